@@ -1,0 +1,85 @@
+"""fcl: L1-regularised learning over feature families far too large to store.
+
+The public names are loaded on first use (PEP 562): ``import fcl`` imports neither numpy nor
+numba nor any file format, so that commands and scripts start at once.
+
+    data = fcl.open_data("train.zarr")
+    result = fcl.train(data, "kmers:d=8", C=0.1)
+    result.model.save("model.fcl")
+    margins = fcl.load_model("model.fcl").margins(fcl.open_data("test.zarr", y=None))
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fcl.data import DataSet as DataSet
+    from fcl.data import open_data as open_data
+    from fcl.drivers.inline import TrainResult as TrainResult
+    from fcl.drivers.inline import plan_training as plan_training
+    from fcl.drivers.inline import train as train
+    from fcl.errors import BudgetError as BudgetError
+    from fcl.errors import ConvergenceWarning as ConvergenceWarning
+    from fcl.errors import FclError as FclError
+    from fcl.errors import InputError as InputError
+    from fcl.errors import ModelFileError as ModelFileError
+    from fcl.features import Kmers as Kmers
+    from fcl.features import parse_features as parse_features
+    from fcl.model import Certificate as Certificate
+    from fcl.model import Model as Model
+    from fcl.model import load_model as load_model
+    from fcl.model.metrics import average_precision as average_precision
+
+    __version__: str
+
+# public name -> module that defines it
+_HOME = {
+    "DataSet": "fcl.data",
+    "open_data": "fcl.data",
+    "Kmers": "fcl.features",
+    "parse_features": "fcl.features",
+    "TrainResult": "fcl.drivers.inline",
+    "plan_training": "fcl.drivers.inline",
+    "train": "fcl.drivers.inline",
+    "Certificate": "fcl.model",
+    "Model": "fcl.model",
+    "load_model": "fcl.model",
+    "average_precision": "fcl.model.metrics",
+    "BudgetError": "fcl.errors",
+    "ConvergenceWarning": "fcl.errors",
+    "FclError": "fcl.errors",
+    "InputError": "fcl.errors",
+    "ModelFileError": "fcl.errors",
+}
+
+__all__ = [  # noqa: PLE0604  (the names are strings of _HOME)
+    "__version__",
+    *sorted(_HOME),
+]
+
+
+def _version() -> str:
+    # importlib.metadata costs 20 ms, so it is asked only by those who want the version
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("fcl")
+    except PackageNotFoundError:
+        return "0+unknown"  # run from a checkout that was never installed
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        value: Any = _version()
+    elif name in _HOME:
+        value = getattr(import_module(_HOME[name]), name)
+    else:
+        raise AttributeError(f"module 'fcl' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(set(globals()) | set(__all__))

@@ -1,0 +1,25 @@
+"""Errors and warnings that users of fcl may meet.
+
+``InputError`` and its kinds say that the input is wrong: the message is written for the user, and
+the command line shows it alone and leaves with exit code 2. Anything else is a fault of fcl.
+"""
+
+
+class FclError(Exception):
+    """Base of all errors raised on purpose by fcl."""
+
+
+class InputError(FclError, ValueError):
+    """The user's data, option or file is wrong; the message says which, and what to do."""
+
+
+class BudgetError(InputError):
+    """The memory budget is too small; the message names the smallest that works."""
+
+
+class ModelFileError(InputError):
+    """A model file is damaged, not one of ours, or written by a newer version."""
+
+
+class ConvergenceWarning(UserWarning):
+    """Training stopped before the tolerance was reached; the message gives the gap."""

@@ -1,0 +1,38 @@
+"""One rule for what fcl writes as JSON: events, the model's header, the effective options."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ["plain"]
+
+
+def plain(value: Any) -> Any:
+    """`value` as JSON knows it, recursively; keys of nested mappings sorted.
+
+    numpy scalars and arrays become Python numbers and lists, paths and bytes become text, objects
+    with ``to_dict`` their dictionary. A number that is not finite becomes None: JSON has no other
+    word for it, and ``NaN`` breaks strict readers.
+    """
+    if value is None or isinstance(value, bool | str):
+        return value
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if hasattr(value, "tolist"):  # numpy scalars and arrays, without importing numpy
+        return plain(value.tolist())
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): plain(value[key]) for key in sorted(value, key=str)}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [plain(item) for item in value]
+    if hasattr(value, "to_dict"):
+        return plain(value.to_dict())
+    return str(value)
