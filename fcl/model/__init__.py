@@ -1,0 +1,19 @@
+"""The trained model: its certificate, its file (README.md beside this), prediction, metrics."""
+
+from __future__ import annotations
+
+from fcl.model.certificate import Certificate
+from fcl.model.file import FORMAT, VERSION, load_model, save_model
+from fcl.model.metrics import average_precision
+from fcl.model.model import FeatureRow, Model
+
+__all__ = [
+    "FORMAT",
+    "VERSION",
+    "Certificate",
+    "FeatureRow",
+    "Model",
+    "average_precision",
+    "load_model",
+    "save_model",
+]

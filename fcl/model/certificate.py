@@ -1,0 +1,58 @@
+"""The certificate: what is proved of a model."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from fcl.plain import plain
+
+__all__ = ["Certificate"]
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """Objective, lower bound and optimality of a point, over all features that were priced.
+
+    objective      P(w, b) = sum_j |w_j| + C sum_i s_i loss(y_i, m_i) of the model.
+    bound          a dual value: no (w, b) has an objective below it; -inf if none is known.
+    gap            max(0, objective - bound) / objective, 0 if the objective is 0.
+    max_violation  largest |C g_j| over the priced features; at most 1 at the optimum.
+    n_priced       number of features that bound and violation cover.
+    scope          those features in words.
+    passes         streamed passes made until then.
+    """
+
+    objective: float
+    bound: float
+    gap: float
+    max_violation: float
+    n_priced: int
+    scope: str = "all features of the family"
+    passes: int = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields, ready for JSON; a number that is not finite is None."""
+        return {name: plain(value) for name, value in asdict(self).items()}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Certificate:
+        """The inverse of :meth:`to_dict`: None reads as "nothing is known".
+
+        Raises KeyError, TypeError or ValueError for anything else.
+        """
+
+        def number(name: str, unknown: float) -> float:
+            return unknown if values[name] is None else float(values[name])
+
+        return cls(
+            objective=number("objective", math.inf),
+            bound=number("bound", -math.inf),
+            gap=number("gap", math.inf),
+            max_violation=number("max_violation", math.inf),
+            n_priced=int(values["n_priced"]),
+            scope=str(values["scope"]),
+            passes=int(values["passes"]),
+        )

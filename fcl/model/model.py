@@ -1,0 +1,187 @@
+"""The model: the active features with their weights, and where they come from."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fcl.errors import InputError
+from fcl.model.certificate import Certificate
+
+if TYPE_CHECKING:
+    from fcl.data import DataSet
+    from fcl.features.base import Family
+
+__all__ = ["LOSSES", "FeatureRow", "Model"]
+
+Ids = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+#: losses that a model may name, and their formula for a margin m
+LOSSES = {
+    "logistic": "log(1 + exp(-y_i m_i))",
+    "squared": "(y_i - m_i)^2",
+    "squared_hinge": "max(0, 1 - y_i m_i)^2",
+}
+
+
+class FeatureRow(NamedTuple):
+    """One active feature: id, words, weight, and the training rows where it is not zero."""
+
+    id: int
+    feature: str
+    weight: float
+    support: int
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _fcl_version() -> str:
+    import fcl
+
+    return str(fcl.__version__)
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A trained L1 model. Margins are ``sum_j weights[j] phi_ids[j](x) + intercept``.
+
+    family      the bound family of the features.
+    ids         int64 (k,), strictly increasing; weights float64 (k,), finite; support int64 (k,),
+                the training rows where the feature is not zero.
+    loss        "logistic", "squared" or "squared_hinge".
+    C, alpha    both spellings of the same penalty: C = 1 / (alpha * sum_weights).
+    labels      (negative, positive) as they stood in the data; None for regression.
+    n_rows      training rows; sum_weights the sum of their sample weights.
+    fingerprint of the training data. options and history are what the trainer wants to keep.
+
+    Raises InputError if the arrays or the loss break these rules.
+    """
+
+    family: Family
+    ids: Ids
+    weights: Floats
+    support: Ids
+    intercept: float
+    loss: str
+    C: float
+    alpha: float
+    labels: tuple[Any, Any] | None
+    n_rows: int
+    sum_weights: float
+    fingerprint: str
+    certificate: Certificate
+    options: Mapping[str, Any] = field(default_factory=dict)
+    history: Sequence[Mapping[str, Any]] = field(default_factory=list)
+    created: str = field(default_factory=_now)
+    fcl_version: str = field(default_factory=_fcl_version)
+
+    def __post_init__(self) -> None:
+        for name, dtype in (("ids", np.int64), ("weights", np.float64), ("support", np.int64)):
+            array = np.array(getattr(self, name), dtype=dtype, order="C")
+            array.flags.writeable = False
+            object.__setattr__(self, name, array)
+        if self.ids.ndim != 1 or not self.ids.shape == self.weights.shape == self.support.shape:
+            raise InputError(
+                "ids, weights and support must be three vectors of one length, got shapes "
+                f"{self.ids.shape}, {self.weights.shape} and {self.support.shape}"
+            )
+        wrong = np.flatnonzero(self.ids[1:] <= self.ids[:-1])
+        if wrong.size:
+            at = int(wrong[0]) + 1
+            raise InputError(
+                f"ids must increase strictly, got {self.ids[at]} after {self.ids[at - 1]} "
+                f"at position {at}"
+            )
+        if self.ids.size and (self.ids[0] < 0 or self.ids[-1] >= self.family.n_features):
+            raise InputError(
+                f"ids must be in [0, {self.family.n_features}), the features of the family, got "
+                f"{self.ids[0]} to {self.ids[-1]}"
+            )
+        if not (np.isfinite(self.weights).all() and np.isfinite(self.intercept)):
+            raise InputError("weights and intercept must be finite")
+        if (self.support < 0).any():
+            raise InputError("support counts rows and cannot be negative")
+        if self.loss not in LOSSES:
+            raise InputError(f"loss must be one of {', '.join(LOSSES)}, got {self.loss!r}")
+
+    @property
+    def n_active(self) -> int:
+        """Number of features with a nonzero weight."""
+        return int(np.count_nonzero(self.weights))
+
+    # -- files
+
+    def save(self, path: str | os.PathLike[str], overwrite: bool = False) -> None:
+        """Write the model file, all at once or not at all.
+
+        Raises InputError if `path` exists and `overwrite` is false, or cannot be a file.
+        """
+        from fcl.model.file import save_model
+
+        save_model(self, path, overwrite=overwrite)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Model:
+        """Read a model file; raises ModelFileError if it is missing, damaged, foreign or newer."""
+        from fcl.model.file import load_model
+
+        return load_model(path)
+
+    # -- prediction
+
+    def margins(self, data: DataSet | Any, block_rows: int = 65_536) -> Floats:
+        """float64 (n,): the margins, intercept included.
+
+        data : a DataSet, or what ``open_data`` takes (a path, an array). Rows of another length
+            than the training rows raise an InputError that names both.
+        """
+        from fcl.model.predict import margins
+
+        return margins(self, data, block_rows)
+
+    def predict_proba(self, data: DataSet | Any, block_rows: int = 65_536) -> Floats:
+        """float64 (n, 2): the probabilities of ``labels[0]`` and ``labels[1]``.
+
+        Raises InputError unless the loss is logistic.
+        """
+        from fcl.model.predict import probability, require_probability
+
+        require_probability(self)
+        margins = self.margins(data, block_rows)
+        return np.column_stack([probability(-margins), probability(margins)])
+
+    def predict(self, data: DataSet | Any, block_rows: int = 65_536) -> np.ndarray:
+        """(n,): the label of each row (the positive one where the margin is > 0), as the labels
+        stood in the training data; for regression the margins, float64."""
+        margins = self.margins(data, block_rows)
+        if self.labels is None:
+            return margins
+        return np.asarray(self.labels)[(margins > 0).astype(np.intp)]
+
+    # -- words
+
+    def describe(self, top: int | None = None) -> list[FeatureRow]:
+        """The active features by falling |weight| (equal ones by id), at most `top` of them."""
+        return list(self.iter_features(top))
+
+    def iter_features(self, top: int | None = None) -> Iterator[FeatureRow]:
+        """As `describe`, one at a time."""
+        active = np.flatnonzero(self.weights)
+        order = active[np.argsort(-np.abs(self.weights[active]), kind="stable")]
+        for i in order[:top]:
+            feature = int(self.ids[i])
+            yield FeatureRow(
+                feature,
+                self.family.describe(feature),
+                float(self.weights[i]),
+                int(self.support[i]),
+            )

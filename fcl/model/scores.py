@@ -1,0 +1,111 @@
+"""Outputs of prediction, by suffix: each takes blocks in row order and appears when complete."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from fcl.errors import InputError
+from fcl.model.atomic import atomic_file, atomic_folder, check_output
+
+__all__ = ["SUFFIXES", "check_scores", "open_scores"]
+
+Floats = npt.NDArray[np.float64]
+Write = Callable[[int, int, Floats], None]
+
+#: rows per chunk of a Zarr output: 4 MiB
+ZARR_CHUNK_ROWS = 1 << 19
+
+
+def check_scores(path: str | os.PathLike[str], overwrite: bool) -> Path:
+    """The real path of a score output, if it may be written; raises InputError if not."""
+    suffix = Path(path).suffix.lower()
+    if suffix not in SUFFIXES:
+        raise InputError(
+            f"{os.fspath(path)}: scores are written to {', '.join(SUFFIXES)}, by suffix, "
+            f"got {suffix or 'no suffix'!r}"
+        )
+    return check_output(path, overwrite, folder=suffix == ".zarr")
+
+
+def open_scores(
+    path: str | os.PathLike[str], n_rows: int, kind: str, overwrite: bool = False
+) -> AbstractContextManager[Write]:
+    """Context of a ``write(start, stop, scores)`` for blocks that follow one another.
+
+    Raises InputError as `check_scores`.
+    """
+    check_scores(path, overwrite)
+    return SUFFIXES[Path(path).suffix.lower()](path, n_rows, kind, overwrite)
+
+
+@contextmanager
+def _npy(path: str | os.PathLike[str], n_rows: int, kind: str, overwrite: bool) -> Iterator[Write]:
+    with atomic_file(path, overwrite) as file:
+        header = {"descr": "<f8", "fortran_order": False, "shape": (n_rows,)}
+        np.lib.format.write_array_header_1_0(file, header)
+
+        def write(start: int, stop: int, scores: Floats) -> None:
+            file.write(np.ascontiguousarray(scores, dtype="<f8").data)
+
+        yield write
+
+
+@contextmanager
+def _tsv(path: str | os.PathLike[str], n_rows: int, kind: str, overwrite: bool) -> Iterator[Write]:
+    with atomic_file(path, overwrite) as file:
+        file.write(f"{kind}\n".encode())
+
+        def write(start: int, stop: int, scores: Floats) -> None:
+            # 17 significant digits give every float64 back
+            lines = map("{:.17g}\n".format, scores.tolist())
+            file.write("".join(lines).encode())
+
+        yield write
+
+
+@contextmanager
+def _zarr(path: str | os.PathLike[str], n_rows: int, kind: str, overwrite: bool) -> Iterator[Write]:
+    import zarr  # late: only those who write Zarr pay for it
+
+    with atomic_folder(path, overwrite) as folder:
+        chunk = min(max(n_rows, 1), ZARR_CHUNK_ROWS)
+        array = zarr.create_array(
+            store=folder, shape=(n_rows,), dtype="<f8", chunks=(chunk,), attributes={"kind": kind}
+        )
+        # blocks are gathered to whole chunks: a chunk written twice is compressed twice
+        pending = np.empty(chunk)
+        filled = 0
+
+        def write(start: int, stop: int, scores: Floats) -> None:
+            nonlocal filled
+            taken = 0
+            while taken < scores.size:
+                count = min(chunk - filled, scores.size - taken)
+                pending[filled : filled + count] = scores[taken : taken + count]
+                filled += count
+                taken += count
+                if filled == chunk:
+                    flush(start + taken)
+
+        def flush(stop: int) -> None:
+            nonlocal filled
+            array[stop - filled : stop] = pending[:filled]
+            filled = 0
+
+        yield write
+        if filled:
+            flush(n_rows)
+
+
+#: suffix -> writer
+SUFFIXES: dict[str, Callable[..., AbstractContextManager[Write]]] = {
+    ".npy": _npy,
+    ".tsv": _tsv,
+    ".zarr": _zarr,
+}
