@@ -1,0 +1,147 @@
+"""What the commands share: errors in one line, exit codes, messages beside a live view."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import click
+
+from fcl.errors import InputError
+
+__all__ = ["EXIT_FAILED", "EXIT_USAGE", "Command", "Interrupted", "messages", "refuse_same"]
+
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+
+
+class Interrupted(BaseException):
+    """A signal came where nothing is worth saving. Not an Exception: nobody swallows it."""
+
+    def __init__(self, signum: int) -> None:
+        super().__init__(signum)
+        self.signum = signum
+
+
+class Messages(logging.Handler):
+    """Where messages for people go: stderr, or above the live view while there is one.
+
+    It is also the handler of the logger ``fcl`` while a command runs.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.command = "fcl"
+        self.write: Callable[[str], None] = self.to_stderr
+
+    @staticmethod
+    def to_stderr(text: str) -> None:
+        click.echo(text, err=True)
+
+    def say(self, text: str) -> None:
+        """A line with the command's name before it."""
+        self.write(f"{self.command}: {text}")
+
+    def emit(self, record: logging.LogRecord) -> None:
+        level = "" if record.levelno <= logging.INFO else f"{record.levelname.lower()}: "
+        try:
+            self.say(level + record.getMessage())
+        except Exception:  # a handler must not fail the work
+            self.handleError(record)
+
+
+messages = Messages()
+
+
+@contextmanager
+def _command(name: str) -> Iterator[None]:
+    logger = logging.getLogger("fcl")
+    before = messages.command, logger.level, logger.propagate
+    messages.command = name
+    logger.addHandler(messages)
+    logger.setLevel(logging.WARNING)
+    logger.propagate = False
+    try:
+        yield
+    finally:
+        logger.removeHandler(messages)
+        messages.command, logger.level, logger.propagate = before
+        messages.write = messages.to_stderr
+
+
+class Command(click.Command):
+    """A click command whose errors are one line on stderr.
+
+    Exit codes: what the callback returns (0); 2 for a wrong option or input; 1 for a failure of
+    the machine; 130 and 143 for signals. Bugs keep their traceback. With ``standalone_mode=False``
+    exceptions pass, for callers from Python.
+    """
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        **extra: Any,
+    ) -> Any:
+        name = self.name or "fcl"
+
+        def run() -> Any:
+            return super(Command, self).main(
+                args, name, complete_var, standalone_mode=False, **extra
+            )
+
+        with _command(name):
+            if not standalone_mode:
+                return run()
+            sys.exit(_exit_code(run, name))
+
+
+def _exit_code(run: Callable[[], Any], name: str) -> int:
+    try:
+        code = run()
+        return code if isinstance(code, int) else 0
+    except click.UsageError as error:
+        _error(f"{error.format_message()} (see {name} --help)")
+        return EXIT_USAGE
+    except click.ClickException as error:
+        _error(error.format_message())
+        return EXIT_USAGE
+    except InputError as error:
+        _error(str(error))
+        return EXIT_USAGE
+    except (click.Abort, KeyboardInterrupt):
+        messages.say("interrupted; nothing written")
+        return 130
+    except Interrupted as error:
+        messages.say("interrupted; nothing written")
+        return 128 + error.signum
+    except MemoryError as error:
+        _error(f"out of memory ({error}); lower --memory or free some")
+        return EXIT_FAILED
+    except OSError as error:
+        _error(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+        return EXIT_FAILED
+
+
+def _error(text: str) -> None:
+    messages.write = messages.to_stderr
+    messages.say(f"error: {text}")
+
+
+def refuse_same(output: str | os.PathLike[str], option: str, **inputs: str | None) -> None:
+    """Raise InputError if an output would replace one of the inputs or the folder it is in."""
+    target = os.path.realpath(output)
+    for name, path in inputs.items():
+        if path is None:
+            continue
+        source = os.path.realpath(path.partition("::")[0])
+        if source == target or source.startswith(target + os.sep):
+            raise InputError(
+                f"{option} {os.fspath(output)}: would replace {name} {path}; choose another name"
+            )

@@ -1,0 +1,118 @@
+"""``--config run.toml``: options from a file, below the command line and above the defaults."""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from typing import Any
+
+import click
+from click.core import ParameterSource
+
+from fcl.cli.options import Duration, Positive, Size
+from fcl.errors import InputError
+
+__all__ = ["merge_config", "read_toml"]
+
+#: options that ask for an action, not settings of a run
+_ACTIONS = {"config", "help", "plan", "version", "warmup"}
+#: what is chosen on the command line puts the other of the pair, set in the file, aside
+_RIVALS = (("C", "alpha"), ("valid", "valid_fraction"))
+
+
+def read_toml(path: str) -> dict[str, Any]:
+    """The table of a TOML file; raises InputError that names the file and the line."""
+    try:
+        with open(path, "rb") as file:
+            return tomllib.load(file)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: not TOML: {error}") from error
+
+
+def merge_config(ctx: click.Context, path: str) -> dict[str, Any]:
+    """The values of all options of `ctx`: command line, else the file, else the default.
+
+    Keys of the file are the long names of the options, with ``-`` or ``_``; paths in it are
+    relative to the working folder, as on the command line. Raises InputError naming file and key
+    for an unknown key (with the nearest valid one), a wrong type or a bad value.
+    """
+    values = dict(ctx.params)
+    names = _long_names(ctx.command)
+    seen: dict[str, str] = {}
+    for key, value in read_toml(path).items():
+        param, negated = _find(names, key, path)
+        name = str(param.name)
+        if name in seen:
+            raise InputError(f"{path}: {key} and {seen[name]} are the same option; keep one")
+        seen[name] = key
+        converted = _convert(ctx, param, key, value, path)
+        if not _given(ctx, name):
+            values[name] = (not converted) if negated else converted
+    for pair in _RIVALS:
+        given = [name for name in pair if _given(ctx, name)]
+        if len(given) == 1:
+            values[pair[1 - pair.index(given[0])]] = None
+    return values
+
+
+def _given(ctx: click.Context, name: str) -> bool:
+    return ctx.get_parameter_source(name) in (
+        ParameterSource.COMMANDLINE,
+        ParameterSource.ENVIRONMENT,
+    )
+
+
+def _long_names(command: click.Command) -> dict[str, tuple[click.Parameter, bool]]:
+    """Key in its dashed form -> (parameter, whether the name is its negation)."""
+    names: dict[str, tuple[click.Parameter, bool]] = {}
+    for param in command.params:
+        if isinstance(param, click.Argument):
+            names[str(param.name)] = param, False  # DATA: a file may hold a whole job
+            continue
+        for options, negated in ((param.opts, False), (param.secondary_opts, True)):
+            for option in options:
+                if option.startswith("--"):
+                    names[option[2:]] = param, negated
+    return {name: found for name, found in names.items() if found[0].name not in _ACTIONS}
+
+
+def _find(
+    names: dict[str, tuple[click.Parameter, bool]], key: str, path: str
+) -> tuple[click.Parameter, bool]:
+    dashed = key.replace("_", "-")
+    if dashed in names:
+        return names[dashed]
+    if dashed in _ACTIONS:
+        raise InputError(f"{path}: {key} is no setting of a run; give --{dashed} when you want it")
+    # "c" is as near to "C" as can be, but for difflib they share nothing
+    folded = {name.lower(): name for name in names}
+    near = difflib.get_close_matches(dashed.lower(), folded, n=1, cutoff=0.5)
+    hint = (
+        f"did you mean {folded[near[0]]!r}?" if near else f"there are: {', '.join(sorted(names))}"
+    )
+    raise InputError(f"{path}: unknown option {key!r}; {hint}")
+
+
+def _convert(ctx: click.Context, param: click.Parameter, key: str, value: Any, path: str) -> Any:
+    kind = param.type
+    expected: str = "a string"
+    types: tuple[type, ...] = (str,)
+    if isinstance(kind, Size):
+        expected, types = 'a size such as "4GiB"', (str, int)
+    elif isinstance(kind, Duration):
+        expected, types = 'a duration such as "2h", or seconds', (str, int, float)
+    elif isinstance(kind, Positive):
+        expected, types = "a number", (int, float)
+    elif isinstance(kind, click.types.IntParamType):
+        expected, types = "a whole number", (int,)
+    elif isinstance(kind, click.types.BoolParamType):
+        expected, types = "true or false", (bool,)
+    # in Python a bool is an int
+    if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
+        raise InputError(f"{path}: {key}: expected {expected}, got {value!r}")
+    try:
+        return kind.convert(value, param, ctx)
+    except click.BadParameter as error:
+        raise InputError(f"{path}: {key}: {error.message}") from None

@@ -1,0 +1,74 @@
+"""``fcl-predict``: scores of the rows of a data set."""
+
+from __future__ import annotations
+
+import time
+
+import click
+
+from fcl.cli.common import Command, messages, refuse_same
+from fcl.cli.options import overwrite_option, version_option, x_option
+from fcl.cli.signals import stop_on_signals
+
+__all__ = ["command", "main"]
+
+EPILOG = """\
+\b
+Exit codes: 0 done, 1 the machine failed, 2 a wrong option or input (nothing was written),
+130 and 143 signals (nothing was written).
+"""
+
+
+@click.command("fcl-predict", cls=Command, epilog=EPILOG)
+@click.argument("model")
+@click.argument("data")
+@click.option(
+    "--out", required=True, metavar="FILE", help="Scores as .npy, .tsv or .zarr, by suffix."
+)
+@click.option(
+    "--margins", "kind", flag_value="margin", default="margin", help="Write margins (default)."
+)
+@click.option(
+    "--probability",
+    "kind",
+    flag_value="probability",
+    default="margin",
+    help="Write the probability of the positive label; logistic loss only.",
+)
+@x_option()
+@overwrite_option()
+@version_option()
+def command(model: str, data: str, out: str, kind: str, x: str, overwrite: bool) -> None:
+    """Score the rows of DATA with the model in the file MODEL.
+
+    A margin is <w, phi(x)> + b: above 0 for the positive label; for regression it is the
+    prediction. Rows are streamed, and a target in DATA is not read. The output appears when it is
+    complete.
+    """
+    from fcl.model.scores import check_scores
+
+    refuse_same(out, "--out", model=model, data=data)
+    check_scores(out, overwrite)
+    messages.say(f"reading {model} and {data}")
+    from fcl.data import open_data
+    from fcl.model import load_model
+    from fcl.model.predict import require_probability, write_scores
+
+    with stop_on_signals():  # so that SIGTERM too takes away what is half written
+        trained = load_model(model)
+        if kind == "probability":
+            require_probability(trained)
+        rows = open_data(data, x=x, y=None)
+        since = time.perf_counter()
+        n_rows = write_scores(trained, rows, out, kind=kind, overwrite=overwrite)
+        seconds = time.perf_counter() - since
+    messages.say(f"{n_rows:,} rows in {seconds:.2f} s, {n_rows / seconds:,.0f} rows/s; {out}")
+
+
+def main() -> None:
+    """Entry point of the script ``fcl-predict``."""
+    command.main()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,190 @@
+"""Progress of training: lines, a live view on a terminal, and JSON lines in a file."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from typing import IO, TYPE_CHECKING, Any
+
+from fcl.cli.common import messages
+from fcl.drivers.events import Event, PassDone, Prepared, Started, Stopped
+from fcl.plain import plain
+from fcl.units import format_bytes, format_seconds
+
+if TYPE_CHECKING:
+    from rich.live import Live
+    from rich.table import Table
+
+__all__ = ["JsonLog", "LineView", "LiveView", "View", "pass_items"]
+
+
+def pass_items(event: PassDone, validation: Mapping[str, Any] | None) -> list[tuple[str, str]]:
+    """A pass as (name, text), in the order of the line; `validation` is the latest there was."""
+    fill = event.cache_bytes / event.cache_capacity if event.cache_capacity else 0.0
+    items = [
+        ("objective", f"{event.objective:.8g}"),
+        ("bound", f"{event.bound:.8g}"),
+        ("gap", f"{event.gap:.2e}"),
+        ("violation", f"{event.max_violation:.4g}"),
+        ("active", f"{event.active:,}"),
+        ("cached", f"{event.cached:,}"),
+        ("priced", f"{event.priced:,}"),
+        ("cache", f"{fill:.0%}" + (f" (evicted {event.evicted:,})" if event.evicted else "")),
+        ("rows/s", f"{event.rows_per_second:,.0f}"),
+        ("memory", format_bytes(event.memory_bytes)),
+    ]
+    if validation is not None and validation.get("auprc") is not None:
+        items.insert(-1, ("AUPRC", f"{validation['auprc']:.4f}"))
+    if event.time_left is not None:
+        items.append(("left", format_seconds(event.time_left)))
+    return items
+
+
+def started_line(event: Started) -> str:
+    """The problem in one line."""
+    positive = "" if event.n_positive is None else f" ({event.n_positive:,} positive)"
+    smallest = "" if event.C_min is None else f", C_min {event.C_min:.4g}"
+    return (
+        f"{event.n_rows:,} rows{positive}, {event.n_features:,} features, "
+        f"C {event.C:.6g} = alpha {event.alpha:.6g}{smallest}"
+    )
+
+
+def prepared_line(event: Prepared) -> str:
+    """The first read in one line."""
+    return f"read in {format_seconds(event.seconds)}, {event.rows_per_second:,.0f} rows/s"
+
+
+class View:
+    """Shows nothing (``--quiet``), and is the base of the views that do: a context manager."""
+
+    def __init__(self) -> None:
+        self.validation: Mapping[str, Any] | None = None  # the latest one
+
+    def __enter__(self) -> View:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        return None
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, PassDone) and event.validation is not None:
+            self.validation = event.validation
+        self.show(event)
+
+    def show(self, event: Event) -> None:
+        """Show one event."""
+
+
+class LineView(View):
+    """One line a pass."""
+
+    def show(self, event: Event) -> None:
+        if isinstance(event, Started):
+            messages.say(started_line(event))
+        elif isinstance(event, Prepared):
+            messages.say(prepared_line(event))
+        elif isinstance(event, PassDone):
+            items = "  ".join(f"{name} {text}" for name, text in pass_items(event, self.validation))
+            messages.write(f"pass {event.number:<3} {format_seconds(event.seconds):>8}  {items}")
+
+
+class LiveView(View):
+    """A table that is redrawn in place; messages go above it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._live: Live | None = None
+        self._since = time.monotonic()
+        self._status = "reading"
+        self._last: PassDone | None = None
+
+    def __enter__(self) -> LiveView:
+        # late, and only for terminals: rich takes 0.1 s to import
+        from rich.console import Console
+        from rich.live import Live
+        from rich.text import Text
+
+        console = Console(stderr=True)
+        self._live = Live(console=console, get_renderable=self.render, refresh_per_second=4)
+        self._live.start()
+        messages.write = lambda text: console.print(Text(text))
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        messages.write = messages.to_stderr
+        if self._live is not None:
+            self._live.stop()
+
+    def show(self, event: Event) -> None:
+        if isinstance(event, Started):
+            messages.say(started_line(event))
+            self._status = "preparing the rows"
+        elif isinstance(event, Prepared):
+            messages.say(prepared_line(event))
+            self._status = "first pass"
+        elif isinstance(event, PassDone):
+            self._last = event
+            self._status = f"after pass {event.number}"
+        elif isinstance(event, Stopped):
+            self._status = f"stopped: {event.reason}"
+        # the refreshing thread draws it; only the end is drawn at once
+        if isinstance(event, Stopped) and self._live is not None:
+            self._live.refresh()
+
+    def render(self) -> Table:
+        """The view, drawn anew by the refreshing thread: the time goes on between the passes."""
+        from rich.table import Table
+
+        table = Table.grid(padding=(0, 2))
+        for _ in range(3):
+            table.add_column(style="dim")
+            table.add_column(justify="right")
+        items = [("elapsed", format_seconds(time.monotonic() - self._since)), ("", self._status)]
+        if self._last is not None:
+            items += pass_items(self._last, self.validation)
+        items += [("", "")] * (-len(items) % 3)
+        for i in range(0, len(items), 3):
+            table.add_row(*(text for item in items[i : i + 3] for text in item))
+        return table
+
+
+class JsonLog:
+    """``--log-json``: one JSON object a line, flushed, so that others can follow the file.
+
+    The first line is the effective configuration. The file is made with the first event, so that a
+    run refused for its input leaves none.
+    """
+
+    def __init__(self, path: str, options: Mapping[str, Any]) -> None:
+        self._path = path
+        self._options = options
+        self._file: IO[str] | None = None
+        self._failed = False
+
+    def __enter__(self) -> JsonLog:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def __call__(self, event: Event) -> None:
+        if self._failed:
+            return
+        try:
+            if self._file is None:
+                self._file = open(self._path, "w", encoding="utf-8")  # noqa: SIM115
+                self._write({"event": "Options", "options": plain(self._options)})
+            self._write(event.to_dict())
+        except OSError as error:
+            # a full disk must not end a run of hours; the training itself needs no log
+            self._failed = True
+            messages.say(f"warning: {self._path}: {error.strerror}; the log ends here")
+
+    def _write(self, values: Mapping[str, Any]) -> None:
+        assert self._file is not None
+        record = {"time": round(time.time(), 3), **values}
+        self._file.write(json.dumps(record, allow_nan=False) + "\n")
+        self._file.flush()

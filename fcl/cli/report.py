@@ -1,0 +1,128 @@
+"""What ``fcl-train`` and ``fcl-inspect`` say of a model, and the memory plan, as aligned lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from fcl.units import format_bytes, format_seconds
+
+if TYPE_CHECKING:
+    from fcl.drivers.inline import TrainResult
+    from fcl.model import Certificate, Model
+
+__all__ = ["model_lines", "plan_lines", "result_lines", "strongest_lines", "warning_line"]
+
+Items = list[tuple[str, str]]
+
+
+def aligned(items: Iterable[tuple[str, str]]) -> list[str]:
+    """``name   text`` with the texts in one column."""
+    return [f"{name:<12} {text}" for name, text in items]
+
+
+def certificate_items(certificate: Certificate, active: int) -> Items:
+    """Objective, bound, gap with its scope, violation, active out of priced."""
+    return [
+        ("objective", f"{certificate.objective:.10g}"),
+        ("bound", f"{certificate.bound:.10g}"),
+        ("gap", f"{certificate.gap:.3g} relative, over {certificate.scope}"),
+        ("violation", f"{certificate.max_violation:.6g} largest |C g_j| (1 at the optimum)"),
+        ("active", f"{active:,} of {certificate.n_priced:,} priced features"),
+    ]
+
+
+def strongest_lines(model: Model, top: int) -> list[str]:
+    """The `top` features of largest |weight|, in words."""
+    rows = model.describe(top)
+    if not rows:
+        return []
+    width = max(len(row.feature) for row in rows)
+    lines = [f"{'weight':>12}  {'feature':<{width}}  {'rows':>12}"]
+    lines += [f"{row.weight:>+12.5g}  {row.feature:<{width}}  {row.support:>12,}" for row in rows]
+    return [line.rstrip() for line in lines]
+
+
+def model_lines(model: Model, path: str, top: int) -> list[str]:
+    """The summary of ``fcl-inspect``."""
+    from fcl.model.file import FORMAT, VERSION
+    from fcl.model.model import LOSSES
+
+    config = dict(model.family.to_config())
+    family = config.pop("family", type(model.family).__name__)
+    details = ", ".join(f"{key}={value}" for key, value in config.items())
+    labels = "none (regression)"
+    if model.labels is not None:
+        labels = f"{model.labels[0]!r} is -1, {model.labels[1]!r} is +1"
+    items = [
+        ("model", path),
+        ("file", f"{FORMAT} {VERSION}, written by fcl {model.fcl_version} at {model.created}"),
+        ("features", f"{family} ({details}), {model.family.n_features:,} of them"),
+        ("loss", model.loss),
+        ("minimises", f"sum_j |w_j| + C sum_i s_i {LOSSES[model.loss]}"),
+        ("C", f"{model.C:.10g} (alpha {model.alpha:.10g})"),
+        ("labels", labels),
+        ("rows", f"{model.n_rows:,}, sum of weights {model.sum_weights:.10g}"),
+        *certificate_items(model.certificate, model.n_active),
+        ("passes", f"{model.certificate.passes:,}"),
+        ("intercept", f"{model.intercept:.10g}"),
+        ("data", f"fingerprint {model.fingerprint}"),
+    ]
+    lines = aligned(items)
+    if strongest := strongest_lines(model, top):
+        lines += ["", *strongest]
+    return lines
+
+
+def plan_lines(plan: Any) -> list[str]:
+    """The memory plan as a table."""
+    rows = [*plan.lines(), ("total", plan.total), ("budget", plan.budget)]
+    width = max(len(name) for name, _ in rows)
+    return [f"{name:<{width}}  {format_bytes(size):>10}  {size:>18,}" for name, size in rows]
+
+
+def warning_line(result: TrainResult, tol: float) -> str | None:
+    """For a run that ended before the tolerance: gap reached, gap asked, and the knob to turn."""
+    if result.converged:
+        return None
+    knobs = {
+        "max-time": "raise --max-time, or accept it with a larger --tol",
+        "max-passes": "raise --max-passes, or accept it with a larger --tol",
+        "interrupted": "run it longer, or accept it with a larger --tol",
+        "stalled": "it is as near as float64 gets here; accept it with a larger --tol",
+    }
+    return (
+        f"warning: stopped early ({result.reason}) with gap {result.certificate.gap:.3g} where "
+        f"{tol:.3g} was asked; {knobs.get(result.reason, 'see --tol')}"
+    )
+
+
+def result_lines(
+    result: TrainResult,
+    written: str,
+    memory: int,
+    validation: Mapping[str, Any] | None,
+    top: int = 10,
+) -> list[str]:
+    """The block at the end of a training."""
+    model = result.model
+    items = [
+        ("stopped", f"{result.reason}: {result.message}"),
+        *certificate_items(result.certificate, model.n_active),
+        ("intercept", f"{model.intercept:.8g}"),
+        ("C", f"{model.C:.8g} (alpha {model.alpha:.8g})"),
+    ]
+    if validation is not None and validation.get("auprc") is not None:
+        rows = validation.get("n_rows")
+        over = "" if rows is None else f" over {rows:,} rows"
+        items.append(("validation", f"AUPRC {validation['auprc']:.4f}{over}"))
+    steps = ", ".join(f"{step} {format_seconds(spent)}" for step, spent in result.seconds.items())
+    items += [
+        ("time", f"{steps} ({result.passes:,} passes)"),
+        ("memory", f"peak {format_bytes(result.peak_memory)} of {format_bytes(memory)}"),
+        ("model", written),
+    ]
+    lines = aligned(items)
+    if strongest := strongest_lines(model, top):
+        lines += ["strongest features:", *strongest]
+    return lines

@@ -1,0 +1,86 @@
+"""SIGINT and SIGTERM while a command runs; the library itself installs no handlers."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+
+from fcl.cli.common import Interrupted, messages
+
+__all__ = ["Stop", "stop_on_signals"]
+
+#: `timeout` and Ctrl-C on a pipeline may deliver one signal twice, microseconds apart; what comes
+#: within this time of the first, in seconds, is the same wish
+SAME_WISH = 0.25
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Stop:
+    """The wish to stop.
+
+    While nothing is `worth_saving` a signal ends the command at once (`Interrupted`). Afterwards
+    the first one only sets `signum`, which the trainer asks for between two steps, and a second
+    one leaves without saving.
+    """
+
+    def __init__(self) -> None:
+        self.signum: int | None = None
+        self.worth_saving = False
+        self._first = 0.0
+
+    def requested(self) -> bool:
+        """Whether a signal came; the ``should_stop`` of the trainer."""
+        return self.signum is not None
+
+    def handle(self, signum: int, frame: FrameType | None) -> None:
+        """The signal handler."""
+        now = time.monotonic()
+        if self.signum is None:
+            self.signum, self._first = signum, now
+            if not self.worth_saving:
+                raise Interrupted(signum)
+            # not print: the handler may have interrupted a write to the same stream
+            name = signal.Signals(signum).name
+            _write(
+                f"\n{messages.command}: {name}: stopping after this step, the best model will be "
+                "written; once more to leave at once\n"
+            )
+        elif now - self._first > SAME_WISH:
+            self.leave(signum)
+
+    @staticmethod
+    def leave(signum: int) -> None:
+        """End the process now: no unwinding, which could wait for threads in long steps."""
+        from fcl.model.atomic import discard_temporaries
+
+        discard_temporaries()
+        show_cursor = "\x1b[?25h" if sys.stderr.isatty() else ""
+        _write(f"{show_cursor}\n{messages.command}: leaving at once\n")
+        os._exit(128 + signum)
+
+
+def _write(text: str) -> None:
+    with suppress(OSError):  # stderr may be gone; stopping matters more
+        os.write(2, text.encode())
+
+
+@contextmanager
+def stop_on_signals() -> Iterator[Stop]:
+    """Handle the signals in the block, and put the earlier handlers back after it."""
+    stop = Stop()
+    if threading.current_thread() is not threading.main_thread():
+        yield stop  # handlers belong to the main thread; a caller there has other means
+        return
+    before = {signum: signal.signal(signum, stop.handle) for signum in SIGNALS}
+    try:
+        yield stop
+    finally:
+        for signum, handler in before.items():
+            signal.signal(signum, handler)
