@@ -1,0 +1,245 @@
+"""The contract between containers, readers and the rest of fcl.
+
+A *container* is a place that holds named arrays: a Zarr group, an HDF5 file, a folder of ``.npy``
+files, or memory. It opens arrays as *row readers*, which return rows as plain numpy arrays. Nothing
+above this level knows the format.
+"""
+
+from __future__ import annotations
+
+import difflib
+import itertools
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+
+from fcl.errors import InputError
+
+# Rows of storage without chunks (.npy, contiguous HDF5) are read in steps of about this size: large
+# enough for sequential disk speed, small enough not to matter in a memory plan.
+STEP_BYTES = 8 << 20
+
+# dtype of text of variable length: numpy cannot say it in a fixed dtype before the rows are read.
+# Rows read have the width that the longest of them needs.
+VARIABLE_TEXT = np.dtype("U")
+
+# About what a Python str costs beyond its letters while variable-length text is decoded.
+STR_OVERHEAD_BYTES = 64
+
+
+class RowReader(ABC):
+    """Rows of one stored array, read in ranges.
+
+    name : for messages, such as ``train.zarr:X``.
+    shape : (n,) or (n, columns), no axis empty.
+    dtype : as stored; never object. Text of variable length has the dtype ``U`` without a width.
+    chunk_rows : rows of one storage chunk. Reading along multiples of it decodes each chunk once;
+        cutting chunks decodes them again for each cut.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    chunk_rows: int
+
+    @abstractmethod
+    def read(self, start: int, stop: int) -> np.ndarray:
+        """Rows ``start`` to ``stop`` (exclusive), shape ``(stop - start, *shape[1:])``.
+
+        The array may share memory with the source: not to be written to. Raises ``InputError`` that
+        names array, chunk and file when stored bytes cannot be decoded.
+        """
+
+    @property
+    def chunk_bytes(self) -> int:
+        """Decoded bytes of ``chunk_rows`` rows, which reading holds at once.
+
+        Estimated from the first row for text of variable length. The compressed bytes come on top:
+        at most as many again, unless the data do not compress.
+        """
+        if self.dtype == VARIABLE_TEXT:
+            row = self.read(0, 1)
+            row_bytes = row.nbytes + row.size * STR_OVERHEAD_BYTES
+        else:
+            row_bytes = self.dtype.itemsize * int(np.prod(self.shape[1:], dtype=np.int64))
+        return self.chunk_rows * row_bytes
+
+    def iter_chunks(
+        self, start: int = 0, stop: int | None = None
+    ) -> Iterator[tuple[int, int, np.ndarray]]:
+        """Yield ``(start, stop, rows)`` along the storage chunks of a range of rows."""
+        for a, b in chunk_ranges(self, start, stop):
+            yield a, b, self.read(a, b)
+
+    def missing_chunks(self) -> int:
+        """Number of storage chunks never written, whose rows read as the fill value."""
+        return 0
+
+
+class Container(ABC):
+    """A place that holds named arrays.
+
+    name : for messages, such as ``train.zarr`` or ``train.h5::/fold1``.
+    """
+
+    name: str
+
+    @abstractmethod
+    def open_array(self, path: str) -> RowReader:
+        """The array at ``path``; ``InputError`` when there is none or fcl cannot read it."""
+
+    def open_rows(self, path: str) -> RowReader:
+        """The array of rows, X; apart from ``open_array`` for containers that are one array."""
+        return self.open_array(path)
+
+    @abstractmethod
+    def stamps(self) -> list[FileStamp]:
+        """The files that tell whether the arrays opened so far are still the same."""
+
+
+@dataclass(frozen=True)
+class FileStamp:
+    """Size and time of change of a file when it was opened."""
+
+    path: Path
+    size: int
+    mtime_ns: int
+
+    @classmethod
+    def of(cls, path: Path) -> FileStamp:
+        """The stamp of an existing file."""
+        status = path.stat()
+        return cls(path, status.st_size, status.st_mtime_ns)
+
+    def check(self) -> None:
+        """Raise ``InputError`` if the file has changed since."""
+        try:
+            status = self.path.stat()
+        except OSError as error:
+            raise InputError(
+                f"{self.path} can no longer be read ({error.strerror}); a source must stay in "
+                "place until the run ends"
+            ) from error
+        if (status.st_size, status.st_mtime_ns) != (self.size, self.mtime_ns):
+            raise InputError(
+                f"{self.path} changed while it was being read (was {self.size} bytes, is "
+                f"{status.st_size}); a source must stay as it is until the run ends"
+            )
+
+
+def chunk_ranges(
+    reader: RowReader, start: int = 0, stop: int | None = None
+) -> Iterator[tuple[int, int]]:
+    """Cut the rows ``start`` to ``stop`` at the boundaries of the storage chunks."""
+    stop = reader.shape[0] if stop is None else stop
+    while start < stop:
+        end = min(stop, (start // reader.chunk_rows + 1) * reader.chunk_rows)
+        yield start, end
+        start = end
+
+
+def rows_per_step(n_rows: int, row_bytes: int) -> int:
+    """Rows to read at a time where the storage itself has no chunks."""
+    return max(1, min(n_rows, STEP_BYTES // max(1, row_bytes)))
+
+
+def check_array(name: str, shape: tuple[int, ...], dtype: np.dtype) -> None:
+    """Refuse arrays that no part of fcl can use, before anything is read."""
+    if len(shape) not in (1, 2):
+        raise InputError(
+            f"{name} has {len(shape)} dimensions, shape {shape}; expected one or two, rows first"
+        )
+    if 0 in shape:
+        raise InputError(
+            f"{name} is empty, shape {shape}; expected at least one row and one column"
+        )
+    if dtype.kind == "O":
+        raise InputError(
+            f"{name} holds Python objects; expected numbers or text. Store it with a plain dtype, "
+            "such as uint8 or a string type"
+        )
+    if dtype.kind not in "biufSUT":
+        raise InputError(f"{name} has dtype {dtype}; expected numbers or text")
+
+
+def fixed_text(values: np.ndarray, name: str) -> np.ndarray:
+    """Text held as Python objects or ``StringDType`` as a fixed-width ``U`` or ``S`` array."""
+    items = values.ravel().tolist()
+    kinds = {type(item) for item in items}
+    if not kinds <= {str} and not kinds <= {bytes}:
+        found = ", ".join(sorted(kind.__name__ for kind in kinds))
+        raise InputError(
+            f"{name} holds Python objects ({found}); expected numbers or text. Convert it first, "
+            "for instance with .astype(float) or .astype(str)"
+        )
+    return np.array(items, dtype="S" if kinds == {bytes} else "U").reshape(values.shape)
+
+
+def no_such_array(container: str, path: str, present: Iterable[str]) -> InputError:
+    """The error for an array that is not there: lists what is, suggests the nearest."""
+    names = sorted(present)
+    by_lower = {name.lower(): name for name in names}
+    near = difflib.get_close_matches(path.lower(), list(by_lower), n=1)
+    listed = ", ".join(f'"{name}"' for name in names[:12]) or "no arrays at all"
+    more = f" and {len(names) - 12} more" if len(names) > 12 else ""
+    guess = f'; did you mean "{by_lower[near[0]]}"?' if near else ""
+    return InputError(f'{container} has no array "{path}"; it holds {listed}{more}{guess}')
+
+
+def raise_for_chunk(
+    reader: RowReader,
+    chunks: tuple[int, ...],
+    start: int,
+    stop: int,
+    read_cell: Callable[[tuple[slice, ...]], Any],
+    where: Callable[[tuple[int, ...]], str],
+    cause: Exception,
+) -> NoReturn:
+    """After a failed read of rows ``start`` to ``stop``: find the chunk at fault and name it.
+
+    Reads the chunks of the range one by one. ``where`` says in words where a chunk, given by its
+    grid index, is stored.
+    """
+    grid = [range(start // chunks[0], -(-stop // chunks[0]))]
+    grid += [range(-(-n // c)) for n, c in zip(reader.shape[1:], chunks[1:], strict=True)]
+    for index in itertools.product(*grid):
+        cell = tuple(
+            slice(i * c, min(n, (i + 1) * c))
+            for i, c, n in zip(index, chunks, reader.shape, strict=True)
+        )
+        try:
+            read_cell(cell)
+        except MemoryError:
+            raise
+        except Exception as error:
+            raise InputError(
+                f"{reader.name}: chunk {index}, rows {cell[0].start}-{cell[0].stop - 1}, cannot be "
+                f"read: {one_line(error)}; {where(index)}. The file is damaged or incomplete: "
+                "restore it, or write the array again"
+            ) from error
+    raise InputError(
+        f"{reader.name}: rows {start}-{stop - 1} could not be read: {one_line(cause)}. A second "
+        "try went well, so the storage is unreliable"
+    ) from cause
+
+
+def one_line(error: BaseException) -> str:
+    """An error of another library, cut to its first line."""
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+
+
+def array_path(group: str, path: str) -> str:
+    """Path of an array from the root of its file, without slashes at the ends."""
+    return "/".join(part for part in (group.strip("/"), path.strip("/")) if part)
+
+
+def container_name(path: str | os.PathLike[str], group: str) -> str:
+    """How a container is called in messages: the file's own name, and the group if any."""
+    name = Path(path).resolve().name
+    return f"{name}::/{group.strip('/')}" if group.strip("/") else name

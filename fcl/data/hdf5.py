@@ -1,0 +1,144 @@
+"""HDF5 files. h5py is imported when the first file is opened."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fcl.data.base import (
+    VARIABLE_TEXT,
+    Container,
+    FileStamp,
+    RowReader,
+    array_path,
+    check_array,
+    container_name,
+    no_such_array,
+    one_line,
+    raise_for_chunk,
+    rows_per_step,
+)
+from fcl.errors import InputError
+
+SUFFIXES = {".h5", ".hdf5", ".hdf", ".he5", ".h5ad"}
+MAGIC = b"\x89HDF\r\n\x1a\n"
+
+
+class Hdf5Reader(RowReader):
+    """Rows of one HDF5 dataset, chunked or contiguous."""
+
+    def __init__(self, dataset: Any, name: str, path: Path) -> None:
+        import h5py
+
+        self.name = name
+        self._path = path
+        self._dataset = dataset
+        text = h5py.check_string_dtype(dataset.dtype)
+        self._variable_text = text is not None and text.length is None
+        self.dtype = VARIABLE_TEXT if self._variable_text else dataset.dtype
+        if dataset.shape is None:
+            raise InputError(f"{name} is a null dataset without rows; expected an array")
+        self.shape = dataset.shape
+        check_array(name, self.shape, self.dtype)
+        # Contiguous storage fails like one chunk per step would.
+        row_bytes = dataset.dtype.itemsize * int(np.prod(self.shape[1:], dtype=np.int64))
+        self._chunks = dataset.chunks or (
+            rows_per_step(self.shape[0], row_bytes),
+            *self.shape[1:],
+        )
+        self.chunk_rows = min(self._chunks[0], self.shape[0])
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        try:
+            return self._read_cell((slice(start, stop),))
+        except (OSError, RuntimeError, ValueError) as error:
+            raise_for_chunk(
+                self, self._chunks, start, stop, self._read_cell, self._where, cause=error
+            )
+
+    def missing_chunks(self) -> int:
+        if self._dataset.chunks is None:
+            return 0
+        cells = [-(-n // c) for n, c in zip(self.shape, self._chunks, strict=True)]
+        return int(np.prod(cells)) - self._dataset.id.get_num_chunks()
+
+    def _read_cell(self, cell: tuple[slice, ...]) -> np.ndarray:
+        if self._variable_text:
+            return self._dataset.asstr()[cell].astype(VARIABLE_TEXT)
+        return self._dataset[cell]
+
+    def _where(self, index: tuple[int, ...]) -> str:
+        if self._dataset.chunks is None:
+            return f"file {self._path}"
+        corner = tuple(i * c for i, c in zip(index, self._chunks, strict=True))
+        info = self._dataset.id.get_chunk_info_by_coord(corner)
+        return f"file {self._path}, {info.size} bytes at offset {info.byte_offset}"
+
+
+class Hdf5Container(Container):
+    """One group of an HDF5 file, opened read-only and without a lock."""
+
+    def __init__(self, path: Path, group: str) -> None:
+        import h5py
+
+        self.name = container_name(path, group)
+        self._path = path
+        self._group = group
+        self._stamp = FileStamp.of(path)
+        try:
+            # Locks fail on many network file systems, and a reader that changes nothing needs none.
+            self._file = h5py.File(path, "r", locking=False)
+        except OSError as error:
+            raise _cannot_open(path, error) from error
+        root = self._file.get(group) if group else self._file
+        if not isinstance(root, h5py.Group):
+            found = "is an array" if isinstance(root, h5py.Dataset) else "does not exist"
+            groups = [key for key, item in self._file.items() if isinstance(item, h5py.Group)]
+            here = ", ".join(sorted(groups)) or "none"
+            raise InputError(
+                f"{self.name}: /{group} {found}; expected a group (groups at the root: {here})"
+            )
+        self._root = root
+
+    def open_array(self, path: str) -> RowReader:
+        import h5py
+
+        node = self._root.get(path.strip("/") or "/")
+        if isinstance(node, h5py.Group):
+            raise InputError(f'"{path}" in {self.name} is a group, expected an array')
+        if node is None:
+            raise no_such_array(self.name, path, self._array_paths())
+        name = f"{self._path.resolve().name}:{array_path(self._group, path)}"
+        return Hdf5Reader(node, name, self._path)
+
+    def stamps(self) -> list[FileStamp]:
+        return [self._stamp]
+
+    def _array_paths(self) -> list[str]:
+        import h5py
+
+        found: list[str] = []
+
+        def visit(path: str, node: object) -> None:
+            if isinstance(node, h5py.Dataset):
+                found.append(path)
+
+        self._root.visititems(visit)
+        return found
+
+
+def _cannot_open(path: Path, error: OSError) -> InputError:
+    if error.errno in (errno.EAGAIN, errno.EACCES) and "lock" in str(error).lower():
+        return InputError(
+            f"{path} is locked by another process that has it open (errno {error.errno}); wait "
+            "until it is closed, or set HDF5_USE_FILE_LOCKING=FALSE if nobody writes to it"
+        )
+    return InputError(f"{path} cannot be opened as HDF5: {one_line(error)}")
+
+
+def is_hdf5(path: Path, head: bytes) -> bool:
+    """Whether a path is an HDF5 file."""
+    return path.is_file() and (path.suffix in SUFFIXES or head.startswith(MAGIC))

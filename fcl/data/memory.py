@@ -1,0 +1,31 @@
+"""Arrays in memory, behind the same contract as stored ones."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fcl.data.base import RowReader, check_array, fixed_text
+
+
+class MemoryReader(RowReader):
+    """Rows of a numpy array; ``read`` returns views that cannot be written to."""
+
+    def __init__(self, array: np.ndarray, name: str) -> None:
+        # Columns of text, as pandas makes them, come as Python objects or StringDType.
+        if array.dtype.kind in "OT" and array.size:
+            array = fixed_text(array, name)
+        check_array(name, array.shape, array.dtype)
+        self.name = name
+        self.shape = array.shape
+        self.dtype = array.dtype
+        self.chunk_rows = array.shape[0]
+        self._array = array.view()
+        self._array.flags.writeable = False
+
+    @property
+    def chunk_bytes(self) -> int:
+        """0: rows are read in place."""
+        return 0
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        return self._array[start:stop]

@@ -1,0 +1,138 @@
+"""``.npy`` files: a folder of them as a container, or one file with its neighbours.
+
+Files are read by ranges, not mapped: pages of a mapped file count as memory of the process.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+
+from fcl.data.base import (
+    Container,
+    FileStamp,
+    RowReader,
+    check_array,
+    no_such_array,
+    one_line,
+    rows_per_step,
+)
+from fcl.errors import InputError
+
+SUFFIX = ".npy"
+MAGIC = b"\x93NUMPY"
+
+
+class NpyReader(RowReader):
+    """Rows of one ``.npy`` file, in C or Fortran order."""
+
+    def __init__(self, path: Path, name: str) -> None:
+        self.name = name
+        self._path = path
+        self.shape, self._fortran, self.dtype, self._offset = _read_header(path, name)
+        check_array(name, self.shape, self.dtype)
+        n_columns = self.shape[1] if len(self.shape) == 2 else 1
+        self._row_bytes = n_columns * self.dtype.itemsize
+        self.chunk_rows = rows_per_step(self.shape[0], self._row_bytes)
+        needed = self._offset + self.shape[0] * self._row_bytes
+        size = path.stat().st_size
+        if size < needed:
+            raise InputError(
+                f"{name} is truncated: shape {self.shape} and dtype {self.dtype} need {needed} "
+                f"bytes, {path} has {size}. Write it again"
+            )
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        count = stop - start
+        with self._path.open("rb") as file:
+            if not self._fortran:
+                file.seek(self._offset + start * self._row_bytes)
+                values = self._from_file(file, count * (self._row_bytes // self.dtype.itemsize))
+                return values.reshape(count, *self.shape[1:])
+            columns = np.empty((self.shape[1], count), dtype=self.dtype)
+            for j in range(self.shape[1]):
+                file.seek(self._offset + (j * self.shape[0] + start) * self.dtype.itemsize)
+                columns[j] = self._from_file(file, count)
+            return columns.T
+
+    def _from_file(self, file: BinaryIO, count: int) -> np.ndarray:
+        values = np.fromfile(file, dtype=self.dtype, count=count)
+        if len(values) < count:
+            raise InputError(f"{self.name}: {self._path} became shorter while it was being read")
+        return values
+
+
+def _read_header(path: Path, name: str) -> tuple[tuple[int, ...], bool, np.dtype, int]:
+    """Shape, Fortran order, dtype and offset of the data of a ``.npy`` file."""
+    with path.open("rb") as file:
+        try:
+            version = np.lib.format.read_magic(file)
+            if version == (1, 0):
+                shape, fortran, dtype = np.lib.format.read_array_header_1_0(file)
+            elif version == (2, 0):
+                shape, fortran, dtype = np.lib.format.read_array_header_2_0(file)
+            else:
+                # 3.0 differs only by the names of record fields, and records are not read here.
+                raise InputError(f"{name} has .npy version {version}; expected 1.0 or 2.0")
+        except InputError:
+            raise
+        except ValueError as error:
+            raise InputError(f"{path} is not a readable .npy file: {one_line(error)}") from error
+        return shape, fortran and len(shape) == 2, dtype, file.tell()
+
+
+class NpyContainer(Container):
+    """A folder of ``NAME.npy`` files, or one file ``X.npy`` and files named relative to it."""
+
+    def __init__(self, path: Path) -> None:
+        self.name = path.resolve().name
+        self._single = path if path.is_file() else None
+        self._folder = path.parent if self._single else path
+        self._stamps: list[FileStamp] = []
+
+    def open_array(self, path: str) -> RowReader:
+        return self._open_file(self._find(path))
+
+    def open_rows(self, path: str) -> RowReader:
+        if self._single is None:
+            return self.open_array(path)
+        if path not in ("X", self._single.stem):
+            raise InputError(
+                f'{self.name} is one array, so it holds no "{path}"; leave the name of X out, or '
+                "give the folder"
+            )
+        return self._open_file(self._single)
+
+    def stamps(self) -> list[FileStamp]:
+        return self._stamps
+
+    def _open_file(self, file: Path) -> RowReader:
+        self._stamps.append(FileStamp.of(file))
+        return NpyReader(file, file.name if self._single else f"{self.name}:{file.stem}")
+
+    def _find(self, path: str) -> Path:
+        candidates = [self._folder / path, self._folder / (path + SUFFIX)]
+        if self._single:
+            # A user who names two files on the command line means both from where she stands.
+            candidates.insert(0, Path(path))
+        for candidate in candidates:
+            if candidate.is_file():
+                return candidate
+        where = f"the folder of {self.name}" if self._single else self.name
+        raise no_such_array(where, path, (file.stem for file in self._folder.glob("*" + SUFFIX)))
+
+
+def open_npy(path: Path, group: str) -> Container:
+    """The container of a path, which has no groups."""
+    if group:
+        raise InputError(f"{path} has no groups, so ::/{group} cannot be found in it")
+    return NpyContainer(path)
+
+
+def is_npy(path: Path, head: bytes) -> bool:
+    """Whether a path is a ``.npy`` file or a folder that holds some."""
+    if path.is_dir():
+        return any(path.glob("*" + SUFFIX))
+    return path.suffix == SUFFIX or head.startswith(MAGIC)

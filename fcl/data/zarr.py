@@ -1,0 +1,170 @@
+"""Zarr groups of format 2 and 3, in a folder or a zip file. zarr is imported when one is opened."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fcl.data.base import (
+    VARIABLE_TEXT,
+    Container,
+    FileStamp,
+    RowReader,
+    array_path,
+    check_array,
+    container_name,
+    fixed_text,
+    no_such_array,
+    one_line,
+    raise_for_chunk,
+)
+from fcl.errors import InputError
+
+# Shards up to this size are read whole; of larger ones, one row of inner chunks at a time.
+MAX_SHARD_BYTES = 256 << 20
+
+ROOT_METADATA = ("zarr.json", ".zgroup", ".zarray", ".zmetadata")
+ZIP_MAGIC = b"PK\x03\x04"
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Let zarr decode in one thread: cores are dealt out by fcl, and chunks are read in order.
+
+    The caller's settings are back afterwards. zarr makes its thread pool at its first use in a
+    process, so the pool keeps one thread if that first use was here.
+    """
+    import zarr
+
+    with zarr.config.set({"async.concurrency": 1, "threading.max_workers": 1}):
+        yield
+
+
+class ZarrReader(RowReader):
+    """Rows of one Zarr array, read along its shards if they are small, else along its chunks."""
+
+    def __init__(self, array: Any, name: str, store_path: Path) -> None:
+        self.name = name
+        self._array = array
+        self._store_path = store_path
+        self.shape = array.shape
+        # Text of variable length: StringDType in both formats, or bytes as Python objects.
+        self._variable_text = array.dtype.kind in "OT"
+        self.dtype = VARIABLE_TEXT if self._variable_text else array.dtype
+        check_array(name, self.shape, self.dtype)
+        self._stored = array.shards or array.chunks
+        row_bytes = array.dtype.itemsize * int(np.prod(self.shape[1:], dtype=np.int64))
+        whole = self._stored[0] * row_bytes <= MAX_SHARD_BYTES
+        self.chunk_rows = min(self._stored[0] if whole else array.chunks[0], self.shape[0])
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        try:
+            values = self._read_cell((slice(start, stop),))
+        except MemoryError:
+            raise
+        except Exception as error:  # each codec has errors of its own
+            raise_for_chunk(
+                self, self._array.chunks, start, stop, self._read_cell, self._where, cause=error
+            )
+        return fixed_text(values, self.name) if self._variable_text else values
+
+    def missing_chunks(self) -> int:
+        with _one_thread():
+            written = self._array.nchunks_initialized
+        if self._array.shards:
+            # zarr counts all chunks of a shard that exists.
+            written //= int(np.prod(np.divide(self._array.shards, self._array.chunks)))
+        cells = [-(-n // c) for n, c in zip(self.shape, self._stored, strict=True)]
+        return int(np.prod(cells)) - int(written)
+
+    def _read_cell(self, cell: tuple[slice, ...]) -> np.ndarray:
+        with _one_thread():
+            return np.asarray(self._array[cell])
+
+    def _where(self, index: tuple[int, ...]) -> str:
+        corner = (i * c for i, c in zip(index, self._array.chunks, strict=True))
+        stored = tuple(row // c for row, c in zip(corner, self._stored, strict=True))
+        key = array_path(self._array.path, self._array.metadata.encode_chunk_key(stored))
+        part = "" if stored == index else f" (shard {stored})"
+        if self._store_path.is_dir():
+            return f"file {self._store_path / key}{part}"
+        return f"member {key} of {self._store_path}{part}"
+
+
+class ZarrContainer(Container):
+    """One group of a Zarr store."""
+
+    def __init__(self, path: Path, group: str) -> None:
+        import zarr
+
+        self.name = container_name(path, group)
+        self._path = path
+        self._group_path = group.strip("/")
+        self._stamps: list[FileStamp] = []
+        if path.is_dir():
+            self._add_stamps("")
+            store: Any = zarr.storage.LocalStore(path, read_only=True)
+        else:
+            self._stamps.append(FileStamp.of(path))
+            store = zarr.storage.ZipStore(path, mode="r")
+        try:
+            with _one_thread():
+                node = zarr.open(store=store, path=self._group_path, mode="r")
+        except zipfile.BadZipFile as error:
+            raise InputError(f"{path} is not a readable zip file: {one_line(error)}") from error
+        except FileNotFoundError as error:
+            hint = "" if path.is_dir() else "; zip the content of the Zarr folder, not the folder"
+            raise InputError(f"{path} holds no Zarr group at /{self._group_path}{hint}") from error
+        except Exception as error:  # damaged metadata fail in many ways
+            raise InputError(f"{path} cannot be opened as Zarr: {one_line(error)}") from error
+        if not isinstance(node, zarr.Group):
+            raise InputError(
+                f"{self.name} is a Zarr array itself; expected a group that holds X and y"
+            )
+        self._group = node
+
+    def open_array(self, path: str) -> RowReader:
+        import zarr
+
+        try:
+            with _one_thread():
+                node = self._group[path.strip("/")]
+        except KeyError:
+            raise no_such_array(self.name, path, self._array_paths()) from None
+        except Exception as error:
+            raise InputError(
+                f'"{path}" in {self.name} cannot be opened: {one_line(error)}'
+            ) from error
+        if not isinstance(node, zarr.Array):
+            raise InputError(f'"{path}" in {self.name} is a group, expected an array')
+        self._add_stamps(node.path)
+        name = f"{self._path.resolve().name}:{array_path(self._group_path, path)}"
+        return ZarrReader(node, name, self._path)
+
+    def stamps(self) -> list[FileStamp]:
+        return self._stamps
+
+    def _add_stamps(self, node_path: str) -> None:
+        # Chunk files are too many to look at; whoever writes an array anew writes its metadata.
+        if self._path.is_dir():
+            files = (self._path / node_path / name for name in ROOT_METADATA)
+            self._stamps += [FileStamp.of(file) for file in files if file.is_file()]
+
+    def _array_paths(self) -> list[str]:
+        import zarr
+
+        with _one_thread():
+            members = list(self._group.members(max_depth=None))
+        return [path for path, node in members if isinstance(node, zarr.Array)]
+
+
+def is_zarr(path: Path, head: bytes) -> bool:
+    """Whether a path is a Zarr folder or a zip file that may hold one."""
+    if path.is_dir():
+        return any((path / name).is_file() for name in ROOT_METADATA)
+    return path.suffix == ".zip" or (head.startswith(ZIP_MAGIC) and path.suffix != ".npz")
