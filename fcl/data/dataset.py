@@ -1,0 +1,68 @@
+"""A data set: the rows, with a target and weights where wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from fcl.data.base import FileStamp, RowReader
+from fcl.data.fingerprint import fingerprint
+from fcl.errors import InputError
+
+
+class DataSet:
+    """Rows, target and weights that belong together; made by ``fcl.open_data``.
+
+    name : for messages, such as ``train.zarr``.
+    rows : ``RowReader`` of X.
+    target : (n,) of any dtype, as stored; None when there is none (prediction).
+    target_name : of the array of targets, for messages, such as ``train.zarr:y``.
+    weights : float64 (n,), finite, >= 0, not all 0; None when all rows count the same.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        rows: RowReader,
+        target: np.ndarray | None = None,
+        weights: np.ndarray | None = None,
+        target_name: str = "y",
+        stamps: Sequence[FileStamp] = (),
+    ) -> None:
+        self.name = name
+        self.rows = rows
+        self.target = target
+        self.weights = weights
+        self.target_name = target_name
+        self._stamps = tuple(stamps)
+        self._fingerprint: str | None = None
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return self.rows.shape[0]
+
+    def fingerprint(self) -> str:
+        """SHA-256 (hex) of what the data set holds, see ``fcl.data.fingerprint``.
+
+        Reads 64 spaced blocks of X at the first call, and remembers the answer.
+        """
+        if self._fingerprint is None:
+            self._fingerprint = fingerprint(self.rows, self.target, self.weights)
+        return self._fingerprint
+
+    def check_unchanged(self) -> None:
+        """Raise ``InputError`` if a source file has another size or time than at the opening.
+
+        Costs one ``stat`` per file: the HDF5, zip or .npy files, or the metadata files of a Zarr
+        folder. Chunks of a Zarr folder rewritten in place are not noticed.
+        """
+        for stamp in self._stamps:
+            try:
+                stamp.check()
+            except InputError as error:
+                raise InputError(f"{self.name}: {error}") from error
+
+    def __repr__(self) -> str:
+        return f"<DataSet {self.name}: {self.rows.shape} {self.rows.dtype}>"

@@ -1,0 +1,83 @@
+"""A hash of what a data set holds, to tell whether a job is resumed on the same data.
+
+It covers the shapes, the dtypes, all of target and weights, and 64 spaced blocks of X, as decoded
+values. Container, path, chunks, compression, byte order and times do not count. Text counts by its
+letters, whether stored with a fixed or a variable length, as bytes or as Unicode. The values
+themselves count as stored: the same sequences as codes and as letters are different data here,
+for what is hashed must not depend on how the features will read it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+
+import numpy as np
+
+from fcl.data.base import RowReader, chunk_ranges
+
+RowRange = tuple[int, int]
+
+N_BLOCKS = 64
+BLOCK_ROWS = 64
+
+
+def fingerprint(rows: RowReader, target: np.ndarray | None, weights: np.ndarray | None) -> str:
+    """SHA-256 (hex) over shapes, dtypes, target, weights and spaced blocks of the rows."""
+    digest = hashlib.sha256(b"fcl data set, version 1")
+    for name, values in (("target", target), ("weights", weights)):
+        _add(digest, f"{name} none" if values is None else f"{name} {values.shape}", values)
+    digest.update(f"rows {rows.shape}".encode())
+    for (start, stop), block in _read_blocks(rows, _spaced_blocks(rows.shape[0])):
+        _add(digest, f"{start} {stop}", block)
+    return digest.hexdigest()
+
+
+def _add(digest: hashlib._Hash, title: str, values: np.ndarray | None) -> None:
+    """Hash a title and values in a canonical form."""
+    digest.update(title.encode())
+    if values is None:
+        return
+    if values.dtype.kind in "SU":
+        values = _text_bytes(values)
+        digest.update(f"text {values.shape[1]}".encode())
+    else:
+        digest.update(f"{values.dtype.kind}{values.dtype.itemsize}".encode())
+        values = values.astype(values.dtype.newbyteorder("<"), copy=False)
+    digest.update(np.ascontiguousarray(values).data)
+
+
+def _text_bytes(values: np.ndarray) -> np.ndarray:
+    """UTF-8 of text as uint8 (size, width), width being that of the longest item."""
+    if values.dtype.kind == "U":
+        values = np.char.encode(values, "utf-8")
+    width = values.dtype.itemsize
+    matrix = np.frombuffer(values.tobytes(), dtype=np.uint8).reshape(values.size, width)
+    used = np.flatnonzero(matrix.any(axis=0))
+    return matrix[:, : used[-1] + 1 if used.size else 0]
+
+
+def _spaced_blocks(n_rows: int) -> list[RowRange]:
+    """Row ranges of the blocks, a function of the number of rows alone."""
+    if n_rows <= N_BLOCKS * BLOCK_ROWS:
+        starts = list(range(0, n_rows, BLOCK_ROWS))
+    else:
+        starts = [i * (n_rows - BLOCK_ROWS) // (N_BLOCKS - 1) for i in range(N_BLOCKS)]
+    return [(start, min(n_rows, start + BLOCK_ROWS)) for start in starts]
+
+
+def _read_blocks(rows: RowReader, blocks: list[RowRange]) -> Iterator[tuple[RowRange, np.ndarray]]:
+    """Yield each block with its values, decoding each storage chunk once.
+
+    Blocks in one chunk are read as one range: a slice of a chunk costs the decoding of it all.
+    """
+    held_start, held_stop, held = 0, 0, np.empty(0)
+    for block in blocks:
+        parts = []
+        for start, stop in chunk_ranges(rows, *block):
+            if stop > held_stop:
+                chunk_stop = (start // rows.chunk_rows + 1) * rows.chunk_rows
+                held_stop = max(min(b, chunk_stop) for a, b in blocks if a < chunk_stop)
+                held_start, held = start, rows.read(start, held_stop)
+            parts.append(held[start - held_start : stop - held_start])
+        yield block, np.concatenate(parts)

@@ -1,0 +1,156 @@
+"""``open_data``: from a path or an array to a data set."""
+
+from __future__ import annotations
+
+import difflib
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from fcl.data.base import Container, RowReader
+from fcl.data.dataset import DataSet
+from fcl.data.hdf5 import Hdf5Container, is_hdf5
+from fcl.data.memory import MemoryReader
+from fcl.data.npy import is_npy, open_npy
+from fcl.data.targets import check_weights
+from fcl.data.zarr import ZarrContainer, is_zarr
+from fcl.errors import InputError
+
+logger = logging.getLogger("fcl")
+
+# A group inside the file follows after this: train.h5::/fold1
+GROUP_SEPARATOR = "::"
+
+# Tried in this order: whether a path (with the first bytes of its file) is of that format, and how
+# to open it with the group wanted.
+Recogniser = Callable[[Path, bytes], bool]
+FORMATS: tuple[tuple[Recogniser, Callable[[Path, str], Container]], ...] = (
+    (is_zarr, ZarrContainer),
+    (is_hdf5, Hdf5Container),
+    (is_npy, open_npy),
+)
+
+
+def open_data(
+    source: str | os.PathLike[str] | np.ndarray,
+    *,
+    x: str = "X",
+    y: str | np.ndarray | None = "y",
+    weights: str | np.ndarray | None = None,
+) -> DataSet:
+    """Open a data set; X stays where it is, target and weights are read.
+
+    source : path of a Zarr group (folder or zip, format 2 or 3), an HDF5 file, a folder of
+        ``NAME.npy`` files, or one ``.npy`` file; ``path::/group`` for a group inside Zarr or HDF5;
+        or an array (n,) or (n, columns) in memory.
+    x : name of the array of rows in the container.
+    y : name of the target, or an array (n,) or (n, 1), or None for none (prediction). Beside a
+        single ``.npy`` file it is the path of another one, from here or from the file's folder.
+    weights : name or array of the sample weights, or None.
+
+    Raises ``InputError`` that names file and array: missing, empty, of a dtype or shape that fcl
+    cannot use, damaged, of different length.
+    """
+    container: Container | None = None
+    if isinstance(source, np.ndarray):
+        name = "arrays in memory"
+        rows: RowReader = MemoryReader(source, "X")
+    else:
+        container = _open_container(source)
+        name = container.name
+        rows = container.open_rows(x)
+    if missing := rows.missing_chunks():
+        logger.warning(
+            "%s: %d chunks were never written; their rows read as the fill value",
+            rows.name,
+            missing,
+        )
+    target = column = None
+    target_name = "y"
+    if y is not None:
+        column = _open_column(container, y, rows, "y")
+        target_name, target = column.name, _read_column(column)
+    weight_values = None
+    if weights is not None:
+        column = _open_column(container, weights, rows, "weights")
+        weight_values = check_weights(_read_column(column), rows.shape[0], column.name)
+    stamps = container.stamps() if container else []
+    return DataSet(name, rows, target, weight_values, target_name=target_name, stamps=stamps)
+
+
+def _open_container(source: str | os.PathLike[str]) -> Container:
+    """The container at a path; ``InputError`` if there is none or its format is not known."""
+    path, group = _split_group(source)
+    if not path.exists():
+        folder = path.parent
+        neighbours = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
+        near = difflib.get_close_matches(path.name, neighbours, n=1)
+        guess = f'; did you mean "{folder / near[0]}"?' if near else ""
+        raise InputError(f"{path} does not exist{guess}")
+    head = _first_bytes(path)
+    for recognise, open_container in FORMATS:
+        if recognise(path, head):
+            return open_container(path, group)
+    found = "a folder with neither Zarr metadata nor .npy files" if path.is_dir() else "a file"
+    advice = "; store the arrays of an .npz with np.save" if path.suffix == ".npz" else ""
+    raise InputError(
+        f"{path} is {found}, of no format known here; expected a Zarr folder or zip, an HDF5 file, "
+        f"a folder of .npy files or one .npy file{advice}"
+    )
+
+
+def _first_bytes(path: Path) -> bytes:
+    """Enough of a file to know its format by; nothing of a folder."""
+    if path.is_dir():
+        return b""
+    try:
+        with path.open("rb") as file:
+            return file.read(16)
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def _split_group(source: str | os.PathLike[str]) -> tuple[Path, str]:
+    """Cut ``file::/group`` into file and group."""
+    try:
+        text = os.fsdecode(source)
+    except TypeError:
+        raise InputError(
+            f"the source is a {type(source).__name__}; expected a path or a numpy array"
+        ) from None
+    if GROUP_SEPARATOR in text and not os.path.exists(text):
+        text, _, group = text.rpartition(GROUP_SEPARATOR)
+        return Path(text), group.strip("/")
+    return Path(text), ""
+
+
+def _open_column(
+    container: Container | None, given: str | np.ndarray, rows: RowReader, role: str
+) -> RowReader:
+    """The reader of a target or of weights, one value per row, given by name or as an array."""
+    if not isinstance(given, str):
+        column: RowReader = MemoryReader(np.asarray(given), role)
+    elif container is None:
+        raise InputError(
+            f'{role}="{given}" is a name, but X is an array in memory; pass {role} as an array'
+            + (", or y=None for no target" if role == "y" else "")
+        )
+    else:
+        column = container.open_array(given)
+    if column.shape[1:] not in ((), (1,)):
+        raise InputError(
+            f"{column.name} has shape {column.shape}; expected one value per row, (n,)"
+        )
+    if column.shape[0] != rows.shape[0]:
+        raise InputError(
+            f"{rows.name} has {rows.shape[0]} rows, but {column.name} has {column.shape[0]} "
+            "values; they must agree"
+        )
+    return column
+
+
+def _read_column(column: RowReader) -> np.ndarray:
+    return column.read(0, column.shape[0]).reshape(-1)

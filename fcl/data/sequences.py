@@ -1,0 +1,198 @@
+"""Rows as nucleotide sequences: blocks of codes, whatever way they are stored.
+
+A = 0, C = 1, G = 2, T = U = 3; N and the other ambiguity codes are 4, unknown. Stored forms:
+
+    (n, L) integers 0-4             codes already
+    (n, L) integers, S1 or U1       ASCII letters, one per element
+    (n,)   S, U or variable text    one sequence per row, all of the same length
+
+Row 0 decides whether integers are codes or letters, and how long sequences are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NoReturn
+
+import numpy as np
+
+from fcl.data.base import VARIABLE_TEXT, RowReader, chunk_ranges
+from fcl.errors import InputError
+
+UNKNOWN = 4
+LETTERS = {"A": 0, "C": 1, "G": 2, "T": 3, "U": 3} | dict.fromkeys("NRYSWKMBDHV", UNKNOWN)
+
+_BAD = 255  # in the look-up table: not a letter
+_CODE_OF_BYTE = bytes(LETTERS.get(chr(byte).upper(), _BAD) for byte in range(256))
+
+# Letters are decoded in pieces that stay in the L2 cache: 1.5 GB/s, against 0.65 GB/s at 16 MiB.
+_PIECE_LETTERS = 1 << 18
+
+
+class SequenceReader:
+    """Blocks of nucleotide codes from the rows of a data set.
+
+    rows : the stored sequences, in any form above.
+    keep : bool (n,), rows to read; None for all. The others are neither counted nor checked, and
+        chunks without a kept row are not read.
+
+    n_rows : number of kept rows.
+    length : letters of every sequence.
+
+    Raises ``InputError`` where the rows cannot be sequences; reads row 0.
+    """
+
+    def __init__(self, rows: RowReader, keep: np.ndarray | None = None) -> None:
+        self.rows = rows
+        self._keep = keep
+        self.n_rows = rows.shape[0] if keep is None else int(np.count_nonzero(keep))
+        if keep is not None and (keep.dtype != np.bool_ or keep.shape != rows.shape[:1]):
+            raise ValueError(f"keep must be bool {rows.shape[:1]}, got {keep.dtype} {keep.shape}")
+        self._text = rows.dtype.kind in "SU"
+        self._check_form()
+        first = rows.read(0, 1)
+        if len(rows.shape) == 1:
+            self.length = len(first[0])
+            if self.length == 0:
+                raise InputError(f"{rows.name}: row 0 is an empty sequence")
+        else:
+            self.length = rows.shape[1]
+        self._letters = self._text or int(first[0, 0]) > UNKNOWN
+
+    def iter_codes(self, block_rows: int) -> Iterator[tuple[int, int, np.ndarray]]:
+        """Yield ``(start, stop, codes)`` over all kept rows, in order.
+
+        start, stop : range of kept rows; ``block_rows`` of them, fewer in the last block.
+        codes : uint8 (stop - start, length), C-contiguous, 0-3 or 4 for unknown. A new array each
+            time, which the caller may keep or change.
+
+        Every storage chunk is decoded once; one chunk and one block are held at a time. Raises
+        ``InputError`` naming row and column of the first element that is no nucleotide.
+        """
+        block = np.empty((0, self.length), dtype=np.uint8)
+        start = filled = 0
+        for chunk_start, chunk_stop in chunk_ranges(self.rows):
+            kept = self._kept(chunk_start, chunk_stop)
+            if len(kept) == 0:
+                continue
+            chunk = self.rows.read(chunk_start, chunk_stop)
+            taken = 0
+            while taken < len(kept):
+                if filled == 0:
+                    size = min(block_rows, self.n_rows - start)
+                    block = np.empty((size, self.length), dtype=np.uint8)
+                count = min(len(kept) - taken, len(block) - filled)
+                self._decode(
+                    chunk, chunk_start, kept[taken : taken + count], block[filled : filled + count]
+                )
+                taken += count
+                filled += count
+                if filled == len(block):
+                    yield start, start + filled, block
+                    start += filled
+                    filled = 0
+            del chunk  # before the next one is read
+
+    def _check_form(self) -> None:
+        """Refuse dtypes and shapes that cannot be sequences."""
+        rows = self.rows
+        expected = (
+            "expected (n, L) integers 0-4 (A C G T, unknown) or ASCII letters, or (n,) text with "
+            "one sequence per row"
+        )
+        if rows.dtype.kind not in "iuSU":
+            advice = (
+                "; convert whole numbers with .astype('uint8')" if rows.dtype.kind == "f" else ""
+            )
+            raise InputError(f"{rows.name} has dtype {rows.dtype}; {expected}{advice}")
+        if not self._text and len(rows.shape) == 1:
+            raise InputError(f"{rows.name} has shape {rows.shape}, dtype {rows.dtype}; {expected}")
+        one_letter = rows.dtype in (np.dtype("S1"), np.dtype("U1"))
+        if self._text and len(rows.shape) == 2 and not one_letter:
+            what = "variable text" if rows.dtype == VARIABLE_TEXT else f"dtype {rows.dtype}"
+            raise InputError(
+                f"{rows.name} has shape {rows.shape} and {what}, so more than one letter per "
+                f"element; {expected}"
+            )
+
+    def _kept(self, start: int, stop: int) -> range | np.ndarray:
+        """The kept ones of the stored rows ``start`` to ``stop``; a range if all are."""
+        if self._keep is None or self._keep[start:stop].all():
+            return range(start, stop)
+        return start + np.flatnonzero(self._keep[start:stop])
+
+    def _decode(
+        self, chunk: np.ndarray, chunk_start: int, kept: range | np.ndarray, out: np.ndarray
+    ) -> None:
+        """Write the codes of some stored rows of a chunk into ``out`` (len(kept), length)."""
+        step = max(1, _PIECE_LETTERS // self.length)
+        for begin in range(0, len(kept), step):
+            stored = kept[begin : begin + step]
+            if isinstance(stored, range):
+                part = chunk[stored.start - chunk_start : stored.stop - chunk_start]
+            else:
+                part = chunk[stored - chunk_start]
+            values = self._text_values(part, stored) if self._text else part
+            codes = out[begin : begin + step]
+            if values.dtype != np.uint8 and (values.min() < 0 or values.max() > 255):
+                row, column = _first((values < 0) | (values > 255))
+                self._refuse(int(stored[row]), column, int(values[row, column]))
+            if self._letters:
+                # bytes.translate takes 0.6 ns a letter; indexing the table with an array, 1.3.
+                letters = values.astype(np.uint8, copy=False).tobytes()
+                flat = np.frombuffer(letters.translate(_CODE_OF_BYTE), dtype=np.uint8)
+                codes[...] = flat.reshape(codes.shape)
+            else:
+                codes[...] = values
+            if codes.max() > UNKNOWN:
+                row, column = _first(codes > UNKNOWN)
+                if self._text and part.ndim == 1:
+                    self._check_length(int(stored[row]), part[row])
+                self._refuse(int(stored[row]), column, int(values[row, column]))
+
+    def _text_values(self, part: np.ndarray, stored: range | np.ndarray) -> np.ndarray:
+        """Text as the character numbers (m, length) of its letters; 0 after the end of a row."""
+        part = np.ascontiguousarray(part.astype(part.dtype.newbyteorder("="), copy=False))
+        unit = np.uint8 if part.dtype.kind == "S" else np.uint32
+        values = part.view(unit).reshape(len(part), -1)
+        width = values.shape[1]
+        if width < self.length:  # then every row of this part is too short
+            self._check_length(int(stored[0]), part[0])
+        if width > self.length and values[:, self.length :].any():
+            row, _ = _first(values[:, self.length :] != 0)
+            self._check_length(int(stored[row]), part[row])
+        return values[:, : self.length]
+
+    def _check_length(self, row: int, sequence: str | bytes) -> None:
+        if len(sequence) != self.length:
+            raise InputError(
+                f"{self.rows.name}: row {row} has {len(sequence)} letters, row 0 has "
+                f"{self.length}; all sequences must have the same length"
+            )
+
+    def _refuse(self, row: int, column: int, value: int) -> NoReturn:
+        """Raise for an element that is neither a code nor a letter, or of the other kind."""
+        where = f"{self.rows.name}: row {row}, column {column}"
+        is_letter = 0 <= value < 256 and _CODE_OF_BYTE[value] != _BAD
+        if self._letters:
+            if not self._text and 0 <= value <= UNKNOWN:
+                raise InputError(
+                    f"{where} is the code {value}, but row 0 holds letters; use one form throughout"
+                )
+            shown = repr(chr(value)) if self._text or 32 < value < 127 else str(value)
+            raise InputError(
+                f"{where} is {shown}, not a nucleotide; expected A, C, G, T, U or an ambiguity "
+                "code (N R Y S W K M B D H V) in either case"
+            )
+        if is_letter:
+            raise InputError(
+                f"{where} is the letter {chr(value)!r} ({value}), but row 0 holds codes; use one "
+                "form throughout"
+            )
+        raise InputError(f"{where} is {value}; expected the codes 0-3 (A C G T) or 4 (unknown)")
+
+
+def _first(bad: np.ndarray) -> tuple[int, int]:
+    """Row and column of the first true element."""
+    row, column = np.unravel_index(int(bad.argmax()), bad.shape)
+    return int(row), int(column)

@@ -1,0 +1,91 @@
+"""Labels, regression targets and sample weights: checked, and brought to float64."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fcl.data.base import fixed_text
+from fcl.errors import InputError
+
+Label = int | float | bool | str
+
+
+def encode_labels(values: np.ndarray, name: str) -> tuple[np.ndarray, tuple[Label, Label]]:
+    """Two labels of any kind as -1 and +1.
+
+    values : (n,) or (n, 1) integers, floats, booleans, text or bytes.
+    name : of the array, for messages.
+
+    Returns y, float64 (n,) of -1 and +1, and the pair (negative label, positive label) as Python
+    values; in sorted order, so that the larger one is positive. Bytes become text.
+    Raises ``InputError`` for one label only, more than two, or a label that is not finite.
+    """
+    values = _one_column(values, name)
+    if values.dtype.kind == "f":
+        _refuse_row(~np.isfinite(values), values, name, "labels must be finite")
+    distinct, inverse = np.unique(values, return_inverse=True)
+    labels = [_python_label(label) for label in distinct[:5]]
+    if len(distinct) == 1:
+        raise InputError(
+            f"{name} holds only one class, {labels[0]!r}, in all {len(values)} rows; two are needed"
+        )
+    if len(distinct) > 2:
+        few = ", ".join(repr(label) for label in labels) + (", ..." if len(distinct) > 5 else "")
+        raise InputError(
+            f"{name} holds {len(distinct)} distinct labels ({few}); classification needs exactly "
+            'two. For a numeric target choose loss="squared"'
+        )
+    return np.where(inverse.reshape(-1) == 1, 1.0, -1.0), (labels[0], labels[1])
+
+
+def regression_target(values: np.ndarray, name: str) -> np.ndarray:
+    """A numeric target as float64 (n,); ``InputError`` names the first row that is not finite."""
+    return _finite_numbers(values, name, "a regression target")
+
+
+def check_weights(values: np.ndarray, n_rows: int, name: str) -> np.ndarray:
+    """Sample weights as float64 (n,): one per row, finite, >= 0, not all 0."""
+    weights = _finite_numbers(values, name, "weights")
+    if len(weights) != n_rows:
+        raise InputError(f"{name} has {len(weights)} weights for {n_rows} rows; one per row")
+    _refuse_row(weights < 0, weights, name, "weights must not be negative")
+    if not weights.any():
+        raise InputError(f"{name}: all weights are 0, so no row counts")
+    return weights
+
+
+def _finite_numbers(values: np.ndarray, name: str, what: str) -> np.ndarray:
+    values = _one_column(values, name)
+    if values.dtype.kind not in "biuf":
+        raise InputError(f"{name} has dtype {values.dtype}; {what} must be numeric")
+    numbers = values.astype(np.float64)
+    _refuse_row(~np.isfinite(numbers), numbers, name, f"{what} must be finite")
+    return numbers
+
+
+def _one_column(values: np.ndarray, name: str) -> np.ndarray:
+    """(n,) from (n,) or (n, 1), text at a fixed width."""
+    values = np.asarray(values)
+    if values.ndim == 2 and values.shape[1] == 1:
+        values = values.ravel()
+    if values.ndim != 1:
+        raise InputError(f"{name} has shape {values.shape}; expected one value per row")
+    if not values.size:
+        raise InputError(f"{name} is empty")
+    return fixed_text(values, name) if values.dtype.kind in "OT" else values
+
+
+def _refuse_row(bad: np.ndarray, values: np.ndarray, name: str, rule: str) -> None:
+    """Raise ``InputError`` naming the first row where ``bad``, and how many there are."""
+    if bad.any():
+        row = int(bad.argmax())
+        raise InputError(
+            f"{name}: row {row} is {values[row]}; {rule} ({int(bad.sum())} such rows of "
+            f"{len(values)})"
+        )
+
+
+def _python_label(label: np.generic) -> Label:
+    """A label as a plain Python value that JSON can hold."""
+    value = label.item()
+    return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else value
