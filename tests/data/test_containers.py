@@ -1,0 +1,175 @@
+"""One contract for all containers."""
+
+import numpy as np
+import pytest
+
+from fcl.data import open_data
+from fcl.data.base import chunk_ranges
+
+
+@pytest.fixture
+def dataset(container, store, arrays):
+    source, keywords = store(container, arrays)
+    return open_data(source, **keywords)
+
+
+def test_holds_the_arrays(dataset, arrays):
+    assert dataset.n_rows == 50
+    assert dataset.rows.shape == (50, 12)
+    assert dataset.rows.dtype == np.uint8
+    np.testing.assert_array_equal(dataset.rows.read(0, 50), arrays["X"])
+    np.testing.assert_array_equal(dataset.target, arrays["y"])
+    np.testing.assert_array_equal(dataset.weights, arrays["weights"])
+    assert dataset.weights.dtype == np.float64
+
+
+@pytest.mark.parametrize(("start", "stop"), [(0, 1), (6, 8), (13, 36), (49, 50), (20, 20)])
+def test_reads_ranges(dataset, arrays, start, stop):
+    block = dataset.rows.read(start, stop)
+    assert block.shape == (stop - start, 12)
+    np.testing.assert_array_equal(block, arrays["X"][start:stop])
+
+
+def test_chunks_follow_the_storage(dataset, container, arrays):
+    rows = dataset.rows
+    pieces = list(rows.iter_chunks())
+    np.testing.assert_array_equal(np.concatenate([p for _, _, p in pieces]), arrays["X"])
+    assert [(a, b) for a, b, _ in pieces] == list(chunk_ranges(rows))
+    assert all(a % rows.chunk_rows == 0 for a, _, _ in pieces)
+    chunked = container.startswith("zarr") or container in ("hdf5", "hdf5-group")
+    expected = 50 if not chunked else 21 if "sharded" in container else 7
+    assert rows.chunk_rows == expected
+    if container != "memory":
+        assert rows.chunk_bytes == expected * 12
+
+
+def test_chunks_of_a_range(dataset, arrays):
+    pieces = list(dataset.rows.iter_chunks(5, 23))
+    assert (pieces[0][0], pieces[-1][1]) == (5, 23)
+    np.testing.assert_array_equal(np.concatenate([p for _, _, p in pieces]), arrays["X"][5:23])
+
+
+def test_names_say_where_the_array_is(dataset, container):
+    expected = {
+        "zarr3-group": "data.zarr:folds/one/X",
+        "zarr3-zip": "data.zarr.zip:X",
+        "hdf5-group": "data.hdf5:folds/one/X",
+        "npy-file": "X.npy",
+        "memory": "X",
+    }
+    file = "data.zarr" if "zarr" in container else "data.h5" if "hdf5" in container else "data"
+    assert dataset.rows.name == expected.get(container, f"{file}:X")
+
+
+def test_without_target(container, store, arrays):
+    source, _ = store(container, {"X": arrays["X"]})
+    dataset = open_data(source, y=None)
+    assert dataset.target is None
+    assert dataset.weights is None
+    dataset.check_unchanged()
+
+
+def test_target_as_array_and_as_column(container, store, arrays):
+    source, keywords = store(container, {"X": arrays["X"], "y": arrays["y"][:, None]})
+    np.testing.assert_array_equal(open_data(source, **keywords).target, arrays["y"])
+    given = open_data(source, y=arrays["y"][:, None])
+    np.testing.assert_array_equal(given.target, arrays["y"])
+
+
+LABELS = {
+    "int8": np.array([0, 1], dtype=np.int8),
+    "big-endian": np.array([3, 4], dtype=">i4"),
+    "float32": np.array([-1, 1], dtype=np.float32),
+    "bool": np.array([False, True]),
+    "bytes": np.array([b"no", b"yes"]),
+    "str": np.array(["ja", "né"]),
+    "variable": np.array(["no", "yes"], dtype=object),
+}
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("labels", list(LABELS))
+def test_labels_of_any_dtype(container, store, arrays, labels):
+    y = LABELS[labels][(arrays["y"] + 1) // 2]
+    if container.startswith("npy") and labels == "variable":
+        pytest.skip("a .npy file holds no text of variable length")
+    source, keywords = store(container, {"X": arrays["X"], "y": y})
+    target = open_data(source, **keywords).target
+    assert target.dtype.kind in "biufSU"
+    np.testing.assert_array_equal(target, y.astype("U") if y.dtype == object else y)
+
+
+SEQUENCES = {
+    "fixed bytes": lambda text: text.astype("S"),
+    "fixed text": lambda text: text,
+    "variable text": lambda text: text.astype(object),
+    "letter matrix": lambda text: text.astype("S").view("S1").reshape(len(text), -1),
+    "letters as numbers": lambda text: text.astype("S").view(np.uint8).reshape(len(text), -1),
+}
+
+
+@pytest.mark.parametrize("form", list(SEQUENCES))
+def test_every_form_of_sequences(container, store, form):
+    from fcl.data import SequenceReader
+
+    if container.startswith("npy") and form == "variable text":
+        pytest.skip("a .npy file holds no text of variable length")
+    rng = np.random.default_rng(5)
+    codes = rng.integers(0, 5, (30, 6))
+    text = np.array(["".join("ACGTN"[c] for c in row) for row in codes])
+    source, _ = store(container, {"X": SEQUENCES[form](text)})
+    reader = SequenceReader(open_data(source, y=None).rows)
+    assert (reader.n_rows, reader.length) == (30, 6)
+    np.testing.assert_array_equal(np.concatenate([b for _, _, b in reader.iter_codes(8)]), codes)
+
+
+def test_memory_is_read_in_place_and_protected(arrays):
+    rows = open_data(arrays["X"], y=None).rows
+    block = rows.read(3, 9)
+    assert np.shares_memory(block, arrays["X"])
+    assert not block.flags.writeable
+    assert arrays["X"].flags.writeable
+    assert rows.chunk_bytes == 0
+
+
+def test_single_npy_file_finds_columns_from_here_and_beside_it(tmp_path, monkeypatch, arrays):
+    (tmp_path / "data").mkdir()
+    np.save(tmp_path / "data" / "reads.npy", arrays["X"])
+    np.save(tmp_path / "data" / "beside.npy", arrays["y"])
+    np.save(tmp_path / "here.npy", arrays["weights"])
+    monkeypatch.chdir(tmp_path)
+    dataset = open_data("data/reads.npy", y="beside", weights="here.npy")
+    np.testing.assert_array_equal(dataset.target, arrays["y"])
+    np.testing.assert_array_equal(dataset.weights, arrays["weights"])
+    assert dataset.rows.name == "reads.npy"
+
+
+def test_zarr_settings_of_the_caller_stay(store, arrays):
+    import zarr
+
+    source, _ = store("zarr3", arrays)
+    with zarr.config.set({"async.concurrency": 5, "threading.max_workers": 3}):
+        open_data(source).fingerprint()
+        assert zarr.config.get("async.concurrency") == 5
+        assert zarr.config.get("threading.max_workers") == 3
+
+
+def test_large_shards_are_read_along_inner_chunks(store, arrays, monkeypatch):
+    source, _ = store("zarr3-sharded", arrays)
+    monkeypatch.setattr("fcl.data.zarr.MAX_SHARD_BYTES", 21 * 12 - 1)
+    assert open_data(source).rows.chunk_rows == 7
+
+
+def test_chunk_bytes_of_variable_text_cover_the_letters(store):
+    text = np.array(["ACGT" * 5] * 30, dtype=object)
+    source, _ = store("hdf5", {"X": text})
+    assert open_data(source, y=None).rows.chunk_bytes >= 7 * 4 * 20
+
+
+def test_import_loads_no_format():
+    import subprocess
+    import sys
+
+    code = "import sys, fcl.data; print({'zarr', 'h5py', 'numba', 'sklearn'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"

@@ -1,0 +1,93 @@
+"""The fingerprint depends on the values alone."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fcl.data import DataSet, open_data
+from fcl.data.base import RowReader
+from fcl.data.fingerprint import _spaced_blocks, fingerprint
+from fcl.data.memory import MemoryReader
+
+
+class ChunkedArray(RowReader):
+    def __init__(self, array, chunk_rows):
+        self.name, self.shape, self.dtype = "X", array.shape, array.dtype
+        self.chunk_rows, self.array = chunk_rows, array
+        self.chunks_read = []
+
+    def read(self, start, stop):
+        assert start // self.chunk_rows == (stop - 1) // self.chunk_rows
+        self.chunks_read.append(start // self.chunk_rows)
+        return self.array[start:stop]
+
+
+def test_equal_in_every_container(container, store, arrays):
+    expected = open_data(arrays["X"], y=arrays["y"], weights=arrays["weights"]).fingerprint()
+    source, keywords = store(container, arrays)
+    dataset = open_data(source, **keywords)
+    assert dataset.fingerprint() == expected
+    assert dataset.fingerprint() == expected  # remembered
+
+
+@pytest.mark.parametrize("name", ["zarr2", "zarr3", "hdf5", "memory"])
+def test_text_counts_by_its_letters(name, store):
+    text = np.array(["ACGT", "GGCA", "NNNN"] * 9)
+    labels = np.array(["ja", "né", "né"] * 9)
+    expected = open_data(text.astype("S12"), y=labels).fingerprint()
+    source, keywords = store(name, {"X": text.astype(object), "y": labels.astype(object)})
+    assert open_data(source, **keywords).fingerprint() == expected
+
+
+def test_byte_order_and_layout_do_not_count():
+    x, y = np.arange(12, dtype="<i4").reshape(4, 3), np.arange(4.0)
+    expected = fingerprint(MemoryReader(x, "X"), y, None)
+    swapped = MemoryReader(np.asfortranarray(x.astype(">i4")), "X")
+    assert fingerprint(swapped, y.astype(">f8"), None) == expected
+
+
+def test_any_difference_in_small_data_counts(arrays):
+    def of(**changed):
+        parts = arrays | changed
+        rows = MemoryReader(parts["X"], "X")
+        return DataSet("d", rows, parts["y"], parts["weights"]).fingerprint()
+
+    one_code = arrays["X"].copy()
+    one_code[49, 11] = (one_code[49, 11] + 1) % 5
+    one_label = arrays["y"].copy()
+    one_label[0] *= -1
+    variants = [
+        of(),
+        of(X=one_code),
+        of(y=one_label),
+        of(y=arrays["y"].astype(np.int8)),
+        of(y=None),
+        of(weights=None),
+        of(weights=arrays["weights"] * 2),
+        of(X=arrays["X"].astype(np.int16)),
+        of(X=arrays["X"].reshape(100, 6)),
+        of(X=arrays["X"][:49]),
+    ]
+    assert len(set(variants)) == len(variants)
+
+
+@given(n_rows=st.integers(1, 50_000))
+def test_blocks_are_spaced_over_all_rows(n_rows):
+    blocks = _spaced_blocks(n_rows)
+    assert blocks[0][0] == 0
+    assert blocks[-1][1] == n_rows
+    assert len(blocks) <= 64
+    assert all(a[1] <= b[0] for a, b in pairwise(blocks))
+    if n_rows > 64 * 64:
+        assert all(stop - start == 64 for start, stop in blocks)
+
+
+@given(n_rows=st.integers(1, 20_000), chunk_rows=st.integers(1, 25_000))
+def test_chunks_do_not_count_and_are_read_once(n_rows, chunk_rows):
+    values = np.arange(2 * n_rows).reshape(n_rows, 2)
+    rows = ChunkedArray(values, chunk_rows)
+    assert fingerprint(rows, None, None) == fingerprint(MemoryReader(values, "X"), None, None)
+    assert len(set(rows.chunks_read)) == len(rows.chunks_read)
