@@ -1,0 +1,112 @@
+"""What every test has to leave as it found it: processes, shared memory, the environment."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+SHARED_MEMORY = Path("/dev/shm")
+PREFIX = "fcl"
+PATIENCE = 2.0  # seconds that children, told to leave, may take for it
+# kept by the multiprocessing module until the interpreter ends, by design
+KEPT_PROCESSES = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
+# pytest changes the first at every phase; OpenMP and scikit-learn set the others when imported
+IGNORED_VARIABLES = ("PYTEST_CURRENT_TEST", "KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK")
+
+
+@pytest.fixture(autouse=True)
+def leaves_nothing_behind() -> Iterator[None]:
+    """Fail the test after which there are children, segments or variables that were not before."""
+    environment = _environment()
+    children = set(_children())
+    segments = _segments()
+    yield
+    left: list[str] = []
+    changed = {
+        name
+        for name in environment.keys() | os.environ.keys()
+        if name not in IGNORED_VARIABLES and environment.get(name) != os.environ.get(name)
+    }
+    if changed:
+        left.append(f"environment variables changed: {', '.join(sorted(changed))}")
+    if alive := _wait_until_gone(children):
+        left.append(f"processes left: {'; '.join(alive)}")
+    if files := _leaked_segments(segments):
+        left.append(f"files left in {SHARED_MEMORY}: {', '.join(files)}")
+    if left:
+        pytest.fail("\n".join(left), pytrace=False)
+
+
+def _environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name not in IGNORED_VARIABLES}
+
+
+def _children() -> list[psutil.Process]:
+    # with pytest-xdist each worker sees its own children alone
+    return psutil.Process().children(recursive=True)
+
+
+def _wait_until_gone(before: set[psutil.Process]) -> list[str]:
+    """Descriptions of the new children that are still there after PATIENCE, zombies included."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        alive = []
+        for child in _children():
+            if child in before:
+                continue
+            try:
+                command = " ".join(child.cmdline())
+                if not any(kept in command for kept in KEPT_PROCESSES):
+                    alive.append(f"pid {child.pid} ({child.status()}) {command or child.name()}")
+            except psutil.ZombieProcess:  # a kind of NoSuchProcess, for psutil
+                alive.append(f"pid {child.pid} (ended, not joined)")
+            except psutil.NoSuchProcess:
+                continue
+        if not alive or time.monotonic() > deadline:
+            return alive
+        time.sleep(0.02)
+
+
+def _segments() -> set[str]:
+    return {path.name for path in SHARED_MEMORY.glob(f"{PREFIX}*")}
+
+
+def _leaked_segments(before: set[str]) -> list[str]:
+    """New segments, but for those that a process outside our own tree holds.
+
+    They belong to the test of another pytest-xdist worker, or to a run of fcl beside the tests.
+    """
+    new = _segments() - before
+    if new:
+        time.sleep(0.1)  # made by another worker and not yet opened, or just being removed
+        new &= _segments()
+    if not new:
+        return []
+    own = {os.getpid(), *(child.pid for child in _children())}
+    foreign: set[str] = set()
+    for process in psutil.process_iter():
+        if process.pid not in own:
+            foreign |= _held_by(process.pid)
+    return sorted(new - foreign)
+
+
+def _held_by(pid: int) -> set[str]:
+    """Names of the files of SHARED_MEMORY that a process has mapped or open."""
+    held = set()
+    try:
+        maps = Path(f"/proc/{pid}/maps").read_text()
+        held |= {
+            line.rpartition("/")[2] for line in maps.splitlines() if SHARED_MEMORY.name in line
+        }
+        for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+            target = Path(os.readlink(descriptor))
+            if target.parent == SHARED_MEMORY:
+                held.add(target.name)
+    except OSError:  # gone meanwhile, or another user's
+        pass
+    return held
