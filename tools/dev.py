@@ -1,0 +1,393 @@
+#!/usr/bin/env python3
+"""Set up fcl for development and run it. Needs Python 3.11 or newer, and nothing else.
+
+    python3 tools/dev.py demo                train on the example data, show the model
+    python3 tools/dev.py test [ARGUMENTS]    run the tests; the arguments go to pytest
+    python3 tools/dev.py lint                check style, format and types
+
+Each first makes a virtual environment in .venv, or brings it up to date, and takes no time once
+that is done. `-v` before the command shows what pip says; the variable FCL_VENV names another
+folder for the environment. Works from any folder; paths are relative to the repository's.
+"""
+
+from __future__ import annotations  # a SyntaxError here: fcl needs Python 3.11 or newer
+
+import contextlib
+import hashlib
+import importlib.util
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+OLDEST_PYTHON = (3, 11)
+# what each command needs beside fcl itself: names of extras in pyproject.toml
+EXTRAS: dict[str, set[str]] = {"demo": set(), "test": {"test"}, "lint": {"lint"}}
+DEMO_CONFIG = "examples/celegans/demo.toml"
+# Written into the environment when its making begins, and again when it is complete. It marks the
+# folder as ours, to be thrown away and made anew; any other folder is left alone.
+STAMP = "fcl-dev.json"
+
+
+class SetupError(Exception):
+    """The environment cannot be made; the message says what to do."""
+
+
+def say(text: str) -> None:
+    print(f"dev: {text}", flush=True)
+
+
+# --- what this machine has ------------------------------------------------------------------
+
+
+def check_platform(platform: str = sys.platform) -> None:
+    """Raise SetupError on anything but Linux and macOS."""
+    if platform != "darwin" and not platform.startswith("linux"):
+        raise SetupError(f"fcl runs on Linux and macOS, not on {platform}; on Windows use WSL 2")
+
+
+def check_python(
+    version: tuple[int, ...] = sys.version_info[:3],
+    implementation: str = sys.implementation.name,
+    executable: str = sys.executable,
+) -> None:
+    """Raise SetupError, naming what to install or to call, if this Python is none for fcl."""
+    oldest = "{}.{}".format(*OLDEST_PYTHON)
+    if implementation != "cpython":
+        raise SetupError(f"fcl needs CPython (numba does), this is {implementation}: {executable}")
+    if version[:2] >= OLDEST_PYTHON:
+        return
+    running = ".".join(map(str, version))
+    message = f"fcl needs Python {oldest} or newer, this is {running} ({executable})."
+    newer = find_newer_python()
+    if newer:
+        raise SetupError(f"{message} There is a newer one: {newer} tools/dev.py ...")
+    advice = install_advice(f"python{oldest} python{oldest}-venv", f"python@{oldest}")
+    raise SetupError(f"{message} {advice}")
+
+
+def find_newer_python() -> str | None:
+    """The path of a Python on PATH that is new enough and starts, the newest first."""
+    for minor in range(19, OLDEST_PYTHON[1] - 1, -1):
+        found = shutil.which(f"python3.{minor}")
+        # a version manager's shim may be on PATH without the version behind it
+        if found and starts(found):
+            return found
+    return None
+
+
+def check_venv_parts() -> None:
+    """Raise SetupError if the modules that make environments are missing, as Debian has it."""
+    missing = [name for name in ("venv", "ensurepip") if importlib.util.find_spec(name) is None]
+    if missing:
+        own = "python{}.{}".format(*sys.version_info)
+        raise SetupError(
+            f"{sys.executable} lacks {' and '.join(missing)}. "
+            + install_advice(f"{own}-venv", own.replace("python", "python@"))
+        )
+
+
+def install_advice(debian: str, brew: str) -> str:
+    """One sentence on how to install packages here."""
+    if shutil.which("apt-get"):
+        return f"Install: sudo apt install {debian}"
+    if shutil.which("brew"):
+        return f"Install: brew install {brew}"
+    return f"Install it with your system's packages ({debian}) or from https://www.python.org"
+
+
+def starts(python: str | pathlib.Path) -> bool:
+    """Whether an interpreter is there and works."""
+    try:
+        done = subprocess.run([python, "-c", ""], capture_output=True, check=False, env=clean_env())
+    except OSError:
+        return False
+    return done.returncode == 0
+
+
+def clean_env() -> dict[str, str]:
+    """os.environ without what would lead a Python out of its environment."""
+    leave_out = {"PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "__PYVENV_LAUNCHER__", "PIP_TARGET"}
+    kept = {name: value for name, value in os.environ.items() if name not in leave_out}
+    return {**kept, "PIP_USER": "0"}  # pip refuses its --user in an environment
+
+
+# --- the environment ------------------------------------------------------------------------
+
+
+def venv_folder() -> pathlib.Path:
+    """Where the environment is: FCL_VENV (relative to the working folder), else .venv here."""
+    named = os.environ.get("FCL_VENV")
+    return pathlib.Path(named).expanduser().absolute() if named else ROOT / ".venv"
+
+
+def fingerprint(pyproject: pathlib.Path) -> str:
+    """What an installation depends on, as a hash."""
+    return hashlib.sha256(pyproject.read_bytes()).hexdigest()
+
+
+def wanted_stamp(folder: pathlib.Path, extras: set[str]) -> dict[str, Any]:
+    """The stamp of an environment that has `extras` and is up to date."""
+    return {
+        "complete": True,
+        "extras": sorted(extras),
+        # a moved environment is broken: its scripts begin with the old path
+        "folder": str(folder),
+        "pyproject": fingerprint(ROOT / "pyproject.toml"),
+        "python": "{}.{}".format(*sys.version_info),
+        "root": str(ROOT),
+    }
+
+
+def read_stamp(folder: pathlib.Path) -> dict[str, Any] | None:
+    """The stamp of an environment; None if there is none, {} if it is damaged."""
+    try:
+        stamp = json.loads((folder / STAMP).read_bytes())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError):
+        return {}
+    return stamp if isinstance(stamp, dict) else {}
+
+
+def write_stamp(folder: pathlib.Path, stamp: dict[str, Any]) -> None:
+    """Replace the stamp at once: a reader sees the old one or the new one."""
+    beside = folder / (STAMP + ".new")
+    beside.write_text(json.dumps(stamp, indent=1) + "\n")
+    beside.replace(folder / STAMP)
+
+
+def judge(stamp: dict[str, Any] | None, wanted: dict[str, Any]) -> str:
+    """What an environment needs: "nothing", "update" (install into it) or "make" (from scratch)."""
+    if not stamp or not stamp.get("complete"):
+        return "make"
+    if any(stamp.get(key) != wanted[key] for key in ("folder", "python", "root")):
+        return "make"
+    if stamp.get("pyproject") != wanted["pyproject"]:
+        return "update"
+    return "nothing" if set(wanted["extras"]) <= set(stamp.get("extras", ())) else "update"
+
+
+def prepare(extras: set[str], verbose: bool) -> float:
+    """Bring the environment up to date; the seconds it took, 0 if nothing was to be done.
+
+    The caller holds the lock. Raises SetupError.
+    """
+    folder = venv_folder()
+    stamp = read_stamp(folder)
+    wanted = wanted_stamp(folder, extras | set((stamp or {}).get("extras", ())))
+    task = judge(stamp, wanted)
+    if task != "make" and not starts(folder / "bin" / "python"):
+        task = "make"
+    if task == "nothing":
+        return 0.0
+    began = time.monotonic()
+    if task == "make":
+        make_venv(folder, stamp)
+    assert folder.is_dir()
+    # An update that is killed leaves an incomplete stamp behind, and the next run starts afresh;
+    # one that fails has changed nothing (pip resolves and downloads all before it installs)
+    write_stamp(folder, {**wanted, "complete": False})
+    packages = f".[{','.join(wanted['extras'])}]" if wanted["extras"] else "."
+    say(f"installing {packages} and what it needs into {shown(folder)} (a minute or two)")
+    try:
+        pip = [str(folder / "bin" / "python"), "-m", "pip", "--disable-pip-version-check"]
+        run_quietly([*pip, "install", "--no-input", "--editable", packages], "pip", verbose)
+    except SetupError:
+        if task == "update":
+            write_stamp(folder, stamp or {})
+        raise
+    write_stamp(folder, wanted)
+    seconds = time.monotonic() - began
+    say(f"installed in {seconds:.0f} s")
+    return seconds
+
+
+def make_venv(folder: pathlib.Path, stamp: dict[str, Any] | None) -> None:
+    """Make an empty environment, in place of an earlier one of ours."""
+    check_venv_parts()
+    if folder.exists() and not folder.is_dir():
+        raise SetupError(f"{folder} is to be the folder of the environment, and is a file")
+    if folder.is_dir() and any(folder.iterdir()):
+        if stamp is None:
+            raise SetupError(
+                f"{folder} exists and was not made by this tool; remove it, or name another "
+                "folder: FCL_VENV=FOLDER python3 tools/dev.py ..."
+            )
+        why = "is out of date" if stamp.get("complete") else "was left half-made"
+        say(f"{shown(folder)} {why}: making it anew")
+        # renamed first, so that a run killed in between does not leave half a folder without stamp
+        doomed = folder.with_name(f"{folder.name}.old-{os.getpid()}")
+        folder.rename(doomed)
+        shutil.rmtree(doomed)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_stamp(folder, {"complete": False})
+    say("making {} with Python {}.{}.{}".format(shown(folder), *sys.version_info))
+    run_quietly([sys.executable, "-m", "venv", folder], "venv", verbose=False)
+
+
+def run_quietly(command: Sequence[str | pathlib.Path], name: str, verbose: bool) -> None:
+    """Run a command in ROOT; what it says is shown only if it fails. Raises SetupError."""
+    with tempfile.TemporaryFile("w+", errors="replace") as log:
+        said = None if verbose else log
+        status = run(command, stdout=said, stderr=said)
+        if status == 0:
+            return
+        log.seek(0)
+        sys.stderr.write(log.read())
+    sys.stderr.flush()
+    raise SetupError(f"{name} failed (exit code {status}); what it said is above")
+
+
+def shown(path: pathlib.Path) -> str:
+    """A path as short as it can be said."""
+    return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else str(path)
+
+
+@contextlib.contextmanager
+def ready_venv(extras: set[str], verbose: bool) -> Iterator[tuple[pathlib.Path, float]]:
+    """The `bin` folder of an up-to-date environment, and the seconds spent on making it so.
+
+    Runs that use the environment share a lock; one that changes it waits until it is alone.
+    """
+    import fcntl  # not at the top: on Windows the message of check_platform comes first
+
+    folder = venv_folder()
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        # beside the folder, for the folder itself may be removed
+        lock = folder.with_name(folder.name + ".lock").open("w")
+    except OSError as error:
+        raise SetupError(
+            f"cannot write beside {folder}: {error}; name a folder: FCL_VENV"
+        ) from None
+
+    def acquire(kind: int) -> None:
+        try:
+            fcntl.flock(lock, kind | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say(f"waiting for another run that uses {shown(folder)}")
+            fcntl.flock(lock, kind)
+
+    with lock:
+        seconds = 0.0
+        while True:
+            acquire(fcntl.LOCK_SH)
+            stamp = read_stamp(folder)
+            if judge(stamp, wanted_stamp(folder, extras)) == "nothing" and starts(
+                folder / "bin" / "python"
+            ):
+                break
+            acquire(fcntl.LOCK_EX)
+            seconds += prepare(extras, verbose)
+            # going from one kind of lock to the other is not atomic: look again
+        yield folder / "bin", seconds
+
+
+# --- the commands ---------------------------------------------------------------------------
+
+
+def run(command: Sequence[str | pathlib.Path], **options: Any) -> int:
+    """Run a command in ROOT to its end; its exit code, 128 + n if signal n ended it.
+
+    The terminal sends an interrupt to both of us: the command decides what it means, so it is
+    not passed on, and not taken as ours. A termination is sent to us alone, and passed on.
+    """
+    with subprocess.Popen(command, cwd=ROOT, env=clean_env(), **options) as child:
+        earlier = {
+            signal.SIGINT: signal.signal(signal.SIGINT, lambda *_: None),
+            signal.SIGTERM: signal.signal(
+                signal.SIGTERM, lambda number, _: child.send_signal(number)
+            ),
+        }
+        try:
+            status = child.wait()
+        finally:
+            for number, handler in earlier.items():
+                signal.signal(number, handler)
+    return status if status >= 0 else 128 - status
+
+
+def demo(binaries: pathlib.Path, installation: float) -> int:
+    """Train on the example data and show the model."""
+    say("compiling the kernels (kept for later runs)")
+    began = time.monotonic()
+    status = run([binaries / "fcl-train", "--warmup"])
+    if status:
+        return status
+    compilation = time.monotonic() - began
+    with tempfile.TemporaryDirectory(prefix="fcl-demo-") as folder:
+        model = str(pathlib.Path(folder, "model.fcl"))
+        train = ["fcl-train", "--config", DEMO_CONFIG, "--out", model]
+        say(" ".join(train))
+        began = time.monotonic()
+        status = run([binaries / train[0], *train[1:]])
+        training = time.monotonic() - began
+        if status:
+            return status
+        say(f"fcl-inspect {model}")
+        status = run([binaries / "fcl-inspect", model])
+        if status:
+            return status
+    say(
+        f"{training:.0f} s for reading, training and validation; "
+        f"before it {installation:.0f} s for installation, {compilation:.0f} s for compilation"
+    )
+    return 0
+
+
+def test(binaries: pathlib.Path, arguments: list[str]) -> int:
+    """Run pytest."""
+    return run([binaries / "python", "-m", "pytest", *arguments])
+
+
+def lint(binaries: pathlib.Path) -> int:
+    """Run all checks, also after one has failed; the exit code of the first failure."""
+    checks = [["ruff", "check"], ["ruff", "format", "--check"], ["mypy"]]
+    failed = 0
+    for check in checks:
+        say(" ".join(check))
+        status = run([binaries / check[0], *check[1:]])
+        failed = failed or status
+    return failed
+
+
+def main(arguments: list[str]) -> int:
+    """Run one command; its exit code, 2 for a usage or set-up error."""
+    verbose = arguments[:1] in (["-v"], ["--verbose"])
+    command, *rest = arguments[int(verbose) :] or ["--help"]
+    if command in ("-h", "--help", "help"):
+        print((__doc__ or "").strip())
+        return 0
+    if command not in EXTRAS:
+        print(f"dev: unknown command {command!r}; there are: {', '.join(EXTRAS)}", file=sys.stderr)
+        return 2
+    if rest and command != "test":
+        print(f"dev: {command} takes no arguments, got: {' '.join(rest)}", file=sys.stderr)
+        return 2
+    try:
+        check_platform()
+        check_python()
+        with ready_venv(EXTRAS[command], verbose) as (binaries, installation):
+            if command == "demo":
+                return demo(binaries, installation)
+            return test(binaries, rest) if command == "test" else lint(binaries)
+    except SetupError as error:
+        print(f"dev: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
