@@ -34,11 +34,21 @@ def pass_items(event: PassDone, validation: Mapping[str, Any] | None) -> list[tu
         ("rows/s", f"{event.rows_per_second:,.0f}"),
         ("memory", format_bytes(event.memory_bytes)),
     ]
-    if validation is not None and validation.get("auprc") is not None:
-        items.insert(-1, ("AUPRC", f"{validation['auprc']:.4f}"))
+    if text := validation_text(validation):
+        name, _, value = text.partition(" ")
+        items.insert(-1, (name, value))
     if event.time_left is not None:
         items.append(("left", format_seconds(event.time_left)))
     return items
+
+
+def validation_text(validation: Mapping[str, Any] | None) -> str:
+    """``AUPRC 0.7652`` or ``MSE 1.25``; empty where nothing was measured or it is not defined."""
+    for name, spec in (("auprc", ".4f"), ("mse", ".6g")):
+        value = (validation or {}).get(name)
+        if value is not None:
+            return f"{name.upper()} {value:{spec}}"
+    return ""
 
 
 def started_line(event: Started) -> str:

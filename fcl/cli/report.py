@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from fcl.cli.progress import validation_text
 from fcl.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
@@ -97,6 +98,11 @@ def warning_line(result: TrainResult, tol: float) -> str | None:
     )
 
 
+def _smallest(model: Model) -> str:
+    smallest = model.options.get("C_min")
+    return "" if smallest is None else f", C_min {smallest:.4g}: up to there the model is empty"
+
+
 def result_lines(
     result: TrainResult,
     written: str,
@@ -107,15 +113,14 @@ def result_lines(
     """The block at the end of a training."""
     model = result.model
     items = [
-        ("stopped", f"{result.reason}: {result.message}"),
+        ("stopped", result.message),
         *certificate_items(result.certificate, model.n_active),
         ("intercept", f"{model.intercept:.8g}"),
-        ("C", f"{model.C:.8g} (alpha {model.alpha:.8g})"),
+        ("C", f"{model.C:.8g} (alpha {model.alpha:.8g}){_smallest(model)}"),
     ]
-    if validation is not None and validation.get("auprc") is not None:
-        rows = validation.get("n_rows")
-        over = "" if rows is None else f" over {rows:,} rows"
-        items.append(("validation", f"AUPRC {validation['auprc']:.4f}{over}"))
+    if text := validation_text(validation):
+        rows = (validation or {}).get("n_rows")
+        items.append(("validation", text if rows is None else f"{text} over {rows:,} rows"))
     steps = ", ".join(f"{step} {format_seconds(spent)}" for step, spent in result.seconds.items())
     items += [
         ("time", f"{steps} ({result.passes:,} passes)"),

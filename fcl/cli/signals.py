@@ -25,9 +25,9 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 class Stop:
     """The wish to stop.
 
-    While nothing is `worth_saving` a signal ends the command at once (`Interrupted`). Afterwards
-    the first one only sets `signum`, which the trainer asks for between two steps, and a second
-    one leaves without saving.
+    While nothing is `worth_saving` (before the first pass is done) a signal ends the command at
+    once (`Interrupted`). Afterwards the first one only sets `signum`, which the trainer asks for
+    between two steps, and a second one leaves without saving.
     """
 
     def __init__(self) -> None:

@@ -61,7 +61,7 @@ options as keys; the command line goes before it.
 @click.option("--max-time", type=Duration(), help="Stop after this time.")
 @click.option("--max-passes", type=click.IntRange(min=1), help="Stop after so many passes.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
-@click.option("--block-rows", type=click.IntRange(1, 65_536), default=65_536, show_default=True)
+@click.option("--block-rows", type=click.IntRange(64, 65_536), default=65_536, show_default=True)
 @click.option("--scratch", metavar="DIR", help="Folder for prepared rows that memory cannot hold.")
 @click.option("--driver", type=click.Choice(["inline"]), default="inline", show_default=True)
 @click.option("--plan", is_flag=True, help="Print the memory plan and leave.")
@@ -109,6 +109,9 @@ def _check(options: dict[str, Any]) -> None:
         raise click.UsageError("give --C or --alpha: how much the losses weigh against the penalty")
     if options["valid"] is not None and options["valid_fraction"] is not None:
         raise click.UsageError("give --valid or --valid-fraction, not both")
+    scratch = options["scratch"]
+    if scratch is not None and not (os.path.isdir(scratch) and os.access(scratch, os.W_OK)):
+        raise InputError(f"--scratch {scratch}: is not a folder that can be written; make it first")
     if options["plan"]:
         return
     if options["out"] is None:
@@ -152,7 +155,9 @@ def _plan(options: dict[str, Any]) -> int:
     from fcl.cli.report import plan_lines
     from fcl.drivers.inline import plan_training
 
-    click.echo("\n".join(plan_lines(plan_training(**_arguments(options)))))
+    arguments = _arguments(options)
+    del arguments["scratch"]  # where scratch files lie does not change the plan
+    click.echo("\n".join(plan_lines(plan_training(**arguments))))
     return 0
 
 
@@ -184,6 +189,7 @@ def _run(
     arguments: dict[str, Any], options: dict[str, Any], effective: dict[str, Any], stop: Stop
 ) -> tuple[TrainResult, View]:
     from fcl.cli.progress import JsonLog, LineView, LiveView, View
+    from fcl.drivers.events import PassDone
     from fcl.drivers.inline import train
 
     with ExitStack() as stack:
@@ -196,6 +202,8 @@ def _run(
             log = stack.enter_context(JsonLog(options["log_json"], effective))
 
         def progress(event: Any) -> None:
+            if isinstance(event, PassDone):
+                stop.worth_saving = True  # from now on there is a model
             view(event)
             if log is not None:
                 log(event)
@@ -203,7 +211,6 @@ def _run(
         # the command has its own words for it
         stack.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore", ConvergenceWarning)
-        stop.worth_saving = True
         result = train(**arguments, progress=progress, should_stop=stop.requested)
     return result, view
 

@@ -1,0 +1,132 @@
+"""Small data on disk, a model file, and a trainer that only pretends, for tests of the commands."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+from fcl.drivers.events import PassDone, Prepared, Started, Stopped
+from fcl.features import KmerFamily
+from fcl.model import Certificate, Model
+
+LENGTH = 12
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """A folder of .npy: 600 windows, a target that follows the letter at 5, weights."""
+    rng = np.random.default_rng(3)
+    windows = rng.integers(0, 4, (600, LENGTH), dtype=np.uint8)
+    folder = tmp_path / "data"
+    folder.mkdir()
+    np.save(folder / "X.npy", windows)
+    np.save(folder / "y.npy", ((windows[:, 5] == 2) ^ (rng.random(600) < 0.1)).astype(np.int8))
+    np.save(folder / "s.npy", rng.uniform(0.5, 2, 600))
+    return folder
+
+
+@pytest.fixture
+def model() -> Model:
+    family = KmerFamily(3, LENGTH, 0)
+    return Model(
+        family=family,
+        ids=np.array([3, 250, 999]),
+        weights=np.array([0.1, -2.5, 1 / 3]),
+        support=np.array([40, 2, 7]),
+        intercept=-0.7,
+        loss="logistic",
+        C=0.1,
+        alpha=0.1,
+        labels=(0, 1),
+        n_rows=100,
+        sum_weights=100.0,
+        fingerprint="ab" * 32,
+        certificate=Certificate(12.5, 12.4, 0.008, 1.01, family.n_features, passes=3),
+    )
+
+
+@pytest.fixture
+def model_file(tmp_path: Path, model: Model) -> Path:
+    model.save(tmp_path / "m.fcl")
+    return tmp_path / "m.fcl"
+
+
+@pytest.fixture
+def run() -> Callable[..., Result]:
+    """``run("train", ...)``: a command with the error handling of the scripts."""
+
+    def run(name: str, *arguments: object) -> Result:
+        from importlib import import_module
+
+        command = import_module(f"fcl.cli.{name}").command
+        return CliRunner().invoke(command, [str(argument) for argument in arguments])
+
+    return run
+
+
+@dataclass
+class Plan:
+    budget: int
+    total: int = 3 << 20
+
+    def lines(self) -> list[tuple[str, int]]:
+        return [("column cache", 1 << 20), ("interpreter", 2 << 20)]
+
+
+@dataclass
+class FakeDriver:
+    """Stands for fcl.drivers.inline: keeps its arguments, reports a few passes."""
+
+    model: Model
+    calls: list[dict[str, Any]] = field(default_factory=list)
+    reason: str = "tolerance"
+    before_end: Callable[[dict[str, Any]], None] = lambda arguments: None
+
+    def plan_training(self, data: Any, features: Any, **arguments: Any) -> Plan:
+        self.calls.append({"data": data, "features": features, **arguments})
+        return Plan(arguments["memory"])
+
+    def train(self, data: Any, features: Any, **arguments: Any) -> Any:
+        self.calls.append({"data": data, "features": features, **arguments})
+        progress, certificate = arguments["progress"], self.model.certificate
+        progress(Started(Plan(arguments["memory"]), {"d": 3}, 600, 1000, 0.1, 1.0, 150, 0.02))
+        progress(Prepared(0.5, 1200.0))
+        for number in (1, 2, 3):
+            validation = {"auprc": 0.75, "n_rows": 600} if number == 2 else None
+            values = 12.5, 12.4, 0.008, 1.01, 1000, 20, 3, 512, 1 << 20, 0, 1e6, 1 << 28, 1.0
+            progress(PassDone(number, 0.1 * number, *values, validation, 5.0))
+        self.before_end(arguments)
+        reason = "interrupted" if arguments["should_stop"]() else self.reason
+        seconds = {"pass": 1.5, "columns": 0.5}
+        progress(Stopped(reason, "why it stopped", certificate, seconds, 1 << 28))
+        result = ModuleType("result")
+        for name, value in {
+            "model": self.model,
+            "converged": reason == "tolerance",
+            "reason": reason,
+            "message": "why it stopped",
+            "certificate": certificate,
+            "seconds": seconds,
+            "peak_memory": 1 << 28,
+            "passes": 3,
+        }.items():
+            setattr(result, name, value)
+        return result
+
+
+@pytest.fixture
+def driver(monkeypatch: pytest.MonkeyPatch, model: Model) -> FakeDriver:
+    fake = FakeDriver(model)
+    module = ModuleType("fcl.drivers.inline")
+    module.train, module.plan_training = fake.train, fake.plan_training  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "fcl.drivers.inline", module)
+    monkeypatch.setattr("fcl.drivers.inline", module, raising=False)
+    return fake

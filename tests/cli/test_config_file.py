@@ -1,0 +1,98 @@
+"""--config: precedence, unknown keys, wrong types."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def config(tmp_path: Path, data: Path) -> Callable[[str], Path]:
+    def write(text: str) -> Path:
+        path = tmp_path / "run.toml"
+        base = f'data = "{data}"\nfeatures = "kmers:d=3"\nout = "{tmp_path / "o.fcl"}"\n'
+        path.write_text(base + text)
+        return path
+
+    return write
+
+
+def test_file_then_command_line(config: Callable[[str], Path], driver: Any, run: Run) -> None:
+    path = config('C = 1\nmax_time = "2h"\nmax-passes = 7\nmemory = "1GiB"\nintercept = false\n')
+    result = run("train", "--config", path, "--memory", "2GiB", "--max-passes", 9)
+    assert result.exit_code == 0, result.output
+    call = driver.calls[-1]
+    assert call["C"] == 1.0 and call["alpha"] is None
+    assert call["max_time"] == 7200 and call["max_passes"] == 9
+    assert call["memory"] == 2 << 30 and call["intercept"] is False
+    assert call["tol"] == 1e-3 and call["seed"] == 0
+
+
+def test_negated_name(config: Callable[[str], Path], driver: Any, run: Run) -> None:
+    assert run("train", "--config", config("C = 1\nno-intercept = true\n")).exit_code == 0
+    assert driver.calls[-1]["intercept"] is False
+
+
+def test_a_default_given_on_purpose_wins(
+    config: Callable[[str], Path], driver: Any, run: Run
+) -> None:
+    assert run("train", "--config", config("C = 1\ntol = 0.5\n"), "--tol", "1e-3").exit_code == 0
+    assert driver.calls[-1]["tol"] == 1e-3
+
+
+def test_the_rival_in_the_file_gives_way(
+    config: Callable[[str], Path], driver: Any, run: Run
+) -> None:
+    assert run("train", "--config", config("C = 1\n"), "--alpha", "0.5").exit_code == 0
+    assert driver.calls[-1]["alpha"] == 0.5 and driver.calls[-1]["C"] is None
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "C = 1\nmax-pases = 3",
+            "run.toml: unknown option 'max-pases'; did you mean 'max-passes'?",
+        ),
+        ("C = 1\nlog_jsn = 'x'", "unknown option 'log_jsn'; did you mean 'log-json'?"),
+        ("c = 1", "unknown option 'c'; did you mean 'C'?"),
+        ("C = 1\nqqqq = 3", "unknown option 'qqqq'; there are: C, "),
+        ("C = 1\nplan = true", "plan is no setting of a run"),
+        ("C = 1\nconfig = 'b'", "config is no setting of a run"),
+        ("C = 1\nmax-time = '1h'\nmax_time = '2h'", "max_time and max-time are the same option"),
+        ("C = 1\nintercept = true\nno-intercept = true", "are the same option"),
+        ("C = 'much'", "run.toml: C: expected a number, got 'much'"),
+        ("C = true", "run.toml: C: expected a number, got True"),
+        ("C = -1", "run.toml: C: expected a number above 0 and finite, got -1"),
+        ("C = nan", "run.toml: C: expected a number above 0 and finite, got nan"),
+        ("C = 1\nalpha = 1", "give --C or --alpha, not both"),
+        ("C = 1\nseed = 1.5", "run.toml: seed: expected a whole number, got 1.5"),
+        ("C = 1\nmemory = []", "run.toml: memory: expected a size"),
+        ("C = 1\nmemory = 'big'", "run.toml: memory: expected a size"),
+        ("C = 1\nmax-time = '5 moons'", "run.toml: max-time: expected a duration"),
+        ("C = 1\noverwrite = 'yes'", "run.toml: overwrite: expected true or false, got 'yes'"),
+        ("C = 1\nloss = 'hinge'", "run.toml: loss: 'hinge' is not one of"),
+        ("C = 1\n[features2]\nd = 8", "unknown option 'features2'; did you mean 'features'?"),
+        ("C = 1\n[scratch]\nd = 8", "run.toml: scratch: expected a string, got {'d': 8}"),
+        ("C = ", "run.toml: not TOML: "),
+    ],
+)
+def test_what_is_wrong_is_named(
+    config: Callable[[str], Path], driver: Any, run: Run, text: str, message: str
+) -> None:
+    result = run("train", "--config", config(text))
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert result.stderr.count("\n") == 1 and result.stderr.startswith("fcl-train: error: ")
+    assert driver.calls == []
+
+
+def test_file_that_is_not_there(tmp_path: Path, driver: Any, run: Run) -> None:
+    result = run("train", "--config", tmp_path / "no.toml")
+    assert result.exit_code == 2 and "no.toml: cannot be read: No such file" in result.stderr

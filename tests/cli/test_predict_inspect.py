@@ -1,0 +1,118 @@
+"""fcl-predict and fcl-inspect."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import Result
+
+from fcl.model import Model
+from fcl.model.predict import probability
+
+Run = Callable[..., Result]
+
+
+@pytest.mark.parametrize("suffix", ["npy", "tsv", "zarr"])
+@pytest.mark.parametrize("kind", [None, "--margins", "--probability"])
+def test_scores(
+    data: Path, model: Model, model_file: Path, tmp_path: Path, run: Run, suffix: str,
+    kind: str | None,
+) -> None:  # fmt: skip
+    out = tmp_path / f"s.{suffix}"
+    os.remove(data / "y.npy")  # prediction needs no target
+    result = run("predict", model_file, data, "--out", out, *([kind] if kind else []))
+    assert result.exit_code == 0, result.output
+    assert result.stdout == "" and "600 rows in" in result.stderr and "rows/s" in result.stderr
+    expected = model.margins(np.load(data / "X.npy"))
+    if kind == "--probability":
+        expected = probability(expected)
+    if suffix == "npy":
+        scores = np.load(out)
+    elif suffix == "tsv":
+        lines = out.read_text().splitlines()
+        assert lines[0] == ("probability" if kind == "--probability" else "margin")
+        scores = np.array(lines[1:], dtype=float)
+    else:
+        scores = pytest.importorskip("zarr").open_array(out, mode="r")[:]
+    assert np.array_equal(scores, expected)
+    again = run("predict", model_file, data, "--out", out)
+    assert again.exit_code == 2 and "exists already" in again.stderr
+    assert run("predict", model_file, data, "--out", out, "--overwrite").exit_code == 0
+
+
+def test_other_array_of_rows(data: Path, model_file: Path, tmp_path: Path, run: Run) -> None:
+    (data / "X.npy").rename(data / "seq.npy")
+    out = tmp_path / "s.npy"
+    result = run("predict", model_file, data, "--out", out)
+    assert result.exit_code == 2 and '"X"' in result.stderr
+    assert run("predict", model_file, data, "--out", out, "--x", "seq").exit_code == 0
+
+
+def test_bad_input(data: Path, model: Model, model_file: Path, tmp_path: Path, run: Run) -> None:
+    from dataclasses import replace
+
+    np.save(tmp_path / "short.npy", np.zeros((5, 9), np.uint8))
+    replace(model, loss="squared", labels=None).save(tmp_path / "squared.fcl")
+    (tmp_path / "junk.fcl").write_text("junk")
+    before = sorted(tmp_path.rglob("*"))
+    out = tmp_path / "s.npy"
+    for arguments, message in [
+        ((model_file, tmp_path / "short.npy", "--out", out), "12"),
+        ((model_file, tmp_path / "none.zarr", "--out", out), "does not exist"),
+        ((tmp_path / "no.fcl", data, "--out", out), "no such model file"),
+        ((tmp_path / "junk.fcl", data, "--out", out), "not a model file"),
+        ((model_file, data), "--out"),
+        ((model_file, data, "--out", tmp_path / "s.csv"), ".npy, .tsv, .zarr"),
+        ((model_file, data, "--out", tmp_path / "no" / "s.npy"), "does not exist"),
+        ((tmp_path / "squared.fcl", data, "--out", out, "--probability"), "logistic loss"),
+        ((model_file, data, "--out", data / "X.npy"), "exists already"),
+        ((model_file, data / "X.npy", "--out", data / "X.npy", "--overwrite"), "replace data"),
+    ]:
+        result = run("predict", *arguments)
+        assert result.exit_code == 2 and message in result.stderr, result.output
+        assert result.stderr.splitlines()[-1].startswith("fcl-predict: error: ")
+        assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_data_folder_is_never_the_output(data: Path, model_file: Path, run: Run) -> None:
+    store = data.rename(data.with_name("data.zarr"))
+    result = run("predict", model_file, store, "--out", store, "--overwrite")
+    assert result.exit_code == 2 and "would replace data" in result.stderr
+    assert (store / "X.npy").exists()
+
+
+def test_inspect(model: Model, model_file: Path, tmp_path: Path, run: Run) -> None:
+    tsv = tmp_path / "f.tsv"
+    result = run("inspect", model_file, "--tsv", tsv, "--top", 2)
+    assert result.exit_code == 0 and result.stderr == ""
+    for text in (
+        "logistic", "sum_j |w_j| + C sum_i s_i log(1 + exp(-y_i m_i))", "0.1 (alpha 0.1)",
+        "0 is -1, 1 is +1", "100, sum of weights 100", "12.5", "12.4",
+        "0.008 relative, over all features of the family", "3 of 1,000 priced features", "-0.7",
+    ):  # fmt: skip
+        assert text in result.stdout, text
+    rows = model.describe()
+    assert rows[0].feature in result.stdout and rows[1].feature in result.stdout
+    assert rows[2].feature not in result.stdout
+    lines = [line.split("\t") for line in tsv.read_text().splitlines()]
+    assert lines[0] == ["feature", "weight", "support"]
+    assert [(f, float(w), int(s)) for f, w, s in lines[1:]] == [row[1:] for row in rows]
+    again = run("inspect", model_file, "--tsv", tsv)
+    assert again.exit_code == 2 and "exists already" in again.stderr
+    assert run("inspect", model_file, "--tsv", tsv, "--overwrite").exit_code == 0
+    assert run("inspect", model_file, "--tsv", model_file, "--overwrite").exit_code == 2
+
+
+def test_inspect_without_features(model: Model, tmp_path: Path, run: Run) -> None:
+    from dataclasses import replace
+
+    empty = replace(model, ids=[], weights=[], support=[], labels=None)  # type: ignore[arg-type]
+    empty.save(tmp_path / "e.fcl")
+    result = run("inspect", tmp_path / "e.fcl", "--tsv", tmp_path / "f.tsv")
+    assert result.exit_code == 0 and "0 of 1,000 priced" in result.stdout
+    assert "none (regression)" in result.stdout
+    assert (tmp_path / "f.tsv").read_text() == "feature\tweight\tsupport\n"

@@ -1,0 +1,64 @@
+"""Events as dictionaries, and the live view."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+from dataclasses import FrozenInstanceError
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from fcl.cli.common import messages
+from fcl.cli.progress import LiveView
+from fcl.drivers.events import PassDone, Prepared
+
+
+def a_pass(**changes: float) -> PassDone:
+    values = {
+        "number": 2, "seconds": 1.0, "objective": 9.0, "bound": -math.inf, "gap": math.inf,
+        "max_violation": 3.0, "priced": 1000, "cached": 20, "active": 5, "cache_bytes": 50,
+        "cache_capacity": 100, "evicted": 7, "rows_per_second": 1e6, "memory_bytes": 1 << 20,
+        "beta": 1.0,
+    }  # fmt: skip
+    return PassDone(**(values | changes))  # type: ignore[arg-type]
+
+
+def test_events_are_json_without_infinities() -> None:
+    values = a_pass().to_dict()
+    assert values["event"] == "PassDone" and values["bound"] is None and values["gap"] is None
+    assert values["validation"] is None and values["evicted"] == 7
+    json.dumps(values, allow_nan=False)
+    with pytest.raises(FrozenInstanceError):
+        a_pass().number = 3  # type: ignore[misc]
+
+
+def test_live_view(driver: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Console(file=io.StringIO(), force_terminal=True, width=120)
+    monkeypatch.setattr("rich.console.Console", lambda **_: terminal)
+    view = LiveView()
+    with view:
+        driver.train(None, None, memory=1 << 30, progress=view, should_stop=lambda: False)
+        messages.say("a message [in brackets]")
+    shown = terminal.file.getvalue()  # type: ignore[attr-defined]
+    for text in ("elapsed", "objective", "12.5", "gap", "8.00e-03", "AUPRC", "0.7500", "left",
+                 "stopped: tolerance", "a message [in brackets]", "600 rows"):  # fmt: skip
+        assert text in shown, text
+    assert messages.write == messages.to_stderr
+    assert "\x1b[?25h" in shown  # the cursor is back
+
+
+def test_lines_and_live_view_show_the_same() -> None:
+    from fcl.cli.progress import pass_items
+
+    names = [name for name, _ in pass_items(a_pass(), {"auprc": 0.5})]
+    assert names == [
+        "objective", "bound", "gap", "violation", "active", "cached", "priced", "cache", "rows/s",
+        "AUPRC", "memory",
+    ]  # fmt: skip
+    assert dict(pass_items(a_pass(), None))["cache"] == "50% (evicted 7)"
+    assert Prepared(1.0, 2.0).to_dict() == {
+        "event": "Prepared", "seconds": 1.0, "rows_per_second": 2.0,
+    }  # fmt: skip

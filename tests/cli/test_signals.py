@@ -1,0 +1,94 @@
+"""SIGINT and SIGTERM: in a process of its own, with a trainer that waits to be told."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from fcl.model import load_model
+
+# conftest.py lends its trainer; this one reports passes until it is asked to stop
+SCRIPT = """
+import sys, time
+from types import ModuleType
+sys.path.insert(0, {here!r})
+import conftest
+from fcl.model import load_model
+fake = conftest.FakeDriver(load_model({model!r}))
+def wait(arguments):
+    print("waiting", file=sys.stderr, flush=True)
+    while {deaf} or not arguments["should_stop"]():
+        time.sleep(0.01)
+fake.before_end = wait
+module = ModuleType("fcl.drivers.inline")
+module.train = fake.train
+sys.modules["fcl.drivers.inline"] = module
+from fcl.cli.train import command
+command.main({arguments!r})
+"""
+
+
+@contextmanager
+def waiting(
+    model: Path, data: Path, out: Path, deaf: bool = False
+) -> Iterator[subprocess.Popen[str]]:
+    arguments = [str(data), "--features", "kmers:d=3", "--C", "1", "--out", str(out)]
+    here = str(Path(__file__).parent)
+    code = SCRIPT.format(here=here, model=str(model), arguments=arguments, deaf=deaf)
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
+        try:
+            while "waiting" not in (line := process.stderr.readline()):
+                assert line, "ended before it waited"
+            yield process
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_first_signal_saves(
+    model_file: Path, data: Path, tmp_path: Path, signum: int, code: int
+) -> None:
+    out = tmp_path / "o.fcl"
+    with waiting(model_file, data, out) as process:
+        process.send_signal(signum)
+        process.send_signal(signum)  # at once: the same wish, as `timeout` sends it
+        stdout, stderr = process.communicate(timeout=30)
+    assert process.returncode == code
+    assert load_model(out).n_active == 3
+    assert "stopping after this step" in stderr and "Traceback" not in stderr
+    assert "stopped early (interrupted) with gap 0.008 where 0.001 was asked" in stderr
+    assert str(out) in stdout
+
+
+def test_second_signal_leaves_at_once(model_file: Path, data: Path, tmp_path: Path) -> None:
+    out = tmp_path / "o.fcl"
+    with waiting(model_file, data, out, deaf=True) as process:
+        process.send_signal(signal.SIGTERM)
+        time.sleep(0.5)
+        process.send_signal(signal.SIGINT)
+        _, stderr = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "leaving at once" in stderr and not out.exists()
+
+
+def test_handlers_are_put_back() -> None:
+    from fcl.cli.common import Interrupted
+    from fcl.cli.signals import stop_on_signals
+
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(Interrupted), stop_on_signals() as stop:  # noqa: PT012
+        assert signal.getsignal(signal.SIGTERM) == stop.handle
+        os.kill(os.getpid(), signal.SIGTERM)  # nothing is worth saving yet
+        time.sleep(1)
+    assert signal.getsignal(signal.SIGTERM) == before

@@ -1,0 +1,86 @@
+"""What is imported when, the list of commands, versions, the first line in time."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import fcl
+
+HEAVY = ["numba", "zarr", "h5py", "sklearn", "matplotlib", "scipy", "pandas"]
+
+
+def python(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *arguments], capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+def imported_by(code: str, absent: list[str]) -> list[str]:
+    """Which of `absent` are imported by `code`."""
+    result = python("-c", f"{code}\nimport sys; print([m for m in {absent} if m in sys.modules])")
+    assert result.returncode == 0, result.stderr
+    return list(eval(result.stdout.splitlines()[-1]))
+
+
+def test_import_fcl_is_light() -> None:
+    assert imported_by("import fcl; dir(fcl); fcl.InputError", [*HEAVY, "numpy", "click"]) == []
+
+
+@pytest.mark.parametrize("name", ["train", "predict", "inspect"])
+def test_help_is_light(name: str) -> None:
+    code = (
+        f"from fcl.cli.{name} import command\n"
+        "try: command.main(['--help'])\nexcept SystemExit as e: assert e.code == 0"
+    )
+    assert imported_by(code, [*HEAVY, "numpy", "rich"]) == []
+
+
+def test_importing_the_model_is_light() -> None:
+    assert imported_by("import fcl; fcl.Model, fcl.average_precision", HEAVY) == []
+
+
+def test_public_names() -> None:
+    for name in fcl.__all__:
+        if name in ("train", "plan_training", "TrainResult"):
+            pytest.importorskip("fcl.drivers.inline")
+        assert getattr(fcl, name) is not None
+    assert set(fcl.__all__) <= set(dir(fcl))
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        fcl.nonsense  # noqa: B018
+    assert isinstance(fcl.__version__, str)
+
+
+def test_python_m_fcl() -> None:
+    result = python("-m", "fcl")
+    assert result.returncode == 0
+    lines = result.stdout.splitlines()
+    assert [line.split()[0] for line in lines[:3]] == ["fcl-train", "fcl-predict", "fcl-inspect"]
+    wrong = python("-m", "fcl", "bake")
+    assert wrong.returncode == 2 and "no command 'bake'" in wrong.stderr
+    assert python("-m", "fcl", "train", "--version").stdout.startswith("fcl-train ")
+    assert python("-m", "fcl", "inspect", "nothing.fcl").returncode == 2
+
+
+def test_help_names_the_exit_codes() -> None:
+    text = python("-m", "fcl", "train", "--help").stdout
+    assert all(code in text for code in ("130", "143", "  2 ", "  0 ", "  1 "))
+
+
+def test_first_line_comes_at_once(tmp_path: Path) -> None:
+    since = time.monotonic()
+    with subprocess.Popen(
+        [sys.executable, "-m", "fcl", "train", str(tmp_path / "no"), "--features", "kmers:d=3",
+         "--C", "1", "--out", str(tmp_path / "o.fcl")],
+        stderr=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        assert process.stderr is not None
+        first = process.stderr.readline()
+        seconds = time.monotonic() - since
+        process.stderr.read()
+    assert "reading" in first and seconds < 2
+    assert process.returncode == 2

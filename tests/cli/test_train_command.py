@@ -1,0 +1,280 @@
+"""fcl-train with a trainer that pretends: options, errors, outputs, exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import Result
+
+from fcl.errors import BudgetError, InputError
+from fcl.model import load_model
+from fcl.model.model import LOSSES
+
+Run = Callable[..., Result]
+
+
+def test_a_run(data: Path, tmp_path: Path, driver: Any, run: Run) -> None:
+    out, log = tmp_path / "o.fcl", tmp_path / "log.jsonl"
+    result = run(
+        "train", data, "--features", "kmers:d=3,origin=5", "--C", 0.1, "--weights", "s",
+        "--max-time", "2h", "--memory", "1GiB", "--valid", data, "--block-rows", 256,
+        "--seed", 4, "--scratch", tmp_path, "--out", out, "--log-json", log,
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    call = driver.calls[-1]
+    assert call["data"].n_rows == 600 and call["data"].weights is not None
+    assert call["valid"].n_rows == 600 and call["features"].d == 3
+    wanted = {
+        "C": 0.1, "alpha": None, "loss": "logistic", "intercept": True, "tol": 1e-3,
+        "memory": 1 << 30, "max_time": 7200.0, "max_passes": None, "seed": 4, "block_rows": 256,
+        "scratch": str(tmp_path),
+    }  # fmt: skip
+    assert {name: call[name] for name in wanted} == wanted
+    assert "valid_fraction" not in call
+    assert load_model(out).n_active == 3
+
+    lines = result.stderr.splitlines()
+    assert lines[0] == f"fcl-train: reading {data}"
+    passes = [line for line in lines if line.startswith("pass ")]
+    assert len(passes) == 3
+    for word in ("objective 12.5", "bound 12.4", "gap 8.00e-03", "violation 1.01", "active 3",
+                 "cached 20", "priced 1,000", "cache 0%", "rows/s 1,000,000", "memory 256 MiB",
+                 "left 5.00 s"):  # fmt: skip
+        assert word in passes[0], word
+    assert "AUPRC" not in passes[0]
+    assert "AUPRC 0.7500" in passes[1] and "AUPRC 0.7500" in passes[2]
+
+    for text in ("why it stopped", "12.5", "0.008 relative, over all features",
+                 "3 of 1,000 priced features", "AUPRC 0.7500 over 600 rows", "pass 1.50 s",
+                 "peak 256 MiB of 1 GiB", str(out), "strongest features"):  # fmt: skip
+        assert text in result.stdout, text
+
+    records = [json.loads(line) for line in log.read_text().splitlines()]
+    assert [record["event"] for record in records] == [
+        "Options", "Started", "Prepared", "PassDone", "PassDone", "PassDone", "Stopped",
+    ]  # fmt: skip
+    assert records[0]["options"]["memory"] == 1 << 30 and records[0]["options"]["seed"] == 4
+    assert records[1]["plan"]["lines"] == {"column cache": 1 << 20, "interpreter": 2 << 20}
+    assert records[4]["validation"] == {"auprc": 0.75, "n_rows": 600}
+    assert records[-1]["certificate"]["objective"] == 12.5
+
+
+def test_valid_fraction_is_passed_on(data: Path, tmp_path: Path, driver: Any, run: Run) -> None:
+    arguments = ["train", data, "--features", "kmers:d=3", "--C", 1, "--out", tmp_path / "o.fcl"]
+    assert run(*arguments, "--valid-fraction", "0.1").exit_code == 0
+    assert driver.calls[-1]["valid_fraction"] == 0.1
+
+
+def test_quiet_and_verbose(data: Path, tmp_path: Path, driver: Any, run: Run) -> None:
+    arguments = ["train", data, "--features", "kmers:d=3", "--C", 1, "--out", tmp_path / "o.fcl"]
+    assert run(*arguments, "--quiet").output == ""
+    result = run(*arguments, "--overwrite", "--verbose")
+    assert json.loads(result.stderr.splitlines()[0])["C"] == 1.0
+
+
+@pytest.mark.parametrize("reason", ["max-time", "max-passes", "stalled"])
+def test_early_stop_warns(data: Path, tmp_path: Path, driver: Any, run: Run, reason: str) -> None:
+    driver.reason = reason
+    out = tmp_path / "o.fcl"
+    result = run("train", data, "--features", "kmers:d=3", "--C", 1, "--out", out, "--quiet")
+    assert result.exit_code == 0 and out.exists()
+    assert result.stderr.count("\n") == 1
+    assert (
+        f"warning: stopped early ({reason}) with gap 0.008 where 0.001 was asked" in result.stderr
+    )
+    assert ("--tol" if reason == "stalled" else f"--{reason}") in result.stderr
+
+
+def test_plan(data: Path, tmp_path: Path, driver: Any, run: Run) -> None:
+    before = sorted(tmp_path.rglob("*"))
+    result = run("train", data, "--features", "kmers:d=3", "--C", 1, "--plan", "--memory", "1GiB")
+    assert result.exit_code == 0, result.output
+    rows = [line.split() for line in result.stdout.splitlines()]
+    assert rows == [
+        ["column", "cache", "1", "MiB", "1,048,576"],
+        ["interpreter", "2", "MiB", "2,097,152"],
+        ["total", "3", "MiB", "3,145,728"],
+        ["budget", "1", "GiB", "1,073,741,824"],
+    ]
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+BAD: list[tuple[dict[str, Any], str]] = [
+    ({"DATA": None}, "DATA is missing"),
+    ({"DATA": "nowhere.zarr"}, "nowhere.zarr does not exist"),
+    ({"--features": None}, "--features is missing"),
+    ({"--features": "kmers:d=0"}, "d must be from 1 to 12, got 0"),
+    ({"--features": "words:d=2"}, "unknown family 'words'"),
+    ({"--C": None}, "give --C or --alpha"),
+    ({"--alpha": 1}, "give --C or --alpha, not both"),
+    ({"--C": 0}, "'--C': expected a number above 0 and finite, got '0'"),
+    ({"--C": -1}, "'--C': expected a number above 0 and finite, got '-1'"),
+    ({"--C": "nan"}, "'--C': expected a number above 0 and finite, got 'nan'"),
+    ({"--C": "inf"}, "'--C': expected a number above 0 and finite, got 'inf'"),
+    ({"--C": None, "--alpha": 0}, "'--alpha': expected a number above 0"),
+    ({"--tol": 0}, "'--tol': expected a number above 0"),
+    ({"--out": None}, "--out is missing"),
+    ({"--out": "no/where/o.fcl"}, "does not exist; make it first"),
+    ({"--out": "exists.fcl"}, "exists.fcl: exists already"),
+    ({"--log-json": "exists.fcl"}, "exists.fcl: exists already"),
+    ({"--log-json": "o.fcl"}, "would replace model"),
+    ({"--out": "data", "--overwrite": True}, "would replace data"),
+    ({"--memory": "huge"}, "'--memory': expected a size"),
+    ({"--max-time": "later"}, "'--max-time': expected a duration"),
+    ({"--max-passes": 0}, "'--max-passes': 0 is not in the range"),
+    ({"--valid-fraction": 1}, "'--valid-fraction': expected a number in (0, 1)"),
+    ({"--valid-fraction": 0.5, "--valid": "data"}, "--valid or --valid-fraction, not both"),
+    ({"--valid": "missing"}, "missing does not exist"),
+    ({"--y": "target"}, 'has no array "target"'),
+    ({"--x": "Z"}, 'has no array "Z"'),
+    ({"--weights": "w"}, 'has no array "w"'),
+    ({"--driver": "cloud"}, "'cloud' is not 'inline'"),
+    ({"--scratch": "missing"}, "--scratch missing: is not a folder"),
+    ({"--block-rows": 10}, "'--block-rows': 10 is not in the range"),
+    ({"--loss": "hinge"}, "'hinge' is not one of"),
+    ({"--nonsense": 1}, "No such option '--nonsense'"),
+]
+
+
+@pytest.mark.parametrize(("changes", "message"), BAD, ids=[message for _, message in BAD])
+def test_bad_input(
+    data: Path,
+    tmp_path: Path,
+    driver: Any,
+    run: Run,
+    monkeypatch: pytest.MonkeyPatch,
+    changes: dict[str, Any],
+    message: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("exists.fcl").write_text("precious")
+    before = sorted(tmp_path.rglob("*"))
+    options = {"DATA": "data", "--features": "kmers:d=3", "--C": 1, "--out": "o.fcl"} | changes
+    arguments: list[object] = []
+    for name, value in options.items():
+        if value is not None:
+            arguments += [value] if name == "DATA" else [name] if value is True else [name, value]
+    result = run("train", *arguments)
+    assert result.exit_code == 2, result.output
+    assert message in result.stderr
+    errors = [line for line in result.stderr.splitlines() if not line.endswith(tuple(before_words))]
+    assert len(errors) == 1 and errors[0].startswith("fcl-train: error: ")
+    assert driver.calls == []
+    assert sorted(tmp_path.rglob("*")) == before
+    assert Path("exists.fcl").read_text() == "precious"
+
+
+before_words = ("reading data", "reading nowhere.zarr")
+
+
+def test_errors_of_the_trainer_leave_nothing(
+    data: Path, tmp_path: Path, driver: Any, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise BudgetError("memory: 1 MiB is too small; the smallest that works is 768 MiB")
+
+    monkeypatch.setattr("fcl.drivers.inline.train", refuse)
+    before = sorted(tmp_path.rglob("*"))
+    result = run(
+        "train", data, "--features", "kmers:d=3", "--C", 1, "--out", tmp_path / "o.fcl",
+        "--memory", "1MiB", "--log-json", tmp_path / "log",
+    )  # fmt: skip
+    assert result.exit_code == 2
+    assert "fcl-train: error: memory: 1 MiB is too small; the smallest" in result.stderr
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_failures_of_the_machine_have_their_own_code(
+    data: Path, tmp_path: Path, driver: Any, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for error, message in (
+        (OSError(28, "No space left on device", "scratch"), "error: scratch: No space left"),
+        (MemoryError("4 GiB"), "out of memory"),
+    ):
+
+        def fail(*_: Any, error: BaseException = error, **__: Any) -> None:
+            raise error
+
+        monkeypatch.setattr("fcl.drivers.inline.train", fail)
+        result = run("train", data, "--features", "kmers:d=3", "--C", 1, "--out", tmp_path / "o")
+        assert result.exit_code == 1 and message in result.stderr
+
+
+def test_a_bug_keeps_its_traceback(
+    data: Path, tmp_path: Path, driver: Any, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def bug(*_: Any, **__: Any) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("fcl.drivers.inline.train", bug)
+    result = run("train", data, "--features", "kmers:d=3", "--C", 1, "--out", tmp_path / "o.fcl")
+    assert isinstance(result.exception, ZeroDivisionError)
+
+
+def test_a_model_that_cannot_be_written_is_rescued(
+    data: Path, tmp_path: Path, driver: Any, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "o.fcl"
+    (tmp_path / "rescue").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "rescue"))
+    driver.before_end = lambda arguments: out.mkdir()
+    result = run("train", data, "--features", "kmers:d=3", "--C", 1, "--out", out)
+    assert result.exit_code == 1
+    assert "the model could not be written" in result.stderr
+    (rescued,) = (tmp_path / "rescue").rglob("o.fcl")
+    assert str(rescued) in result.stderr and str(rescued) in result.stdout
+    assert load_model(rescued).n_active == 3
+
+
+def test_a_log_that_fails_does_not_end_the_run(
+    data: Path, tmp_path: Path, driver: Any, run: Run
+) -> None:
+    log = tmp_path / "gone" / "log"
+    log.parent.mkdir()
+    original = driver.train
+
+    def train(*arguments: Any, **named: Any) -> Any:
+        os.rmdir(log.parent)
+        return original(*arguments, **named)
+
+    import fcl.drivers.inline
+
+    fcl.drivers.inline.train = train  # the fake module, gone after the test
+    out = tmp_path / "o.fcl"
+    result = run(
+        "train", data, "--features", "kmers:d=3", "--C", 1, "--out", out, "--log-json", log
+    )
+    assert result.exit_code == 0 and out.exists()
+    assert result.stderr.count("the log ends here") == 1
+
+
+def test_from_python_exceptions_pass(data: Path, tmp_path: Path, driver: Any) -> None:
+    from fcl.cli.train import command
+
+    arguments = ["nowhere", "--features", "kmers:d=3", "--C", "1", "--out", str(tmp_path / "o")]
+    with pytest.raises(InputError, match="nowhere does not exist"):
+        command.main(arguments, standalone_mode=False)
+
+
+def test_losses_are_those_of_the_model() -> None:
+    from fcl.cli.train import command
+
+    (loss,) = [param for param in command.params if param.name == "loss"]
+    assert list(loss.type.choices) == list(LOSSES)  # type: ignore[attr-defined]
+
+
+def test_data_without_target_is_for_prediction(
+    data: Path, tmp_path: Path, driver: Any, run: Run
+) -> None:
+    np.save(tmp_path / "lonely.npy", np.zeros((5, 12), np.uint8))
+    result = run(
+        "train", tmp_path / "lonely.npy", "--features", "kmers:d=3", "--C", 1, "--out",
+        tmp_path / "o.fcl",
+    )  # fmt: skip
+    assert result.exit_code == 2 and '"y"' in result.stderr

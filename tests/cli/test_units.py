@@ -1,0 +1,76 @@
+"""Sizes and durations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fcl.errors import InputError
+from fcl.units import format_bytes, format_seconds, parse_duration, parse_size
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("4GiB", 4 << 30),
+        ("768MiB", 768 << 20),
+        ("2G", 2 << 30),
+        ("2g", 2 << 30),
+        (" 1.5 KiB ", 1536),
+        ("3GB", 3 * 10**9),
+        ("100", 100),
+        ("100B", 100),
+        ("1T", 1 << 40),
+        (12345, 12345),
+        (1e9, 10**9),
+    ],
+)
+def test_sizes(text: Any, size: int) -> None:
+    assert parse_size(text) == size
+
+
+@pytest.mark.parametrize(
+    "text", ["", "lots", "4 gigs", "-1G", "1e9", "GiB", "4GiBs", "٣G", True, None]
+)
+def test_no_sizes(text: Any) -> None:
+    with pytest.raises(InputError, match='memory: expected a size such as "4GiB"'):
+        parse_size(text, "memory")
+
+
+def test_size_hint_and_bounds() -> None:
+    with pytest.raises(InputError, match="did you mean '4GiB'"):
+        parse_size("4Gi")
+    for value in ("0", 0, -5, float("nan"), float("inf")):
+        with pytest.raises(InputError, match="at least one byte"):
+            parse_size(value)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("90s", 90), ("5m", 300), ("2h", 7200), ("1h30m", 5400), ("1.5h", 5400), ("1d", 86400),
+     ("10", 10), (7, 7), (0.5, 0.5), ("5 min", 300)],
+)  # fmt: skip
+def test_durations(text: Any, seconds: float) -> None:
+    assert parse_duration(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "soon", "2h30", "-5m", "5 parsecs", "h", False, None, [1]])
+def test_no_durations(text: Any) -> None:
+    with pytest.raises(InputError, match='max-time: expected a duration such as "90s"'):
+        parse_duration(text, "max-time")
+
+
+@pytest.mark.parametrize("text", ["0s", 0, -1, float("nan"), float("inf")])
+def test_durations_are_positive(text: Any) -> None:
+    with pytest.raises(InputError, match="must be positive"):
+        parse_duration(text)
+
+
+def test_formats() -> None:
+    assert [format_bytes(n) for n in (0, 999, 1536, 812 << 20, 4 << 30)] == [
+        "0 bytes", "999 bytes", "1.5 KiB", "812 MiB", "4 GiB",
+    ]  # fmt: skip
+    assert [format_seconds(s) for s in (0.416, 12.44, 185, 7620)] == [
+        "0.42 s", "12.4 s", "3 min 05 s", "2 h 07 min",
+    ]  # fmt: skip

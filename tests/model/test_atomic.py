@@ -1,0 +1,110 @@
+"""Files that appear whole or not at all."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from fcl.errors import InputError
+from fcl.model.atomic import atomic_file, atomic_folder, check_output, discard_temporaries
+
+
+def test_nothing_is_seen_before_the_end(tmp_path: Path) -> None:
+    target = tmp_path / "out.bin"
+    with atomic_file(target) as file:
+        file.write(b"new")
+        assert not target.exists()
+    assert target.read_bytes() == b"new"
+    assert os.listdir(tmp_path) == ["out.bin"]
+
+
+def test_an_error_leaves_what_was_there(tmp_path: Path) -> None:
+    target = tmp_path / "out.bin"
+    target.write_bytes(b"old")
+    with pytest.raises(RuntimeError), atomic_file(target, overwrite=True) as file:  # noqa: PT012
+        file.write(b"half")
+        raise RuntimeError
+    assert target.read_bytes() == b"old"
+    assert os.listdir(tmp_path) == ["out.bin"]
+
+
+def test_mode_follows_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        with atomic_file(tmp_path / "out.bin"):
+            pass
+    finally:
+        os.umask(before)
+    assert (tmp_path / "out.bin").stat().st_mode & 0o777 == 0o640
+
+
+def test_a_link_stays_a_link(tmp_path: Path) -> None:
+    (tmp_path / "real").write_bytes(b"old")
+    (tmp_path / "link").symlink_to("real")
+    with atomic_file(tmp_path / "link", overwrite=True) as file:
+        file.write(b"new")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "real").read_bytes() == b"new"
+
+
+def test_a_rival_is_not_overwritten(tmp_path: Path) -> None:
+    target = tmp_path / "out.bin"
+    with pytest.raises(InputError, match="exists already"), atomic_file(target):
+        target.write_bytes(b"rival")
+    assert target.read_bytes() == b"rival"
+    assert os.listdir(tmp_path) == ["out.bin"]
+
+
+def test_check_output(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="does not exist"):
+        check_output(tmp_path / "no" / "out", overwrite=True)
+    with pytest.raises(InputError, match="not a regular file"):
+        check_output(tmp_path, overwrite=True)
+    with pytest.raises(InputError, match="not a regular file"):
+        check_output("/dev/null", overwrite=True)
+    assert check_output(tmp_path / "new", overwrite=False) == tmp_path / "new"
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write all")
+def test_folder_that_is_not_writable(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    with pytest.raises(InputError, match="not writable"):
+        check_output(tmp_path / "out", overwrite=False)
+
+
+def test_folder_replaces_only_a_zarr_store(tmp_path: Path) -> None:
+    target = tmp_path / "out.zarr"
+    with atomic_folder(target) as folder:
+        (folder / "zarr.json").write_text("{}")
+        assert not target.exists()
+    with pytest.raises(InputError, match="exists already"), atomic_folder(target):
+        pass
+    with atomic_folder(target, overwrite=True) as folder:
+        (folder / "other").write_text("2")
+    assert os.listdir(target) == ["other"]
+    with (
+        pytest.raises(InputError, match="something else than a Zarr store"),
+        atomic_folder(target, overwrite=True),
+    ):
+        pass
+    assert os.listdir(tmp_path) == ["out.zarr"]
+
+
+def test_folder_error_leaves_what_was_there(tmp_path: Path) -> None:
+    target = tmp_path / "out.zarr"
+    target.mkdir()
+    (target / "zarr.json").write_text("old")
+    with pytest.raises(RuntimeError), atomic_folder(target, overwrite=True) as folder:  # noqa: PT012
+        (folder / "zarr.json").write_text("new")
+        raise RuntimeError
+    assert (target / "zarr.json").read_text() == "old"
+    assert os.listdir(tmp_path) == ["out.zarr"]
+
+
+def test_discard_temporaries(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError), atomic_file(tmp_path / "out") as file:  # noqa: PT012
+        file.write(b"half")
+        discard_temporaries()  # what a second signal does
+        assert os.listdir(tmp_path) == []

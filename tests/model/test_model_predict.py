@@ -1,0 +1,122 @@
+"""Margins, probabilities, labels, words, and the outputs of scores."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fcl.data import open_data
+from fcl.errors import InputError
+from fcl.model import Model
+from fcl.model.predict import iter_margins, probability, write_scores
+
+
+def test_margins_match_the_patterns(
+    model: Model, windows: np.ndarray, brute_margins: Callable[[Model, np.ndarray], np.ndarray]
+) -> None:
+    expected = brute_margins(model, windows)
+    assert len(np.unique(expected)) > 3
+    assert np.allclose(model.margins(windows), expected, rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize("block_rows", [1, 64, 256, 700, 65_536])
+def test_blocks_make_no_difference(model: Model, windows: np.ndarray, block_rows: int) -> None:
+    parts = list(iter_margins(model, open_data(windows, y=None), block_rows))
+    assert [start for start, _, _ in parts] == list(range(0, len(windows), block_rows))
+    joined = np.concatenate([block for _, _, block in parts])
+    assert np.array_equal(joined, model.margins(windows))
+
+
+def test_probability_and_labels(make_model: Callable[..., Model], windows: np.ndarray) -> None:
+    model = make_model(labels=("no", "yes"))
+    margins, both = model.margins(windows), model.predict_proba(windows)
+    assert both.shape == (len(windows), 2)
+    assert np.allclose(both.sum(axis=1), 1)
+    assert np.allclose(np.log(both[:, 1] / both[:, 0]), margins)
+    assert np.array_equal(model.predict(windows) == "yes", margins > 0)
+    regression = make_model(labels=None, loss="squared")
+    assert np.array_equal(regression.predict(windows), regression.margins(windows))
+    for loss in ("squared", "squared_hinge"):
+        with pytest.raises(InputError, match=f"logistic loss, this one has {loss} loss"):
+            make_model(loss=loss).predict_proba(windows)
+
+
+def test_probability_does_not_overflow() -> None:
+    with np.errstate(all="raise", under="ignore"):
+        assert probability([-1e4, 0.0, 1e4]).tolist() == [0.0, 0.5, 1.0]
+
+
+def test_other_length_names_both(model: Model) -> None:
+    with pytest.raises(InputError, match=r"9 letters.* 12"):
+        model.margins(np.zeros((5, 9), dtype=np.uint8))
+
+
+def test_describe_sorts_by_size(make_model: Callable[..., Model]) -> None:
+    model = make_model(ids=[1, 5, 9, 11], weights=[0.5, -2.0, 0.0, -0.5], support=[1, 2, 3, 4])
+    assert [(row.id, row.weight, row.support) for row in model.describe()] == [
+        (5, -2.0, 2),
+        (1, 0.5, 1),
+        (11, -0.5, 4),
+    ]
+    assert model.n_active == 3
+    assert [row.id for row in model.describe(top=1)] == [5]
+    assert model.describe(top=1)[0].feature == model.family.describe(5)
+
+
+@pytest.mark.parametrize("kind", ["margin", "probability"])
+def test_outputs(
+    tmp_path: Path, model: Model, windows: np.ndarray, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    zarr = pytest.importorskip("zarr")
+    monkeypatch.setattr("fcl.model.scores.ZARR_CHUNK_ROWS", 150)  # no multiple of a block
+    expected = model.margins(windows)
+    if kind == "probability":
+        expected = probability(expected)
+    done: list[int] = []
+    for suffix in ("npy", "tsv", "zarr"):
+        out = tmp_path / f"s.{suffix}"
+        rows = write_scores(model, windows, out, kind, block_rows=256, progress=done.append)
+        assert rows == len(windows)
+    assert done == [256, 512, 700] * 3
+    loaded = np.load(tmp_path / "s.npy", allow_pickle=False)
+    assert loaded.dtype == np.float64 and np.array_equal(loaded, expected)
+    lines = (tmp_path / "s.tsv").read_text().splitlines()
+    assert lines[0] == kind
+    assert np.array_equal(np.array(lines[1:], dtype=float), expected)
+    array = zarr.open_array(tmp_path / "s.zarr", mode="r")
+    assert array.chunks == (150,) and array.attrs["kind"] == kind
+    assert np.array_equal(array[:], expected)
+    assert sorted(os.listdir(tmp_path)) == ["s.npy", "s.tsv", "s.zarr"]
+
+
+@pytest.mark.parametrize("suffix", ["npy", "tsv", "zarr"])
+def test_failed_output_leaves_nothing(
+    tmp_path: Path, model: Model, windows: np.ndarray, suffix: str
+) -> None:
+    windows[650, 3] = 77
+    with pytest.raises(InputError, match="650"):
+        write_scores(model, windows, tmp_path / f"s.{suffix}", block_rows=256)
+    assert os.listdir(tmp_path) == []
+
+
+def test_memory_stays_within_blocks(tmp_path: Path, model: Model) -> None:
+    import tracemalloc
+
+    n = 4_000_000
+    shape = (n, 12)
+    rows = np.lib.format.open_memmap(tmp_path / "X.npy", mode="w+", dtype=np.uint8, shape=shape)
+    rows.flush()
+    del rows
+    data = open_data(tmp_path / "X.npy", y=None)
+    write_scores(model, np.zeros((10, 12), np.uint8), tmp_path / "warm.npy")
+    for suffix in ("npy", "tsv", "zarr"):
+        tracemalloc.start()
+        write_scores(model, data, tmp_path / f"s.{suffix}", block_rows=4096)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        # all rows are 48 MB and all scores 32 MB; a step of reading is 5 MB, a Zarr chunk 4 MB
+        assert peak < 20e6, suffix
