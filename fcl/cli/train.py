@@ -54,7 +54,7 @@ options as keys; the command line goes before it.
 @click.option("--weights", metavar="NAME", help="Array of the sample weights in DATA.")
 @click.option("--memory", type=Size(), default="4GiB", show_default=True, help="For everything.")
 @click.option("--out", metavar="FILE", help="Where the model goes.")
-@click.option("--valid", metavar="DATA2", help="Data to validate on (logistic, squared hinge).")
+@click.option("--valid", metavar="DATA2", help="Data to validate on after each pass.")
 @click.option("--valid-fraction", type=Positive(below=1), help="Or this share of the rows of DATA.")
 @click.option("--config", metavar="FILE", help="TOML file of options.")
 @click.option("--tol", type=Positive(), default=1e-3, show_default=True, help="Relative gap.")

@@ -1,0 +1,299 @@
+"""The commands with the real trainer, from data on disk to scores."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import Result
+
+from fcl.model import load_model
+from fcl.model.metrics import average_precision
+
+Run = Callable[..., Result]
+
+LETTERS = np.frombuffer(b"ACGT", dtype="S1")
+
+
+@pytest.fixture(scope="module")
+def windows() -> np.ndarray:
+    return np.random.default_rng(11).integers(0, 4, (1500, 16), dtype=np.uint8)
+
+
+@pytest.fixture
+def labels(windows: np.ndarray) -> np.ndarray:
+    margins = 2.5 * (windows[:, 6] == 2) + 2.0 * (windows[:, 8] == 0) - 2.5
+    chance = np.random.default_rng(12).random(len(windows))
+    return (chance < 1 / (1 + np.exp(-margins))).astype(np.int8)
+
+
+@pytest.fixture
+def store(tmp_path: Path, windows: np.ndarray, labels: np.ndarray) -> Callable[..., Path]:
+    """``store("name", y=...)``: a folder of .npy files with these windows, and changes."""
+
+    def make(name: str = "d", **changes: np.ndarray | None) -> Path:
+        folder = tmp_path / name
+        folder.mkdir()
+        for array, values in ({"X": windows, "y": labels} | changes).items():
+            if values is not None:
+                np.save(folder / f"{array}.npy", values)
+        return folder
+
+    return make
+
+
+def matches(windows: np.ndarray, feature: str) -> np.ndarray:
+    """Rows that a description matches, as a person would read it: ``A.C at 5``."""
+    pattern, _, position = feature.partition(" at ")
+    start = int(position)
+    hit = np.ones(len(windows), dtype=bool)
+    for i, letter in enumerate(pattern):
+        if letter != ".":
+            hit &= windows[:, start + i] == "ACGT".index(letter)
+    return hit
+
+
+def test_train_inspect_predict(
+    tmp_path: Path, store: Callable[..., Path], windows: np.ndarray, labels: np.ndarray, run: Run
+) -> None:
+    data, out, log, tsv = store(), tmp_path / "m.fcl", tmp_path / "log", tmp_path / "f.tsv"
+    trained = run(
+        "train", data, "--features", "kmers:d=3", "--C", 0.3, "--tol", 1e-6, "--block-rows", 256,
+        "--out", out, "--log-json", log,
+    )  # fmt: skip
+    assert trained.exit_code == 0, trained.output
+    assert "converged" in trained.stdout and "strongest features" in trained.stdout
+    events = [json.loads(line) for line in log.read_text().splitlines()]
+    assert [event["event"] for event in events[:3]] == ["Options", "Started", "Prepared"]
+    assert events[-1]["reason"] == "tolerance"
+    model = load_model(out)
+    assert model.n_active > 3 and model.certificate.gap <= 1e-6
+    assert model.labels == (0, 1) and model.n_rows == 1500
+
+    # the table that people get, read back by its words, gives the certified objective
+    assert run("inspect", out, "--tsv", tsv).exit_code == 0
+    lines = [line.split("\t") for line in tsv.read_text().splitlines()[1:]]
+    assert len(lines) == model.n_active
+    margins = np.full(len(windows), model.intercept)
+    for feature, weight, support in lines:
+        hit = matches(windows, feature)
+        assert hit.sum() == int(support)
+        margins += float(weight) * hit
+    losses = np.logaddexp(0, -np.where(labels == 1, 1, -1) * margins)
+    objective = sum(abs(float(line[1])) for line in lines) + 0.3 * losses.sum()
+    assert objective == pytest.approx(model.certificate.objective, rel=1e-12)
+
+    scores = tmp_path / "s.npy"
+    assert run("predict", out, data, "--out", scores).exit_code == 0
+    assert np.allclose(np.load(scores), margins, rtol=0, atol=1e-12)
+
+
+def test_same_bits_twice(tmp_path: Path, store: Callable[..., Path], run: Run) -> None:
+    data = store()
+    for name in ("a", "b"):
+        arguments = ["--features", "kmers:d=3", "--alpha", 0.003, "--out", tmp_path / name]
+        assert run("train", data, *arguments, "--quiet").exit_code == 0
+    a, b = load_model(tmp_path / "a"), load_model(tmp_path / "b")
+    assert a.weights.tobytes() == b.weights.tobytes() and a.intercept == b.intercept
+    assert round(a.C * 0.003 * 1500, 12) == 1
+
+
+def test_validation(
+    tmp_path: Path,
+    store: Callable[..., Path],
+    windows: np.ndarray,
+    labels: np.ndarray,
+    run: Run,
+) -> None:
+    train, valid = store("t", X=windows[:1000], y=labels[:1000]), store("v", X=windows[1000:])
+    np.save(valid / "y.npy", labels[1000:])
+    out, log = tmp_path / "m.fcl", tmp_path / "log"
+    arguments = ["--features", "kmers:d=3", "--C", 0.3, "--out", out, "--overwrite"]
+    result = run("train", train, *arguments, "--valid", valid, "--log-json", log)
+    assert result.exit_code == 0, result.output
+    passes = [json.loads(line) for line in log.read_text().splitlines() if "PassDone" in line]
+    expected = average_precision(labels[1000:], load_model(out).margins(windows[1000:]))
+    assert passes[-1]["validation"]["auprc"] == pytest.approx(expected, rel=1e-9)
+    assert f"AUPRC {expected:.4f} over 500 rows" in result.stdout
+
+    result = run("train", train, *arguments, "--valid-fraction", 0.2)
+    assert result.exit_code == 0, result.output
+    held = 1000 - load_model(out).n_rows
+    assert 130 < held < 270 and f"over {held} rows" in result.stdout
+
+
+def test_regression(
+    tmp_path: Path, store: Callable[..., Path], windows: np.ndarray, run: Run
+) -> None:
+    y = 3.0 * (windows[:, 6] == 2) + np.random.default_rng(0).normal(size=len(windows))
+    data, out = store(y=y), tmp_path / "m.fcl"
+    result = run(
+        "train", data, "--features", "kmers:d=2", "--C", 0.1, "--loss", "squared", "--out", out,
+        "--valid-fraction", 0.2,
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    assert "MSE" in result.stdout and "MSE" in result.stderr
+    assert load_model(out).labels is None
+
+
+def test_early_stop(tmp_path: Path, store: Callable[..., Path], run: Run) -> None:
+    out = tmp_path / "m.fcl"
+    arguments = ["--features", "kmers:d=3", "--C", 0.3, "--out", out, "--max-passes", 1]
+    result = run("train", store(), *arguments, "--tol", 1e-9)
+    assert result.exit_code == 0
+    warnings = [line for line in result.stderr.splitlines() if "warning" in line]
+    assert len(warnings) == 1 and "--max-passes" in warnings[0] and "1e-09" in warnings[0]
+    assert load_model(out).certificate.gap > 1e-9
+
+
+def test_plan_writes_nothing(tmp_path: Path, store: Callable[..., Path], run: Run) -> None:
+    data = store()
+    before = sorted(tmp_path.rglob("*"))
+    arguments = ["--features", "kmers:d=3", "--C", 1, "--plan", "--memory", "1GiB"]
+    result = run("train", data, *arguments, "--scratch", tmp_path)
+    assert result.exit_code == 0, result.output
+    sizes = [int(line.split()[-1].replace(",", "")) for line in result.stdout.splitlines()]
+    assert sizes[-1] == 1 << 30 and sum(sizes[:-2]) == sizes[-2] <= sizes[-1]
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def letters(windows: np.ndarray) -> np.ndarray:
+    return LETTERS[windows].copy()
+
+
+BAD: dict[str, tuple[Callable[[np.ndarray, np.ndarray], dict[str, Any]], list[Any], list[str]]] = {
+    "lengths differ": (lambda X, y: {"y": y[:-1]}, [], ["1500", "1499"]),
+    "one class": (lambda X, y: {"y": np.zeros_like(y)}, [], ["y"]),
+    "three labels": (lambda X, y: {"y": np.arange(len(y)) % 3}, [], ["3"]),
+    "nan target": (lambda X, y: {"y": np.where(np.arange(len(y)) == 7, np.nan, y)}, [], ["7"]),
+    "infinite target": (
+        lambda X, y: {"y": np.where(np.arange(len(y)) == 7, np.inf, y)},
+        ["--loss", "squared"],
+        ["7"],
+    ),
+    "nan weight": (
+        lambda X, y: {"w": np.where(np.arange(len(y)) == 9, np.nan, 1.0)},
+        ["--weights", "w"],
+        ["9"],
+    ),
+    "negative weight": (
+        lambda X, y: {"w": np.where(np.arange(len(y)) == 9, -1.0, 1.0)},
+        ["--weights", "w"],
+        ["9"],
+    ),
+    "wrong letter": (
+        lambda X, y: {"X": np.where(np.arange(len(y))[:, None] == 1400, b"J", letters(X))},
+        [],
+        ["1400", "J"],
+    ),
+    "code too large": (
+        lambda X, y: {"X": np.where(np.arange(len(y))[:, None] == 1400, 9, X)},
+        [],
+        ["1400", "9"],
+    ),
+    "sequences of two lengths": (
+        lambda X, y: {"X": np.array(["ACGTACGT"] * (len(y) - 1) + ["ACG"])},
+        [],
+        ["1499", "8", "3"],
+    ),
+    "window shorter than d": (lambda X, y: {"X": X[:, :2].copy()}, [], ["2", "d = 3"]),
+    "no rows": (lambda X, y: {"X": X[:0], "y": y[:0]}, [], ["X"]),
+    "budget": (lambda X, y: {}, ["--memory", "10MiB"], ["MiB"]),
+    "block rows": (lambda X, y: {}, ["--block-rows", 100], ["multiple of 64"]),
+    "no target": (lambda X, y: {"y": None}, [], ["y"]),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input(
+    tmp_path: Path,
+    store: Callable[..., Path],
+    windows: np.ndarray,
+    labels: np.ndarray,
+    run: Run,
+    case: str,
+) -> None:
+    change, arguments, words = BAD[case]
+    data = store(**change(windows, labels))
+    before = sorted(tmp_path.rglob("*"))
+    result = run(
+        "train", data, "--features", "kmers:d=3", "--C", 1, "--out", tmp_path / "m.fcl",
+        "--log-json", tmp_path / "log", *arguments,
+    )  # fmt: skip
+    assert result.exit_code == 2, result.output
+    errors = [line for line in result.stderr.splitlines() if "error: " in line]
+    assert len(errors) == 1 and errors[0].startswith("fcl-train: error: ")
+    for word in words:
+        assert word in errors[0], errors[0]
+    left = set(tmp_path.rglob("*")) - set(before) - {tmp_path / "log"}  # the log may have begun
+    assert not left
+
+
+def test_corrupted_chunk_is_named(
+    tmp_path: Path, windows: np.ndarray, labels: np.ndarray, run: Run
+) -> None:
+    zarr = pytest.importorskip("zarr")
+    group = zarr.create_group(tmp_path / "d.zarr")
+    for name, values, chunk in (("X", windows, (300, 16)), ("y", labels, (1500,))):
+        group.create_array(name, data=values, chunks=chunk)
+    chunk_file = tmp_path / "d.zarr" / "X" / "c" / "3" / "0"
+    chunk_file.write_bytes(b"no" + chunk_file.read_bytes()[2:])
+    out = tmp_path / "m.fcl"
+    result = run("train", tmp_path / "d.zarr", "--features", "kmers:d=3", "--C", 1, "--out", out)
+    assert result.exit_code == 2, result.output
+    assert "X" in result.stderr and "900" in result.stderr and not out.exists()
+
+
+def test_script_in_a_process_of_its_own(tmp_path: Path, store: Callable[..., Path]) -> None:
+    out = tmp_path / "m.fcl"
+    code = (
+        "import sys\nfrom fcl.cli.train import command\n"
+        f"arguments = [{str(store())!r}, '--features', 'kmers:d=3', '--C', '0.3', '--out', "
+        f"{str(out)!r}]\n"
+        "try: command.main(arguments)\n"
+        "except SystemExit as end: assert end.code == 0\n"
+        "heavy = {'sklearn', 'matplotlib', 'pandas', 'zarr', 'h5py', 'rich'}\n"
+        "print('heavy', sorted(heavy & set(sys.modules)))\n"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=240, check=False
+    )
+    assert result.returncode == 0, result.stderr
+    assert "heavy []" in result.stdout and out.exists()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs a pseudo-terminal")
+def test_live_view_on_a_terminal(tmp_path: Path, store: Callable[..., Path]) -> None:
+    import pty
+
+    leader, follower = pty.openpty()
+    environment = os.environ | {"TERM": "xterm", "COLUMNS": "120"}
+    with subprocess.Popen(
+        [sys.executable, "-m", "fcl", "train", str(store()), "--features", "kmers:d=3", "--C",
+         "0.3", "--out", str(tmp_path / "m.fcl")],
+        stderr=follower, stdout=subprocess.PIPE, env=environment, text=True,
+    ) as process:  # fmt: skip
+        os.close(follower)
+        shown = b""
+        while True:
+            try:
+                part = os.read(leader, 65_536)
+            except OSError:  # how Linux says that the other end is closed
+                break
+            if not part:
+                break
+            shown += part
+        os.close(leader)
+        stdout, _ = process.communicate(timeout=240)
+    assert process.returncode == 0
+    text = shown.decode()
+    assert "reading" in text and "violation" in text and "stopped: tolerance" in text
+    assert text.count("\x1b[?25h") >= 1  # the cursor is shown again
+    assert "converged" in stdout and "\x1b" not in stdout
