@@ -240,7 +240,9 @@ def run_quietly(command: Sequence[str | pathlib.Path], name: str, verbose: bool)
     """Run a command in ROOT; what it says is shown only if it fails. Raises SetupError."""
     with tempfile.TemporaryFile("w+", errors="replace") as log:
         said = None if verbose else log
-        status = run(command, stdout=said, stderr=said)
+        # the lock of ready_venv goes along: should this run be killed, pip goes on, and the next
+        # run has to wait for it
+        status = run(command, stdout=said, stderr=said, close_fds=False)
         if status == 0:
             return
         log.seek(0)
@@ -280,6 +282,7 @@ def ready_venv(extras: set[str], verbose: bool) -> Iterator[tuple[pathlib.Path, 
             fcntl.flock(lock, kind)
 
     with lock:
+        os.set_inheritable(lock.fileno(), True)
         seconds = 0.0
         while True:
             acquire(fcntl.LOCK_SH)

@@ -7,7 +7,7 @@ Every AG dinucleotide of both strands inside a stretch of a chromosome is a cand
 site; its row is the window of 141 bases with the A of the AG at index 70, read along its own
 strand. The label is +1 for a true acceptor and -1 for any other AG. Rows are in genome order and
 all are kept, so that the share of positives is the natural one. README.md beside this file
-describes the archive and its origin. Needs numpy and zarr (3.0 or newer), half a minute.
+describes the archive and its origin. Needs numpy and zarr (3.1.3 or newer), half a minute.
 """
 
 from __future__ import annotations
