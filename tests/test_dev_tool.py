@@ -317,10 +317,13 @@ def test_the_lock_outlives_a_killed_run_while_its_installation_goes_on(checkout)
         f"import pathlib, runpy; dev = runpy.run_path({str(SCRIPT)!r}, run_name='dev')\n"
         f"names = dev['prepare'].__globals__; names['ROOT'] = pathlib.Path({str(checkout)!r})\n"
         "names['prepare'] = lambda *_: dev['run_quietly'](\n"
-        "    ['sh', '-c', 'echo ready; exec sleep 1'], 'pip', verbose=True)\n"
+        "    ['sh', '-c', 'echo ready; read line'], 'pip', verbose=True)\n"
         "with dev['ready_venv'](set(), False): pass\n"
     )
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdin is not None
         assert process.stdout is not None
         assert process.stdout.readline() == b"ready\n"
         process.kill()
@@ -328,8 +331,9 @@ def test_the_lock_outlives_a_killed_run_while_its_installation_goes_on(checkout)
         with (checkout / ".venv.lock").open("w") as lock:
             with pytest.raises(BlockingIOError):
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            assert process.stdout.read() == b"", "sleep holds the pipe until it ends"
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            process.stdin.close()  # ends the installation
+            assert process.stdout.read() == b""
+            fcntl.flock(lock, fcntl.LOCK_EX)
 
 
 def _enter(dev: ModuleType, extras: set[str]) -> None:
