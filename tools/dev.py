@@ -306,18 +306,29 @@ def run(command: Sequence[str | pathlib.Path], **options: Any) -> int:
     The terminal sends an interrupt to both of us: the command decides what it means, so it is
     not passed on, and not taken as ours. A termination is sent to us alone, and passed on.
     """
-    with subprocess.Popen(command, cwd=ROOT, env=clean_env(), **options) as child:
-        earlier = {
-            signal.SIGINT: signal.signal(signal.SIGINT, lambda *_: None),
-            signal.SIGTERM: signal.signal(
-                signal.SIGTERM, lambda number, _: child.send_signal(number)
-            ),
-        }
-        try:
+    started: list[subprocess.Popen[Any]] = []
+    early: list[int] = []
+
+    def pass_on(number: int, _: object) -> None:
+        if started:
+            started[0].send_signal(number)
+        else:
+            early.append(number)
+
+    # before the command is started, so that nothing falls in between; it does not inherit them
+    earlier = {
+        signal.SIGINT: signal.signal(signal.SIGINT, lambda *_: None),
+        signal.SIGTERM: signal.signal(signal.SIGTERM, pass_on),
+    }
+    try:
+        with subprocess.Popen(command, cwd=ROOT, env=clean_env(), **options) as child:
+            started.append(child)
+            for number in early:
+                child.send_signal(number)
             status = child.wait()
-        finally:
-            for number, handler in earlier.items():
-                signal.signal(number, handler)
+    finally:
+        for number, handler in earlier.items():
+            signal.signal(number, handler)
     return status if status >= 0 else 128 - status
 
 
