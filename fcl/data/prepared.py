@@ -1,0 +1,164 @@
+"""Prepared rows: the compact form in which a family reads the data again and again.
+
+After the first read no pass pays for decoding: each row block is kept as one record of fixed size
+(what is in it is the family's own business) and a few small *side* arrays, such as the list of
+unknown letters. Records live in memory, or in an unlinked scratch file that is read block by block
+with ``preadv`` into one reused buffer; the file is never mapped, because mapped pages count as memory
+of the process.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from fcl.errors import InputError
+
+SideArrays = tuple[np.ndarray, ...]
+
+
+class PreparedRows:
+    """Records of row blocks, in memory or in a scratch file.
+
+    Parameters
+    ----------
+    n_rows, block_rows
+        Number of rows, and rows a block (the last one may be shorter).
+    record_shape
+        Shape of the uint8 record of a full block.
+    scratch
+        None keeps the records in memory; a folder keeps them in an unlinked file there.
+
+    Raises
+    ------
+    InputError
+        The scratch folder has not the room (``bytes_needed``) or cannot be written.
+    """
+
+    _file: int | None = None
+
+    def __init__(
+        self,
+        n_rows: int,
+        block_rows: int,
+        record_shape: tuple[int, ...],
+        scratch: str | os.PathLike[str] | None = None,
+    ) -> None:
+        self.n_rows = n_rows
+        self.block_rows = block_rows
+        self.record_shape = record_shape
+        self.n_blocks = -(-n_rows // block_rows)
+        self._record_bytes = int(np.prod(record_shape))
+        self._sides: list[SideArrays | None] = [None] * self.n_blocks
+        self._records: npt.NDArray[np.uint8] | None = None
+        self._buffered = -1
+        if scratch is None:
+            self._records = np.empty((self.n_blocks, *record_shape), np.uint8)
+            self._buffer = np.empty(0, np.uint8)
+        else:
+            self._file = _allocate(Path(scratch), self.bytes_needed)
+            self._buffer = np.empty(record_shape, np.uint8)
+
+    @property
+    def bytes_needed(self) -> int:
+        """Bytes of all records, in memory or on disk."""
+        return self.n_blocks * self._record_bytes
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether reading a block costs nothing."""
+        return self._records is not None
+
+    def rows_of(self, block: int) -> slice:
+        """The rows of a block, as a slice of the data."""
+        start = block * self.block_rows
+        return slice(start, min(start + self.block_rows, self.n_rows))
+
+    def blocks(self) -> Iterator[tuple[int, slice]]:
+        """Numbers and rows of all blocks, in order."""
+        return ((b, self.rows_of(b)) for b in range(self.n_blocks))
+
+    def writable(self, block: int) -> npt.NDArray[np.uint8]:
+        """The record of a block to be filled, zeroed; call :meth:`commit` when it is."""
+        if self._records is not None:
+            record: npt.NDArray[np.uint8] = self._records[block]
+        else:
+            self._buffered = -1
+            record = self._buffer
+        record[...] = 0
+        return record
+
+    def commit(self, block: int, sides: Sequence[np.ndarray]) -> None:
+        """Keep the record that :meth:`writable` gave, with its side arrays."""
+        self._sides[block] = tuple(sides)
+        if self._file is not None:
+            view = memoryview(self._buffer).cast("B")
+            at = block * self._record_bytes
+            while view:
+                written = os.pwrite(self._file, view, at)
+                view, at = view[written:], at + written
+
+    def read(self, block: int) -> tuple[npt.NDArray[np.uint8], SideArrays]:
+        """Record and side arrays of a block.
+
+        A record from a scratch file is valid until the next call.
+        """
+        sides = self._sides[block]
+        if sides is None:
+            raise AssertionError(f"row block {block} was never prepared")
+        if self._records is not None:
+            return self._records[block], sides
+        if self._buffered != block:
+            assert self._file is not None
+            view = memoryview(self._buffer).cast("B")
+            at = block * self._record_bytes
+            while view:
+                got = os.preadv(self._file, [view], at)
+                if got == 0:
+                    raise OSError(f"scratch file ended inside row block {block}")
+                view, at = view[got:], at + got
+            self._buffered = block
+        return self._buffer, sides
+
+    def side_bytes(self) -> int:
+        """Bytes of the side arrays of all blocks."""
+        return sum(a.nbytes for sides in self._sides if sides for a in sides)
+
+    def close(self) -> None:
+        """Give the records back; the object is of no use afterwards."""
+        self._records = None
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+    def __del__(self) -> None:
+        self.close()
+
+
+def _allocate(folder: Path, size: int) -> int:
+    """Open, unlink and allocate a scratch file, so that a full disk shows now and not in mid-run."""
+    try:
+        handle, path = tempfile.mkstemp(prefix="fcl-scratch-", dir=folder)
+    except OSError as error:
+        raise InputError(
+            f"scratch folder {folder}: cannot make a file ({error.strerror}); "
+            "name another one with --scratch"
+        ) from error
+    try:
+        os.unlink(path)
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(handle, 0, max(size, 1))
+        else:
+            os.truncate(handle, size)
+    except OSError as error:
+        os.close(handle)
+        raise InputError(
+            f"scratch folder {folder}: expected room for {size / 2**20:.0f} MiB of prepared rows, "
+            f"got {error.strerror}; free some or name another folder with --scratch"
+        ) from error
+    return handle

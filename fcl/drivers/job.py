@@ -1,0 +1,246 @@
+"""A job: checked data, family, objective and plan; what every driver begins with."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fcl.data.prepared import PreparedRows
+from fcl.drivers.plan import Plan, make_plan
+from fcl.errors import InputError
+from fcl.features import Kmers, parse_features
+from fcl.objective import Loss, Objective, find_loss, resolve_C
+from fcl.units import parse_size
+
+if TYPE_CHECKING:
+    from fcl.data import DataSet
+    from fcl.features.base import Family
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the user asked for, checked. Times in seconds, sizes in bytes."""
+
+    features: str
+    loss: str
+    C: float
+    alpha: float
+    intercept: bool
+    tol: float
+    memory: int
+    max_time: float | None
+    max_passes: int | None
+    seed: int
+    block_rows: int
+    valid_fraction: float | None
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The rows of a data set that take part, with targets and weights of their own."""
+
+    data: DataSet
+    keep: npt.NDArray[np.bool_] | None  #: None: all rows of the data set
+    y: Floats
+    s: Floats
+
+    @property
+    def n(self) -> int:
+        return len(self.y)
+
+
+@dataclass(frozen=True)
+class Job:
+    """Everything that is settled before memory is taken."""
+
+    options: Options
+    loss: Loss
+    family: Family
+    train: Rows
+    valid: Rows | None
+    labels: tuple[Any, Any] | None
+    sum_weights: float
+    plan: Plan
+
+    def objective(self) -> Objective:
+        """The objective over the training rows."""
+        o = self.options
+        return Objective(self.loss, self.train.y, self.train.s, o.C, o.intercept, o.block_rows)
+
+    def prepare(
+        self, rows: Rows, scratch: str | os.PathLike[str] | None, between: Callable[[], None]
+    ) -> PreparedRows:
+        """Read the rows once, into the family's compact form. ``between`` is called between blocks.
+
+        A scratch file is used if the plan says so, in ``scratch`` or the system's temporary folder.
+        """
+        block_rows = self.options.block_rows
+        folder = (scratch or tempfile.gettempdir()) if self.plan.scratch else None
+        prepared = PreparedRows(rows.n, block_rows, self.family.record_shape(block_rows), folder)
+        try:
+            blocks = self.family.read_rows(rows.data.rows, block_rows, rows.keep)
+            for number, (_, _, raw) in enumerate(blocks):
+                sides = self.family.prepare(raw, prepared.writable(number))
+                prepared.commit(number, sides)
+                between()
+            rows.data.check_unchanged()
+        except BaseException:
+            prepared.close()
+            raise
+        return prepared
+
+
+def make_job(
+    data: DataSet,
+    features: Kmers | str,
+    *,
+    C: float | None = None,
+    alpha: float | None = None,
+    loss: str = "logistic",
+    intercept: bool = True,
+    tol: float = 1e-3,
+    memory: int | str = "4GiB",
+    max_time: float | None = None,
+    max_passes: int | None = None,
+    seed: int = 0,
+    valid: DataSet | None = None,
+    valid_fraction: float | None = None,
+    block_rows: int = 65536,
+) -> Job:
+    """Check everything that can be checked before the rows are read.
+
+    Raises InputError naming the option, array or row.
+    """
+    from fcl.data.targets import encode_labels, regression_target
+
+    found = find_loss(loss)
+    spec = parse_features(features) if isinstance(features, str) else features
+    _check_number("tol", tol, 0.0, None)
+    if max_time is not None:
+        _check_number("max_time", max_time, 0.0, None)
+    if max_passes is not None and (
+        not isinstance(max_passes, int) or isinstance(max_passes, bool) or max_passes < 1
+    ):
+        raise InputError(f"max_passes must be a whole number of at least 1, got {max_passes!r}")
+    if not isinstance(block_rows, int) or not 64 <= block_rows <= 65536 or block_rows % 64:
+        raise InputError(
+            f"block_rows must be a multiple of 64 from 64 to 65536, got {block_rows!r}"
+        )
+    if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
+        raise InputError(f"seed must be a whole number of at least 0, got {seed!r}")
+    if valid is not None and valid_fraction is not None:
+        raise InputError("give either valid or valid_fraction, not both")
+    if valid_fraction is not None and not 0.0 < valid_fraction < 1.0:
+        raise InputError(f"valid_fraction must be between 0 and 1, got {valid_fraction!r}")
+    budget = parse_size(memory, "memory")
+
+    family = spec.bind(data.rows)
+    if data.target is None:
+        raise InputError(f"{data.name}: training needs a target, and none was opened (y=None)")
+    labels: tuple[Any, Any] | None = None
+    if found.classifies:
+        y, labels = encode_labels(data.target, data.target_name)
+    else:
+        y = regression_target(data.target, data.target_name)
+    held = None
+    if valid_fraction is not None:
+        held = np.random.default_rng([seed, 0xFC1]).random(data.n_rows) < valid_fraction
+    train = _rows(data, y, data.weights, None if held is None else ~held)
+    if found.classifies and len(np.unique(train.y)) < 2:
+        raise InputError(
+            f"{data.target_name}: only one class is left among the {train.n} training rows with "
+            "a weight above 0"
+        )
+    valid_rows = None
+    if held is not None:
+        valid_rows = _rows(data, y, data.weights, held)
+    elif valid is not None:
+        family.check_rows(valid.rows)
+        valid_rows = _valid_rows(valid, found, labels)
+    sum_weights = float(train.s.sum())
+    C, alpha = resolve_C(C, alpha, sum_weights)
+
+    reading = max(2 * r.data.rows.chunk_bytes for r in (train, valid_rows) if r is not None)
+    reading += 2 * block_rows * data.rows.dtype.itemsize * int(np.prod(data.rows.shape[1:]))
+    plan = make_plan(
+        family,
+        train.n,
+        valid_rows.n if valid_rows else 0,
+        min(block_rows, -(-train.n // 64) * 64),
+        reading,
+        budget,
+    )
+    options = Options(
+        features=features if isinstance(features, str) else _spell(spec),
+        loss=found.name,
+        C=C,
+        alpha=alpha,
+        intercept=bool(intercept),
+        tol=float(tol),
+        memory=budget,
+        max_time=max_time,
+        max_passes=max_passes,
+        seed=seed,
+        block_rows=min(block_rows, -(-train.n // 64) * 64),
+        valid_fraction=valid_fraction,
+    )
+    return Job(options, found, family, train, valid_rows, labels, sum_weights, plan)
+
+
+def _check_number(name: str, value: float, above: float, most: float | None) -> None:
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float)
+        or not value > above
+        or (most is not None and value > most)
+        or value == float("inf")
+    ):
+        raise InputError(f"{name} must be a finite number above {above:g}, got {value!r}")
+
+
+def _spell(spec: Kmers) -> str:
+    return f"kmers:d={spec.d}" + (f",origin={spec.origin}" if spec.origin else "")
+
+
+def _rows(
+    data: DataSet,
+    y: Floats,
+    weights: Floats | None,
+    keep: npt.NDArray[np.bool_] | None,
+) -> Rows:
+    """The chosen rows without those of weight 0, which count for nothing."""
+    if weights is not None and (weights == 0.0).any():
+        keep = weights > 0.0 if keep is None else keep & (weights > 0.0)
+    if keep is not None and keep.all():
+        keep = None
+    if keep is None:
+        s = np.ones(len(y)) if weights is None else np.ascontiguousarray(weights, np.float64)
+        return Rows(data, None, np.ascontiguousarray(y), s)
+    if not keep.any():
+        raise InputError(f"{data.name}: no rows are left to train on")
+    s = np.ones(int(keep.sum())) if weights is None else weights[keep]
+    return Rows(data, keep, y[keep], s)
+
+
+def _valid_rows(valid: DataSet, loss: Loss, labels: tuple[Any, Any] | None) -> Rows:
+    from fcl.data.targets import encode_labels, regression_target
+
+    if valid.target is None:
+        raise InputError(f"{valid.name}: validation needs a target, and none was opened (y=None)")
+    if loss.classifies:
+        y, found = encode_labels(valid.target, valid.target_name)
+        if found != labels:
+            raise InputError(
+                f"{valid.target_name}: labels {found} differ from those trained on, {labels}"
+            )
+    else:
+        y = regression_target(valid.target, valid.target_name)
+    return _rows(valid, y, valid.weights, None)

@@ -1,0 +1,146 @@
+"""What the solver asks of a family of features, and nothing more.
+
+A family addresses its features by integer ids 0 .. n_features - 1 and knows nothing of solvers. It
+prepares blocks of raw rows once; on prepared rows it makes columns, margins and prices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from fcl.data.base import RowReader
+    from fcl.data.prepared import PreparedRows
+
+Ids = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class BitColumns:
+    """Binary columns on one row block, as bitmaps.
+
+    bits : uint64 (c, >= ceil(n_rows / 64)); row i is bit i % 64 of word i // 64, further bits are 0.
+    """
+
+    bits: npt.NDArray[np.uint64]
+    n_rows: int
+
+
+@dataclass(frozen=True)
+class DenseColumns:
+    """Any columns on one row block. values : float32 (c, n_rows)."""
+
+    values: npt.NDArray[np.float32]
+    n_rows: int
+
+
+Columns = BitColumns | DenseColumns
+
+
+@dataclass(frozen=True)
+class Prices:
+    """What one pass over the data says of all features of a family, against residuals r.
+
+    With g_j = sum_i r_i phi_ij, in the units of r (not multiplied by C).
+    """
+
+    ids: Ids  #: features of large |g_j|, those of the largest always among them
+    gradients: Floats  #: their g_j
+    largest: float  #: an upper bound of |g_j| over the whole family, exact above the threshold
+    watched: Floats  #: g_j of the features that were asked for
+    n_priced: int  #: features covered by ``largest``
+
+
+class ColumnMaker(Protocol):
+    """Makes columns on prepared rows, in buffers of its own."""
+
+    #: most columns that one call of :meth:`make` takes
+    batch: int
+
+    def order(self, ids: Ids) -> npt.NDArray[np.intp]:
+        """The order in which these columns are cheapest to make."""
+
+    def make(self, ids: Ids) -> Sequence[Columns]:
+        """The columns of these features, one entry a row block. Valid until the next call."""
+
+
+class Pricer(Protocol):
+    """Prices the whole family, in buffers of its own."""
+
+    def price(self, residuals: Floats, watch: Ids, threshold: float) -> Prices:
+        """Price every feature against the residuals (n_rows,) of the prepared rows.
+
+        Candidates need not be reported where |g_j| <= threshold.
+        """
+
+    def sums(self, values: Floats, ids: Ids) -> Floats:
+        """sum_i values_i phi_ij^2 of some features: curvatures, or counts with values of 1."""
+
+
+class Scorer(Protocol):
+    """A linear model in the family's features, ready for raw rows."""
+
+    def margins(self, rows: np.ndarray) -> Floats:
+        """The margins, without the intercept, of a block of raw rows."""
+
+
+class Family(Protocol):
+    """A family of features, bound to the shape of the rows."""
+
+    #: an upper bound of |phi_j(x)| over all features and rows
+    max_abs: float
+
+    @property
+    def n_features(self) -> int:
+        """Number of features."""
+
+    def describe(self, feature: int) -> str:
+        """The feature in words."""
+
+    def to_config(self) -> dict[str, Any]:
+        """What :func:`fcl.features.family_from_config` makes the family from again."""
+
+    def read_rows(
+        self, rows: RowReader, block_rows: int, keep: npt.NDArray[np.bool_] | None = None
+    ) -> Iterator[tuple[int, int, np.ndarray]]:
+        """Blocks (start, stop, raw rows) of a data set; checks as :meth:`check_rows`."""
+
+    def check_rows(self, rows: RowReader) -> None:
+        """Raise InputError unless the rows have the shape that the family is bound to."""
+
+    def record_shape(self, block_rows: int) -> tuple[int, ...]:
+        """Shape of the uint8 record of a prepared block."""
+
+    def prepare(self, raw: np.ndarray, record: npt.NDArray[np.uint8]) -> Sequence[np.ndarray]:
+        """Fill the (zeroed) record of a block of raw rows; returns the side arrays."""
+
+    def select(
+        self, prepared: PreparedRows, rows: Ids, block_rows: int | None = None
+    ) -> PreparedRows:
+        """The prepared form of some rows (increasing numbers) of a prepared set, in memory."""
+
+    def write_margins(self, prepared: PreparedRows, ids: Ids, weights: Floats, out: Floats) -> None:
+        """Write the margins (n_rows,), without the intercept, of the prepared rows to ``out``.
+
+        The bits of the result depend on the arguments alone.
+        """
+
+    def pricer(self, prepared: PreparedRows, keep: int) -> Pricer:
+        """A pricer that reports at least the ``keep`` largest violators where there are as many."""
+
+    def column_maker(self, prepared: PreparedRows, buffer_bytes: int) -> ColumnMaker:
+        """A maker of columns with buffers of at most (about) so many bytes."""
+
+    def scorer(self, ids: Ids, weights: Floats) -> Scorer:
+        """The margins of a model, for prediction."""
+
+    def workspace_bytes(self, block_rows: int) -> int:
+        """Bytes that passes allocate beside prepared rows and vectors over rows."""

@@ -1,0 +1,102 @@
+"""Numba functions over plain arrays and scalars: no I/O, no logging, no classes of fcl.
+
+Every kernel is declared with :func:`kernel`. Conventions, so that each compiles once:
+arrays are C-contiguous and writeable, float64 for margins, residuals and gradients, int64 for ids
+and offsets; buffers come from the caller and what is written is said in the first line.
+One call is meant to last at most about 100 ms (loops are cut by row blocks), because signal
+handlers of the main thread wait for it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numba
+
+__all__ = ["cache_folder", "kernel"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _sources_digest() -> str:
+    """Hash of everything that decides the machine code of the kernels.
+
+    Numba's own cache looks at the file of a function alone: after a change of a callee in another
+    file it returns the old code, and it does not notice that bounds checking was switched on.
+    """
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(path.name.encode())
+        digest.update(path.read_bytes())
+    config = numba.config
+    for part in (
+        sys.version,
+        numba.__version__,
+        config.BOUNDSCHECK,
+        config.OPT,
+        config.CPU_NAME,
+        config.CPU_FEATURES,
+    ):
+        digest.update(repr(part).encode())
+    return digest.hexdigest()[:16]
+
+
+def _candidate_folders() -> list[Path]:
+    name = f"kernels-{_sources_digest()}"
+    folders = []
+    if numba.config.CACHE_DIR:
+        folders.append(Path(numba.config.CACHE_DIR) / "fcl" / name)
+    elif sys.platform == "darwin":
+        folders.append(Path.home() / "Library" / "Caches" / "fcl" / name)
+    else:
+        base = os.environ.get("XDG_CACHE_HOME") or (Path.home() / ".cache")
+        folders.append(Path(base) / "fcl" / name)
+    folders.append(Path(tempfile.gettempdir()) / f"fcl-{os.getuid()}" / name)
+    return folders
+
+
+def _usable(folder: Path) -> bool:
+    """Whether files can be made in the folder, and nobody else could have put code there."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if folder.stat().st_uid != os.getuid():
+            return False
+        with tempfile.TemporaryFile(dir=folder):
+            return True
+    except OSError:
+        return False
+
+
+def _find_cache_folder() -> Path | None:
+    try:
+        candidates = _candidate_folders()
+    except RuntimeError:  # no home folder
+        return None
+    return next((folder for folder in candidates if _usable(folder)), None)
+
+
+#: Where compiled kernels are kept; None when no folder can be written (then every process compiles).
+cache_folder: Path | None = _find_cache_folder()
+
+
+def kernel(function: F) -> F:
+    """Compile ``function`` on first use: ``nogil``, cached on disk, division as in numpy.
+
+    The folder of the cache is chosen by :data:`cache_folder`; the caller's own numba settings are
+    left as they were.
+    """
+    before = numba.config.CACHE_DIR
+    if cache_folder is not None:
+        numba.config.CACHE_DIR = str(cache_folder)
+    try:
+        decorate = numba.njit(cache=cache_folder is not None, nogil=True, error_model="numpy")
+        compiled: F = decorate(function)
+        return compiled
+    finally:
+        numba.config.CACHE_DIR = before

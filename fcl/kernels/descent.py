@@ -1,0 +1,160 @@
+"""Coordinate descent on a quadratic model of the smooth part, over gathered columns.
+
+The model at the current point, for steps d of k columns and d_b of the intercept:
+
+    sum_j |w_j + d_j| + C [ sum_j lin_j d_j + lin_b d_b + 1/2 sum_{i in T} q_i dm_i^2
+                            + 1/2 sum_j extra_j d_j^2 + 1/2 extra_b d_b^2 ],   dm = Phi d + d_b
+
+The columns are gathered on the rows T (``rows`` int32, ``values`` float32 or empty for all ones,
+column t at ``start[t] : start[t + 1]``). The state is u_i = q_i dm_i, so that a gradient costs one read
+an entry and a step one read and one update.
+"""
+
+import numpy as np
+
+from fcl.kernels import kernel
+
+
+@kernel
+def soft_threshold(x, t):
+    """The nearest point to x with its magnitude lowered by t, 0 within t of 0."""
+    if x > t:
+        return x - t
+    if x < -t:
+        return x + t
+    return 0.0
+
+
+@kernel
+def violation(gradient, w):
+    """Distance of C g_j from optimality: of [-1, 1] where w is 0, else of -sign(w)."""
+    if w > 0.0:
+        return abs(gradient + 1.0)
+    if w < 0.0:
+        return abs(gradient - 1.0)
+    return max(0.0, abs(gradient) - 1.0)
+
+
+@kernel
+def violations(C, g, w, out):
+    """Write the violation of every column; returns the largest."""
+    largest = 0.0
+    for j in range(g.shape[0]):
+        out[j] = violation(C * g[j], w[j])
+        largest = max(largest, out[j])
+    return largest
+
+
+@kernel
+def descent_sweep(
+    C, order, start, rows, values, q, u, lin, extra, curve, lean, w, d, free, lin_b, curve_b, b
+):
+    """One sweep over the columns in ``order``: exact minimisation of the model over each in turn.
+
+    The intercept is eliminated: it follows every step at once (``free``), at the cost of two
+    scalars, because sum_i q_i phi_ij = ``lean[j]`` tells how a step on column j moves the slope in b.
+    Steps on b alternating with sweeps would crawl: the four letters of a position add up to the
+    constant, so dense columns and intercept are strongly coupled.
+
+    b : float64 (2,): d_b, and sum_i u_i without what d_b adds (u itself is kept without it).
+    u, w (= weight with its step), d, b are updated in place. Every step is applied, however small: a
+    weight left with a wrong sign would have a violation of 2 for ever. Returns the largest violation
+    met.
+    """
+    largest = 0.0
+    valued = values.shape[0] > 0
+    for o in range(order.shape[0]):
+        t = order[o]
+        first = start[t]
+        last = start[t + 1]
+        gradient = lin[t] + extra[t] * d[t] + lean[t] * b[0]
+        if valued:
+            for e in range(first, last):
+                gradient += u[rows[e]] * np.float64(values[e])
+        else:
+            g0 = g1 = g2 = g3 = 0.0
+            e = first
+            while e + 4 <= last:
+                g0 += u[rows[e]]
+                g1 += u[rows[e + 1]]
+                g2 += u[rows[e + 2]]
+                g3 += u[rows[e + 3]]
+                e += 4
+            while e < last:
+                g0 += u[rows[e]]
+                e += 1
+            gradient += (g0 + g1) + (g2 + g3)
+        largest = max(largest, violation(C * gradient, w[t]))
+        h = curve[t]
+        if free:
+            # a constant column has nothing left once the intercept is free
+            h = max(h - lean[t] * lean[t] / curve_b, 1e-9 * h)
+        new = soft_threshold(w[t] - gradient / h, 1.0 / (C * h))
+        z = new - w[t]
+        if z != 0.0:
+            w[t] = new
+            d[t] += z
+            if valued:
+                for e in range(first, last):
+                    i = rows[e]
+                    u[i] += q[i] * z * np.float64(values[e])
+            else:
+                for e in range(first, last):
+                    i = rows[e]
+                    u[i] += q[i] * z
+            if free:
+                b[1] += z * lean[t]
+                b[0] = -(lin_b + b[1]) / curve_b
+    return largest
+
+
+#: Bins of curvatures, four to a factor of two.
+BINS = 512
+_LOWEST = -100.0
+
+
+def bin_edges():
+    """Lower edges of the bins of :func:`curvature_histogram`, float64 (BINS,)."""
+    return 2.0 ** (np.arange(BINS) / 4.0 + _LOWEST)
+
+
+@kernel
+def curvature_histogram(q, counts, sums):
+    """Count rows and sum curvatures by the size of q.
+
+    counts, sums : float64 (BINS,), overwritten; bin 0 also holds all smaller q, zeros among them.
+    """
+    counts[:] = 0.0
+    sums[:] = 0.0
+    for i in range(q.shape[0]):
+        k = 0
+        if q[i] > 0.0:
+            k = int(np.floor(4.0 * (np.log2(q[i]) - _LOWEST)))
+            k = min(max(k, 0), BINS - 1)
+        counts[k] += 1.0
+        sums[k] += q[i]
+
+
+@kernel
+def choose_rows(q, tau, seed, chosen, q_chosen):
+    """Number a sample of the rows: row i is in with probability min(1, q_i / tau).
+
+    chosen[i] = its number or -1;  q_chosen = q_i over that probability, so that sums over the sample
+    are unbiased. Membership is a hash of (seed, i). Returns their count.
+    """
+    n = 0
+    for i in range(q.shape[0]):
+        chosen[i] = -1
+        if q[i] <= 0.0:
+            continue
+        if q[i] < tau:
+            x = np.uint64(seed) + np.uint64(0x9E3779B97F4A7C15) * np.uint64(i + 1)
+            x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+            x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+            x ^= x >> np.uint64(31)
+            if np.float64(x >> np.uint64(11)) * (1.0 / 9007199254740992.0) * tau >= q[i]:
+                continue
+        chosen[i] = n
+        q_chosen[n] = max(q[i], tau)
+        n += 1
+    return n

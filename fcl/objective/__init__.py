@@ -1,0 +1,14 @@
+"""The mathematics of the objective: losses, values, certificate. No input or output."""
+
+from fcl.objective.losses import LOSSES, Loss, find_loss
+from fcl.objective.problem import LineSums, Objective, relative_gap, resolve_C
+
+__all__ = [
+    "LOSSES",
+    "LineSums",
+    "Loss",
+    "Objective",
+    "find_loss",
+    "relative_gap",
+    "resolve_C",
+]

@@ -1,0 +1,245 @@
+"""The objective over rows: values, residuals, the best intercept, the dual bound.
+
+    P(w, b) = ||w||_1 + C * sum_i s_i loss(y_i, m_i + b),    m = Phi w
+
+Sums over rows are made block by block and added in the order of the blocks, so they depend on the
+block size alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from fcl.objective.losses import Loss
+
+Floats = npt.NDArray[np.float64]
+
+#: Steps of one-dimensional searches; Newton needs a dozen, bisection at most this many.
+MAX_STEPS = 200
+
+
+@dataclass(frozen=True)
+class LineSums:
+    """Sums over rows at margins m + beta dm + b."""
+
+    value: float  #: sum s loss
+    slope_b: float  #: sum s loss'
+    curve_b: float  #: sum s loss''
+    slope_beta: float  #: sum s loss' dm
+    curve_beta: float  #: sum s loss'' dm^2
+    cross: float  #: sum s loss'' dm
+
+
+@dataclass(frozen=True)
+class Objective:
+    """The objective on given rows.
+
+    y : float64 (n,), targets (-1 / +1 for classification).  s : float64 (n,), weights > 0.
+    C : multiplies the sum of losses.  intercept : whether b is free (else it is 0).
+    """
+
+    loss: Loss
+    y: Floats
+    s: Floats
+    C: float
+    intercept: bool = True
+    block_rows: int = 65536
+
+    @property
+    def n_rows(self) -> int:
+        return len(self.y)
+
+    def blocks(self) -> Iterator[slice]:
+        """The row blocks."""
+        for start in range(0, self.n_rows, self.block_rows):
+            yield slice(start, min(start + self.block_rows, self.n_rows))
+
+    def _sums(self, width: int, kernel: Callable[[slice, Floats], object]) -> list[float]:
+        """Sums over blocks of what ``kernel(rows, out)`` writes."""
+        parts = []
+        for rows in self.blocks():
+            out = np.zeros(width)
+            kernel(rows, out)
+            parts.append(out)
+        return [math.fsum(column) for column in zip(*parts, strict=True)]
+
+    # -- primal --------------------------------------------------------------------------------
+
+    def loss_sum(self, m: Floats, b: float) -> float:
+        """sum_i s_i loss(y_i, m_i + b)."""
+        from fcl.kernels import losses
+
+        return math.fsum(
+            losses.weighted_loss(self.loss.code, self.y[r], self.s[r], m[r], b)
+            for r in self.blocks()
+        )
+
+    def value(self, penalty: float, m: Floats, b: float) -> float:
+        """The objective, given the penalty of the weights."""
+        return penalty + self.C * self.loss_sum(m, b)
+
+    def residuals(self, m: Floats, b: float, out: Floats) -> float:
+        """Write r_i = s_i loss'(y_i, m_i + b); returns their sum."""
+        from fcl.kernels import losses
+
+        return math.fsum(
+            losses.residuals(self.loss.code, self.y[r], self.s[r], m[r], b, out[r])
+            for r in self.blocks()
+        )
+
+    def residuals_curvatures(self, m: Floats, b: float, r: Floats, q: Floats) -> None:
+        """Write r_i = s_i loss' and q_i = s_i loss''."""
+        from fcl.kernels import losses
+
+        for rows in self.blocks():
+            losses.residuals_curvatures(
+                self.loss.code, self.y[rows], self.s[rows], m[rows], b, r[rows], q[rows]
+            )
+
+    def line_sums(self, m: Floats, dm: Floats, beta: float, b: float) -> LineSums:
+        """Values and derivatives along a line of margins."""
+        from fcl.kernels import losses
+
+        return LineSums(
+            *self._sums(
+                6,
+                lambda r, out: losses.line_sums(
+                    self.loss.code, self.y[r], self.s[r], m[r], dm[r], beta, b, out
+                ),
+            )
+        )
+
+    def best_intercept(
+        self, m: Floats, guess: float = 0.0, slope: float = 0.0, floor: float = 0.0
+    ) -> float:
+        """The b that minimises sum s loss(m + b) + slope * b + floor * b^2 / 2, to the last digits.
+
+        Newton steps inside a bracket of the root of the derivative; bisection (or doubling) where a
+        step leaves it.
+        """
+        if not self.intercept:
+            return 0.0
+        from fcl.kernels import losses
+
+        low, high = -math.inf, math.inf
+        b, best, smallest = guess, guess, math.inf
+        reach = 1.0
+        for _ in range(MAX_STEPS):
+            at = b
+            total, curve, absolute = self._sums(
+                3,
+                lambda r, out, at=at: losses.slope_sums(  # type: ignore[misc]
+                    self.loss.code, self.y[r], self.s[r], m[r], at, out
+                ),
+            )
+            total += slope + floor * b
+            curve += floor
+            if abs(total) < smallest:
+                smallest, best = abs(total), b
+            if abs(total) <= 4e-16 * absolute:
+                break
+            if total > 0.0:
+                high = b
+            else:
+                low = b
+            step = b - total / curve if curve > 0.0 else math.nan
+            if not low < step < high:
+                if math.isinf(low):
+                    step, reach = high - reach, 4.0 * reach
+                elif math.isinf(high):
+                    step, reach = low + reach, 4.0 * reach
+                else:
+                    step = 0.5 * (low + high)
+            if step == b or not low < step < high:
+                break
+            b = step
+        return best
+
+    # -- dual ----------------------------------------------------------------------------------
+
+    def dual_bound(self, r: Floats, largest: float, max_abs: float) -> float:
+        """A lower bound of the optimum from residuals and the price of the whole family.
+
+        The residuals, balanced to sum 0 (the intercept is free) and scaled by t so that no feature
+        violates |C g_j| <= 1, are a feasible point of the dual; this is its value, the best over t.
+
+        r : float64 (n,), raw residuals.
+        largest : float, upper bound of |sum_i r_i phi_ij| over all features.
+        max_abs : float, largest |phi_ij|; bounds what balancing changes of any price.
+        """
+        from fcl.kernels import losses
+
+        code, C = self.loss.code, self.C
+        negative, positive = self._sums(2, lambda b, out: losses.side_sums(r[b], out))
+        total = positive + negative
+        shift, scale_negative, scale_positive = 0.0, 1.0, 1.0
+        priced = largest
+        if self.intercept:
+            priced += abs(total) * max_abs
+            if self.loss.classifies:
+                if negative == 0.0 or positive == 0.0:
+                    return 0.0  # the dual at 0: nothing balances the one side
+                if positive > -negative:
+                    scale_positive = -negative / positive
+                else:
+                    scale_negative = positive / -negative
+            else:
+                shift = total / math.fsum(self.s)
+        most = C * priced * (1.0 + 1e-12)
+        limit = 1.0 / most if most > 0.0 else math.inf
+
+        if self.loss.name == "logistic":
+            t = min(1.0, limit)
+        elif self.loss.name == "squared":
+            linear, quadratic = self._sums(
+                2,
+                lambda b, out: losses.squared_dual_sums(self.y[b], self.s[b], r[b], shift, out),
+            )
+            t = -2.0 * linear / quadratic if quadratic > 0.0 else 0.0
+        else:
+            linear, quadratic = self._sums(
+                2,
+                lambda b, out: losses.hinge_dual_sums(
+                    self.s[b], r[b], scale_negative, scale_positive, out
+                ),
+            )
+            t = 2.0 * linear / quadratic if quadratic > 0.0 else 0.0
+        t = min(max(t, 0.0), limit)
+        return -C * math.fsum(
+            losses.conjugate_sum(
+                code, self.y[b], self.s[b], r[b], shift, scale_negative, scale_positive, t
+            )
+            for b in self.blocks()
+        )
+
+
+def relative_gap(objective: float, bound: float) -> float:
+    """max(0, P - D) / P; 0 where P is 0, infinite while there is no bound."""
+    if objective == 0.0:
+        return 0.0
+    return max(0.0, objective - bound) / abs(objective)
+
+
+def resolve_C(C: float | None, alpha: float | None, sum_weights: float) -> tuple[float, float]:
+    """Both forms of the one parameter: C = 1 / (alpha * sum of the users' weights).
+
+    Exactly one is given, finite and > 0; raises InputError otherwise.
+    """
+    from fcl.errors import InputError
+
+    if (C is None) == (alpha is None):
+        raise InputError(
+            "give either C (weight of the losses) or alpha (weight of the penalty), "
+            + ("not both" if C is not None else "one of them")
+        )
+    name, value = ("C", C) if C is not None else ("alpha", alpha)
+    assert value is not None
+    if not (isinstance(value, int | float) and math.isfinite(value) and value > 0.0):
+        raise InputError(f"{name} must be a finite number above 0, got {value!r}")
+    other = 1.0 / (value * sum_weights)
+    return (float(value), other) if C is not None else (other, float(value))

@@ -1,0 +1,123 @@
+"""The state that the steps share: the anchor, the working set, what is to be remembered.
+
+An **anchor** is a point (w, b) at which everything is exact: its margins come from the weights alone
+by one pass in a fixed order, so that the same weights give the same bits whatever happened before.
+Certificates belong to anchors.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from fcl.cache import ColumnCache
+
+Floats = npt.NDArray[np.float64]
+Ids = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Point:
+    """Weights of a few features, and the intercept. ``ids`` increase strictly; weights are not 0."""
+
+    ids: Ids
+    weights: Floats
+    intercept: float
+
+    @classmethod
+    def make(cls, ids: Ids, weights: Floats, intercept: float) -> Point:
+        """Sort, and leave out weights of 0."""
+        keep = weights != 0.0
+        ids, weights = ids[keep], weights[keep]
+        order = np.argsort(ids)
+        return cls(ids[order], weights[order], float(intercept))
+
+    @property
+    def penalty(self) -> float:
+        """||w||_1."""
+        return math.fsum(np.abs(self.weights))
+
+    def weights_of(self, ids: Ids) -> Floats:
+        """The weights of any features, 0 where there is none."""
+        out = np.zeros(len(ids))
+        if len(self.ids):
+            at = np.minimum(np.searchsorted(self.ids, ids), len(self.ids) - 1)
+            here = self.ids[at] == ids
+            out[here] = self.weights[at[here]]
+        return out
+
+    def toward(self, other: Point, beta: float, intercept: float) -> Point:
+        """This point + beta * (other - this point), with a given intercept."""
+        ids = np.union1d(self.ids, other.ids)
+        mine = self.weights_of(ids)
+        return Point.make(ids, mine + beta * (other.weights_of(ids) - mine), intercept)
+
+
+@dataclass
+class Anchor:
+    """An accepted point, with its margins (float64 (n,), without the intercept) and objective."""
+
+    point: Point
+    margins: Floats
+    objective: float
+
+
+@dataclass
+class WorkingSet:
+    """The cached columns with what the trainer knows of each.
+
+    The arrays have room for ``cache.max_columns``; entry j belongs to live column j. Columns without
+    a place here keep their weight *frozen*: it acts through the margins of the anchor.
+    """
+
+    cache: ColumnCache
+    weights: Floats = field(init=False)  #: the trainer's point
+    anchor_weights: Floats = field(init=False)  #: the anchor's
+    gradients: Floats = field(init=False)  #: g_j at the anchor over all rows, exact
+    correction: Floats = field(init=False)  #: c_j: exact gradient minus the view's, at the anchor
+    floor: Floats = field(init=False)  #: kappa_j: curvature that the view misses
+    seen: npt.NDArray[np.bool_] = field(init=False)  #: by a local solve and a pass
+
+    def __post_init__(self) -> None:
+        room = self.cache.max_columns
+        for name in ("weights", "anchor_weights", "gradients", "correction", "floor"):
+            setattr(self, name, np.zeros(room))
+        self.seen = np.zeros(room, bool)
+
+    @staticmethod
+    def bytes_for(max_columns: int) -> int:
+        """Bytes of the arrays beside the cache."""
+        return max_columns * (5 * 8 + 1)
+
+    def reset(self, j: int, weight: float, gradient: float) -> None:
+        """Begin with a column that has just been admitted."""
+        self.weights[j] = self.anchor_weights[j] = weight
+        self.gradients[j] = gradient
+        self.correction[j] = self.floor[j] = 0.0
+        self.seen[j] = False
+
+    def evict(self, keep: npt.NDArray[np.bool_]) -> None:
+        """Drop the columns that are not kept. Their anchor weights are frozen from now on."""
+        kept = np.flatnonzero(keep)
+        for array in (
+            self.weights,
+            self.anchor_weights,
+            self.gradients,
+            self.correction,
+            self.floor,
+            self.seen,
+        ):
+            array[: len(kept)] = array[kept]
+        self.cache.evict(keep)
+
+    def point(self, anchor: Point, intercept: float) -> Point:
+        """The trainer's point: its weights, and those of the anchor for what is not cached."""
+        frozen = ~np.isin(anchor.ids, self.cache.ids)
+        return Point.make(
+            np.concatenate([anchor.ids[frozen], self.cache.ids]),
+            np.concatenate([anchor.weights[frozen], self.weights[: self.cache.n]]),
+            intercept,
+        )

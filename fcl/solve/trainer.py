@@ -1,0 +1,355 @@
+"""The trainer: proximal Newton with inner coordinate descent on the cached columns of a row view.
+
+One step (newGLMNET, Yuan, Ho and Lin 2012): a quadratic model of the local objective at the current
+point, coordinate descent on the model, a line search on the local objective itself. What makes it fast,
+measured on 208,094 windows of C. elegans, d = 8, C = 0.1, one core, time to relative gap 1e-3:
+
+- **The Hessian of a sample of the rows.** The gradient is exact; the curvature comes from rows drawn
+  with probability min(1, q_i / tau), weighted by its inverse (sub-sampled Newton, Roosta-Khorasani and
+  Mahoney 2019). Skewed labels put half of sum q_i into 1 % of the rows, so 20,000 rows say nearly all.
+  The columns gathered on them fit the second-level cache. All rows of curvature: 21 s; with the
+  flattest 2 % of curvature kept on the diagonal instead: as slow, since a diagonal slows just the
+  swaps between near-duplicates; the sample: 6.6 s.
+- **The intercept eliminated** inside the sweeps, and settled by Newton between steps (alternating with
+  the sweeps instead: 115 s).
+- Only columns that can move are worked on: those with a weight, or not far from a violation.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from fcl.kernels import columns as column_kernels
+from fcl.kernels import descent, losses
+from fcl.solve.state import Floats, WorkingSet
+from fcl.solve.view import RowView, calls_of, column_moments
+
+Columns = npt.NDArray[np.intp]
+
+#: Rows of the inner model: at least, and for each column worked on.
+LEAST_ROWS = 16384
+ROWS_A_COLUMN = 8
+#: The sample doubles, up to this factor, when a step hardly lowers the violation.
+MOST_GROWN = 16.0
+#: Share of the exact diagonal that the model keeps where the sample misses a column, and the share
+#: added to every diagonal. More of either slows the swaps between near-duplicates.
+FLOOR = 0.5
+DAMPING = 1e-3
+#: Columns with weight 0 and |C g_j| below this at the anchor rest until the next pass.
+RESTING = 0.8
+#: Sufficient decrease of the line search (0 < sigma < 1/2).
+SIGMA = 0.01
+MAX_HALVINGS = 30
+MAX_SWEEPS = 200
+#: Inner tolerance, as a share of the violation before the step and of the one aimed at.
+INNER_SHARE = 0.1
+INNER_TARGET = 0.3
+
+
+@dataclass(frozen=True)
+class Solved:
+    """What a local solve reached."""
+
+    intercept: float
+    decrease: float  #: of the local objective, >= 0
+    violation: float  #: largest over the columns worked on, at the last point
+    steps: int
+    sweeps: int
+
+
+@dataclass
+class _Local:
+    """The local problem at one point: the columns worked on, gradient and curvature of each."""
+
+    columns: Columns
+    weights: Floats
+    gradients: Floats
+    curvatures: Floats
+    loss: float  #: sum of the weighted losses over the view
+    slope_b: float  #: of the local objective, over C; 0 without an intercept
+    curve_b: float
+
+
+@dataclass
+class _Step:
+    """A step of the columns worked on, and of the intercept."""
+
+    d: Floats
+    db: float
+    sweeps: int
+
+
+class Trainer:
+    """Solves local problems in buffers of its own.
+
+    Parameters
+    ----------
+    n_rows : int
+        Rows of the view.
+    max_columns : int
+        Room of the working set.
+    entries : int
+        Entries of gathered columns that the inner model may hold (4 bytes each, 8 with values).
+    seed : int
+        Of the order of coordinates and the sample of rows.
+    binary : bool
+        Whether all columns consist of zeros and ones.
+    """
+
+    def __init__(
+        self, n_rows: int, max_columns: int, entries: int, seed: int = 0, binary: bool = True
+    ) -> None:
+        self._r = np.empty(n_rows)
+        self._q = np.empty(n_rows)
+        self._m = np.empty(n_rows)  # margins with the intercept
+        self._dm = np.empty(n_rows)
+        self._chosen = np.empty(n_rows, np.int32)
+        self._q_chosen = np.empty(n_rows)
+        self._u = np.empty(n_rows)
+        self._entries = np.empty(entries, np.int32)
+        self._values = np.empty(0 if binary else entries, np.float32)
+        self._start = np.empty(max_columns + 1, np.int64)
+        self._seed = seed
+        self._drawn = 0
+        self._grown = 1.0
+
+    @staticmethod
+    def bytes_for(n_rows: int, max_columns: int, entries: int, binary: bool = True) -> int:
+        """Bytes of the buffers."""
+        return n_rows * (6 * 8 + 4) + (4 if binary else 8) * entries + 8 * max_columns
+
+    def solve(
+        self, view: RowView, working: WorkingSet, anchor_b: float, target: float, max_steps: int
+    ) -> Solved:
+        """Move ``working.weights`` downhill on the local objective of the view.
+
+        anchor_b : intercept of the anchor.  target : largest violation at which to stop.
+        """
+        n = working.cache.n
+        C = view.objective.C
+        self._m[:] = view.margins
+        self._m += anchor_b
+        away = working.weights[:n] - working.anchor_weights[:n]
+        moved = np.flatnonzero(away)
+        self._add(working, moved, away[moved], self._m)
+        columns = np.flatnonzero(
+            (working.weights[:n] != 0.0) | (np.abs(C * working.gradients[:n]) > RESTING)
+        )
+        b, decrease, sweeps, steps = anchor_b, 0.0, 0, 0
+        before = math.inf
+        while True:
+            b = self._settle_intercept(view, b, anchor_b)
+            local = self._localise(view, working, columns, b, anchor_b)
+            violation = self._violation(C, local)
+            if violation > 0.7 * before:
+                self._grown = min(2.0 * self._grown, MOST_GROWN)
+            elif violation < 0.3 * before:
+                self._grown = max(0.5 * self._grown, 1.0)
+            if violation <= target or steps == max_steps:
+                break
+            tolerance = max(INNER_SHARE * violation, INNER_TARGET * target)
+            step = self._inner(view, working, local, tolerance)
+            sweeps += step.sweeps
+            taken = self._line_search(view, working, local, step, b - anchor_b)
+            if taken is None:  # rounding leaves no decrease
+                break
+            beta, gained = taken
+            steps += 1
+            decrease += gained
+            before = violation
+            working.weights[columns] = local.weights + beta * step.d
+            b += beta * step.db
+            losses.combine(self._m, self._dm, beta, self._m)
+        return Solved(b, decrease, violation, steps, sweeps)
+
+    # -- the local problem at the current point ------------------------------------------------
+
+    def _settle_intercept(self, view: RowView, b: float, anchor_b: float) -> float:
+        """Minimise over the intercept alone, to the last digits; moves the margins along.
+
+        What is left of its slope would show as a violation of every dense column.
+        """
+        if not view.objective.intercept:
+            return b
+        move = view.objective.best_intercept(
+            self._m,
+            0.0,
+            view.intercept_correction + view.intercept_floor * (b - anchor_b),
+            view.intercept_floor,
+        )
+        self._m += move
+        return b + move
+
+    def _localise(
+        self, view: RowView, working: WorkingSet, columns: Columns, b: float, anchor_b: float
+    ) -> _Local:
+        objective = view.objective
+        objective.residuals_curvatures(self._m, 0.0, self._r, self._q)
+        g, h = column_moments(working, columns, self._r, self._q)
+        weights = working.weights[columns]
+        floor = working.floor[columns]
+        g += working.correction[columns] + floor * (weights - working.anchor_weights[columns])
+        slope_b, curve_b = 0.0, 0.0
+        if objective.intercept:
+            slope_b = (
+                float(self._r.sum())
+                + view.intercept_correction
+                + view.intercept_floor * (b - anchor_b)
+            )
+            curve_b = float(self._q.sum()) + view.intercept_floor
+        return _Local(
+            columns,
+            weights,
+            g,
+            h + floor,
+            objective.loss_sum(self._m, 0.0),
+            slope_b,
+            curve_b,
+        )
+
+    @staticmethod
+    def _violation(C: float, local: _Local) -> float:
+        out = np.empty(len(local.columns))
+        largest: float = descent.violations(C, local.gradients, local.weights, out)
+        return largest
+
+    def _add(self, working: WorkingSet, columns: Columns, deltas: Floats, m: Floats) -> None:
+        """Add columns times their deltas to margins."""
+        pieces = working.cache.pieces
+        step = calls_of(working, columns)
+        for at in range(0, len(columns), step):
+            part = slice(at, at + step)
+            column_kernels.add_columns(pieces, columns[part], deltas[part], m)
+
+    # -- the inner model -----------------------------------------------------------------------
+
+    def _choose_rows(self, most: int) -> int:
+        """Sample about ``most`` rows by their curvature; returns how many."""
+        counts, sums = np.empty(descent.BINS), np.empty(descent.BINS)
+        descent.curvature_histogram(self._q, counts, sums)
+        # expected size of the sample for tau at the lower edge of each bin
+        edges = descent.bin_edges()
+        whole = np.cumsum(counts[::-1])[::-1]
+        partly = (np.cumsum(sums) - sums) / edges
+        fits = np.flatnonzero(whole + partly <= most)
+        everything = counts[1:].sum() <= most or not len(fits)
+        self._drawn += 1
+        count: int = descent.choose_rows(
+            self._q,
+            0.0 if everything else float(edges[fits[0]]),
+            (self._seed << 32) + self._drawn,
+            self._chosen,
+            self._q_chosen,
+        )
+        return count
+
+    def _gather(self, working: WorkingSet, columns: Columns, lean: Floats, h: Floats) -> int:
+        """Gather the columns on a sample of the rows, as many as fit; returns how many rows."""
+        k = len(columns)
+        most = int(self._grown * max(LEAST_ROWS, ROWS_A_COLUMN * k))
+        while True:
+            rows = self._choose_rows(most)
+            if column_kernels.gather_chosen(
+                working.cache.pieces,
+                columns,
+                self._chosen,
+                self._q_chosen[:rows],
+                self._start[: k + 1],
+                self._entries,
+                self._values,
+                lean,
+                h,
+            ):
+                return rows
+            most = min(most, rows) // 2
+
+    def _inner(self, view: RowView, working: WorkingSet, local: _Local, tolerance: float) -> _Step:
+        """Coordinate descent on the model: sweeps over all columns, then over those with a weight."""
+        k = len(local.columns)
+        h, lean = np.empty(k), np.empty(k)
+        rows = self._gather(working, local.columns, lean, h)
+        q, u = self._q_chosen[:rows], self._u[:rows]
+        u[:] = 0.0
+        extra = np.maximum(FLOOR * local.curvatures - h, 0.0) + DAMPING * local.curvatures
+        curve = np.maximum(h + extra, 1e-300)
+        d = np.zeros(k)
+        w = local.weights.copy()
+        free = view.objective.intercept and local.curve_b > 0.0
+        curve_b = local.curve_b if free else 1.0
+        b = np.array([-local.slope_b / curve_b if free else 0.0, 0.0])
+        random = np.random.default_rng([self._seed, self._drawn])
+        everything = np.arange(k)
+        active, full = everything, True
+        sweeps = 0
+        while sweeps < MAX_SWEEPS:
+            worst = descent.descent_sweep(
+                view.objective.C,
+                random.permutation(active),
+                self._start[: k + 1],
+                self._entries,
+                self._values,
+                q,
+                u,
+                local.gradients,
+                extra,
+                curve,
+                lean,
+                w,
+                d,
+                free,
+                local.slope_b,
+                curve_b,
+                b,
+            )
+            sweeps += 1
+            if worst <= tolerance:
+                if full:
+                    break
+                active, full = everything, True
+            elif full:
+                active, full = np.flatnonzero(w), False
+        return _Step(w - local.weights, float(b[0]), sweeps)
+
+    # -- the line search -----------------------------------------------------------------------
+
+    def _line_search(
+        self, view: RowView, working: WorkingSet, local: _Local, step: _Step, away_b: float
+    ) -> tuple[float, float] | None:
+        """The first beta of 1, 1/2, 1/4, ... with sufficient decrease of the local objective.
+
+        Writes the margins of the step; returns (beta, decrease), or None if there is none.
+        """
+        objective, columns = view.objective, local.columns
+        C, d, db = objective.C, step.d, step.db
+        self._dm[:] = db
+        changed = np.flatnonzero(d)
+        self._add(working, columns[changed], d[changed], self._dm)
+        w = local.weights
+        penalty = math.fsum(np.abs(w))
+        promised = (
+            C * (float(local.gradients @ d) + local.slope_b * db)
+            + math.fsum(np.abs(w + d))
+            - penalty
+        )
+        if not promised < 0.0:
+            return None
+        away = w - working.anchor_weights[columns]
+        floor = working.floor[columns]
+        linear = (
+            float((working.correction[columns] + floor * away) @ d)
+            + (view.intercept_correction + view.intercept_floor * away_b) * db
+        )
+        square = float(floor @ (d * d)) + view.intercept_floor * db * db
+        beta = 1.0
+        for _ in range(MAX_HALVINGS):
+            loss = objective.line_sums(self._m, self._dm, beta, 0.0).value
+            smooth = loss - local.loss + beta * linear + 0.5 * beta * beta * square
+            change = C * smooth + math.fsum(np.abs(w + beta * d)) - penalty
+            if change <= SIGMA * beta * promised:
+                return beta, -change
+            beta *= 0.5
+        return None
