@@ -54,10 +54,17 @@ class ColumnCache:
         ``capacity`` is less than the largest column can need: the working set could become empty.
     """
 
-    def __init__(self, capacity: int, max_columns: int, n_rows: int, block_rows: int) -> None:
+    def __init__(
+        self,
+        capacity: int,
+        max_columns: int,
+        n_rows: int,
+        block_rows: int,
+        binary: bool = True,
+    ) -> None:
         if not 0 < block_rows <= 65536:
             raise ValueError(f"block_rows must be from 1 to 65536, got {block_rows}")
-        need = self.largest_column(n_rows, block_rows)
+        need = self.largest_column(n_rows, block_rows, binary)
         if capacity < need or max_columns < 1:
             raise BudgetError(
                 f"cache: expected room for a column of {n_rows} rows ({need} bytes), "
@@ -65,6 +72,7 @@ class ColumnCache:
             )
         self.n_rows = n_rows
         self.block_rows = block_rows
+        self.largest = need  #: bytes that any column fits in
         self.n_blocks = -(-n_rows // block_rows)
         self.max_columns = max_columns
         words = capacity // 8
@@ -82,10 +90,12 @@ class ColumnCache:
         self.used = 0  #: bytes of the arena in use: always its beginning
 
     @staticmethod
-    def largest_column(n_rows: int, block_rows: int) -> int:
-        """Bytes of the largest binary column: a bitmap of every block."""
+    def largest_column(n_rows: int, block_rows: int, binary: bool = True) -> int:
+        """Bytes of the largest column: a bitmap of every block, or float32 values."""
         full, rest = divmod(n_rows, block_rows)
-        return 8 * (full * -(-block_rows // 64) + -(-rest // 64))
+        if binary:
+            return 8 * (full * -(-block_rows // 64) + -(-rest // 64))
+        return 8 * (full * -(-block_rows // 2) + -(-rest // 2))
 
     @staticmethod
     def directory_bytes(max_columns: int, n_rows: int, block_rows: int) -> int:
@@ -139,7 +149,9 @@ class ColumnCache:
             wrong.append("a feature is cached twice")
         if self.used > self.capacity or self.n > self.max_columns:
             wrong.append(f"{self.used} bytes used of {self.capacity}")
-        if (self._count[: self.n].sum(axis=1) != self.nonzeros).any():
+        dense = self._kind[: self.n] == kernels.DENSE
+        counts = self._count[: self.n].sum(axis=1)
+        if (counts[~dense.any(axis=1)] != self.nonzeros[~dense.any(axis=1)]).any():
             wrong.append("counts of pieces do not add up")
         return wrong
 
@@ -155,11 +167,12 @@ class ColumnCache:
         sizes = np.zeros(len(ids), np.int64)
         hashes = np.zeros(len(ids), np.uint64)
         for b, made in enumerate(blocks):
-            if not isinstance(made, BitColumns):
-                raise TypeError(f"the cache holds binary columns, got {type(made).__name__}")
-            kernels.measure_bits(
-                made.bits, made.n_rows, b, self._limit(made.n_rows), nonzeros, sizes, hashes
-            )
+            if isinstance(made, BitColumns):
+                limit = self._limit(made.n_rows)
+                kernels.measure_bits(made.bits, made.n_rows, b, limit, nonzeros, sizes, hashes)
+            else:
+                values = made.values.view(np.uint32)
+                kernels.measure_dense(values, b, nonzeros, sizes, hashes)
         return StagedColumns(ids, blocks, nonzeros, sizes, hashes)
 
     def find_equal(self, staged: StagedColumns, t: int) -> int | None:
@@ -173,12 +186,15 @@ class ColumnCache:
         if size > self.free or self.n == self.max_columns:
             return False
         j, at = self.n, self.used
-        arena16 = self._arena.view(np.uint16)
+        arena16, arena32 = self._arena.view(np.uint16), self._arena.view(np.float32)
         for b, made in enumerate(staged.blocks):
-            assert isinstance(made, BitColumns)
-            kind, count, used = kernels.store_bits(
-                made.bits[t], made.n_rows, self._limit(made.n_rows), arena16, self._arena, at
-            )
+            if isinstance(made, BitColumns):
+                limit = self._limit(made.n_rows)
+                kind, count, used = kernels.store_bits(
+                    made.bits[t], made.n_rows, limit, arena16, self._arena, at
+                )
+            else:
+                kind, count, used = kernels.store_dense(made.values[t], arena16, arena32, at)
             self._kind[j, b], self._offset[j, b], self._count[j, b] = kind, at, count
             at += used
         assert at == self.used + size

@@ -235,7 +235,7 @@ def _warm_up(quiet: bool) -> int:
     if not quiet:
         messages.say("compiling the kernels, which is done once")
     since = time.perf_counter()
-    from fcl.kernels.warmup import warmup
+    from fcl.drivers.warmup import warmup
 
     warmup()
     click.echo(f"kernels are ready after {time.perf_counter() - since:.1f} s")

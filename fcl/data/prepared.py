@@ -97,7 +97,7 @@ class PreparedRows:
         """Keep the record that :meth:`writable` gave, with its side arrays."""
         self._sides[block] = tuple(sides)
         if self._file is not None:
-            view = memoryview(self._buffer).cast("B")
+            view = self._buffer.data.cast("B")
             at = block * self._record_bytes
             while view:
                 written = os.pwrite(self._file, view, at)
@@ -115,7 +115,7 @@ class PreparedRows:
             return self._records[block], sides
         if self._buffered != block:
             assert self._file is not None
-            view = memoryview(self._buffer).cast("B")
+            view = self._buffer.data.cast("B")
             at = block * self._record_bytes
             while view:
                 got = os.preadv(self._file, [view], at)

@@ -57,6 +57,8 @@ class TrainResult:
 
 def plan_training(data: DataSet, features: Kmers | str, **options: Any) -> Plan:
     """The memory plan of :func:`train` with the same arguments; reads no rows."""
+    for name in ("scratch", "progress", "should_stop"):  # change no plan
+        options.pop(name, None)
     return make_job(data, features, **options).plan
 
 
@@ -115,7 +117,8 @@ def train(
     Returns
     -------
     TrainResult
-        ``KeyboardInterrupt`` after the first pass gives a result with ``converged = False`` too.
+        A ``KeyboardInterrupt`` gives a result with ``converged = False`` too; before the first pass is
+        done there is none to give, and it is raised.
 
     Raises
     ------
@@ -145,8 +148,8 @@ def train(
     return result
 
 
-class _Interrupted(Exception):
-    """The caller asked for an end between two steps."""
+class _Interrupted(KeyboardInterrupt):
+    """``should_stop`` asked for an end; before the first certificate there is no result to give."""
 
 
 @dataclass
@@ -221,10 +224,9 @@ class _Run:
                 seed=options.seed,
             )
         certified: Certified | None = None
-        reason = ""
         beta, evicted, idle = 0.0, 0, 0
         try:
-            while not reason:
+            while True:
                 with self._timed("pricing"):
                     certified = solver.price()
                 passes = len(self.history)
@@ -239,9 +241,10 @@ class _Run:
                 with self._timed("margins and search"):
                     beta = solver.propose(solver.proposal())
                 idle = idle + 1 if beta == 0.0 else 0
-        except (_Interrupted, KeyboardInterrupt):
+        except KeyboardInterrupt:
             if certified is None:
                 raise
+            certified = solver.certified()  # the anchor may be newer than the last pricing
             reason = "interrupted"
         return self._result(solver, certified, reason)
 

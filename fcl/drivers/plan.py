@@ -79,7 +79,7 @@ def make_plan(
         return blocks * record
 
     rows_in_memory = prepared(n_rows) + prepared(n_valid)
-    column = ColumnCache.largest_column(n_rows, block_rows)
+    column = ColumnCache.largest_column(n_rows, block_rows, family.binary)
     staging = max(min(STAGING, 64 * column), column)
 
     def per_column() -> int:
@@ -96,7 +96,8 @@ def make_plan(
         ("new columns on their way", staging),
     ]
     taken = sum(size for _, size in fixed)
-    least_columns = MIN_CACHE_COLUMNS * column + MIN_COLUMNS * per_column() + 4 * MIN_ENTRIES
+    entry = Trainer.bytes_for(0, 0, 1, family.binary)
+    least_columns = MIN_CACHE_COLUMNS * column + MIN_COLUMNS * per_column() + entry * MIN_ENTRIES
     one_record = rows_in_memory // max(1, -(-n_rows // block_rows))
     smallest = taken + least_columns + min(one_record, rows_in_memory)
     if budget < smallest:
@@ -114,12 +115,12 @@ def make_plan(
     left = budget - taken - held
     max_columns = min(MAX_COLUMNS, max(MIN_COLUMNS, left // (COLUMN_SHARE + per_column())))
     left -= max_columns * per_column()
-    entries = min(MAX_ENTRIES, max(MIN_ENTRIES, left // 3 // 4))
-    cache_bytes = left - 4 * entries
+    entries = min(MAX_ENTRIES, max(MIN_ENTRIES, left // 3 // entry))
+    cache_bytes = left - entry * entries
     parts = (
         *fixed,
         ("prepared rows" + (" (a block; the rest in a scratch file)" if scratch else ""), held),
-        ("columns gathered for the trainer", 4 * entries),
+        ("columns gathered for the trainer", entry * entries),
         (f"directory of {max_columns} columns", max_columns * per_column()),
         ("cache of columns", cache_bytes),
     )

@@ -36,7 +36,7 @@ class BitColumns:
 
 @dataclass(frozen=True)
 class DenseColumns:
-    """Any columns on one row block. values : float32 (c, n_rows)."""
+    """Columns of any values on one row block. values : float32 (c, n_rows), C-contiguous."""
 
     values: npt.NDArray[np.float32]
     n_rows: int
@@ -95,12 +95,17 @@ class Scorer(Protocol):
 class Family(Protocol):
     """A family of features, bound to the shape of the rows."""
 
-    #: an upper bound of |phi_j(x)| over all features and rows
-    max_abs: float
-
     @property
     def n_features(self) -> int:
         """Number of features."""
+
+    @property
+    def max_abs(self) -> float:
+        """An upper bound of |phi_j(x)| over all features and rows."""
+
+    @property
+    def binary(self) -> bool:
+        """Whether all values are 0 or 1."""
 
     def describe(self, feature: int) -> str:
         """The feature in words."""

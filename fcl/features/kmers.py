@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -105,7 +105,6 @@ class KmerFamily:
     d: int
     length: int
     origin: int = 0
-    max_abs: ClassVar[float] = 1.0
 
     @property
     def n_positions(self) -> int:
@@ -120,6 +119,14 @@ class KmerFamily:
     @property
     def n_features(self) -> int:
         return self.n_positions * self.per_position
+
+    @property
+    def max_abs(self) -> float:
+        return 1.0
+
+    @property
+    def binary(self) -> bool:
+        return True
 
     # -- ids -----------------------------------------------------------------------------------
 

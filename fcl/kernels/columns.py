@@ -8,8 +8,8 @@ piece is stored in the cheapest of four encodings:
     VALUES   the same rows, padded to 8 bytes, then as many float32 values
     DENSE    one float32 value for every row of the block
 
-Pieces begin at multiples of 8 bytes. The directory has a row a column: ``kind`` uint8, ``offset``
-int64 (bytes), ``count`` int64 (rows stored), all (columns, blocks).
+Pieces begin at multiples of 8 bytes. The directory has a row a column: ``kinds`` uint8, ``offsets``
+int64 (bytes), ``counts`` int64 (rows stored), all (columns, blocks).
 """
 
 from typing import NamedTuple
@@ -31,9 +31,9 @@ class Pieces(NamedTuple):
     arena16: np.ndarray  # uint16 view of the arena
     arena32: np.ndarray  # float32 view
     arena64: np.ndarray  # uint64 view
-    kind: np.ndarray  # uint8 (columns, blocks)
-    offset: np.ndarray  # int64 (columns, blocks)
-    count: np.ndarray  # int64 (columns, blocks)
+    kinds: np.ndarray  # uint8 (columns, blocks)
+    offsets: np.ndarray  # int64 (columns, blocks)
+    counts: np.ndarray  # int64 (columns, blocks)
     block_rows: int
     n_rows: int
 
@@ -76,11 +76,11 @@ def bits_to_rows(words, n_words, rows):
 def column_sum(pieces, j, u):
     """Sum of u_i phi_ij over the rows. u : float64 (n_rows,)."""
     total = 0.0
-    for b in range(pieces.kind.shape[1]):
+    for b in range(pieces.kinds.shape[1]):
         first = b * pieces.block_rows
-        offset = pieces.offset[j, b]
-        n = pieces.count[j, b]
-        kind = pieces.kind[j, b]
+        offset = pieces.offsets[j, b]
+        n = pieces.counts[j, b]
+        kind = pieces.kinds[j, b]
         part = u[first : min(first + pieces.block_rows, pieces.n_rows)]
         if kind == BITS:
             n_words = (part.shape[0] + 63) >> 6
@@ -122,11 +122,11 @@ def column_moments(pieces, j, r, q):
     """Sums of r_i phi_ij and of q_i phi_ij^2 over the rows."""
     g = 0.0
     h = 0.0
-    for b in range(pieces.kind.shape[1]):
+    for b in range(pieces.kinds.shape[1]):
         first = b * pieces.block_rows
-        offset = pieces.offset[j, b]
-        n = pieces.count[j, b]
-        kind = pieces.kind[j, b]
+        offset = pieces.offsets[j, b]
+        n = pieces.counts[j, b]
+        kind = pieces.kinds[j, b]
         stop = min(first + pieces.block_rows, pieces.n_rows)
         part_r = r[first:stop]
         part_q = q[first:stop]
@@ -179,11 +179,11 @@ def column_moments(pieces, j, r, q):
 @kernel
 def add_column(pieces, j, delta, m):
     """Add ``delta`` times column j to the margins, in place. m : float64 (n_rows,)."""
-    for b in range(pieces.kind.shape[1]):
+    for b in range(pieces.kinds.shape[1]):
         first = b * pieces.block_rows
-        offset = pieces.offset[j, b]
-        n = pieces.count[j, b]
-        kind = pieces.kind[j, b]
+        offset = pieces.offsets[j, b]
+        n = pieces.counts[j, b]
+        kind = pieces.kinds[j, b]
         part = m[first : min(first + pieces.block_rows, pieces.n_rows)]
         if kind == BITS:
             n_words = (part.shape[0] + 63) >> 6
@@ -245,13 +245,13 @@ def gather_chosen(pieces, columns, chosen, q, start, rows, values, lean, curve):
         a = 0.0  # of entries that are 1: the same in both sums
         valued_a = 0.0
         h = 0.0
-        for b in range(pieces.kind.shape[1]):
+        for b in range(pieces.kinds.shape[1]):
             first = b * pieces.block_rows
-            offset = pieces.offset[j, b]
-            n = pieces.count[j, b]
+            offset = pieces.offsets[j, b]
+            n = pieces.counts[j, b]
             if into + n > rows.shape[0]:
                 return False
-            kind = pieces.kind[j, b]
+            kind = pieces.kinds[j, b]
             part = chosen[first : min(first + pieces.block_rows, pieces.n_rows)]
             if kind == BITS:
                 n_words = (part.shape[0] + 63) >> 6
@@ -326,6 +326,59 @@ def store_bits(words, n_rows, limit, arena16, arena64, offset):
         return BITS, np.int64(total), 8 * n_words
     bits_to_rows(words, n_words, arena16[offset >> 1 :])
     return ROWS, np.int64(total), (2 * np.int64(total) + 7) & ~7
+
+
+@kernel
+def measure_dense(bits, block, counts, sizes, hashes):
+    """As :func:`measure_bits` for float32 values, seen as their bits: uint32 (c, n_rows).
+
+    Counts are of nonzeros.
+    """
+    n_rows = bits.shape[1]
+    for c in range(counts.shape[0]):
+        state = hashes[c]
+        total = 0
+        for i in range(n_rows):
+            if bits[c, i] & np.uint32(0x7FFFFFFF) != 0:  # neither 0.0 nor -0.0
+                total += 1
+                x = np.uint64(bits[c, i]) << np.uint64(32)
+                x += np.uint64(0x9E3779B97F4A7C15) * np.uint64(block * 65536 + i + 1)
+                x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+                state += x ^ (x >> np.uint64(31))
+        hashes[c] = state
+        counts[c] += total
+        sizes[c] += dense_bytes(n_rows, total)
+
+
+@kernel
+def dense_bytes(n_rows, count):
+    """Bytes of a piece of valued rows: the smaller of the two encodings."""
+    listed = ((2 * count + 7) & ~7) + ((4 * count + 7) & ~7)
+    return min(listed, (4 * n_rows + 7) & ~7)
+
+
+@kernel
+def store_dense(values, arena16, arena32, offset):
+    """Write one piece of values (n_rows,) to the arena; returns (encoding, count, bytes)."""
+    n_rows = values.shape[0]
+    total = 0
+    for i in range(n_rows):
+        total += values[i] != 0.0
+    size = dense_bytes(n_rows, total)
+    if size == (4 * n_rows + 7) & ~7:
+        at = offset >> 2
+        for i in range(n_rows):
+            arena32[at + i] = values[i]
+        return DENSE, np.int64(n_rows), size
+    rows = offset >> 1
+    at = (offset + ((2 * total + 7) & ~7)) >> 2
+    e = 0
+    for i in range(n_rows):
+        if values[i] != 0.0:
+            arena16[rows + e] = i
+            arena32[at + e] = values[i]
+            e += 1
+    return VALUES, np.int64(total), size
 
 
 @kernel

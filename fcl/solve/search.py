@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fcl.objective import Objective
+from fcl.objective import LineSums, Objective
 from fcl.solve.state import Anchor, Floats, Point
 
 MAX_BETA = 2.0
@@ -69,10 +69,10 @@ def search(
     dw = proposed.weights_of(ids) - w
 
     def sample(beta: float, guess: float) -> _Sample:
-        b = guess
-        sums = objective.line_sums(anchor.margins, step, beta, b)
         if objective.intercept:
-            b, sums = _settle_intercept(objective, anchor.margins, step, beta, b)
+            b, sums = _settle_intercept(objective, anchor.margins, step, beta, guess)
+        else:
+            b, sums = 0.0, objective.line_sums(anchor.margins, step, beta, 0.0)
         at = w + beta * dw
         zero = at == 0.0
         smooth = objective.C * sums.slope_beta
@@ -119,8 +119,13 @@ def search(
     return Found(0.0, anchor.point.intercept, start)
 
 
-def _settle_intercept(objective, margins, step, beta, guess):  # type: ignore[no-untyped-def]
-    """Newton on b at a fixed beta, each step with all sums; falls back on the bracketed search."""
+def _settle_intercept(
+    objective: Objective, margins: Floats, step: Floats, beta: float, guess: float
+) -> tuple[float, LineSums]:
+    """The best b at a fixed beta, and all sums there.
+
+    Newton steps, each of which gives the sums as well; the bracketed search where they do not settle.
+    """
     b = guess
     for _ in range(6):
         sums = objective.line_sums(margins, step, beta, b)
@@ -132,6 +137,5 @@ def _settle_intercept(objective, margins, step, beta, guess):  # type: ignore[no
         if abs(move) > 2.0:
             break
         b += move
-    combined = margins + beta * step
-    b = objective.best_intercept(combined, b)
+    b = objective.best_intercept(margins + beta * step, b)
     return b, objective.line_sums(margins, step, beta, b)

@@ -104,7 +104,9 @@ class Solver:
         self.working = WorkingSet(cache)
         self.pricer = family.pricer(prepared, KEEP_PER_GROUP)
         self.maker = family.column_maker(self.view.prepared, staging)
-        self.trainer = Trainer(self.view.objective.n_rows, cache.max_columns, entries, seed)
+        self.trainer = Trainer(
+            self.view.objective.n_rows, cache.max_columns, entries, seed, family.binary
+        )
         n = objective.n_rows
         self._margins = np.zeros(n)  # of the proposed point
         self._step = np.empty(n)
@@ -117,6 +119,7 @@ class Solver:
         self.bound = -math.inf
         self.max_violation = math.inf
         self.C_min = math.nan  #: known after the first pricing
+        self._priced: Anchor | None = None  # the anchor that max_violation belongs to
 
     # -- a pass --------------------------------------------------------------------------------
 
@@ -162,14 +165,23 @@ class Solver:
         bound = self.objective.dual_bound(self._residuals, prices.largest, self.family.max_abs)
         self.bound = max(self.bound, bound)
         self.max_violation = self.objective.C * prices.largest
+        self._priced = self.anchor
         self.working.seen[:n] = True
         self.working.weights[:n] = self.working.anchor_weights[:n] = point.weights_of(cached)
+        return self.certified()
+
+    def certified(self) -> Certified:
+        """What is proved of the anchor now.
+
+        The bound holds for every point, so it certifies a newer anchor too; what that one violates is
+        not known before it is priced.
+        """
         return Certified(
             self.anchor.objective,
             self.bound,
             relative_gap(self.anchor.objective, self.bound),
-            self.max_violation,
-            prices.n_priced,
+            self.max_violation if self._priced is self.anchor else math.inf,
+            self.family.n_features,
         )
 
     def _shifted(self) -> Floats:
@@ -200,8 +212,7 @@ class Solver:
             0.1 * self._target(),
         )
         evicted = 0
-        largest = ColumnCache.largest_column(cache.n_rows, cache.block_rows)
-        if len(selection.ids) * largest > cache.free or (
+        if len(selection.ids) * cache.largest > cache.free or (
             len(selection.ids) > cache.max_columns - cache.n
         ):
             selection, evicted = self._make_room(selection)
