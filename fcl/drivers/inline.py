@@ -26,6 +26,7 @@ from fcl.errors import ConvergenceWarning
 from fcl.model.certificate import Certificate
 from fcl.model.metrics import average_precision
 from fcl.model.model import Model
+from fcl.objective import ROUNDING
 from fcl.solve.solver import Certified, Solver
 from fcl.solve.state import Point
 
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
     from fcl.features import Kmers
 
 Progress = Callable[[Event], None]
+
+#: Passes in a row without progress after which rounding is taken for reached.
+MAX_IDLE = 4
 
 
 @dataclass(frozen=True)
@@ -227,8 +231,10 @@ class _Run:
         beta, evicted, idle = 0.0, 0, 0
         try:
             while True:
+                before = certified
                 with self._timed("pricing"):
                     certified = solver.price()
+                idle = 0 if _progressed(before, certified) else idle + 1
                 passes = len(self.history)
                 self._passed(solver, certified, beta, evicted, valid)
                 reason = self._reason(certified, passes, idle)
@@ -240,7 +246,6 @@ class _Run:
                     solver.train()
                 with self._timed("margins and search"):
                     beta = solver.propose(solver.proposal())
-                idle = idle + 1 if beta == 0.0 else 0
         except KeyboardInterrupt:
             if certified is None:
                 raise
@@ -256,8 +261,7 @@ class _Run:
             return "max-passes"
         if options.max_time is not None and self.elapsed >= options.max_time:
             return "max-time"
-        # no step lowers P any more and no new column came in that could: rounding is reached
-        return "stalled" if idle >= 3 else ""
+        return "stalled" if idle >= MAX_IDLE else ""
 
     def _passed(
         self,
@@ -350,6 +354,13 @@ class _Run:
             peak,
             len(self.history),
         )
+
+
+def _progressed(before: Certified | None, now: Certified) -> bool:
+    """Whether a pass lowered the objective by more than rounding, or the gap by 1 % of itself."""
+    if before is None or now.objective < before.objective * (1.0 - ROUNDING):
+        return True
+    return now.bound - before.bound > 0.01 * (before.objective - before.bound)
 
 
 def _words(reason: str, certificate: Certificate, tol: float) -> str:

@@ -1,10 +1,11 @@
 """The mathematics of the objective: losses, values, certificate. No input or output."""
 
 from fcl.objective.losses import LOSSES, Loss, find_loss
-from fcl.objective.problem import LineSums, Objective, relative_gap, resolve_C
+from fcl.objective.problem import ROUNDING, LineSums, Objective, relative_gap, resolve_C
 
 __all__ = [
     "LOSSES",
+    "ROUNDING",
     "LineSums",
     "Loss",
     "Objective",

@@ -21,6 +21,9 @@ Floats = npt.NDArray[np.float64]
 
 #: Steps of one-dimensional searches; Newton needs a dozen, bisection at most this many.
 MAX_STEPS = 200
+#: Values of the objective nearer than this (relative) are the same: a sum over a block of 65,536 rows
+#: rounds by about so much.
+ROUNDING = 1e-14
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from fcl.cache import ColumnCache, StagedColumns, evict_order, fit_in_room
 from fcl.data.prepared import PreparedRows
 from fcl.features.base import Family
 from fcl.kernels import descent
-from fcl.objective import Objective, relative_gap
+from fcl.objective import ROUNDING, Objective, relative_gap
 from fcl.solve.search import search
 from fcl.solve.select import Selection, select
 from fcl.solve.state import Anchor, Floats, Ids, Point, WorkingSet
@@ -127,7 +127,7 @@ class Solver:
         """Steps A and B: search between anchor and proposed point, accept. Returns beta.
 
         The new anchor's margins are made from its weights, also where beta is not 1; an anchor whose
-        objective is not below the old one's is not accepted (beta = 0).
+        objective is above the old one's by more than rounding is not accepted (beta = 0).
         """
         self.family.write_margins(self.prepared, proposed.ids, proposed.weights, self._margins)
         found = search(self.objective, self.anchor, proposed, self._margins, self._step)
@@ -139,8 +139,10 @@ class Solver:
             self.family.write_margins(self.prepared, point.ids, point.weights, self._margins)
         b = self.objective.best_intercept(self._margins, found.intercept)
         value = self.objective.value(point.penalty, self._margins, b)
-        if not value < self.anchor.objective:
+        lowest = self.anchor.objective
+        if not value <= lowest * (1.0 + ROUNDING):
             return 0.0
+        value = min(value, lowest)
         margins, self._margins = self._margins, self.anchor.margins
         self.anchor = Anchor(Point(point.ids, point.weights, b), margins, value)
         return found.beta

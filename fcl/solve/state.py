@@ -58,7 +58,11 @@ class Point:
 
 @dataclass
 class Anchor:
-    """An accepted point, with its margins (float64 (n,), without the intercept) and objective."""
+    """An accepted point, with its margins (float64 (n,), without the intercept) and objective.
+
+    The objective is never above that of the anchor before: of two values that differ by rounding alone
+    it is the lower one.
+    """
 
     point: Point
     margins: Floats

@@ -25,6 +25,7 @@ import numpy.typing as npt
 
 from fcl.kernels import columns as column_kernels
 from fcl.kernels import descent, losses
+from fcl.objective import ROUNDING
 from fcl.solve.state import Floats, WorkingSet
 from fcl.solve.view import RowView, calls_of, column_moments
 
@@ -141,10 +142,15 @@ class Trainer:
         )
         b, decrease, sweeps, steps = anchor_b, 0.0, 0, 0
         before = math.inf
+        undo: tuple[Floats, float] | None = None
         while True:
             b = self._settle_intercept(view, b, anchor_b)
             local = self._localise(view, working, columns, b, anchor_b)
             violation = self._violation(C, local)
+            if undo is not None and violation >= before:
+                working.weights[columns], b = undo
+                violation = before
+                break
             if violation > 0.7 * before:
                 self._grown = min(2.0 * self._grown, MOST_GROWN)
             elif violation < 0.3 * before:
@@ -155,9 +161,11 @@ class Trainer:
             step = self._inner(view, working, local, tolerance)
             sweeps += step.sweeps
             taken = self._line_search(view, working, local, step, b - anchor_b)
-            if taken is None:  # rounding leaves no decrease
+            if taken is None:
                 break
-            beta, gained = taken
+            beta, gained, seen = taken
+            # what the values cannot judge, the violation has to
+            undo = None if seen else (local.weights, b)
             steps += 1
             decrease += gained
             before = violation
@@ -318,10 +326,12 @@ class Trainer:
 
     def _line_search(
         self, view: RowView, working: WorkingSet, local: _Local, step: _Step, away_b: float
-    ) -> tuple[float, float] | None:
+    ) -> tuple[float, float, bool] | None:
         """The first beta of 1, 1/2, 1/4, ... with sufficient decrease of the local objective.
 
-        Writes the margins of the step; returns (beta, decrease), or None if there is none.
+        Writes the margins of the step; returns (beta, decrease, True), or None if there is none. A
+        violation of v promises a decrease of the order v^2, so from v = 1e-8 on the values show
+        rounding alone: then the whole step is taken, unless it raises them by more, with False.
         """
         objective, columns = view.objective, local.columns
         C, d, db = objective.C, step.d, step.db
@@ -330,11 +340,9 @@ class Trainer:
         self._add(working, columns[changed], d[changed], self._dm)
         w = local.weights
         penalty = math.fsum(np.abs(w))
-        promised = (
-            C * (float(local.gradients @ d) + local.slope_b * db)
-            + math.fsum(np.abs(w + d))
-            - penalty
-        )
+        # term by term: in a difference of sums what the last steps promise would drown
+        rise = np.where(w * (w + d) > 0.0, np.sign(w) * d, np.abs(w + d) - np.abs(w))
+        promised = float((C * local.gradients * d + rise).sum()) + C * local.slope_b * db
         if not promised < 0.0:
             return None
         away = w - working.anchor_weights[columns]
@@ -344,12 +352,15 @@ class Trainer:
             + (view.intercept_correction + view.intercept_floor * away_b) * db
         )
         square = float(floor @ (d * d)) + view.intercept_floor * db * db
+        rounding = ROUNDING * (C * local.loss + penalty)
         beta = 1.0
         for _ in range(MAX_HALVINGS):
             loss = objective.line_sums(self._m, self._dm, beta, 0.0).value
             smooth = loss - local.loss + beta * linear + 0.5 * beta * beta * square
             change = C * smooth + math.fsum(np.abs(w + beta * d)) - penalty
             if change <= SIGMA * beta * promised:
-                return beta, -change
+                return beta, -change, -promised > rounding
+            if -promised <= rounding and change <= rounding:
+                return beta, max(0.0, -change), False
             beta *= 0.5
         return None
