@@ -46,6 +46,8 @@ RESTING = 0.8
 SIGMA = 0.01
 MAX_HALVINGS = 30
 MAX_SWEEPS = 200
+#: Sweeps over the columns with a weight between two extrapolations.
+EXTRAPOLATE_FROM = 5
 #: Inner tolerance, as a share of the violation before the step and of the one aimed at.
 INNER_SHARE = 0.1
 INNER_TARGET = 0.3
@@ -72,7 +74,6 @@ class _Local:
     curvatures: Floats
     loss: float  #: sum of the weighted losses over the view
     slope_b: float  #: of the local objective, over C; 0 without an intercept
-    curve_b: float
 
 
 @dataclass
@@ -82,6 +83,59 @@ class _Step:
     d: Floats
     db: float
     sweeps: int
+
+
+class _Extrapolation:
+    """Anderson extrapolation of sweeps over one set of columns in one order.
+
+    Near the end such sweeps are an affine map, and a combination of the last iterates with
+    coefficients that add up to 1 is far nearer to its fixed point (Bertrand and Massias 2021). The
+    state (w, u, b) is affine in w, so the candidate is evaluated without touching a column; it is taken
+    only where it lowers the model.
+    """
+
+    def __init__(self, local: _Local, extra: Floats, q: Floats, curve_b: float) -> None:
+        self._local = local
+        self._extra = extra
+        self._q = q
+        self._curve_b = curve_b
+        self._states: list[tuple[Floats, Floats, Floats]] = []
+
+    def clear(self) -> None:
+        """Begin anew: the set of columns has changed."""
+        self._states = []
+
+    def extrapolate(self, C: float, w: Floats, d: Floats, u: Floats, b: Floats) -> None:
+        """Take in the state after a sweep; every few sweeps move it, in place, if that is better."""
+        self._states.append((w.copy(), u.copy(), b.copy()))
+        if len(self._states) <= EXTRAPOLATE_FROM:
+            return
+        steps = np.diff([state[0] for state in self._states], axis=0)
+        gram = steps @ steps.T
+        gram[np.diag_indices_from(gram)] += 1e-12 * max(float(np.trace(gram)), 1e-300)
+        c = np.linalg.solve(gram, np.ones(len(gram)))
+        total = float(c.sum())
+        if total != 0.0 and np.isfinite(c).all():
+            c /= total
+            last = self._states[1:]
+            new_w, new_u, new_b = (
+                sum(x * state[part] for x, state in zip(c, last, strict=True)) for part in range(3)
+            )
+            if self._value(C, new_w, new_u, new_b) < self._value(C, w, u, b):
+                w[:], u[:], b[:] = new_w, new_u, new_b
+                d[:] = w - self._local.weights
+        self._states = []
+
+    def _value(self, C: float, w: Floats, u: Floats, b: Floats) -> float:
+        """The model at a state; b : (d_b, sum of u)."""
+        d = w - self._local.weights
+        smooth = (
+            float(self._local.gradients @ d)
+            + 0.5 * float(self._extra @ (d * d))
+            + 0.5 * float((u * u) @ (1.0 / self._q))
+            + b[0] * (self._local.slope_b + b[1] + 0.5 * self._curve_b * b[0])
+        )
+        return float(np.abs(w).sum()) + C * smooth
 
 
 class Trainer:
@@ -201,14 +255,13 @@ class Trainer:
         weights = working.weights[columns]
         floor = working.floor[columns]
         g += working.correction[columns] + floor * (weights - working.anchor_weights[columns])
-        slope_b, curve_b = 0.0, 0.0
+        slope_b = 0.0
         if objective.intercept:
             slope_b = (
                 float(self._r.sum())
                 + view.intercept_correction
                 + view.intercept_floor * (b - anchor_b)
             )
-            curve_b = float(self._q.sum()) + view.intercept_floor
         return _Local(
             columns,
             weights,
@@ -216,7 +269,6 @@ class Trainer:
             h + floor,
             objective.loss_sum(self._m, 0.0),
             slope_b,
-            curve_b,
         )
 
     @staticmethod
@@ -286,17 +338,20 @@ class Trainer:
         curve = np.maximum(h + extra, 1e-300)
         d = np.zeros(k)
         w = local.weights.copy()
-        free = view.objective.intercept and local.curve_b > 0.0
-        curve_b = local.curve_b if free else 1.0
+        free = view.objective.intercept and rows > 0
+        # of the sample, like the columns': otherwise a nearly constant column may get no curvature
+        # or less once the intercept is eliminated, and its steps have no bound
+        curve_b = (1.0 + DAMPING) * float(q.sum()) + view.intercept_floor if free else 1.0
         b = np.array([-local.slope_b / curve_b if free else 0.0, 0.0])
         random = np.random.default_rng([self._seed, self._drawn])
-        everything = np.arange(k)
-        active, full = everything, True
+        everything = random.permutation(k)
+        order, full = everything, True
+        memory = _Extrapolation(local, extra, q, curve_b)
         sweeps = 0
         while sweeps < MAX_SWEEPS:
             worst = descent.descent_sweep(
                 view.objective.C,
-                random.permutation(active),
+                order,
                 self._start[: k + 1],
                 self._entries,
                 self._values,
@@ -317,9 +372,13 @@ class Trainer:
             if worst <= tolerance:
                 if full:
                     break
-                active, full = everything, True
+                order, full = everything, True
+                memory.clear()
             elif full:
-                active, full = np.flatnonzero(w), False
+                order, full = everything[w[everything] != 0.0], False
+                memory.clear()
+            else:
+                memory.extrapolate(view.objective.C, w, d, u, b)
         return _Step(w - local.weights, float(b[0]), sweeps)
 
     # -- the line search -----------------------------------------------------------------------
