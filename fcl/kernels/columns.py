@@ -235,17 +235,22 @@ def gather_chosen(pieces, columns, chosen, q, start, rows, values, lean, curve):
     lean, curve : float64 (len(columns),), get sum q_i phi_ij and sum q_i phi_ij^2 over the chosen
         rows.
 
-    Returns False if ``rows`` has not the room.
+    Takes a bit a row of its own. Returns False if ``rows`` has not the room.
     """
     valued = values.shape[0] > 0
+    n_blocks = pieces.kinds.shape[1]
+    # the chosen rows as bitmaps: most bits of a dense column go without being looked at one by one
+    wanted = np.zeros((n_blocks, (pieces.block_rows + 63) >> 6), np.uint64)
+    for i in range(pieces.n_rows):
+        if chosen[i] >= 0:
+            inside_block = i % pieces.block_rows
+            bit = np.uint64(1) << np.uint64(inside_block & 63)
+            wanted[i // pieces.block_rows, inside_block >> 6] |= bit
     into = 0
     start[0] = 0
     for t in range(columns.shape[0]):
         j = columns[t]
-        a = 0.0  # of entries that are 1: the same in both sums
-        valued_a = 0.0
-        h = 0.0
-        for b in range(pieces.kinds.shape[1]):
+        for b in range(n_blocks):
             first = b * pieces.block_rows
             offset = pieces.offsets[j, b]
             n = pieces.counts[j, b]
@@ -253,44 +258,48 @@ def gather_chosen(pieces, columns, chosen, q, start, rows, values, lean, curve):
                 return False
             kind = pieces.kinds[j, b]
             part = chosen[first : min(first + pieces.block_rows, pieces.n_rows)]
+            begin = into
             if kind == BITS:
                 n_words = (part.shape[0] + 63) >> 6
                 words = pieces.arena64[offset >> 3 : (offset >> 3) + n_words]
                 for w in range(n_words):
-                    word = words[w]
+                    word = words[w] & wanted[b, w]
                     while word != 0:
-                        row = part[64 * w + np.int64(trailing_zeros(word))]
-                        if row >= 0:
-                            rows[into] = row
-                            if valued:
-                                values[into] = np.float32(1.0)
-                            a += q[row]
-                            into += 1
+                        rows[into] = part[64 * w + np.int64(trailing_zeros(word))]
+                        into += 1
                         word &= word - np.uint64(1)
-            elif kind == ROWS:
-                inside = pieces.arena16[offset >> 1 : (offset >> 1) + n]
+            elif kind == DENSE:
+                at = offset >> 2
                 for e in range(n):
-                    row = part[inside[e]]
-                    if row >= 0:
-                        rows[into] = row
-                        if valued:
-                            values[into] = np.float32(1.0)
-                        a += q[row]
+                    if part[e] >= 0:
+                        rows[into] = part[e]
+                        values[into] = pieces.arena32[at + e]
                         into += 1
             else:
                 inside = pieces.arena16[offset >> 1 : (offset >> 1) + n]
-                at = offset >> 2 if kind == DENSE else (offset + ((2 * n + 7) & ~7)) >> 2
+                at = (offset + ((2 * n + 7) & ~7)) >> 2
                 for e in range(n):
-                    row = part[e] if kind == DENSE else part[inside[e]]
-                    if row >= 0:
-                        x = pieces.arena32[at + e]
-                        rows[into] = row
-                        values[into] = x
-                        valued_a += q[row] * np.float64(x)
-                        h += q[row] * np.float64(x) * np.float64(x)
-                        into += 1
-        lean[t] = a + valued_a
-        curve[t] = a + h
+                    row = part[inside[e]]
+                    # written either way, and kept where the row is chosen: no branch to foretell
+                    rows[into] = row
+                    if kind == VALUES:
+                        values[into] = pieces.arena32[at + e]
+                    into += np.int64(row >= 0)
+            if valued and kind <= ROWS:
+                values[begin:into] = np.float32(1.0)
+        a = 0.0
+        h = 0.0
+        if valued:
+            for e in range(start[t], into):
+                x = np.float64(values[e])
+                a += q[rows[e]] * x
+                h += q[rows[e]] * x * x
+        else:
+            for e in range(start[t], into):
+                a += q[rows[e]]
+            h = a
+        lean[t] = a
+        curve[t] = h
         start[t + 1] = into
     return True
 

@@ -63,6 +63,8 @@ def descent_sweep(
     """
     largest = 0.0
     valued = values.shape[0] > 0
+    # numba looks at every signed index for a negative one: a sixth of the time of a sweep
+    numbers = rows.view(np.uint32)
     for o in range(order.shape[0]):
         t = order[o]
         first = start[t]
@@ -70,18 +72,18 @@ def descent_sweep(
         gradient = lin[t] + extra[t] * d[t] + lean[t] * b[0]
         if valued:
             for e in range(first, last):
-                gradient += u[rows[e]] * np.float64(values[e])
+                gradient += u[numbers[e]] * np.float64(values[e])
         else:
             g0 = g1 = g2 = g3 = 0.0
             e = first
             while e + 4 <= last:
-                g0 += u[rows[e]]
-                g1 += u[rows[e + 1]]
-                g2 += u[rows[e + 2]]
-                g3 += u[rows[e + 3]]
+                g0 += u[numbers[e]]
+                g1 += u[numbers[e + 1]]
+                g2 += u[numbers[e + 2]]
+                g3 += u[numbers[e + 3]]
                 e += 4
             while e < last:
-                g0 += u[rows[e]]
+                g0 += u[numbers[e]]
                 e += 1
             gradient += (g0 + g1) + (g2 + g3)
         largest = max(largest, violation(C * gradient, w[t]))
@@ -96,11 +98,11 @@ def descent_sweep(
             d[t] += z
             if valued:
                 for e in range(first, last):
-                    i = rows[e]
+                    i = numbers[e]
                     u[i] += q[i] * z * np.float64(values[e])
             else:
                 for e in range(first, last):
-                    i = rows[e]
+                    i = numbers[e]
                     u[i] += q[i] * z
             if free:
                 b[1] += z * lean[t]
