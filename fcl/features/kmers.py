@@ -435,18 +435,13 @@ class KmerPricer:
         self._heap_ids = np.empty(keep, np.int64)
         self._heap_values = np.empty(keep)
         self._unknown = self._count_unknown()
-        most = max(
-            (int(self._unknown[k : k + self._group].sum()) for k in self._group_starts()),
-            default=0,
-        )
+        # a group may be any positions (:meth:`sums` leaves some out), so also those with the most
+        most = int(np.sort(self._unknown)[-self._group :].sum())
         self._item_code = np.empty(most, np.uint32)
         self._item_mask = np.empty(most, np.uint32)
         self._item_value = np.empty(most)
         alone = int(self._unknown.max(initial=0))
         self._stack = np.empty(alone * (family.d + 1), np.int32)
-
-    def _group_starts(self) -> range:
-        return range(0, self.family.n_positions, self._group)
 
     def _count_unknown(self) -> npt.NDArray[np.int64]:
         """Windows with unknown letters at each position."""
