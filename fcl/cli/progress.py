@@ -61,6 +61,12 @@ def started_line(event: Started) -> str:
     )
 
 
+def plan_line(event: Started) -> str:
+    """The memory plan in one line; ``--plan`` has it in full."""
+    uses = ", ".join(f"{use} {format_bytes(size)}" for use, size in event.plan.lines())
+    return f"memory {format_bytes(event.plan.budget)}: {uses}"
+
+
 def prepared_line(event: Prepared) -> str:
     """The first read in one line."""
     return f"read in {format_seconds(event.seconds)}, {event.rows_per_second:,.0f} rows/s"
@@ -93,6 +99,8 @@ class LineView(View):
     def show(self, event: Event) -> None:
         if isinstance(event, Started):
             messages.say(started_line(event))
+            if event.plan is not None:
+                messages.say(plan_line(event))
         elif isinstance(event, Prepared):
             messages.say(prepared_line(event))
         elif isinstance(event, PassDone):
@@ -130,6 +138,8 @@ class LiveView(View):
     def show(self, event: Event) -> None:
         if isinstance(event, Started):
             messages.say(started_line(event))
+            if event.plan is not None:
+                messages.say(plan_line(event))
             self._status = "preparing the rows"
         elif isinstance(event, Prepared):
             messages.say(prepared_line(event))

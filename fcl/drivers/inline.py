@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from fcl.cache import ColumnCache
 from fcl.drivers.events import Event, PassDone, Prepared, Started, Stopped
@@ -164,6 +165,8 @@ class _Run:
     seconds: dict[str, float] = field(default_factory=dict)
     history: list[dict[str, Any]] = field(default_factory=list)
     begun: float = field(default_factory=time.monotonic)
+    fingerprint: str = ""
+    valid_margins: npt.NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
 
     @contextmanager
     def _timed(self, step: str) -> Iterator[None]:
@@ -202,6 +205,10 @@ class _Run:
         start = time.perf_counter()
         prepared = job.prepare(job.train, scratch, self._poll)
         valid = job.prepare(job.valid, scratch, self._poll) if job.valid else None
+        # now, not at the end: a source that is gone by then must not cost the model
+        self.fingerprint = job.train.data.fingerprint()
+        if job.valid:
+            self.valid_margins = np.empty(job.valid.n)
         spent = time.perf_counter() - start
         self.seconds["read"] = spent
         n_read = job.train.n + (job.valid.n if job.valid else 0)
@@ -305,7 +312,7 @@ class _Run:
     def _validate(self, point: Point, valid: PreparedRows) -> dict[str, Any]:
         rows = self.job.valid
         assert rows is not None
-        margins = np.empty(rows.n)
+        margins = self.valid_margins
         self.job.family.write_margins(valid, point.ids, point.weights, margins)
         margins += point.intercept
         if self.job.loss.classifies:
@@ -337,7 +344,7 @@ class _Run:
             labels=job.labels,
             n_rows=job.train.n,
             sum_weights=job.sum_weights,
-            fingerprint=job.train.data.fingerprint(),
+            fingerprint=self.fingerprint,
             certificate=certificate,
             options={**asdict(options), "C_min": solver.C_min},
             history=self.history,

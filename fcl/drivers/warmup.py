@@ -7,19 +7,22 @@ import numpy as np
 
 def warmup() -> None:
     """Train and predict on a few made-up rows in every way that reaches another kernel."""
+    from fcl.cache import ColumnCache
     from fcl.data import open_data
     from fcl.drivers.inline import train
+    from fcl.features.base import DenseColumns
+    from fcl.kernels import descent
 
     random = np.random.default_rng(0)
-    codes = random.integers(0, 4, (256, 12)).astype(np.uint8)
-    codes[::7, 3] = 4
+    codes = random.integers(0, 4, (256, 16)).astype(np.uint8)
     labels = np.where(codes[:, 5] == 2, 1, -1)
     labels[:16] = -labels[:16]
+    codes[::7, 3] = 4
     for loss in ("logistic", "squared_hinge", "squared"):
         data = open_data(codes, y=labels)
         result = train(
             data,
-            "kmers:d=3",
+            "kmers:d=10",  # more letters than a table of margins takes: both ways are compiled
             C=1.0,
             loss=loss,
             tol=1e-2,
@@ -28,3 +31,19 @@ def warmup() -> None:
             valid_fraction=0.2,
         )
         result.model.margins(data)
+    scorer = result.model.family.scorer(
+        np.array([4 * 5**9 - 1 - 5**9, 5**9 - 1], np.int64), np.ones(2)
+    )
+    scorer.margins(codes)
+    scorer = result.model.family.scorer(np.array([0], np.int64), np.ones(1))
+    scorer.margins(codes)
+
+    # what k-mers need not: columns with values, eviction
+    cache = ColumnCache(1 << 20, 8, 128, 64, binary=False)
+    values = np.zeros((2, 64), np.float32)
+    values[0, :3] = values[1, :] = 1.0
+    staged = cache.measure(np.arange(2), [DenseColumns(values, 64), DenseColumns(values, 64)])
+    cache.admit(staged, 0)
+    cache.admit(staged, 1)
+    cache.evict(np.array([False, True]))
+    descent.violations(1.0, np.zeros(1), np.zeros(1), np.zeros(1))

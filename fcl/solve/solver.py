@@ -143,8 +143,10 @@ class Solver:
         if not value <= lowest * (1.0 + ROUNDING):
             return 0.0
         value = min(value, lowest)
-        margins, self._margins = self._margins, self.anchor.margins
-        self.anchor = Anchor(Point(point.ids, point.weights, b), margins, value)
+        # one assignment accepts: whoever is interrupted here is left with a whole anchor
+        before = self.anchor
+        self.anchor = Anchor(Point(point.ids, point.weights, b), self._margins, value)
+        self._margins = before.margins
         return found.beta
 
     def price(self) -> Certified:
