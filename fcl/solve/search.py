@@ -93,7 +93,7 @@ def search(
 
     start = anchor.objective
     best = sample(1.0, proposed.intercept)
-    if abs(best.value - start) <= ROUNDING * start:
+    if max(abs(best.value - start), abs(best.slope)) <= ROUNDING * start:
         return Found(1.0, best.intercept, min(best.value, start))
     low, high = 0.0, MAX_BETA
     at = best

@@ -334,14 +334,20 @@ class Trainer:
         rows = self._gather(working, local.columns, lean, h)
         q, u = self._q_chosen[:rows], self._u[:rows]
         u[:] = 0.0
-        extra = np.maximum(FLOOR * local.curvatures - h, 0.0) + DAMPING * local.curvatures
+        total = float(q.sum())
+        free = view.objective.intercept and rows > 0
+        # share of a column's curvature that is left once the intercept follows: damping by the whole of
+        # it would hold up columns far from 0, such as one of 100 +- 1, for hundreds of steps
+        left = np.ones(k)
+        if free:
+            left -= np.minimum(lean * lean / np.maximum(total * h, 1e-300), 1.0)
+        extra = np.maximum(FLOOR * local.curvatures - h, 0.0) + DAMPING * left * local.curvatures
         curve = np.maximum(h + extra, 1e-300)
         d = np.zeros(k)
         w = local.weights.copy()
-        free = view.objective.intercept and rows > 0
-        # of the sample, like the columns': otherwise a nearly constant column may get no curvature
-        # or less once the intercept is eliminated, and its steps have no bound
-        curve_b = (1.0 + DAMPING) * float(q.sum()) + view.intercept_floor if free else 1.0
+        # of the sample, like the columns': otherwise a nearly constant column may get less than no
+        # curvature once the intercept is eliminated, and its steps have no bound
+        curve_b = total + view.intercept_floor if free else 1.0
         b = np.array([-local.slope_b / curve_b if free else 0.0, 0.0])
         random = np.random.default_rng([self._seed, self._drawn])
         everything = random.permutation(k)
