@@ -1,0 +1,72 @@
+"""Patterns evaluated straight from the letters: slow, float64, and nothing of fcl in it.
+
+Windows are codes (n, L): 0-3 = A C G T, 4 = unknown. A pattern is a string such as ``"TTT.AG.."`` whose
+first letter is no wildcard; an unknown letter of the data matches ``.`` alone.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+LETTERS = "ACGT"
+WILDCARD = "."
+
+
+def matches(pattern: str, position: int, window: Iterable[int]) -> bool:
+    """Whether the pattern, laid on the window at the position, agrees with every letter."""
+    text = "".join("ACGTN"[code] for code in window)
+    here = text[position : position + len(pattern)]
+    assert len(here) == len(pattern)
+    return all(p in (WILDCARD, letter) for p, letter in zip(pattern, here, strict=True))
+
+
+def column(codes: np.ndarray, pattern: str, position: int) -> np.ndarray:
+    """bool (n,): the rows that match, letter by letter."""
+    hit = np.ones(len(codes), bool)
+    for t, letter in enumerate(pattern):
+        if letter != WILDCARD:
+            hit &= codes[:, position + t] == LETTERS.index(letter)
+    return hit
+
+
+def patterns(d: int) -> Iterator[str]:
+    """All patterns of d letters, the last one changing fastest: A, C, G, T, wildcard."""
+    for letters in itertools.product(LETTERS, *[LETTERS + WILDCARD] * (d - 1)):
+        yield "".join(letters)
+
+
+def family(d: int, length: int) -> list[tuple[int, str]]:
+    """(position, pattern) of every feature of windows of ``length`` letters, in the order of ids."""
+    return [(k, p) for k in range(length - d + 1) for p in patterns(d)]
+
+
+def matrix(codes: np.ndarray, d: int) -> np.ndarray:
+    """The explicit feature matrix, bool (n, p), columns in the order of :func:`family`."""
+    out = np.empty((len(codes), (codes.shape[1] - d + 1) * 4 * 5 ** (d - 1)), bool)
+    for j, (position, pattern) in enumerate(family(d, codes.shape[1])):
+        out[:, j] = column(codes, pattern, position)
+    return out
+
+
+def sums_by_pattern(codes: np.ndarray, values: np.ndarray, d: int) -> dict[tuple[int, str], float]:
+    """Sum of the values of the matching rows, of every feature that matches any row.
+
+    Each row names its own patterns (known letters kept or replaced by wildcards), so that d = 12 is
+    within reach: only patterns that occur are met, all others have the sum 0.
+    """
+    sums: dict[tuple[int, str], float] = defaultdict(float)
+    for window, value in zip(codes.tolist(), values.tolist(), strict=True):
+        for k in range(len(window) - d + 1):
+            if window[k] == 4:
+                continue
+            behind = [
+                (WILDCARD,) if code == 4 else (LETTERS[code], WILDCARD)
+                for code in window[k + 1 : k + d]
+            ]
+            for rest in itertools.product(*behind):
+                sums[k, LETTERS[window[k]] + "".join(rest)] += value
+    return dict(sums)

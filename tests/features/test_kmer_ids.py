@@ -1,0 +1,130 @@
+"""Ids, descriptions, options: against an enumeration of all patterns as strings."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fcl.data.memory import MemoryReader
+from fcl.errors import InputError
+from fcl.features import KmerFamily, Kmers, family_from_config, parse_features
+from tests import brute
+
+SMALL = [(1, 1), (1, 5), (2, 2), (2, 6), (3, 5), (4, 5)]
+
+
+def test_brute_force_reads_patterns_as_the_words_say() -> None:
+    rng = np.random.default_rng(0)
+    codes = rng.integers(0, 5, (40, 4)).astype(np.uint8)
+    phi = brute.matrix(codes, 2)
+    for j, (position, pattern) in enumerate(brute.family(2, 4)):
+        expected = [brute.matches(pattern, position, row) for row in codes]
+        assert phi[:, j].tolist() == expected
+    assert brute.matches("A.G", 1, [4, 0, 4, 2]) and not brute.matches("AAG", 1, [4, 0, 4, 2])
+    values = rng.normal(size=40)
+    sums = brute.sums_by_pattern(codes, values, 2)
+    for j, feature in enumerate(brute.family(2, 4)):
+        assert sums.get(feature, 0.0) == pytest.approx(values @ phi[:, j], abs=1e-13)
+
+
+@pytest.mark.parametrize(("d", "length"), SMALL)
+def test_ids_count_patterns_position_by_position(d: int, length: int) -> None:
+    family = KmerFamily(d, length)
+    features = brute.family(d, length)
+    assert family.n_features == len(features) == (length - d + 1) * 4 * 5 ** (d - 1)
+    for j, (position, pattern) in enumerate(features):
+        assert family.feature_id(pattern, position) == j
+        assert family.describe(j) == f"{pattern.rstrip('.')} at {position}"
+
+
+@pytest.mark.parametrize(("d", "length"), SMALL)
+def test_bit_fields_hold_the_letters(d: int, length: int) -> None:
+    family = KmerFamily(d, length)
+    found = family.patterns(np.arange(family.n_features))
+    for j, (position, pattern) in enumerate(brute.family(d, length)):
+        care = "".join("00" if c == "." else "11" for c in pattern)
+        value = "".join("00" if c == "." else f"{'ACGT'.index(c):02b}" for c in pattern)
+        assert found.positions[j] == position
+        assert (found.cares[j], found.values[j]) == (int(care, 2), int(value, 2))
+
+
+@pytest.mark.parametrize("d", [8, 10, 12])
+def test_long_patterns_come_back_from_their_ids(d: int) -> None:
+    rng = np.random.default_rng(d)
+    family = KmerFamily(d, 141, origin=70)
+    for _ in range(200):
+        pattern = rng.choice(list("ACGT")) + "".join(rng.choice(list("ACGT."), d - 1))
+        position = int(rng.integers(family.n_positions))
+        feature = family.feature_id(pattern, position)
+        assert feature // (4 * 5 ** (d - 1)) == position
+        assert family.describe(feature) == f"{pattern.rstrip('.')} at {position - 70:+d}"
+    last = family.n_features - 1
+    assert family.feature_id("T" + "." * (d - 1), 141 - d) == last
+    assert family.feature_id("T", 141 - d) == last
+
+
+def test_spelling_is_forgiving_and_positions_count_from_the_origin() -> None:
+    family = KmerFamily(3, 9, origin=4)
+    assert family.feature_id("u.a", 4) == family.feature_id("T.A", 4)
+    assert family.describe(family.feature_id("A", 4)) == "A at +0"
+    assert family.describe(family.feature_id("AC", 1)) == "AC at -3"
+
+
+@pytest.mark.parametrize("pattern", ["", ".A", "ACGT", "AN", "A C", "-"])
+def test_what_is_no_pattern_is_refused(pattern: str) -> None:
+    with pytest.raises(InputError, match="expected at most 3 letters"):
+        KmerFamily(3, 9).feature_id(pattern, 0)
+
+
+@pytest.mark.parametrize("position", [-1, 7])
+def test_positions_outside_the_window_are_refused(position: int) -> None:
+    with pytest.raises(InputError, match=f"from 0 to 6, got {position}"):
+        KmerFamily(3, 9).feature_id("ACG", position)
+
+
+@pytest.mark.parametrize("bad", [-1, 700])
+def test_ids_outside_the_family_are_refused(bad: int) -> None:
+    with pytest.raises(InputError, match=rf"id {bad} is outside 0 \.\. 699"):
+        KmerFamily(3, 9).patterns(np.array([3, bad]))
+
+
+def test_the_family_is_made_again_from_its_description() -> None:
+    family = KmerFamily(5, 30, 12)
+    assert family_from_config(family.to_config()) == family
+    with pytest.raises(InputError, match="unknown family"):
+        family_from_config({"family": "smoke", "d": 3})
+    with pytest.raises(InputError, match="bad description"):
+        family_from_config({"family": "kmers", "d": 3, "colour": 1})
+
+
+@pytest.mark.parametrize("d", [0, 13, -1, 2.0, True, "3"])
+def test_d_is_a_whole_number_from_1_to_12(d: object) -> None:
+    with pytest.raises(InputError, match="kmers: d must be"):
+        Kmers(d)  # type: ignore[arg-type]
+
+
+def test_a_window_shorter_than_the_pattern_is_refused() -> None:
+    rows = MemoryReader(np.zeros((3, 5), np.uint8), "X")
+    assert Kmers(5, 2).bind(rows) == KmerFamily(5, 5, 2)
+    with pytest.raises(InputError, match=r"X: windows of 5 letters .* d = 6; choose kmers:d=5"):
+        Kmers(6).bind(rows)
+
+
+def test_rows_of_another_length_are_refused() -> None:
+    rows = MemoryReader(np.zeros((3, 5), np.uint8), "X")
+    with pytest.raises(InputError, match=r"windows of 5 letters, but .* windows of 6"):
+        KmerFamily(3, 6).check_rows(rows)
+
+
+def test_the_form_of_the_command_line() -> None:
+    assert parse_features("kmers:d=8,origin=70") == Kmers(8, 70)
+    assert parse_features(" kmers : origin = -3 , d = 2 ") == Kmers(2, -3)
+    for text, words in {
+        "smoke:d=3": "unknown family 'smoke'",
+        "kmers": "d is missing",
+        "kmers:d=x": "whole number, got 'x'",
+        "kmers:k=3": "got 'k=3'",
+        "kmers:d": "got 'd'",
+    }.items():
+        with pytest.raises(InputError, match=words):
+            parse_features(text)

@@ -1,0 +1,184 @@
+"""Prices of the whole family against the explicit matrix."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fcl.features import KmerFamily
+from fcl.features.base import Prices
+from fcl.features.kmers import KmerPricer
+from tests import brute
+from tests.windows import (
+    BLOCK_ROWS,
+    INTERPRETED,
+    MAX_D,
+    MAX_ROWS,
+    RESIDUALS,
+    UNKNOWN,
+    cases,
+    examples,
+    make_residuals,
+    make_windows,
+    prepare,
+    tolerance,
+)
+
+
+def check_prices(
+    found: Prices, g: np.ndarray, family: KmerFamily, keep: int, threshold: float, slack: float
+) -> None:
+    """What a pricer owes, given the true g of every feature and what rounding may do to it."""
+    size = np.abs(g)
+    assert found.n_priced == len(g) == family.n_features
+    assert (np.diff(found.ids) > 0).all()
+    np.testing.assert_allclose(found.gradients, g[found.ids], rtol=0, atol=slack)
+    assert found.largest >= size.max() - slack
+    if size.max() > threshold + slack:
+        assert found.largest <= size.max() + slack
+        assert size[found.ids].max() >= size.max() - slack
+    else:
+        assert found.largest <= threshold + slack
+    assert (size[found.ids] > threshold - slack).all()
+    reported = np.isin(np.arange(len(g)), found.ids)
+    for k in range(family.n_positions):
+        here = slice(k * family.per_position, (k + 1) * family.per_position)
+        surely = int((size[here] > threshold + slack).sum())
+        perhaps = int((size[here] > threshold - slack).sum())
+        assert min(keep, surely) <= reported[here].sum() <= min(keep, perhaps)
+        weakest_of_top = -np.partition(-size[here], keep - 1)[keep - 1] if keep < perhaps else 0.0
+        must = (size[here] > threshold + slack) & (size[here] > weakest_of_top + slack)
+        assert reported[here][must].all()
+
+
+def same_bits(a: Prices, b: Prices) -> bool:
+    return (
+        a.ids.tolist() == b.ids.tolist()
+        and a.gradients.tobytes() == b.gradients.tobytes()
+        and a.watched.tobytes() == b.watched.tobytes()
+        and np.float64(a.largest).tobytes() == np.float64(b.largest).tobytes()
+    )
+
+
+@examples(150)
+@given(
+    case=cases(),
+    kind=st.sampled_from(RESIDUALS),
+    keep=st.sampled_from([1, 2, 5, 40, 20_000]),
+    quantile=st.sampled_from([0.0, 0.5, 0.9, 0.999, 1.0, 1.5]),
+)
+def test_prices_of_all_features(
+    case: tuple[KmerFamily, np.ndarray, int], kind: str, keep: int, quantile: float
+) -> None:
+    family, codes, seed = case
+    r = make_residuals(seed, len(codes), kind)
+    g = r @ brute.matrix(codes, family.d)
+    threshold = float(np.quantile(np.abs(g), min(quantile, 1.0)) * max(quantile, 1.0))
+    watch = np.random.default_rng(seed).integers(family.n_features, size=30)
+    pricer = family.pricer(prepare(family, codes), keep)
+    found = pricer.price(r, watch, threshold)
+    check_prices(found, g, family, keep, threshold, tolerance(r))
+    np.testing.assert_allclose(found.watched, g[watch], rtol=0, atol=tolerance(r))
+
+    # the buffers hold nothing over for the next call
+    other = make_residuals(seed + 1, len(codes), "balanced")
+    pricer.price(other, watch[:3], 0.0)
+    assert same_bits(found, pricer.price(r, watch, threshold))
+
+
+@examples(80)
+@given(case=cases(), kind=st.sampled_from(RESIDUALS), n_ids=st.integers(0, 50))
+def test_sums_of_some_features(
+    case: tuple[KmerFamily, np.ndarray, int], kind: str, n_ids: int
+) -> None:
+    family, codes, seed = case
+    values = make_residuals(seed, len(codes), kind)
+    ids = np.random.default_rng(seed).integers(family.n_features, size=n_ids)
+    pricer = family.pricer(prepare(family, codes), 3)
+    found = pricer.sums(values, ids)
+    features = brute.family(family.d, family.length)
+    columns = np.array([brute.column(codes, features[j][1], features[j][0]) for j in ids])
+    columns = columns.reshape(n_ids, len(codes))
+    np.testing.assert_allclose(found, columns @ values, rtol=0, atol=tolerance(values))
+    assert (pricer.sums(np.ones(len(codes)), ids) == columns.sum(axis=1)).all()
+
+
+@pytest.mark.parametrize("unknown", UNKNOWN)
+@pytest.mark.parametrize(("d", "length"), [(3, 11), (7, 11)])  # the second walks a tree, with cells
+def test_neither_scratch_file_nor_groups_of_positions_change_a_bit(
+    d: int, length: int, unknown: str, tmp_path: Path
+) -> None:
+    if d > MAX_D and INTERPRETED:
+        pytest.skip("too many cells, one by one")
+    family = KmerFamily(d, length)
+    codes = make_windows(5, MAX_ROWS, family.length, unknown)
+    r = make_residuals(5, MAX_ROWS, "balanced")
+    watch = np.random.default_rng(5).integers(family.n_features, size=40)
+    expected = family.pricer(prepare(family, codes), 20).price(r, watch, 1.0)
+    on_disk = prepare(family, codes, scratch=tmp_path)
+    for group in (1, 2, 3, 9, 100):
+        pricer = KmerPricer(family, on_disk, 20, table_bytes=group * 8 * 4**family.d)
+        assert same_bits(pricer.price(r, watch, 1.0), expected)
+        assert pricer.sums(r, watch).tobytes() == expected.watched.tobytes()
+
+
+def test_sums_at_scattered_positions_have_room_for_all_their_unknown_letters(
+    tmp_path: Path,
+) -> None:
+    # of neighbours only one or two have such windows, of positions 0, 4 and 8 all three
+    family = KmerFamily(2, 10)
+    codes = make_windows(6, MAX_ROWS, 10, "none")
+    codes[:, [1, 5, 9]] = 4
+    on_disk = prepare(family, codes, scratch=tmp_path)
+    pricer = KmerPricer(family, on_disk, 5, table_bytes=3 * 8 * 4**2)
+    ids = np.array([family.feature_id(p, k) for k in (0, 4, 8) for p in ("A", "AC", "T.")])
+    values = make_residuals(6, MAX_ROWS, "balanced")
+    expected = values @ brute.matrix(codes, 2)[:, ids]
+    np.testing.assert_allclose(pricer.sums(values, ids), expected, rtol=0, atol=tolerance(values))
+
+
+def test_without_unknown_letters_blocks_do_not_change_a_bit() -> None:
+    family = KmerFamily(3, 9)
+    codes = make_windows(7, MAX_ROWS, family.length, "none")
+    r = make_residuals(7, MAX_ROWS, "balanced")
+    watch = np.arange(0, family.n_features, 7)
+    whole = family.pricer(prepare(family, codes, 1024), 9).price(r, watch, 0.5)
+    for block_rows in (64, 128, BLOCK_ROWS):
+        cut = family.pricer(prepare(family, codes, block_rows), 9).price(r, watch, 0.5)
+        assert same_bits(cut, whole)
+
+
+def test_ties_are_settled_alike_every_time() -> None:
+    # one letter everywhere and residuals of 1: all patterns that match have the same sum
+    family = KmerFamily(3, 6)
+    codes = np.zeros((130, 6), np.uint8)
+    prices = [
+        family.pricer(prepare(family, codes, rows), 2).price(np.ones(130), np.arange(0), 0.0)
+        for rows in (64, 64, 128, 192)
+    ]
+    assert all(same_bits(p, prices[0]) for p in prices)
+    assert prices[0].gradients.tolist() == [130.0] * 8
+    assert all(set(family.describe(int(j)).split()[0]) <= set("A.") for j in prices[0].ids)
+    assert prices[0].largest == 130.0
+
+
+def test_residuals_of_zero_price_nothing() -> None:
+    family = KmerFamily(4, 8)
+    codes = make_windows(8, 100, 8, "many")
+    found = family.pricer(prepare(family, codes), 5).price(np.zeros(100), np.arange(3), 0.0)
+    assert found.largest == 0.0 and not len(found.ids) and not found.watched.any()
+
+
+@pytest.mark.parametrize("threshold", [0.0, 3.0])
+def test_windows_that_are_all_unknown_match_nothing(threshold: float) -> None:
+    family = KmerFamily(3, 6)
+    codes = make_windows(9, 200, 6, "all")
+    r = make_residuals(9, 200, "balanced")
+    found = family.pricer(prepare(family, codes), 5).price(r, np.arange(10), threshold)
+    assert found.largest <= threshold + tolerance(r)
+    assert np.abs(found.gradients).max(initial=0.0) <= tolerance(r)
+    assert np.abs(found.watched).max() <= tolerance(r)

@@ -1,0 +1,155 @@
+"""Columns, margins, prediction and selected rows against the explicit matrix."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import fcl.features.kmers as module
+from fcl.data.prepared import PreparedRows
+from fcl.features import KmerFamily
+from fcl.features.base import BitColumns
+from tests import brute
+from tests.windows import (
+    BLOCK_ROWS,
+    MAX_ROWS,
+    UNKNOWN,
+    cases,
+    examples,
+    make_windows,
+    prepare,
+    tolerance,
+)
+
+Case = tuple[KmerFamily, np.ndarray, int]
+
+
+def margins(
+    family: KmerFamily, prepared: PreparedRows, ids: np.ndarray, weights: np.ndarray
+) -> np.ndarray:
+    out = np.full(prepared.n_rows, np.nan)  # what is there before counts for nothing
+    family.write_margins(prepared, ids, weights, out)
+    return out
+
+
+def to_bool(columns: BitColumns) -> np.ndarray:
+    """bool (c, n_rows) from the bytes of the bitmaps; all further bits must be 0."""
+    as_bytes = columns.bits.astype("<u8").view(np.uint8)
+    values = np.unpackbits(as_bytes, axis=1, bitorder="little").astype(bool)
+    assert values.shape[1] - columns.n_rows < 64
+    assert not values[:, columns.n_rows :].any()
+    return values[:, : columns.n_rows]
+
+
+@examples(100)
+@given(case=cases(), n_ids=st.integers(0, 60))
+def test_columns_have_a_bit_for_every_match(case: Case, n_ids: int) -> None:
+    family, codes, seed = case
+    rng = np.random.default_rng(seed)
+    maker = family.column_maker(prepare(family, codes), 1 << 20)
+    phi = brute.matrix(codes, family.d)
+    for _ in range(2):  # the buffers hold nothing over for the next call
+        ids = rng.integers(family.n_features, size=n_ids)
+        ids = ids[maker.order(ids)][: maker.batch]
+        blocks = maker.make(ids)
+        assert [block.n_rows for block in blocks] == [
+            min(BLOCK_ROWS, len(codes) - start) for start in range(0, len(codes), BLOCK_ROWS)
+        ]
+        made = np.concatenate([to_bool(block) for block in blocks], axis=1)
+        assert (made == phi[:, ids].T).all()
+
+
+def test_the_buffer_of_columns_is_bounded_but_never_empty() -> None:
+    family = KmerFamily(2, 5)
+    prepared = prepare(family, make_windows(0, MAX_ROWS, 5, "few"))
+    words = sum(-(-(rows.stop - rows.start) // 64) for _, rows in prepared.blocks())
+    assert family.column_maker(prepared, 1).batch == 1
+    assert family.column_maker(prepared, 10 * 8 * words).batch == 10
+    assert family.column_maker(prepared, 1 << 40).batch <= 1024
+
+
+@examples(100)
+@given(
+    case=cases(),
+    n_ids=st.integers(0, 80),
+    table_letters=st.sampled_from([0, 1, 3, 9]),
+    kept_tables=st.sampled_from([0, 1, 256]),
+)
+def test_margins_with_and_without_tables(
+    case: Case, n_ids: int, table_letters: int, kept_tables: int
+) -> None:
+    family, codes, seed = case
+    rng = np.random.default_rng(seed)
+    ids = rng.integers(family.n_features, size=n_ids)  # unsorted, some of them twice
+    weights = rng.normal(size=n_ids) * 10.0 ** rng.uniform(-6, 6, n_ids)
+    weights[rng.random(n_ids) < 0.1] = 0.0
+    expected = brute.matrix(codes, family.d)[:, ids] @ weights
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "TABLE_LETTERS", table_letters)
+        patch.setattr(module, "MAX_KEPT_TABLES", kept_tables)
+        prepared = prepare(family, codes)
+        found = margins(family, prepared, ids, weights)
+        np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance(weights))
+        scorer = family.scorer(ids, weights)
+        for rows in (slice(0, 1), slice(0, None), slice(1, None, 3)):
+            part = scorer.margins(np.ascontiguousarray(codes[rows]))
+            assert part.tobytes() == found[rows].tobytes()
+
+
+@pytest.mark.parametrize("unknown", UNKNOWN)
+def test_a_scratch_file_does_not_change_a_bit(unknown: str, tmp_path: Path) -> None:
+    family = KmerFamily(4, 10)
+    codes = make_windows(3, MAX_ROWS, family.length, unknown)
+    rng = np.random.default_rng(3)
+    ids = np.sort(rng.choice(family.n_features, 60, replace=False))
+    weights = rng.normal(size=60)
+    in_memory, on_disk = prepare(family, codes), prepare(family, codes, scratch=tmp_path)
+    assert in_memory.in_memory and not on_disk.in_memory
+    for number, _ in in_memory.blocks():
+        mine, theirs = family.block(in_memory, number), family.block(on_disk, number)
+        assert (mine.planes == theirs.planes).all()
+        assert (mine.unknown_rows == theirs.unknown_rows).all()
+    assert (
+        margins(family, in_memory, ids, weights).tobytes()
+        == margins(family, on_disk, ids, weights).tobytes()
+    )
+    made = [family.column_maker(p, 1 << 20).make(ids) for p in (in_memory, on_disk)]
+    for a, b in zip(*made, strict=True):
+        assert (to_bool(a) == to_bool(b)).all()
+
+
+@examples(60)
+@given(
+    case=cases(),
+    share=st.sampled_from([0.02, 0.5, 1.0]),
+    block_rows=st.sampled_from([None, 64, 128, 320]),
+)
+def test_selected_rows_are_as_if_prepared_alone(
+    case: Case, share: float, block_rows: int | None
+) -> None:
+    family, codes, seed = case
+    rows = np.flatnonzero(np.random.default_rng(seed).random(len(codes)) < share)
+    rows = rows if len(rows) else np.array([len(codes) - 1])
+    chosen = family.select(prepare(family, codes), rows, block_rows)
+    expected = prepare(family, codes[rows], block_rows or BLOCK_ROWS)
+    assert chosen.n_blocks == expected.n_blocks
+    for number, _ in expected.blocks():
+        record, sides = chosen.read(number)
+        wanted, wanted_sides = expected.read(number)
+        assert (record == wanted).all()
+        assert all((a == b).all() for a, b in zip(sides, wanted_sides, strict=True))
+
+
+def test_rows_are_selected_from_a_scratch_file(tmp_path: Path) -> None:
+    family = KmerFamily(3, 9)
+    codes = make_windows(4, MAX_ROWS, 9, "many")
+    rows = np.arange(1, MAX_ROWS, 2)
+    chosen = family.select(prepare(family, codes, scratch=tmp_path), rows)
+    assert chosen.in_memory
+    ids, weights = np.arange(family.n_features), np.ones(family.n_features)
+    expected = brute.matrix(codes[rows], 3).sum(axis=1)
+    assert (margins(family, chosen, ids, weights) == expected).all()

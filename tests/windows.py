@@ -1,0 +1,95 @@
+"""Random windows with every kind of unknown letters, and their prepared form."""
+
+from __future__ import annotations
+
+import os
+
+import numba
+import numpy as np
+from hypothesis import settings
+from hypothesis import strategies as st
+
+from fcl.data.prepared import PreparedRows
+from fcl.features import KmerFamily
+
+#: Whether kernels run as plain Python, or with bounds checks: the same tests at smaller sizes.
+INTERPRETED = bool(numba.config.DISABLE_JIT)
+CHECKED = bool(numba.config.BOUNDSCHECK)
+BLOCK_ROWS = 64 if INTERPRETED else 256
+#: Three blocks and a ragged fourth, which is no multiple of 64.
+MAX_ROWS = 3 * BLOCK_ROWS + 37
+MAX_D = 3 if INTERPRETED else 6
+
+UNKNOWN = ("none", "few", "many", "all", "rows", "first", "last", "one block")
+
+
+def examples(n: int) -> settings:
+    """The same n random cases in every run; fewer where kernels are slow."""
+    few = max(3, n // 5) if INTERPRETED or CHECKED else n
+    return settings(max_examples=few, deadline=None, derandomize=True, database=None)
+
+
+def make_windows(seed: int, n: int, length: int, unknown: str) -> np.ndarray:
+    """Codes uint8 (n, length); letters repeat often enough for patterns to have many rows."""
+    rng = np.random.default_rng(seed)
+    codes = rng.choice(4, (n, length), p=[0.4, 0.3, 0.2, 0.1]).astype(np.uint8)
+    if unknown in {"few", "many"}:
+        codes[rng.random(codes.shape) < {"few": 0.03, "many": 0.3}[unknown]] = 4
+    elif unknown == "all":
+        codes[:] = 4
+    elif unknown == "rows":
+        codes[rng.random(n) < 0.5] = 4
+    elif unknown in {"first", "last"}:
+        codes[rng.random(n) < 0.5, 0 if unknown == "first" else -1] = 4
+    elif unknown == "one block":
+        part = codes[BLOCK_ROWS : 2 * BLOCK_ROWS]
+        part[rng.random(part.shape) < 0.2] = 4
+    return codes
+
+
+def make_residuals(seed: int, n: int, kind: str) -> np.ndarray:
+    """float64 (n,): balanced, of one sign, of very different sizes, mostly zero, or all alike."""
+    rng = np.random.default_rng([seed, 1])
+    r = rng.normal(size=n)
+    if kind == "one sign":
+        return np.abs(r)
+    if kind == "scales":
+        return r * 10.0 ** rng.uniform(-12, 6, n)
+    if kind == "sparse":
+        return np.where(rng.random(n) < 0.05, r, 0.0)
+    if kind == "ties":
+        return np.where(rng.random(n) < 0.5, 1.0, -1.0)
+    return r
+
+
+RESIDUALS = ("balanced", "one sign", "scales", "sparse", "ties")
+
+
+def tolerance(values: np.ndarray) -> float:
+    """What float64 sums of these values in any order may differ by."""
+    return 1e-12 * float(np.abs(values).sum()) + 1e-300
+
+
+@st.composite
+def cases(draw: st.DrawFn, max_d: int = MAX_D) -> tuple[KmerFamily, np.ndarray, int]:
+    """A family, windows of its length, and a seed for whatever else is random."""
+    d = draw(st.integers(1, max_d))
+    length = d + draw(st.integers(0, {1: 12, 2: 9, 3: 7, 4: 5, 5: 2, 6: 1}[d]))
+    n = draw(st.one_of(st.just(MAX_ROWS), st.integers(1, MAX_ROWS)))
+    seed = draw(st.integers(0, 2**31))
+    codes = make_windows(seed, n, length, draw(st.sampled_from(UNKNOWN)))
+    return KmerFamily(d, length, draw(st.sampled_from([0, 1, 70]))), codes, seed
+
+
+def prepare(
+    family: KmerFamily,
+    codes: np.ndarray,
+    block_rows: int = BLOCK_ROWS,
+    scratch: str | os.PathLike[str] | None = None,
+) -> PreparedRows:
+    """The prepared form of all rows, in memory or in a scratch file."""
+    prepared = PreparedRows(len(codes), block_rows, family.record_shape(block_rows), scratch)
+    for number, rows in prepared.blocks():
+        sides = family.prepare(codes[rows], prepared.writable(number))
+        prepared.commit(number, sides)
+    return prepared
