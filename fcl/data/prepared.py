@@ -108,9 +108,7 @@ class PreparedRows:
 
         A record from a scratch file is valid until the next call.
         """
-        sides = self._sides[block]
-        if sides is None:
-            raise AssertionError(f"row block {block} was never prepared")
+        sides = self.sides(block)
         if self._records is not None:
             return self._records[block], sides
         if self._buffered != block:
@@ -124,6 +122,13 @@ class PreparedRows:
                 view, at = view[got:], at + got
             self._buffered = block
         return self._buffer, sides
+
+    def sides(self, block: int) -> SideArrays:
+        """The side arrays of a block alone; they are always in memory."""
+        sides = self._sides[block]
+        if sides is None:
+            raise AssertionError(f"row block {block} was never prepared")
+        return sides
 
     def side_bytes(self) -> int:
         """Bytes of the side arrays of all blocks."""

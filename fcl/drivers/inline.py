@@ -221,8 +221,9 @@ class _Run:
                 valid.close()
 
     def _solve(self, prepared: PreparedRows, valid: PreparedRows | None) -> TrainResult:
-        job, options, plan = self.job, self.job.options, self.job.plan
+        job, options = self.job, self.job.options
         with self._timed("start"):
+            plan = job.plan_with([prepared] if valid is None else [prepared, valid])
             cache = ColumnCache(plan.cache_bytes, plan.max_columns, job.train.n, options.block_rows)
             solver = Solver(
                 job.objective(),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -74,6 +74,19 @@ class Job:
         """The objective over the training rows."""
         o = self.options
         return Objective(self.loss, self.train.y, self.train.s, o.C, o.intercept, o.block_rows)
+
+    def plan_with(self, prepared: Sequence[PreparedRows]) -> Plan:
+        """The plan with what only the rows could tell, now that they are read."""
+        extra = sum(self.family.extra_bytes(rows) for rows in prepared)
+        return _plan(
+            self.family,
+            self.train,
+            self.valid,
+            self.options.block_rows,
+            self.options.memory,
+            extra,
+            self.plan.scratch,
+        )
 
     def prepare(
         self, rows: Rows, scratch: str | os.PathLike[str] | None, between: Callable[[], None]
@@ -168,16 +181,8 @@ def make_job(
     sum_weights = float(train.s.sum())
     C, alpha = resolve_C(C, alpha, sum_weights)
 
-    reading = max(2 * r.data.rows.chunk_bytes for r in (train, valid_rows) if r is not None)
-    reading += 2 * block_rows * data.rows.dtype.itemsize * int(np.prod(data.rows.shape[1:]))
-    plan = make_plan(
-        family,
-        train.n,
-        valid_rows.n if valid_rows else 0,
-        min(block_rows, -(-train.n // 64) * 64),
-        reading,
-        budget,
-    )
+    block_rows = min(block_rows, -(-train.n // 64) * 64)
+    plan = _plan(family, train, valid_rows, block_rows, budget)
     options = Options(
         features=features if isinstance(features, str) else _spell(spec),
         loss=found.name,
@@ -189,10 +194,28 @@ def make_job(
         max_time=max_time,
         max_passes=max_passes,
         seed=seed,
-        block_rows=min(block_rows, -(-train.n // 64) * 64),
+        block_rows=block_rows,
         valid_fraction=valid_fraction,
     )
     return Job(options, found, family, train, valid_rows, labels, sum_weights, plan)
+
+
+def _plan(
+    family: Family,
+    train: Rows,
+    valid: Rows | None,
+    block_rows: int,
+    budget: int,
+    extra: int = 0,
+    scratch: bool | None = None,
+) -> Plan:
+    # a chunk, compressed (at most about as large) and decoded; the block that it is cut into and
+    # the one before, which is being prepared
+    reading = max(2 * r.data.rows.chunk_bytes for r in (train, valid) if r is not None)
+    shape = train.data.rows.shape
+    reading += 2 * block_rows * train.data.rows.dtype.itemsize * int(np.prod(shape[1:]))
+    n_valid = valid.n if valid else 0
+    return make_plan(family, train.n, n_valid, block_rows, reading, budget, extra, scratch)
 
 
 def _check_number(name: str, value: float, above: float, most: float | None) -> None:

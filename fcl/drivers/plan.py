@@ -7,6 +7,7 @@ smallest that works.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from fcl.cache import ColumnCache
@@ -63,74 +64,69 @@ def make_plan(
     block_rows: int,
     reading: int,
     budget: int,
-    side_bytes: int = 0,
+    extra: int = 0,
+    scratch: bool | None = None,
 ) -> Plan:
     """Divide the budget.
 
-    reading : bytes that reading the data holds at once.  side_bytes : of what goes with prepared rows.
+    reading : bytes that reading the data holds at once.
+    extra : what only the rows could tell, once they are read (:meth:`Family.extra_bytes`).
+    scratch : whether prepared rows live in a scratch file; None to choose.
+
     Raises BudgetError naming the smallest budget that works.
     """
-
-    def prepared(n: int) -> int:
-        blocks = -(-n // block_rows)
-        record = 1
-        for axis in family.record_shape(block_rows):
-            record *= axis
-        return blocks * record
-
-    rows_in_memory = prepared(n_rows) + prepared(n_valid)
+    record = math.prod(family.record_shape(block_rows))
+    rows = record * (-(-n_rows // block_rows) + -(-n_valid // block_rows))
+    buffers = record * (2 if n_valid else 1)
     column = ColumnCache.largest_column(n_rows, block_rows, family.binary)
     staging = max(min(STAGING, 64 * column), column)
-
-    def per_column() -> int:
-        directory = ColumnCache.directory_bytes(1, n_rows, block_rows)
-        return directory + WorkingSet.bytes_for(1) + Trainer.bytes_for(0, 1, 0)
-
-    fixed = [
-        ("interpreter and libraries", INTERPRETER),
-        ("reading (a chunk, compressed and decoded, and a block)", reading),
-        ("targets and weights", 32 * n_rows + 32 * n_valid),
-        ("margins and residuals", 5 * 8 * n_rows + 8 * n_valid),
-        ("trainer's vectors", Trainer.bytes_for(n_rows, 0, 0)),
-        ("tables of a pass", family.workspace_bytes(block_rows) + side_bytes),
-        ("new columns on their way", staging),
-    ]
-    taken = sum(size for _, size in fixed)
     entry = Trainer.bytes_for(0, 0, 1, family.binary)
-    least_columns = MIN_CACHE_COLUMNS * column + MIN_COLUMNS * per_column() + entry * MIN_ENTRIES
-    one_record = rows_in_memory // max(1, -(-n_rows // block_rows))
-    smallest = taken + least_columns + min(one_record, rows_in_memory)
-    if budget < smallest:
+    per_column = (
+        ColumnCache.directory_bytes(1, n_rows, block_rows)
+        + WorkingSet.bytes_for(1)
+        + Trainer.bytes_for(0, 1, 0)
+    )
+    least_cache = MIN_CACHE_COLUMNS * column + MIN_COLUMNS * per_column + entry * MIN_ENTRIES
+
+    def fixed(scratch: bool) -> list[tuple[str, int]]:
+        held = ("prepared rows (a block; all in a scratch file)", buffers)
+        uses = [
+            ("interpreter and libraries", INTERPRETER),
+            ("reading (a chunk, compressed and decoded, and a block)", reading),
+            ("targets and weights", 32 * n_rows + 32 * n_valid),
+            ("margins and residuals", 5 * 8 * n_rows + 8 * n_valid),
+            ("trainer's vectors", Trainer.bytes_for(n_rows, 0, 0)),
+            ("tables of a pass", family.workspace_bytes(block_rows, scratch)),
+            ("new columns on their way", staging),
+            held if scratch else ("prepared rows", rows),
+        ]
+        return [*uses, ("unknown letters and the like", extra)] if extra else uses
+
+    def taken(scratch: bool) -> int:
+        return sum(size for _, size in fixed(scratch))
+
+    if scratch is None:
+        comfortable = taken(False) + max(least_cache, COMFORTABLE_CACHE)
+        scratch = comfortable > budget and taken(True) < taken(False)
+    if budget < taken(scratch) + least_cache:
+        smallest = min(taken(False), taken(True)) + least_cache
         raise BudgetError(
             f"memory: a budget of {format_bytes(budget)} is too small; this job needs at least "
             f"{-(-smallest // MIB)}MiB: "
-            + ", ".join(f"{name} {format_bytes(size)}" for name, size in fixed)
-            + f", rows of one block {format_bytes(one_record)}"
-            + f", the smallest cache {format_bytes(least_columns)}"
+            + ", ".join(f"{name} {format_bytes(size)}" for name, size in fixed(scratch))
+            + f", the smallest cache {format_bytes(least_cache)}"
         )
-    scratch = budget - taken - rows_in_memory < max(least_columns, COMFORTABLE_CACHE) and (
-        rows_in_memory > one_record
-    )
-    held = one_record if scratch else rows_in_memory
-    left = budget - taken - held
-    max_columns = min(MAX_COLUMNS, max(MIN_COLUMNS, left // (COLUMN_SHARE + per_column())))
-    left -= max_columns * per_column()
+    left = budget - taken(scratch)
+    max_columns = min(MAX_COLUMNS, max(MIN_COLUMNS, left // (COLUMN_SHARE + per_column)))
+    left -= max_columns * per_column
     entries = min(MAX_ENTRIES, max(MIN_ENTRIES, left // 3 // entry))
     cache_bytes = left - entry * entries
     parts = (
-        *fixed,
-        ("prepared rows" + (" (a block; the rest in a scratch file)" if scratch else ""), held),
+        *fixed(scratch),
         ("columns gathered for the trainer", entry * entries),
-        (f"directory of {max_columns} columns", max_columns * per_column()),
+        (f"directory of {max_columns} columns", max_columns * per_column),
         ("cache of columns", cache_bytes),
     )
     return Plan(
-        parts,
-        budget,
-        cache_bytes,
-        max_columns,
-        entries,
-        staging,
-        scratch,
-        rows_in_memory if scratch else 0,
+        parts, budget, cache_bytes, max_columns, entries, staging, scratch, rows if scratch else 0
     )

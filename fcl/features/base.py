@@ -147,5 +147,11 @@ class Family(Protocol):
     def scorer(self, ids: Ids, weights: Floats) -> Scorer:
         """The margins of a model, for prediction."""
 
-    def workspace_bytes(self, block_rows: int) -> int:
-        """Bytes that passes allocate beside prepared rows and vectors over rows."""
+    def workspace_bytes(self, block_rows: int, scratch: bool) -> int:
+        """Bytes that passes allocate beside prepared rows and vectors over rows.
+
+        scratch : prepared rows are in a scratch file.
+        """
+
+    def extra_bytes(self, prepared: PreparedRows) -> int:
+        """Bytes beyond that which only the rows can tell: side arrays, unknown letters."""

@@ -259,33 +259,36 @@ def _push(heap_id, heap_value, count, feature, gradient):
 
 
 @kernel
-def _expand_axes(cells, start, letters, flat_a, flat_b):
-    """Sum out wildcards of 4^letters cells, axis by axis from the last: 5^letters sums.
+def _expand_axes(cells, start, letters, radix, flat_a, flat_b):
+    """Sum out wildcards of radix^letters cells, axis by axis from the last: 5^letters sums.
 
     Returns 0 when they end in ``flat_a``, 1 for ``flat_b``.
     """
     inner = 1
-    outer = 1 << (2 * letters)
+    outer = radix**letters
     for i in range(outer):
         flat_a[i] = cells[start + i]
     into_b = True
     for _ in range(letters):
-        outer >>= 2
+        outer //= radix
         source = flat_a if into_b else flat_b
         target = flat_b if into_b else flat_a
         for o in range(outer):
-            s = o * 4 * inner
+            s = o * radix * inner
             t = o * 5 * inner
             for i in range(inner):
                 x0 = source[s + i]
                 x1 = source[s + inner + i]
                 x2 = source[s + 2 * inner + i]
                 x3 = source[s + 3 * inner + i]
+                total = (x0 + x1) + (x2 + x3)
+                if radix == 5:
+                    total += source[s + 4 * inner + i]
                 target[t + i] = x0
                 target[t + inner + i] = x1
                 target[t + 2 * inner + i] = x2
                 target[t + 3 * inner + i] = x3
-                target[t + 4 * inner + i] = (x0 + x1) + (x2 + x3)
+                target[t + 4 * inner + i] = total
         into_b = not into_b
         inner *= 5
     return 0 if into_b else 1
@@ -323,18 +326,41 @@ def _add_item_to_flat(flat, letters, code, mask, value):
 
 
 @kernel
-def scan_size(d):
+def scan_size(d, radix):
     """Number of float64 cells that a scan of patterns of d letters needs (the table included)."""
-    size = 1 << (2 * d)
+    size = radix**d
     for level in range(2, d + 1):
-        size += 1 << (2 * (d - level))
+        size += radix ** (d - level)
     return size
+
+
+@kernel
+def five_letter_table(table, d, n_items, code, mask, value, out):
+    """Write the table over five letters: unknown is the fifth.
+
+    table : float64 (>= 4^d,), of windows without unknown letters; items as in :func:`take_unknown`.
+    out : float64 (>= 5^d,); its first 5^d cells are overwritten.
+    """
+    out[: 5**d] = 0.0
+    for c in range(1 << (2 * d)):
+        at = 0
+        for t in range(d):
+            at = at * 5 + ((c >> (2 * (d - 1 - t))) & 3)
+        out[at] = table[c]
+    for e in range(n_items):
+        at = 0
+        for t in range(d):
+            shift = 2 * (d - 1 - t)
+            unknown = (np.int64(mask[e]) >> shift) & 3 != 0
+            at = at * 5 + (4 if unknown else (np.int64(code[e]) >> shift) & 3)
+        out[at] += value[e]
 
 
 @kernel
 def scan_patterns(
     cells,
     d,
+    radix,
     n_items,
     code,
     mask,
@@ -354,8 +380,11 @@ def scan_patterns(
     leaves are sums over subsets of that table, so the larger of its positive and its negative mass
     bounds them: where the bound is no more than the threshold the whole subtree is skipped.
 
-    cells : float64 (scan_size(d),): the table in the first 4^d; the rest is overwritten.
-    code, mask, value : items with unknown letters (:func:`take_unknown`), not in the table.
+    cells : float64 (scan_size(d, radix),): the table in the first radix^d; the rest is overwritten.
+    radix : 4, or 5 for a table in which unknown is a letter (:func:`five_letter_table`): it has no
+        pattern of its own and adds to the wildcard's.
+    code, mask, value : items with unknown letters (:func:`take_unknown`), not in the table; none
+        with radix 5. A few are cheaper to carry down the tree than a larger table is to sum.
     stack : int32 (>= (d + 1) * n_items,), overwritten.
     threshold : sums of at most this magnitude need not be found; it rises to the smallest kept
         one as soon as the heap is full.
@@ -379,10 +408,10 @@ def scan_patterns(
     list_start = np.zeros(d + 2, np.int64)  # the node's items: stack[list_start : list_stop]
     list_stop = np.zeros(d + 2, np.int64)
     wild_start = np.zeros(d + 2, np.int64)  # room for the wildcard child of each level
-    room = 1 << (2 * d)
+    room = radix**d
     for level in range(2, d + 1):
         wild_start[level] = room
-        room += 1 << (2 * (d - level))
+        room += radix ** (d - level)
     leaves = 1
     for _ in range(flat_letters):
         leaves *= 5
@@ -399,9 +428,9 @@ def scan_patterns(
             continue
         child[level] = a + 1
         below = d - level - 1  # letters after this one
-        size = 1 << (2 * below)
+        size = radix**below
         shift = 2 * below
-        rest = np.uint32(size - 1)
+        rest = np.uint32((1 << shift) - 1)
         here = np.uint32(3)
         into = list_stop[level]
         first = into
@@ -419,6 +448,9 @@ def scan_patterns(
                 cells[at + i] = (cells[s + i] + cells[s + size + i]) + (
                     cells[s + 2 * size + i] + cells[s + 3 * size + i]
                 )
+            if radix == 5:
+                for i in range(size):
+                    cells[at + i] += cells[s + 4 * size + i]
             for e in range(list_start[level], list_stop[level]):
                 item = stack[e]
                 if mask[item] & rest == 0:  # its last unknown letter is behind: an ordinary cell
@@ -448,7 +480,7 @@ def scan_patterns(
             list_stop[level] = into
             continue
 
-        which = _expand_axes(cells, at, flat_letters, flats[0], flats[1])
+        which = _expand_axes(cells, at, flat_letters, radix, flats[0], flats[1])
         flat = flats[which]
         for e in range(first, into):
             item = stack[e]
