@@ -1,0 +1,183 @@
+"""The cache keeps what it was given, in few bytes, whatever is admitted and evicted."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from fcl.cache import ColumnCache
+from fcl.errors import BudgetError
+from tests.columns import make_phi, read_back, stage
+from tests.windows import examples
+
+seeds = st.integers(0, 2**31)
+
+
+class CacheMachine(RuleBasedStateMachine):
+    """Admissions and evictions in any order, beside a plain list of dense columns."""
+
+    @initialize(
+        shape=st.sampled_from([(63, 64), (200, 64), (201, 128), (130, 256)]),
+        binary=st.booleans(),
+        columns=st.integers(1, 6),
+        entries=st.integers(1, 12),
+        seed=seeds,
+    )
+    def start(
+        self, shape: tuple[int, int], binary: bool, columns: int, entries: int, seed: int
+    ) -> None:
+        n_rows, block_rows = shape
+        capacity = columns * ColumnCache.largest_column(n_rows, block_rows, binary) + 3
+        self.cache = ColumnCache(capacity, entries, n_rows, block_rows, binary)
+        self.binary = binary
+        self.rng = np.random.default_rng(seed)
+        self.next_id = 0
+        self.columns: list[tuple[int, np.ndarray]] = []
+        self.refused = False
+
+    @rule(n=st.integers(1, 5), equal=st.booleans())
+    def admit(self, n: int, equal: bool) -> None:
+        phi = make_phi(self.rng, n, self.cache.n_rows, self.binary)
+        if equal and self.columns:
+            phi[-1] = self.columns[self.rng.integers(len(self.columns))][1]
+        ids = self.next_id + self.rng.permutation(n)
+        self.next_id += n
+        staged = stage(self.cache, ids, phi, self.binary)
+        assert staged.nonzeros.tolist() == (phi != 0.0).sum(axis=1).tolist()
+        for t in range(n):
+            held = [column for _, column in self.columns]
+            alike = [j for j, column in enumerate(held) if (column == phi[t]).all()]
+            assert self.cache.find_equal(staged, t) == (alike[0] if alike else None)
+            free, size = self.cache.free, int(staged.sizes[t])
+            room = size <= free and self.cache.n < self.cache.max_columns
+            assert self.cache.admit(staged, t) == room
+            assert self.cache.free == free - (size if room else 0)
+            if room:
+                self.columns.append((int(ids[t]), phi[t].copy()))
+            self.refused |= not room
+
+    @precondition(lambda self: self.columns)
+    @rule(share=st.sampled_from([0.0, 0.3, 0.7, 1.0]))
+    def evict(self, share: float) -> None:
+        keep = self.rng.random(len(self.columns)) < share
+        self.cache.evict(keep)
+        self.columns = [c for c, stays in zip(self.columns, keep, strict=True) if stays]
+
+    @rule()
+    def evict_for_the_largest(self) -> None:
+        # any column fits into an empty cache: the working set cannot stay empty for want of room
+        self.cache.evict(np.zeros(len(self.columns), bool))
+        self.columns = []
+        phi = np.ones((1, self.cache.n_rows), np.float32)
+        staged = stage(self.cache, np.array([self.next_id]), phi, self.binary)
+        assert staged.sizes[0] <= self.cache.largest
+        assert self.cache.admit(staged, 0)
+        self.columns = [(self.next_id, phi[0])]
+        self.next_id += 1
+
+    @invariant()
+    def contents(self) -> None:
+        cache = self.cache
+        assert cache.check() == []
+        assert cache.ids.tolist() == [feature for feature, _ in self.columns]
+        assert cache.n == len(self.columns)
+        assert cache.used == cache.sizes.sum() == cache.capacity - cache.free
+        if self.columns:
+            dense = np.array([column for _, column in self.columns])
+            assert (read_back(cache) == dense).all()
+            assert cache.nonzeros.tolist() == (dense != 0.0).sum(axis=1).tolist()
+
+
+def test_contents_survive_any_order_of_admissions_and_evictions() -> None:
+    run_state_machine_as_test(CacheMachine, settings=examples(150))
+
+
+def cost(phi: np.ndarray, block_rows: int = 65536) -> int:
+    """Bytes of one binary column in a cache."""
+    n = len(phi)
+    cache = ColumnCache(ColumnCache.largest_column(n, block_rows), 1, n, block_rows)
+    staged = stage(cache, np.array([0]), phi[None])
+    assert cache.admit(staged, 0) and cache.used == staged.sizes[0]
+    assert (read_back(cache)[0] == phi).all()
+    return cache.used
+
+
+@pytest.mark.parametrize("density", [0.003, 0.02, 0.06])
+def test_a_sparse_column_costs_two_bytes_a_nonzero(density: float) -> None:
+    phi = (np.random.default_rng(0).random(200_000) < density).astype(np.float32)
+    assert cost(phi) <= 2.1 * phi.sum()
+    assert cost(np.zeros(200_000, np.float32)) == 0
+
+
+@pytest.mark.parametrize("density", [0.07, 0.5, 1.0])
+@pytest.mark.parametrize(("n", "block_rows"), [(200_000, 65536), (1000, 256), (1001, 64)])
+def test_a_dense_column_costs_a_bit_a_row(density: float, n: int, block_rows: int) -> None:
+    phi = (np.random.default_rng(0).random(n) < density).astype(np.float32)
+    blocks = -(-n // block_rows)
+    assert cost(phi, block_rows) <= n / 8 + 8 * blocks
+    assert cost(phi, block_rows) <= ColumnCache.largest_column(n, block_rows)
+
+
+def test_values_cost_six_bytes_a_nonzero_or_four_a_row() -> None:
+    rng = np.random.default_rng(0)
+    n = 100_000
+    sparse = rng.normal(size=n) * (rng.random(n) < 0.05)
+    for values, most in ((sparse, 6.1 * (sparse != 0).sum()), (rng.normal(size=n), 4 * n + 16)):
+        cache = ColumnCache(1 << 20, 1, n, 65536, binary=False)
+        staged = stage(cache, np.array([3]), values[None].astype(np.float32), binary=False)
+        assert cache.admit(staged, 0)
+        assert cache.used <= most
+
+
+@pytest.mark.parametrize("binary", [True, False])
+@pytest.mark.parametrize(("n", "block_rows"), [(64, 64), (1000, 256), (1001, 64), (70_000, 65536)])
+def test_a_cache_too_small_for_one_column_is_refused(binary: bool, n: int, block_rows: int) -> None:
+    need = ColumnCache.largest_column(n, block_rows, binary)
+    cache = ColumnCache(need, 1, n, block_rows, binary)
+    worst = np.ones((1, n), np.float32)
+    assert cache.admit(stage(cache, np.array([0]), worst, binary), 0)
+    with pytest.raises(BudgetError, match=rf"{need} bytes\), got {need - 1} bytes; raise"):
+        ColumnCache(need - 1, 1, n, block_rows, binary)
+    with pytest.raises(BudgetError):
+        ColumnCache(need, 0, n, block_rows, binary)
+
+
+@pytest.mark.parametrize("block_rows", [0, -64, 65537])
+def test_rows_of_a_block_fit_sixteen_bits(block_rows: int) -> None:
+    with pytest.raises(ValueError, match="block_rows must be from 1 to 65536"):
+        ColumnCache(1 << 20, 1, 100, block_rows)
+
+
+def test_the_last_row_of_the_largest_block_is_kept() -> None:
+    phi = np.zeros(131_072, np.float32)
+    phi[[0, 65_535, 65_536, 131_071]] = 1.0
+    assert cost(phi) == 16
+
+
+def test_the_directory_is_counted() -> None:
+    n, block_rows, columns = 1000, 256, 50
+    cache = ColumnCache(1 << 16, columns, n, block_rows)
+    arrays = [v for v in vars(cache).values() if isinstance(v, np.ndarray)]
+    held = sum(a.nbytes for a in arrays)
+    assert held == cache.capacity + ColumnCache.directory_bytes(columns, n, block_rows)
+
+
+def test_columns_that_differ_in_one_place_are_told_apart() -> None:
+    rng = np.random.default_rng(1)
+    cache = ColumnCache(1 << 16, 80, 500, 128)
+    base = (rng.random(500) < 0.3).astype(np.float32)
+    moved = np.array([np.roll(base, k) for k in (0, 128, 256, 1, 64)])
+    staged = stage(cache, np.arange(5), moved)
+    for t in range(5):
+        assert cache.find_equal(staged, t) is None
+        assert cache.admit(staged, t)
+    assert [cache.find_equal(staged, t) for t in range(5)] == list(range(5))

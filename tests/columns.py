@@ -1,0 +1,73 @@
+"""Random columns of every density, as a dense matrix and as a family would hand them over."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fcl.cache import ColumnCache, StagedColumns
+from fcl.features.base import BitColumns, Columns, DenseColumns
+
+#: Shares of nonzeros: none, a few (lists of rows), around where a bitmap is as small, all.
+DENSITIES = (0.0, 0.002, 0.03, 0.06, 0.0625, 0.07, 0.3, 0.9, 1.0)
+
+
+def make_phi(rng: np.random.Generator, n_columns: int, n_rows: int, binary: bool) -> np.ndarray:
+    """float32 (n_columns, n_rows), a density for each column and another one on part of its rows."""
+    phi = np.zeros((n_columns, n_rows), np.float32)
+    for column in phi:
+        cut = rng.integers(n_rows + 1)
+        for part in (column[:cut], column[cut:]):
+            part[rng.random(len(part)) < rng.choice(DENSITIES)] = 1.0
+    if binary:
+        return phi
+    return phi * rng.normal(size=phi.shape).astype(np.float32)
+
+
+def to_blocks(phi: np.ndarray, block_rows: int, binary: bool) -> list[Columns]:
+    """The columns on each row block, bitmaps if binary."""
+    blocks: list[Columns] = []
+    for start in range(0, phi.shape[1], block_rows):
+        part = phi[:, start : start + block_rows]
+        n = part.shape[1]
+        if binary:
+            padded = np.zeros((len(phi), -(-n // 64) * 64), bool)
+            padded[:, :n] = part != 0.0
+            words = np.packbits(padded, axis=1, bitorder="little").view("<u8")
+            blocks.append(BitColumns(words.astype(np.uint64), n))
+        else:
+            blocks.append(DenseColumns(np.ascontiguousarray(part), n))
+    return blocks
+
+
+def stage(
+    cache: ColumnCache, ids: np.ndarray, phi: np.ndarray, binary: bool = True
+) -> StagedColumns:
+    """The columns measured for a cache."""
+    return cache.measure(np.asarray(ids, np.int64), to_blocks(phi, cache.block_rows, binary))
+
+
+def read_back(cache: ColumnCache) -> np.ndarray:
+    """float64 (n, n_rows): what the cache holds, read as its documentation says, piece by piece."""
+    p = cache.pieces
+    out = np.zeros((cache.n, cache.n_rows))
+    for j in range(cache.n):
+        for b in range(cache.n_blocks):
+            part = out[j, b * cache.block_rows : (b + 1) * cache.block_rows]
+            at, n = int(p.offsets[j, b]), int(p.counts[j, b])
+            kind = ["BITS", "ROWS", "VALUES", "DENSE"][p.kinds[j, b]]
+            assert at % 8 == 0
+            if kind == "BITS":
+                words = p.arena64[at // 8 : at // 8 + -(-len(part) // 64)]
+                bits = np.unpackbits(words.astype("<u8").view(np.uint8), bitorder="little")
+                assert bits.sum() == n and not bits[len(part) :].any()
+                part[:] = bits[: len(part)]
+                continue
+            if kind == "DENSE":
+                assert n == len(part)
+                part[:] = p.arena32[at // 4 : at // 4 + n]
+                continue
+            rows = p.arena16[at // 2 : at // 2 + n].astype(int)
+            assert (np.diff(rows) > 0).all() and (n == 0 or rows[-1] < len(part))
+            values_at = (at + -(-2 * n // 8) * 8) // 4
+            part[rows] = 1.0 if kind == "ROWS" else p.arena32[values_at : values_at + n]
+    return out

@@ -1,0 +1,155 @@
+"""Sums over columns in every encoding, against dense numpy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fcl.cache import ColumnCache
+from fcl.kernels import bits
+from fcl.kernels import columns as kernels
+from tests.columns import make_phi, read_back, stage
+from tests.windows import INTERPRETED, examples
+
+Filled = tuple[ColumnCache, np.ndarray, np.random.Generator]
+# ragged last blocks, words that are not full, one block, many
+SHAPES = [(1, 64), (63, 64), (64, 64), (65, 64), (300, 128), (805, 256), (130, 65536)]
+
+
+def fill(n_rows: int, block_rows: int, seed: int, kinds: str) -> Filled:
+    """A cache of a dozen columns of the given kinds, its contents, and a source of numbers."""
+    rng = np.random.default_rng(seed)
+    binary = kinds == "binary"
+    capacity = 14 * ColumnCache.largest_column(n_rows, block_rows, binary)
+    cache = ColumnCache(capacity, 20, n_rows, block_rows, binary)
+    parts = []
+    for number, bitmaps in enumerate([True, False] if kinds == "both" else [binary]):
+        part = make_phi(rng, 6 if kinds == "both" else 12, n_rows, bitmaps)
+        staged = stage(cache, np.arange(len(part)) + 100 * number, part, bitmaps)
+        assert all(cache.admit(staged, t) for t in range(len(part)))
+        parts.append(part)
+    assert cache.check() == []
+    return cache, np.concatenate(parts).astype(np.float64), rng
+
+
+filled = st.builds(
+    lambda shape, seed, kinds: fill(*shape, seed, kinds),
+    st.sampled_from(SHAPES[:5] if INTERPRETED else SHAPES),
+    st.integers(0, 2**31),
+    st.sampled_from(["binary", "real", "both"]),
+)
+
+
+def close(found: np.ndarray, expected: np.ndarray, size: np.ndarray) -> None:
+    """Equal but for the order of summation; ``size``: the same sums of absolute values."""
+    assert (np.abs(found - expected) <= 1e-12 * size).all()
+
+
+@given(filled)
+@examples(80)
+def test_sums_moments_and_additions(made: Filled) -> None:
+    cache, phi, rng = made
+    assert (read_back(cache) == phi).all()
+    r, q = rng.normal(size=cache.n_rows), rng.exponential(size=cache.n_rows)
+    pieces = cache.pieces
+    g, h = phi @ r, phi**2 @ q
+    size_g, size_h = np.abs(phi) @ np.abs(r), h
+    close(np.array([kernels.column_sum(pieces, j, r) for j in range(len(phi))]), g, size_g)
+    order = rng.permutation(len(phi))
+    found_g, found_h = np.empty(len(phi)), np.empty(len(phi))
+    kernels.moments_of(pieces, order, r, q, found_g, found_h)
+    close(found_g, g[order], size_g[order])
+    close(found_h, h[order], size_h[order])
+    assert kernels.column_moments(pieces, order[0], r, q) == (found_g[0], found_h[0])
+
+    deltas = rng.normal(size=len(phi))
+    deltas[0] = 0.0
+    m = r.copy()
+    kernels.add_columns(pieces, order, deltas, m)
+    close(m, r + deltas @ phi[order], np.abs(r) + np.abs(deltas) @ np.abs(phi[order]))
+    one = r.copy()
+    kernels.add_column(pieces, order[-1], deltas[-1], one)
+    np.testing.assert_allclose(one, r + deltas[-1] * phi[order[-1]], rtol=0, atol=1e-14)
+
+
+@given(filled, st.sampled_from([0.0, 0.1, 0.6, 1.0]))
+@examples(80)
+def test_entries_of_chosen_rows(made: Filled, share: float) -> None:
+    cache, phi, rng = made
+    valued = not np.isin(phi, [0.0, 1.0]).all() or cache.largest > 8 * -(-cache.n_rows // 64)
+    taken = np.flatnonzero(rng.random(cache.n_rows) < share)
+    chosen = np.full(cache.n_rows, -1, np.int32)
+    chosen[taken] = rng.permutation(len(taken))
+    q = rng.exponential(size=len(taken))
+    columns = rng.permutation(len(phi))[: rng.integers(1, len(phi) + 1)]
+    k = len(columns)
+    room = int(cache.pieces.counts[columns].sum())
+    start, lean, curve = np.empty(k + 1, np.int64), np.empty(k), np.empty(k)
+    rows = np.empty(room, np.int32)
+    values = np.empty(room if valued else 0, np.float32)
+    if valued and not room:
+        return
+    assert kernels.gather_chosen(cache.pieces, columns, chosen, q, start, rows, values, lean, curve)
+    assert start[0] == 0 and start[-1] <= room
+    picked = np.zeros((k, len(taken)))
+    picked[:, chosen[taken]] = phi[columns][:, taken]
+    for t in range(k):
+        entries = slice(start[t], start[t + 1])
+        dense = np.zeros(len(taken))
+        assert len(np.unique(rows[entries])) == start[t + 1] - start[t]
+        dense[rows[entries]] = values[entries] if valued else 1.0
+        assert (dense == picked[t]).all()
+    close(lean, picked @ q, np.abs(picked) @ q)
+    close(curve, picked**2 @ q, picked**2 @ q)
+
+
+def test_too_little_room_for_entries_is_told() -> None:
+    cache = ColumnCache(1 << 12, 4, 200, 64)
+    staged = stage(cache, np.arange(2), np.ones((2, 200), np.float32))
+    assert cache.admit(staged, 0) and cache.admit(staged, 1)
+    chosen = np.arange(200, dtype=np.int32)
+    for room, fits in ((400, True), (399, False), (10, False)):
+        out = np.empty(room, np.int32)
+        found = kernels.gather_chosen(
+            cache.pieces,
+            np.arange(2),
+            chosen,
+            np.ones(200),
+            np.empty(3, np.int64),
+            out,
+            np.empty(0, np.float32),
+            np.empty(2),
+            np.empty(2),
+        )
+        assert found == fits
+
+
+@given(st.lists(st.integers(0, 2**64 - 1), min_size=1, max_size=5))
+@examples(60)
+def test_bits_of_words(words: list[int]) -> None:
+    array = np.array([words], np.uint64)
+    count = np.empty(1, np.int64)
+    kernels.count_bits(array, len(words), count)
+    set_bits = [64 * w + i for w, word in enumerate(words) for i in range(64) if word >> i & 1]
+    assert count[0] == len(set_bits)
+    rows = np.empty(64 * len(words), np.uint16)
+    assert kernels.bits_to_rows(array[0], len(words), rows) == len(set_bits)
+    assert rows[: len(set_bits)].tolist() == set_bits
+
+
+@pytest.mark.skipif(not INTERPRETED, reason="the compiled forms are no Python functions")
+@given(st.integers(1, 2**64 - 1))
+@examples(100)
+def test_the_plain_forms_of_bit_operations(word: int) -> None:
+    assert bits.population(np.uint64(word)) == bin(word).count("1")
+    assert bits.trailing_zeros(np.uint64(word)) == len(bin(word)) - len(bin(word).rstrip("0"))
+
+
+def test_columns_move_down_without_harm() -> None:
+    arena = np.arange(40, dtype=np.uint64)
+    first, size, into = np.array([0, 7, 12, 30]), np.array([3, 4, 18, 1]), np.array([0, 3, 7, 25])
+    expected = np.concatenate([np.arange(f, f + n) for f, n in zip(first, size, strict=True)])
+    kernels.compact(arena, first, size, into)
+    assert arena[:26].tolist() == expected.tolist()
