@@ -198,7 +198,8 @@ class Trainer:
         before = math.inf
         undo: tuple[Floats, float] | None = None
         while True:
-            b = self._settle_intercept(view, b, anchor_b)
+            b, settled = self._settle_intercept(view, b, anchor_b)
+            decrease += settled
             local = self._localise(view, working, columns, b, anchor_b)
             violation = self._violation(C, local)
             if undo is not None and violation >= before:
@@ -230,21 +231,24 @@ class Trainer:
 
     # -- the local problem at the current point ------------------------------------------------
 
-    def _settle_intercept(self, view: RowView, b: float, anchor_b: float) -> float:
+    def _settle_intercept(self, view: RowView, b: float, anchor_b: float) -> tuple[float, float]:
         """Minimise over the intercept alone, to the last digits; moves the margins along.
 
-        What is left of its slope would show as a violation of every dense column.
+        What is left of its slope would show as a violation of every dense column. Returns it and the
+        decrease of the local objective.
         """
-        if not view.objective.intercept:
-            return b
-        move = view.objective.best_intercept(
-            self._m,
-            0.0,
-            view.intercept_correction + view.intercept_floor * (b - anchor_b),
-            view.intercept_floor,
-        )
+        objective = view.objective
+        if not objective.intercept:
+            return b, 0.0
+        slope = view.intercept_correction + view.intercept_floor * (b - anchor_b)
+        floor = view.intercept_floor
+        move = objective.best_intercept(self._m, 0.0, slope, floor)
+        if move == 0.0:
+            return b, 0.0
+        before = objective.loss_sum(self._m, 0.0)
         self._m += move
-        return b + move
+        lower = before - objective.loss_sum(self._m, 0.0) - slope * move - 0.5 * floor * move * move
+        return b + move, max(0.0, objective.C * lower)
 
     def _localise(
         self, view: RowView, working: WorkingSet, columns: Columns, b: float, anchor_b: float
