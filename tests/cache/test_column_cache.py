@@ -171,12 +171,13 @@ def test_the_directory_is_counted() -> None:
     assert held == cache.capacity + ColumnCache.directory_bytes(columns, n, block_rows)
 
 
-def test_columns_that_differ_in_one_place_are_told_apart() -> None:
+@pytest.mark.parametrize("binary", [True, False])
+def test_columns_moved_by_blocks_words_and_rows_are_told_apart(binary: bool) -> None:
     rng = np.random.default_rng(1)
-    cache = ColumnCache(1 << 16, 80, 500, 128)
-    base = (rng.random(500) < 0.3).astype(np.float32)
-    moved = np.array([np.roll(base, k) for k in (0, 128, 256, 1, 64)])
-    staged = stage(cache, np.arange(5), moved)
+    cache = ColumnCache(1 << 16, 10, 512, 128, binary)
+    base = (rng.random(512) < 0.3).astype(np.float32)
+    moved = np.array([np.roll(base, k) for k in (0, 128, 256, 64, 1)])
+    staged = stage(cache, np.arange(5), moved, binary)
     for t in range(5):
         assert cache.find_equal(staged, t) is None
         assert cache.admit(staged, t)

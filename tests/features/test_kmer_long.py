@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import fcl.features.kmers as module
 from fcl.features import KmerFamily
-from fcl.features.kmers import TABLE_LETTERS
+from fcl.features.kmers import MAX_FIVE_LETTERS, TABLE_LETTERS
 from tests import brute
 from tests.windows import INTERPRETED, make_residuals, make_windows, prepare, tolerance
 
@@ -24,9 +26,15 @@ def case(d: int, positions: int, n: int, unknown: str) -> tuple[KmerFamily, np.n
     return KmerFamily(d, d + positions - 1), codes
 
 
+@pytest.mark.parametrize("five", [-1.0, math.inf])  # unknown as a fifth letter: always, never
 @pytest.mark.parametrize("unknown", ["none", "few", "many"])
 @pytest.mark.parametrize(("d", "positions", "n"), CASES)
-def test_prices_of_long_patterns(d: int, positions: int, n: int, unknown: str) -> None:
+def test_prices_of_long_patterns(
+    d: int, positions: int, n: int, unknown: str, five: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if five < 0.0 and (d > MAX_FIVE_LETTERS or unknown == "none"):
+        pytest.skip("never so")
+    monkeypatch.setattr(module, "FIVE_LETTERS_FROM", five)
     family, codes = case(d, positions, n, unknown)
     r = make_residuals(d, n, "balanced")
     slack = tolerance(r)

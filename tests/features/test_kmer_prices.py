@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -9,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import fcl.features.kmers as module
 from fcl.features import KmerFamily
 from fcl.features.base import Prices
-from fcl.features.kmers import KmerPricer
 from tests import brute
 from tests.windows import (
     BLOCK_ROWS,
@@ -27,6 +28,9 @@ from tests.windows import (
     prepare,
     tolerance,
 )
+
+#: Shares of unknown letters from which they are scanned as a fifth one: always, as chosen, never.
+FIVE_LETTERS = (-1.0, module.FIVE_LETTERS_FROM, math.inf)
 
 
 def check_prices(
@@ -70,16 +74,19 @@ def same_bits(a: Prices, b: Prices) -> bool:
     kind=st.sampled_from(RESIDUALS),
     keep=st.sampled_from([1, 2, 5, 40, 20_000]),
     quantile=st.sampled_from([0.0, 0.5, 0.9, 0.999, 1.0, 1.5]),
+    five=st.sampled_from(FIVE_LETTERS),
 )
 def test_prices_of_all_features(
-    case: tuple[KmerFamily, np.ndarray, int], kind: str, keep: int, quantile: float
+    case: tuple[KmerFamily, np.ndarray, int], kind: str, keep: int, quantile: float, five: float
 ) -> None:
     family, codes, seed = case
     r = make_residuals(seed, len(codes), kind)
     g = r @ brute.matrix(codes, family.d)
     threshold = float(np.quantile(np.abs(g), min(quantile, 1.0)) * max(quantile, 1.0))
     watch = np.random.default_rng(seed).integers(family.n_features, size=30)
-    pricer = family.pricer(prepare(family, codes), keep)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "FIVE_LETTERS_FROM", five)
+        pricer = family.pricer(prepare(family, codes), keep)
     found = pricer.price(r, watch, threshold)
     check_prices(found, g, family, keep, threshold, tolerance(r))
     np.testing.assert_allclose(found.watched, g[watch], rtol=0, atol=tolerance(r))
@@ -108,9 +115,10 @@ def test_sums_of_some_features(
 
 
 @pytest.mark.parametrize("unknown", UNKNOWN)
+@pytest.mark.parametrize("five", FIVE_LETTERS)
 @pytest.mark.parametrize(("d", "length"), [(3, 11), (7, 11)])  # the second walks a tree, with cells
 def test_neither_scratch_file_nor_groups_of_positions_change_a_bit(
-    d: int, length: int, unknown: str, tmp_path: Path
+    d: int, length: int, unknown: str, five: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if d > MAX_D and INTERPRETED:
         pytest.skip("too many cells, one by one")
@@ -118,23 +126,27 @@ def test_neither_scratch_file_nor_groups_of_positions_change_a_bit(
     codes = make_windows(5, MAX_ROWS, family.length, unknown)
     r = make_residuals(5, MAX_ROWS, "balanced")
     watch = np.random.default_rng(5).integers(family.n_features, size=40)
+    monkeypatch.setattr(module, "FIVE_LETTERS_FROM", five)
     expected = family.pricer(prepare(family, codes), 20).price(r, watch, 1.0)
     on_disk = prepare(family, codes, scratch=tmp_path)
     for group in (1, 2, 3, 9, 100):
-        pricer = KmerPricer(family, on_disk, 20, table_bytes=group * 8 * 4**family.d)
+        monkeypatch.setattr(module, "GROUP_BYTES", group * 8 * 4**d)
+        assert family.tables_in_group == min(group, family.n_positions)
+        pricer = family.pricer(on_disk, 20)
         assert same_bits(pricer.price(r, watch, 1.0), expected)
         assert pricer.sums(r, watch).tobytes() == expected.watched.tobytes()
 
 
 def test_sums_at_scattered_positions_have_room_for_all_their_unknown_letters(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # of neighbours only one or two have such windows, of positions 0, 4 and 8 all three
     family = KmerFamily(2, 10)
     codes = make_windows(6, MAX_ROWS, 10, "none")
     codes[:, [1, 5, 9]] = 4
     on_disk = prepare(family, codes, scratch=tmp_path)
-    pricer = KmerPricer(family, on_disk, 5, table_bytes=3 * 8 * 4**2)
+    monkeypatch.setattr(module, "GROUP_BYTES", 3 * 8 * 4**2)
+    pricer = family.pricer(on_disk, 5)
     ids = np.array([family.feature_id(p, k) for k in (0, 4, 8) for p in ("A", "AC", "T.")])
     values = make_residuals(6, MAX_ROWS, "balanced")
     expected = values @ brute.matrix(codes, 2)[:, ids]
