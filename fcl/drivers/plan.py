@@ -94,7 +94,7 @@ def make_plan(
             ("interpreter and libraries", INTERPRETER),
             ("reading (a chunk, compressed and decoded, and a block)", reading),
             ("targets and weights", 32 * n_rows + 32 * n_valid),
-            ("margins and residuals", 5 * 8 * n_rows + 8 * n_valid),
+            ("margins and residuals", 6 * 8 * n_rows + 8 * n_valid),
             ("trainer's vectors", Trainer.bytes_for(n_rows, 0, 0)),
             ("tables of a pass", family.workspace_bytes(block_rows, scratch)),
             ("new columns on their way", staging),
