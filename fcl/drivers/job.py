@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from fcl.checks import flag, is_whole, positive, share, whole
 from fcl.data.prepared import PreparedRows
 from fcl.drivers.plan import Plan, make_plan
 from fcl.errors import InputError
@@ -136,23 +137,22 @@ def make_job(
 
     found = find_loss(loss)
     spec = parse_features(features) if isinstance(features, str) else features
-    _check_number("tol", tol, 0.0, None)
+    intercept = flag("intercept", intercept)
+    tol = positive("tol", tol)
     if max_time is not None:
-        _check_number("max_time", max_time, 0.0, None)
-    if max_passes is not None and (
-        not isinstance(max_passes, int) or isinstance(max_passes, bool) or max_passes < 1
-    ):
-        raise InputError(f"max_passes must be a whole number of at least 1, got {max_passes!r}")
-    if not isinstance(block_rows, int) or not 64 <= block_rows <= 65536 or block_rows % 64:
+        max_time = positive("max_time", max_time)
+    if max_passes is not None:
+        max_passes = whole("max_passes", max_passes, 1)
+    seed = whole("seed", seed, 0)
+    if not is_whole(block_rows) or not 64 <= block_rows <= 65536 or block_rows % 64:
         raise InputError(
             f"block_rows must be a multiple of 64 from 64 to 65536, got {block_rows!r}"
         )
-    if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
-        raise InputError(f"seed must be a whole number of at least 0, got {seed!r}")
+    block_rows = int(block_rows)
     if valid is not None and valid_fraction is not None:
         raise InputError("give either valid or valid_fraction, not both")
-    if valid_fraction is not None and not 0.0 < valid_fraction < 1.0:
-        raise InputError(f"valid_fraction must be between 0 and 1, got {valid_fraction!r}")
+    if valid_fraction is not None:
+        valid_fraction = share("valid_fraction", valid_fraction)
     budget = parse_size(memory, "memory")
 
     family = spec.bind(data.rows)
@@ -188,8 +188,8 @@ def make_job(
         loss=found.name,
         C=C,
         alpha=alpha,
-        intercept=bool(intercept),
-        tol=float(tol),
+        intercept=intercept,
+        tol=tol,
         memory=budget,
         max_time=max_time,
         max_passes=max_passes,
@@ -216,17 +216,6 @@ def _plan(
     reading += 2 * block_rows * train.data.rows.dtype.itemsize * int(np.prod(shape[1:]))
     n_valid = valid.n if valid else 0
     return make_plan(family, train.n, n_valid, block_rows, reading, budget, extra, scratch)
-
-
-def _check_number(name: str, value: float, above: float, most: float | None) -> None:
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, int | float)
-        or not value > above
-        or (most is not None and value > most)
-        or value == float("inf")
-    ):
-        raise InputError(f"{name} must be a finite number above {above:g}, got {value!r}")
 
 
 def _spell(spec: Kmers) -> str:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from fcl.checks import positive
 from fcl.objective.losses import Loss
 
 Floats = npt.NDArray[np.float64]
@@ -241,8 +242,6 @@ def resolve_C(C: float | None, alpha: float | None, sum_weights: float) -> tuple
             + ("not both" if C is not None else "one of them")
         )
     name, value = ("C", C) if C is not None else ("alpha", alpha)
-    assert value is not None
-    if not (isinstance(value, int | float) and math.isfinite(value) and value > 0.0):
-        raise InputError(f"{name} must be a finite number above 0, got {value!r}")
+    value = positive(name, value)
     other = 1.0 / (value * sum_weights)
-    return (float(value), other) if C is not None else (other, float(value))
+    return (value, other) if C is not None else (other, value)

@@ -1,0 +1,46 @@
+"""Checks of single options. Numbers of numpy are numbers; True and False are none."""
+
+from __future__ import annotations
+
+import math
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+
+from fcl.errors import InputError
+
+__all__ = ["flag", "is_whole", "positive", "share", "whole"]
+
+
+def flag(name: str, value: Any) -> bool:
+    """The value as a bool; InputError naming the option for anything that is none."""
+    if not isinstance(value, bool | np.bool_):
+        raise InputError(f"{name} must be True or False, got {value!r}")
+    return bool(value)
+
+
+def positive(name: str, value: Any) -> float:
+    """The value as a float; InputError naming the option unless it is finite and above 0."""
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0.0 < float(value) < math.inf:
+        raise InputError(f"{name} must be a finite number above 0, got {value!r}")
+    return float(value)
+
+
+def share(name: str, value: Any) -> float:
+    """The value as a float; InputError naming the option unless it is between 0 and 1."""
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0.0 < float(value) < 1.0:
+        raise InputError(f"{name} must be between 0 and 1, got {value!r}")
+    return float(value)
+
+
+def is_whole(value: Any) -> bool:
+    """Whether it is a whole number."""
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def whole(name: str, value: Any, least: int) -> int:
+    """The value as an int; InputError naming the option unless it is whole and at least ``least``."""
+    if not is_whole(value) or value < least:
+        raise InputError(f"{name} must be a whole number of at least {least}, got {value!r}")
+    return int(value)
