@@ -48,6 +48,9 @@ MAX_HALVINGS = 30
 MAX_SWEEPS = 200
 #: Sweeps over the columns with a weight between two extrapolations.
 EXTRAPOLATE_FROM = 5
+#: Rows of the inner model up to which there is memory for that, and vectors over them that it takes.
+EXTRAPOLATE_ROWS = 1 << 20
+EXTRAPOLATE_VECTORS = EXTRAPOLATE_FROM + 5
 #: Inner tolerance, as a share of the violation before the step and of the one aimed at.
 INNER_SHARE = 0.1
 INNER_TARGET = 0.3
@@ -175,7 +178,8 @@ class Trainer:
     @staticmethod
     def bytes_for(n_rows: int, max_columns: int, entries: int, binary: bool = True) -> int:
         """Bytes of the buffers."""
-        return n_rows * (6 * 8 + 4) + (4 if binary else 8) * entries + 8 * max_columns
+        states = 8 * EXTRAPOLATE_VECTORS * min(n_rows, EXTRAPOLATE_ROWS)
+        return n_rows * (6 * 8 + 4) + states + (4 if binary else 8) * entries + 8 * max_columns
 
     def solve(
         self, view: RowView, working: WorkingSet, anchor_b: float, target: float, max_steps: int
@@ -387,7 +391,7 @@ class Trainer:
             elif full:
                 order, full = everything[w[everything] != 0.0], False
                 memory.clear()
-            else:
+            elif rows <= EXTRAPOLATE_ROWS:
                 memory.extrapolate(view.objective.C, w, d, u, b)
         return _Step(w - local.weights, float(b[0]), sweeps)
 
