@@ -116,11 +116,13 @@ def make_plan(
             + ", ".join(f"{name} {format_bytes(size)}" for name, size in fixed(scratch))
             + f", the smallest cache {format_bytes(least_cache)}"
         )
-    left = budget - taken(scratch)
-    max_columns = min(MAX_COLUMNS, max(MIN_COLUMNS, left // (COLUMN_SHARE + per_column)))
-    left -= max_columns * per_column
-    entries = min(MAX_ENTRIES, max(MIN_ENTRIES, left // 3 // entry))
-    cache_bytes = left - entry * entries
+    # beyond the least, which stays whole: else the directory of many row blocks could eat the cache
+    spare = budget - taken(scratch) - least_cache
+    max_columns = min(MAX_COLUMNS, MIN_COLUMNS + spare // (COLUMN_SHARE + per_column))
+    spare -= (max_columns - MIN_COLUMNS) * per_column
+    entries = min(MAX_ENTRIES, MIN_ENTRIES + spare // 3 // entry)
+    spare -= (entries - MIN_ENTRIES) * entry
+    cache_bytes = MIN_CACHE_COLUMNS * column + spare
     parts = (
         *fixed(scratch),
         ("columns gathered for the trainer", entry * entries),
