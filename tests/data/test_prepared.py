@@ -1,0 +1,150 @@
+"""Prepared rows: records in memory and in a scratch file."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fcl.data import prepared as module
+from fcl.data.prepared import PreparedRows
+from fcl.errors import InputError
+from tests.windows import examples
+
+Places = list[Path | None]
+
+
+def record_of(rows: PreparedRows, block: int) -> np.ndarray:
+    return np.random.default_rng(block).integers(0, 256, rows.record_shape).astype(np.uint8)
+
+
+def fill(rows: PreparedRows) -> None:
+    for block, span in rows.blocks():
+        record = rows.writable(block)
+        assert not record.any()  # whatever was in the buffer before
+        record[...] = record_of(rows, block)
+        rows.commit(block, (np.arange(block), np.array([span.start, span.stop])))
+
+
+def check(rows: PreparedRows, block: int) -> None:
+    record, sides = rows.read(block)
+    assert (record == record_of(rows, block)).all()
+    assert sides[0].tolist() == list(range(block))
+    assert sides[1].tolist() == [rows.rows_of(block).start, rows.rows_of(block).stop]
+
+
+@given(
+    n_rows=st.integers(1, 400),
+    block_rows=st.sampled_from([1, 7, 64, 256]),
+    shape=st.sampled_from([(3,), (2, 5), (1, 1, 4)]),
+    order=st.lists(st.integers(0, 1000), max_size=20),
+)
+@examples(60)
+def test_records_come_back_in_any_order(
+    tmp_path_factory: pytest.TempPathFactory,
+    n_rows: int,
+    block_rows: int,
+    shape: tuple[int, ...],
+    order: list[int],
+) -> None:
+    places: Places = [None, tmp_path_factory.getbasetemp()]
+    for scratch in places:
+        rows = PreparedRows(n_rows, block_rows, shape, scratch)
+        spans = [span for _, span in rows.blocks()]
+        assert [i for span in spans for i in range(span.start, span.stop)] == list(range(n_rows))
+        assert all(span.stop - span.start == block_rows for span in spans[:-1])
+        assert rows.n_blocks == len(spans)
+        assert rows.bytes_needed == rows.n_blocks * int(np.prod(shape))
+        assert rows.in_memory == (scratch is None)
+        fill(rows)
+        for number in order:
+            check(rows, number % rows.n_blocks)
+        assert rows.side_bytes() == 8 * sum(b + 2 for b in range(rows.n_blocks))
+        rows.close()
+
+
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_a_record_may_be_written_anew(on_disk: bool, tmp_path: Path) -> None:
+    rows = PreparedRows(30, 10, (4,), tmp_path if on_disk else None)
+    fill(rows)
+    check(rows, 1)
+    rows.writable(1)[:] = 7
+    rows.commit(1, ())
+    assert rows.read(1)[0].tolist() == [7] * 4 and rows.read(1)[1] == ()
+    check(rows, 0)
+    check(rows, 2)
+
+
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_reading_what_was_never_prepared_is_an_error(on_disk: bool, tmp_path: Path) -> None:
+    rows = PreparedRows(30, 10, (4,), tmp_path if on_disk else None)
+    with pytest.raises(AssertionError, match="row block 2 was never prepared"):
+        rows.read(2)
+
+
+def test_a_scratch_file_has_no_name_and_is_allocated_and_not_mapped(tmp_path: Path) -> None:
+    rows = PreparedRows(1000, 100, (1 << 16,), tmp_path)
+    handle = rows._file
+    assert handle is not None
+    assert list(tmp_path.iterdir()) == []
+    status = os.fstat(handle)
+    assert status.st_size == rows.bytes_needed == 10 << 16
+    assert status.st_blocks * 512 >= status.st_size  # real blocks: a full disk shows at once
+    fill(rows)
+    check(rows, 7)
+    maps = Path("/proc/self/maps")
+    if maps.exists():
+        assert str(tmp_path) not in maps.read_text()
+    rows.close()
+    rows.close()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(handle)
+
+
+def test_forgetting_the_rows_closes_the_file(tmp_path: Path) -> None:
+    rows = PreparedRows(10, 10, (4,), tmp_path)
+    handle = rows._file
+    assert handle is not None
+    del rows
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(handle)
+
+
+def test_short_reads_and_writes_are_gone_on_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pwrite, preadv = os.pwrite, os.preadv
+    monkeypatch.setattr(os, "pwrite", lambda file, view, at: pwrite(file, view[:5], at))
+    monkeypatch.setattr(os, "preadv", lambda file, views, at: preadv(file, [views[0][:3]], at))
+    rows = PreparedRows(50, 10, (3, 7), tmp_path)
+    fill(rows)
+    for block in (4, 0, 2):
+        check(rows, block)
+    monkeypatch.setattr(os, "preadv", lambda file, views, at: 0)
+    with pytest.raises(OSError, match="scratch file ended inside row block 3"):
+        rows.read(3)
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for folder in (tmp_path / "missing", tmp_path / "file"):
+        with pytest.raises(InputError, match=r"cannot make a file .* name another one with --scr"):
+            PreparedRows(10, 10, (4,), folder)
+
+
+@pytest.mark.skipif(not hasattr(os, "posix_fallocate"), reason="macOS has no posix_fallocate")
+def test_a_full_disk_is_told_before_anything_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(file: int, offset: int, size: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(module.os, "posix_fallocate", full)
+    before = len(os.listdir("/dev/fd"))
+    with pytest.raises(InputError, match="room for 8 MiB of prepared rows, got No space left"):
+        PreparedRows(64, 8, (1 << 20,), tmp_path)
+    assert list(tmp_path.iterdir()) == [] and len(os.listdir("/dev/fd")) == before

@@ -1,0 +1,166 @@
+"""The memory plan: within the budget, honest about the smallest one, and true of what is allocated."""
+
+from __future__ import annotations
+
+import re
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fcl.cache import ColumnCache
+from fcl.drivers.plan import MIB, Plan, make_plan
+from fcl.errors import BudgetError
+from fcl.features import KmerFamily
+from tests.windows import INTERPRETED, examples, make_residuals, make_windows, prepare
+
+jobs = st.builds(
+    lambda d, letters, n, valid, block_rows, reading, extra: {
+        "family": KmerFamily(d, d + letters),
+        "n_rows": n,
+        "n_valid": valid,
+        "block_rows": min(block_rows, -(-n // 64) * 64),
+        "reading": reading,
+        "extra": extra,
+    },
+    st.integers(1, 12),
+    st.integers(0, 400),
+    st.one_of(st.integers(1, 1000), st.integers(1, 100_000_000)),
+    st.one_of(st.just(0), st.integers(1, 10_000_000)),
+    st.sampled_from([64, 256, 4096, 65536]),
+    st.integers(0, 1 << 28),
+    st.one_of(st.just(0), st.integers(0, 1 << 30)),
+)
+
+
+def smallest_budget(job: dict[str, Any]) -> int:
+    with pytest.raises(BudgetError) as caught:
+        make_plan(**job, budget=MIB)
+    found = re.search(r"a budget of 1 MiB is too small; .* at least (\d+)MiB: ", str(caught.value))
+    assert found is not None, str(caught.value)
+    return int(found[1]) * MIB
+
+
+def check(plan: Plan, job: dict[str, Any], budget: int) -> None:
+    assert plan.budget == budget
+    assert plan.total == sum(size for _, size in plan.lines()) <= budget
+    assert all(size >= 0 for _, size in plan.lines())
+    column = ColumnCache.largest_column(job["n_rows"], job["block_rows"])
+    assert plan.cache_bytes >= column  # else the cache would refuse it
+    assert plan.staging >= column
+    assert plan.max_columns >= 1 and plan.entries >= 1
+    record = int(np.prod(job["family"].record_shape(job["block_rows"])))
+    blocks = -(-job["n_rows"] // job["block_rows"]) - (-job["n_valid"] // job["block_rows"])
+    assert plan.scratch_bytes == (blocks * record if plan.scratch else 0)
+
+
+@given(jobs, st.integers(0, 1 << 36))
+@examples(150)
+def test_the_smallest_budget_works_and_a_mebibyte_less_does_not(
+    job: dict[str, Any], more: int
+) -> None:
+    least = smallest_budget(job)
+    for budget in (least, least + 1, least + more):
+        check(make_plan(**job, budget=budget), job, budget)
+    with pytest.raises(BudgetError, match=f"at least {least // MIB}MiB"):
+        make_plan(**job, budget=least - MIB)
+
+
+def test_rows_that_do_not_fit_go_to_a_scratch_file() -> None:
+    # 8.3 million windows of 141 letters: 300 MB of prepared rows
+    job: dict[str, Any] = {
+        "family": KmerFamily(8, 141),
+        "n_rows": 8_323_752,
+        "n_valid": 0,
+        "block_rows": 65536,
+        "reading": 32 * MIB,
+    }
+    tight, wide = (make_plan(**job, budget=size * MIB) for size in (1792, 6144))
+    assert tight.scratch and tight.scratch_bytes >= 36 * 8_323_752
+    assert not wide.scratch and wide.scratch_bytes == 0
+    assert any("scratch file" in name for name, _ in tight.lines())
+    assert wide.cache_bytes > tight.cache_bytes
+
+
+def test_more_memory_never_makes_the_cache_smaller_while_rows_stay_where_they_are() -> None:
+    job: dict[str, Any] = {
+        "family": KmerFamily(6, 60),
+        "n_rows": 500_000,
+        "n_valid": 0,
+        "block_rows": 65536,
+        "reading": MIB,
+    }
+    for scratch in (False, True):
+        sizes = [
+            make_plan(**job, budget=size * MIB, scratch=scratch).cache_bytes
+            for size in range(512, 4096, 128)
+        ]
+        assert sizes == sorted(sizes)
+
+
+def test_tables_of_long_patterns_are_refused_where_they_cannot_fit() -> None:
+    def job(d: int) -> dict[str, Any]:
+        family = KmerFamily(d, 141)
+        return {
+            "family": family,
+            "n_rows": 10_000,
+            "n_valid": 0,
+            "block_rows": 10_048,
+            "reading": MIB,
+        }
+
+    make_plan(**job(8), budget=320 * MIB)
+    with pytest.raises(BudgetError, match="320 MiB is too small") as caught:
+        make_plan(**job(12), budget=320 * MIB)
+    assert re.search(r"tables of a pass 14\d MiB", str(caught.value))
+    least = smallest_budget(job(12))
+    assert least > 8 * 4**12  # the table of one position, at the very least
+    assert make_plan(**job(12), budget=least).total <= least
+
+
+def peak(work: Callable[[], object]) -> int:
+    """The most bytes that python and numpy held at once in a call, beyond what was there before."""
+    tracemalloc.start()
+    try:
+        kept = work()
+        most = tracemalloc.get_traced_memory()[1]
+        del kept
+        return most
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.skipif(INTERPRETED, reason="counts what kernels would not make")
+@pytest.mark.parametrize("on_disk", [False, True])
+@pytest.mark.parametrize("unknown", ["none", "many"])
+@pytest.mark.parametrize(("d", "length"), [(3, 30), (7, 50), (9, 14)])
+def test_passes_hold_no_more_than_planned(
+    d: int, length: int, unknown: str, on_disk: bool, tmp_path: Path
+) -> None:
+    family = KmerFamily(d, length)
+    n, block_rows = 2000, 1024
+    codes = make_windows(1, n, length, unknown)
+    prepared = prepare(family, codes, block_rows, tmp_path if on_disk else None)
+    r = make_residuals(1, n, "balanced")
+    ids = np.sort(np.random.default_rng(1).integers(family.n_features, size=300))
+    out = np.empty(n)
+
+    def passes() -> object:
+        pricer = family.pricer(prepared, 100)
+        for _ in range(2):
+            found = pricer.price(r, ids, 5.0)
+            pricer.sums(r, ids)
+            family.write_margins(prepared, ids, np.ones(len(ids)), out)
+        return pricer, found
+
+    passes()  # compiled, imported
+    planned = family.workspace_bytes(block_rows, on_disk) + family.extra_bytes(prepared)
+    reported = (
+        40 * 100 * family.n_positions
+    )  # candidates: the plan's other parts have room for them
+    assert peak(passes) <= planned + reported + (1 << 18)
