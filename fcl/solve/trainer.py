@@ -49,7 +49,7 @@ MAX_SWEEPS = 200
 #: Sweeps over the columns with a weight between two extrapolations.
 EXTRAPOLATE_FROM = 5
 #: Rows of the inner model up to which there is memory for that, and vectors over them that it takes.
-EXTRAPOLATE_ROWS = 1 << 20
+EXTRAPOLATE_ROWS = 1 << 18
 EXTRAPOLATE_VECTORS = EXTRAPOLATE_FROM + 5
 #: Inner tolerance, as a share of the violation before the step and of the one aimed at.
 INNER_SHARE = 0.1
