@@ -1,0 +1,118 @@
+"""Training ends at the optimum that the judge finds, and certifies no more than the judge confirms."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+from judge import LOSSES, Problem, confirm, kmer_matrix
+from rows import acceptors, pyrimidines, splice
+
+import fcl
+
+#: Window for each d, so that the explicit matrix stays small: 80, 300, 1,200 and 4,500 columns.
+LENGTHS = {1: 20, 2: 16, 3: 14, 4: 12}
+STRENGTHS = {"logistic": 1.0, "squared": 0.05, "squared_hinge": 0.3}
+
+
+def train_and_judge(
+    codes: np.ndarray, y: np.ndarray, s: np.ndarray | None, d: int, **options: Any
+) -> tuple[fcl.TrainResult, Problem, np.ndarray]:
+    """Train in 256-row blocks; returns the result, the explicit problem and the dense weights."""
+    options = {"tol": 1e-9, "block_rows": 256, "memory": "1GiB"} | options
+    data = fcl.open_data(codes, y=y, weights=s)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", fcl.ConvergenceWarning)
+        result = fcl.train(data, fcl.Kmers(d), **options)
+    phi = kmer_matrix(codes, d)
+    problem = Problem(
+        phi,
+        y,
+        np.ones(len(y)) if s is None else s,
+        options.get("loss", "logistic"),
+        result.model.C,
+        options.get("intercept", True),
+    )
+    w = np.zeros(phi.shape[1])
+    w[result.model.ids] = result.model.weights
+    return result, problem, w
+
+
+def check_optimum(
+    result: fcl.TrainResult, problem: Problem, w: np.ndarray, gap: float = 1e-10
+) -> None:
+    """Everything that a converged run promises, by the judge, who solves to a relative ``gap``."""
+    claimed, b = result.certificate, result.model.intercept
+    best = problem.solve(gap)
+    assert result.converged and result.reason == "tolerance", result.message
+    assert claimed.n_priced == problem.phi.shape[1]
+    assert claimed.objective == pytest.approx(best.objective, rel=1e-8)
+    confirm(problem, w, b, claimed, best)
+    assert problem.violations(w, b).max() <= 1e-6
+    assert claimed.max_violation == pytest.approx(np.abs(problem.prices(w, b)).max(), rel=1e-9)
+    # the last pass has the best bound: the judge finds it again from the model alone
+    assert claimed.bound > max([h["bound"] for h in result.model.history[:-1]], default=-np.inf)
+    found = problem.bound(problem.residuals(w, b))
+    assert found >= claimed.bound - 1e-12 * claimed.objective
+    if not problem.intercept:
+        assert b == 0.0
+
+
+@pytest.mark.parametrize("intercept", [True, False], ids=["intercept", "no-intercept"])
+@pytest.mark.parametrize("weighted", [True, False], ids=["weighted", "unweighted"])
+@pytest.mark.parametrize("d", LENGTHS)
+@pytest.mark.parametrize("loss", LOSSES)
+def test_acceptors(loss: str, d: int, weighted: bool, intercept: bool) -> None:
+    n = 300 if d == 4 else 400  # two blocks, the second one ragged
+    codes, labels = acceptors(LENGTHS[d], n)
+    y = pyrimidines(n) if loss == "squared" else labels
+    s = np.random.default_rng(d).uniform(0.1, 3.0, n) if weighted else None
+    options = {"loss": loss, "C": STRENGTHS[loss], "intercept": intercept}
+    result, problem, w = train_and_judge(codes, y, s, d, **options)
+    check_optimum(result, problem, w)
+    assert 10 < len(result.model.ids) < 200
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("d", [2, 4])
+def test_splice_junctions_with_unknown_letters(loss: str, d: int) -> None:
+    codes, labels = splice(LENGTHS[d])
+    unknown = np.flatnonzero((codes == 4).any(axis=1))
+    keep = np.union1d(unknown, np.arange(0, len(codes), 6 if d == 2 else 12))
+    codes, y = codes[keep].copy(), labels[keep]
+    codes[:8, 2:9] = 4  # runs of them, and a window of nothing else
+    codes[8] = 4
+    result, problem, w = train_and_judge(codes, y, None, d, loss=loss, C=STRENGTHS[loss])
+    check_optimum(result, problem, w)
+
+
+@pytest.mark.parametrize("tol", [1e-2, 1e-4, 1e-6])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_no_certificate_says_more_than_is_true(loss: str, tol: float) -> None:
+    codes, labels = acceptors(14, 400)
+    y = pyrimidines(400) if loss == "squared" else labels
+    result, problem, w = train_and_judge(codes, y, None, 3, loss=loss, C=STRENGTHS[loss], tol=tol)
+    best = problem.solve()
+    assert result.converged and result.certificate.gap <= tol
+    confirm(problem, w, result.model.intercept, result.certificate, best)
+    for entry in result.model.history:  # of every pass on the way
+        assert entry["bound"] <= best.objective * (1.0 + 1e-12)
+        assert best.bound <= entry["objective"] * (1.0 + 1e-12)
+
+
+def test_strong_fit() -> None:
+    """A large C, where nearly all residuals are small and weights are many."""
+    codes, labels = acceptors(14, 400)
+    result, problem, w = train_and_judge(codes, labels, None, 3, C=30.0)
+    check_optimum(result, problem, w, gap=1e-8)  # hard for the judge, too
+
+
+def test_far_below_rounding_is_reached_or_said() -> None:
+    """A tolerance that floating point cannot give ends the run with a reason, at the optimum."""
+    codes, labels = acceptors(14, 400)
+    result, problem, w = train_and_judge(codes, labels, None, 3, C=1.0, tol=1e-16)
+    assert result.reason in ("stalled", "tolerance")
+    assert result.certificate.gap < 1e-11
+    confirm(problem, w, result.model.intercept, result.certificate, problem.solve())

@@ -1,0 +1,142 @@
+"""What a user takes for granted: the null model, weights, conversions, hard targets, the intercept."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from judge import LOSSES, Problem, confirm, kmer_matrix
+from rows import acceptors, pyrimidines
+
+import fcl
+
+STRENGTHS = {"logistic": 1.0, "squared": 0.05, "squared_hinge": 0.3}
+
+
+def train(codes: np.ndarray, y: np.ndarray, s: Any = None, d: int = 3, **options: Any) -> Any:
+    options = {"tol": 1e-9, "block_rows": 256, "memory": "1GiB"} | options
+    return fcl.train(fcl.open_data(codes, y=y, weights=s), fcl.Kmers(d), **options)
+
+
+def case(loss: str, length: int = 14, n: int = 400) -> tuple[np.ndarray, np.ndarray]:
+    codes, labels = acceptors(length, n)
+    return codes, pyrimidines(n) if loss == "squared" else labels
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_null_model_below_C_min(loss: str, intercept: bool) -> None:
+    codes, y = case(loss)
+    s = np.random.default_rng(0).uniform(0.2, 2.0, len(y))
+    problem = Problem(kmer_matrix(codes, 3), y, s, loss, 1.0, intercept)
+    b, C_min = problem.null()
+    for C in (0.999999 * C_min, 0.1 * C_min, 1e-9 * C_min):
+        result = train(codes, y, s, loss=loss, C=C, intercept=intercept)
+        assert len(result.model.ids) == 0
+        assert result.converged and result.passes == 1
+        assert result.certificate.gap <= 1e-9
+        assert result.model.options["C_min"] == pytest.approx(C_min, rel=1e-11)
+        assert result.model.intercept == pytest.approx(b, rel=1e-9, abs=1e-12)
+    above = train(codes, y, s, loss=loss, C=1.001 * C_min, intercept=intercept)
+    assert len(above.model.ids) >= 1
+    assert above.converged
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_repeated_rows_equal_weights(loss: str) -> None:
+    codes, y = case(loss)
+    times = np.random.default_rng(1).integers(0, 4, len(y))
+    options = {"loss": loss, "C": STRENGTHS[loss]}
+    weighted = train(codes, y, times.astype(float), **options)
+    repeated = train(np.repeat(codes, times, axis=0), np.repeat(y, times), **options)
+    kept = times > 0
+    removed = train(codes[kept], y[kept], times[kept].astype(float), **options)
+    for other in (repeated, removed):
+        assert other.certificate.objective == pytest.approx(
+            weighted.certificate.objective, rel=2e-9
+        )
+        assert other.model.alpha == pytest.approx(weighted.model.alpha, rel=1e-12)
+    # rows of weight 0 are dropped before anything else
+    assert removed.model.weights.tobytes() == weighted.model.weights.tobytes()
+    assert weighted.model.n_rows == kept.sum() and weighted.model.sum_weights == times.sum()
+
+
+def test_alpha_is_one_over_C_times_the_weights() -> None:
+    codes, y = case("logistic")
+    s = np.random.default_rng(1).uniform(0.5, 2.0, len(y))
+    by_C = train(codes, y, s, C=0.7)
+    assert by_C.model.alpha == pytest.approx(1.0 / (0.7 * s.sum()), rel=1e-14)
+    by_alpha = train(codes, y, s, alpha=by_C.model.alpha)
+    assert pytest.approx(0.7, rel=1e-14) == by_alpha.model.C
+    # all weights times 10 at the same alpha: the same minimiser
+    scaled = train(codes, y, 10.0 * s, alpha=by_C.model.alpha, tol=1e-11)
+    assert pytest.approx(0.07, rel=1e-13) == scaled.model.C
+    assert scaled.certificate.objective == pytest.approx(by_C.certificate.objective, rel=2e-9)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_constant_and_equal_features_do_no_harm(loss: str) -> None:
+    """Every window has AG in the middle, and columns beside it that repeat each other."""
+    codes, y = case(loss, 12)
+    assert (codes[:, 6:8] == [0, 2]).all()
+    codes = codes.copy()
+    codes[:, 3] = codes[:, 9]  # every feature of one position at the other, too
+    codes[:, 4] = 3 - codes[:, 9]
+    problem = Problem(kmer_matrix(codes, 4), y, np.ones(len(y)), loss, STRENGTHS[loss])
+    assert (problem.phi.min(axis=0) == 1.0).sum() > 1
+    result = train(codes, y, d=4, loss=loss, C=STRENGTHS[loss])
+    w = np.zeros(problem.phi.shape[1])
+    w[result.model.ids] = result.model.weights
+    assert result.converged
+    confirm(problem, w, result.model.intercept, result.certificate, problem.solve())
+    # a constant column does what the unpenalised intercept does for nothing
+    assert not w[problem.phi.min(axis=0) == 1.0].any()
+
+
+@pytest.mark.parametrize("loss", ["logistic", "squared_hinge"])
+def test_one_positive_in_a_thousand(loss: str) -> None:
+    codes, labels = acceptors(10, 8000)
+    y = np.where(np.cumsum(labels == 1) <= 8, labels, -1.0)
+    assert (y == 1).sum() == 8
+    result = train(codes, y, d=2, loss=loss, C=2.0, block_rows=4096)
+    problem = Problem(kmer_matrix(codes, 2), y, np.ones(len(y)), loss, 2.0)
+    w = np.zeros(problem.phi.shape[1])
+    w[result.model.ids] = result.model.weights
+    assert result.converged and len(w.nonzero()[0]) > 3
+    confirm(problem, w, result.model.intercept, result.certificate, problem.solve())
+
+
+@pytest.mark.parametrize(("scale", "offset"), [(1e6, 1e5), (1e-6, 0.0), (1.0, 1e6), (1e-3, -50.0)])
+def test_unscaled_targets(scale: float, offset: float) -> None:
+    codes, y = case("squared")
+    y = scale * y + offset
+    problem = Problem(kmer_matrix(codes, 3), y, np.ones(len(y)), "squared", 1.0)
+    C = 20.0 * problem.null()[1]
+    problem = Problem(problem.phi, y, problem.s, "squared", C)
+    result = train(codes, y, loss="squared", C=C, tol=1e-8)
+    w = np.zeros(problem.phi.shape[1])
+    w[result.model.ids] = result.model.weights
+    assert result.converged and len(w.nonzero()[0]) > 5
+    confirm(problem, w, result.model.intercept, result.certificate, problem.solve(1e-9))
+
+
+def test_intercept_is_not_penalised() -> None:
+    codes, y = case("squared")
+    plain = train(codes, y, loss="squared", C=0.05)
+    shifted = train(codes, y + 1000.0, loss="squared", C=0.05)
+    assert shifted.certificate.objective == pytest.approx(plain.certificate.objective, rel=2e-9)
+    assert shifted.model.intercept - plain.model.intercept == pytest.approx(1000.0, abs=1e-4)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_no_pass_raises_the_objective(loss: str) -> None:
+    codes, y = case(loss, 16)
+    for d in (1, 2, 3):
+        result = train(codes, y, d=d, loss=loss, C=3 * STRENGTHS[loss], tol=1e-11)
+        objectives = [entry["objective"] for entry in result.model.history]
+        bounds = [entry["bound"] for entry in result.model.history]
+        assert len(objectives) > 4
+        assert objectives == sorted(objectives, reverse=True)
+        assert bounds == sorted(bounds)
+        assert max(bounds) <= min(objectives) * (1.0 + 1e-13)

@@ -1,0 +1,115 @@
+"""The same input, options and seed give the same bits, wherever the rows are kept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from explicit import make_solver, run
+from judge import LOSSES, Problem
+from rows import acceptors, pyrimidines
+
+import fcl
+from fcl.drivers.inline import TrainResult
+from fcl.drivers.job import make_job
+from fcl.features import KmerFamily
+
+#: What a pass reports that is not time or memory.
+EXACT = (
+    "number",
+    "objective",
+    "bound",
+    "gap",
+    "max_violation",
+    "priced",
+    "cached",
+    "active",
+    "beta",
+)
+
+
+def train(codes: np.ndarray, y: np.ndarray, **options: Any) -> TrainResult:
+    options = {"C": 1.0, "tol": 1e-7, "block_rows": 256, "memory": "1GiB"} | options
+    return fcl.train(fcl.open_data(codes, y=y), fcl.Kmers(3), **options)
+
+
+def bits(result: TrainResult) -> tuple[Any, ...]:
+    model = result.model
+    history = [[entry[name] for name in EXACT] for entry in model.history]
+    return (
+        model.ids.tobytes(),
+        model.weights.tobytes(),
+        model.support.tobytes(),
+        model.intercept.hex(),
+        history,
+        model.certificate,
+    )
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_two_runs(loss: str) -> None:
+    codes, labels = acceptors(14, 700)  # three blocks, the last one ragged
+    y = pyrimidines(700) if loss == "squared" else labels
+    C = {"logistic": 1.0, "squared": 0.05, "squared_hinge": 0.3}[loss]
+    first = bits(train(codes, y, loss=loss, C=C))
+    assert bits(train(codes, y, loss=loss, C=C)) == first
+    other = bits(train(codes, y, loss=loss, C=C, seed=1))
+    assert other != first  # the seed does something
+
+
+def test_rows_in_a_scratch_file(tmp_path: Path) -> None:
+    codes, y = acceptors(14, 700)
+    codes = codes.copy()
+    codes[::37, 4:6] = 4  # unknown letters have side arrays of their own
+    problem = Problem(np.zeros((700, 1)), y, np.ones(700), "logistic", 1.0)
+    ends = []
+    for scratch in (None, tmp_path):
+        solver = make_solver(KmerFamily(3, 14), codes, problem, scratch=scratch)
+        passes = run(solver)
+        point = solver.anchor.point
+        ends.append((passes, point.ids.tobytes(), point.weights.tobytes(), point.intercept))
+        assert len(passes) > 3
+        assert solver.prepared.in_memory == (scratch is None)
+    assert ends[0] == ends[1]
+    assert not list(tmp_path.iterdir())  # unlinked from the beginning
+
+
+def test_a_tight_budget_uses_the_scratch_folder(tmp_path: Path) -> None:
+    """The driver decides by itself, says so in the plan, and the result has the same bits."""
+    codes, y = acceptors(100, 3000)
+    data = fcl.open_data(codes, y=y)
+    options = {"C": 0.3, "tol": 1e-4, "block_rows": 256}
+    ample = make_job(data, "kmers:d=2", **options, memory="2GiB").plan
+    tight = make_job(data, "kmers:d=2", **options, memory="350MiB").plan
+    assert (ample.scratch, tight.scratch) == (False, True)
+    assert ample.total <= 2 << 30 and tight.total <= 350 << 20
+    results = [
+        fcl.train(data, "kmers:d=2", **options, memory=memory, scratch=tmp_path)
+        for memory in ("2GiB", "350MiB")
+    ]
+    ends = [r.model.weights.tobytes() + r.model.ids.tobytes() for r in results]
+    assert ends[0] == ends[1]
+    assert results[0].certificate == results[1].certificate
+    assert not list(tmp_path.iterdir())
+
+
+def test_blocks_of_rows_change_rounding_alone() -> None:
+    codes, y = acceptors(14, 700)
+    objectives = [
+        train(codes, y, tol=1e-10, block_rows=rows).certificate.objective
+        for rows in (64, 256, 65536)
+    ]
+    assert objectives == pytest.approx([objectives[0]] * 3, rel=3e-10)
+
+
+def test_stored_data_equals_arrays(tmp_path: Path) -> None:
+    """From a folder of arrays, chunk by chunk, the bits are those from memory."""
+    codes, y = acceptors(14, 700)
+    np.save(tmp_path / "X.npy", codes)
+    np.save(tmp_path / "y.npy", y.astype(np.int8))
+    stored = fcl.train(fcl.open_data(tmp_path), "kmers:d=3", C=1.0, tol=1e-7, block_rows=256)
+    arrays = train(codes, y, memory="4GiB")
+    assert stored.model.weights.tobytes() == arrays.model.weights.tobytes()
+    assert stored.certificate == arrays.certificate

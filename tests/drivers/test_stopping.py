@@ -1,0 +1,151 @@
+"""Runs that end before their tolerance: the model is usable and its certificate true."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from judge import Problem, Solution, confirm, kmer_matrix
+from rows import acceptors
+
+import fcl
+from fcl.drivers.events import Event, PassDone, Started, Stopped
+from fcl.drivers.inline import TrainResult
+
+
+@pytest.fixture(scope="module")
+def problem() -> Problem:
+    codes, y = acceptors(14, 400)
+    return Problem(kmer_matrix(codes, 3), y, np.ones(400), "logistic", 1.0)
+
+
+@pytest.fixture(scope="module")
+def best(problem: Problem) -> Solution:
+    return problem.solve()
+
+
+def train(**options: Any) -> TrainResult:
+    codes, y = acceptors(14, 400)
+    options = {"C": 1.0, "tol": 1e-9, "block_rows": 256, "memory": "1GiB"} | options
+    return fcl.train(fcl.open_data(codes, y=y), fcl.Kmers(3), **options)
+
+
+def check(result: TrainResult, problem: Problem, best: Solution, reason: str) -> None:
+    assert not result.converged and result.reason == reason
+    w = np.zeros(problem.phi.shape[1])
+    w[result.model.ids] = result.model.weights
+    confirm(problem, w, result.model.intercept, result.certificate, best)
+    assert result.model.certificate == result.certificate
+    assert result.passes == len(result.model.history)
+    matches = (problem.phi[:, result.model.ids] != 0).sum(axis=0)
+    assert result.model.support.tolist() == matches.tolist()
+
+
+class Stop:
+    """``should_stop`` that says yes from the k-th call on."""
+
+    def __init__(self, k: int) -> None:
+        self.left = k
+
+    def __call__(self) -> bool:
+        self.left -= 1
+        return self.left < 0
+
+
+def test_stopped_at_every_poll(problem: Problem, best: Solution) -> None:
+    counter = Stop(1 << 30)
+    train(should_stop=counter)
+    polls = (1 << 30) - counter.left
+    assert polls > 20
+    with_result, objectives = 0, []
+    for k in range(0, polls, 2):
+        try:
+            with pytest.warns(fcl.ConvergenceWarning, match="interrupted: relative gap"):
+                result = train(should_stop=Stop(k))
+        except KeyboardInterrupt:
+            assert with_result == 0  # only before the first pass was done
+            continue
+        except pytest.fail.Exception:  # no warning: it was done by then
+            break
+        check(result, problem, best, "interrupted")
+        with_result += 1
+        objectives.append(result.certificate.objective)
+    assert with_result >= 10
+    assert objectives == sorted(objectives, reverse=True)
+
+
+def test_interrupted_before_the_first_pass() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        train(should_stop=lambda: True)
+
+
+@pytest.mark.parametrize("number", [0, 2, 5])
+def test_keyboard_interrupt(problem: Problem, best: Solution, number: int) -> None:
+    """A signal, as far as the run can tell, while it reports pass ``number``."""
+
+    def progress(event: Event) -> None:
+        if isinstance(event, PassDone) and event.number == number:
+            raise KeyboardInterrupt
+
+    with pytest.warns(fcl.ConvergenceWarning, match="interrupted"):
+        result = train(progress=progress)
+    check(result, problem, best, "interrupted")
+    assert result.passes == number + 1
+
+
+@pytest.mark.parametrize("limit", [1, 3])
+def test_max_passes(problem: Problem, best: Solution, limit: int) -> None:
+    expected = r"limit of passes: relative gap .*, asked 1\.00e-09; raise --max-passes or --tol"
+    with pytest.warns(fcl.ConvergenceWarning, match=expected) as caught:
+        result = train(max_passes=limit)
+    check(result, problem, best, "max-passes")
+    # pass 0 certifies the null model and is not counted
+    assert result.model.history[-1]["number"] == limit
+    assert f"relative gap {result.certificate.gap:.2e}" in str(caught[0].message)
+    assert caught[0].filename == __file__  # of the caller
+
+
+def test_max_time(problem: Problem, best: Solution) -> None:
+    with pytest.warns(fcl.ConvergenceWarning, match=r"limit of time: .* raise --max-time"):
+        result = train(max_time=1e-9)
+    check(result, problem, best, "max-time")
+    assert len(result.model.ids) == 0  # one pass, of the null model, is always made
+
+
+def test_a_converged_run_warns_of_nothing() -> None:
+    assert train(tol=1e-6, max_passes=50, max_time=600.0).converged
+
+
+def test_events_tell_the_same_as_the_result() -> None:
+    events: list[Event] = []
+    result = train(tol=1e-5, progress=events.append, valid_fraction=0.25)
+    assert isinstance(events[0], Started) and isinstance(events[-1], Stopped)
+    passes = [event for event in events if isinstance(event, PassDone)]
+    assert [event.to_dict() for event in passes] == result.model.history
+    assert [event.number for event in passes] == list(range(result.passes))
+    assert events[-1].certificate == result.certificate
+    assert events[0].n_rows == result.model.n_rows < 400
+    for event in passes:
+        assert event.validation is not None
+        assert event.validation["n_rows"] == 400 - result.model.n_rows
+        assert event.cache_bytes <= event.cache_capacity
+    assert passes[-1].validation["auprc"] > 0.8  # type: ignore[index]
+
+
+def test_scratch_files_are_closed_whatever_happens(tmp_path: Path) -> None:
+    codes, y = acceptors(100, 3000)
+    data = fcl.open_data(codes, y=y)
+    options: dict[str, Any] = {"C": 0.3, "memory": "350MiB", "block_rows": 256, "scratch": tmp_path}
+    assert fcl.plan_training(data, "kmers:d=2", **options).scratch
+    before = set(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else set()
+    for k in (0, 3, 13):  # while reading, and before the first pass
+        with pytest.raises(KeyboardInterrupt):
+            fcl.train(data, "kmers:d=2", **options, should_stop=Stop(k))
+    with pytest.warns(fcl.ConvergenceWarning):
+        fcl.train(data, "kmers:d=2", **options, should_stop=Stop(16))
+    assert not list(tmp_path.iterdir())
+    if before:
+        assert set(os.listdir("/proc/self/fd")) == before

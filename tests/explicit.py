@@ -1,0 +1,195 @@
+"""A family over a plain matrix of floats, and the solver's loop without a driver."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from judge import Problem
+
+from fcl.cache import ColumnCache
+from fcl.data.prepared import PreparedRows
+from fcl.features.base import Columns, DenseColumns, Family, Prices
+from fcl.objective import Objective, find_loss
+from fcl.solve.solver import Certified, Solver
+from fcl.solve.view import RowView
+
+
+@dataclass(frozen=True)
+class ExplicitFamily:
+    """The columns of a matrix (n, p) whose values float32 holds exactly; rows are its rows."""
+
+    n_features: int
+    max_abs: float
+    binary: bool = False
+
+    def describe(self, feature: int) -> str:
+        return f"column {feature}"
+
+    def to_config(self) -> dict[str, Any]:
+        return {}
+
+    def read_rows(self, rows: Any, block_rows: int, keep: Any = None) -> Iterator[Any]:
+        raise AssertionError("tests prepare rows themselves")
+
+    def check_rows(self, rows: Any) -> None:
+        raise AssertionError("tests prepare rows themselves")
+
+    def record_shape(self, block_rows: int) -> tuple[int, ...]:
+        return (self.n_features, 4 * block_rows)
+
+    def prepare(self, raw: np.ndarray, record: np.ndarray) -> Sequence[np.ndarray]:
+        record.view(np.float32)[:, : len(raw)] = raw.T
+        return ()
+
+    def block(self, prepared: PreparedRows, number: int) -> np.ndarray:
+        """float32 (p, rows of the block)."""
+        rows = prepared.rows_of(number)
+        return prepared.read(number)[0].view(np.float32)[:, : rows.stop - rows.start]
+
+    def select(
+        self, prepared: PreparedRows, rows: np.ndarray, block_rows: int | None = None
+    ) -> PreparedRows:
+        raw = np.concatenate([self.block(prepared, b).T for b in range(prepared.n_blocks)])
+        return prepare(self, raw[rows], block_rows or prepared.block_rows)
+
+    def write_margins(
+        self, prepared: PreparedRows, ids: np.ndarray, weights: np.ndarray, out: np.ndarray
+    ) -> None:
+        for number, rows in prepared.blocks():
+            out[rows] = weights @ self.block(prepared, number)[ids].astype(np.float64)
+
+    def pricer(self, prepared: PreparedRows, keep: int) -> ExplicitPricer:
+        return ExplicitPricer(self, prepared, keep)
+
+    def column_maker(self, prepared: PreparedRows, buffer_bytes: int) -> ExplicitColumns:
+        return ExplicitColumns(self, prepared)
+
+    def scorer(self, ids: np.ndarray, weights: np.ndarray) -> Any:
+        raise AssertionError("not needed here")
+
+    def workspace_bytes(self, block_rows: int, scratch: bool = False) -> int:
+        return 0
+
+
+@dataclass(frozen=True)
+class ExplicitPricer:
+    family: ExplicitFamily
+    prepared: PreparedRows
+    keep: int
+
+    def price(self, residuals: np.ndarray, watch: np.ndarray, threshold: float) -> Prices:
+        g = self._sums(residuals, 1)
+        ids = np.argsort(-np.abs(g), kind="stable")[: self.keep]
+        ids = np.sort(ids[np.abs(g[ids]) > threshold])
+        return Prices(ids, g[ids], float(np.abs(g).max()), g[watch], len(g))
+
+    def sums(self, values: np.ndarray, ids: np.ndarray) -> np.ndarray:
+        return self._sums(values, 2)[ids]
+
+    def _sums(self, values: np.ndarray, power: int) -> np.ndarray:
+        out = np.zeros(self.family.n_features)
+        for number, rows in self.prepared.blocks():
+            out += (
+                self.family.block(self.prepared, number).astype(np.float64) ** power @ values[rows]
+            )
+        return out
+
+
+@dataclass(frozen=True)
+class ExplicitColumns:
+    family: ExplicitFamily
+    prepared: PreparedRows
+    batch: int = 7
+
+    def order(self, ids: np.ndarray) -> np.ndarray:
+        return np.argsort(ids)
+
+    def make(self, ids: np.ndarray) -> Sequence[Columns]:
+        parts = [
+            self.family.block(self.prepared, b)[ids].copy() for b in range(self.prepared.n_blocks)
+        ]
+        return [DenseColumns(part, part.shape[1]) for part in parts]
+
+
+def explicit_family(phi: np.ndarray) -> ExplicitFamily:
+    """The family of a matrix; refuses one that float32 would round."""
+    assert (phi == phi.astype(np.float32)).all(), "the test's matrix is not exact in float32"
+    return ExplicitFamily(phi.shape[1], float(np.abs(phi).max()))
+
+
+def prepare(
+    family: Family, raw: np.ndarray, block_rows: int = 256, scratch: Path | None = None
+) -> PreparedRows:
+    """Prepared rows, in memory or in a scratch file."""
+    prepared = PreparedRows(len(raw), block_rows, family.record_shape(block_rows), scratch)
+    for number, rows in prepared.blocks():
+        block = np.ascontiguousarray(raw[rows])
+        prepared.commit(number, family.prepare(block, prepared.writable(number)))
+    return prepared
+
+
+def objective_of(problem: Problem, block_rows: int = 256) -> Objective:
+    """fcl's objective of the same problem."""
+    return Objective(
+        find_loss(problem.loss), problem.y, problem.s, problem.C, problem.intercept, block_rows
+    )
+
+
+def make_solver(
+    family: Family,
+    raw: np.ndarray,
+    problem: Problem,
+    *,
+    tol: float = 1e-9,
+    block_rows: int = 256,
+    capacity: int | None = None,
+    max_columns: int = 4096,
+    seed: int = 0,
+    scratch: Path | None = None,
+    sample: tuple[np.ndarray, np.ndarray] | None = None,
+) -> Solver:
+    """A solver over raw rows. capacity : bytes of the cache. sample : rows and their inclusion."""
+    prepared = prepare(family, raw, block_rows, scratch)
+    objective = objective_of(problem, block_rows)
+    view = RowView.sample(family, prepared, objective, *sample) if sample else None
+    n = len(sample[0]) if sample else len(raw)
+    cache = ColumnCache(capacity or 1 << 24, max_columns, n, block_rows, family.binary)
+    return Solver(
+        objective,
+        family,
+        prepared,
+        cache,
+        tol=tol,
+        entries=1 << 22,
+        staging=1 << 16,
+        seed=seed,
+        view=view,
+    )
+
+
+def run(
+    solver: Solver, most: int = 100, watch: Callable[[Solver, Certified], None] | None = None
+) -> list[Certified]:
+    """The steps in the order of the inline driver, to the tolerance or ``most`` passes."""
+    passes = []
+    while True:
+        passes.append(solver.price())
+        if watch:
+            watch(solver, passes[-1])
+        if passes[-1].gap <= solver.tol or len(passes) == most:
+            return passes
+        solver.admit()
+        assert solver.working.cache.check() == []
+        solver.train()
+        solver.propose(solver.proposal())
+
+
+def dense_weights(solver: Solver) -> np.ndarray:
+    """The anchor's weights as a vector over the whole family."""
+    w = np.zeros(solver.family.n_features)
+    w[solver.anchor.point.ids] = solver.anchor.point.weights
+    return w

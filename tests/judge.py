@@ -1,0 +1,289 @@
+"""A judge of solutions: the objective, its dual and a solver on an explicit matrix, in plain numpy.
+
+Nothing of fcl is used or copied here: formulas come from the definition of the problem
+
+    P(w, b) = sum_j |w_j| + C sum_i s_i loss(y_i, m_i),    m = Phi w + b
+
+with a dense float64 Phi, so that a mistake in fcl is not repeated. With theta free of sum (if there is
+an intercept) and |Phi' theta| <= 1, every D(theta) = -C sum_i s_i loss*(theta_i / (C s_i)) is a lower
+bound of P.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.linalg import cho_factor, cho_solve
+from scipy.optimize import minimize, minimize_scalar
+from scipy.special import expit, xlog1py, xlogy
+from threadpoolctl import threadpool_limits
+
+LOSSES = ("logistic", "squared", "squared_hinge")
+
+
+def kmer_matrix(codes: np.ndarray, d: int) -> np.ndarray:
+    """All positional k-mers of windows (n, L) of codes 0-3 (4 = unknown), float64 (n, p).
+
+    Columns in the order of positions, then of patterns as an odometer of A C G T wildcard runs.
+    """
+    n, length = codes.shape
+    columns = []
+    for position in range(length - d + 1):
+        window = codes[:, position : position + d]
+        for pattern in itertools.product(range(4), *[range(5)] * (d - 1)):
+            hit = np.ones(n, bool)
+            for letter, place in zip(pattern, window.T, strict=True):
+                if letter < 4:
+                    hit &= place == letter
+            columns.append(hit)
+    return np.array(columns, np.float64).T
+
+
+@dataclass(frozen=True)
+class Solution:
+    """A point, its objective and a lower bound of the optimum."""
+
+    w: np.ndarray
+    b: float
+    objective: float
+    bound: float
+
+
+@dataclass(frozen=True)
+class Problem:
+    """The problem on an explicit matrix. phi (n, p), y (n,), s (n,) all float64; s > 0."""
+
+    phi: np.ndarray
+    y: np.ndarray
+    s: np.ndarray
+    loss: str
+    C: float
+    intercept: bool = True
+
+    # -- one point -----------------------------------------------------------------------------
+
+    def losses(self, m: np.ndarray) -> np.ndarray:
+        if self.loss == "squared":
+            return (self.y - m) ** 2
+        if self.loss == "logistic":
+            return np.logaddexp(0.0, -self.y * m)
+        return np.maximum(0.0, 1.0 - self.y * m) ** 2
+
+    def slopes(self, m: np.ndarray) -> np.ndarray:
+        if self.loss == "squared":
+            return 2.0 * (m - self.y)
+        if self.loss == "logistic":
+            return -self.y * expit(-self.y * m)
+        return -2.0 * self.y * np.maximum(0.0, 1.0 - self.y * m)
+
+    def bends(self, m: np.ndarray) -> np.ndarray:
+        if self.loss == "squared":
+            return np.full(len(m), 2.0)
+        if self.loss == "logistic":
+            return expit(m) * expit(-m)
+        return 2.0 * (self.y * m < 1.0)
+
+    def margins(self, w: np.ndarray, b: float) -> np.ndarray:
+        return self.phi @ w + b
+
+    def objective(self, w: np.ndarray, b: float) -> float:
+        return float(np.abs(w).sum() + self.C * (self.s @ self.losses(self.margins(w, b))))
+
+    def residuals(self, w: np.ndarray, b: float) -> np.ndarray:
+        return self.s * self.slopes(self.margins(w, b))
+
+    def prices(self, w: np.ndarray, b: float) -> np.ndarray:
+        """C g_j of every feature."""
+        return self.C * (self.residuals(w, b) @ self.phi)
+
+    def violations(self, w: np.ndarray, b: float) -> np.ndarray:
+        """How far every feature is from its condition: C g_j = -sign w_j, or |C g_j| <= 1 at 0."""
+        price = self.prices(w, b)
+        return np.where(w != 0.0, np.abs(price + np.sign(w)), np.maximum(np.abs(price) - 1.0, 0.0))
+
+    # -- the dual ------------------------------------------------------------------------------
+
+    def dual(self, theta: np.ndarray) -> float:
+        """D(theta), which is -inf outside the domain; feasibility is the caller's."""
+        u = theta / (self.C * self.s)
+        if self.loss == "squared":
+            return float(-self.C * (self.s @ (u * u / 4.0 + u * self.y)))
+        a = -self.y * u
+        slack = 1e-12
+        if (a < -slack).any() or (self.loss == "logistic" and (a > 1.0 + slack).any()):
+            return -np.inf
+        if self.loss == "logistic":
+            a = np.clip(a, 0.0, 1.0)
+            return float(-self.C * (self.s @ (xlogy(a, a) + xlog1py(1.0 - a, -a))))
+        a = np.maximum(a, 0.0)
+        return float(-self.C * (self.s @ (a * a / 4.0 - a)))
+
+    def balance(self, r: np.ndarray) -> np.ndarray:
+        """Residuals of sum 0, in the domain of the dual where r is."""
+        if not self.intercept:
+            return r
+        if self.loss == "squared":
+            return r - self.s * (r.sum() / self.s.sum())
+        up, down = r[r > 0].sum(), -r[r < 0].sum()
+        if up == 0.0 or down == 0.0:
+            return np.zeros_like(r)
+        return np.where(r > 0, r * min(1.0, down / up), r * min(1.0, up / down))
+
+    def bound(self, r: np.ndarray) -> float:
+        """The best dual value on the ray of the balanced residuals, by exact prices of all columns."""
+        theta = self.C * self.balance(r)
+        most = np.abs(theta @ self.phi).max(initial=0.0)
+        limit = 1.0 / most if most > 0.0 else 1e12
+        if self.loss == "logistic" and theta.any():
+            limit = min(limit, self.C * (self.s / np.maximum(np.abs(theta), 1e-300)).min())
+        inside = minimize_scalar(
+            lambda t: -self.dual(t * theta), bounds=(0.0, limit), options={"xatol": 1e-13 * limit}
+        )
+        return max(-float(inside.fun), self.dual(limit * theta), self.dual(0.0 * theta))
+
+    # -- the optimum ---------------------------------------------------------------------------
+
+    def null(self) -> tuple[float, float]:
+        """The best intercept without any weight, and the C at which the first weight appears."""
+        b = 0.0
+        if self.intercept:
+            flat = np.zeros(self.phi.shape[1])
+            low, high = -1.0, 1.0
+            while self.residuals(flat, low).sum() > 0.0:
+                low *= 2.0
+            while self.residuals(flat, high).sum() < 0.0:
+                high *= 2.0
+            for _ in range(200):
+                b = 0.5 * (low + high)
+                if self.residuals(flat, b).sum() > 0.0:
+                    high = b
+                else:
+                    low = b
+        g = (self.s * self.slopes(np.full(len(self.y), b))) @ self.phi
+        return b, 1.0 / float(np.abs(g).max())
+
+    def solve(self, gap: float = 1e-10) -> Solution:
+        """The optimum, with a relative gap of its own of at most ``gap``; fails if it is not reached."""
+        phi, first = np.unique(self.phi, axis=1, return_index=True)
+        small = replace(self, phi=phi)
+        with threadpool_limits(1):  # small products: threads only get into each other's way
+            w, b = small._descend()
+            w, b = small._polish(w, b)
+        out = np.zeros(self.phi.shape[1])
+        out[first] = w
+        value, bound = self.objective(out, b), self.bound(self.residuals(out, b))
+        assert value - bound <= gap * abs(value), f"the judge reached {(value - bound) / value:.1e}"
+        return Solution(out, b, value, bound)
+
+    def _descend(self) -> tuple[np.ndarray, float]:
+        """L-BFGS-B on w = w+ - w-, from the null model."""
+        p = self.phi.shape[1]
+
+        def value(x: np.ndarray) -> tuple[float, np.ndarray]:
+            w, b = x[:p] - x[p : 2 * p], x[2 * p]
+            r = self.C * self.residuals(w, b)
+            g = r @ self.phi
+            slope_b = r.sum() if self.intercept else 0.0
+            loss = self.C * (self.s @ self.losses(self.margins(w, b)))
+            return x[: 2 * p].sum() + loss, np.concatenate([1.0 + g, 1.0 - g, [slope_b]])
+
+        start = np.zeros(2 * p + 1)
+        start[2 * p] = self.null()[0]
+        found = minimize(
+            value,
+            start,
+            jac=True,
+            method="L-BFGS-B",
+            bounds=[(0.0, None)] * (2 * p) + [(None, None)],
+            options={"maxiter": 400, "maxfun": 1000, "ftol": 1e-13, "gtol": 1e-9},
+        )
+        w = found.x[:p] - found.x[p : 2 * p]
+        w[np.abs(self.prices(w, found.x[2 * p])) < 0.99] = 0.0
+        return w, float(found.x[2 * p])
+
+    def _polish(self, w: np.ndarray, b: float) -> tuple[np.ndarray, float]:
+        """Newton steps on the orthant of the nonzero weights; the worst others join, ten at a time.
+
+        (Feature-sign search, Lee, Battle, Raina and Ng 2007.)
+        """
+        sign = np.sign(w)
+        for _ in range(300):
+            w, b, sign = self._settle(w, b, sign)
+            price = self.prices(w, b)
+            outside = np.where(sign == 0.0, np.abs(price) - 1.0, 0.0)
+            join = np.argsort(-outside)[:10]
+            join = join[outside[join] > 1e-11]
+            if not len(join):
+                break
+            sign[join] = -np.sign(price[join])
+        return w, b
+
+    def _settle(
+        self, w: np.ndarray, b: float, sign: np.ndarray
+    ) -> tuple[np.ndarray, float, np.ndarray]:
+        """The minimum on the orthant; a weight that meets 0 on the way leaves."""
+        w, sign = w.copy(), sign.copy()
+        value = self.objective(w, b)
+        for _ in range(3000):
+            on = np.flatnonzero(sign)
+            m = self.margins(w, b)
+            a = self.phi[:, on]
+            if self.intercept:
+                a = np.column_stack([a, np.ones(len(m))])
+            k = len(on)
+            slope = self.C * ((self.s * self.slopes(m)) @ a)
+            slope[:k] += sign[on]
+            if np.abs(slope).max(initial=0.0) <= 1e-13 * max(1.0, self.C * self.s.sum()):
+                break
+            bend = self.C * (a.T * (self.s * self.bends(m))) @ a
+            # dependent columns make it singular: a little more lets them slide until one is 0
+            ridge = 1e-10 * (np.diag(bend).max(initial=0.0) + 1e-12)
+            step = -cho_solve(cho_factor(bend + ridge * np.eye(len(slope))), slope)
+            dw = np.zeros_like(w)
+            dw[on] = step[:k]
+            db = step[k] if self.intercept else 0.0
+            shrinking = sign[on] * dw[on] < 0.0
+            reach = np.full(k, np.inf)
+            reach[shrinking] = -w[on][shrinking] / dw[on][shrinking]
+            first = reach.min(initial=np.inf)
+            t = min(1.0, first)
+            new = self.objective(w + t * dw, b + t * db)
+            tried = 0
+            while new > value + 1e-15 * abs(value) and tried < 60 and t > 0.0:
+                t *= 0.5
+                tried += 1
+                new = self.objective(w + t * dw, b + t * db)
+            if tried == 60:
+                break
+            w, b, value = w + t * dw, b + t * db, new
+            if t == first:
+                gone = on[reach == first]
+                w[gone] = 0.0
+                sign[gone] = 0.0
+            elif t == 1.0 and np.abs(step).max() <= 1e-13 * (np.abs(w).max(initial=0.0) + abs(b)):
+                break
+        return w, float(b), sign
+
+
+def confirm(
+    problem: Problem, w: np.ndarray, b: float, claimed: Any, optimum: Solution | None = None
+) -> None:
+    """Assert what a certificate claims of a point; ``claimed`` has the fields of fcl's certificates.
+
+    A claim may be weaker than the truth, never stronger.
+    """
+    value = problem.objective(w, b)
+    assert claimed.objective == pytest.approx(value, rel=2e-13)
+    assert claimed.gap == pytest.approx(
+        max(0.0, claimed.objective - claimed.bound) / claimed.objective, abs=1e-14
+    )
+    largest = np.abs(problem.prices(w, b)).max(initial=0.0)
+    assert claimed.max_violation >= largest * (1.0 - 1e-11)
+    if optimum is not None:
+        assert optimum.bound <= claimed.objective * (1.0 + 1e-12)
+        assert claimed.bound <= optimum.objective * (1.0 + 1e-12)
+        assert claimed.gap >= (value - optimum.objective) / value - 1e-12

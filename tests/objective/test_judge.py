@@ -1,0 +1,89 @@
+"""The judge is checked against scikit-learn and by its own two sides before it judges fcl."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import sklearn
+from judge import LOSSES, Problem, kmer_matrix
+from rows import acceptors, pyrimidines
+from scipy.optimize import check_grad
+from sklearn.linear_model import Lasso, LogisticRegression
+from sklearn.svm import LinearSVC
+
+
+def _problem(loss: str, C: float, intercept: bool = False, weighted: bool = True) -> Problem:
+    codes, labels = acceptors(12, 300)
+    y = pyrimidines(300) if loss == "squared" else labels
+    s = np.random.default_rng(3).uniform(0.2, 3.0, 300) if weighted else np.ones(300)
+    return Problem(kmer_matrix(codes, 2), y, s, loss, C, intercept)
+
+
+def test_kmer_matrix_by_hand() -> None:
+    phi = kmer_matrix(np.array([[0, 1, 4], [3, 3, 2]], np.uint8), 2)
+    assert phi.shape == (2, 2 * 20)
+    # at 0: AC, A. in the first row, TT, T. in the second; at 1: C. and TG, T.
+    assert np.flatnonzero(phi[0]).tolist() == [1, 4, 20 + 9]
+    assert np.flatnonzero(phi[1]).tolist() == [18, 19, 20 + 17, 20 + 19]
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_slopes_are_derivatives(loss: str) -> None:
+    problem = _problem(loss, 0.5, intercept=True)
+    w = np.random.default_rng(0).normal(size=problem.phi.shape[1])
+    slopes = problem.prices(w, 0.3) + np.sign(w)
+    error = check_grad(lambda w: problem.objective(w, 0.3), lambda w: slopes, w)
+    assert error < 1e-5 * np.abs(slopes).max()
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+def test_lasso(intercept: bool) -> None:
+    problem = _problem("squared", 0.02, intercept)
+    ours = problem.solve()
+    alpha = 1.0 / (2.0 * problem.C * problem.s.sum())
+    theirs = Lasso(alpha, fit_intercept=intercept, tol=1e-14, max_iter=100_000)
+    theirs.fit(problem.phi, problem.y, sample_weight=problem.s)
+    value = problem.objective(theirs.coef_, float(theirs.intercept_))
+    assert ours.objective == pytest.approx(value, rel=1e-9)
+    assert ours.objective <= value * (1.0 + 1e-12)
+
+
+def test_liblinear_logistic() -> None:
+    problem = _problem("logistic", 0.7)
+    ours = problem.solve()
+    # the option changed its name, and either warns where it is not the one
+    version = tuple(map(int, sklearn.__version__.split(".")[:2]))
+    l1 = {"l1_ratio": 1.0} if version >= (1, 8) else {"penalty": "l1"}
+    theirs = LogisticRegression(
+        solver="liblinear", C=0.7, fit_intercept=False, tol=1e-10, max_iter=100_000, **l1
+    )
+    theirs.fit(problem.phi, problem.y, sample_weight=problem.s)
+    value = problem.objective(theirs.coef_[0], 0.0)
+    assert ours.objective == pytest.approx(value, rel=1e-7)
+    assert ours.objective <= value * (1.0 + 1e-12)
+
+
+def test_liblinear_squared_hinge() -> None:
+    problem = _problem("squared_hinge", 0.3, weighted=False)
+    ours = problem.solve()
+    theirs = LinearSVC(
+        penalty="l1", dual=False, C=0.3, fit_intercept=False, tol=1e-10, max_iter=100_000
+    )
+    theirs.fit(problem.phi, problem.y)
+    value = problem.objective(theirs.coef_[0], 0.0)
+    assert ours.objective == pytest.approx(value, rel=1e-7)
+    assert ours.objective <= value * (1.0 + 1e-12)
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_weak_duality_and_optimum(loss: str, intercept: bool) -> None:
+    problem = _problem(loss, 0.02 if loss == "squared" else 0.5, intercept)
+    best = problem.solve()
+    assert problem.violations(best.w, best.b).max() < 1e-8
+    assert abs(problem.residuals(best.w, best.b).sum()) < 1e-9 * problem.s.sum() or not intercept
+    random = np.random.default_rng(1)
+    for _ in range(20):
+        w, b = best.w + random.normal(size=len(best.w)) * 0.01, best.b + intercept * 0.1
+        assert problem.objective(w, b) > best.objective
+        assert problem.bound(problem.residuals(w, b)) <= best.objective * (1.0 + 1e-12)

@@ -1,0 +1,222 @@
+"""Values, derivatives, the best intercept and the dual bound, against plain numpy and the judge."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from explicit import objective_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from judge import LOSSES, Problem, Solution, kmer_matrix
+from rows import acceptors, pyrimidines
+
+import fcl
+from fcl.objective import find_loss, relative_gap, resolve_C
+
+
+def problem_of(loss: str, intercept: bool = True, n: int = 150) -> Problem:
+    codes, labels = acceptors(10, n)
+    y = pyrimidines(n) if loss == "squared" else labels
+    s = np.random.default_rng(3).uniform(0.1, 3.0, n)
+    C = {"logistic": 0.7, "squared": 0.03, "squared_hinge": 0.2}[loss]
+    return Problem(kmer_matrix(codes, 2), y, s, loss, C, intercept)
+
+
+@pytest.fixture(scope="module")
+def solved() -> dict[tuple[str, bool], tuple[Problem, Solution]]:
+    """Each loss with and without intercept, with its optimum."""
+    out = {}
+    for loss in LOSSES:
+        for intercept in (True, False):
+            problem = problem_of(loss, intercept)
+            out[loss, intercept] = problem, problem.solve()
+    return out
+
+
+# -- primal ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("block_rows", [64, 150, 65536])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_values_residuals_and_lines(loss: str, block_rows: int) -> None:
+    problem = problem_of(loss)
+    objective = objective_of(problem, block_rows)
+    random = np.random.default_rng(0)
+    m, dm = random.normal(size=(2, 150)) * 3.0
+    at = m + 0.7 * dm - 0.4
+    assert objective.value(2.5, at, 0.0) == pytest.approx(
+        2.5 + problem.C * (problem.s @ problem.losses(at)), rel=1e-14
+    )
+    r, q = np.empty((2, 150))
+    objective.residuals_curvatures(m, 0.3, r, q)
+    assert r == pytest.approx(problem.s * problem.slopes(m + 0.3), rel=1e-13, abs=1e-300)
+    assert q == pytest.approx(problem.s * problem.bends(m + 0.3), rel=1e-13, abs=1e-300)
+    again = np.empty(150)
+    total = objective.residuals(m, 0.3, again)
+    assert again.tobytes() == r.tobytes() and total == pytest.approx(r.sum(), rel=1e-12)
+
+    sums = objective.line_sums(m, dm, 0.7, -0.4)
+    r, q = problem.s * problem.slopes(at), problem.s * problem.bends(at)
+    assert sums.value == pytest.approx(problem.s @ problem.losses(at), rel=1e-13)
+    expected = [r.sum(), q.sum(), r @ dm, q @ dm**2, q @ dm]
+    found = [sums.slope_b, sums.curve_b, sums.slope_beta, sums.curve_beta, sums.cross]
+    assert found == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_no_overflow_at_huge_margins(loss: str) -> None:
+    problem = problem_of(loss)
+    objective = objective_of(problem)
+    for size in (40.0, 700.0, 1e4, 1e8):
+        m = np.where(np.arange(150) % 2 == 0, size, -size)
+        r, q = np.empty((2, 150))
+        objective.residuals_curvatures(m, 0.0, r, q)
+        assert np.isfinite([r, q]).all() and (q >= 0.0).all()
+        assert objective.loss_sum(m, 0.0) == pytest.approx(problem.s @ problem.losses(m), rel=1e-12)
+        assert np.isfinite(objective.dual_bound(r, 1.0, 1.0))
+
+
+# -- the best intercept ----------------------------------------------------------------------------
+
+
+def check_intercept(problem: Problem, m: np.ndarray, guess: float = 0.0) -> float:
+    """The slope in b is 0 at the b found, within rounding of the sum, the margins and b."""
+    b = objective_of(problem).best_intercept(m, guess)
+    slopes = problem.s * problem.slopes(m + b)
+    digits = 1e-15 * (abs(b) + np.abs(m).max()) * (problem.s @ problem.bends(m + b))
+    assert abs(slopes.sum()) <= 1e-13 * np.abs(slopes).sum() + digits, (b, slopes.sum())
+    return b
+
+
+@pytest.mark.parametrize("guess", [0.0, 1e4, -1e4])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_intercept_of_ordinary_margins(loss: str, guess: float) -> None:
+    problem = problem_of(loss)
+    m = np.random.default_rng(0).normal(size=150)
+    assert check_intercept(problem, m, guess) == pytest.approx(
+        check_intercept(problem, m), rel=1e-9
+    )
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("size", [1e4, -1e4])
+def test_intercept_of_huge_margins(loss: str, size: float) -> None:
+    problem = problem_of(loss)
+    spread = np.random.default_rng(0).normal(size=150)
+    near = check_intercept(problem, spread)
+    assert check_intercept(problem, size + spread) == pytest.approx(near - size, rel=1e-9)
+    # both signs at once: each side is flat at 0
+    check_intercept(problem, np.where(np.arange(150) % 2 == 0, size, -size) + spread)
+
+
+@pytest.mark.parametrize("loss", ["logistic", "squared_hinge"])
+def test_intercept_of_one_positive_in_a_hundred_thousand(loss: str) -> None:
+    n = 100_000
+    y = np.full(n, -1.0)
+    y[777] = 1.0
+    problem = Problem(np.zeros((n, 1)), y, np.ones(n), loss, 1.0)
+    b = check_intercept(problem, np.zeros(n))
+    if loss == "logistic":
+        assert b == pytest.approx(-np.log(n - 1.0), rel=1e-12)
+    else:
+        assert b == pytest.approx(2.0 / n - 1.0, rel=1e-12)
+    check_intercept(problem, np.where(y > 0, -50.0, 30.0))
+
+
+def test_intercept_of_a_flat_squared_hinge() -> None:
+    """All rows beyond the hinge: any b of an interval is best, and a finite one is found."""
+    y = np.repeat([1.0, -1.0], 50)
+    problem = Problem(np.zeros((100, 1)), y, np.ones(100), "squared_hinge", 1.0)
+    b = objective_of(problem).best_intercept(10.0 * y)
+    assert abs(b) <= 9.0
+    assert objective_of(problem).loss_sum(10.0 * y, b) == 0.0
+    # far outside of that interval, where one side alone pulls
+    b = objective_of(problem).best_intercept(10.0 * y, 500.0)
+    assert -9.0 - 1e-9 <= b <= 9.0 + 1e-9
+
+
+def test_no_intercept() -> None:
+    objective = objective_of(problem_of("logistic", intercept=False))
+    assert objective.best_intercept(np.full(150, 5.0), 3.0) == 0.0
+
+
+# -- the dual bound --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_bound_at_the_optimum_is_the_judges(
+    solved: dict[tuple[str, bool], tuple[Problem, Solution]], loss: str, intercept: bool
+) -> None:
+    problem, best = solved[loss, intercept]
+    objective = objective_of(problem)
+    for w in (best.w, 0.5 * best.w, 0.0 * best.w):
+        b = objective.best_intercept(problem.margins(w, 0.0))
+        r = problem.residuals(w, b)
+        bound = objective.dual_bound(r, float(np.abs(r @ problem.phi).max()), 1.0)
+        assert bound == pytest.approx(problem.bound(r), rel=1e-9, abs=1e-9)
+        assert bound <= best.objective * (1.0 + 1e-12)
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_no_residuals_give_too_high_a_bound(
+    solved: dict[tuple[str, bool], tuple[Problem, Solution]], data: st.DataObject
+) -> None:
+    """Also far from any optimum, unbalanced, or with residuals on one side only."""
+    loss = data.draw(st.sampled_from(LOSSES))
+    problem, best = solved[loss, data.draw(st.booleans())]
+    random = np.random.default_rng(data.draw(st.integers(0, 2**32)))
+    w = best.w * data.draw(st.sampled_from([0.0, 0.5, 1.0, 3.0]))
+    w = w + random.normal(size=len(w)) * data.draw(st.sampled_from([0.0, 1e-6, 0.1, 5.0]))
+    b = best.b + data.draw(st.sampled_from([0.0, 1e-9, -0.3, 4.0, -200.0, 1e4]))
+    m = problem.margins(w, b)
+    m = m + random.normal(size=len(m)) * data.draw(st.sampled_from([0.0, 0.0, 1.0, 20.0]))
+    r = problem.s * problem.slopes(m)
+    one_sided = data.draw(st.sampled_from([None, 1.0, -1.0])) if loss != "squared" else None
+    if one_sided is not None:
+        r[problem.y == one_sided] = 0.0
+    exact = float(np.abs(r @ problem.phi).max())
+    largest = exact * data.draw(st.sampled_from([1.0, 1.0, 2.0]))  # an upper bound will do
+    bound = objective_of(problem).dual_bound(r, largest, 1.0)
+    assert np.isfinite(bound)
+    assert bound <= best.objective * (1.0 + 1e-12)
+    if one_sided is not None and problem.intercept:
+        assert bound == 0.0
+
+
+def test_bound_of_residuals_that_are_all_zero() -> None:
+    for loss in LOSSES:
+        for intercept in (True, False):
+            objective = objective_of(problem_of(loss, intercept))
+            assert objective.dual_bound(np.zeros(150), 0.0, 1.0) == 0.0
+
+
+# -- small pieces ----------------------------------------------------------------------------------
+
+
+def test_relative_gap() -> None:
+    assert relative_gap(10.0, 9.0) == pytest.approx(0.1)
+    assert relative_gap(10.0, 11.0) == 0.0
+    assert relative_gap(0.0, 0.0) == 0.0
+    assert relative_gap(1.0, -np.inf) == np.inf
+
+
+def test_C_and_alpha() -> None:
+    assert resolve_C(0.5, None, 20.0) == (0.5, 0.1)
+    assert resolve_C(None, 0.1, 20.0) == (0.5, 0.1)
+    with pytest.raises(fcl.InputError, match="not both"):
+        resolve_C(1.0, 1.0, 1.0)
+    with pytest.raises(fcl.InputError, match="one of them"):
+        resolve_C(None, None, 1.0)
+    for bad in (0.0, -1.0, np.inf, np.nan, "1"):
+        with pytest.raises(fcl.InputError, match=r"^C must be a finite number above 0"):
+            resolve_C(bad, None, 1.0)  # type: ignore[arg-type]
+        with pytest.raises(fcl.InputError, match=r"^alpha must be a finite number above 0"):
+            resolve_C(None, bad, 1.0)  # type: ignore[arg-type]
+
+
+def test_losses_by_name() -> None:
+    assert find_loss("squared-hinge") is find_loss("squared_hinge")
+    with pytest.raises(fcl.InputError, match=r"'hinge'.*logistic, squared, squared_hinge"):
+        find_loss("hinge")

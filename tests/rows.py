@@ -1,0 +1,57 @@
+"""Real rows for small cases: windows of C. elegans from the examples, splice junctions of UCI."""
+
+from __future__ import annotations
+
+import csv
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).parents[1]
+ACCEPTORS = ROOT / "examples" / "celegans" / "train.zarr"
+SPLICE = ROOT.parent / "shared" / "data" / "uci_splice.csv"
+SITE = 70  #: index of the A of the site in the windows of C. elegans
+
+
+@cache
+def _stretch() -> tuple[np.ndarray, np.ndarray]:
+    import zarr
+
+    group = zarr.open_group(ACCEPTORS, mode="r")
+    return np.asarray(group["X"][:20_000]), np.asarray(group["y"][:20_000])
+
+
+def acceptors(length: int, n: int, first: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Codes (n, length) around the site and labels -1 / +1; about two in five are acceptors.
+
+    first : index of the window's first letter in the stored ones.
+    """
+    windows, labels = _stretch()
+    positive = np.flatnonzero(labels == 1)[: 2 * n // 5]
+    negative = np.flatnonzero(labels == -1)[: n - len(positive)]
+    rows = np.sort(np.concatenate([positive, negative]))
+    start = SITE - length // 2 if first is None else first
+    return np.ascontiguousarray(windows[rows, start : start + length]), labels[rows].astype(float)
+
+
+def pyrimidines(n: int) -> np.ndarray:
+    """A real number for each row of ``acceptors(.., n)``: how many of the 40 letters in front are T."""
+    return (acceptors(40, n, SITE - 50)[0] == 3).sum(axis=1).astype(float)
+
+
+@cache
+def splice(length: int) -> tuple[np.ndarray, np.ndarray]:
+    """Codes (n, length) around the junction, some of them unknown letters; +1 for a junction EI."""
+    if not SPLICE.exists():
+        pytest.skip(f"{SPLICE.name} is not here: it comes with the shared data, not with a clone")
+    letters = {"A": 0, "C": 1, "G": 2, "T": 3}
+    with SPLICE.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    start = 30 - length // 2
+    codes = [
+        [letters.get(c, 4) for c in row["sequence"].strip()[start : start + length]] for row in rows
+    ]
+    labels = [1.0 if row["label"].strip() == "EI" else -1.0 for row in rows]
+    return np.array(codes, np.uint8), np.array(labels)

@@ -1,0 +1,87 @@
+"""Columns of any values: signed, unscaled, shifted, empty, equal; a family that is no k-mers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from explicit import dense_weights, explicit_family, make_solver, run
+from judge import LOSSES, Problem, confirm
+
+STRENGTHS = {"logistic": 0.3, "squared": 0.02, "squared_hinge": 0.1}
+
+
+def _hard_matrix(n: int = 600) -> np.ndarray:
+    """(n, 66): plain, x 100, + 100, / 1000, empty, duplicates and negatives, mostly zero, constant."""
+    random = np.random.default_rng(7)
+    plain = random.normal(size=(n, 24))
+    sparse = random.normal(size=(n, 10)) * (random.random((n, 10)) < 0.03)
+    phi = np.column_stack(
+        [
+            plain,
+            100.0 * random.normal(size=(n, 8)),
+            100.0 + random.normal(size=(n, 8)),
+            0.001 * random.normal(size=(n, 4)),
+            np.zeros((n, 2)),
+            plain[:, :5],
+            -plain[:, 5:8],
+            sparse,
+            np.ones(n),
+            np.where(np.arange(n) == 3, 50.0, 0.0),
+        ]
+    )
+    return phi.astype(np.float32).astype(np.float64)
+
+
+def _target(phi: np.ndarray, loss: str) -> np.ndarray:
+    random = np.random.default_rng(8)
+    m = phi[:, 0] - 2.0 * phi[:, 5] + 0.02 * phi[:, 25] + 0.5 * (phi[:, 33] - 100.0)
+    m += random.normal(size=len(m))
+    return m if loss == "squared" else np.where(m > 0.3, 1.0, -1.0)
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("weighted", [True, False])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_against_the_judge(loss: str, weighted: bool, intercept: bool) -> None:
+    phi = _hard_matrix()
+    s = np.random.default_rng(9).uniform(0.1, 4.0, len(phi)) if weighted else np.ones(len(phi))
+    problem = Problem(phi, _target(phi, loss), s, loss, STRENGTHS[loss], intercept)
+    best = problem.solve(1e-8)
+    # columns of 100 +- 1 are one direction to coordinate descent, unless an intercept takes it away
+    tol = 1e-9 if intercept else 2e-6
+    solver = make_solver(explicit_family(phi), phi, problem, tol=tol)
+    passes = run(solver, 40)
+    last = passes[-1]
+    assert last.gap <= tol and len(passes) <= (20 if intercept else 40)
+    assert last.objective == pytest.approx(best.objective, rel=1e-7)
+    w, b = dense_weights(solver), solver.anchor.point.intercept
+    confirm(problem, w, b, last, best)
+    assert problem.violations(w, b).max() < 100 * tol
+    objectives = [p.objective for p in passes]
+    assert objectives == sorted(objectives, reverse=True)
+
+
+def test_zero_columns_never_enter_and_duplicates_once() -> None:
+    phi = _hard_matrix()
+    problem = Problem(phi, _target(phi, "squared"), np.ones(len(phi)), "squared", 0.02)
+    solver = make_solver(explicit_family(phi), phi, problem, tol=1e-8)
+    run(solver)
+    cached = set(solver.working.cache.ids.tolist())
+    assert not cached & {44, 45}  # the empty ones
+    for first in range(5):  # columns 46-50 repeat 0-4
+        assert not {first, 46 + first} <= cached
+
+
+def test_one_column() -> None:
+    """The least family there is; its optimum is a line search."""
+    phi = np.linspace(-3.0, 5.0, 65)[:, None].astype(np.float32).astype(np.float64)
+    y = 2.0 * phi[:, 0] + 1.0
+    problem = Problem(phi, y, np.ones(65), "squared", 1.0)
+    solver = make_solver(explicit_family(phi), phi, problem, tol=1e-10, block_rows=64)
+    run(solver)
+    x = phi[:, 0] - phi[:, 0].mean()
+    slope = 2.0 - 1.0 / (2.0 * (x @ x))  # soft-thresholded least squares
+    assert solver.anchor.point.weights == pytest.approx([slope], rel=1e-7)
+    assert solver.anchor.point.intercept == pytest.approx(
+        y.mean() - slope * phi[:, 0].mean(), rel=1e-7
+    )

@@ -1,0 +1,156 @@
+"""Sampled rows for the trainer: the loop still ends at the optimum of all rows, however few they are."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from explicit import dense_weights, explicit_family, make_solver, run
+from judge import LOSSES, Problem, confirm, kmer_matrix
+from rows import acceptors, pyrimidines
+
+from fcl.features import KmerFamily
+from fcl.solve.solver import Certified, Solver
+from fcl.solve.view import LEAST_CURVATURE
+
+N = 3000
+STRENGTHS = {"logistic": 0.3, "squared": 0.01, "squared_hinge": 0.05}
+
+
+def problem_of(loss: str, intercept: bool = True) -> tuple[np.ndarray, Problem]:
+    codes, labels = acceptors(12, N)
+    y = pyrimidines(N) if loss == "squared" else labels
+    s = np.random.default_rng(2).uniform(0.3, 2.0, N)
+    return codes, Problem(kmer_matrix(codes, 2), y, s, loss, STRENGTHS[loss], intercept)
+
+
+def draw(problem: Problem, size: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """About ``size`` rows by curvature at the null model, with a uniform floor; their inclusion."""
+    b, _ = problem.null()
+    q = problem.s * problem.bends(np.full(len(problem.y), b))
+    share = 0.8 * q / max(q.sum(), 1e-300) + 0.2 * problem.s / problem.s.sum()
+    inclusion = np.minimum(1.0, size * share)
+    rows = np.flatnonzero(np.random.default_rng(seed).random(len(share)) < inclusion)
+    return rows, inclusion[rows]
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_far_too_few_rows_reach_the_same_objective(loss: str, intercept: bool) -> None:
+    codes, problem = problem_of(loss, intercept)
+    best = problem.solve()
+    decreases: list[float] = []
+
+    def watch(solver: Solver, certified: Certified) -> None:
+        if hasattr(solver, "_solved"):
+            decreases.append(solver._solved.decrease)
+
+    solver = make_solver(KmerFamily(2, 12), codes, problem, tol=1e-4, sample=draw(problem, 300))
+    assert 200 < solver.view.objective.n_rows < 400
+    passes = run(solver, 150, watch)
+    objectives = [p.objective for p in passes]
+    assert objectives == sorted(objectives, reverse=True)
+    assert min(decreases) >= 0.0
+    assert passes[-1].gap <= 1e-4, f"gap {passes[-1].gap:.1e} after {len(passes)} passes"
+    assert passes[-1].objective == pytest.approx(best.objective, rel=1.1e-4)
+    confirm(problem, dense_weights(solver), solver.anchor.point.intercept, passes[-1], best)
+
+
+def test_thirty_rows_do_not_diverge() -> None:
+    """Most columns have no row in the sample at all: the floor alone holds them."""
+    codes, problem = problem_of("logistic")
+    best = problem.solve()
+    solver = make_solver(KmerFamily(2, 12), codes, problem, tol=1e-3, sample=draw(problem, 30))
+    passes = run(solver, 100)
+    objectives = [p.objective for p in passes]
+    assert objectives == sorted(objectives, reverse=True)
+    lost = (objectives[-1] - best.objective) / (objectives[0] - best.objective)
+    assert lost < 0.05
+    confirm(problem, dense_weights(solver), solver.anchor.point.intercept, passes[-1], best)
+
+
+def test_a_lower_local_objective_is_a_direction_of_descent() -> None:
+    """Q falls => P falls along the first part of the step: the exact slope at the anchor is below 0."""
+    codes, problem = problem_of("logistic")
+    solver = make_solver(KmerFamily(2, 12), codes, problem, tol=1e-6, sample=draw(problem, 200))
+    tried = 0
+    for _ in range(8):
+        solver.price()
+        solver.admit()
+        solved = solver.train()
+        w, b = dense_weights(solver), solver.anchor.point.intercept
+        proposal = solver.proposal()
+        d = -w
+        d[proposal.ids] += proposal.weights
+        if solved.decrease > 0.0:
+            prices = problem.prices(w, b)
+            slope = prices @ d + (np.sign(w) @ d) + np.abs(d[w == 0.0]).sum()
+            slope += problem.C * problem.residuals(w, b).sum() * (proposal.intercept - b)
+            assert slope < 0.0
+            tried += 1
+        before = solver.anchor.objective
+        solver.propose(proposal)
+        assert solver.anchor.objective <= before
+    assert tried >= 5
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_corrections_make_the_gradient_at_the_anchor_exact(loss: str) -> None:
+    codes, problem = problem_of(loss)
+    rows, inclusion = draw(problem, 300)
+    solver = make_solver(KmerFamily(2, 12), codes, problem, sample=(rows, inclusion))
+    for _ in range(4):
+        solver.price()
+        solver.admit()
+        solver.train()
+        solver.propose(solver.proposal())
+    solver.price()
+    solver.admit()
+    working, view = solver.working, solver.view
+    ids = working.cache.ids
+    w, b = dense_weights(solver), solver.anchor.point.intercept
+    part = Problem(
+        problem.phi[rows], problem.y[rows], problem.s[rows] / inclusion, loss, problem.C, True
+    )
+    assert len(ids) > 20
+    r, r_part = problem.residuals(w, b), part.residuals(w, b)
+    exact = (r @ problem.phi)[ids]
+    n = len(ids)
+    assert working.gradients[:n] == pytest.approx(exact, rel=1e-10, abs=1e-9)
+    sampled = (r_part @ part.phi)[ids]
+    assert np.abs(sampled - exact).max() > 1.0  # else the test shows nothing
+    assert sampled + working.correction[:n] == pytest.approx(exact, rel=1e-9, abs=1e-9)
+    assert r_part.sum() + view.intercept_correction == pytest.approx(r.sum(), abs=1e-8)
+    # the curvature with its floor is nowhere below the exact one
+    q = problem.s * problem.bends(problem.margins(w, b))
+    q_part = part.s * part.bends(part.margins(w, b))
+    h = (q @ problem.phi**2)[ids]
+    assert ((q_part @ part.phi**2)[ids] + working.floor[:n] >= h * (1.0 - 1e-12)).all()
+    assert q_part.sum() + view.intercept_floor >= q.sum() * (1.0 - 1e-12)
+
+
+def test_all_rows_need_no_correction() -> None:
+    codes, problem = problem_of("logistic")
+    solver = make_solver(KmerFamily(2, 12), codes, problem)
+    solver.price()
+    solver.admit()
+    n = solver.working.cache.n
+    assert n > 20 and solver.view.complete
+    assert not solver.working.correction[:n].any()
+    assert (solver.working.floor[:n] == LEAST_CURVATURE).all()
+    assert solver.view.intercept_correction == 0.0
+
+
+def test_sampled_rows_of_real_values() -> None:
+    random = np.random.default_rng(6)
+    phi = np.column_stack([random.normal(size=(2000, 30)), 20.0 + random.normal(size=(2000, 5))])
+    phi = phi.astype(np.float32).astype(np.float64)
+    y = np.where(phi[:, 0] - phi[:, 1] + random.normal(size=2000) > 1.0, 1.0, -1.0)
+    problem = Problem(phi, y, np.ones(2000), "logistic", 0.05)
+    best = problem.solve()
+    sample = draw(problem, 200)
+    solver = make_solver(explicit_family(phi), phi, problem, tol=1e-3, sample=sample)
+    passes = run(solver, 300)
+    objectives = [p.objective for p in passes]
+    assert objectives == sorted(objectives, reverse=True)
+    assert passes[-1].gap <= 1e-3, f"gap {passes[-1].gap:.1e} after {len(passes)} passes"
+    confirm(problem, dense_weights(solver), solver.anchor.point.intercept, passes[-1], best)

@@ -1,0 +1,140 @@
+"""The trainer: it lowers the local objective, leaves no crumbs, and stops where it was told to."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from explicit import make_solver, run
+from judge import LOSSES, Problem, kmer_matrix
+from rows import acceptors, pyrimidines
+
+from fcl.features import KmerFamily
+from fcl.solve.solver import Certified, Solver
+
+STRENGTHS = {"logistic": 1.0, "squared": 0.05, "squared_hinge": 0.3}
+
+
+def ready(
+    loss: str, passes: int = 1, intercept: bool = True, **options: object
+) -> tuple[Solver, Problem]:
+    """A solver with columns in its cache, after some passes."""
+    codes, labels = acceptors(14, 400)
+    y = pyrimidines(400) if loss == "squared" else labels
+    problem = Problem(kmer_matrix(codes, 3), y, np.ones(400), loss, STRENGTHS[loss], intercept)
+    solver = make_solver(KmerFamily(3, 14), codes, problem, **options)  # type: ignore[arg-type]
+    run(solver, passes)
+    solver.admit()
+    return solver, problem
+
+
+def trained(solver: Solver) -> np.ndarray:
+    """The trainer's weights as a vector over the family."""
+    w = np.zeros(solver.family.n_features)
+    n = solver.working.cache.n
+    w[solver.working.cache.ids] = solver.working.weights[:n]
+    return w
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_the_decrease_is_the_judges(loss: str, intercept: bool) -> None:
+    for passes in (1, 3, 5):
+        solver, problem = ready(loss, passes, intercept)
+        before = solver.anchor.objective
+        solved = solver.train()
+        after = problem.objective(trained(solver), solved.intercept)
+        assert solved.decrease > 0.0
+        assert before - after == pytest.approx(solved.decrease, rel=1e-8, abs=1e-12 * before)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_the_violation_told_is_the_judges(loss: str) -> None:
+    solver, problem = ready(loss, 2)
+    for target in (1e-2, 1e-5, 1e-8):
+        solved = solver.trainer.solve(
+            solver.view, solver.working, solver.anchor.point.intercept, target, 50
+        )
+        assert solved.violation <= target
+        cached = solver.working.cache.ids
+        violations = problem.violations(trained(solver), solved.intercept)[cached]
+        # those at rest were near no violation when the anchor was priced
+        moving = (trained(solver)[cached] != 0.0) | (
+            np.abs(problem.C * solver.working.gradients[: len(cached)]) > 0.8
+        )
+        assert violations[moving].max() == pytest.approx(solved.violation, rel=1e-3, abs=1e-11)
+
+
+def test_no_steps_allowed_changes_nothing() -> None:
+    solver, _ = ready("logistic", 2)
+    before = solver.working.weights.copy()
+    solved = solver.trainer.solve(
+        solver.view, solver.working, solver.anchor.point.intercept, 1e-9, 0
+    )
+    assert (solved.steps, solved.decrease) == (0, 0.0)
+    assert (solver.working.weights == before).all()
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_it_goes_on_from_its_own_point(loss: str) -> None:
+    """Two calls of one step each: the second starts where the first ended."""
+    solver, problem = ready(loss, 1)
+    args = (solver.view, solver.working, solver.anchor.point.intercept, 1e-9, 1)
+    first = solver.trainer.solve(*args)
+    mid = problem.objective(trained(solver), first.intercept)
+    second = solver.trainer.solve(*args)
+    end = problem.objective(trained(solver), second.intercept)
+    # the intercept is settled anew from the anchor's, so that it is no part of what is kept
+    assert end < mid
+    assert solver.anchor.objective - end >= first.decrease
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_no_crumbs(loss: str) -> None:
+    """A weight of rounding size with the wrong sign would have a violation of 2 for ever."""
+    solver, problem = ready(loss, 1)
+
+    def watch(solver: Solver, certified: Certified) -> None:
+        weights = np.abs(solver.anchor.point.weights)
+        if len(weights):
+            assert weights.min() > 1e-12 * weights.max()
+
+    run(solver, 60, watch)
+    w = np.zeros(solver.family.n_features)
+    w[solver.anchor.point.ids] = solver.anchor.point.weights
+    assert problem.violations(w, solver.anchor.point.intercept).max() < 1e-7
+
+
+def test_seeds_change_the_way_and_not_the_end() -> None:
+    ends = []
+    for seed in (0, 1, 2):
+        solver, _ = ready("logistic", 1, seed=seed)
+        solver.train()
+        ends.append((solver.working.weights.tobytes(), run(solver, 60)[-1].objective))
+    assert len({bits for bits, _ in ends}) == 3
+    objectives = [objective for _, objective in ends]
+    assert objectives == pytest.approx([objectives[0]] * 3, rel=2e-9)
+
+
+def test_a_sample_of_the_rows_for_the_hessian(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The inner model on far fewer rows than there are: more steps, the same end."""
+    from fcl.solve import trainer
+
+    exact, _ = ready("logistic", 1)
+    optimum = run(exact, 60)[-1].objective
+    monkeypatch.setattr(trainer, "LEAST_ROWS", 40)
+    monkeypatch.setattr(trainer, "ROWS_A_COLUMN", 0)
+    solver, _ = ready("logistic", 1, tol=1e-6)
+    passes = run(solver, 100)
+    assert passes[-1].gap <= 1e-6
+    assert passes[-1].objective == pytest.approx(optimum, rel=2e-6)
+
+
+def test_little_room_for_gathered_columns() -> None:
+    """Room for a part of the entries: rows are left out until they fit."""
+    codes, labels = acceptors(14, 400)
+    problem = Problem(kmer_matrix(codes, 3), labels, np.ones(400), "logistic", 1.0)
+    solver = make_solver(KmerFamily(3, 14), codes, problem, tol=1e-6)
+    solver.trainer._entries = np.empty(2500, np.int32)
+    passes = run(solver, 100)
+    assert int(solver.working.cache.nonzeros.sum()) > 2500
+    assert passes[-1].gap <= 1e-6, f"{len(passes)} passes"
