@@ -143,7 +143,7 @@ def test_passes_hold_no_more_than_planned(
     d: int, length: int, unknown: str, on_disk: bool, tmp_path: Path
 ) -> None:
     family = KmerFamily(d, length)
-    n, block_rows = 2000, 1024
+    n, block_rows = 3000, 1024
     codes = make_windows(1, n, length, unknown)
     prepared = prepare(family, codes, block_rows, tmp_path if on_disk else None)
     r = make_residuals(1, n, "balanced")

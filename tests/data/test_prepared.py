@@ -71,10 +71,13 @@ def test_records_come_back_in_any_order(
 def test_a_record_may_be_written_anew(on_disk: bool, tmp_path: Path) -> None:
     rows = PreparedRows(30, 10, (4,), tmp_path if on_disk else None)
     fill(rows)
-    check(rows, 1)
+    check(rows, 2)
     rows.writable(1)[:] = 7
     rows.commit(1, ())
+    check(rows, 2)
     assert rows.read(1)[0].tolist() == [7] * 4 and rows.read(1)[1] == ()
+    check(rows, 0)
+    rows.writable(1)[:] = 8
     check(rows, 0)
     check(rows, 2)
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import fcl.features.kmers as module
 from fcl.features import KmerFamily
 from fcl.features.base import Prices
+from fcl.kernels import kmers as kernels
 from tests import brute
 from tests.windows import (
     BLOCK_ROWS,
@@ -112,6 +113,24 @@ def test_sums_of_some_features(
     columns = columns.reshape(n_ids, len(codes))
     np.testing.assert_allclose(found, columns @ values, rtol=0, atol=tolerance(values))
     assert (pricer.sums(np.ones(len(codes)), ids) == columns.sum(axis=1)).all()
+
+
+@pytest.mark.skipif(not INTERPRETED, reason="compiled kernels have their constants inside")
+@pytest.mark.parametrize("unknown", UNKNOWN)
+@pytest.mark.parametrize("five", FIVE_LETTERS)
+@pytest.mark.parametrize("flat", [0, 1, 2])
+def test_the_tree_of_short_patterns(
+    unknown: str, five: float, flat: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kernels, "FLAT_LETTERS", flat)
+    monkeypatch.setattr(module, "FIVE_LETTERS_FROM", five)
+    family = KmerFamily(4, 6)
+    codes = make_windows(10, 90, 6, unknown)
+    r = make_residuals(10, 90, "balanced")
+    g = r @ brute.matrix(codes, 4)
+    for keep, threshold in ((3, 0.0), (30, float(np.quantile(np.abs(g), 0.9)))):
+        found = family.pricer(prepare(family, codes), keep).price(r, np.arange(3), threshold)
+        check_prices(found, g, family, keep, threshold, tolerance(r))
 
 
 @pytest.mark.parametrize("unknown", UNKNOWN)

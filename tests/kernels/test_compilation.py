@@ -1,0 +1,186 @@
+"""Where compiled kernels are kept, and the same tests with plain and with bounds-checked kernels."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numba
+import numpy as np
+import pytest
+
+from fcl import kernels
+from fcl.features import KmerFamily, Kmers
+from tests.windows import CHECKED, INTERPRETED, make_windows
+
+ROOT = Path(__file__).parents[2]
+SETTINGS = ("NUMBA_DISABLE_JIT", "NUMBA_BOUNDSCHECK", "NUMBA_CACHE_DIR")
+inside = pytest.mark.skipif(INTERPRETED or CHECKED, reason="this is the inner run")
+
+
+def python(*arguments: str, timeout: float, **settings: str) -> str:
+    """Run a fresh interpreter in the repository; returns what it printed."""
+    environment = {name: value for name, value in os.environ.items() if name not in SETTINGS}
+    result = subprocess.run(
+        [sys.executable, *arguments],
+        cwd=ROOT,
+        env=environment | settings,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+    )
+    assert result.returncode == 0, result.stdout[-3000:] + result.stderr[-3000:]
+    return result.stdout
+
+
+def run_tests(*names: str, timeout: float, **settings: str) -> None:
+    """Run test files of this repository, in smaller sizes, with other settings of numba."""
+    names = tuple(str(Path("tests") / name) for name in names)
+    # plain numpy warns where unsigned numbers wrap around, which the hashes mean to
+    wraps = "ignore:overflow encountered:RuntimeWarning"
+    options = ("-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", "-W", wraps)
+    python("-m", "pytest", *options, *names, timeout=timeout, **settings)
+
+
+@inside
+def test_uncompiled_kernels_pass_the_same_tests(tmp_path: Path) -> None:
+    run_tests(
+        "kernels",
+        "cache/test_column_cache.py",
+        "features",
+        timeout=120,
+        NUMBA_DISABLE_JIT="1",
+        NUMBA_CACHE_DIR=str(tmp_path),
+    )
+    assert not list(tmp_path.rglob("*.nbi"))
+
+
+@inside
+def test_bounds_checked_kernels_pass_the_same_tests(tmp_path: Path) -> None:
+    # a folder of its own: what is found compiled was compiled with checks
+    run_tests(
+        "kernels",
+        "cache/test_column_cache.py",
+        "features",
+        timeout=240,
+        NUMBA_BOUNDSCHECK="1",
+        NUMBA_CACHE_DIR=str(tmp_path),
+    )
+    assert list(tmp_path.rglob("*.nbi"))
+
+
+@pytest.mark.skipif(not CHECKED, reason="only with bounds checks")
+def test_bounds_are_checked() -> None:
+    from fcl.kernels.losses import combine
+
+    with pytest.raises(IndexError):
+        combine(np.zeros(9), np.zeros(8), 1.0, np.zeros(9))
+
+
+@pytest.mark.skipif(INTERPRETED, reason="minutes without compilation")
+def test_a_small_job_runs_from_rows_to_predictions() -> None:
+    from fcl.data import open_data
+    from fcl.drivers.inline import train
+
+    X = make_windows(0, 800, 9, "few")
+    noise = np.random.default_rng(0).random(800) < 0.1
+    y = (X[:, 3] == 0) & (X[:, 5] != 1) ^ noise
+    data = open_data(X, y=np.where(y, "yes", "no"))
+    result = train(data, Kmers(3), C=0.3, block_rows=256, memory="768MiB", tol=1e-4)
+    assert result.converged and result.certificate.gap <= 1e-4
+    assert result.certificate.n_priced == KmerFamily(3, 9).n_features
+    predicted = result.model.predict(data)
+    assert ((predicted == "yes") == y).mean() > 0.85
+
+
+def test_the_key_of_the_folder_follows_sources_and_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    digests = {kernels._sources_digest()}
+    assert kernels._sources_digest() in digests  # the same again
+    for name, value in (("BOUNDSCHECK", not numba.config.BOUNDSCHECK), ("OPT", 1)):
+        with monkeypatch.context() as patch:
+            patch.setattr(numba.config, name, value)
+            digests.add(kernels._sources_digest())
+    source = Path(kernels.__file__).parent
+    shutil.copytree(source, tmp_path / "kernels", ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(kernels, "__file__", str(tmp_path / "kernels" / "__init__.py"))
+    assert kernels._sources_digest() in digests  # the place does not count
+    with (tmp_path / "kernels" / "bits.py").open("a") as file:
+        file.write("# changed\n")
+    digests.add(kernels._sources_digest())
+    assert len(digests) == 4
+
+
+def test_a_folder_that_cannot_be_made_falls_back_to_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    bad, good = tmp_path / "file" / "kernels", tmp_path / "a" / "b"
+    monkeypatch.setattr(kernels, "_candidate_folders", lambda: [bad, good])
+    assert kernels._find_cache_folder() == good and good.is_dir()
+    assert list(good.iterdir()) == []  # no trace of the trial
+    monkeypatch.setattr(kernels, "_candidate_folders", lambda: [bad, bad])
+    assert kernels._find_cache_folder() is None
+
+    def homeless() -> list[Path]:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(kernels, "_candidate_folders", homeless)
+    assert kernels._find_cache_folder() is None
+
+
+def test_a_folder_of_another_user_is_not_trusted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert kernels._usable(tmp_path)
+    monkeypatch.setattr(os, "getuid", lambda: tmp_path.stat().st_uid + 1)
+    assert not kernels._usable(tmp_path)
+
+
+@pytest.mark.skipif(INTERPRETED, reason="nothing is compiled")
+def test_without_any_folder_kernels_are_compiled_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    before = numba.config.CACHE_DIR
+    monkeypatch.setattr(kernels, "cache_folder", None)
+
+    @kernels.kernel
+    def twice(x):
+        return x / (x - x)
+
+    assert twice(3.0) == np.inf  # division as in numpy
+    assert before == numba.config.CACHE_DIR
+
+
+REPORT = """
+import numba
+{before}
+import fcl.kernels as kernels
+from fcl.kernels.losses import loss_value
+loss_value(0, 1.0, 0.5)
+print(kernels.cache_folder, numba.config.CACHE_DIR, sum(loss_value.stats.cache_hits.values()))
+"""
+
+
+@pytest.mark.skipif(INTERPRETED, reason="nothing is compiled")
+@inside
+def test_kernels_are_kept_where_they_can_be(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "tmp").mkdir()
+    settings = {"XDG_CACHE_HOME": str(tmp_path / "file"), "TMPDIR": str(tmp_path / "tmp")}
+    settings["HOME"] = str(tmp_path / "file")
+    before = f"numba.config.CACHE_DIR = {str(tmp_path / 'mine')!r}"
+    for code, folder, setting in (
+        (REPORT.format(before=""), tmp_path / "tmp" / f"fcl-{os.getuid()}", ""),
+        (REPORT.format(before=before), tmp_path / "mine" / "fcl", str(tmp_path / "mine")),
+    ):
+        for hits in (0, 1):  # compiled once, then loaded
+            out = python("-c", code, timeout=60, **settings).rstrip("\n").split(" ")
+            assert Path(out[0]).parent == folder and Path(out[0]).name.startswith("kernels-")
+            assert out[1] == setting  # the caller's own is as it was
+            assert int(out[2]) == hits
+        assert list(folder.rglob("*loss_value*.nbi"))

@@ -1,0 +1,205 @@
+"""Coordinate descent on the quadratic model, and the sampling of rows, against dense numpy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fcl.kernels import descent
+from tests.windows import examples
+
+
+@dataclass
+class Model:
+    """The model of the module's description on a dense phi (k, rows)."""
+
+    phi: np.ndarray
+    q: np.ndarray
+    lin: np.ndarray
+    extra: np.ndarray
+    lin_b: float
+    extra_b: float
+    C: float
+    free: bool
+    w: np.ndarray
+
+    @property
+    def curve_b(self) -> float:
+        return float(self.q.sum()) + self.extra_b
+
+    def value(self, d: np.ndarray, d_b: float) -> float:
+        dm = d @ self.phi + d_b
+        smooth = self.lin @ d + self.lin_b * d_b + 0.5 * (self.q @ dm**2)
+        smooth += 0.5 * (self.extra @ d**2) + 0.5 * self.extra_b * d_b**2
+        return float(np.abs(self.w + d).sum() + self.C * smooth)
+
+    def slopes(self, d: np.ndarray, d_b: float) -> np.ndarray:
+        return self.lin + self.extra * d + self.phi @ (self.q * (d @ self.phi + d_b))
+
+
+class State:
+    """What a sweep reads and writes, gathered from a model."""
+
+    def __init__(self, model: Model, valued: bool) -> None:
+        self.model = model
+        entries = [np.flatnonzero(column) for column in model.phi]
+        self.start = np.concatenate([[0], np.cumsum([len(e) for e in entries])]).astype(np.int64)
+        self.rows = np.concatenate(entries).astype(np.int32)
+        found = [column[e] for column, e in zip(model.phi, entries, strict=True)]
+        self.values = (
+            np.concatenate(found).astype(np.float32) if valued else np.empty(0, np.float32)
+        )
+        self.lean = model.phi @ model.q
+        self.curve = model.phi**2 @ model.q + model.extra
+        self.u, self.w, self.d = np.zeros(len(model.q)), model.w.copy(), np.zeros(len(model.w))
+        self.b = np.array([-model.lin_b / model.curve_b if model.free else 0.0, 0.0])
+
+    def sweep(self, order: np.ndarray) -> float:
+        m = self.model
+        return descent.descent_sweep(
+            m.C,
+            order,
+            self.start,
+            self.rows,
+            self.values,
+            m.q,
+            self.u,
+            m.lin,
+            m.extra,
+            self.curve,
+            self.lean,
+            self.w,
+            self.d,
+            m.free,
+            m.lin_b,
+            m.curve_b,
+            self.b,
+        )
+
+
+def make(seed: int, valued: bool, free: bool) -> State:
+    rng = np.random.default_rng(seed)
+    k, n = int(rng.integers(1, 7)), int(rng.integers(8, 40))
+    phi = (rng.random((k, n)) < rng.choice([0.2, 0.5, 1.0])).astype(np.float64)
+    phi[:, 0] = 1.0  # no column without an entry
+    if valued:
+        phi *= rng.normal(size=phi.shape).astype(np.float32)
+    extra = rng.choice([1e-12, 0.5], k)
+    r = rng.normal(size=n) * 3  # residuals: a column like the intercept has its slope too
+    model = Model(
+        phi,
+        rng.exponential(size=n),
+        phi @ r,
+        extra,
+        float(r.sum()),
+        1e-12,
+        float(rng.choice([0.3, 2.0, 50.0])),
+        free,
+        rng.normal(size=k) * (rng.random(k) < 0.5),
+    )
+    return State(model, valued)
+
+
+states = st.builds(make, st.integers(0, 2**31), st.booleans(), st.booleans())
+
+
+@given(states)
+@examples(60)
+def test_sweeps_descend_to_the_minimum_of_the_model(state: State) -> None:
+    model = state.model
+    order = np.random.default_rng(0).permutation(len(model.w))
+    value = model.value(state.d, state.b[0])
+    for number in range(3000):
+        largest = state.sweep(order)
+        before, value = value, model.value(state.d, state.b[0])
+        assert value <= before + 1e-12 * abs(before)
+        np.testing.assert_allclose(state.w, model.w + state.d, rtol=0, atol=1e-12)
+        if number < 3:
+            u = model.q * (state.d @ model.phi)
+            np.testing.assert_allclose(state.u, u, rtol=0, atol=1e-10 * (1 + np.abs(u).max()))
+            if model.free:
+                b = -(model.lin_b + u.sum()) / model.curve_b
+                assert state.b[0] == pytest.approx(b, rel=1e-9, abs=1e-9)
+            else:
+                assert state.b[0] == 0.0
+        if largest < 1e-9:
+            break
+    assert largest < 1e-3  # nearly dependent columns crawl
+    slopes = model.C * model.slopes(state.d, state.b[0])
+    at_zero = state.w == 0.0
+    slack = 1e-6 + 10 * largest
+    assert (np.abs(slopes[at_zero]) <= 1.0 + slack).all()
+    np.testing.assert_allclose(slopes[~at_zero], -np.sign(state.w[~at_zero]), atol=slack)
+
+
+@given(states)
+@examples(40)
+def test_a_step_on_one_column_is_exact(state: State) -> None:
+    model = state.model
+    t = len(model.w) - 1
+    state.sweep(np.array([t]))
+    best = model.value(state.d, state.b[0])
+    for change in (-1e-2, -1e-5, 1e-5, 1e-2):
+        d = state.d.copy()
+        d[t] += change
+        d_b = 0.0
+        if model.free:  # the intercept follows
+            d_b = -(model.lin_b + model.q @ (d @ model.phi)) / model.curve_b
+        assert model.value(d, d_b) >= best - 1e-12 * (1 + abs(best))
+    assert (np.delete(state.d, t) == 0.0).all()
+
+
+def test_violations_are_distances_from_the_conditions() -> None:
+    g = np.array([0.5, -0.5, 2.0, -2.0, 0.0, -1.0, 1.0, 3.0])
+    w = np.array([0.0, 0.0, 0.0, 0.0, 1.0, 1.0, -1.0, -1.0])
+    out = np.empty(8)
+    assert descent.violations(1.0, g, w, out) == 2.0
+    assert out.tolist() == [0.0, 0.0, 1.0, 1.0, 1.0, 0.0, 0.0, 2.0]
+    assert descent.violations(0.5, g, w, out) == pytest.approx(1.0)
+    assert descent.violations(1.0, g[:0], w[:0], out) == 0.0
+    assert [descent.soft_threshold(x, 1.0) for x in (3.0, 0.5, -0.5, -3.0)] == [2.0, 0.0, 0.0, -2.0]
+
+
+def test_the_histogram_counts_every_row_in_its_bin() -> None:
+    rng = np.random.default_rng(0)
+    q = np.concatenate([10.0 ** rng.uniform(-40, 12, 500), [0.0, 1e-300, 0.25, 1.0, 1e300]])
+    counts, sums = np.full(descent.BINS, np.nan), np.full(descent.BINS, np.nan)
+    descent.curvature_histogram(q, counts, sums)
+    edges = descent.bin_edges()
+    inside = np.clip(np.searchsorted(edges, q, side="right") - 1, 0, descent.BINS - 1)
+    assert (counts == np.bincount(inside, minlength=descent.BINS)).all()
+    np.testing.assert_allclose(
+        sums, np.bincount(inside, weights=q, minlength=descent.BINS), rtol=1e-12
+    )
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2**62])
+def test_a_sample_of_rows_is_unbiased_and_the_same_every_time(seed: int) -> None:
+    rng = np.random.default_rng(7)
+    q = rng.exponential(size=4000) * (rng.random(4000) < 0.9)
+    values = rng.normal(size=4000)
+    for tau in (0.0, 1.0, 5.0):
+        chosen, weights = np.empty(4000, np.int32), np.empty(4000)
+        n = descent.choose_rows(q, tau, seed, chosen, weights)
+        rows = np.flatnonzero(chosen >= 0)
+        assert chosen[rows].tolist() == list(range(n))
+        assert (weights[:n] == np.maximum(q[rows], tau)).all()
+        assert (q[rows] > 0.0).all()
+        sure = (q > 0.0) & (q >= tau)
+        assert (chosen[sure] >= 0).all()
+        # within five standard deviations of what is expected
+        share = np.where(sure, 1.0, q / max(tau, 1e-300))
+        noise = np.sqrt((share * (1 - share)).sum())
+        assert abs(n - share.sum()) <= 5 * noise + 1e-9
+        spread = np.sqrt((np.maximum(q, tau) ** 2 * share * (1 - share) * values**2).sum())
+        assert abs(weights[:n] @ values[rows] - q @ values) <= 5 * spread + 1e-9
+        again = np.empty(4000, np.int32)
+        assert descent.choose_rows(q, tau, seed, again, weights) == n
+        assert (again == chosen).all()
+    other = np.empty(4000, np.int32)
+    descent.choose_rows(q, 5.0, seed + 1, other, weights)
+    assert ((other >= 0) != (chosen >= 0)).any()
