@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from explicit import objective_of
@@ -183,6 +185,55 @@ def test_no_residuals_give_too_high_a_bound(
     assert bound <= best.objective * (1.0 + 1e-12)
     if one_sided is not None and problem.intercept:
         assert bound == 0.0
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_residuals_that_do_not_balance(
+    solved: dict[tuple[str, bool], tuple[Problem, Solution]], loss: str
+) -> None:
+    """The optimum without an intercept is a tight dual point of the wrong problem: too high here."""
+    (fixed, at_zero), (free, best) = solved[loss, False], solved[loss, True]
+    assert at_zero.objective > best.objective * (1.0 + 1e-3)
+    r = fixed.residuals(at_zero.w, 0.0)
+    exact = float(np.abs(r @ free.phi).max())
+    bound = objective_of(free).dual_bound(r, exact, 1.0)
+    assert bound <= best.objective * (1.0 + 1e-12)
+    assert objective_of(fixed).dual_bound(r, exact, 1.0) == pytest.approx(
+        at_zero.objective, rel=1e-8
+    )
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_residuals_of_a_bad_intercept(loss: str) -> None:
+    """With a C this small nothing violates, and only the balance keeps the bound below the optimum."""
+    problem = replace(problem_of(loss), C=1e-5)
+    w = np.zeros(problem.phi.shape[1])
+    best = problem.objective(w, problem.null()[0])
+    for b in (-2.0, 0.0, 1.0, 40.0):
+        r = problem.residuals(w, b)
+        bound = objective_of(problem).dual_bound(r, float(np.abs(r @ problem.phi).max()), 1.0)
+        assert problem.objective(w, b) > best * (1.0 + 1e-3)
+        assert bound <= best * (1.0 + 1e-12)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_balancing_changes_prices(
+    solved: dict[tuple[str, bool], tuple[Problem, Solution]], loss: str
+) -> None:
+    """A column that is nearly constant: balanced residuals violate it more than the raw ones."""
+    problem, _ = solved[loss, True]
+    phi = np.ones((len(problem.y), 2))
+    phi[:4, 0] = 0.0
+    phi[problem.y > np.median(problem.y), 1] = 0.0
+    narrow = Problem(phi, problem.y, problem.s, loss, 3.0)
+    best = narrow.solve()
+    tightest = -np.inf
+    for b in np.linspace(best.b - 1.0, best.b + 1.0, 41):
+        r = narrow.residuals(best.w, b)
+        bound = objective_of(narrow).dual_bound(r, float(np.abs(r @ phi).max()), 1.0)
+        assert bound <= best.objective * (1.0 + 1e-12)
+        tightest = max(tightest, bound)
+    assert tightest >= best.objective * (1.0 - 1e-9)
 
 
 def test_bound_of_residuals_that_are_all_zero() -> None:

@@ -7,6 +7,10 @@ import pytest
 from explicit import dense_weights, explicit_family, make_solver, run
 from judge import LOSSES, Problem, confirm
 
+from fcl.solve import solver as solver_module
+from fcl.solve.search import Found
+from fcl.solve.state import Point
+
 STRENGTHS = {"logistic": 0.3, "squared": 0.02, "squared_hinge": 0.1}
 
 
@@ -70,6 +74,22 @@ def test_zero_columns_never_enter_and_duplicates_once() -> None:
     assert not cached & {44, 45}  # the empty ones
     for first in range(5):  # columns 46-50 repeat 0-4
         assert not {first, 46 + first} <= cached
+
+
+def test_a_worse_point_is_not_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever search says: the value of the point itself decides."""
+    phi = _hard_matrix()
+    problem = Problem(phi, _target(phi, "squared"), np.ones(len(phi)), "squared", 0.02)
+    solver = make_solver(explicit_family(phi), phi, problem)
+    run(solver, 4)
+    before = solver.anchor
+    worse = Point(before.point.ids, 1.1 * before.point.weights, before.point.intercept)
+    monkeypatch.setattr(solver_module, "search", lambda *args: Found(1.0, 0.0, 0.0))
+    assert solver.propose(worse) == 0.0
+    assert solver.anchor is before
+    monkeypatch.setattr(solver_module, "search", lambda *args: Found(0.5, 0.0, 0.0))
+    assert solver.propose(worse) == 0.0
+    assert solver.anchor is before
 
 
 def test_one_column() -> None:

@@ -8,6 +8,7 @@ from explicit import objective_of
 from judge import LOSSES, Problem, kmer_matrix
 from rows import acceptors, pyrimidines
 
+from fcl.objective import Objective
 from fcl.solve.search import MAX_BETA, Found, search
 from fcl.solve.state import Anchor, Point
 
@@ -125,6 +126,22 @@ def test_the_proposed_point_is_taken_where_values_show_rounding_alone() -> None:
     found, value = search_line(problem, Point.make(p, best.w, 0.0), Point.make(p, near, 0.0))
     assert found.beta == 1.0
     assert value * (1.0 - 1e-13) <= found.objective <= value
+
+
+def test_a_minimum_at_a_kink_is_known_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The proposed point sets a weight to 0, and the slope changes its sign there."""
+    y = np.array([1.0, -1.0] * (N // 2))
+    problem = Problem(y[:, None].copy(), y, np.ones(N), "squared", 0.001, False)
+    calls = []
+    sums = Objective.line_sums
+    monkeypatch.setattr(Objective, "line_sums", lambda *args: calls.append(args[3]) or sums(*args))
+    ids = np.zeros(1, np.int64)
+    # |w| + 0.2 (1 - w)^2 is least at 0, where its slopes are -1.4 and 0.6
+    found, _ = search_line(
+        problem, Point(ids, np.array([0.5]), 0.0), Point(ids[:0], np.empty(0), 0.0)
+    )
+    assert found.beta == 1.0 and found.objective == pytest.approx(0.2, rel=1e-12)
+    assert calls == [1.0]
 
 
 def test_the_longest_step() -> None:
