@@ -136,9 +136,13 @@ def median(values: Sequence[float]) -> float:
 
 def spread(values: Sequence[float]) -> str:
     """Median with lowest and highest, as "4.9 (4.8-5.1)"."""
-    if len(values) < 2:
-        return f"{median(values):.3g}"
-    return f"{median(values):.3g} ({min(values):.3g}-{max(values):.3g})"
+    if min(values, default=0.0) == max(values, default=0.0):
+        return _short(median(values))
+    return f"{_short(median(values))} ({_short(min(values))}-{_short(max(values))})"
+
+
+def _short(value: float) -> str:
+    return f"{value:.0f}" if abs(value) >= 100.0 else f"{value:.3g}"
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
