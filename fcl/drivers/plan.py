@@ -105,11 +105,12 @@ def make_plan(
     def taken(scratch: bool) -> int:
         return sum(size for _, size in fixed(scratch))
 
+    least_taken = min(taken(False), taken(True)) if scratch is None else taken(scratch)
     if scratch is None:
         comfortable = taken(False) + max(least_cache, COMFORTABLE_CACHE)
         scratch = comfortable > budget and taken(True) < taken(False)
     if budget < taken(scratch) + least_cache:
-        smallest = min(taken(False), taken(True)) + least_cache
+        smallest = least_taken + least_cache
         raise BudgetError(
             f"memory: a budget of {format_bytes(budget)} is too small; this job needs at least "
             f"{-(-smallest // MIB)}MiB: "
