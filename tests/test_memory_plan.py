@@ -71,6 +71,28 @@ def test_the_smallest_budget_works_and_a_mebibyte_less_does_not(
         make_plan(**job, budget=least - MIB)
 
 
+@pytest.mark.parametrize(("scratch", "budget"), [(False, 3650 * MIB), (True, 3550 * MIB)])
+def test_what_the_rows_tell_later_is_refused_with_a_larger_budget(
+    scratch: bool, budget: int
+) -> None:
+    job: dict[str, Any] = {
+        "family": KmerFamily(8, 141),
+        "n_rows": 8_323_752,
+        "n_valid": 0,
+        "block_rows": 65536,
+        "reading": 32 * MIB,
+        "extra": 2000 * MIB,  # unknown letters everywhere
+        "scratch": scratch,
+    }
+    with pytest.raises(BudgetError) as caught:
+        make_plan(**job, budget=budget)
+    least = int(re.search(r"at least (\d+)MiB", str(caught.value))[1]) * MIB  # type: ignore[index]
+    assert least > budget
+    assert make_plan(**job, budget=least).total <= least
+    with pytest.raises(BudgetError):
+        make_plan(**job, budget=least - MIB)
+
+
 def test_rows_that_do_not_fit_go_to_a_scratch_file() -> None:
     # 8.3 million windows of 141 letters: 300 MB of prepared rows
     job: dict[str, Any] = {
