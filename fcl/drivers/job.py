@@ -137,6 +137,10 @@ def make_job(
 
     found = find_loss(loss)
     spec = parse_features(features) if isinstance(features, str) else features
+    if not isinstance(spec, Kmers):
+        raise InputError(
+            f"features must be a family such as Kmers(d=8) or its text, got {features!r}"
+        )
     intercept = flag("intercept", intercept)
     tol = positive("tol", tol)
     if max_time is not None:

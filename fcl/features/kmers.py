@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from fcl.checks import is_whole
 from fcl.data.prepared import PreparedRows
 from fcl.errors import BudgetError, InputError
 from fcl.features.base import BitColumns, Columns, Floats, Ids, Prices
@@ -51,8 +52,9 @@ class Kmers:
     def __post_init__(self) -> None:
         for name in ("d", "origin"):
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int):
+            if not is_whole(value):
                 raise InputError(f"kmers: {name} must be a whole number, got {value!r}")
+            object.__setattr__(self, name, int(value))  # a number of numpy is none for JSON
         if not 1 <= self.d <= MAX_D:
             raise InputError(f"kmers: d must be from 1 to {MAX_D}, got {self.d}")
 

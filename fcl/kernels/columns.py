@@ -39,16 +39,6 @@ class Pieces(NamedTuple):
 
 
 @kernel
-def count_bits(bits, n_words, counts):
-    """Write the number of set bits of each row of ``bits`` (c, >= n_words) to ``counts``."""
-    for c in range(counts.shape[0]):
-        total = 0
-        for w in range(n_words):
-            total += population(bits[c, w])
-        counts[c] = total
-
-
-@kernel
 def hash_bits(words, n_words, block, state):
     """Mix the words of a bitmap into a 64-bit state: equal columns have equal states."""
     for w in range(n_words):
@@ -70,51 +60,6 @@ def bits_to_rows(words, n_words, rows):
             n += 1
             word &= word - np.uint64(1)
     return n
-
-
-@kernel
-def column_sum(pieces, j, u):
-    """Sum of u_i phi_ij over the rows. u : float64 (n_rows,)."""
-    total = 0.0
-    for b in range(pieces.kinds.shape[1]):
-        first = b * pieces.block_rows
-        offset = pieces.offsets[j, b]
-        n = pieces.counts[j, b]
-        kind = pieces.kinds[j, b]
-        part = u[first : min(first + pieces.block_rows, pieces.n_rows)]
-        if kind == BITS:
-            n_words = (part.shape[0] + 63) >> 6
-            words = pieces.arena64[offset >> 3 : (offset >> 3) + n_words]
-            for w in range(n_words):
-                word = words[w]
-                while word != 0:
-                    total += part[64 * w + np.int64(trailing_zeros(word))]
-                    word &= word - np.uint64(1)
-        elif kind == ROWS:
-            rows = pieces.arena16[offset >> 1 : (offset >> 1) + n]
-            t0 = t1 = t2 = t3 = 0.0
-            e = 0
-            while e + 4 <= n:
-                t0 += part[rows[e]]
-                t1 += part[rows[e + 1]]
-                t2 += part[rows[e + 2]]
-                t3 += part[rows[e + 3]]
-                e += 4
-            while e < n:
-                t0 += part[rows[e]]
-                e += 1
-            total += (t0 + t1) + (t2 + t3)
-        elif kind == VALUES:
-            rows = pieces.arena16[offset >> 1 : (offset >> 1) + n]
-            at = (offset + ((2 * n + 7) & ~7)) >> 2
-            values = pieces.arena32[at : at + n]
-            for e in range(n):
-                total += part[rows[e]] * np.float64(values[e])
-        else:
-            values = pieces.arena32[offset >> 2 : (offset >> 2) + n]
-            for e in range(n):
-                total += part[e] * np.float64(values[e])
-    return total
 
 
 @kernel

@@ -53,20 +53,6 @@ def loss_slope_curvature(code, y, m):
 
 
 @kernel
-def residuals(code, y, s, m, b, r):
-    """Write r_i = s_i loss'(y_i, m_i + b) for a block of rows.
-
-    y, s, m, r : float64 (n,).  Returns the sum of r.
-    """
-    total = 0.0
-    for i in range(y.shape[0]):
-        slope, _ = loss_slope_curvature(code, y[i], m[i] + b)
-        r[i] = s[i] * slope
-        total += r[i]
-    return total
-
-
-@kernel
 def residuals_curvatures(code, y, s, m, b, r, q):
     """Write r_i = s_i loss' and q_i = s_i loss'' at margins m_i + b for a block of rows."""
     for i in range(y.shape[0]):

@@ -87,15 +87,6 @@ class Objective:
         """The objective, given the penalty of the weights."""
         return penalty + self.C * self.loss_sum(m, b)
 
-    def residuals(self, m: Floats, b: float, out: Floats) -> float:
-        """Write r_i = s_i loss'(y_i, m_i + b); returns their sum."""
-        from fcl.kernels import losses
-
-        return math.fsum(
-            losses.residuals(self.loss.code, self.y[r], self.s[r], m[r], b, out[r])
-            for r in self.blocks()
-        )
-
     def residuals_curvatures(self, m: Floats, b: float, r: Floats, q: Floats) -> None:
         """Write r_i = s_i loss' and q_i = s_i loss''."""
         from fcl.kernels import losses

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 #: Kernels by the part of the pass that they do.
 PARTS = {
     "margins": ("add_margins", "add_patterns", "mend_margins", "fold_table"),
-    "residuals": ("residuals", "residuals_curvatures"),
+    "residuals": ("residuals_curvatures",),
     "table": ("add_to_table", "take_unknown"),
     "scan": ("scan_patterns", "pattern_sums"),
 }
@@ -134,13 +134,16 @@ class Pass:
         self.objective = self.job.objective()
         self.margins: Floats = np.zeros(self.job.train.n)
         self.residuals: Floats = np.empty(self.job.train.n)
+        self.curvatures: Floats = np.empty(self.job.train.n)
 
     def run(self) -> None:
         """Margins, residuals, tables and scans of all positions."""
         self.job.family.write_margins(
             self.prepared, self.point.ids, self.point.weights, self.margins
         )
-        self.objective.residuals(self.margins, self.point.intercept, self.residuals)
+        self.objective.residuals_curvatures(
+            self.margins, self.point.intercept, self.residuals, self.curvatures
+        )
         self.pricer.price(self.residuals, self.point.ids, self.threshold)
 
 
