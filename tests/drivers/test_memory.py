@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tracemalloc
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -66,9 +68,9 @@ def test_passes_allocate_no_vectors_over_rows(
     assert peaks["train"] < most + sample < most + Trainer.bytes_for(N, 0, 0), peaks
 
 
-def test_the_peak_is_within_the_budget() -> None:
-    """The whole process, from the imports on, measured by the system."""
-    budget = 400
+def test_the_peak_is_within_the_budget(tmp_path: Path) -> None:
+    """The whole process, from the imports on and with all kernels to compile, by the system."""
+    budget = 440
     script = f"""
 import warnings, fcl
 from fcl.drivers.inline import peak_memory
@@ -78,7 +80,12 @@ result = fcl.train(data, "kmers:d=4", C=0.1, max_passes=3, memory="{budget}MiB")
 print(peak_memory(), result.model.n_rows)
 """
     done = subprocess.run(
-        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=200
+        [sys.executable, "-c", script],
+        cwd=ROOT,
+        env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=200,
     )
     assert done.returncode == 0, done.stderr
     peak, rows = map(int, done.stdout.split())

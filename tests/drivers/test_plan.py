@@ -133,9 +133,9 @@ def test_tables_of_long_patterns_are_refused_where_they_cannot_fit() -> None:
             "reading": MIB,
         }
 
-    make_plan(**job(8), budget=320 * MIB)
-    with pytest.raises(BudgetError, match="320 MiB is too small") as caught:
-        make_plan(**job(12), budget=320 * MIB)
+    make_plan(**job(8), budget=384 * MIB)
+    with pytest.raises(BudgetError, match="384 MiB is too small") as caught:
+        make_plan(**job(12), budget=384 * MIB)
     assert re.search(r"tables of a pass 14\d MiB", str(caught.value))
     least = smallest_budget(job(12))
     assert least > 8 * 4**12  # the table of one position, at the very least
