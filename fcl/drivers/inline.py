@@ -375,14 +375,25 @@ def _words(reason: str, certificate: Certificate, tol: float) -> str:
     reached = f"relative gap {certificate.gap:.2e}, asked {tol:.2e}"
     return {
         "tolerance": f"converged: {reached}",
-        "max-passes": f"stopped by the limit of passes: {reached}; raise --max-passes or --tol",
-        "max-time": f"stopped by the limit of time: {reached}; raise --max-time or --tol",
+        "max-passes": f"stopped by the limit of passes: {reached}; raise max_passes or tol",
+        "max-time": f"stopped by the limit of time: {reached}; raise max_time or tol",
         "interrupted": f"interrupted: {reached}",
-        "stalled": f"no step lowers the objective any more (rounding): {reached}; raise --tol",
+        "stalled": f"no step lowers the objective any more (rounding): {reached}; raise tol",
     }[reason]
 
 
 def peak_memory() -> int:
-    """Largest resident memory of this process so far, in bytes."""
+    """Largest resident memory of this process so far, in bytes.
+
+    Not ``ru_maxrss`` where it can be helped: on Linux a child begins with that of the process that
+    started it.
+    """
+    try:
+        with open("/proc/self/status", encoding="ascii") as status:
+            for line in status:
+                if line.startswith("VmHWM:"):
+                    return 1024 * int(line.split()[1])
+    except OSError:
+        pass
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else 1024 * peak

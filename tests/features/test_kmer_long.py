@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import fcl.features.kmers as module
+import fcl.features.kmers.pricing as module
 from fcl.features import KmerFamily
-from fcl.features.kmers import MAX_FIVE_LETTERS, TABLE_LETTERS
+from fcl.features.kmers.margins import TABLE_LETTERS
+from fcl.features.kmers.pricing import MAX_FIVE_LETTERS
 from tests import brute
 from tests.windows import INTERPRETED, make_residuals, make_windows, prepare, tolerance
 

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import fcl.features.kmers as module
+import fcl.features.kmers.pricing as module
 from fcl.features import KmerFamily
 from fcl.features.base import Prices
-from fcl.kernels import kmers as kernels
+from fcl.kernels import patterns as kernels
 from tests import brute
 from tests.windows import (
     BLOCK_ROWS,
@@ -150,7 +150,7 @@ def test_neither_scratch_file_nor_groups_of_positions_change_a_bit(
     on_disk = prepare(family, codes, scratch=tmp_path)
     for group in (1, 2, 3, 9, 100):
         monkeypatch.setattr(module, "GROUP_BYTES", group * 8 * 4**d)
-        assert family.tables_in_group == min(group, family.n_positions)
+        assert module.tables_in_group(family, in_memory=False) == min(group, family.n_positions)
         pricer = family.pricer(on_disk, 20)
         assert same_bits(pricer.price(r, watch, 1.0), expected)
         assert pricer.sums(r, watch).tobytes() == expected.watched.tobytes()

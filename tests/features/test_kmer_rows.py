@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import fcl.features.kmers as module
+import fcl.features.kmers.margins as module
 from fcl.data.prepared import PreparedRows
 from fcl.features import KmerFamily
 from fcl.features.base import BitColumns

@@ -95,11 +95,11 @@ class Clock:
 @contextmanager
 def timed_kernels() -> Iterator[Clock]:
     """Time the calls of the kernels of a pass. All must have been compiled before."""
-    from fcl.kernels import kmers, losses
+    from fcl.kernels import kmers, losses, patterns
 
     clock = Clock()
     before: list[tuple[Any, str, Any]] = []
-    for module in (kmers, losses):
+    for module in (kmers, losses, patterns):
         for name in (n for names in PARTS.values() for n in names if hasattr(module, n)):
             before.append((module, name, getattr(module, name)))
             setattr(module, name, _timed(name, getattr(module, name), clock))

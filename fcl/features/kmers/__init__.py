@@ -1,0 +1,5 @@
+"""Positional k-mers with wildcards: ids and words (``family``), prices, columns, margins."""
+
+from fcl.features.kmers.family import KmerFamily, Kmers
+
+__all__ = ["KmerFamily", "Kmers"]

@@ -1,0 +1,64 @@
+"""Columns of k-mers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from fcl.data.prepared import PreparedRows
+from fcl.features.base import BitColumns, Columns, Ids
+
+if TYPE_CHECKING:
+    from fcl.features.kmers.family import KmerFamily
+
+
+class KmerColumns:
+    """Columns of patterns as bitmaps."""
+
+    def __init__(self, family: KmerFamily, prepared: PreparedRows, buffer_bytes: int) -> None:
+        from fcl.kernels import kmers
+
+        self.family = family
+        self.prepared = prepared
+        words = [-(-(rows.stop - rows.start) // 64) for _, rows in prepared.blocks()]
+        self.batch = max(1, min(1024, buffer_bytes // (8 * sum(words))))
+        self._bits = [np.empty((self.batch, w), np.uint64) for w in words]
+        self._codes = np.empty(kmers.CHUNK, np.uint32)
+        self._masks = np.zeros(prepared.block_rows, np.uint32)
+        self._rows = np.empty(prepared.block_rows, np.int32)
+
+    def order(self, ids: Ids) -> npt.NDArray[np.intp]:
+        """By position: the codes of a position are made once for all its patterns."""
+        return np.argsort(ids, kind="stable")
+
+    def make(self, ids: Ids) -> Sequence[Columns]:
+        """The columns of at most ``batch`` features, in increasing order of their ids."""
+        from fcl.kernels import kmers
+
+        d = self.family.d
+        found = self.family.patterns(ids)
+        made = []
+        for number, _ in self.prepared.blocks():
+            block = self.family.block(self.prepared, number)
+            bits = self._bits[number][: len(ids)]
+            for k in np.unique(found.positions):
+                here, cares, values = found.at(int(k), d, d)
+                kmers.match_bits(
+                    block.planes,
+                    block.unknown_start,
+                    block.unknown_rows,
+                    int(k),
+                    d,
+                    block.n_rows,
+                    cares,
+                    values,
+                    self._codes,
+                    self._masks,
+                    self._rows,
+                    bits[here],
+                )
+            made.append(BitColumns(bits, block.n_rows))
+        return made

@@ -1,0 +1,122 @@
+"""Margins of a model of k-mers: one look-up a row and used position."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fcl.features.base import Floats, Ids
+from fcl.features.kmers.rows import KmerBlock
+
+if TYPE_CHECKING:
+    from fcl.features.kmers.family import KmerFamily
+
+#: Window codes of up to so many letters get a table of margins; longer ones are matched one by one.
+TABLE_LETTERS = 9
+#: Tables of margins that a scorer keeps between blocks.
+MAX_KEPT_TABLES = 256
+
+
+def margin_table_bytes(family: KmerFamily, scratch: bool) -> int:
+    """Bytes of the tables that are held at once: with rows in memory one, else all positions'."""
+    kept = min(family.n_positions, MAX_KEPT_TABLES) if scratch else 1
+    table: int = 8 * 4 ** min(family.d, TABLE_LETTERS)
+    return table * kept
+
+
+class MarginPart:
+    """The weights of the patterns at one position."""
+
+    def __init__(
+        self, family: KmerFamily, position: int, cares: Ids, values: Ids, weights: Floats
+    ) -> None:
+        every = int(np.bitwise_or.reduce(cares))
+        trailing = 0
+        while not every >> (2 * trailing) & 3:
+            trailing += 1
+        self.position = position
+        self.span = family.d - trailing
+        self.cares = cares >> (2 * trailing)
+        self.values = values >> (2 * trailing)
+        self.weights = weights
+        # a table costs 4^span cells to make; few long patterns are matched faster one by one
+        self.tabled = self.span <= TABLE_LETTERS
+        self.table: Floats = np.empty(0)
+
+    def add(self, block: KmerBlock, out: Floats) -> None:
+        """Add the margins of a block of prepared rows, in place."""
+        from fcl.kernels import kmers
+
+        codes = np.empty(kmers.CHUNK, np.uint32)
+        if self.tabled:
+            if not len(self.table):
+                self.table = np.empty(4**self.span)
+                kmers.fold_table(self.cares, self.values, self.weights, self.span, self.table)
+            kmers.add_margins(
+                block.planes, self.position, self.span, block.n_rows, self.table, codes, out
+            )
+        else:
+            kmers.add_patterns(
+                block.planes,
+                self.position,
+                self.span,
+                block.n_rows,
+                self.cares,
+                self.values,
+                self.weights,
+                codes,
+                out,
+            )
+        if len(block.unknown_rows):
+            kmers.mend_margins(
+                block.planes,
+                block.unknown_start,
+                block.unknown_rows,
+                self.position,
+                self.span,
+                self.cares,
+                self.values,
+                self.weights,
+                np.zeros(block.n_rows, np.uint32),
+                np.empty(block.n_rows, np.int32),
+                out,
+            )
+
+
+class KmerScorer:
+    """Margins of a model: one look-up a row and used position, however many weights there are.
+
+    ids : int64 (k,), weights : float64 (k,); weights of 0 are left out.
+    """
+
+    def __init__(self, family: KmerFamily, ids: Ids, weights: Floats) -> None:
+        self.family = family
+        order = np.argsort(ids, kind="stable")
+        order = order[weights[order] != 0.0]
+        found = family.patterns(ids[order])
+        weights = np.ascontiguousarray(weights[order], np.float64)
+        self._parts = []
+        for position in np.unique(found.positions):
+            here, cares, values = found.at(int(position), family.d, family.d)
+            self._parts.append(
+                MarginPart(family, int(position), cares, values, weights[here].copy())
+            )
+
+    def parts(self) -> Iterator[MarginPart]:
+        """The used positions in order; tables beyond a bound are not kept between calls."""
+        for n, part in enumerate(self._parts):
+            yield part
+            if n >= MAX_KEPT_TABLES:
+                part.table = np.empty(0)
+
+    def margins(self, rows: np.ndarray) -> Floats:
+        """rows : uint8 (m, L) codes 0-4; returns float64 (m,), without the intercept."""
+        out = np.zeros(len(rows))
+        record = np.zeros(self.family.record_shape(len(rows)), np.uint8)
+        start, unknown = self.family.prepare(rows, record)
+        block = KmerBlock(record, start, unknown, slice(0, len(rows)))
+        for part in self.parts():
+            part.add(block, out)
+        return out

@@ -1,0 +1,341 @@
+"""Sums of all patterns of one position, from the table of sums by window code.
+
+Codes and patterns are those of :mod:`fcl.kernels.kmers`. Windows with unknown letters are kept beside the
+table as *items*: code (0 for an unknown letter), mask (3 at each unknown letter) and value.
+"""
+
+import numpy as np
+
+from fcl.kernels import kernel
+
+#: Letters whose patterns are expanded together at the bottom of the tree: 4^4 cells to 5^4 patterns.
+FLAT_LETTERS = 4
+
+
+@kernel
+def pattern_sums(table, n_items, code, mask, value, cares, values, d, out):
+    """Write the sum of all windows that match each pattern: table cells, and items with unknowns."""
+    full = (1 << (2 * d)) - 1
+    for j in range(cares.shape[0]):
+        free = full & ~cares[j]
+        fixed = values[j]
+        total = 0.0
+        sub = 0
+        while True:
+            total += table[fixed | sub]
+            sub = (sub - free) & free
+            if sub == 0:
+                break
+        for e in range(n_items):
+            if np.int64(mask[e]) & cares[j] == 0 and np.int64(code[e]) & cares[j] == fixed:
+                total += value[e]
+        out[j] = total
+
+
+@kernel
+def _both_sums(cells, start, size):
+    """Sum of the positive and of the absolute negative entries of cells[start : start + size]."""
+    p0 = p1 = p2 = p3 = 0.0
+    a0 = a1 = a2 = a3 = 0.0
+    i = start
+    stop = start + size
+    while i + 4 <= stop:
+        x0, x1, x2, x3 = cells[i], cells[i + 1], cells[i + 2], cells[i + 3]
+        p0 += x0
+        p1 += x1
+        p2 += x2
+        p3 += x3
+        a0 += abs(x0)
+        a1 += abs(x1)
+        a2 += abs(x2)
+        a3 += abs(x3)
+        i += 4
+    while i < stop:
+        p0 += cells[i]
+        a0 += abs(cells[i])
+        i += 1
+    total = (p0 + p1) + (p2 + p3)
+    absolute = (a0 + a1) + (a2 + a3)
+    return 0.5 * (absolute + total), 0.5 * (absolute - total)
+
+
+@kernel
+def _push(heap_id, heap_value, count, feature, gradient):
+    """Keep the largest |gradient| in a heap whose root is the smallest kept. Returns the count.
+
+    Ties are settled by the order of arrival alone, hence the same in every run.
+    """
+    capacity = heap_id.shape[0]
+    if count < capacity:
+        i = count
+        count += 1
+        while i > 0:
+            parent = (i - 1) >> 1
+            if abs(heap_value[parent]) <= abs(gradient):
+                break
+            heap_id[i] = heap_id[parent]
+            heap_value[i] = heap_value[parent]
+            i = parent
+    else:
+        i = 0
+        while True:
+            child = 2 * i + 1
+            if child >= count:
+                break
+            if child + 1 < count and abs(heap_value[child + 1]) < abs(heap_value[child]):
+                child += 1
+            if abs(heap_value[child]) >= abs(gradient):
+                break
+            heap_id[i] = heap_id[child]
+            heap_value[i] = heap_value[child]
+            i = child
+    heap_id[i] = feature
+    heap_value[i] = gradient
+    return count
+
+
+@kernel
+def _expand_axes(cells, start, letters, radix, flat_a, flat_b):
+    """Sum out wildcards of radix^letters cells, axis by axis from the last: 5^letters sums.
+
+    Returns 0 when they end in ``flat_a``, 1 for ``flat_b``.
+    """
+    inner = 1
+    outer = radix**letters
+    for i in range(outer):
+        flat_a[i] = cells[start + i]
+    into_b = True
+    for _ in range(letters):
+        outer //= radix
+        source = flat_a if into_b else flat_b
+        target = flat_b if into_b else flat_a
+        for o in range(outer):
+            s = o * radix * inner
+            t = o * 5 * inner
+            for i in range(inner):
+                x0 = source[s + i]
+                x1 = source[s + inner + i]
+                x2 = source[s + 2 * inner + i]
+                x3 = source[s + 3 * inner + i]
+                total = (x0 + x1) + (x2 + x3)
+                if radix == 5:
+                    total += source[s + 4 * inner + i]
+                target[t + i] = x0
+                target[t + inner + i] = x1
+                target[t + 2 * inner + i] = x2
+                target[t + 3 * inner + i] = x3
+                target[t + 4 * inner + i] = total
+        into_b = not into_b
+        inner *= 5
+    return 0 if into_b else 1
+
+
+@kernel
+def _add_item_to_flat(flat, letters, code, mask, value):
+    """Add an item to every pattern of the last ``letters`` letters that it matches, in place.
+
+    An unknown letter matches the wildcard alone, a known one itself and the wildcard.
+    """
+    base = 0  # the pattern with every known letter named
+    n_known = 0
+    power = 1
+    for t in range(letters):  # from the last letter backwards
+        shift = 2 * t
+        if (mask >> shift) & 3:
+            base += 4 * power
+        else:
+            base += ((code >> shift) & 3) * power
+            n_known += 1
+        power *= 5
+    for choice in range(1 << n_known):
+        index = base
+        bit = 0
+        power = 1
+        for t in range(letters):
+            shift = 2 * t
+            if (mask >> shift) & 3 == 0:
+                if (choice >> bit) & 1:
+                    index += (4 - ((code >> shift) & 3)) * power
+                bit += 1
+            power *= 5
+        flat[index] += value
+
+
+@kernel
+def scan_size(d, radix):
+    """Number of float64 cells that a scan of patterns of d letters needs (the table included)."""
+    size = radix**d
+    for level in range(2, d + 1):
+        size += radix ** (d - level)
+    return size
+
+
+@kernel
+def five_letter_table(table, d, n_items, code, mask, value, out):
+    """Write the table over five letters: unknown is the fifth.
+
+    table : float64 (>= 4^d,), of windows without unknown letters; items as in :func:`take_unknown`.
+    out : float64 (>= 5^d,); its first 5^d cells are overwritten.
+    """
+    out[: 5**d] = 0.0
+    for c in range(1 << (2 * d)):
+        at = 0
+        for t in range(d):
+            at = at * 5 + ((c >> (2 * (d - 1 - t))) & 3)
+        out[at] = table[c]
+    for e in range(n_items):
+        at = 0
+        for t in range(d):
+            shift = 2 * (d - 1 - t)
+            unknown = (np.int64(mask[e]) >> shift) & 3 != 0
+            at = at * 5 + (4 if unknown else (np.int64(code[e]) >> shift) & 3)
+        out[at] += value[e]
+
+
+@kernel
+def scan_patterns(
+    cells,
+    d,
+    radix,
+    n_items,
+    code,
+    mask,
+    value,
+    stack,
+    first_id,
+    threshold,
+    heap_id,
+    heap_value,
+    flats,
+    out,
+):
+    """Visit the sums of all 4 * 5^(d-1) patterns of one position that can exceed a threshold.
+
+    The tree of patterns is walked depth first, one letter a level (A, C, G, T, wildcard; the first
+    letter is no wildcard). A node holds the table of the letters that follow its prefix. All its
+    leaves are sums over subsets of that table, so the larger of its positive and its negative mass
+    bounds them: where the bound is no more than the threshold the whole subtree is skipped.
+
+    cells : float64 (scan_size(d, radix),): the table in the first radix^d; the rest is overwritten.
+    radix : 4, or 5 for a table in which unknown is a letter (:func:`five_letter_table`): it has no
+        pattern of its own and adds to the wildcard's.
+    code, mask, value : items with unknown letters (:func:`take_unknown`), not in the table; none
+        with radix 5. A few are cheaper to carry down the tree than a larger table is to sum.
+    stack : int32 (>= (d + 1) * n_items,), overwritten.
+    threshold : sums of at most this magnitude need not be found; it rises to the smallest kept
+        one as soon as the heap is full.
+    heap_id, heap_value : int64, float64 (capacity,): the largest sums, as a heap.
+    flats : float64 (2, 5^FLAT_LETTERS), overwritten.
+    out : float64 (4,): largest |sum| met, largest bound of what was skipped, number of kept ones,
+        number of patterns visited. The largest |sum| over all patterns is at most the larger of
+        the first two, and equal to the first where that exceeds the second.
+    """
+    largest = 0.0
+    skipped = 0.0
+    visited = 0
+    count = 0
+    capacity = heap_id.shape[0]
+
+    flat_letters = min(FLAT_LETTERS, d - 1)
+    bottom = d - flat_letters  # level of the nodes that are expanded flat
+    start = np.zeros(d + 2, np.int64)  # of the node's cells
+    child = np.zeros(d + 2, np.int64)  # next child to visit
+    prefix = np.zeros(d + 2, np.int64)  # in base 5
+    list_start = np.zeros(d + 2, np.int64)  # the node's items: stack[list_start : list_stop]
+    list_stop = np.zeros(d + 2, np.int64)
+    wild_start = np.zeros(d + 2, np.int64)  # room for the wildcard child of each level
+    room = radix**d
+    for level in range(2, d + 1):
+        wild_start[level] = room
+        room += radix ** (d - level)
+    leaves = 1
+    for _ in range(flat_letters):
+        leaves *= 5
+
+    for e in range(n_items):
+        stack[e] = e
+    list_stop[0] = n_items
+    level = 0
+    while level >= 0:
+        n_children = 4 if level == 0 else 5
+        a = child[level]
+        if a == n_children:
+            level -= 1
+            continue
+        child[level] = a + 1
+        below = d - level - 1  # letters after this one
+        size = radix**below
+        shift = 2 * below
+        rest = np.uint32((1 << shift) - 1)
+        here = np.uint32(3)
+        into = list_stop[level]
+        first = into
+        if a < 4:
+            at = start[level] + a * size
+            for e in range(list_start[level], list_stop[level]):
+                item = stack[e]
+                if (mask[item] >> shift) & here == 0 and (code[item] >> shift) & here == a:
+                    stack[into] = item
+                    into += 1
+        else:
+            at = wild_start[level + 1]
+            s = start[level]
+            for i in range(size):
+                cells[at + i] = (cells[s + i] + cells[s + size + i]) + (
+                    cells[s + 2 * size + i] + cells[s + 3 * size + i]
+                )
+            if radix == 5:
+                for i in range(size):
+                    cells[at + i] += cells[s + 4 * size + i]
+            for e in range(list_start[level], list_stop[level]):
+                item = stack[e]
+                if mask[item] & rest == 0:  # its last unknown letter is behind: an ordinary cell
+                    cells[at + np.int64(code[item] & rest)] += value[item]
+                else:
+                    stack[into] = item
+                    into += 1
+        up, down = _both_sums(cells, at, size)
+        for e in range(first, into):
+            x = value[stack[e]]
+            if x > 0.0:
+                up += x
+            else:
+                down -= x
+        bound = max(up, down)
+        if count == capacity:
+            threshold = max(threshold, abs(heap_value[0]))
+        if bound <= threshold:
+            skipped = max(skipped, bound)
+            continue
+        if level + 1 < bottom:
+            level += 1
+            start[level] = at
+            child[level] = 0
+            prefix[level] = prefix[level - 1] * 5 + a
+            list_start[level] = first
+            list_stop[level] = into
+            continue
+
+        which = _expand_axes(cells, at, flat_letters, radix, flats[0], flats[1])
+        flat = flats[which]
+        for e in range(first, into):
+            item = stack[e]
+            _add_item_to_flat(
+                flat, flat_letters, np.int64(code[item]), np.int64(mask[item]), value[item]
+            )
+        base = first_id + (prefix[level] * 5 + a) * leaves
+        visited += leaves
+        for i in range(leaves):
+            x = abs(flat[i])
+            if x > threshold:
+                largest = max(largest, x)
+                if count < capacity or x > abs(heap_value[0]):
+                    count = _push(heap_id, heap_value, count, base + i, flat[i])
+                if count == capacity:
+                    threshold = max(threshold, abs(heap_value[0]))
+            elif x > skipped:
+                skipped = x
+    out[0] = largest
+    out[1] = skipped
+    out[2] = count
+    out[3] = visited
