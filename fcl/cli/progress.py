@@ -173,8 +173,8 @@ class LiveView(View):
 class JsonLog:
     """``--log-json``: one JSON object a line, flushed, so that others can follow the file.
 
-    The first line is the effective configuration. The file is made with the first event, so that a
-    run refused for its input leaves none.
+    The first line is the effective configuration. The file is made when the first pass is done, so that
+    a run refused for its input leaves none, and an older log as it was.
     """
 
     def __init__(self, path: str, options: Mapping[str, Any]) -> None:
@@ -182,6 +182,7 @@ class JsonLog:
         self._options = options
         self._file: IO[str] | None = None
         self._failed = False
+        self._early: list[dict[str, Any]] = []  # what came before the file was made
 
     def __enter__(self) -> JsonLog:
         return self
@@ -195,9 +196,16 @@ class JsonLog:
             return
         try:
             if self._file is None:
+                self._early.append({"time": _now(), **event.to_dict()})
+                if not isinstance(event, PassDone | Stopped):
+                    return
                 self._file = open(self._path, "w", encoding="utf-8")  # noqa: SIM115
-                self._write({"event": "Options", "options": plain(self._options)})
-            self._write(event.to_dict())
+                options = {"event": "Options", "options": plain(self._options)}
+                self._write({"time": self._early[0]["time"], **options})
+                for record in self._early:
+                    self._write(record)
+                return
+            self._write({"time": _now(), **event.to_dict()})
         except OSError as error:
             # a full disk must not end a run of hours; the training itself needs no log
             self._failed = True
@@ -205,6 +213,9 @@ class JsonLog:
 
     def _write(self, values: Mapping[str, Any]) -> None:
         assert self._file is not None
-        record = {"time": round(time.time(), 3), **values}
-        self._file.write(json.dumps(record, allow_nan=False) + "\n")
+        self._file.write(json.dumps(values, allow_nan=False) + "\n")
         self._file.flush()
+
+
+def _now() -> float:
+    return round(time.time(), 3)

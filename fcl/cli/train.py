@@ -59,7 +59,11 @@ options as keys; the command line goes before it.
 @click.option("--config", metavar="FILE", help="TOML file of options.")
 @click.option("--tol", type=Positive(), default=1e-3, show_default=True, help="Relative gap.")
 @click.option("--max-time", type=Duration(), help="Stop after this time.")
-@click.option("--max-passes", type=click.IntRange(min=1), help="Stop after so many passes.")
+@click.option(
+    "--max-passes",
+    type=click.IntRange(min=1),
+    help="Stop after so many passes (besides the first, of the null model).",
+)
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @click.option("--block-rows", type=click.IntRange(64, 65_536), default=65_536, show_default=True)
 @click.option("--scratch", metavar="DIR", help="Folder for prepared rows that memory cannot hold.")

@@ -6,6 +6,7 @@ driver, and the one that short jobs and Python callers want.
 
 from __future__ import annotations
 
+import math
 import os
 import resource
 import sys
@@ -106,7 +107,8 @@ def train(
     memory : int or str
         Budget in bytes or as "4GiB"; covers the whole process.
     max_time, max_passes : float (seconds), int
-        Stop earlier, with the best model so far and a ConvergenceWarning.
+        Stop earlier, with the best model so far and a ConvergenceWarning. Pass 0, which prices the null
+        model, does not count.
     valid, valid_fraction
         Rows to measure average precision on (squared loss: mean squared error) after each pass: a data
         set, or the share of rows to set aside.
@@ -317,7 +319,8 @@ class _Run:
         self.job.family.write_margins(valid, point.ids, point.weights, margins)
         margins += point.intercept
         if self.job.loss.classifies:
-            return {"auprc": average_precision(rows.y, margins), "n_rows": rows.n}
+            auprc = average_precision(rows.y, margins)
+            return {"auprc": None if math.isnan(auprc) else auprc, "n_rows": rows.n}
         error = float(np.average((rows.y - margins) ** 2, weights=rows.s))
         return {"mse": error, "n_rows": rows.n}
 

@@ -178,7 +178,7 @@ def make_job(
         )
     valid_rows = None
     if held is not None:
-        valid_rows = _rows(data, y, data.weights, held)
+        valid_rows = _rows(data, y, data.weights, held, "validate on: raise valid_fraction")
     elif valid is not None:
         family.check_rows(valid.rows)
         valid_rows = _valid_rows(valid, found, labels)
@@ -231,6 +231,7 @@ def _rows(
     y: Floats,
     weights: Floats | None,
     keep: npt.NDArray[np.bool_] | None,
+    purpose: str = "train on",
 ) -> Rows:
     """The chosen rows without those of weight 0, which count for nothing."""
     if weights is not None and (weights == 0.0).any():
@@ -241,7 +242,7 @@ def _rows(
         s = np.ones(len(y)) if weights is None else np.ascontiguousarray(weights, np.float64)
         return Rows(data, None, np.ascontiguousarray(y), s)
     if not keep.any():
-        raise InputError(f"{data.name}: no rows are left to train on")
+        raise InputError(f"{data.name}: no rows are left to {purpose}")
     s = np.ones(int(keep.sum())) if weights is None else weights[keep]
     return Rows(data, keep, y[keep], s)
 

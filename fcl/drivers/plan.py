@@ -116,6 +116,7 @@ def make_plan(
             f"{-(-smallest // MIB)}MiB: "
             + ", ".join(f"{name} {format_bytes(size)}" for name, size in fixed(scratch))
             + f", the smallest cache {format_bytes(least_cache)}"
+            + ("" if extra else "; unknown letters in the rows would need more")
         )
     # beyond the least, which stays whole: else the directory of many row blocks could eat the cache
     spare = budget - taken(scratch) - least_cache

@@ -27,11 +27,12 @@ import numpy.typing as npt
 
 from fcl.cache import ColumnCache, StagedColumns, evict_order, fit_in_room
 from fcl.data.prepared import PreparedRows
-from fcl.features.base import Family
+from fcl.errors import InputError
+from fcl.features.base import Family, Prices
 from fcl.kernels import descent
 from fcl.objective import ROUNDING, Objective, relative_gap
 from fcl.solve.search import search
-from fcl.solve.select import Selection, select
+from fcl.solve.select import SAME_GRADIENT, Selection, select
 from fcl.solve.state import Anchor, Floats, Ids, Point, WorkingSet
 from fcl.solve.trainer import Solved, Trainer
 from fcl.solve.view import RowView
@@ -114,12 +115,23 @@ class Solver:
         self._curvatures = np.empty(n)
         margins = np.zeros(n)
         b = objective.best_intercept(margins)
+        null = objective.value(0.0, margins, b)
+        if not math.isfinite(null):
+            raise InputError(
+                f"the objective of the model without features is {null}: C = {objective.C:g} times the "
+                "losses is more than a float64 holds; lower C (raise alpha), or scale the target"
+            )
         point = Point(np.empty(0, np.int64), np.empty(0), b)
-        self.anchor = Anchor(point, margins, objective.value(0.0, margins, b))
+        self.anchor = Anchor(point, margins, null)
         self.bound = -math.inf
         self.max_violation = math.inf
         self.C_min = math.nan  #: known after the first pricing
         self._priced: Anchor | None = None  # the anchor that max_violation belongs to
+        self._gap = math.inf  # after the last pass
+        self._sharpness = 1.0  # lowers the target of the trainer while the gap stands still
+        self._prices: Prices | None = None
+        self._frozen_gradients = np.empty(0)
+        self._solved: Solved | None = None
 
     # -- a pass --------------------------------------------------------------------------------
 
@@ -167,7 +179,9 @@ class Solver:
         self._prices = prices
         self._frozen_gradients = prices.watched[n:]
         bound = self.objective.dual_bound(self._residuals, prices.largest, self.family.max_abs)
-        self.bound = max(self.bound, bound)
+        gap = self.anchor.objective - max(self.bound, bound)
+        self._sharpness = 1.0 if gap < 0.9 * self._gap else max(0.3 * self._sharpness, 1e-6)
+        self.bound, self._gap = max(self.bound, bound), gap
         self.max_violation = self.objective.C * prices.largest
         self._priced = self.anchor
         self.working.seen[:n] = True
@@ -203,6 +217,8 @@ class Solver:
 
     def admit(self) -> Admitted:
         """Bring the features that promise most into the cache, evicting what is dispensable."""
+        if self._prices is None:
+            raise RuntimeError("admit() needs the prices of the anchor: call price() first")
         cache = self.working.cache
         point = self.anchor.point
         most = max(LEAST_ADMITTED, len(point.ids))
@@ -225,13 +241,26 @@ class Solver:
             for t, s in enumerate(part):
                 weight = float(selection.weights[s])
                 # a frozen weight needs its own column, a new feature none that is there already
-                if weight == 0.0 and cache.find_equal(staged, t) is not None:
+                gradient = float(selection.gradients[s])
+                if weight == 0.0 and self._has_equal(staged, t, gradient):
                     equal += 1
                 elif cache.admit(staged, t):
                     self.working.reset(cache.n - 1, weight, float(selection.gradients[s]))
                     admitted += 1
         self._reanchor()
         return Admitted(admitted, equal, evicted)
+
+    def _has_equal(self, staged: StagedColumns, t: int, gradient: float) -> bool:
+        """Whether a cached column equals a staged one.
+
+        On a sampled view columns that differ on other rows look equal: their gradients over all rows
+        have to agree too.
+        """
+        j = self.working.cache.find_equal(staged, t)
+        if j is None or self.view.complete:
+            return j is not None
+        other = float(self.working.gradients[j])
+        return abs(gradient - other) <= SAME_GRADIENT * abs(gradient)
 
     def _staged(self, ids: Ids) -> Iterator[tuple[npt.NDArray[np.intp], StagedColumns]]:
         """Make the columns of features batch by batch: (which of them, measured columns)."""
@@ -289,18 +318,23 @@ class Solver:
 
     def proposal(self) -> Point:
         """The trainer's point, for the next pass."""
+        if self._solved is None:
+            raise RuntimeError("proposal() needs a point of the trainer: call train() first")
         return self.working.point(self.anchor.point, self._solved.intercept)
 
     def _target(self) -> float:
         """Violation at which the trainer may stop.
 
-        A violation of delta costs the bound at most delta * ||w||_1, so the tolerance on the gap
-        allows about tol * P / ||w||_1; what is less than a tenth of the largest violation over the
-        family is not worth the trainer's time before the next pass.
+        Scaling the residuals by t = 1 / (1 + delta) for a violation of delta costs the bound about
+        delta * ||w||_1 + delta^2 * P, and tol * P is what may be lost. Less than a tenth of the largest
+        violation over the family is not worth the trainer's time before the next pass. Where a pass
+        has brought the gap no further all the same, the target falls.
         """
         penalty = max(self.anchor.point.penalty, 1e-3 * self.anchor.objective)
-        allowed = 0.3 * self.tol * self.anchor.objective / penalty if penalty > 0.0 else self.tol
-        return max(allowed, TRAIN_SHARE * (self.max_violation - 1.0))
+        allowed = math.sqrt(0.1 * self.tol)
+        if penalty > 0.0:
+            allowed = min(allowed, 0.3 * self.tol * self.anchor.objective / penalty)
+        return self._sharpness * max(allowed, TRAIN_SHARE * (self.max_violation - 1.0))
 
     def _reanchor(self) -> None:
         self.view.anchor(

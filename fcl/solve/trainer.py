@@ -25,6 +25,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from fcl.errors import BudgetError
 from fcl.kernels import columns as column_kernels
 from fcl.kernels import descent, losses
 from fcl.objective import ROUNDING
@@ -116,7 +117,7 @@ class _Extrapolation:
         if len(self._states) <= EXTRAPOLATE_FROM:
             return
         steps = np.diff([state[0] for state in self._states], axis=0)
-        gram = steps @ steps.T
+        gram = np.einsum("ik,jk->ij", steps, steps)  # no BLAS: its threads would only spin
         gram[np.diag_indices_from(gram)] += 1e-12 * max(float(np.trace(gram)), 1e-300)
         c = np.linalg.solve(gram, np.ones(len(gram)))
         total = float(c.sum())
@@ -135,9 +136,9 @@ class _Extrapolation:
         """The model at a state; b : (d_b, sum of u)."""
         d = w - self._local.weights
         smooth = (
-            float(self._local.gradients @ d)
-            + 0.5 * float(self._extra @ (d * d))
-            + 0.5 * float((u * u) @ (1.0 / self._q))
+            float((self._local.gradients * d).sum())
+            + 0.5 * float((self._extra * d * d).sum())
+            + 0.5 * float((u * u / self._q).sum())
             + b[0] * (self._local.slope_b + b[1] + 0.5 * self._curve_b * b[0])
         )
         return float(np.abs(w).sum()) + C * smooth
@@ -336,6 +337,10 @@ class Trainer:
             ):
                 return rows
             most = min(most, rows) // 2
+            if most < 1:
+                raise BudgetError(
+                    f"trainer: no room to gather {k} columns on a single row; raise the memory budget"
+                )
 
     def _inner(self, view: RowView, working: WorkingSet, local: _Local, tolerance: float) -> _Step:
         """Coordinate descent on the model: sweeps over all columns, then over those with a weight."""
@@ -423,10 +428,10 @@ class Trainer:
         away = w - working.anchor_weights[columns]
         floor = working.floor[columns]
         linear = (
-            float((working.correction[columns] + floor * away) @ d)
+            float(((working.correction[columns] + floor * away) * d).sum())
             + (view.intercept_correction + view.intercept_floor * away_b) * db
         )
-        square = float(floor @ (d * d)) + view.intercept_floor * db * db
+        square = float((floor * d * d).sum()) + view.intercept_floor * db * db
         rounding = ROUNDING * (C * local.loss + penalty)
         beta = 1.0
         for _ in range(MAX_HALVINGS):

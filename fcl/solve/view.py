@@ -23,7 +23,8 @@ from fcl.features.base import Family, Pricer
 from fcl.objective import Objective
 from fcl.solve.state import Anchor, Floats, Ids, WorkingSet
 
-#: kappa of a complete view: keeps a step finite where a column has no curvature left.
+#: kappa of a complete view, for rows of weight 1: keeps a step finite where a column has no curvature
+#: left. It scales with the weights, as the problem does.
 LEAST_CURVATURE = 1e-12
 #: Share of the exact diagonal that is added to the floor of a sampled view (mu at its start).
 PROXIMAL = 0.02
@@ -39,7 +40,12 @@ class RowView:
     margins: Floats  #: of the anchor at these rows, without the intercept
     proximal: float = PROXIMAL
     intercept_correction: float = 0.0
-    intercept_floor: float = LEAST_CURVATURE
+    intercept_floor: float = 0.0
+
+    @property
+    def least_curvature(self) -> float:
+        """Floor of every curvature: tiny, and in the units of the weights."""
+        return LEAST_CURVATURE * float(self.objective.s.mean())
 
     @property
     def complete(self) -> bool:
@@ -81,7 +87,8 @@ class RowView:
             self.margins[:] = anchor.margins
             n = working.cache.n
             working.correction[:n] = 0.0
-            working.floor[:n] = LEAST_CURVATURE
+            working.floor[:n] = self.least_curvature
+            self.intercept_floor = self.least_curvature
             return
         self.margins[:] = anchor.margins[self.rows]
         view_r = np.empty(len(self.rows))
@@ -91,11 +98,13 @@ class RowView:
         exact = pricer.sums(curvatures, working.cache.ids)
         n = working.cache.n
         working.correction[:n] = working.gradients[:n] - g
-        working.floor[:n] = np.maximum(0.0, exact - h) + self.proximal * exact + LEAST_CURVATURE
+        working.floor[:n] = (
+            np.maximum(0.0, exact - h) + self.proximal * exact + self.least_curvature
+        )
         total = float(curvatures.sum())
         self.intercept_correction = float(residuals.sum() - view_r.sum())
         self.intercept_floor = (
-            max(0.0, total - float(view_q.sum())) + self.proximal * total + LEAST_CURVATURE
+            max(0.0, total - float(view_q.sum())) + self.proximal * total + self.least_curvature
         )
 
 

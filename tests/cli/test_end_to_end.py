@@ -232,8 +232,22 @@ def test_bad_input(
     assert len(errors) == 1 and errors[0].startswith("fcl-train: error: ")
     for word in words:
         assert word in errors[0], errors[0]
-    left = set(tmp_path.rglob("*")) - set(before) - {tmp_path / "log"}  # the log may have begun
-    assert not left
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_refused_run_leaves_an_older_log(
+    tmp_path: Path, store: Callable[..., Path], windows: np.ndarray, run: Run
+) -> None:
+    windows = windows.copy()
+    windows[200, 3] = 9  # found when the rows are read, after the start was reported
+    log = tmp_path / "log"
+    log.write_text("older")
+    result = run(
+        "train", store(X=windows), "--features", "kmers:d=3", "--C", 1, "--out", tmp_path / "m.fcl",
+        "--log-json", log, "--overwrite",
+    )  # fmt: skip
+    assert result.exit_code == 2 and "row 200, column 3" in result.stderr
+    assert log.read_text() == "older"
 
 
 def test_corrupted_chunk_is_named(

@@ -18,21 +18,28 @@ if TYPE_CHECKING:
 
 #: Bytes of tables of residuals that are filled in one reading of a scratch file.
 GROUP_BYTES = 1 << 28
+#: Bytes of windows with unknown letters in one go: code 4, mask 4, value 8 each.
+ITEM_BYTES = 1 << 25
+BYTES_AN_ITEM = 16
 #: A position with more windows with unknown letters than this share of 5^d is scanned over five
 #: letters. 208,094 windows, d = 8, 22 % of them with unknown letters: 0.6 s a pass instead of 2.0 s.
 FIVE_LETTERS_FROM = 1 / 40
 MAX_FIVE_LETTERS = 10
 
 
-def tables_in_group(family: KmerFamily, in_memory: bool) -> int:
+def tables_in_group(family: KmerFamily, in_memory: bool, most_unknown: int = 0) -> int:
     """Positions whose tables are filled in one go over the rows.
 
     With rows in memory one: its table stays in the cache of the core. From a scratch file as many as
-    fit, since each go reads the whole file.
+    fit, since each go reads the whole file; with them the lists of windows with unknown letters, of
+    which a position has at most ``most_unknown``.
     """
     if in_memory:
         return 1
-    return min(family.n_positions, max(1, GROUP_BYTES // (8 * 4**family.d)))
+    fit = GROUP_BYTES // (8 * 4**family.d)
+    if most_unknown:
+        fit = min(fit, ITEM_BYTES // (BYTES_AN_ITEM * most_unknown))
+    return min(family.n_positions, max(1, fit))
 
 
 def five_letters(family: KmerFamily, unknown: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
@@ -76,8 +83,8 @@ def unknown_bytes(family: KmerFamily, prepared: PreparedRows) -> int:
     from fcl.kernels import patterns
 
     unknown = unknown_counts(family, prepared)
-    group = tables_in_group(family, prepared.in_memory)
-    items = 16 * int(np.sort(unknown)[-group:].sum())
+    group = tables_in_group(family, prepared.in_memory, int(unknown.max(initial=0)))
+    items = BYTES_AN_ITEM * int(np.sort(unknown)[-group:].sum())
     stack = 4 * (family.d + 1) * int(unknown.max(initial=0))
     five = 8 * int(patterns.scan_size(family.d, 5)) if five_letters(family, unknown).any() else 0
     return items + stack + five
@@ -103,7 +110,9 @@ class KmerPricer:
         self.keep = keep
         self._scan_cells = int(patterns.scan_size(family.d, 4))
         n_cells = 4**family.d
-        self._group = tables_in_group(family, prepared.in_memory)
+        self._unknown = unknown_counts(family, prepared)
+        most = int(self._unknown.max(initial=0))
+        self._group = tables_in_group(family, prepared.in_memory, most)
         try:
             # tables of a group one after another; behind the last, room for its scan
             self._cells = np.empty(self._group * n_cells + self._scan_cells - n_cells)
@@ -118,7 +127,6 @@ class KmerPricer:
         self._flats = np.empty((2, 5**patterns.FLAT_LETTERS))
         self._heap_ids = np.empty(keep, np.int64)
         self._heap_values = np.empty(keep)
-        self._unknown = unknown_counts(family, prepared)
         self._five = five_letters(family, self._unknown)
         size = int(patterns.scan_size(family.d, 5)) if self._five.any() else 0
         self._five_cells = np.empty(size)
