@@ -135,13 +135,22 @@ def _error(text: str) -> None:
 
 
 def refuse_same(output: str | os.PathLike[str], option: str, **inputs: str | None) -> None:
-    """Raise InputError if an output would replace one of the inputs or the folder it is in."""
+    """Raise InputError if an output would replace one of the inputs, a part or the folder of one."""
     target = os.path.realpath(output)
     for name, path in inputs.items():
         if path is None:
             continue
         source = os.path.realpath(path.partition("::")[0])
-        if source == target or source.startswith(target + os.sep):
+        inside = target.startswith(source + os.sep) and (
+            os.path.exists(target)
+            or any(os.path.exists(os.path.join(source, m)) for m in ("zarr.json", ".zgroup"))
+        )
+        # the target that belongs to a single X.npy
+        labels = source.endswith(".npy") and target == os.path.join(
+            os.path.dirname(source), "y.npy"
+        )
+        if source == target or source.startswith(target + os.sep) or inside or labels:
             raise InputError(
-                f"{option} {os.fspath(output)}: would replace {name} {path}; choose another name"
+                f"{option} {os.fspath(output)}: would replace {name} {path}, or a part of it; "
+                "choose another name"
             )

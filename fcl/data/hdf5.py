@@ -106,7 +106,10 @@ class Hdf5Container(Container):
     def open_array(self, path: str) -> RowReader:
         import h5py
 
-        node = self._root.get(path.strip("/") or "/")
+        try:
+            node = self._root.get(path.strip("/") or "/")
+        except (OSError, RuntimeError) as error:
+            raise self._damaged(error) from error
         if isinstance(node, h5py.Group):
             raise InputError(f'"{path}" in {self.name} is a group, expected an array')
         if node is None:
@@ -126,8 +129,14 @@ class Hdf5Container(Container):
             if isinstance(node, h5py.Dataset):
                 found.append(path)
 
-        self._root.visititems(visit)
+        try:
+            self._root.visititems(visit)
+        except (OSError, RuntimeError) as error:
+            raise self._damaged(error) from error
         return found
+
+    def _damaged(self, error: Exception) -> InputError:
+        return InputError(f"{self._path} cannot be read as HDF5: {error}. The file is damaged")
 
 
 def _cannot_open(path: Path, error: OSError) -> InputError:

@@ -76,9 +76,9 @@ def _read_header(path: Path, name: str) -> tuple[tuple[int, ...], bool, np.dtype
             else:
                 # 3.0 differs only by the names of record fields, and records are not read here.
                 raise InputError(f"{name} has .npy version {version}; expected 1.0 or 2.0")
-        except InputError:
+        except (InputError, MemoryError):
             raise
-        except ValueError as error:
+        except Exception as error:  # numpy parses the header as Python: many kinds
             raise InputError(f"{path} is not a readable .npy file: {one_line(error)}") from error
         return shape, fortran and len(shape) == 2, dtype, file.tell()
 

@@ -54,31 +54,10 @@ def open_data(
     Raises ``InputError`` that names file and array: missing, empty, of a dtype or shape that fcl
     cannot use, damaged, of different length.
     """
-    container: Container | None = None
-    if isinstance(source, np.ndarray):
-        name = "arrays in memory"
-        rows: RowReader = MemoryReader(source, "X")
-    else:
-        container = _open_container(source)
-        name = container.name
-        rows = container.open_rows(x)
-    if missing := rows.missing_chunks():
-        logger.warning(
-            "%s: %d chunks were never written; their rows read as the fill value",
-            rows.name,
-            missing,
-        )
-    target = column = None
-    target_name = "y"
-    if y is not None:
-        column = _open_column(container, y, rows, "y")
-        target_name, target = column.name, _read_column(column)
-    weight_values = None
-    if weights is not None:
-        column = _open_column(container, weights, rows, "weights")
-        weight_values = check_weights(_read_column(column), rows.shape[0], column.name)
-    stamps = container.stamps() if container else []
-    return DataSet(name, rows, target, weight_values, target_name=target_name, stamps=stamps)
+    try:
+        return _open(source, x, y, weights)
+    except PermissionError as error:
+        raise InputError(f"{error.filename}: cannot be read ({error.strerror})") from error
 
 
 def _open_container(source: str | os.PathLike[str]) -> Container:
@@ -154,3 +133,36 @@ def _open_column(
 
 def _read_column(column: RowReader) -> np.ndarray:
     return column.read(0, column.shape[0]).reshape(-1)
+
+
+def _open(
+    source: str | os.PathLike[str] | np.ndarray,
+    x: str,
+    y: str | np.ndarray | None,
+    weights: str | np.ndarray | None,
+) -> DataSet:
+    container: Container | None = None
+    if isinstance(source, np.ndarray):
+        name = "arrays in memory"
+        rows: RowReader = MemoryReader(source, "X")
+    else:
+        container = _open_container(source)
+        name = container.name
+        rows = container.open_rows(x)
+    if missing := rows.missing_chunks():
+        logger.warning(
+            "%s: %d chunks were never written; their rows read as the fill value",
+            rows.name,
+            missing,
+        )
+    target = column = None
+    target_name = "y"
+    if y is not None:
+        column = _open_column(container, y, rows, "y")
+        target_name, target = column.name, _read_column(column)
+    weight_values = None
+    if weights is not None:
+        column = _open_column(container, weights, rows, "weights")
+        weight_values = check_weights(_read_column(column), rows.shape[0], column.name)
+    stamps = container.stamps() if container else []
+    return DataSet(name, rows, target, weight_values, target_name=target_name, stamps=stamps)

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fcl.checks import flag, is_whole, positive, share, whole
+from fcl.data import DataSet
 from fcl.data.prepared import PreparedRows
 from fcl.drivers.plan import Plan, make_plan
 from fcl.errors import InputError
@@ -20,7 +21,6 @@ from fcl.objective import Loss, Objective, find_loss, resolve_C
 from fcl.units import parse_size
 
 if TYPE_CHECKING:
-    from fcl.data import DataSet
     from fcl.features.base import Family
 
 Floats = npt.NDArray[np.float64]
@@ -135,6 +135,11 @@ def make_job(
     """
     from fcl.data.targets import encode_labels, regression_target
 
+    for name, given in (("data", data), ("valid", valid)):
+        if not isinstance(given, DataSet) and not (name == "valid" and given is None):
+            raise InputError(
+                f"{name} must be a data set, got {type(given).__name__}; open it with fcl.open_data"
+            )
     found = find_loss(loss)
     spec = parse_features(features) if isinstance(features, str) else features
     if not isinstance(spec, Kmers):

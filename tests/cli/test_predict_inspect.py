@@ -69,7 +69,7 @@ def test_bad_input(data: Path, model: Model, model_file: Path, tmp_path: Path, r
         ((model_file, data, "--out", tmp_path / "s.csv"), ".npy, .tsv, .zarr"),
         ((model_file, data, "--out", tmp_path / "no" / "s.npy"), "does not exist"),
         ((tmp_path / "squared.fcl", data, "--out", out, "--probability"), "logistic loss"),
-        ((model_file, data, "--out", data / "X.npy"), "exists already"),
+        ((model_file, data, "--out", data / "X.npy"), "would replace data"),
         ((model_file, data / "X.npy", "--out", data / "X.npy", "--overwrite"), "replace data"),
     ]:
         result = run("predict", *arguments)

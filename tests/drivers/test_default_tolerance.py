@@ -40,3 +40,8 @@ def test_weights_and_C_scale_against_each_other(scale: float) -> None:
 def test_an_objective_without_end_is_refused() -> None:
     with pytest.raises(InputError, match="lower C"):
         fcl.train(strong("logistic", 400), "kmers:d=2", C=1e308)
+
+
+def test_data_that_are_not_open_are_refused() -> None:
+    with pytest.raises(InputError, match=r"open it with fcl\.open_data"):
+        fcl.train("train.zarr", "kmers:d=2", C=1.0)  # type: ignore[arg-type]
