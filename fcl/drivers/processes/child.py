@@ -1,0 +1,182 @@
+"""Entry of a child process: the file that the supervisor starts a fresh interpreter with.
+
+The terminal, systemd, ``timeout`` and SLURM signal all processes of a job, but only the supervisor
+decides: children ignore those signals, and leave at once when the supervisor is gone.
+"""
+# ruff: noqa: E402  (nothing is imported before the signals are ignored)
+
+import os
+import signal
+import sys
+
+IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
+
+if __name__ == "__main__":
+    # first of all: the supervisor has them blocked for us so far
+    for _signal in IGNORED:
+        signal.signal(_signal, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, IGNORED)
+    if "FCL_CHILD_PATH" in os.environ:
+        import json
+
+        # not PYTHONPATH: what a child starts itself may be another Python
+        sys.path[:] = json.loads(os.environ.pop("FCL_CHILD_PATH"))
+    # under its name, so that there is one Link and not one of __main__ as well; does not return
+    from importlib import import_module
+
+    import_module("fcl.drivers.processes.child").main(sys.argv[1:])
+
+import contextlib
+import ctypes
+import faulthandler
+import json
+import queue
+import socket
+import threading
+import time
+import traceback
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import Any, NoReturn
+
+from fcl.drivers.processes import faults
+from fcl.drivers.processes.channel import RAISED, TEXT_BYTES, Failure, Message, Records
+from fcl.drivers.processes.shared import Segment
+from fcl.errors import InputError
+
+#: Seconds between two beats of the heart.
+BEAT = 0.5
+#: Role -> what runs it: ``Class(link).run()``. Any other "module:Class" is a role as well.
+ROLES = {
+    "writer": "fcl.drivers.processes.writer:Writer",
+    "trainer": "fcl.drivers.processes.trainer:TrainerProcess",
+}
+_PR_SET_PDEATHSIG = 1
+
+
+class Link:
+    """A child's connection to its supervisor.
+
+    task : what the child is at, up to five integers that the role sets; told if it raises.
+    """
+
+    def __init__(
+        self, role: str, number: int, incarnation: int, index: int, fds: Mapping[str, int]
+    ) -> None:
+        self.role = role
+        self.number = number
+        self.incarnation = incarnation
+        self.index = index
+        self.task: tuple[int, ...] = ()
+        self._segments = {
+            name: Segment.of_fd(name, fd) for name, fd in fds.items() if name != "socket"
+        }
+        self._socket = socket.socket(fileno=fds["socket"])
+        self._socket.set_inheritable(False)
+        self._received: queue.SimpleQueue[Message] = queue.SimpleQueue()
+        self._sending = threading.Lock()
+        threading.Thread(target=self._watch, name="fcl-watch", daemon=True).start()
+
+    def receive(self, timeout: float | None = None) -> Message | None:
+        """The next message; None if there is none within `timeout` seconds (None: wait for one)."""
+        try:
+            return self._received.get(timeout=None if timeout is None else max(timeout, 0.0))
+        except queue.Empty:
+            return None
+
+    def pending(self) -> bool:
+        """Whether a message is there."""
+        return not self._received.empty()
+
+    def send(self, message: Message) -> None:
+        """Send; from any thread. May wait for the supervisor."""
+        try:
+            with self._sending:
+                self._socket.sendall(message.pack())
+        except OSError:  # it is gone
+            os._exit(0)
+
+    def segment(self, name: str) -> Segment:
+        """The segment that the supervisor passed under this name."""
+        return self._segments[name]
+
+    def config(self) -> dict[str, Any]:
+        """The configuration, as it is now."""
+        return self._segments["config"].read_json()
+
+    def report(self, error: BaseException) -> None:
+        """Tell the supervisor of an exception."""
+        failure = Failure(
+            f"{type(error).__module__}.{type(error).__qualname__}",
+            "\n".join([str(error), *getattr(error, "__notes__", ())]),
+            "".join(traceback.format_exception(error)),
+        )
+        text = failure.pack()
+        texts = self._segments.get("texts")
+        if texts is None or texts.size < (self.index + 1) * TEXT_BYTES:
+            text = b""
+        else:
+            texts.array("u1", len(text), self.index * TEXT_BYTES)[:] = memoryview(text)
+        is_input = int(isinstance(error, InputError))
+        self.send(Message.make(RAISED, len(text), is_input, *self.task[:5]))
+
+    def beat(self, parent: int) -> None:
+        """Start the thread that counts in ``control`` (int64, at our index) while we live.
+
+        parent : process id of the supervisor, without which there is nothing to live for: its socket
+            shows no end while a process that it forked still has it open.
+        """
+        threading.Thread(target=self._beat, args=(parent,), name="fcl-beat", daemon=True).start()
+
+    def _watch(self) -> None:
+        records = Records()
+        while True:
+            try:
+                data = self._socket.recv(1 << 16)
+            except OSError:
+                data = b""
+            if not data:
+                # at once, whatever the other threads do: they have nobody to work for
+                os._exit(0)
+            for message in records.feed(data):
+                self._received.put(message)
+
+    def _beat(self, parent: int) -> None:
+        control, count = self._segments.get("control"), None
+        while os.getppid() == parent:
+            if count is None and control is not None and control.size >= 8 * (self.index + 1):
+                count = control.array("i8", 1, 8 * self.index)
+            if count is not None:
+                count[0] += 1
+            time.sleep(BEAT)
+        os._exit(0)
+
+
+def main(arguments: Sequence[str]) -> NoReturn:
+    """Run a role: arguments are role, number, incarnation, index, pid of the supervisor, descriptors.
+
+    Ends the process, without the clean-up of the interpreter: a thread or a handler there could wait
+    for ever, and there is nothing that the end of a process does not clean up.
+    """
+    _die_with_parent()
+    if sys.stderr is not None:
+        faulthandler.enable()
+    role, number, incarnation, index, parent, fds = arguments
+    link = Link(role, int(number), int(incarnation), int(index), json.loads(fds))
+    link.beat(int(parent))
+    code = 1
+    try:
+        faults.arm(role, link.number, link.incarnation)
+        module, _, name = ROLES.get(role, role).partition(":")
+        getattr(import_module(module), name)(link).run()
+        code = 0
+    except BaseException as error:
+        link.report(error)
+    finally:
+        os._exit(code)
+
+
+def _die_with_parent() -> None:
+    """Linux: be killed with the thread that started us, even if we are stopped then."""
+    with contextlib.suppress(OSError, AttributeError):  # macOS has none
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)

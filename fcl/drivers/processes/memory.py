@@ -1,0 +1,171 @@
+"""What the processes of a run hold in memory, and what the machine has left.
+
+Counted against the budget: private anonymous memory of every process, and every shared segment once,
+at its allocated size. Not PSS: shared pages that nobody has touched yet show as 0 in it, and it takes
+the kernel a walk over all pages.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Protocol
+
+PROC = Path("/proc")
+CGROUPS = Path("/sys/fs/cgroup")
+# limits of cgroup v1 that mean none are near 2^63
+_NO_LIMIT = 1 << 60
+
+
+class Sized(Protocol):
+    """What a Meter wants to know of a segment."""
+
+    @property
+    def allocated(self) -> int:
+        """Bytes taken."""
+
+
+class Meter:
+    """Memory of all processes of a run, sampled.
+
+    pids : gives names and process ids of now, the supervisor's included.
+    segments : gives the segments of now.
+    scratch : gives the bytes of scratch files that are memory (on tmpfs), see :func:`on_tmpfs`.
+    """
+
+    def __init__(
+        self,
+        pids: Callable[[], Mapping[str, int]],
+        segments: Callable[[], Iterable[Sized]],
+        scratch: Callable[[], int] = lambda: 0,
+    ) -> None:
+        self._pids = pids
+        self._segments = segments
+        self._scratch = scratch
+        self.total = 0  #: bytes at the last sample
+        self.peak = 0  #: largest total of all samples
+        self.shared = 0  #: bytes of segments and scratch at the last sample
+        self.by_process: dict[str, int] = {}  #: anonymous bytes by name at the last sample
+
+    def sample(self) -> int:
+        """Look now, and return the total in bytes."""
+        self.by_process = {name: rss_anon(pid) for name, pid in self._pids().items()}
+        self.shared = sum(segment.allocated for segment in self._segments()) + self._scratch()
+        self.total = sum(self.by_process.values()) + self.shared
+        self.peak = max(self.peak, self.total)
+        return self.total
+
+
+def rss_anon(pid: int) -> int:
+    """Bytes of private anonymous memory of a process; 0 if it is gone."""
+    if PROC.joinpath("self").exists():
+        return _field(PROC / str(pid) / "status", "RssAnon:")
+    import psutil
+
+    process = None
+    try:
+        process = psutil.Process(pid)
+        return int(process.memory_full_info().uss)
+    except psutil.NoSuchProcess:
+        return 0
+    except psutil.AccessDenied:  # macOS, of processes of others: more than asked, shared pages too
+        try:
+            return int(process.memory_info().rss) if process is not None else 0
+        except psutil.Error:
+            return 0
+
+
+def pss(pid: int) -> int | None:
+    """Bytes of resident memory, shared pages divided among those who map them; None if unknown."""
+    return _field(PROC / str(pid) / "smaps_rollup", "Pss:") or None
+
+
+def available_memory() -> int | None:
+    """Bytes that can still be taken without swapping or being killed; None if unknown."""
+    if not PROC.joinpath("meminfo").exists():
+        import psutil
+
+        return int(psutil.virtual_memory().available)
+    rooms = [_field(PROC / "meminfo", "MemAvailable:")]
+    for version, folder in _cgroups():
+        limit = _number(folder / ("memory.max" if version == 2 else "memory.limit_in_bytes"))
+        usage = _number(folder / ("memory.current" if version == 2 else "memory.usage_in_bytes"))
+        if limit is None or usage is None or limit >= _NO_LIMIT:
+            continue
+        # usage counts the page cache, which gives way: after a large file is read it is nearly full
+        prefix = "" if version == 2 else "total_"
+        cached = sum(
+            _field(folder / "memory.stat", f"{prefix}{kind}_file", 1)
+            for kind in ("active", "inactive")
+        )
+        rooms.append(max(0, limit - max(0, usage - cached)))
+    return min(rooms)
+
+
+def oom_kills() -> int | None:
+    """How many processes the kernel has killed in our cgroup for want of memory; None if unknown."""
+    for version, folder in _cgroups():
+        path = folder / ("memory.events" if version == 2 else "memory.oom_control")
+        count = _field(path, "oom_kill", 1, default=-1)
+        if count >= 0:
+            return count
+    return None
+
+
+def on_tmpfs(path: str | Path) -> bool:
+    """Whether files there are memory."""
+    device = Path(path).stat().st_dev
+    wanted = f"{os.major(device)}:{os.minor(device)}"
+    try:
+        lines = PROC.joinpath("self", "mountinfo").read_text(errors="replace").splitlines()
+    except OSError:
+        return False  # macOS has none but those one makes by hand
+    for line in lines:
+        mount, _, kind = line.partition(" - ")
+        if mount.split()[2:3] == [wanted]:
+            return kind.split()[:1] in (["tmpfs"], ["ramfs"])
+    return False
+
+
+def _cgroups() -> Iterator[tuple[int, Path]]:
+    """Version and folder of the memory cgroups that bound this process, the innermost first."""
+    try:
+        lines = PROC.joinpath("self", "cgroup").read_text().splitlines()
+    except OSError:
+        return
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if controllers == "":
+            version, roots = 2, (CGROUPS, CGROUPS / "unified")
+        elif "memory" in controllers.split(","):
+            version, roots = 1, (CGROUPS / "memory", CGROUPS / controllers)
+        else:
+            continue
+        for root in roots:
+            here = root / path.lstrip("/")
+            # in a container the path is often that of the host: then there is the root alone
+            inside = [here, *here.parents] if here.is_dir() else [root]
+            for folder in inside:
+                if folder.is_relative_to(root) and folder.is_dir():
+                    yield version, folder
+
+
+def _field(path: Path, name: str, unit: int = 1024, default: int = 0) -> int:
+    """The number behind a name in a file of lines, times `unit`; `default` if it is not there."""
+    try:
+        with path.open(encoding="ascii", errors="replace") as lines:
+            for line in lines:
+                words = line.split()
+                if len(words) > 1 and words[0] == name:
+                    return unit * int(words[1])
+    except (OSError, ValueError):  # gone meanwhile, or not for us to read
+        pass
+    return default
+
+
+def _number(path: Path) -> int | None:
+    try:
+        return int(path.read_text())
+    except (OSError, ValueError):  # "max"
+        return None

@@ -1,0 +1,242 @@
+"""Shared memory without a name: what all processes of a run see of its arrays.
+
+The supervisor makes a segment and its children inherit the descriptor. Nothing of it can be found by
+name, so nothing is left after a SIGKILL, no resource tracker is needed, and the small ``/dev/shm`` of
+containers does not bound it. A segment may be allocated, and may grow, after the children started.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import json
+import mmap
+import os
+import struct
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fcl.drivers.processes.memory import available_memory
+from fcl.errors import BudgetError
+from fcl.units import format_bytes
+
+#: Bytes allocated in one call: a signal makes the kernel undo the whole call, not the earlier ones.
+STEP = 64 << 20
+#: Bytes by which a segment grows that is appended to; the rest of a step is a hole and costs nothing.
+GROWTH = 4 << 20
+#: Offsets given by ``append`` are multiples of this, so that any dtype is aligned.
+ALIGNMENT = 64
+_NO_ROOM = (errno.ENOSPC, errno.ENOMEM, errno.EFBIG, errno.EDQUOT)
+_LENGTH = struct.Struct("=q")
+
+
+class Segment:
+    """Anonymous shared memory: a descriptor, and this process's mapping of it.
+
+    Made by :meth:`create` in the supervisor, by :meth:`of_fd` in a child. It never shrinks. One process
+    at a time may :meth:`append`; who may write where is not this class's business.
+    """
+
+    def __init__(self, name: str, fd: int, in_memory: bool) -> None:
+        self.name = name
+        self.fd = fd
+        self.in_memory = in_memory  #: False: a file of a folder; on a disk it is no memory
+        self._map: mmap.mmap | None = None
+        self._end: int | None = None
+
+    @classmethod
+    def create(cls, name: str, folder: str | os.PathLike[str] | None = None) -> Segment:
+        """An empty segment.
+
+        folder : where to put an unlinked file instead; without memfd (macOS) None is the folder of
+            temporary files.
+
+        Raises BudgetError if the folder cannot be written.
+        """
+        memfd_create = getattr(os, "memfd_create", None)
+        if folder is None and memfd_create is not None:
+            return cls(name, above_stdio(memfd_create(f"fcl-{name}")), True)
+        where = Path(tempfile.gettempdir() if folder is None else folder)
+        try:
+            fd, path = tempfile.mkstemp(prefix="fcl-shared-", dir=where)
+            os.unlink(path)
+        except OSError as error:
+            raise BudgetError(
+                f"shared memory {name!r}: cannot make a file in {where} ({error.strerror}); "
+                "name another folder with --scratch"
+            ) from error
+        return cls(name, above_stdio(fd), False)
+
+    @classmethod
+    def of_fd(cls, name: str, fd: int) -> Segment:
+        """A segment from an inherited descriptor, which belongs to it from now on."""
+        os.set_inheritable(fd, False)  # what a child starts itself does not keep the memory alive
+        return cls(name, fd, True)
+
+    # -- size ----------------------------------------------------------------------------------
+
+    @property
+    def size(self) -> int:
+        """Bytes, 0 before :meth:`allocate`; another process may have made it grow."""
+        return os.fstat(self.fd).st_size if self.fd >= 0 else 0
+
+    @property
+    def allocated(self) -> int:
+        """Bytes that are really taken: holes do not count."""
+        return os.fstat(self.fd).st_blocks * 512 if self.fd >= 0 else 0
+
+    def allocate(self, size: int) -> None:
+        """Make the segment at least `size` bytes long, all of them allocated; new ones are 0.
+
+        Raises BudgetError if there is no room, and leaves the segment as it was.
+        """
+        old = self.size
+        if size <= old:
+            return
+        if self.in_memory:
+            # a cgroup does not refuse memory, it kills: so ask first
+            available = available_memory()
+            if available is not None and size - old > available:
+                raise self._no_room(size, f"{format_bytes(available)} are available")
+        try:
+            os.ftruncate(self.fd, size)
+            for start in range(old, size, STEP):
+                _fill(self.fd, start, min(STEP, size - start))
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self.fd, old)
+            if error.errno in _NO_ROOM:
+                raise self._no_room(size, error.strerror or str(error)) from error
+            raise
+
+    def append(self, data: bytes | bytearray | memoryview) -> int:
+        """Write bytes at the end, and return their offset, a multiple of ALIGNMENT.
+
+        For the one writer of a segment that is not mapped for writing. A successor of a killed writer
+        begins behind whatever was there. Raises BudgetError if there is no room.
+        """
+        view = memoryview(data).cast("B")
+        size = self.size
+        at = _aligned(size if self._end is None else self._end)
+        end = at + len(view)
+        try:
+            if end > size:
+                # in steps: each reader maps anew when it needs what lies behind its map
+                os.ftruncate(self.fd, -(-end // GROWTH) * GROWTH)
+            position = at
+            while view:
+                written = os.pwrite(self.fd, view, position)
+                view, position = view[written:], position + written
+        except OSError as error:
+            if error.errno in _NO_ROOM:
+                raise self._no_room(end, error.strerror or str(error)) from error
+            raise
+        self._end = end
+        return at
+
+    def _no_room(self, size: int, got: str) -> BudgetError:
+        cure = "" if self.in_memory else ", free some room or name another folder with --scratch"
+        return BudgetError(
+            f"shared memory {self.name!r}: expected room for {format_bytes(size)}, got: {got}; "
+            f"lower --memory or --writers{cure}"
+        )
+
+    # -- contents ------------------------------------------------------------------------------
+
+    def array(
+        self, dtype: npt.DTypeLike, shape: int | tuple[int, ...], offset: int = 0
+    ) -> np.ndarray:
+        """An array that is a part of the segment, from the byte `offset` on; writable.
+
+        It keeps the mapping alive, whatever becomes of this object.
+        """
+        kind = np.dtype(dtype)
+        shape = (shape,) if isinstance(shape, int) else tuple(shape)
+        count = int(np.prod(shape, dtype=np.int64))
+        end = offset + count * kind.itemsize
+        if offset % kind.alignment:
+            raise ValueError(
+                f"segment {self.name!r}: expected an offset that is a multiple of "
+                f"{kind.alignment} for {kind}, got {offset}"
+            )
+        if not count:
+            return np.empty(shape, kind)
+        return np.frombuffer(self._mapped(end), kind, count, offset).reshape(shape)
+
+    def _mapped(self, end: int) -> mmap.mmap:
+        if self._map is None or len(self._map) < end:
+            size = self.size
+            if end > size:
+                raise ValueError(
+                    f"segment {self.name!r}: expected at least {end} bytes, got {size}"
+                    f"{' (closed)' if self.fd < 0 else ''}"
+                )
+            # arrays of the former map keep that alive; both show the same bytes
+            self._map = mmap.mmap(self.fd, size, mmap.MAP_SHARED)
+        return self._map
+
+    def write_json(self, value: Mapping[str, Any]) -> None:
+        """Replace the contents: the length as int64, then JSON. Raises BudgetError (no room)."""
+        data = json.dumps(value).encode("ascii")
+        self.allocate(_LENGTH.size + len(data))
+        target = memoryview(self._mapped(_LENGTH.size + len(data)))
+        target[_LENGTH.size : _LENGTH.size + len(data)] = data
+        _LENGTH.pack_into(target, 0, len(data))
+
+    def read_json(self) -> dict[str, Any]:
+        """What :meth:`write_json` wrote last."""
+        (length,) = _LENGTH.unpack_from(self._mapped(_LENGTH.size))
+        data: dict[str, Any] = json.loads(
+            self._mapped(_LENGTH.size + length)[_LENGTH.size : _LENGTH.size + length]
+        )
+        return data
+
+    def close(self) -> None:
+        """Give up the descriptor and the mapping; arrays that exist remain usable."""
+        # no mmap.close(): it fails while there are arrays, and with the last of them it is unmapped
+        self._map = None
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+    def __repr__(self) -> str:
+        return f"Segment({self.name!r}, fd={self.fd}, size={self.size})"
+
+
+def above_stdio(fd: int) -> int:
+    """The descriptor, or a copy above 2: in a child 0, 1 and 2 are replaced.
+
+    Only where the user closed one of them is it given out to something else.
+    """
+    if fd > 2:
+        return fd
+    copy = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3)
+    os.close(fd)
+    return copy
+
+
+def _aligned(offset: int) -> int:
+    return -(-offset // ALIGNMENT) * ALIGNMENT
+
+
+def _fill(fd: int, start: int, size: int) -> None:
+    """Allocate a hole of a file."""
+    posix_fallocate = getattr(os, "posix_fallocate", None)
+    if posix_fallocate is not None:
+        try:
+            posix_fallocate(fd, start, size)
+            return
+        except OSError as error:
+            if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP):
+                raise
+    # macOS, and file systems that cannot: F_PREALLOCATE there is a mere promise on some of them
+    zeros = memoryview(bytes(min(size, 1 << 20)))
+    end = start + size
+    while start < end:
+        start += os.pwrite(fd, zeros[: end - start], start)
