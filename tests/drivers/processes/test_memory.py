@@ -1,0 +1,131 @@
+"""What memory is counted, and what is thought to be left."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+
+from fcl.drivers.processes import memory
+from fcl.drivers.processes.memory import Meter, available_memory, on_tmpfs, oom_kills, pss, rss_anon
+from fcl.drivers.processes.shared import Segment
+
+MIB = 1 << 20
+linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A made-up machine with 1000 MiB available and no cgroup yet."""
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "cgroup").mkdir()
+    write(tmp_path / "proc/meminfo", "MemTotal: 9999999 kB\nMemAvailable:  1024000 kB\n")
+    monkeypatch.setattr(memory, "PROC", tmp_path / "proc")
+    monkeypatch.setattr(memory, "CGROUPS", tmp_path / "cgroup")
+    return tmp_path
+
+
+def write(path: Path, text: str | int) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"{text}\n")
+
+
+def test_anonymous_memory_counts_at_once_and_shared_memory_by_its_segments() -> None:
+    meter = Meter(lambda: {"supervisor": os.getpid(), "gone": 2**22 + 1}, lambda: segments)
+    segments: list[Segment] = []
+    start = meter.sample()
+    assert start == meter.by_process["supervisor"] > 5 * MIB
+    assert meter.by_process["gone"] == 0
+    private = np.ones(64 * MIB, np.uint8)
+    grown = meter.sample()
+    assert grown - start > 60 * MIB
+    segment = Segment.create("toy")
+    segments.append(segment)
+    segment.allocate(64 * MIB)
+    untouched = meter.sample()
+    assert abs(untouched - grown - 64 * MIB) < 8 * MIB
+    segment.array(np.uint8, segment.size)[:] = 1  # once, not again in the process
+    assert abs(meter.sample() - untouched) < 8 * MIB
+    assert meter.shared == 64 * MIB
+    assert meter.peak >= meter.total == sum(meter.by_process.values()) + meter.shared
+    segments.clear()
+    segment.close()
+    assert private.all() and meter.sample() < meter.peak
+
+
+def test_scratch_that_is_memory_counts() -> None:
+    meter = Meter(dict, list, lambda: 12345)
+    assert meter.sample() == meter.peak == 12345
+
+
+def test_without_proc_psutil_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "PROC", tmp_path / "none")
+    assert rss_anon(os.getpid()) > 5 * MIB
+    assert rss_anon(2**22 + 1) == 0
+    assert pss(os.getpid()) is None
+    assert oom_kills() is None
+    assert available_memory() == pytest.approx(psutil.virtual_memory().available, rel=0.2)
+
+    def denied(_: object) -> None:
+        raise psutil.AccessDenied
+
+    monkeypatch.setattr(psutil.Process, "memory_full_info", denied)
+    assert rss_anon(os.getpid()) > 5 * MIB
+
+
+@linux
+def test_this_machine() -> None:
+    available = available_memory()
+    assert available is not None and 0 < available <= psutil.virtual_memory().total
+    proportional = pss(os.getpid())
+    assert proportional is None or proportional > 5 * MIB
+    assert (oom_kills() or 0) >= 0
+
+
+def test_available_without_cgroup(machine: Path) -> None:
+    assert available_memory() == 1000 * MIB
+    assert oom_kills() is None
+    write(machine / "proc/self/cgroup", "0::/")
+    assert available_memory() == 1000 * MIB
+
+
+def test_the_tightest_cgroup_bounds_and_its_page_cache_gives_way(machine: Path) -> None:
+    job = machine / "cgroup/slurm/job"
+    write(machine / "proc/self/cgroup", "0::/slurm/job")
+    write(job / "memory.max", "max")
+    write(job / "memory.current", 900 * MIB)
+    write(job / "memory.events", "low 0\noom 5\noom_kill 3")
+    assert available_memory() == 1000 * MIB
+    assert oom_kills() == 3
+    write(job / "memory.max", 1200 * MIB)
+    assert available_memory() == 300 * MIB
+    write(job / "memory.stat", f"anon 5\ninactive_file {300 * MIB}\nactive_file {100 * MIB}")
+    assert available_memory() == 700 * MIB
+    write(job.parent / "memory.max", 500 * MIB)
+    write(job.parent / "memory.current", 600 * MIB)
+    assert available_memory() == 0
+
+
+def test_the_older_cgroups_and_a_path_of_the_host(machine: Path) -> None:
+    root = machine / "cgroup/memory"
+    write(machine / "proc/self/cgroup", "4:memory:/docker/0123\n3:cpu,cpuacct:/\n0::/")
+    write(root / "memory.limit_in_bytes", 9223372036854771712)
+    write(root / "memory.usage_in_bytes", 800 * MIB)
+    write(root / "memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 1")
+    assert available_memory() == 1000 * MIB
+    assert oom_kills() == 1
+    write(root / "memory.limit_in_bytes", 900 * MIB)
+    write(root / "memory.stat", f"inactive_file 7\ntotal_inactive_file {50 * MIB}")
+    assert available_memory() == 150 * MIB
+
+
+@linux
+def test_on_tmpfs(tmp_path: Path) -> None:
+    kinds = {part.mountpoint: part.fstype for part in psutil.disk_partitions(all=True)}
+    for folder in ("/", "/dev/shm"):
+        if folder in kinds:
+            assert on_tmpfs(folder) == (kinds[folder] in ("tmpfs", "ramfs"))
