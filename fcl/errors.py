@@ -21,5 +21,13 @@ class ModelFileError(InputError):
     """A model file is damaged, not one of ours, or written by a newer version."""
 
 
+class CheckpointError(FclError):
+    """A checkpoint could not be written; the earlier ones are still there."""
+
+
+class RepeatedDeaths(FclError):
+    """A process of the training died again and again; the state was saved before this is raised."""
+
+
 class ConvergenceWarning(UserWarning):
     """Training stopped before the tolerance was reached; the message gives the gap."""

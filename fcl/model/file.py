@@ -5,7 +5,6 @@ README.md beside this module is the specification; the constants here are its na
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import zipfile
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fcl.errors import InputError, ModelFileError
+from fcl.model.archive import add_array, add_member, read_member, read_npy_header
 from fcl.model.atomic import atomic_file
 from fcl.model.certificate import Certificate
 from fcl.model.model import Model
@@ -31,8 +31,6 @@ VERSION = 1
 _HEADER = "header.json"
 #: member -> dtype; little-endian whatever the machine
 _ARRAYS = {"ids": "<i8", "weights": "<f8", "support": "<i8"}
-# a fixed date: the same model gives the same bytes
-_DATE = (1980, 1, 1, 0, 0, 0)
 
 
 def save_model(model: Model, path: str | os.PathLike[str], overwrite: bool = False) -> None:
@@ -42,12 +40,10 @@ def save_model(model: Model, path: str | os.PathLike[str], overwrite: bool = Fal
     """
     header = json.dumps(_header(model), indent=1, ensure_ascii=False, allow_nan=False)
     with atomic_file(path, overwrite) as file, zipfile.ZipFile(file, "w") as archive:
-        _add(archive, _HEADER, header.encode() + b"\n")
+        add_member(archive, _HEADER, header.encode() + b"\n")
         for name, dtype in _ARRAYS.items():
             array = np.ascontiguousarray(getattr(model, name)).astype(dtype)
-            buffer = io.BytesIO()
-            np.lib.format.write_array(buffer, array, version=(1, 0), allow_pickle=False)
-            _add(archive, f"{name}.npy", buffer.getvalue())
+            add_array(archive, f"{name}.npy", array)
 
 
 def load_model(path: str | os.PathLike[str]) -> Model:
@@ -104,23 +100,11 @@ def _header(model: Model) -> dict[str, Any]:
     }
 
 
-def _add(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
-    info = zipfile.ZipInfo(name, _DATE)
-    info.create_system = 3  # else it tells the platform, and the bytes differ
-    info.external_attr = 0o644 << 16
-    info.compress_type = zipfile.ZIP_STORED
-    archive.writestr(info, content)
-
-
 def _read_member(archive: zipfile.ZipFile, name: str, shown: str) -> bytes:
-    found = [info for info in archive.infolist() if info.filename == name]
-    if len(found) != 1:
-        what = "holds no" if not found else "holds more than one"
-        raise ModelFileError(f"{shown}: {what} {name}: not a model file, or damaged")
-    if found[0].compress_type != zipfile.ZIP_STORED:
-        # also a guard: a stored member cannot be larger than the file it came in
-        raise ModelFileError(f"{shown}: {name} is compressed, a model file is not; store it")
-    return archive.read(found[0])
+    try:
+        return read_member(archive, name, "a model file")
+    except ValueError as error:
+        raise ModelFileError(f"{shown}: {error}") from None
 
 
 def _read_header(archive: zipfile.ZipFile, shown: str) -> dict[str, Any]:
@@ -146,15 +130,10 @@ def _read_header(archive: zipfile.ZipFile, shown: str) -> dict[str, Any]:
 def _read_array(archive: zipfile.ZipFile, name: str, shown: str) -> np.ndarray:
     member, dtype = f"{name}.npy", _ARRAYS[name]
     content = _read_member(archive, member, shown)
-    buffer = io.BytesIO(content)
     try:
-        version = np.lib.format.read_magic(buffer)
-        if version != (1, 0):
-            raise ValueError(f".npy version {version}, expected (1, 0)")
-        shape, fortran, found = np.lib.format.read_array_header_1_0(buffer)
+        shape, fortran, found, start = read_npy_header(content)
     except ValueError as error:
         raise ModelFileError(f"{shown}: {member} is damaged ({error})") from error
-    start = buffer.tell()
     if found.str != dtype or len(shape) != 1 or fortran:
         raise ModelFileError(
             f"{shown}: {member} must be a vector of {dtype}, got {found.str} of shape {shape}"

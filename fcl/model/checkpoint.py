@@ -1,0 +1,413 @@
+"""Checkpoints: the state of a training job in a folder, from which it can be resumed.
+
+CHECKPOINT.md beside this module is the specification. What ``state`` and ``arrays`` hold is the
+business of the drivers; here they are kept and given back bit for bit.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import logging
+import os
+import re
+import struct
+import zipfile
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fcl.errors import CheckpointError, InputError
+from fcl.model.archive import add_array, add_member, read_member, read_npy_header
+from fcl.model.atomic import atomic_file
+from fcl.plain import plain
+
+__all__ = ["FORMAT", "MAY_CHANGE", "VERSION", "Checkpoint", "CheckpointFolder"]
+
+FORMAT = "fcl-checkpoint"
+VERSION = 1
+
+#: options that a resumed job may have otherwise: none of them moves the optimum
+MAY_CHANGE = frozenset(
+    {
+        *("tol", "max_time", "max_passes", "memory", "writers", "checkpoint_every", "driver"),
+        # where files lie, how cores and shared memory are dealt, and what was typed
+        *("scratch", "checkpoint", "share_cores", "shared_files", "command"),
+    }
+)
+
+#: Checkpoints kept: the newest, and the one before in case the disk lost a part of it.
+KEPT = 2
+
+_KIND = "a checkpoint"
+_HEADER = "header.json"
+_CHECKSUMS = "block_checksums.npy"
+_LOCK = "lock"
+_FILE = re.compile(r"checkpoint-([0-9]+)\.fcl-ckpt")
+_LEFTOVER = re.compile(r"\.checkpoint-[0-9]+\.fcl-ckpt\..*\.tmp")  # as atomic_file names them
+_NAME = re.compile(r"[A-Za-z0-9_.-]+")
+
+_log = logging.getLogger("fcl")
+
+
+class _Damaged(Exception):
+    """This file holds no whole checkpoint."""
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _fcl_version() -> str:
+    import fcl
+
+    return str(fcl.__version__)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Checkpoint:
+    """The state of a job between two passes.
+
+    options         effective options, as JSON knows them; ``block_rows`` among them.
+    family_config   of the bound family.
+    fingerprint     of the training data, n_rows of them.
+    block_checksums uint64 (number of blocks,), of the prepared rows; empty if they were not taken.
+    state           JSON values. Infinite and NaN floats are allowed and kept, tuples become lists.
+    arrays          by name (letters, digits, ``_.-``), any plain dtype and shape.
+    history         one dictionary a pass.
+    elapsed         seconds of work so far, over all resumptions.
+    driver          that saved it.
+    number          0 until it is saved, then rising within the folder.
+    """
+
+    options: Mapping[str, Any]
+    family_config: Mapping[str, Any]
+    fingerprint: str
+    n_rows: int
+    block_checksums: npt.NDArray[np.uint64]
+    state: Mapping[str, Any]
+    arrays: Mapping[str, np.ndarray]
+    history: list[dict[str, Any]]
+    elapsed: float
+    driver: str
+    number: int = 0
+    created: str = field(default_factory=_now)
+    fcl_version: str = field(default_factory=_fcl_version)
+    version: int = VERSION
+
+
+class CheckpointFolder:
+    """At most two checkpoints, and a lock that keeps a second job out.
+
+    lock() or ``with folder:`` before anything is saved; release() at the end. The folder is made if
+    its parent is there.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self._lock: int | None = None
+        self._obsolete: set[int] = set()  # numbers to be removed after the next save
+
+    # -- before the work
+
+    def check(self) -> None:
+        """Raise InputError if the folder cannot be made or written to."""
+        shown = os.fspath(self.path)
+        if self.path.exists() and not self.path.is_dir():
+            raise InputError(f"{shown}: is not a folder; name another for the checkpoints")
+        place = self.path if self.path.exists() else Path(os.path.abspath(shown)).parent
+        if not place.is_dir():
+            raise InputError(f"{shown}: the folder {place} does not exist; make it first")
+        if not os.access(place, os.W_OK | os.X_OK):
+            raise InputError(
+                f"{shown}: the folder {place} is not writable; keep the checkpoints elsewhere"
+            )
+
+    def numbers(self) -> list[int]:
+        """Numbers of the checkpoints there, rising; those that are damaged count."""
+        if not self.path.is_dir():
+            return []
+        found = (_FILE.fullmatch(name) for name in os.listdir(self.path))
+        return sorted(int(match[1]) for match in found if match)
+
+    def begin(self, resumed: Checkpoint | None) -> None:
+        """Say which checkpoints there belong to this job, before its first is saved.
+
+        With None, a new job: none of them. Else those up to `resumed`; newer ones were found
+        damaged when it was loaded. The others go once a checkpoint of this job is safe.
+        """
+        kept = 0 if resumed is None else resumed.number
+        self._obsolete = {number for number in self.numbers() if number > kept}
+
+    # -- the lock
+
+    def lock(self) -> CheckpointFolder:
+        """Make the folder if need be, and keep other jobs out until `release`.
+
+        The lock ends with the process, however that ends. Raises InputError if another job has it,
+        or if the folder cannot be made or written to.
+        """
+        if self._lock is not None:
+            raise RuntimeError(f"{self.path}: locked twice by the same object")
+        self.check()
+        shown = os.fspath(self.path)
+        try:
+            self.path.mkdir(exist_ok=True)
+            descriptor = os.open(self.path / _LOCK, os.O_RDWR | os.O_CREAT, 0o666)
+        except OSError as error:
+            raise InputError(
+                f"{shown}: cannot keep checkpoints there ({error.strerror}); choose another folder"
+            ) from error
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip()
+            os.close(descriptor)
+            if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
+                raise InputError(
+                    f"{shown}: cannot be locked ({error.strerror}); keep the checkpoints on "
+                    "another file system"
+                ) from error
+            who = f"process {holder}" if holder else "another process"
+            raise InputError(
+                f"{shown}: in use by {who}; wait for it, stop it, or choose another folder"
+            ) from None
+        self._lock = descriptor
+        with suppress(OSError):  # a full disk: the lock holds without the number in it
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
+        for name in os.listdir(self.path):
+            if _LEFTOVER.fullmatch(name):  # of a job that was killed while it saved
+                with suppress(OSError):
+                    os.unlink(self.path / name)
+        return self
+
+    def release(self) -> None:
+        """Let other jobs in; harmless without a lock."""
+        if self._lock is None:
+            return
+        # the file stays: were it removed, two jobs could each lock a file of that name
+        with suppress(OSError):
+            os.ftruncate(self._lock, 0)
+        os.close(self._lock)
+        self._lock = None
+
+    def __enter__(self) -> CheckpointFolder:
+        return self.lock()
+
+    def __exit__(self, *error: object) -> None:
+        self.release()
+
+    # -- saving and loading
+
+    def save(self, checkpoint: Checkpoint) -> Path:
+        """Write it as the newest, then remove all but the last two; returns its file.
+
+        Raises CheckpointError if that fails; the earlier ones are then untouched.
+        """
+        if self._lock is None:
+            raise RuntimeError(f"{self.path}: lock the folder before saving to it")
+        try:
+            numbers = self.numbers()
+            number = max(numbers, default=0) + 1
+            path = self._file(number)
+            with atomic_file(path) as file, zipfile.ZipFile(file, "w") as archive:
+                _write(archive, replace(checkpoint, number=number))
+        except (OSError, InputError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            raise CheckpointError(
+                f"{os.fspath(self.path)}: the checkpoint could not be written ({reason}); "
+                "the earlier ones are kept"
+            ) from error
+        own = [n for n in numbers if n not in self._obsolete]
+        for old in {*self._obsolete, *own[: max(0, len(own) + 1 - KEPT)]}:
+            with suppress(OSError):  # tried again after the next
+                os.unlink(self._file(old))
+        self._obsolete &= set(self.numbers())
+        return path
+
+    def load(self) -> Checkpoint:
+        """The newest checkpoint that is whole; damaged ones are passed over with a warning.
+
+        Raises InputError if there is none, or if it was made by a newer version.
+        """
+        shown = os.fspath(self.path)
+        if not self.path.is_dir():
+            raise InputError(f"{shown}: no such folder of checkpoints")
+        numbers = self.numbers()
+        if not numbers:
+            raise InputError(f"{shown}: holds no checkpoint")
+        for number in reversed(numbers):
+            path = self._file(number)
+            try:
+                return _read(path)
+            except _Damaged as error:
+                _log.warning("%s: damaged (%s); it is passed over", path, error)
+        raise InputError(f"{shown}: holds no checkpoint that is whole; the job must start anew")
+
+    def _file(self, number: int) -> Path:
+        return self.path / f"checkpoint-{number}.fcl-ckpt"
+
+    # -- resuming
+
+    @staticmethod
+    def check_resume(
+        checkpoint: Checkpoint,
+        options: Mapping[str, Any],
+        fingerprint: str | None = None,
+        checksums: npt.NDArray[np.uint64] | None = None,
+    ) -> None:
+        """Raise InputError that names every difference between the job saved and the one to be run.
+
+        options     effective ones; those that both have are compared, but for MAY_CHANGE.
+        fingerprint of the data now; None: not known yet. checksums as ``block_checksums``.
+        """
+        wrong = []
+        before = plain(checkpoint.options)
+        for name, value in plain(options).items():
+            if name not in MAY_CHANGE and name in before and before[name] != value:
+                wrong.append(f"{name} was {before[name]!r}, is {value!r}")
+        if fingerprint is not None and fingerprint != checkpoint.fingerprint:
+            wrong.append(
+                f"the data are others: fingerprint was {checkpoint.fingerprint[:12]}, is "
+                f"{fingerprint[:12]}"
+            )
+        if checksums is not None:
+            wrong += _differing_blocks(checkpoint, checksums)
+        if wrong:
+            raise InputError(
+                f"checkpoint {checkpoint.number} of {checkpoint.created} is of another job: "
+                f"{'; '.join(wrong)}. Resume it with what it was started with, or start anew"
+            )
+
+
+def _differing_blocks(checkpoint: Checkpoint, checksums: npt.NDArray[np.uint64]) -> list[str]:
+    """The first few blocks of prepared rows whose checksum is another, in words."""
+    before = checkpoint.block_checksums
+    if before.size == 0:  # the job was stopped before they were taken
+        return []
+    if before.shape != checksums.shape:
+        return [f"there were {before.size} blocks of rows, there are {checksums.size}"]
+    rows = int(checkpoint.options.get("block_rows", 0))
+    blocks = np.flatnonzero(before != checksums).tolist()
+    words = [
+        f"training rows {block * rows}-{min(checkpoint.n_rows, (block + 1) * rows) - 1} "
+        f"(block {block}) are others: checksum was {int(before[block]):016x}, is "
+        f"{int(checksums[block]):016x}"
+        for block in blocks[:3]
+    ]
+    return words if len(blocks) <= 3 else [*words, f"and so in {len(blocks) - 3} more blocks"]
+
+
+# -- the file
+
+
+def _write(archive: zipfile.ZipFile, checkpoint: Checkpoint) -> None:
+    header = {
+        "format": FORMAT,
+        "version": VERSION,
+        "number": checkpoint.number,
+        "created": checkpoint.created,
+        "fcl_version": checkpoint.fcl_version,
+        "driver": checkpoint.driver,
+        "elapsed": float(checkpoint.elapsed),
+        "family": plain(checkpoint.family_config),
+        "options": plain(checkpoint.options),
+        "n_rows": int(checkpoint.n_rows),
+        "fingerprint": checkpoint.fingerprint,
+        "arrays": sorted(checkpoint.arrays),
+        "state": dict(checkpoint.state),
+        "history": plain(checkpoint.history),
+    }
+    # the state is not made plain: an infinite bound must come back as it was
+    text = json.dumps(header, indent=1, ensure_ascii=False, default=_scalar)
+    add_member(archive, _HEADER, text.encode() + b"\n")
+    add_array(archive, _CHECKSUMS, np.asarray(checkpoint.block_checksums).astype("<u8"))
+    for name, array in sorted(checkpoint.arrays.items()):
+        if not _NAME.fullmatch(name):
+            raise ValueError(f"an array of a checkpoint cannot be called {name!r}")
+        values = np.asarray(array)
+        values = values.astype(values.dtype.newbyteorder("<"), order="C", copy=False)
+        add_array(archive, f"arrays/{name}.npy", values)
+
+
+def _scalar(value: Any) -> Any:
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    raise TypeError(f"the state of a checkpoint cannot hold {type(value).__name__}: {value!r}")
+
+
+def _read(path: Path) -> Checkpoint:
+    """Raises _Damaged for a file that is no whole checkpoint, InputError for a newer one."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            header = json.loads(read_member(archive, _HEADER, _KIND))
+            _check_version(header, path)
+            checksums = _read_array(archive, _CHECKSUMS)
+            arrays = {n: _read_array(archive, f"arrays/{n}.npy") for n in header["arrays"]}
+        return _checkpoint(header, checksums, arrays)
+    except (InputError, _Damaged):
+        raise
+    except PermissionError as error:
+        raise InputError(f"{path}: no permission to read it") from error
+    # a damaged zip shows itself in many ways; RuntimeError: it seems to be encrypted
+    except (
+        *(zipfile.BadZipFile, EOFError, RuntimeError, NotImplementedError, OSError, struct.error),
+        *(ValueError, TypeError, LookupError, AttributeError, OverflowError),
+    ) as error:
+        raise _Damaged(str(error) or type(error).__name__) from error
+
+
+def _check_version(header: Any, path: Path) -> None:
+    if not isinstance(header, dict) or header.get("format") != FORMAT:
+        raise _Damaged("not a checkpoint")
+    version = header.get("version")
+    if type(version) is not int or version < 1:
+        raise _Damaged(f"version must be an integer from 1, got {version!r}")
+    if version > VERSION:
+        raise InputError(
+            f"{path}: checkpoint version {version}, this fcl reads up to {VERSION}: made by a "
+            f"newer fcl? (it says {header.get('fcl_version')!r}); upgrade fcl to resume it"
+        )
+
+
+def _checkpoint(
+    header: dict[str, Any], checksums: np.ndarray, arrays: dict[str, np.ndarray]
+) -> Checkpoint:
+    return Checkpoint(
+        options=dict(header["options"]),
+        family_config=dict(header["family"]),
+        fingerprint=str(header["fingerprint"]),
+        n_rows=int(header["n_rows"]),
+        block_checksums=checksums.astype(np.uint64),
+        state=dict(header["state"]),
+        arrays=arrays,
+        history=list(header["history"]),
+        elapsed=float(header["elapsed"]),
+        driver=str(header["driver"]),
+        number=int(header["number"]),
+        created=str(header["created"]),
+        fcl_version=str(header["fcl_version"]),
+        version=int(header["version"]),
+    )
+
+
+def _read_array(archive: zipfile.ZipFile, name: str) -> np.ndarray:
+    """An array of its own, writable, in the byte order of this machine."""
+    content = read_member(archive, name, _KIND)
+    shape, fortran, dtype, start = read_npy_header(content)
+    if dtype.hasobject or fortran:
+        raise ValueError(f"{name} holds Python objects, or is in Fortran order")
+    # what the header says of the shape is checked before anything is allocated
+    expected = dtype.itemsize * int(np.prod(shape, dtype=object))
+    if expected != len(content) - start:
+        raise ValueError(f"{name}: {expected} bytes announced, {len(content) - start} there")
+    values = np.frombuffer(content, dtype, offset=start).reshape(shape)
+    return values.astype(dtype.newbyteorder("="))

@@ -1,0 +1,466 @@
+"""The folder of checkpoints: whole or absent, the last two, the lock, what may change."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import os
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fcl.errors import CheckpointError, InputError
+from fcl.model.checkpoint import Checkpoint, CheckpointFolder
+
+Make = Callable[..., Checkpoint]
+
+
+@pytest.fixture
+def make() -> Make:
+    def make(**changes: Any) -> Checkpoint:
+        values: dict[str, Any] = {
+            "options": {"C": 0.1, "seed": 3, "block_rows": 256, "tol": 1e-3, "memory": 1 << 30},
+            "family_config": {"family": "kmers", "d": 3},
+            "fingerprint": "ab" * 32,
+            "n_rows": 600,
+            "block_checksums": np.array([1, 2**64 - 1, 3], np.uint64),
+            "state": {"bound": -math.inf, "mu": 0.1 + 0.2, "rng": 2**127 + 1, "names": ["a", "ü"]},
+            "arrays": {
+                "weights": np.array([0.1, -0.0, np.nan, 5e-324]),
+                "ids": np.array([3, 1 << 40]),
+                "matrix": np.arange(6, dtype=np.float32).reshape(2, 3),
+                "nothing": np.empty(0, np.int32),
+                "flag": np.array(True),
+            },
+            "history": [{"number": 1, "gap": 0.1}],
+            "elapsed": 12.25,
+            "driver": "inline",
+        }
+        return Checkpoint(**(values | changes))
+
+    return make
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Any:
+    with CheckpointFolder(tmp_path / "ckpt") as folder:
+        yield folder
+
+
+def files(folder: CheckpointFolder) -> list[str]:
+    return sorted(os.listdir(folder.path))
+
+
+def contents(folder: CheckpointFolder) -> dict[str, bytes]:
+    return {p.name: p.read_bytes() for p in folder.path.iterdir() if p.name != "lock"}
+
+
+# -- round trip
+
+
+def test_round_trip(folder: CheckpointFolder, make: Make) -> None:
+    saved = make()
+    assert folder.save(saved).name == "checkpoint-1.fcl-ckpt"
+    again = folder.load()
+    assert again.number == 1
+    for field in fields(Checkpoint):
+        if field.name not in ("number", "arrays", "block_checksums"):
+            assert getattr(again, field.name) == getattr(saved, field.name), field.name
+    assert np.array_equal(again.block_checksums, saved.block_checksums)
+    assert again.arrays.keys() == saved.arrays.keys()
+    for name, array in saved.arrays.items():
+        assert again.arrays[name].dtype == array.dtype and again.arrays[name].shape == array.shape
+        assert again.arrays[name].tobytes() == array.tobytes()
+        assert again.arrays[name].flags.writeable
+
+
+def test_numpy_scalars_and_other_layouts(folder: CheckpointFolder, make: Make) -> None:
+    matrix = np.asfortranarray(np.arange(6.0).reshape(2, 3))
+    arrays = {"f": matrix, "big": np.arange(3, dtype=">i4"), "strided": np.arange(9)[::3]}
+    state = {"n": np.int64(5), "gap": np.float64(0.1), "list": np.arange(2)}
+    folder.save(make(arrays=arrays, state=state))
+    again = folder.load()
+    assert again.state == {"n": 5, "gap": 0.1, "list": [0, 1]}
+    for name, array in arrays.items():
+        assert np.array_equal(again.arrays[name], array)
+    assert again.arrays["big"].dtype == np.int32
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"state": {"model": object()}},
+        {"arrays": {"../up": np.zeros(1)}},
+        {"arrays": {"objects": np.array([object()])}},
+    ],
+)
+def test_what_cannot_be_kept_is_a_bug(
+    folder: CheckpointFolder, make: Make, changes: dict[str, Any]
+) -> None:
+    folder.save(make())
+    before = contents(folder)
+    with pytest.raises((TypeError, ValueError)):
+        folder.save(make(**changes))
+    assert contents(folder) == before
+
+
+def test_the_page_names_every_key(folder: CheckpointFolder, make: Make) -> None:
+    with zipfile.ZipFile(folder.save(make())) as archive:
+        header = json.loads(archive.read("header.json"))
+        assert all(info.compress_type == zipfile.ZIP_STORED for info in archive.infolist())
+    page = (Path(__file__).parents[2] / "fcl/model/CHECKPOINT.md").read_text()
+    assert all(f"`{key}`" in page for key in header)
+
+
+# -- the last two
+
+
+def test_the_last_two_are_kept(folder: CheckpointFolder, make: Make) -> None:
+    for elapsed in range(5):
+        folder.save(make(elapsed=float(elapsed)))
+    assert files(folder) == ["checkpoint-4.fcl-ckpt", "checkpoint-5.fcl-ckpt", "lock"]
+    assert folder.load().elapsed == 4.0
+
+
+def test_numbers_are_numbers(folder: CheckpointFolder, make: Make) -> None:
+    path = folder.save(make())
+    path.rename(folder.path / "checkpoint-9.fcl-ckpt")
+    assert folder.save(make(elapsed=1.0)).name == "checkpoint-10.fcl-ckpt"
+    assert folder.load().elapsed == 1.0
+
+
+def test_a_new_job_keeps_older_ones_until_its_own_is_safe(
+    folder: CheckpointFolder, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(2):
+        folder.save(make(elapsed=100.0))
+    folder.begin(None)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", broken_disk)
+        with pytest.raises(CheckpointError):
+            folder.save(make())
+    assert folder.load().elapsed == 100.0
+    folder.save(make(elapsed=1.0))
+    assert files(folder) == ["checkpoint-3.fcl-ckpt", "lock"]
+    for _ in range(2):
+        folder.save(make(elapsed=2.0))
+    assert files(folder) == ["checkpoint-4.fcl-ckpt", "checkpoint-5.fcl-ckpt", "lock"]
+
+
+def test_a_resumed_job_replaces_the_torn_one_first(folder: CheckpointFolder, make: Make) -> None:
+    folder.save(make(elapsed=1.0))
+    folder.save(make(elapsed=2.0)).write_bytes(b"torn")
+    folder.begin(folder.load())
+    folder.save(make(elapsed=3.0))
+    assert files(folder) == ["checkpoint-1.fcl-ckpt", "checkpoint-3.fcl-ckpt", "lock"]
+
+
+# -- failing writes
+
+
+def broken_disk(*_: Any) -> None:
+    raise OSError(5, "Input/output error")
+
+
+def full_disk(*_: Any, **__: Any) -> None:
+    raise OSError(28, "No space left on device")
+
+
+@pytest.mark.parametrize(
+    ("name", "fail", "words"),
+    [
+        ("os.fsync", broken_disk, "Input/output error"),
+        ("os.replace", broken_disk, "Input/output error"),
+        ("os.open", full_disk, "No space left on device"),
+        ("zipfile.ZipFile.writestr", full_disk, "No space left on device"),
+        ("os.listdir", broken_disk, "Input/output error"),
+    ],
+)
+def test_a_failed_save_leaves_the_earlier_two(
+    folder: CheckpointFolder,
+    make: Make,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    fail: Any,
+    words: str,
+) -> None:
+    for elapsed in (1.0, 2.0):
+        folder.save(make(elapsed=elapsed))
+    before = contents(folder)
+    with monkeypatch.context() as patch:
+        patch.setattr(name, fail)
+        with pytest.raises(CheckpointError, match=f"ckpt: the checkpoint.*{words}.*are kept"):
+            folder.save(make(elapsed=3.0))
+    assert contents(folder) == before  # no temporary file either
+    assert folder.load().elapsed == 2.0
+    folder.save(make(elapsed=4.0))  # and it is tried again
+    assert folder.load().elapsed == 4.0
+
+
+def test_a_disk_that_is_full_half_way(tmp_path: Path) -> None:
+    """The system refuses to write beyond a size: all that is buffered fails where it will."""
+    code = (
+        "import numpy as np, os, resource\n"
+        "from fcl.errors import CheckpointError\n"
+        "from fcl.model.checkpoint import Checkpoint, CheckpointFolder\n"
+        "def make(n): return Checkpoint(options={}, family_config={}, fingerprint='', n_rows=1,\n"
+        "    block_checksums=np.zeros(0, np.uint64), state={}, arrays={'a': np.zeros(n)},\n"
+        "    history=[], elapsed=float(n), driver='inline')\n"
+        f"with CheckpointFolder({str(tmp_path / 'c')!r}) as folder:\n"
+        "    folder.save(make(10)); folder.save(make(11))\n"
+        "    before = sorted(os.listdir(folder.path))\n"
+        "    resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, resource.RLIM_INFINITY))\n"
+        "    try: folder.save(make(100_000))\n"
+        "    except CheckpointError as error: print('refused', error)\n"
+        "    assert sorted(os.listdir(folder.path)) == before\n"
+        "    assert folder.load().elapsed == 11\n"
+    )
+    result = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, timeout=60
+    )
+    assert result.returncode == 0 and result.stderr == "", result.stderr
+    assert "refused" in result.stdout and "File too large" in result.stdout
+
+
+def test_an_old_file_that_stays_is_removed_later(
+    folder: CheckpointFolder, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder.save(make())
+    folder.save(make())
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "unlink", broken_disk)
+        folder.save(make())
+    assert folder.numbers() == [1, 2, 3]
+    folder.save(make())
+    assert folder.numbers() == [3, 4]
+
+
+def test_a_folder_that_vanished(folder: CheckpointFolder, make: Make, tmp_path: Path) -> None:
+    folder.path.rename(tmp_path / "moved")
+    with pytest.raises(CheckpointError, match="does not exist"):
+        folder.save(make())
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write all")
+def test_read_only_folder(tmp_path: Path, make: Make) -> None:
+    folder = CheckpointFolder(tmp_path / "ckpt")
+    with folder:
+        folder.save(make())
+        folder.path.chmod(0o500)
+        with pytest.raises(CheckpointError, match="not writable"):
+            folder.save(make())
+    with pytest.raises(InputError, match="not writable"):
+        folder.lock()
+    assert folder.load().number == 1
+    folder.path.chmod(0o700)
+    tmp_path.chmod(0o500)
+    try:
+        with pytest.raises(InputError, match="not writable"):
+            CheckpointFolder(tmp_path / "new").lock()
+    finally:
+        tmp_path.chmod(0o700)
+
+
+# -- damaged files
+
+
+def test_every_flipped_byte_is_noticed_or_harmless(folder: CheckpointFolder, make: Make) -> None:
+    path = folder.save(make(state={"mu": 0.25}, arrays={"a": np.arange(3.0)}))
+    good = path.read_bytes()
+    noticed = 0
+    for position in range(len(good)):
+        damaged = bytearray(good)
+        damaged[position] ^= 0x41
+        path.write_bytes(damaged)
+        try:
+            again = folder.load()
+        except InputError:
+            noticed += 1
+            continue
+        # dates and attributes of the zip mean nothing
+        assert again.state == {"mu": 0.25} and again.options == make().options
+        assert again.arrays["a"].tolist() == [0.0, 1.0, 2.0] and again.n_rows == 600
+    assert noticed > 0.75 * len(good)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.01, 0.5, 0.9, 0.999])
+def test_a_torn_file_is_passed_over(
+    folder: CheckpointFolder, make: Make, caplog: pytest.LogCaptureFixture, share: float
+) -> None:
+    folder.save(make(elapsed=1.0))
+    newest = folder.save(make(elapsed=2.0))
+    newest.write_bytes(newest.read_bytes()[: int(share * newest.stat().st_size)])
+    with caplog.at_level(logging.WARNING, "fcl"):
+        assert folder.load().elapsed == 1.0
+    (record,) = caplog.records
+    assert "checkpoint-2.fcl-ckpt: damaged" in record.getMessage()
+
+
+def test_zeros_in_place_of_an_array(folder: CheckpointFolder, make: Make) -> None:
+    """What a file system may leave after a crash: the right length, blocks of zeros."""
+    path = folder.save(make(arrays={"a": np.arange(2000.0)}))
+    content = bytearray(path.read_bytes())
+    content[4096:8192] = bytes(4096)
+    path.write_bytes(content)
+    with pytest.raises(InputError, match="no checkpoint that is whole"):
+        folder.load()
+
+
+def rewrite(path: Path, **values: Any) -> None:
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    header = json.loads(members["header.json"]) | values
+    members["header.json"] = json.dumps(header).encode()
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+
+
+def test_newer_version(folder: CheckpointFolder, make: Make) -> None:
+    folder.save(make())
+    rewrite(folder.save(make()), version=2, fcl_version="9.9")
+    with pytest.raises(InputError, match=r"version 2, this fcl reads up to 1.*newer fcl.*'9\.9'"):
+        folder.load()
+
+
+@pytest.mark.parametrize(
+    "values",
+    [{"format": "fcl-model"}, {"version": 0}, {"version": "1"}, {"state": 3}, {"options": None},
+     {"arrays": ["lost"]}, {"elapsed": "long"}],
+)  # fmt: skip
+def test_a_wrong_header_is_damage(
+    folder: CheckpointFolder, make: Make, values: dict[str, Any]
+) -> None:
+    rewrite(folder.save(make()), **values)
+    with pytest.raises(InputError, match="no checkpoint that is whole"):
+        folder.load()
+
+
+def test_nothing_to_load(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no: no such folder"):
+        CheckpointFolder(tmp_path / "no").load()
+    with pytest.raises(InputError, match="holds no checkpoint"):
+        CheckpointFolder(tmp_path).load()
+
+
+# -- the lock
+
+HOLD = """
+import sys
+from fcl.model.checkpoint import CheckpointFolder
+CheckpointFolder({path!r}).lock()
+print("locked", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_second_process_is_refused(tmp_path: Path, make: Make) -> None:
+    path = tmp_path / "ckpt"
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD.format(path=str(path))],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None and process.stdout.readline() == "locked\n"
+        with pytest.raises(InputError, match=f"ckpt: in use by process {process.pid}; wait"):
+            CheckpointFolder(path).lock()
+        process.kill()  # no chance to release it
+        process.wait()
+        with CheckpointFolder(path) as folder:
+            folder.save(make())
+
+
+def test_a_second_folder_of_the_same_process_is_refused(folder: CheckpointFolder) -> None:
+    with pytest.raises(InputError, match=f"in use by process {os.getpid()}"):
+        CheckpointFolder(folder.path).lock()
+
+
+def test_release(folder: CheckpointFolder) -> None:
+    folder.release()
+    folder.release()
+    with CheckpointFolder(folder.path):
+        pass
+    assert (folder.path / "lock").read_bytes() == b""
+
+
+def test_children_do_not_keep_the_lock(tmp_path: Path) -> None:
+    with CheckpointFolder(tmp_path / "ckpt") as folder:
+        child = subprocess.Popen(
+            [sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE
+        )
+    try:
+        with CheckpointFolder(folder.path):
+            pass
+    finally:
+        child.communicate()
+
+
+def test_saving_without_the_lock_is_a_bug(tmp_path: Path, make: Make) -> None:
+    with pytest.raises(RuntimeError, match="lock the folder"):
+        CheckpointFolder(tmp_path).save(make())
+
+
+def test_where_no_folder_can_be(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="is not a folder"):
+        CheckpointFolder(tmp_path / "file").lock()
+    with pytest.raises(InputError, match="does not exist; make it first"):
+        CheckpointFolder(tmp_path / "no" / "ckpt").lock()
+    assert os.listdir(tmp_path) == ["file"]
+
+
+def test_leftovers_of_a_killed_job_go(tmp_path: Path) -> None:
+    folder = CheckpointFolder(tmp_path)
+    (tmp_path / ".checkpoint-3.fcl-ckpt.812-00ff.tmp").write_text("half")
+    (tmp_path / "notes.txt").write_text("mine")
+    with folder:
+        assert files(folder) == ["lock", "notes.txt"]
+
+
+# -- resuming
+
+
+def test_what_may_change(make: Make) -> None:
+    options = {
+        "C": 0.1, "seed": 3, "block_rows": 256, "tol": 1e-6, "memory": 1, "writers": 7,
+        "max_time": 5, "max_passes": None, "checkpoint_every": 1, "driver": "processes",
+        "a new option": 1,
+    }  # fmt: skip
+    checkpoint = make(options={**make().options, "writers": 1, "max_time": None, "driver": "x"})
+    CheckpointFolder.check_resume(
+        checkpoint, options, "ab" * 32, np.array([1, 2**64 - 1, 3], np.uint64)
+    )
+
+
+def test_all_differences_are_named(make: Make) -> None:
+    options = {"C": 0.3, "seed": 4, "block_rows": 256}
+    checksums = np.array([1, 7, 8], np.uint64)
+    with pytest.raises(InputError) as caught:
+        CheckpointFolder.check_resume(make(), options, "cd" * 32, checksums)
+    for words in (
+        "C was 0.1, is 0.3",
+        "seed was 3, is 4",
+        "fingerprint was abababababab, is cdcdcdcdcdcd",
+        "training rows 256-511 (block 1)",
+        "was ffffffffffffffff, is 0000000000000007",
+        "training rows 512-599 (block 2)",
+    ):
+        assert words in str(caught.value), words
+    assert "block_rows" not in str(caught.value) and "block 0" not in str(caught.value)
+
+
+def test_blocks_that_differ(make: Make) -> None:
+    checkpoint = make(block_checksums=np.zeros(50, np.uint64), n_rows=50 * 256)
+    with pytest.raises(InputError, match=r"block 2\).*and so in 47 more blocks"):
+        CheckpointFolder.check_resume(checkpoint, {}, None, np.ones(50, np.uint64))
+    with pytest.raises(InputError, match="there were 50 blocks of rows, there are 3"):
+        CheckpointFolder.check_resume(checkpoint, {}, None, np.ones(3, np.uint64))
+    early = make(block_checksums=np.empty(0, np.uint64))
+    CheckpointFolder.check_resume(early, {}, None, np.ones(3, np.uint64))
