@@ -1,0 +1,95 @@
+"""Roles for the tests of children; a child imports this module by name."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+from fcl.drivers.processes.channel import Message
+from fcl.drivers.processes.child import IGNORED, Link
+from fcl.drivers.processes.faults import fault
+from fcl.drivers.processes.memory import rss_anon
+from fcl.errors import InputError
+
+HERE = Path(__file__).parent
+READY, ECHO, QUIT, FILL, RAISE, ABOUT = range(6)
+
+if os.environ.get("FCL_TOY") == "portable" and sys.platform == "linux":
+    ctypes.CDLL(None).prctl(1, 0, 0, 0, 0)  # nobody kills us, as on macOS: we leave ourselves
+
+
+class Toy:
+    """Answers messages until it is told to quit."""
+
+    def __init__(self, link: Link) -> None:
+        self.link = link
+
+    def run(self) -> None:
+        link = self.link
+        link.send(Message.make(READY, os.getpid(), link.number, link.incarnation))
+        while (message := link.receive()) is not None and message.kind != QUIT:
+            if message.kind == ECHO:
+                fault("echo")
+                link.send(message)
+            elif message.kind == FILL:
+                self.fill(message.ints[0])
+            elif message.kind == ABOUT:
+                self.about()
+            elif message.kind == RAISE:
+                link.task = (7, 8)
+                raised(bool(message.ints[0]))
+
+    def fill(self, value: int) -> None:
+        """Write the whole segment ``data``, and tell by how much anonymous memory grew."""
+        segment = self.link.segment("data")
+        before = rss_anon(os.getpid())
+        segment.array("u1", segment.size)[:] = value
+        self.link.send(Message.make(FILL, rss_anon(os.getpid()) - before))
+
+    def about(self) -> None:
+        """Write what we see to the path in the configuration."""
+        Path(self.link.config()["path"]).write_text(
+            "\n".join(
+                [
+                    *(signal.getsignal(number).name for number in IGNORED),  # type: ignore
+                    str(len(signal.pthread_sigmask(signal.SIG_BLOCK, ()))),
+                    os.environ["OMP_NUM_THREADS"],
+                    os.environ["FCL_TOY"],
+                    str(np.array_equal(sys.path, self.link.config()["sys.path"])),
+                    str("FCL_CHILD_PATH" in os.environ or "PYTHONPATH" in os.environ),
+                ]
+            )
+        )
+        self.link.send(Message.make(ABOUT))
+
+
+def raised(is_input: bool) -> None:
+    error = InputError("row 3 is wrong") if is_input else RuntimeError("long ☃" * 50_000)
+    error.add_note("in columns 5-9")
+    raise error
+
+
+class Deaf:
+    """Works for ever without looking at messages, and holds the GIL a lot."""
+
+    def __init__(self, link: Link) -> None:
+        link.send(Message.make(READY, os.getpid()))
+
+    def run(self) -> None:
+        while True:
+            sum(range(1000))
+
+
+class Ends:
+    """Is done at once."""
+
+    def __init__(self, link: Link) -> None: ...
+
+    def run(self) -> None:
+        time.sleep(0.01)

@@ -1,0 +1,459 @@
+"""Children: started, watched, killed; nothing is left of them whoever dies first."""
+
+from __future__ import annotations
+
+import gc
+import os
+import select
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from fcl.drivers.processes import children as module
+from fcl.drivers.processes import faults
+from fcl.drivers.processes.channel import RAISED, TEXT_BYTES, Message
+from fcl.drivers.processes.child import BEAT, IGNORED
+from fcl.drivers.processes.children import Child, Heartbeats, dismiss
+from fcl.drivers.processes.faults import fault
+from fcl.drivers.processes.shared import Segment
+from fcl.errors import FclError
+
+HERE = Path(__file__).parent
+READY, ECHO, QUIT, FILL, RAISE, ABOUT = range(6)
+LIMIT = 20.0  # seconds for anything here to happen, on a busy machine
+linux = pytest.mark.skipif(sys.platform != "linux", reason="Linux only")
+
+
+@pytest.fixture(autouse=True)
+def importable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(HERE)
+
+
+@pytest.fixture
+def segments() -> Iterator[dict[str, Segment]]:
+    made = {name: Segment.create(name) for name in ("control", "config", "texts", "data")}
+    made["control"].allocate(64)
+    made["texts"].allocate(8 * TEXT_BYTES)
+    yield made
+    for segment in made.values():
+        segment.close()
+
+
+Spawn = Callable[..., Child]
+
+
+@pytest.fixture
+def spawn(segments: dict[str, Segment]) -> Iterator[Spawn]:
+    """Starts toys, and sees that all are gone at the end."""
+    started: list[Child] = []
+
+    def start(toy: str = "Toy", number: int = 0, incarnation: int = 0, **more: str) -> Child:
+        child = Child.spawn(
+            f"processes_toys:{toy}", number, incarnation, number, segments, {"FCL_TOY": "1", **more}
+        )
+        started.append(child)
+        return child
+
+    yield start
+    dismiss(started)
+
+
+def receive(child: Child, n: int = 1) -> list[Message]:
+    """The next messages of a child, at least n; fewer if it ends or nothing comes."""
+    messages: list[Message] = []
+    deadline = time.monotonic() + LIMIT
+    while len(messages) < n and not child.channel.closed and time.monotonic() < deadline:
+        child.channel.flush()
+        select.select([child.channel], [], [], 0.1)
+        messages += child.channel.receive()
+    return messages
+
+
+def until(condition: Callable[[], bool], limit: float = LIMIT) -> bool:
+    deadline = time.monotonic() + limit
+    while not (there := condition()) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return there
+
+
+def status(pid: int) -> str:
+    try:
+        return str(psutil.Process(pid).status())
+    except psutil.NoSuchProcess:
+        return "gone"
+
+
+def open_files() -> int:
+    gc.collect()
+    return int(psutil.Process().num_fds())
+
+
+def stop(child: Child) -> None:
+    os.kill(child.pid, signal.SIGSTOP)
+    assert until(lambda: status(child.pid) == psutil.STATUS_STOPPED)
+
+
+def test_messages_and_a_normal_end(spawn: Spawn) -> None:
+    child = spawn(number=2, incarnation=5)
+    assert receive(child) == [Message.make(READY, child.pid, 2, 5)]
+    assert child.alive() and child.cause() == "is running"
+    sent = [Message.make(ECHO, i, floats=[i / 3]) for i in range(50)]
+    for message in sent:
+        child.channel.send(message)
+    assert receive(child, 50) == sent
+    child.channel.send(Message.make(QUIT))
+    assert child.wait(LIMIT)
+    assert child.status == 0 and child.cause() == "ended with exit code 0"
+    assert child.channel.receive() == [] and child.channel.closed
+    child.kill()  # of one that ended: nothing
+    assert child.cause() == "ended with exit code 0"
+
+
+def test_a_child_sees_signals_path_environment_and_configuration(
+    spawn: Spawn, segments: dict[str, Segment], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    monkeypatch.syspath_prepend(tmp_path / "with:colon")
+    child = spawn(FCL_TOY="said")
+    receive(child)
+    # after the start: read anew, and from a segment that had no size then
+    segments["config"].write_json({"path": str(tmp_path / "about"), "sys.path": sys.path})
+    child.channel.send(Message.make(ABOUT))
+    assert receive(child) == [Message.make(ABOUT)]
+    *handlers, blocked, threads, toy, path, leaked = (tmp_path / "about").read_text().split("\n")
+    assert handlers == ["SIG_IGN"] * len(IGNORED)
+    assert (blocked, threads, toy, path, leaked) == ("0", "1", "said", "True", "False")
+
+
+def test_signals_do_not_end_a_child_even_while_it_starts(spawn: Spawn) -> None:
+    child = spawn()
+    deadline = time.monotonic() + LIMIT
+    messages: list[Message] = []
+    while not messages and child.alive() and time.monotonic() < deadline:
+        for number in IGNORED:
+            os.kill(child.pid, number)
+        messages = child.channel.receive()
+    assert messages == [Message.make(READY, child.pid)]
+    assert not set(IGNORED) & signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+
+def test_segments_are_shared_and_count_as_shared(
+    spawn: Spawn, segments: dict[str, Segment]
+) -> None:
+    child = spawn()
+    receive(child)
+    size = 64 << 20
+    segments["data"].allocate(size)
+    child.channel.send(Message.make(FILL, 7))
+    [filled] = receive(child)
+    assert (segments["data"].array("u1", size) == 7).all()
+    if sys.platform == "linux":
+        assert filled.ints[0] < size / 8
+
+
+@pytest.mark.parametrize("is_input", [True, False])
+def test_an_exception_arrives_with_its_traceback(
+    spawn: Spawn, segments: dict[str, Segment], is_input: bool
+) -> None:
+    child = spawn(number=3)
+    receive(child)
+    child.channel.send(Message.make(RAISE, is_input))
+    child.channel.send(Message.make(ECHO))  # never read
+    [message] = receive(child)
+    assert (message.kind, message.ints[1:4]) == (RAISED, (is_input, 7, 8))
+    assert child.wait(LIMIT) and child.cause() == "ended with exit code 1"
+    failure = child.failure(message, segments["texts"])
+    if is_input:
+        assert failure[:2] == ("fcl.errors.InputError", "row 3 is wrong\nin columns 5-9")
+        assert 'processes_toys.py", line' in failure.traceback
+    else:
+        assert failure.type == "builtins.RuntimeError" and failure.message.startswith("long ☃")
+    assert failure.traceback.endswith("in columns 5-9\n")
+
+
+def test_a_role_that_cannot_be_loaded_is_an_exception_too(
+    spawn: Spawn, segments: dict[str, Segment]
+) -> None:
+    child = spawn("Nobody")
+    [message] = receive(child)
+    failure = child.failure(message, segments["texts"])
+    assert failure.type == "builtins.AttributeError" and "Nobody" in failure.message
+
+
+def test_a_role_may_be_done(spawn: Spawn) -> None:
+    child = spawn("Ends")
+    assert child.wait(LIMIT) and child.status == 0
+
+
+def test_a_killed_child_is_noticed_at_once_and_in_words(spawn: Spawn) -> None:
+    child = spawn()
+    receive(child)
+    os.kill(child.pid, signal.SIGKILL)
+    if child.sentinel is not None:
+        assert select.select([child.sentinel], [], [], LIMIT)[0]
+    assert select.select([child.channel], [], [], LIMIT)[0]
+    assert child.channel.receive() == [] and child.channel.closed
+    assert child.wait(LIMIT) and child.status == -signal.SIGKILL
+    assert child.cause().startswith("was killed by signal 9 (SIGKILL): possibly memory ran out")
+    assert child.name == f"processes_toys:Toy 0 (pid {child.pid})"
+
+
+def test_words_when_the_kernel_killed(spawn: Spawn, monkeypatch: pytest.MonkeyPatch) -> None:
+    counts = iter([4, 5])
+    monkeypatch.setattr(module, "oom_kills", lambda: next(counts))
+    child = spawn()
+    os.kill(child.pid, signal.SIGKILL)
+    assert child.wait(LIMIT)
+    assert "(SIGKILL): memory ran out; lower --memory" in child.cause()
+
+
+def test_our_own_kill_is_not_taken_for_want_of_memory(spawn: Spawn) -> None:
+    child = spawn()
+    child.kill()
+    assert not child.alive() and child.cause() == "was killed by signal 9 (SIGKILL)"
+    with pytest.raises(ProcessLookupError):
+        os.kill(child.pid, 0)  # reaped
+
+
+def test_a_stopped_child_blocks_nobody_and_is_killed(spawn: Spawn) -> None:
+    child = spawn()
+    receive(child)
+    stop(child)
+    start = time.monotonic()
+    while not child.channel.queued:
+        child.channel.send(Message.make(ECHO))
+    assert child.channel.wants_write
+    dismiss([child], patience=0.1)
+    assert time.monotonic() - start < 5 and child.cause().endswith("(SIGKILL)")
+
+
+def test_what_a_child_held_back_arrives_when_it_goes_on(spawn: Spawn) -> None:
+    child = spawn()
+    receive(child)
+    stop(child)
+    sent = 0
+    while child.channel.queued < 100:
+        child.channel.send(Message.make(ECHO, sent))
+        sent += 1
+    os.kill(child.pid, signal.SIGCONT)
+    assert [message.ints[0] for message in receive(child, sent)] == list(range(sent))
+    assert not child.channel.wants_write
+
+
+@pytest.mark.parametrize("toy", ["Toy", "Deaf"])
+def test_a_child_leaves_when_its_channel_closes(spawn: Spawn, toy: str) -> None:
+    child = spawn(toy)
+    receive(child)
+    child.channel.close()
+    assert child.wait(LIMIT) and child.status == 0
+
+
+def test_dismissal_of_children_that_have_hardly_started(spawn: Spawn) -> None:
+    started = [spawn(number=number) for number in range(3)]
+    dismiss(started, LIMIT)
+    assert [child.status for child in started] == [0, 0, 0]
+    assert all(child.sentinel is None and child.channel.closed for child in started)
+
+
+def test_hearts_beat_unless_stopped(spawn: Spawn, segments: dict[str, Segment]) -> None:
+    child, other = spawn(number=1), spawn(number=6)
+    hearts = Heartbeats(segments["control"])
+    assert hearts.silent(child, 100.0) == 0.0
+    counts = segments["control"].array("i8", 8)
+    assert until(lambda: counts[1] >= 2 and counts[6] >= 1)
+    assert counts[[0, 2, 3, 4, 5, 7]].sum() == 0
+    stop(child)
+    hearts.silent(child, 101.0)
+    time.sleep(1.5 * BEAT)
+    assert hearts.silent(child, 131.5) == 30.5
+    before = int(counts[6])
+    assert until(lambda: counts[6] > before)
+    hearts.forgive()
+    assert hearts.silent(child, 200.0) == 0.0 and hearts.silent(child, 203.0) == 3.0
+    child.kill()
+    child.incarnation = 1  # another in its place
+    assert hearts.silent(child, 300.0) == 0.0
+    assert other.alive()
+
+
+def test_hearts_beat_once_there_is_room(spawn: Spawn, segments: dict[str, Segment]) -> None:
+    segments["control"].close()
+    late = segments["control"] = Segment.create("control")
+    child = spawn(number=1)
+    receive(child)
+    late.allocate(4096)
+    assert until(lambda: int(late.array("i8", 2)[1]) > 0)
+
+
+def test_without_pidfd(spawn: Spawn, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "pidfd_open", raising=False)  # macOS
+    child = spawn()
+    receive(child)
+    assert child.sentinel is None and child.alive()
+    os.kill(child.pid, signal.SIGKILL)
+    assert until(lambda: not child.alive())
+
+
+def test_no_process_can_be_started(
+    segments: dict[str, Segment], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = open_files()
+    monkeypatch.setattr(sys, "executable", str(HERE / "nowhere"))
+    with pytest.raises(FclError, match=r"writer 4: expected to start a process, got: .*nowhere"):
+        Child.spawn("writer", 4, 0, 0, segments)
+    monkeypatch.setattr(sys, "executable", "")
+    with pytest.raises(FclError, match=r"sys\.executable, got none"):
+        Child.spawn("writer", 4, 0, 0, segments)
+    assert open_files() == before
+    assert not set(IGNORED) & signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+
+def test_an_interrupted_start_leaves_no_child(
+    segments: dict[str, Segment], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = open_files()
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, "_pidfd", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        Child.spawn("processes_toys:Toy", 0, 0, 0, segments)
+    assert open_files() == before
+    assert not psutil.Process().children()
+
+
+def test_descriptors_are_given_back(segments: dict[str, Segment]) -> None:
+    before = open_files()
+    for _ in range(3):
+        child = Child.spawn("processes_toys:Ends", 0, 0, 0, segments)
+        child.close()
+        child.close()
+    assert open_files() == before
+
+
+# -- faults on demand --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("action", "cause"),
+    [
+        ("kill", "was killed by signal 9 (SIGKILL)"),
+        ("exit", f"ended with exit code {faults.EXIT_CODE}"),
+        ("raise", "ended with exit code 1"),
+    ],
+)
+def test_a_fault_fires_at_its_count_and_in_the_first_incarnation(
+    spawn: Spawn, action: str, cause: str
+) -> None:
+    variable = f"other:0:echo:1:kill,processes_toys:Toy:1:echo:3:{action}"
+    for incarnation, number, falls in [(0, 1, True), (1, 1, False), (0, 0, False)]:
+        child = spawn("Toy", number, incarnation, FCL_FAULT=variable)
+        receive(child)
+        for _ in range(4):
+            child.channel.send(Message.make(ECHO))
+        echoes = [message for message in receive(child, 4) if message.kind == ECHO]
+        assert len(echoes) == (2 if falls else 4)
+        if falls:
+            assert child.wait(LIMIT) and child.cause().startswith(cause)
+
+
+def test_a_fault_in_every_incarnation(spawn: Spawn) -> None:
+    child = spawn("Toy", 1, 4, FCL_FAULT="processes_toys:Toy:1:echo:1:stop!")
+    receive(child)
+    child.channel.send(Message.make(ECHO))
+    assert until(lambda: status(child.pid) == psutil.STATUS_STOPPED)
+    child.kill()
+
+
+def test_faults_of_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    fault("anywhere")
+    monkeypatch.setenv(faults.VARIABLE, "supervisor:0:save:2:raise")
+    faults.arm("supervisor", 0, 0)
+    fault("load")
+    fault("save")
+    with pytest.raises(faults.InjectedFault, match="'save'"):
+        fault("save")
+    fault("save")
+    for wrong in ("save", "a:b:save:1:kill", "a:0:save:0:kill", "a:0:save:1:burn"):
+        monkeypatch.setenv(faults.VARIABLE, wrong)
+        with pytest.raises(ValueError, match="expected role:number:point:count:action"):
+            faults.arm("a", 0, 0)
+    monkeypatch.delenv(faults.VARIABLE)
+    faults.arm("supervisor", 0, 0)
+    fault("save")
+
+
+def test_a_fault_that_cannot_be_read_is_told(spawn: Spawn, segments: dict[str, Segment]) -> None:
+    child = spawn(FCL_FAULT="nonsense")
+    [message] = receive(child)
+    assert "'nonsense'" in child.failure(message, segments["texts"]).message
+
+
+# -- the supervisor dies -----------------------------------------------------------------------
+
+SUPERVISOR = textwrap.dedent(
+    """
+    import os, select, signal, sys, time
+    from fcl.drivers.processes.children import Child
+    from fcl.drivers.processes.shared import Segment
+
+    pipe, mode = int(sys.argv[1]), sys.argv[2]
+    segments = {name: Segment.create(name) for name in ("control", "config", "texts")}
+    segments["control"].allocate(64)
+    segments["leak"] = Segment.of_fd("leak", pipe)
+    roles = ["processes_toys:Toy", "processes_toys:Deaf"]
+    environment = {"FCL_TOY": "portable" if mode in ("portable", "forked") else "linux"}
+    children = [Child.spawn(r, i, 0, i, segments, environment) for i, r in enumerate(roles)]
+    if mode != "starting":
+        for child in children:
+            while not child.channel.receive():
+                select.select([child.channel], [], [], 1)
+    if mode == "stopped":
+        for child in children:
+            os.kill(child.pid, signal.SIGSTOP)
+    fork = os.fork() if mode == "forked" else -1
+    if fork == 0:
+        os.close(pipe)  # of ours it has all but that: no end of stream while it lives
+    else:
+        print(fork, flush=True)
+    time.sleep(30)
+    """
+)
+
+
+@pytest.mark.parametrize(
+    "mode", ["starting", "running", pytest.param("stopped", marks=linux), "portable", "forked"]
+)
+def test_no_child_outlives_a_killed_supervisor(mode: str) -> None:
+    reading, writing = os.pipe()
+    supervisor = subprocess.Popen(
+        [sys.executable, "-c", SUPERVISOR, str(writing), mode],
+        pass_fds=[writing],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE), str(HERE.parents[2])])},
+    )
+    os.close(writing)
+    fork = -1
+    try:
+        assert supervisor.stdout is not None
+        fork = int(supervisor.stdout.readline())
+        supervisor.kill()
+        start = time.monotonic()
+        # the end of the pipe: nobody has it any more, whatever he is called
+        assert select.select([reading], [], [], LIMIT)[0] and os.read(reading, 1) == b""
+        assert time.monotonic() - start < 3
+    finally:
+        os.close(reading)
+        supervisor.kill()
+        if fork > 0:
+            os.kill(fork, signal.SIGKILL)
+        supervisor.communicate()
