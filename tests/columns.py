@@ -53,8 +53,10 @@ def read_back(cache: ColumnCache) -> np.ndarray:
     for j in range(cache.n):
         for b in range(cache.n_blocks):
             part = out[j, b * cache.block_rows : (b + 1) * cache.block_rows]
-            at, n = int(p.offsets[j, b]), int(p.counts[j, b])
-            kind = ["BITS", "ROWS", "VALUES", "DENSE"][p.kinds[j, b]]
+            slot = cache.slots[j]
+            at = int(p.first[slot]) + int(p.offsets[slot, b])
+            n = int(p.counts[slot, b])
+            kind = ["BITS", "ROWS", "VALUES", "DENSE"][p.kinds[slot, b]]
             assert at % 8 == 0
             if kind == "BITS":
                 words = p.arena64[at // 8 : at // 8 + -(-len(part) // 64)]

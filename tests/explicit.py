@@ -51,15 +51,22 @@ class ExplicitFamily:
         return prepared.read(number)[0].view(np.float32)[:, : rows.stop - rows.start]
 
     def select(
-        self, prepared: PreparedRows, rows: np.ndarray, block_rows: int | None = None
-    ) -> PreparedRows:
+        self, prepared: PreparedRows, rows: np.ndarray, chosen: PreparedRows, number: int
+    ) -> None:
         raw = np.concatenate([self.block(prepared, b).T for b in range(prepared.n_blocks)])
-        return prepare(self, raw[rows], block_rows or prepared.block_rows)
+        part = np.ascontiguousarray(raw[rows[chosen.rows_of(number)]])
+        chosen.commit(number, self.prepare(part, chosen.writable(number)))
 
     def write_margins(
-        self, prepared: PreparedRows, ids: np.ndarray, weights: np.ndarray, out: np.ndarray
+        self,
+        prepared: PreparedRows,
+        ids: np.ndarray,
+        weights: np.ndarray,
+        out: np.ndarray,
+        blocks: range | None = None,
     ) -> None:
-        for number, rows in prepared.blocks():
+        for number in blocks or range(prepared.n_blocks):
+            rows = prepared.rows_of(number)
             out[rows] = weights @ self.block(prepared, number)[ids].astype(np.float64)
 
     def pricer(self, prepared: PreparedRows, keep: int) -> ExplicitPricer:
@@ -81,13 +88,22 @@ class ExplicitPricer:
     prepared: PreparedRows
     keep: int
 
-    def price(self, residuals: np.ndarray, watch: np.ndarray, threshold: float) -> Prices:
+    n_parts: int = 1
+
+    def price(
+        self,
+        residuals: np.ndarray,
+        watch: np.ndarray,
+        threshold: float,
+        parts: range | None = None,
+    ) -> Prices:
+        assert parts in (None, range(1))
         g = self._sums(residuals, 1)
         ids = np.argsort(-np.abs(g), kind="stable")[: self.keep]
         ids = np.sort(ids[np.abs(g[ids]) > threshold])
         return Prices(ids, g[ids], float(np.abs(g).max()), g[watch], len(g))
 
-    def sums(self, values: np.ndarray, ids: np.ndarray) -> np.ndarray:
+    def sums(self, values: np.ndarray, ids: np.ndarray, parts: range | None = None) -> np.ndarray:
         return self._sums(values, 2)[ids]
 
     def _sums(self, values: np.ndarray, power: int) -> np.ndarray:
@@ -132,6 +148,17 @@ def prepare(
     return prepared
 
 
+def select_rows(
+    family: Family, prepared: PreparedRows, rows: np.ndarray, block_rows: int | None = None
+) -> PreparedRows:
+    """The prepared form of some rows of a prepared set."""
+    size = block_rows or prepared.block_rows
+    chosen = PreparedRows(len(rows), size, family.record_shape(size))
+    for number, _ in chosen.blocks():
+        family.select(prepared, rows, chosen, number)
+    return chosen
+
+
 def objective_of(problem: Problem, block_rows: int = 256) -> Objective:
     """fcl's objective of the same problem."""
     return Objective(
@@ -155,7 +182,8 @@ def make_solver(
     """A solver over raw rows. capacity : bytes of the cache. sample : rows and their inclusion."""
     prepared = prepare(family, raw, block_rows, scratch)
     objective = objective_of(problem, block_rows)
-    view = RowView.sample(family, prepared, objective, *sample) if sample else None
+    view = RowView.sample(objective, *sample) if sample else None
+    view_rows = select_rows(family, prepared, sample[0]) if sample else None
     n = len(sample[0]) if sample else len(raw)
     cache = ColumnCache(capacity or 1 << 24, max_columns, n, block_rows, family.binary)
     return Solver(
@@ -168,6 +196,7 @@ def make_solver(
         staging=1 << 16,
         seed=seed,
         view=view,
+        view_rows=view_rows,
     )
 
 
@@ -180,10 +209,10 @@ def run(
         passes.append(solver.price())
         if watch:
             watch(solver, passes[-1])
-        if passes[-1].gap <= solver.tol or len(passes) == most:
+        if passes[-1].gap <= solver.outer.tol or len(passes) == most:
             return passes
         solver.admit()
-        assert solver.working.cache.check() == []
+        assert solver.cache.check() == []
         solver.train()
         solver.propose(solver.proposal())
 
@@ -191,5 +220,5 @@ def run(
 def dense_weights(solver: Solver) -> np.ndarray:
     """The anchor's weights as a vector over the whole family."""
     w = np.zeros(solver.family.n_features)
-    w[solver.anchor.point.ids] = solver.anchor.point.weights
+    w[solver.outer.point.ids] = solver.outer.point.weights
     return w

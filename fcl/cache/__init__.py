@@ -1,6 +1,22 @@
-"""The bounded cache of columns: storage (``columns``) and what to keep (``policy``)."""
+"""The bounded cache of columns.
 
-from fcl.cache.columns import ColumnCache, StagedColumns
+``store``    arena and directory: bytes by slot, on memory that may be shared
+``columns``  the live columns, and the cache of a single process
+``extents``  the live columns of an arena that writers fill
+``policy``   what to keep
+"""
+
+from fcl.cache.columns import ColumnCache, LiveColumns
+from fcl.cache.extents import ExtentCache
 from fcl.cache.policy import evict_order, fit_in_room
+from fcl.cache.store import StagedColumns, Store
 
-__all__ = ["ColumnCache", "StagedColumns", "evict_order", "fit_in_room"]
+__all__ = [
+    "ColumnCache",
+    "ExtentCache",
+    "LiveColumns",
+    "StagedColumns",
+    "Store",
+    "evict_order",
+    "fit_in_room",
+]

@@ -56,7 +56,7 @@ class PreparedRows:
         self._record_bytes = int(np.prod(record_shape))
         self._sides: list[SideArrays | None] = [None] * self.n_blocks
         self._records: npt.NDArray[np.uint8] | None = None
-        self._buffered = -1
+        self._buffered = (-1, 0, 0)  # block, and the part of it in the buffer
         if scratch is None:
             self._records = np.empty((self.n_blocks, *record_shape), np.uint8)
             self._buffer = np.empty(0, np.uint8)
@@ -88,7 +88,7 @@ class PreparedRows:
         if self._records is not None:
             record: npt.NDArray[np.uint8] = self._records[block]
         else:
-            self._buffered = -1
+            self._buffered = (-1, 0, 0)
             record = self._buffer
         record[...] = 0
         return record
@@ -103,24 +103,30 @@ class PreparedRows:
                 written = os.pwrite(self._file, view, at)
                 view, at = view[written:], at + written
 
-    def read(self, block: int) -> tuple[npt.NDArray[np.uint8], SideArrays]:
+    def read(
+        self, block: int, part: slice = slice(None)
+    ) -> tuple[npt.NDArray[np.uint8], SideArrays]:
         """Record and side arrays of a block.
 
-        A record from a scratch file is valid until the next call.
+        part : of the first axis of the record. What lies outside may be of any other block where records
+            come from a scratch file; there it is valid until the next call.
         """
         sides = self.sides(block)
         if self._records is not None:
             return self._records[block], sides
-        if self._buffered != block:
+        first, stop, _ = part.indices(self.record_shape[0])
+        held, held_first, held_stop = self._buffered
+        if held != block or first < held_first or stop > held_stop:
             assert self._file is not None
-            view = self._buffer.data.cast("B")
-            at = block * self._record_bytes
+            row = self._record_bytes // self.record_shape[0]
+            view = self._buffer.data.cast("B")[first * row : stop * row]
+            at = block * self._record_bytes + first * row
             while view:
                 got = os.preadv(self._file, [view], at)
                 if got == 0:
                     raise OSError(f"scratch file ended inside row block {block}")
                 view, at = view[got:], at + got
-            self._buffered = block
+            self._buffered = (block, first, stop)
         return self._buffer, sides
 
     def sides(self, block: int) -> SideArrays:

@@ -28,8 +28,8 @@ from fcl.errors import ConvergenceWarning
 from fcl.model.certificate import Certificate
 from fcl.model.metrics import average_precision
 from fcl.model.model import Model
-from fcl.objective import ROUNDING
-from fcl.solve.solver import Certified, Solver
+from fcl.solve.outer import Certified
+from fcl.solve.solver import Solver
 from fcl.solve.state import Point
 
 if TYPE_CHECKING:
@@ -244,7 +244,7 @@ class _Run:
                 before = certified
                 with self._timed("pricing"):
                     certified = solver.price()
-                idle = 0 if _progressed(before, certified) else idle + 1
+                idle = 0 if certified.progressed(before) else idle + 1
                 passes = len(self.history)
                 self._passed(solver, certified, beta, evicted, valid)
                 reason = self._reason(certified, passes, idle)
@@ -281,11 +281,11 @@ class _Run:
         evicted: int,
         valid: PreparedRows | None,
     ) -> None:
-        cache = solver.working.cache
+        cache = solver.cache
         scores = None
         if valid is not None:
             with self._timed("validation"):
-                scores = self._validate(solver.anchor.point, valid)
+                scores = self._validate(solver.outer.point, valid)
         event = PassDone(
             number=len(self.history),
             seconds=self.elapsed,
@@ -295,7 +295,7 @@ class _Run:
             max_violation=certified.max_violation,
             priced=certified.n_priced,
             cached=cache.n,
-            active=len(solver.anchor.point.ids),
+            active=len(solver.outer.point.ids),
             cache_bytes=cache.used,
             cache_capacity=cache.capacity,
             evicted=evicted,
@@ -326,7 +326,7 @@ class _Run:
 
     def _result(self, solver: Solver, certified: Certified, reason: str) -> TrainResult:
         job, options = self.job, self.job.options
-        point = solver.anchor.point
+        point = solver.outer.point
         certificate = Certificate(
             objective=certified.objective,
             bound=certified.bound,
@@ -335,7 +335,7 @@ class _Run:
             n_priced=certified.n_priced,
             passes=len(self.history),
         )
-        support = solver.pricer.sums(np.ones(job.train.n), point.ids)
+        support = solver.passes.pricer.sums(np.ones(job.train.n), point.ids)
         model = Model(
             family=job.family,
             ids=point.ids,
@@ -350,7 +350,7 @@ class _Run:
             sum_weights=job.sum_weights,
             fingerprint=self.fingerprint,
             certificate=certificate,
-            options={**asdict(options), "C_min": solver.C_min},
+            options={**asdict(options), "C_min": solver.outer.C_min},
             history=self.history,
         )
         message = _words(reason, certificate, options.tol)
@@ -365,13 +365,6 @@ class _Run:
             peak,
             len(self.history),
         )
-
-
-def _progressed(before: Certified | None, now: Certified) -> bool:
-    """Whether a pass lowered the objective by more than rounding, or the gap by 1 % of itself."""
-    if before is None or now.objective < before.objective * (1.0 - ROUNDING):
-        return True
-    return now.bound - before.bound > 0.01 * (before.objective - before.bound)
 
 
 def _words(reason: str, certificate: Certificate, tol: float) -> str:

@@ -59,6 +59,19 @@ class Prices:
     n_priced: int  #: features covered by ``largest``
 
 
+def merge_prices(parts: Sequence[Prices]) -> Prices:
+    """The prices of several parts of a family, in the order of the parts, as one."""
+    ids = np.concatenate([p.ids for p in parts])
+    order = np.argsort(ids, kind="stable")
+    return Prices(
+        ids=ids[order],
+        gradients=np.concatenate([p.gradients for p in parts])[order],
+        largest=max(p.largest for p in parts),
+        watched=np.sum([p.watched for p in parts], axis=0),  # all but one term are 0
+        n_priced=sum(p.n_priced for p in parts),
+    )
+
+
 class ColumnMaker(Protocol):
     """Makes columns on prepared rows, in buffers of its own."""
 
@@ -73,16 +86,29 @@ class ColumnMaker(Protocol):
 
 
 class Pricer(Protocol):
-    """Prices the whole family, in buffers of its own."""
+    """Prices the whole family, in buffers of its own.
 
-    def price(self, residuals: Floats, watch: Ids, threshold: float) -> Prices:
-        """Price every feature against the residuals (n_rows,) of the prepared rows.
+    The family falls into ``n_parts`` parts, which may be priced one by one (:func:`merge_prices`). No bit
+    of the result depends on how they are grouped.
+    """
 
-        Candidates need not be reported where |g_j| <= threshold.
+    @property
+    def n_parts(self) -> int:
+        """Number of parts."""
+
+    def price(
+        self, residuals: Floats, watch: Ids, threshold: float, parts: range | None = None
+    ) -> Prices:
+        """Price every feature of some parts (None: all) against the residuals (n_rows,).
+
+        Candidates need not be reported where |g_j| <= threshold. Watched features of other parts get 0.
         """
 
-    def sums(self, values: Floats, ids: Ids) -> Floats:
-        """sum_i values_i phi_ij^2 of some features: curvatures, or counts with values of 1."""
+    def sums(self, values: Floats, ids: Ids, parts: range | None = None) -> Floats:
+        """sum_i values_i phi_ij^2 of some features: curvatures, or counts with values of 1.
+
+        Features of other parts get 0.
+        """
 
 
 class Scorer(Protocol):
@@ -127,15 +153,20 @@ class Family(Protocol):
     def prepare(self, raw: np.ndarray, record: npt.NDArray[np.uint8]) -> Sequence[np.ndarray]:
         """Fill the (zeroed) record of a block of raw rows; returns the side arrays."""
 
-    def select(
-        self, prepared: PreparedRows, rows: Ids, block_rows: int | None = None
-    ) -> PreparedRows:
-        """The prepared form of some rows (increasing numbers) of a prepared set, in memory."""
+    def select(self, prepared: PreparedRows, rows: Ids, chosen: PreparedRows, number: int) -> None:
+        """Prepare block ``number`` of a set that holds some rows (increasing numbers) of another."""
 
-    def write_margins(self, prepared: PreparedRows, ids: Ids, weights: Floats, out: Floats) -> None:
-        """Write the margins (n_rows,), without the intercept, of the prepared rows to ``out``.
+    def write_margins(
+        self,
+        prepared: PreparedRows,
+        ids: Ids,
+        weights: Floats,
+        out: Floats,
+        blocks: range | None = None,
+    ) -> None:
+        """Write the margins (n_rows,), without the intercept, of some row blocks (None: all) to ``out``.
 
-        The bits of the result depend on the arguments alone.
+        The bits of the result depend on the arguments alone, and not on which blocks go together.
         """
 
     def pricer(self, prepared: PreparedRows, keep: int) -> Pricer:

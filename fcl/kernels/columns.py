@@ -8,8 +8,13 @@ piece is stored in the cheapest of four encodings:
     VALUES   the same rows, padded to 8 bytes, then as many float32 values
     DENSE    one float32 value for every row of the block
 
-Pieces begin at multiples of 8 bytes. The directory has a row a column: ``kinds`` uint8, ``offsets``
-int64 (bytes), ``counts`` int64 (rows stored), all (columns, blocks).
+A column lies in one run of bytes: its pieces follow one another, each at a multiple of 8 bytes. The
+directory has a row a column: ``first`` int64 (columns,) says where it begins; ``kinds`` uint8,
+``offsets`` uint32 (bytes from there) and ``counts`` uint32 (rows stored) are (columns, blocks). To move
+a column is to copy it and then to write one number.
+
+Sums over many columns go block by block: the vectors of one block (512 KiB each) stay in the second
+level cache while all columns read them.
 """
 
 from typing import NamedTuple
@@ -31,9 +36,10 @@ class Pieces(NamedTuple):
     arena16: np.ndarray  # uint16 view of the arena
     arena32: np.ndarray  # float32 view
     arena64: np.ndarray  # uint64 view
+    first: np.ndarray  # int64 (columns,)
     kinds: np.ndarray  # uint8 (columns, blocks)
-    offsets: np.ndarray  # int64 (columns, blocks)
-    counts: np.ndarray  # int64 (columns, blocks)
+    offsets: np.ndarray  # uint32 (columns, blocks)
+    counts: np.ndarray  # uint32 (columns, blocks)
     block_rows: int
     n_rows: int
 
@@ -63,147 +69,156 @@ def bits_to_rows(words, n_words, rows):
 
 
 @kernel
-def column_moments(pieces, j, r, q):
-    """Sums of r_i phi_ij and of q_i phi_ij^2 over the rows."""
+def piece_moments(pieces, j, b, r, q):
+    """Sums of r_i phi_ij and of q_i phi_ij^2 over the rows of block b; r, q : those of the block."""
+    offset = pieces.first[j] + np.int64(pieces.offsets[j, b])
+    n = np.int64(pieces.counts[j, b])
+    kind = pieces.kinds[j, b]
     g = 0.0
     h = 0.0
-    for b in range(pieces.kinds.shape[1]):
-        first = b * pieces.block_rows
-        offset = pieces.offsets[j, b]
-        n = pieces.counts[j, b]
-        kind = pieces.kinds[j, b]
-        stop = min(first + pieces.block_rows, pieces.n_rows)
-        part_r = r[first:stop]
-        part_q = q[first:stop]
-        if kind == BITS:
-            n_words = (stop - first + 63) >> 6
-            words = pieces.arena64[offset >> 3 : (offset >> 3) + n_words]
-            for w in range(n_words):
-                word = words[w]
-                while word != 0:
-                    i = 64 * w + np.int64(trailing_zeros(word))
-                    g += part_r[i]
-                    h += part_q[i]
-                    word &= word - np.uint64(1)
-        elif kind == ROWS:
-            rows = pieces.arena16[offset >> 1 : (offset >> 1) + n]
-            g0 = g1 = h0 = h1 = 0.0
-            e = 0
-            while e + 2 <= n:
-                i = rows[e]
-                k = rows[e + 1]
-                g0 += part_r[i]
-                h0 += part_q[i]
-                g1 += part_r[k]
-                h1 += part_q[k]
-                e += 2
-            while e < n:
-                g0 += part_r[rows[e]]
-                h0 += part_q[rows[e]]
-                e += 1
-            g += g0 + g1
-            h += h0 + h1
-        elif kind == VALUES:
-            rows = pieces.arena16[offset >> 1 : (offset >> 1) + n]
-            at = (offset + ((2 * n + 7) & ~7)) >> 2
-            values = pieces.arena32[at : at + n]
-            for e in range(n):
-                x = np.float64(values[e])
-                i = rows[e]
-                g += part_r[i] * x
-                h += part_q[i] * x * x
-        else:
-            values = pieces.arena32[offset >> 2 : (offset >> 2) + n]
-            for e in range(n):
-                x = np.float64(values[e])
-                g += part_r[e] * x
-                h += part_q[e] * x * x
+    if kind == BITS:
+        n_words = (r.shape[0] + 63) >> 6
+        words = pieces.arena64[offset >> 3 : (offset >> 3) + n_words]
+        for w in range(n_words):
+            word = words[w]
+            while word != 0:
+                i = 64 * w + np.int64(trailing_zeros(word))
+                g += r[i]
+                h += q[i]
+                word &= word - np.uint64(1)
+    elif kind == ROWS:
+        rows = pieces.arena16[offset >> 1 : (offset >> 1) + n]
+        g0 = g1 = h0 = h1 = 0.0
+        e = 0
+        while e + 2 <= n:
+            i = rows[e]
+            k = rows[e + 1]
+            g0 += r[i]
+            h0 += q[i]
+            g1 += r[k]
+            h1 += q[k]
+            e += 2
+        while e < n:
+            g0 += r[rows[e]]
+            h0 += q[rows[e]]
+            e += 1
+        g = g0 + g1
+        h = h0 + h1
+    elif kind == VALUES:
+        rows = pieces.arena16[offset >> 1 : (offset >> 1) + n]
+        at = (offset + ((2 * n + 7) & ~7)) >> 2
+        values = pieces.arena32[at : at + n]
+        for e in range(n):
+            x = np.float64(values[e])
+            i = rows[e]
+            g += r[i] * x
+            h += q[i] * x * x
+    else:
+        values = pieces.arena32[offset >> 2 : (offset >> 2) + n]
+        for e in range(n):
+            x = np.float64(values[e])
+            g += r[e] * x
+            h += q[e] * x * x
     return g, h
 
 
 @kernel
-def add_column(pieces, j, delta, m):
-    """Add ``delta`` times column j to the margins, in place. m : float64 (n_rows,)."""
-    for b in range(pieces.kinds.shape[1]):
-        first = b * pieces.block_rows
-        offset = pieces.offsets[j, b]
-        n = pieces.counts[j, b]
-        kind = pieces.kinds[j, b]
-        part = m[first : min(first + pieces.block_rows, pieces.n_rows)]
-        if kind == BITS:
-            n_words = (part.shape[0] + 63) >> 6
-            words = pieces.arena64[offset >> 3 : (offset >> 3) + n_words]
-            for w in range(n_words):
-                word = words[w]
-                while word != 0:
-                    part[64 * w + np.int64(trailing_zeros(word))] += delta
-                    word &= word - np.uint64(1)
-        elif kind == ROWS:
-            rows = pieces.arena16[offset >> 1 : (offset >> 1) + n]
-            for e in range(n):
-                part[rows[e]] += delta
-        elif kind == VALUES:
-            rows = pieces.arena16[offset >> 1 : (offset >> 1) + n]
-            at = (offset + ((2 * n + 7) & ~7)) >> 2
-            values = pieces.arena32[at : at + n]
-            for e in range(n):
-                part[rows[e]] += delta * np.float64(values[e])
-        else:
-            values = pieces.arena32[offset >> 2 : (offset >> 2) + n]
-            for e in range(n):
-                part[e] += delta * np.float64(values[e])
+def add_piece(pieces, j, b, delta, m):
+    """Add ``delta`` times block b of column j to the margins of that block, in place."""
+    offset = pieces.first[j] + np.int64(pieces.offsets[j, b])
+    n = np.int64(pieces.counts[j, b])
+    kind = pieces.kinds[j, b]
+    if kind == BITS:
+        n_words = (m.shape[0] + 63) >> 6
+        words = pieces.arena64[offset >> 3 : (offset >> 3) + n_words]
+        for w in range(n_words):
+            word = words[w]
+            while word != 0:
+                m[64 * w + np.int64(trailing_zeros(word))] += delta
+                word &= word - np.uint64(1)
+    elif kind == ROWS:
+        rows = pieces.arena16[offset >> 1 : (offset >> 1) + n]
+        for e in range(n):
+            m[rows[e]] += delta
+    elif kind == VALUES:
+        rows = pieces.arena16[offset >> 1 : (offset >> 1) + n]
+        at = (offset + ((2 * n + 7) & ~7)) >> 2
+        values = pieces.arena32[at : at + n]
+        for e in range(n):
+            m[rows[e]] += delta * np.float64(values[e])
+    else:
+        values = pieces.arena32[offset >> 2 : (offset >> 2) + n]
+        for e in range(n):
+            m[e] += delta * np.float64(values[e])
 
 
 @kernel
-def moments_of(pieces, columns, r, q, g, h):
-    """Write the moments (:func:`column_moments`) of the listed columns to ``g`` and ``h``."""
+def block_moments(pieces, columns, b, r, q, g, h):
+    """Write the moments (:func:`piece_moments`) of the listed columns on block b to ``g`` and ``h``.
+
+    r, q : float64 (n_rows,), of all blocks.
+    """
+    first = b * pieces.block_rows
+    stop = min(first + pieces.block_rows, pieces.n_rows)
+    part_r = r[first:stop]
+    part_q = q[first:stop]
     for t in range(columns.shape[0]):
-        g[t], h[t] = column_moments(pieces, columns[t], r, q)
+        g[t], h[t] = piece_moments(pieces, columns[t], b, part_r, part_q)
 
 
 @kernel
-def add_columns(pieces, columns, deltas, m):
-    """Add ``deltas[t]`` times the column ``columns[t]``, for all t, to the margins, in place."""
+def add_block(pieces, columns, deltas, b, m):
+    """Add ``deltas[t]`` times the column ``columns[t]``, for all t, to the margins of block b."""
+    first = b * pieces.block_rows
+    part = m[first : min(first + pieces.block_rows, pieces.n_rows)]
     for t in range(columns.shape[0]):
         if deltas[t] != 0.0:
-            add_column(pieces, columns[t], deltas[t], m)
+            add_piece(pieces, columns[t], b, deltas[t], part)
 
 
 @kernel
-def gather_chosen(pieces, columns, chosen, q, start, rows, values, lean, curve):
+def mark_rows(chosen, block_rows, wanted):
+    """Write the chosen rows (chosen[i] >= 0) as bitmaps: uint64 (blocks, words a block)."""
+    wanted[:] = np.uint64(0)
+    for i in range(chosen.shape[0]):
+        if chosen[i] >= 0:
+            inside_block = i % block_rows
+            bit = np.uint64(1) << np.uint64(inside_block & 63)
+            wanted[i // block_rows, inside_block >> 6] |= bit
+
+
+@kernel
+def gather_chosen(
+    pieces, columns, chosen, wanted, q, begin, end, start, stop, rows, values, lean, curve
+):
     """Write the entries of the listed columns in the chosen rows, renumbered, column by column.
 
-    chosen : int32 (n_rows,), the new number of a chosen row, else -1.
+    chosen : int32 (n_rows,), the new number of a chosen row, else -1; wanted : the same as bitmaps
+        (:func:`mark_rows`), so that most bits of a dense column go without being looked at.
     q : float64 (chosen,), curvature of the chosen rows.
-    start : int64 (len(columns) + 1,), gets where each column begins in ``rows`` int32 and
-    ``values`` float32. With an empty ``values`` all values are 1 and only rows are written.
+    begin, end : the part of ``rows`` int32 and ``values`` float32 that may be written.
+    start, stop : int64 (len(columns),), get where each column lies in them. With an empty ``values``
+        all values are 1 and only rows are written.
     lean, curve : float64 (len(columns),), get sum q_i phi_ij and sum q_i phi_ij^2 over the chosen
         rows.
 
-    Takes a bit a row of its own. Returns False if ``rows`` has not the room.
+    Returns how many columns were written: fewer than asked if the room did not do.
     """
     valued = values.shape[0] > 0
     n_blocks = pieces.kinds.shape[1]
-    # the chosen rows as bitmaps: most bits of a dense column go without being looked at one by one
-    wanted = np.zeros((n_blocks, (pieces.block_rows + 63) >> 6), np.uint64)
-    for i in range(pieces.n_rows):
-        if chosen[i] >= 0:
-            inside_block = i % pieces.block_rows
-            bit = np.uint64(1) << np.uint64(inside_block & 63)
-            wanted[i // pieces.block_rows, inside_block >> 6] |= bit
-    into = 0
-    start[0] = 0
+    into = begin
     for t in range(columns.shape[0]):
         j = columns[t]
+        start[t] = into
         for b in range(n_blocks):
             first = b * pieces.block_rows
-            offset = pieces.offsets[j, b]
-            n = pieces.counts[j, b]
-            if into + n > rows.shape[0]:
-                return False
+            offset = pieces.first[j] + np.int64(pieces.offsets[j, b])
+            n = np.int64(pieces.counts[j, b])
+            if into + n > end:
+                return t
             kind = pieces.kinds[j, b]
             part = chosen[first : min(first + pieces.block_rows, pieces.n_rows)]
-            begin = into
+            block_begin = into
             if kind == BITS:
                 n_words = (part.shape[0] + 63) >> 6
                 words = pieces.arena64[offset >> 3 : (offset >> 3) + n_words]
@@ -231,7 +246,7 @@ def gather_chosen(pieces, columns, chosen, q, start, rows, values, lean, curve):
                         values[into] = pieces.arena32[at + e]
                     into += np.int64(row >= 0)
             if valued and kind <= ROWS:
-                values[begin:into] = np.float32(1.0)
+                values[block_begin:into] = np.float32(1.0)
         a = 0.0
         h = 0.0
         if valued:
@@ -245,8 +260,8 @@ def gather_chosen(pieces, columns, chosen, q, start, rows, values, lean, curve):
             h = a
         lean[t] = a
         curve[t] = h
-        start[t + 1] = into
-    return True
+        stop[t] = into
+    return columns.shape[0]
 
 
 @kernel
@@ -336,9 +351,7 @@ def store_dense(values, arena16, arena32, offset):
 
 
 @kernel
-def compact(arena64, first, size, into):
-    """Move size[t] words from first[t] to into[t], for all t in order, in place (into <= first)."""
-    for t in range(first.shape[0]):
-        if into[t] != first[t]:
-            for w in range(size[t]):
-                arena64[into[t] + w] = arena64[first[t] + w]
+def move_words(arena64, first, size, into):
+    """Copy ``size`` words from ``first`` to ``into``; they may overlap if into <= first."""
+    for w in range(size):
+        arena64[into + w] = arena64[first + w]

@@ -6,7 +6,7 @@ The model at the current point, for steps d of k columns and d_b of the intercep
                             + 1/2 sum_j extra_j d_j^2 + 1/2 extra_b d_b^2 ],   dm = Phi d + d_b
 
 The columns are gathered on the rows T (``rows`` int32, ``values`` float32 or empty for all ones,
-column t at ``start[t] : start[t + 1]``). The state is u_i = q_i dm_i, so that a gradient costs one read
+column t at ``start[t] : stop[t]``). The state is u_i = q_i dm_i, so that a gradient costs one read
 an entry and a step one read and one update.
 """
 
@@ -47,7 +47,24 @@ def violations(C, g, w, out):
 
 @kernel
 def descent_sweep(
-    C, order, start, rows, values, q, u, lin, extra, curve, lean, w, d, free, lin_b, curve_b, b
+    C,
+    order,
+    start,
+    stop,
+    rows,
+    values,
+    q,
+    u,
+    lin,
+    extra,
+    curve,
+    lean,
+    w,
+    d,
+    free,
+    lin_b,
+    curve_b,
+    b,
 ):
     """One sweep over the columns in ``order``: exact minimisation of the model over each in turn.
 
@@ -68,7 +85,7 @@ def descent_sweep(
     for o in range(order.shape[0]):
         t = order[o]
         first = start[t]
-        last = start[t + 1]
+        last = stop[t]
         gradient = lin[t] + extra[t] * d[t] + lean[t] * b[0]
         if valued:
             for e in range(first, last):

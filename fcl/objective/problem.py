@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
 from fcl.checks import positive
 from fcl.objective.losses import Loss
+from fcl.parallel import SERIAL, Team
 
 Floats = npt.NDArray[np.float64]
 
@@ -53,6 +54,9 @@ class Objective:
     C: float
     intercept: bool = True
     block_rows: int = 65536
+    team: Team = field(
+        default=SERIAL, compare=False
+    )  #: threads that the row blocks are shared among
 
     @property
     def n_rows(self) -> int:
@@ -65,11 +69,13 @@ class Objective:
 
     def _sums(self, width: int, kernel: Callable[[slice, Floats], object]) -> list[float]:
         """Sums over blocks of what ``kernel(rows, out)`` writes."""
-        parts = []
-        for rows in self.blocks():
+
+        def block(rows: slice) -> Floats:
             out = np.zeros(width)
             kernel(rows, out)
-            parts.append(out)
+            return out
+
+        parts = self.team.map(block, list(self.blocks()))
         return [math.fsum(column) for column in zip(*parts, strict=True)]
 
     # -- primal --------------------------------------------------------------------------------
@@ -78,10 +84,11 @@ class Objective:
         """sum_i s_i loss(y_i, m_i + b)."""
         from fcl.kernels import losses
 
-        return math.fsum(
-            losses.weighted_loss(self.loss.code, self.y[r], self.s[r], m[r], b)
-            for r in self.blocks()
-        )
+        def block(r: slice) -> float:
+            value: float = losses.weighted_loss(self.loss.code, self.y[r], self.s[r], m[r], b)
+            return value
+
+        return math.fsum(self.team.map(block, list(self.blocks())))
 
     def value(self, penalty: float, m: Floats, b: float) -> float:
         """The objective, given the penalty of the weights."""
@@ -89,12 +96,18 @@ class Objective:
 
     def residuals_curvatures(self, m: Floats, b: float, r: Floats, q: Floats) -> None:
         """Write r_i = s_i loss' and q_i = s_i loss''."""
+        blocks = list(self.blocks())
+        self.team.map(lambda rows: self.residuals_curvatures_of(rows, m, b, r, q), blocks)
+
+    def residuals_curvatures_of(
+        self, rows: slice, m: Floats, b: float, r: Floats, q: Floats
+    ) -> None:
+        """The same on one row block; the vectors are of all rows."""
         from fcl.kernels import losses
 
-        for rows in self.blocks():
-            losses.residuals_curvatures(
-                self.loss.code, self.y[rows], self.s[rows], m[rows], b, r[rows], q[rows]
-            )
+        losses.residuals_curvatures(
+            self.loss.code, self.y[rows], self.s[rows], m[rows], b, r[rows], q[rows]
+        )
 
     def line_sums(self, m: Floats, dm: Floats, beta: float, b: float) -> LineSums:
         """Values and derivatives along a line of margins."""
@@ -110,16 +123,25 @@ class Objective:
         )
 
     def best_intercept(
-        self, m: Floats, guess: float = 0.0, slope: float = 0.0, floor: float = 0.0
+        self,
+        m: Floats,
+        guess: float = 0.0,
+        slope: float = 0.0,
+        floor: float = 0.0,
+        dm: Floats | None = None,
+        beta: float = 0.0,
     ) -> float:
         """The b that minimises sum s loss(m + b) + slope * b + floor * b^2 / 2, to the last digits.
 
-        Newton steps inside a bracket of the root of the derivative; bisection (or doubling) where a
-        step leaves it.
+        With ``dm``, m stands for m + beta * dm. Newton steps inside a bracket of the root of the
+        derivative; bisection (or doubling) where a step leaves it.
         """
         if not self.intercept:
             return 0.0
         from fcl.kernels import losses
+
+        def at_block(rows: slice) -> Floats:
+            return m[rows] if dm is None else m[rows] + beta * dm[rows]
 
         low, high = -math.inf, math.inf
         b, best, smallest = guess, guess, math.inf
@@ -129,7 +151,7 @@ class Objective:
             total, curve, absolute = self._sums(
                 3,
                 lambda r, out, at=at: losses.slope_sums(  # type: ignore[misc]
-                    self.loss.code, self.y[r], self.s[r], m[r], at, out
+                    self.loss.code, self.y[r], self.s[r], at_block(r), at, out
                 ),
             )
             total += slope + floor * b
@@ -205,12 +227,14 @@ class Objective:
             )
             t = 2.0 * linear / quadratic if quadratic > 0.0 else 0.0
         t = min(max(t, 0.0), limit)
-        return -C * math.fsum(
-            losses.conjugate_sum(
+
+        def block(b: slice) -> float:
+            value: float = losses.conjugate_sum(
                 code, self.y[b], self.s[b], r[b], shift, scale_negative, scale_positive, t
             )
-            for b in self.blocks()
-        )
+            return value
+
+        return -C * math.fsum(self.team.map(block, list(self.blocks())))
 
 
 def relative_gap(objective: float, bound: float) -> float:

@@ -142,5 +142,5 @@ def _settle_intercept(
         if abs(move) > 2.0:
             break
         b += move
-    b = objective.best_intercept(margins + beta * step, b)
+    b = objective.best_intercept(margins, b, dm=step, beta=beta)
     return b, objective.line_sums(margins, step, beta, b)

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fcl.features.base import Prices
-from fcl.solve.state import Floats, Ids, Point, WorkingSet
+from fcl.solve.state import Floats, Ids, Point
 
 #: Gradients nearer than this (relative) are taken for those of equal columns.
 SAME_GRADIENT = 1e-10
@@ -34,7 +34,7 @@ def select(
     prices: Prices,
     frozen_gradients: Floats,
     frozen: Point,
-    working: WorkingSet,
+    cached: Ids,
     C: float,
     most: int,
     tolerance: float,
@@ -46,11 +46,12 @@ def select(
     there to be chosen after the next pass, so nothing is lost.
 
     frozen : the anchor's weights that are not cached, ``frozen_gradients`` their g_j.
+    cached : ids of the cached features.
     most : number of features. tolerance : violations at most this are left alone.
     """
     from fcl.kernels import descent
 
-    new = ~np.isin(prices.ids, working.cache.ids) & ~np.isin(prices.ids, frozen.ids)
+    new = ~np.isin(prices.ids, cached) & ~np.isin(prices.ids, frozen.ids)
     ids, gradients = prices.ids[new], prices.gradients[new]
     violations = np.abs(C * gradients) - 1.0
 

@@ -1,4 +1,4 @@
-"""The steps in their order, over arrays: no process, no clock, no file.
+"""The steps in lock-step: one process that does everything in turn.
 
 A pass, at a proposed point (w', b') with the accepted anchor (w_e, b_e) at hand:
 
@@ -12,8 +12,9 @@ and between passes:
     select features, make their columns, admit them, evict others     admit()
     solve the local problem on the cached columns                     train()
 
-The objective never rises from one anchor to the next, and the certificate of an anchor is exact
-whatever the trainer does meanwhile.
+The objective never rises from one anchor to the next. The steps themselves are in
+:mod:`fcl.solve.passes` (all rows), :mod:`fcl.solve.outer` (anchors and certificates) and
+:mod:`fcl.solve.local` (the trainer); other drivers run the same ones side by side.
 """
 
 from __future__ import annotations
@@ -21,41 +22,25 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from fcl.cache import ColumnCache, StagedColumns, evict_order, fit_in_room
+from fcl.cache import ColumnCache, StagedColumns, fit_in_room
 from fcl.data.prepared import PreparedRows
 from fcl.errors import InputError
 from fcl.features.base import Family, Prices
-from fcl.kernels import descent
-from fcl.objective import ROUNDING, Objective, relative_gap
-from fcl.solve.search import search
-from fcl.solve.select import SAME_GRADIENT, Selection, select
-from fcl.solve.state import Anchor, Floats, Ids, Point, WorkingSet
+from fcl.objective import Objective
+from fcl.solve.local import LocalSolver
+from fcl.solve.outer import Certified, Outer
+from fcl.solve.passes import Passes, Vectors
+from fcl.solve.select import Selection
+from fcl.solve.state import Floats, Ids, Point
 from fcl.solve.trainer import Solved, Trainer
 from fcl.solve.view import RowView
 
-#: Candidates that the pricer reports from each of its groups (positions of k-mers): neighbours of one
-#: strong motif would fill the list otherwise.
-KEEP_PER_GROUP = 16
-#: Features admitted after a pass: at least so many, or as many as are active.
-LEAST_ADMITTED = 512
-#: The trainer stops at this share of the largest violation over the family.
-TRAIN_SHARE = 0.1
 TRAIN_STEPS = 6
-
-
-@dataclass(frozen=True)
-class Certified:
-    """What a pass proved of the anchor."""
-
-    objective: float
-    bound: float  #: the best over all passes
-    gap: float  #: relative
-    max_violation: float  #: upper bound of |C g_j| over the family
-    n_priced: int
 
 
 @dataclass(frozen=True)
@@ -67,6 +52,17 @@ class Admitted:
     evicted: int
 
 
+def null_outer(passes: Passes, tol: float) -> Outer:
+    """The outer loop at its start, the model without features."""
+    point, value = passes.null_model()
+    if not math.isfinite(value):
+        raise InputError(
+            f"the objective of the model without features is {value}: C = {passes.objective.C:g} "
+            "times the losses is more than a float64 holds; lower C (raise alpha), or scale the target"
+        )
+    return Outer(passes.objective.C, tol, passes.family.n_features, point, value)
+
+
 class Solver:
     """The state of a run and its steps.
 
@@ -74,7 +70,7 @@ class Solver:
     ----------
     objective, family, prepared
         Over all rows.
-    view : RowView
+    view, view_rows : RowView, PreparedRows
         Rows of the trainer; by default all.
     cache : ColumnCache
         Over the rows of the view.
@@ -96,40 +92,28 @@ class Solver:
         staging: int,
         seed: int = 0,
         view: RowView | None = None,
+        view_rows: PreparedRows | None = None,
     ) -> None:
         self.objective = objective
         self.family = family
-        self.prepared = prepared
-        self.tol = tol
-        self.view = view or RowView.all_rows(prepared, objective)
-        self.working = WorkingSet(cache)
-        self.pricer = family.pricer(prepared, KEEP_PER_GROUP)
-        self.maker = family.column_maker(self.view.prepared, staging)
-        self.trainer = Trainer(
-            self.view.objective.n_rows, cache.max_columns, entries, seed, family.binary
+        self.passes = Passes(objective, family, prepared, Vectors(objective.n_rows))
+        self.outer = null_outer(self.passes, tol)
+        self.cache = cache
+        view = view or RowView.all_rows(objective)
+        self.maker = family.column_maker(view_rows or prepared, staging)
+        trainer = Trainer(
+            view.objective.n_rows,
+            cache.max_columns,
+            entries,
+            seed,
+            family.binary,
+            view.objective.block_rows,
+            objective.team,
         )
-        n = objective.n_rows
-        self._margins = np.zeros(n)  # of the proposed point
-        self._step = np.empty(n)
-        self._residuals = np.empty(n)
-        self._curvatures = np.empty(n)
-        margins = np.zeros(n)
-        b = objective.best_intercept(margins)
-        null = objective.value(0.0, margins, b)
-        if not math.isfinite(null):
-            raise InputError(
-                f"the objective of the model without features is {null}: C = {objective.C:g} times the "
-                "losses is more than a float64 holds; lower C (raise alpha), or scale the target"
-            )
-        point = Point(np.empty(0, np.int64), np.empty(0), b)
-        self.anchor = Anchor(point, margins, null)
-        self.bound = -math.inf
-        self.max_violation = math.inf
-        self.C_min = math.nan  #: known after the first pricing
-        self._priced: Anchor | None = None  # the anchor that max_violation belongs to
-        self._gap = math.inf  # after the last pass
-        self._sharpness = 1.0  # lowers the target of the trainer while the gap stands still
+        self.local = LocalSolver(view, cache, trainer)
+        self._all_blocks = range(prepared.n_blocks)
         self._prices: Prices | None = None
+        self._frozen = Point(np.empty(0, np.int64), np.empty(0), 0.0)
         self._frozen_gradients = np.empty(0)
         self._solved: Solved | None = None
 
@@ -141,77 +125,50 @@ class Solver:
         The new anchor's margins are made from its weights, also where beta is not 1; an anchor whose
         objective is above the old one's by more than rounding is not accepted (beta = 0).
         """
-        self.family.write_margins(self.prepared, proposed.ids, proposed.weights, self._margins)
-        found = search(self.objective, self.anchor, proposed, self._margins, self._step)
-        if found.beta == 0.0:
+        outer, passes = self.outer, self.passes
+        passes.write_margins(proposed, self._all_blocks)
+        found = passes.search(outer.point, outer.objective, proposed)
+        if found.point is not None and found.beta != 1.0:
+            passes.write_margins(found.point, self._all_blocks)
+            found = passes.settled(found.point, outer.objective, found.beta, found.point.intercept)
+        if found.point is None:
             return 0.0
-        point = proposed
-        if found.beta != 1.0:
-            point = self.anchor.point.toward(proposed, found.beta, found.intercept)
-            self.family.write_margins(self.prepared, point.ids, point.weights, self._margins)
-        b = self.objective.best_intercept(self._margins, found.intercept)
-        value = self.objective.value(point.penalty, self._margins, b)
-        lowest = self.anchor.objective
-        if not value <= lowest * (1.0 + ROUNDING):
-            return 0.0
-        value = min(value, lowest)
-        # one assignment accepts: whoever is interrupted here is left with a whole anchor
-        before = self.anchor
-        self.anchor = Anchor(Point(point.ids, point.weights, b), self._margins, value)
-        self._margins = before.margins
+        # margins first: whoever is interrupted between the two has the old anchor, and no use for them
+        passes.vectors.anchor = 1 - passes.vectors.anchor
+        outer.accept(found.point, found.objective)
         return found.beta
 
     def price(self) -> Certified:
         """Steps C and D: price the whole family at the anchor, certify, re-anchor the view."""
-        point = self.anchor.point
-        self.objective.residuals_curvatures(self._shifted(), 0.0, self._residuals, self._curvatures)
-        cached = self.working.cache.ids
-        frozen = self._frozen()
-        watch = np.concatenate([cached, frozen.ids])
-        first = math.isnan(self.C_min)
-        # the first pass is of the null model: its exact maximum is C_min
-        threshold = 0.0 if first else 1.0 / self.objective.C
-        prices = self.pricer.price(self._residuals, watch, threshold)
-        if first:
-            self.C_min = 1.0 / prices.largest if prices.largest > 0.0 else math.inf
-        n = len(cached)
-        self.working.gradients[:n] = prices.watched[:n]
+        outer, passes, cached = self.outer, self.passes, self.cache.ids
+        passes.write_residuals(outer.point.intercept, self._all_blocks)
+        self._frozen = outer.frozen(cached)
+        watch = np.concatenate([cached, self._frozen.ids])
+        parts = range(passes.pricer.n_parts)
+        prices = passes.price(watch, outer.threshold, parts)
         self._prices = prices
+        n = len(cached)
         self._frozen_gradients = prices.watched[n:]
-        bound = self.objective.dual_bound(self._residuals, prices.largest, self.family.max_abs)
-        gap = self.anchor.objective - max(self.bound, bound)
-        self._sharpness = 1.0 if gap < 0.9 * self._gap else max(0.3 * self._sharpness, 1e-6)
-        self.bound, self._gap = max(self.bound, bound), gap
-        self.max_violation = self.objective.C * prices.largest
-        self._priced = self.anchor
-        self.working.seen[:n] = True
-        self.working.weights[:n] = self.working.anchor_weights[:n] = point.weights_of(cached)
-        return self.certified()
+        certified = outer.certify(prices.largest, passes.bound(prices.largest))
+        self.local.move_anchor(
+            outer.point,
+            passes.vectors.accepted,
+            prices.watched[:n],
+            self._curvature_sums(cached),
+            *passes.totals(),
+        )
+        self.local.return_to_anchor()
+        return certified
 
     def certified(self) -> Certified:
-        """What is proved of the anchor now.
+        """What is proved of the anchor now."""
+        return self.outer.certified()
 
-        The bound holds for every point, so it certifies a newer anchor too; what that one violates is
-        not known before it is priced.
-        """
-        return Certified(
-            self.anchor.objective,
-            self.bound,
-            relative_gap(self.anchor.objective, self.bound),
-            self.max_violation if self._priced is self.anchor else math.inf,
-            self.family.n_features,
-        )
-
-    def _shifted(self) -> Floats:
-        """Margins of the anchor with its intercept."""
-        np.add(self.anchor.margins, self.anchor.point.intercept, out=self._step)
-        return self._step
-
-    def _frozen(self) -> Point:
-        """The anchor's weights whose columns are not cached."""
-        point = self.anchor.point
-        out = ~np.isin(point.ids, self.working.cache.ids)
-        return Point(point.ids[out], point.weights[out], 0.0)
+    def _curvature_sums(self, ids: Ids) -> Floats | None:
+        """sum_i q_i phi_ij^2 over all rows, where the view needs it."""
+        if self.local.view.complete:
+            return None
+        return self.passes.pricer.sums(self.passes.vectors.curvatures, ids)
 
     # -- between passes ------------------------------------------------------------------------
 
@@ -219,55 +176,47 @@ class Solver:
         """Bring the features that promise most into the cache, evicting what is dispensable."""
         if self._prices is None:
             raise RuntimeError("admit() needs the prices of the anchor: call price() first")
-        cache = self.working.cache
-        point = self.anchor.point
-        most = max(LEAST_ADMITTED, len(point.ids))
-        selection = select(
-            self._prices,
-            self._frozen_gradients,
-            self._frozen(),
-            self.working,
-            self.objective.C,
-            most,
-            0.1 * self._target(),
-        )
+        cache = self.cache
+        selection = self.outer.select(self._prices, self._frozen, self._frozen_gradients, cache.ids)
         evicted = 0
         if len(selection.ids) * cache.largest > cache.free or (
             len(selection.ids) > cache.max_columns - cache.n
         ):
             selection, evicted = self._make_room(selection)
-        admitted = equal = 0
+        equal = 0
+        entered: list[int] = []
+        first = cache.n
         for part, staged in self._staged(selection.ids):
             for t, s in enumerate(part):
-                weight = float(selection.weights[s])
                 # a frozen weight needs its own column, a new feature none that is there already
-                gradient = float(selection.gradients[s])
-                if weight == 0.0 and self._has_equal(staged, t, gradient):
+                if selection.weights[s] == 0.0 and self._has_equal(
+                    staged, t, float(selection.gradients[s]), first, selection.gradients[entered]
+                ):
                     equal += 1
                 elif cache.admit(staged, t):
-                    self.working.reset(cache.n - 1, weight, float(selection.gradients[s]))
-                    admitted += 1
-        self._reanchor()
-        return Admitted(admitted, equal, evicted)
+                    entered.append(int(s))
+        self.local.entered(
+            first,
+            selection.weights[entered],
+            selection.gradients[entered],
+            self._curvature_sums(selection.ids[entered]),
+        )
+        return Admitted(len(entered), equal, evicted)
 
-    def _has_equal(self, staged: StagedColumns, t: int, gradient: float) -> bool:
-        """Whether a cached column equals a staged one.
-
-        On a sampled view columns that differ on other rows look equal: their gradients over all rows
-        have to agree too.
-        """
-        j = self.working.cache.find_equal(staged, t)
-        if j is None or self.view.complete:
-            return j is not None
-        other = float(self.working.gradients[j])
-        return abs(gradient - other) <= SAME_GRADIENT * abs(gradient)
+    def _has_equal(
+        self, staged: StagedColumns, t: int, gradient: float, first: int, entered: Floats
+    ) -> bool:
+        """As :meth:`LocalSolver.has_equal`, among columns that have only just come as well."""
+        if not self.local.view.complete:
+            self.local.working.gradients[first : self.cache.n] = entered
+        return self.local.has_equal(int(staged.nonzeros[t]), int(staged.hashes[t]), gradient)
 
     def _staged(self, ids: Ids) -> Iterator[tuple[npt.NDArray[np.intp], StagedColumns]]:
         """Make the columns of features batch by batch: (which of them, measured columns)."""
         order = self.maker.order(ids)
         for at in range(0, len(ids), self.maker.batch):
             part = order[at : at + self.maker.batch]
-            yield part, self.working.cache.measure(ids[part], self.maker.make(ids[part]))
+            yield part, self.cache.measure(ids[part], self.maker.make(ids[part]))
 
     def _make_room(self, selection: Selection) -> tuple[Selection, int]:
         """Evict for a selection that may not fit; returns what of it is to enter, and how many left.
@@ -276,23 +225,20 @@ class Solver:
         may all go; of columns with a weight at most half the cache in one round, lest the working set
         lose its hold.
         """
-        working, cache = self.working, self.working.cache
+        working, cache = self.local.working, self.cache
         sizes = np.empty(len(selection.ids), np.int64)
         for part, staged in self._staged(selection.ids):
             sizes[part] = staged.sizes
         n = cache.n
-        gradients = self.objective.C * working.gradients[:n]
-        violations = np.empty(n)
-        descent.violations(1.0, gradients, working.weights[:n], violations)
-        order = evict_order(working.weights[:n], gradients, violations, working.seen[:n])
         room, slots = cache.free, cache.max_columns - n
+        held = cache.sizes
         live_room = 0
         keep = np.ones(n, bool)
         need = int(sizes.sum())
-        for j in order:
+        for j in self.local.leaving_order(self.objective.C):
             if room >= need and slots >= len(sizes):
                 break
-            size = int(cache.sizes[j])
+            size = int(held[j])
             if working.weights[j] != 0.0:
                 enough = room >= int(sizes[0]) and slots > 0
                 if enough and live_room + size > cache.capacity // 2:
@@ -303,45 +249,61 @@ class Solver:
             slots += 1
         evicted = int(n - keep.sum())
         if evicted:
-            working.evict(keep)
-        curvatures = self.pricer.sums(self._curvatures, selection.ids)
+            self.local.evict(keep)
+        curvatures = self.passes.pricer.sums(self.passes.vectors.curvatures, selection.ids)
         chosen = np.flatnonzero(fit_in_room(selection.violations, curvatures, sizes, cache.free))
         chosen = chosen[: cache.max_columns - cache.n]  # the largest violation is the first
         return selection.take(chosen), evicted
 
     def train(self) -> Solved:
         """Solve the local problem on the cached columns, from the anchor."""
-        self._solved = self.trainer.solve(
-            self.view, self.working, self.anchor.point.intercept, self._target(), TRAIN_STEPS
-        )
+        self._solved = self.local.solve(self.outer.target(), TRAIN_STEPS)
         return self._solved
 
     def proposal(self) -> Point:
         """The trainer's point, for the next pass."""
         if self._solved is None:
             raise RuntimeError("proposal() needs a point of the trainer: call train() first")
-        return self.working.point(self.anchor.point, self._solved.intercept)
+        return self.local.point()
 
-    def _target(self) -> float:
-        """Violation at which the trainer may stop.
+    # -- checkpoints ---------------------------------------------------------------------------
 
-        Scaling the residuals by t = 1 / (1 + delta) for a violation of delta costs the bound about
-        delta * ||w||_1 + delta^2 * P, and tol * P is what may be lost. Less than a tenth of the largest
-        violation over the family is not worth the trainer's time before the next pass. Where a pass
-        has brought the gap no further all the same, the target falls.
+    def snapshot(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """All that the next :meth:`price` and what follows depend on: numbers, and arrays, by name.
+
+        To be taken before :meth:`price`, at an anchor: margins, columns and gradients are made again
+        from it, with the same bits.
         """
-        penalty = max(self.anchor.point.penalty, 1e-3 * self.anchor.objective)
-        allowed = math.sqrt(0.1 * self.tol)
-        if penalty > 0.0:
-            allowed = min(allowed, 0.3 * self.tol * self.anchor.objective / penalty)
-        return self._sharpness * max(allowed, TRAIN_SHARE * (self.max_violation - 1.0))
+        n = self.cache.n
+        drawn, grown = self.local.trainer.counters
+        numbers = {**self.outer.state(), "drawn": drawn, "grown": grown}
+        arrays = {
+            "ids": self.outer.point.ids.copy(),
+            "weights": self.outer.point.weights.copy(),
+            "cached": self.cache.ids.copy(),
+            "seen": self.local.working.seen[:n].copy(),
+        }
+        return numbers, arrays
 
-    def _reanchor(self) -> None:
-        self.view.anchor(
-            self.anchor,
-            self.working,
-            self.pricer,
-            self.objective,
-            self._residuals,
-            self._curvatures,
-        )
+    def restore(self, numbers: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+        """Take up a :meth:`snapshot`, of this driver or another; the cache must be empty.
+
+        Cached features are made columns of in the order of the snapshot, as far as there is room now.
+        """
+        self.outer.restore(numbers, arrays["ids"], arrays["weights"])
+        self.passes.write_margins(self.outer.point, self._all_blocks)
+        self.passes.vectors.anchor = 1 - self.passes.vectors.anchor
+        self.local.trainer.counters = numbers["drawn"], numbers["grown"]
+        cached = arrays["cached"]
+        kept = []
+        batch = self.maker.batch
+        for at in range(0, len(cached), batch):
+            # a batch is in the order of the cache, which is not the maker's
+            order = self.maker.order(cached[at : at + batch])
+            ids = cached[at : at + batch][order]
+            staged = self.cache.measure(ids, self.maker.make(ids))
+            for t in np.argsort(order, kind="stable"):
+                if self.cache.admit(staged, int(t)):
+                    kept.append(at + int(order[t]))
+        n = len(kept)
+        self.local.working.seen[:n] = arrays["seen"][kept]

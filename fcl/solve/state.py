@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from fcl.cache import ColumnCache
+from fcl.cache import LiveColumns
 
 Floats = npt.NDArray[np.float64]
 Ids = npt.NDArray[np.int64]
@@ -77,7 +77,7 @@ class WorkingSet:
     a place here keep their weight *frozen*: it acts through the margins of the anchor.
     """
 
-    cache: ColumnCache
+    cache: LiveColumns
     weights: Floats = field(init=False)  #: the trainer's point
     anchor_weights: Floats = field(init=False)  #: the anchor's
     gradients: Floats = field(init=False)  #: g_j at the anchor over all rows, exact

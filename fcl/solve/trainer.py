@@ -29,8 +29,9 @@ from fcl.errors import BudgetError
 from fcl.kernels import columns as column_kernels
 from fcl.kernels import descent, losses
 from fcl.objective import ROUNDING
+from fcl.parallel import SERIAL, Team
 from fcl.solve.state import Floats, WorkingSet
-from fcl.solve.view import RowView, calls_of, column_moments
+from fcl.solve.view import RowView, add_columns, column_moments
 
 Columns = npt.NDArray[np.intp]
 
@@ -57,6 +58,8 @@ EXTRAPOLATE_VECTORS = EXTRAPOLATE_FROM + 5
 #: Inner tolerance, as a share of the violation before the step and of the one aimed at.
 INNER_SHARE = 0.1
 INNER_TARGET = 0.3
+#: Parts in which columns are gathered, each in a region of its own: the most threads that help.
+GATHER_PARTS = 4
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,16 @@ class Solved:
     decrease: float  #: of the local objective, >= 0
     violation: float  #: largest over the columns worked on, at the last point
     steps: int
+    sweeps: int
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What one step did."""
+
+    moved: bool
+    decrease: float  #: of the local objective, >= 0
+    violation: float  #: largest over the columns worked on, before the step
     sweeps: int
 
 
@@ -145,12 +158,14 @@ class _Extrapolation:
 
 
 class Trainer:
-    """Solves local problems in buffers of its own.
+    """Solves local problems in buffers of its own, step by step.
 
     Parameters
     ----------
     n_rows : int
         Rows of the view.
+    block_rows : int
+        Rows a block.
     max_columns : int
         Room of the working set.
     entries : int
@@ -159,10 +174,19 @@ class Trainer:
         Of the order of coordinates and the sample of rows.
     binary : bool
         Whether all columns consist of zeros and ones.
+    team : Team
+        Threads for sums over columns and rows. The sweeps themselves are one thread's work.
     """
 
     def __init__(
-        self, n_rows: int, max_columns: int, entries: int, seed: int = 0, binary: bool = True
+        self,
+        n_rows: int,
+        max_columns: int,
+        entries: int,
+        seed: int = 0,
+        binary: bool = True,
+        block_rows: int = 65536,
+        team: Team = SERIAL,
     ) -> None:
         self._r = np.empty(n_rows)
         self._q = np.empty(n_rows)
@@ -171,98 +195,167 @@ class Trainer:
         self._chosen = np.empty(n_rows, np.int32)
         self._q_chosen = np.empty(n_rows)
         self._u = np.empty(n_rows)
+        self._wanted = np.empty((-(-n_rows // block_rows), -(-block_rows // 64)), np.uint64)
         self._entries = np.empty(entries, np.int32)
         self._values = np.empty(0 if binary else entries, np.float32)
-        self._start = np.empty(max_columns + 1, np.int64)
+        self._start = np.empty(max_columns, np.int64)
+        self._stop = np.empty(max_columns, np.int64)
+        self._block_rows = block_rows
+        self._team = team
         self._seed = seed
         self._drawn = 0
         self._grown = 1.0
+        # the local problem that is being solved
+        self.intercept = 0.0  #: of the trainer's point
+        self._anchor_b = 0.0
+        self._before = math.inf  # violation before the last step
+        self._undo: tuple[Columns, Floats, float] | None = None
 
     @staticmethod
     def bytes_for(n_rows: int, max_columns: int, entries: int, binary: bool = True) -> int:
         """Bytes of the buffers."""
         states = 8 * EXTRAPOLATE_VECTORS * min(n_rows, EXTRAPOLATE_ROWS)
-        return n_rows * (6 * 8 + 4) + states + (4 if binary else 8) * entries + 8 * max_columns
+        rows = n_rows * (6 * 8 + 4) + -(-n_rows // 8)
+        return rows + states + (4 if binary else 8) * entries + 16 * max_columns
+
+    @property
+    def counters(self) -> tuple[int, float]:
+        """What the next steps depend on beside the point: samples drawn, growth of the sample."""
+        return self._drawn, self._grown
+
+    @counters.setter
+    def counters(self, values: tuple[int, float]) -> None:
+        self._drawn, self._grown = int(values[0]), float(values[1])
 
     def solve(
         self, view: RowView, working: WorkingSet, anchor_b: float, target: float, max_steps: int
     ) -> Solved:
-        """Move ``working.weights`` downhill on the local objective of the view.
+        """Move ``working.weights`` downhill on the local objective of the view, from the anchor.
 
         anchor_b : intercept of the anchor.  target : largest violation at which to stop.
         """
+        self.start(view, working, anchor_b, anchor_b)
+        decrease, sweeps, steps = 0.0, 0, 0
+        while True:
+            taken = self.step(view, working, target, steps < max_steps)
+            decrease += taken.decrease
+            sweeps += taken.sweeps
+            steps += taken.moved
+            if not taken.moved:
+                return Solved(self.intercept, decrease, taken.violation, steps, sweeps)
+
+    def start(self, view: RowView, working: WorkingSet, anchor_b: float, b: float) -> None:
+        """Take up a local problem at the weights of the working set and the intercept b.
+
+        The margins are made anew from the anchor's and the weights.
+        """
         n = working.cache.n
-        C = view.objective.C
-        self._m[:] = view.margins
-        self._m += anchor_b
+        np.add(view.margins, b, out=self._m)
         away = working.weights[:n] - working.anchor_weights[:n]
         moved = np.flatnonzero(away)
-        self._add(working, moved, away[moved], self._m)
+        add_columns(working, moved, away[moved], self._m, self._team)
+        self.intercept, self._anchor_b = b, anchor_b
+        self._before, self._undo = math.inf, None
+
+    def rise(self, view: RowView, working: WorkingSet) -> float:
+        """The local objective at the current point minus that of the anchor."""
+        n = working.cache.n
+        away = working.weights[:n] - working.anchor_weights[:n]
+        moved = np.flatnonzero(away)
+        away = away[moved]
+        db = self.intercept - self._anchor_b
+        floor = working.floor[moved]
+        smooth = (
+            view.objective.loss_sum(self._m, 0.0)
+            - view.objective.loss_sum(view.margins, self._anchor_b)
+            + float((working.correction[moved] * away + 0.5 * floor * away * away).sum())
+            + view.intercept_correction * db
+            + 0.5 * view.intercept_floor * db * db
+        )
+        penalty = math.fsum(np.abs(working.weights[moved]))
+        penalty -= math.fsum(np.abs(working.anchor_weights[moved]))
+        return penalty + view.objective.C * smooth
+
+    def step(
+        self, view: RowView, working: WorkingSet, target: float, may_move: bool = True
+    ) -> Taken:
+        """One step of proximal Newton, unless the violation is at most ``target`` already."""
+        n = working.cache.n
+        C = view.objective.C
+        anchor_b = self._anchor_b
         columns = np.flatnonzero(
             (working.weights[:n] != 0.0) | (np.abs(C * working.gradients[:n]) > RESTING)
         )
-        b, decrease, sweeps, steps = anchor_b, 0.0, 0, 0
-        before = math.inf
-        undo: tuple[Floats, float] | None = None
-        while True:
-            b, settled = self._settle_intercept(view, b, anchor_b)
-            decrease += settled
-            local = self._localise(view, working, columns, b, anchor_b)
-            violation = self._violation(C, local)
-            if undo is not None and violation >= before:
-                working.weights[columns], b = undo
-                violation = before
-                break
-            if violation > 0.7 * before:
-                self._grown = min(2.0 * self._grown, MOST_GROWN)
-            elif violation < 0.3 * before:
-                self._grown = max(0.5 * self._grown, 1.0)
-            if violation <= target or steps == max_steps:
-                break
-            tolerance = max(INNER_SHARE * violation, INNER_TARGET * target)
-            step = self._inner(view, working, local, tolerance)
-            sweeps += step.sweeps
-            taken = self._line_search(view, working, local, step, b - anchor_b)
-            if taken is None:
-                break
-            beta, gained, seen = taken
-            # what the values cannot judge, the violation has to
-            undo = None if seen else (local.weights, b)
-            steps += 1
-            decrease += gained
-            before = violation
-            working.weights[columns] = local.weights + beta * step.d
-            b += beta * step.db
-            losses.combine(self._m, self._dm, beta, self._m)
-        return Solved(b, decrease, violation, steps, sweeps)
+        decrease = self._settle_intercept(view)
+        local = self._localise(view, working, columns)
+        violation = self._violation(C, local)
+        if self._undo is not None and violation >= self._before:
+            undone, weights, b = self._undo
+            self._return_to(working, undone, weights, b)
+            return Taken(False, decrease, self._before, 0)
+        if violation > 0.7 * self._before:
+            self._grown = min(2.0 * self._grown, MOST_GROWN)
+        elif violation < 0.3 * self._before:
+            self._grown = max(0.5 * self._grown, 1.0)
+        if violation <= target or not may_move:
+            return Taken(False, decrease, violation, 0)
+        tolerance = max(INNER_SHARE * violation, INNER_TARGET * target)
+        step = self._inner(view, working, local, tolerance)
+        taken = self._line_search(view, working, local, step, self.intercept - anchor_b)
+        if taken is None:
+            return Taken(False, decrease, violation, step.sweeps)
+        beta, gained, seen = taken
+        # what the values cannot judge, the violation has to
+        self._undo = None if seen else (columns, local.weights, self.intercept)
+        self._before = violation
+        working.weights[columns] = local.weights + beta * step.d
+        self.intercept += beta * step.db
+        losses.combine(self._m, self._dm, beta, self._m)
+        return Taken(True, decrease + gained, violation, step.sweeps)
+
+    def freeze(self, working: WorkingSet, columns: Columns) -> None:
+        """Return these columns to the anchor's weights, before they are evicted."""
+        self._return_to(working, columns, working.anchor_weights[columns], self.intercept)
+        self._undo = None
+
+    def _return_to(self, working: WorkingSet, columns: Columns, weights: Floats, b: float) -> None:
+        back = weights - working.weights[columns]
+        changed = np.flatnonzero(back)
+        add_columns(working, columns[changed], back[changed], self._m, self._team)
+        self._m += b - self.intercept
+        working.weights[columns] = weights
+        self.intercept = b
+
+    def forget_undo(self) -> None:
+        """The numbers of the columns are changing: the last step can no longer be taken back."""
+        self._undo = None
 
     # -- the local problem at the current point ------------------------------------------------
 
-    def _settle_intercept(self, view: RowView, b: float, anchor_b: float) -> tuple[float, float]:
+    def _settle_intercept(self, view: RowView) -> float:
         """Minimise over the intercept alone, to the last digits; moves the margins along.
 
-        What is left of its slope would show as a violation of every dense column. Returns it and the
-        decrease of the local objective.
+        What is left of its slope would show as a violation of every dense column. Returns the decrease
+        of the local objective.
         """
         objective = view.objective
         if not objective.intercept:
-            return b, 0.0
-        slope = view.intercept_correction + view.intercept_floor * (b - anchor_b)
+            return 0.0
         floor = view.intercept_floor
+        slope = view.intercept_correction + floor * (self.intercept - self._anchor_b)
         move = objective.best_intercept(self._m, 0.0, slope, floor)
         if move == 0.0:
-            return b, 0.0
+            return 0.0
         before = objective.loss_sum(self._m, 0.0)
         self._m += move
+        self.intercept += move
         lower = before - objective.loss_sum(self._m, 0.0) - slope * move - 0.5 * floor * move * move
-        return b + move, max(0.0, objective.C * lower)
+        return max(0.0, objective.C * lower)
 
-    def _localise(
-        self, view: RowView, working: WorkingSet, columns: Columns, b: float, anchor_b: float
-    ) -> _Local:
+    def _localise(self, view: RowView, working: WorkingSet, columns: Columns) -> _Local:
         objective = view.objective
         objective.residuals_curvatures(self._m, 0.0, self._r, self._q)
-        g, h = column_moments(working, columns, self._r, self._q)
+        g, h = column_moments(working, columns, self._r, self._q, self._team)
         weights = working.weights[columns]
         floor = working.floor[columns]
         g += working.correction[columns] + floor * (weights - working.anchor_weights[columns])
@@ -271,7 +364,7 @@ class Trainer:
             slope_b = (
                 float(self._r.sum())
                 + view.intercept_correction
-                + view.intercept_floor * (b - anchor_b)
+                + view.intercept_floor * (self.intercept - self._anchor_b)
             )
         return _Local(
             columns,
@@ -287,14 +380,6 @@ class Trainer:
         out = np.empty(len(local.columns))
         largest: float = descent.violations(C, local.gradients, local.weights, out)
         return largest
-
-    def _add(self, working: WorkingSet, columns: Columns, deltas: Floats, m: Floats) -> None:
-        """Add columns times their deltas to margins."""
-        pieces = working.cache.pieces
-        step = calls_of(working, columns)
-        for at in range(0, len(columns), step):
-            part = slice(at, at + step)
-            column_kernels.add_columns(pieces, columns[part], deltas[part], m)
 
     # -- the inner model -----------------------------------------------------------------------
 
@@ -321,20 +406,37 @@ class Trainer:
     def _gather(self, working: WorkingSet, columns: Columns, lean: Floats, h: Floats) -> int:
         """Gather the columns on a sample of the rows, as many as fit; returns how many rows."""
         k = len(columns)
+        slots = working.cache.slots[columns]
+        # regions in proportion to what their columns hold
+        held = np.concatenate([[0], np.cumsum(working.cache.store.nonzeros[slots] + 1)])
+        cuts = np.searchsorted(held, np.linspace(0, held[-1], GATHER_PARTS + 1)[1:-1])
+        cuts = np.concatenate([[0], cuts, [k]])
+        room = (len(self._entries) * (held[cuts] / held[-1])).astype(np.int64)
         most = int(self._grown * max(LEAST_ROWS, ROWS_A_COLUMN * k))
-        while True:
-            rows = self._choose_rows(most)
-            if column_kernels.gather_chosen(
+
+        def part(p: int) -> bool:
+            some = slice(cuts[p], cuts[p + 1])
+            written = column_kernels.gather_chosen(
                 working.cache.pieces,
-                columns,
+                slots[some],
                 self._chosen,
+                self._wanted,
                 self._q_chosen[:rows],
-                self._start[: k + 1],
+                room[p],
+                room[p + 1],
+                self._start[:k][some],
+                self._stop[:k][some],
                 self._entries,
                 self._values,
-                lean,
-                h,
-            ):
+                lean[some],
+                h[some],
+            )
+            return bool(written == cuts[p + 1] - cuts[p])
+
+        while True:
+            rows = self._choose_rows(most)
+            column_kernels.mark_rows(self._chosen, self._block_rows, self._wanted)
+            if all(self._team.map(part, range(GATHER_PARTS))):
                 return rows
             most = min(most, rows) // 2
             if most < 1:
@@ -373,7 +475,8 @@ class Trainer:
             worst = descent.descent_sweep(
                 view.objective.C,
                 order,
-                self._start[: k + 1],
+                self._start[:k],
+                self._stop[:k],
                 self._entries,
                 self._values,
                 q,
@@ -417,7 +520,7 @@ class Trainer:
         C, d, db = objective.C, step.d, step.db
         self._dm[:] = db
         changed = np.flatnonzero(d)
-        self._add(working, columns[changed], d[changed], self._dm)
+        add_columns(working, columns[changed], d[changed], self._dm, self._team)
         w = local.weights
         penalty = math.fsum(np.abs(w))
         # term by term: in a difference of sums what the last steps promise would drown

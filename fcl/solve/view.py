@@ -13,15 +13,14 @@ of the whole problem; S sets the speed alone. With all rows c = 0 and kappa is n
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
 
-from fcl.data.prepared import PreparedRows
-from fcl.features.base import Family, Pricer
 from fcl.objective import Objective
-from fcl.solve.state import Anchor, Floats, Ids, WorkingSet
+from fcl.parallel import SERIAL, Team
+from fcl.solve.state import Floats, Ids, WorkingSet
 
 #: kappa of a complete view, for rows of weight 1: keeps a step finite where a column has no curvature
 #: left. It scales with the weights, as the problem does.
@@ -35,12 +34,14 @@ class RowView:
     """Rows with the objective over them, weighted by s_i / pi_i, and corrections of the intercept."""
 
     rows: Ids | None  #: numbers of the rows; None for all
-    prepared: PreparedRows
     objective: Objective
     margins: Floats  #: of the anchor at these rows, without the intercept
     proximal: float = PROXIMAL
     intercept_correction: float = 0.0
     intercept_floor: float = 0.0
+    #: residuals and curvatures at the anchor; of a sampled view alone
+    _r: Floats = field(default_factory=lambda: np.empty(0))
+    _q: Floats = field(default_factory=lambda: np.empty(0))
 
     @property
     def least_curvature(self) -> float:
@@ -53,83 +54,111 @@ class RowView:
         return self.rows is None
 
     @classmethod
-    def all_rows(cls, prepared: PreparedRows, objective: Objective) -> RowView:
+    def all_rows(cls, objective: Objective) -> RowView:
         """The view in which nothing needs correction."""
-        return cls(None, prepared, objective, np.empty(objective.n_rows))
+        return cls(None, objective, np.empty(objective.n_rows))
 
     @classmethod
-    def sample(
-        cls,
-        family: Family,
-        prepared: PreparedRows,
-        objective: Objective,
-        rows: Ids,
-        inclusion: Floats,
-    ) -> RowView:
+    def sample(cls, objective: Objective, rows: Ids, inclusion: Floats) -> RowView:
         """Some rows, each in with probability ``inclusion`` (0 < pi <= 1, an entry a chosen row)."""
         part = replace(objective, y=objective.y[rows].copy(), s=objective.s[rows] / inclusion)
-        return cls(rows, family.select(prepared, rows), part, np.empty(len(rows)))
+        return cls.of_rows(part, rows)
 
-    def anchor(
-        self,
-        anchor: Anchor,
-        working: WorkingSet,
-        pricer: Pricer,
-        objective: Objective,
-        residuals: Floats,
-        curvatures: Floats,
-    ) -> None:
-        """Fit corrections and floors to an anchor; ``working.gradients`` are exact already.
+    @classmethod
+    def of_rows(cls, part: Objective, rows: Ids) -> RowView:
+        """A sample, given the objective over its rows with their weights s_i / pi_i."""
+        n = len(rows)
+        return cls(rows, part, np.empty(n), _r=np.empty(n), _q=np.empty(n))
 
-        residuals, curvatures : float64 (n,), of all rows at the anchor; read for a sampled view alone.
+    @staticmethod
+    def bytes_for(n_rows: int, complete: bool) -> int:
+        """Bytes of the vectors of a view of so many rows: margins; y, s, r, q and rows of a sample."""
+        return 8 * n_rows * (1 if complete else 6)
+
+    def anchor(self, margins: Floats, b: float, total_r: float, total_q: float) -> None:
+        """Move to an anchor.
+
+        margins : float64 (n,), of all rows, without the intercept b.
+        total_r, total_q : sums of residuals and curvatures over all rows; read for a sample alone.
         """
         if self.rows is None:
-            self.margins[:] = anchor.margins
-            n = working.cache.n
-            working.correction[:n] = 0.0
-            working.floor[:n] = self.least_curvature
+            self.margins[:] = margins
             self.intercept_floor = self.least_curvature
             return
-        self.margins[:] = anchor.margins[self.rows]
-        view_r = np.empty(len(self.rows))
-        view_q = np.empty(len(self.rows))
-        self.objective.residuals_curvatures(self.margins, anchor.point.intercept, view_r, view_q)
-        g, h = column_moments(working, np.arange(working.cache.n), view_r, view_q)
-        exact = pricer.sums(curvatures, working.cache.ids)
-        n = working.cache.n
-        working.correction[:n] = working.gradients[:n] - g
-        working.floor[:n] = (
+        np.take(margins, self.rows, out=self.margins)
+        self.objective.residuals_curvatures(self.margins, b, self._r, self._q)
+        self.intercept_correction = total_r - float(self._r.sum())
+        self.intercept_floor = (
+            max(0.0, total_q - float(self._q.sum()))
+            + self.proximal * total_q
+            + self.least_curvature
+        )
+
+    def correct(self, working: WorkingSet, first: int, exact: Floats | None) -> None:
+        """Fit corrections and floors of the columns from number ``first`` on to the anchor.
+
+        Their ``working.gradients`` are exact already.  exact : float64 (n - first,), curvatures
+        sum_i q_i phi_ij^2 over all rows at the anchor; read for a sample alone.
+        """
+        some = slice(first, working.cache.n)
+        if self.rows is None:
+            working.correction[some] = 0.0
+            working.floor[some] = self.least_curvature
+            return
+        assert exact is not None
+        columns = np.arange(first, working.cache.n)
+        g, h = column_moments(working, columns, self._r, self._q, self.objective.team)
+        working.correction[some] = working.gradients[some] - g
+        working.floor[some] = (
             np.maximum(0.0, exact - h) + self.proximal * exact + self.least_curvature
         )
-        total = float(curvatures.sum())
-        self.intercept_correction = float(residuals.sum() - view_r.sum())
-        self.intercept_floor = (
-            max(0.0, total - float(view_q.sum())) + self.proximal * total + self.least_curvature
-        )
+
+
+#: Blocks whose sums are kept apart until they are added in order.
+BLOCKS_AT_ONCE = 8
 
 
 def column_moments(
-    working: WorkingSet, columns: npt.NDArray[np.intp], r: Floats, q: Floats
+    working: WorkingSet, columns: npt.NDArray[np.intp], r: Floats, q: Floats, team: Team = SERIAL
 ) -> tuple[Floats, Floats]:
     """sum_i r_i phi_ij and sum_i q_i phi_ij^2 of some cached columns over the rows of the view."""
     from fcl.kernels import columns as kernels
 
-    g, h = np.empty(len(columns)), np.empty(len(columns))
+    slots = working.cache.slots[columns]
     pieces = working.cache.pieces
-    step = calls_of(working, columns)
-    for at in range(0, len(columns), step):
-        part = slice(at, at + step)
-        kernels.moments_of(pieces, columns[part], r, q, g[part], h[part])
+    k = len(columns)
+    g, h = np.zeros(k), np.zeros(k)
+    parts = np.empty((BLOCKS_AT_ONCE, 2, k))
+    n_blocks = working.cache.store.n_blocks
+    for at in range(0, n_blocks if k else 0, BLOCKS_AT_ONCE):
+        blocks = range(at, min(at + BLOCKS_AT_ONCE, n_blocks))
+
+        def block(b: int, at: int = at) -> None:
+            kernels.block_moments(pieces, slots, b, r, q, parts[b - at, 0], parts[b - at, 1])
+
+        team.map(block, blocks)
+        for b in blocks:
+            g += parts[b - at, 0]
+            h += parts[b - at, 1]
     return g, h
 
 
-#: Entries that one kernel call reads at most, so that it lasts well below 100 ms.
-ENTRIES_A_CALL = 20_000_000
+def add_columns(
+    working: WorkingSet,
+    columns: npt.NDArray[np.intp],
+    deltas: Floats,
+    m: Floats,
+    team: Team = SERIAL,
+) -> None:
+    """Add cached columns times their deltas to margins over the rows of the view, in place."""
+    from fcl.kernels import columns as kernels
 
-
-def calls_of(working: WorkingSet, columns: npt.NDArray[np.intp]) -> int:
-    """Columns that one kernel call takes."""
     if not len(columns):
-        return 1
-    mean = float(working.cache.nonzeros[columns].mean())
-    return max(1, int(ENTRIES_A_CALL / max(1.0, mean)))
+        return
+    slots = working.cache.slots[columns]
+    pieces = working.cache.pieces
+
+    def block(b: int) -> None:
+        kernels.add_block(pieces, slots, deltas, b, m)
+
+    team.map(block, range(working.cache.store.n_blocks))

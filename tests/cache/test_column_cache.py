@@ -166,7 +166,9 @@ def test_the_last_row_of_the_largest_block_is_kept() -> None:
 def test_the_directory_is_counted() -> None:
     n, block_rows, columns = 1000, 256, 50
     cache = ColumnCache(1 << 16, columns, n, block_rows)
-    arrays = [v for v in vars(cache).values() if isinstance(v, np.ndarray)]
+    arrays = [
+        v for part in (cache, cache.store) for v in vars(part).values() if isinstance(v, np.ndarray)
+    ]
     held = sum(a.nbytes for a in arrays)
     assert held == cache.capacity + ColumnCache.directory_bytes(columns, n, block_rows)
 

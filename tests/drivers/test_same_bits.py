@@ -68,10 +68,10 @@ def test_rows_in_a_scratch_file(tmp_path: Path) -> None:
     for scratch in (None, tmp_path):
         solver = make_solver(KmerFamily(3, 14), codes, problem, scratch=scratch)
         passes = run(solver)
-        point = solver.anchor.point
+        point = solver.outer.point
         ends.append((passes, point.ids.tobytes(), point.weights.tobytes(), point.intercept))
         assert len(passes) > 3
-        assert solver.prepared.in_memory == (scratch is None)
+        assert solver.passes.prepared.in_memory == (scratch is None)
     assert ends[0] == ends[1]
     assert not list(tmp_path.iterdir())  # unlinked from the beginning
 

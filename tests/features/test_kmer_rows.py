@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from explicit import select_rows
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -134,7 +135,7 @@ def test_selected_rows_are_as_if_prepared_alone(
     family, codes, seed = case
     rows = np.flatnonzero(np.random.default_rng(seed).random(len(codes)) < share)
     rows = rows if len(rows) else np.array([len(codes) - 1])
-    chosen = family.select(prepare(family, codes), rows, block_rows)
+    chosen = select_rows(family, prepare(family, codes), rows, block_rows)
     expected = prepare(family, codes[rows], block_rows or BLOCK_ROWS)
     assert chosen.n_blocks == expected.n_blocks
     for number, _ in expected.blocks():
@@ -148,7 +149,7 @@ def test_rows_are_selected_from_a_scratch_file(tmp_path: Path) -> None:
     family = KmerFamily(3, 9)
     codes = make_windows(4, MAX_ROWS, 9, "many")
     rows = np.arange(1, MAX_ROWS, 2)
-    chosen = family.select(prepare(family, codes, scratch=tmp_path), rows)
+    chosen = select_rows(family, prepare(family, codes, scratch=tmp_path), rows)
     assert chosen.in_memory
     ids, weights = np.arange(family.n_features), np.ones(family.n_features)
     expected = brute.matrix(codes[rows], 3).sum(axis=1)

@@ -57,20 +57,28 @@ def test_sums_moments_and_additions(made: Filled) -> None:
     g, h = phi @ r, phi**2 @ q
     size_g, size_h = np.abs(phi) @ np.abs(r), h
     order = rng.permutation(len(phi))
-    found_g, found_h = np.empty(len(phi)), np.empty(len(phi))
-    kernels.moments_of(pieces, order, r, q, found_g, found_h)
+    found_g, found_h = np.zeros(len(phi)), np.zeros(len(phi))
+    for block in range(cache.n_blocks):
+        part_g, part_h = np.empty(len(phi)), np.empty(len(phi))
+        kernels.block_moments(pieces, order, block, r, q, part_g, part_h)
+        found_g += part_g
+        found_h += part_h
     close(found_g, g[order], size_g[order])
     close(found_h, h[order], size_h[order])
-    assert kernels.column_moments(pieces, order[0], r, q) == (found_g[0], found_h[0])
 
     deltas = rng.normal(size=len(phi))
     deltas[0] = 0.0
     m = r.copy()
-    kernels.add_columns(pieces, order, deltas, m)
+    for block in rng.permutation(cache.n_blocks):
+        kernels.add_block(pieces, order, deltas, block, m)
     close(m, r + deltas @ phi[order], np.abs(r) + np.abs(deltas) @ np.abs(phi[order]))
-    one = r.copy()
-    kernels.add_column(pieces, order[-1], deltas[-1], one)
-    np.testing.assert_allclose(one, r + deltas[-1] * phi[order[-1]], rtol=0, atol=1e-14)
+
+
+def marked(chosen: np.ndarray, cache: ColumnCache) -> np.ndarray:
+    """The chosen rows as bitmaps."""
+    wanted = np.ones((cache.n_blocks, -(-cache.block_rows // 64)), np.uint64)
+    kernels.mark_rows(chosen, cache.block_rows, wanted)
+    return wanted
 
 
 @given(filled, st.sampled_from([0.0, 0.1, 0.6, 1.0]))
@@ -85,19 +93,37 @@ def test_entries_of_chosen_rows(made: Filled, share: float) -> None:
     columns = rng.permutation(len(phi))[: rng.integers(1, len(phi) + 1)]
     k = len(columns)
     room = int(cache.pieces.counts[columns].sum())
-    start, lean, curve = np.empty(k + 1, np.int64), np.empty(k), np.empty(k)
-    rows = np.empty(room, np.int32)
-    values = np.empty(room if valued else 0, np.float32)
+    begin = int(rng.integers(5))
+    start, stop = np.empty(k, np.int64), np.empty(k, np.int64)
+    lean, curve = np.empty(k), np.empty(k)
+    rows = np.full(begin + room + 3, -7, np.int32)
+    values = np.empty(len(rows) if valued else 0, np.float32)
     if valued and not room:
         return
-    assert kernels.gather_chosen(cache.pieces, columns, chosen, q, start, rows, values, lean, curve)
-    assert start[0] == 0 and start[-1] <= room
+    assert k == kernels.gather_chosen(
+        cache.pieces,
+        columns,
+        chosen,
+        marked(chosen, cache),
+        q,
+        begin,
+        begin + room,
+        start,
+        stop,
+        rows,
+        values,
+        lean,
+        curve,
+    )
+    assert start[0] == begin and stop[-1] <= begin + room
+    assert (start[1:] == stop[:-1]).all()
+    assert (rows[:begin] == -7).all() and (rows[begin + room :] == -7).all()
     picked = np.zeros((k, len(taken)))
     picked[:, chosen[taken]] = phi[columns][:, taken]
     for t in range(k):
-        entries = slice(start[t], start[t + 1])
+        entries = slice(start[t], stop[t])
         dense = np.zeros(len(taken))
-        assert len(np.unique(rows[entries])) == start[t + 1] - start[t]
+        assert len(np.unique(rows[entries])) == stop[t] - start[t]
         dense[rows[entries]] = values[entries] if valued else 1.0
         assert (dense == picked[t]).all()
     close(lean, picked @ q, np.abs(picked) @ q)
@@ -109,20 +135,24 @@ def test_too_little_room_for_entries_is_told() -> None:
     staged = stage(cache, np.arange(2), np.ones((2, 200), np.float32))
     assert cache.admit(staged, 0) and cache.admit(staged, 1)
     chosen = np.arange(200, dtype=np.int32)
-    for room, fits in ((400, True), (399, False), (10, False)):
+    for room, written in ((400, 2), (399, 1), (10, 0)):
         out = np.empty(room, np.int32)
         found = kernels.gather_chosen(
             cache.pieces,
             np.arange(2),
             chosen,
+            marked(chosen, cache),
             np.ones(200),
-            np.empty(3, np.int64),
+            0,
+            room,
+            np.empty(2, np.int64),
+            np.empty(2, np.int64),
             out,
             np.empty(0, np.float32),
             np.empty(2),
             np.empty(2),
         )
-        assert found == fits
+        assert found == written
 
 
 @given(st.lists(st.integers(0, 2**64 - 1), min_size=1, max_size=5))
@@ -144,8 +174,8 @@ def test_the_plain_forms_of_bit_operations(word: int) -> None:
 
 
 def test_columns_move_down_without_harm() -> None:
-    arena = np.arange(40, dtype=np.uint64)
-    first, size, into = np.array([0, 7, 12, 30]), np.array([3, 4, 18, 1]), np.array([0, 3, 7, 25])
-    expected = np.concatenate([np.arange(f, f + n) for f, n in zip(first, size, strict=True)])
-    kernels.compact(arena, first, size, into)
-    assert arena[:26].tolist() == expected.tolist()
+    for first, size, into in ((7, 4, 3), (12, 18, 7), (30, 1, 25), (5, 0, 2), (3, 6, 3)):
+        arena = np.arange(40, dtype=np.uint64)
+        kernels.move_words(arena, first, size, into)
+        assert arena[into : into + size].tolist() == list(range(first, first + size))
+        assert arena[:into].tolist() == list(range(into))

@@ -47,7 +47,8 @@ class State:
     def __init__(self, model: Model, valued: bool) -> None:
         self.model = model
         entries = [np.flatnonzero(column) for column in model.phi]
-        self.start = np.concatenate([[0], np.cumsum([len(e) for e in entries])]).astype(np.int64)
+        ends = np.concatenate([[0], np.cumsum([len(e) for e in entries])]).astype(np.int64)
+        self.start, self.stop = ends[:-1].copy(), ends[1:].copy()
         self.rows = np.concatenate(entries).astype(np.int32)
         found = [column[e] for column, e in zip(model.phi, entries, strict=True)]
         self.values = (
@@ -64,6 +65,7 @@ class State:
             m.C,
             order,
             self.start,
+            self.stop,
             self.rows,
             self.values,
             m.q,

@@ -7,7 +7,7 @@ import pytest
 from explicit import dense_weights, explicit_family, make_solver, run
 from judge import LOSSES, Problem, confirm
 
-from fcl.solve import solver as solver_module
+from fcl.solve import passes as passes_module
 from fcl.solve.search import Found
 from fcl.solve.state import Point
 
@@ -58,7 +58,7 @@ def test_against_the_judge(loss: str, weighted: bool, intercept: bool) -> None:
     last = passes[-1]
     assert last.gap <= tol and len(passes) <= (20 if intercept else 40)
     assert last.objective == pytest.approx(best.objective, rel=1e-7)
-    w, b = dense_weights(solver), solver.anchor.point.intercept
+    w, b = dense_weights(solver), solver.outer.point.intercept
     confirm(problem, w, b, last, best)
     assert problem.violations(w, b).max() < 100 * tol
     objectives = [p.objective for p in passes]
@@ -70,7 +70,7 @@ def test_zero_columns_never_enter_and_duplicates_once() -> None:
     problem = Problem(phi, _target(phi, "squared"), np.ones(len(phi)), "squared", 0.02)
     solver = make_solver(explicit_family(phi), phi, problem, tol=1e-8)
     run(solver)
-    cached = set(solver.working.cache.ids.tolist())
+    cached = set(solver.cache.ids.tolist())
     assert not cached & {44, 45}  # the empty ones
     for first in range(5):  # columns 46-50 repeat 0-4
         assert not {first, 46 + first} <= cached
@@ -82,14 +82,14 @@ def test_a_worse_point_is_not_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = Problem(phi, _target(phi, "squared"), np.ones(len(phi)), "squared", 0.02)
     solver = make_solver(explicit_family(phi), phi, problem)
     run(solver, 4)
-    before = solver.anchor
-    worse = Point(before.point.ids, 1.1 * before.point.weights, before.point.intercept)
-    monkeypatch.setattr(solver_module, "search", lambda *args: Found(1.0, 0.0, 0.0))
+    before = solver.outer.point
+    worse = Point(before.ids, 1.1 * before.weights, before.intercept)
+    monkeypatch.setattr(passes_module, "search", lambda *args: Found(1.0, 0.0, 0.0))
     assert solver.propose(worse) == 0.0
-    assert solver.anchor is before
-    monkeypatch.setattr(solver_module, "search", lambda *args: Found(0.5, 0.0, 0.0))
+    assert solver.outer.point is before
+    monkeypatch.setattr(passes_module, "search", lambda *args: Found(0.5, 0.0, 0.0))
     assert solver.propose(worse) == 0.0
-    assert solver.anchor is before
+    assert solver.outer.point is before
 
 
 def test_one_column() -> None:
@@ -101,7 +101,7 @@ def test_one_column() -> None:
     run(solver)
     x = phi[:, 0] - phi[:, 0].mean()
     slope = 2.0 - 1.0 / (2.0 * (x @ x))  # soft-thresholded least squares
-    assert solver.anchor.point.weights == pytest.approx([slope], rel=1e-7)
-    assert solver.anchor.point.intercept == pytest.approx(
+    assert solver.outer.point.weights == pytest.approx([slope], rel=1e-7)
+    assert solver.outer.point.intercept == pytest.approx(
         y.mean() - slope * phi[:, 0].mean(), rel=1e-7
     )

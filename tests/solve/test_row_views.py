@@ -44,14 +44,14 @@ def test_far_too_few_rows_reach_the_same_objective(loss: str, intercept: bool) -
             decreases.append(solver._solved.decrease)
 
     solver = make_solver(KmerFamily(2, 12), codes, problem, tol=1e-4, sample=draw(problem, 300))
-    assert 200 < solver.view.objective.n_rows < 400
+    assert 200 < solver.local.view.objective.n_rows < 400
     passes = run(solver, 150, watch)
     objectives = [p.objective for p in passes]
     assert objectives == sorted(objectives, reverse=True)
     assert min(decreases) >= 0.0
     assert passes[-1].gap <= 1e-4, f"gap {passes[-1].gap:.1e} after {len(passes)} passes"
     assert passes[-1].objective == pytest.approx(best.objective, rel=1.1e-4)
-    confirm(problem, dense_weights(solver), solver.anchor.point.intercept, passes[-1], best)
+    confirm(problem, dense_weights(solver), solver.outer.point.intercept, passes[-1], best)
 
 
 def test_thirty_rows_do_not_diverge() -> None:
@@ -64,7 +64,7 @@ def test_thirty_rows_do_not_diverge() -> None:
     assert objectives == sorted(objectives, reverse=True)
     lost = (objectives[-1] - best.objective) / (objectives[0] - best.objective)
     assert lost < 0.01 and passes[-1].gap < 1e-2
-    confirm(problem, dense_weights(solver), solver.anchor.point.intercept, passes[-1], best)
+    confirm(problem, dense_weights(solver), solver.outer.point.intercept, passes[-1], best)
 
 
 def test_a_lower_local_objective_is_a_direction_of_descent() -> None:
@@ -76,7 +76,7 @@ def test_a_lower_local_objective_is_a_direction_of_descent() -> None:
         solver.price()
         solver.admit()
         solved = solver.train()
-        w, b = dense_weights(solver), solver.anchor.point.intercept
+        w, b = dense_weights(solver), solver.outer.point.intercept
         proposal = solver.proposal()
         d = -w
         d[proposal.ids] += proposal.weights
@@ -86,9 +86,9 @@ def test_a_lower_local_objective_is_a_direction_of_descent() -> None:
             slope += problem.C * problem.residuals(w, b).sum() * (proposal.intercept - b)
             assert slope < 0.0
             tried += 1
-        before = solver.anchor.objective
+        before = solver.outer.objective
         solver.propose(proposal)
-        assert solver.anchor.objective <= before
+        assert solver.outer.objective <= before
     assert tried >= 5
 
 
@@ -104,9 +104,9 @@ def test_corrections_make_the_gradient_at_the_anchor_exact(loss: str) -> None:
         solver.propose(solver.proposal())
     solver.price()
     solver.admit()
-    working, view = solver.working, solver.view
+    working, view = solver.local.working, solver.local.view
     ids = working.cache.ids
-    w, b = dense_weights(solver), solver.anchor.point.intercept
+    w, b = dense_weights(solver), solver.outer.point.intercept
     part = Problem(
         problem.phi[rows], problem.y[rows], problem.s[rows] / inclusion, loss, problem.C, True
     )
@@ -132,12 +132,12 @@ def test_all_rows_need_no_correction() -> None:
     solver = make_solver(KmerFamily(2, 12), codes, problem)
     solver.price()
     solver.admit()
-    n = solver.working.cache.n
-    assert n > 20 and solver.view.complete
-    assert not solver.working.correction[:n].any()
-    assert (solver.working.floor[:n] == solver.view.least_curvature).all()
-    assert 0.0 < solver.view.least_curvature < 1e-10
-    assert solver.view.intercept_correction == 0.0
+    n = solver.cache.n
+    assert n > 20 and solver.local.view.complete
+    assert not solver.local.working.correction[:n].any()
+    assert (solver.local.working.floor[:n] == solver.local.view.least_curvature).all()
+    assert 0.0 < solver.local.view.least_curvature < 1e-10
+    assert solver.local.view.intercept_correction == 0.0
 
 
 def test_sampled_rows_of_real_values() -> None:
@@ -153,7 +153,7 @@ def test_sampled_rows_of_real_values() -> None:
     objectives = [p.objective for p in passes]
     assert objectives == sorted(objectives, reverse=True)
     assert passes[-1].gap <= 1e-3, f"gap {passes[-1].gap:.1e} after {len(passes)} passes"
-    confirm(problem, dense_weights(solver), solver.anchor.point.intercept, passes[-1], best)
+    confirm(problem, dense_weights(solver), solver.outer.point.intercept, passes[-1], best)
 
 
 def test_columns_that_are_equal_in_the_sample_alone() -> None:
@@ -170,5 +170,5 @@ def test_columns_that_are_equal_in_the_sample_alone() -> None:
     passes = run(solver, 100)
     assert passes[-1].gap <= 1e-4
     confirm(
-        problem, dense_weights(solver), solver.anchor.point.intercept, passes[-1], problem.solve()
+        problem, dense_weights(solver), solver.outer.point.intercept, passes[-1], problem.solve()
     )

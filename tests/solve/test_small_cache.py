@@ -34,14 +34,14 @@ def test_gap_is_reached_with_frozen_weights(loss: str, intercept: bool) -> None:
 
     def watch(solver: Solver, certified: Certified) -> None:
         nonlocal most_cached
-        most_cached = max(most_cached, solver.working.cache.n)
-        assert solver.working.cache.used <= 20 * largest
+        most_cached = max(most_cached, solver.cache.n)
+        assert solver.cache.used <= 20 * largest
 
     passes = run(solver, 400, watch)
     assert passes[-1].gap <= 1e-5, f"{len(passes)} passes"
-    assert most_cached < len(solver.anchor.point.ids)
+    assert most_cached < len(solver.outer.point.ids)
     assert passes[-1].objective == pytest.approx(best.objective, rel=1.1e-5)
-    confirm(problem, dense_weights(solver), solver.anchor.point.intercept, passes[-1], best)
+    confirm(problem, dense_weights(solver), solver.outer.point.intercept, passes[-1], best)
     objectives = [p.objective for p in passes]
     assert objectives == sorted(objectives, reverse=True)
 
@@ -53,8 +53,8 @@ def test_few_places_in_the_directory() -> None:
     solver = make_solver(KmerFamily(3, 14), codes, problem, tol=1e-3, max_columns=12)
     passes = run(solver, 400)
     assert passes[-1].gap <= 1e-3, f"{len(passes)} passes"
-    assert solver.working.cache.n <= 12 < len(solver.anchor.point.ids)
-    confirm(problem, dense_weights(solver), solver.anchor.point.intercept, passes[-1], best)
+    assert solver.cache.n <= 12 < len(solver.outer.point.ids)
+    confirm(problem, dense_weights(solver), solver.outer.point.intercept, passes[-1], best)
 
 
 def test_the_least_cache_descends() -> None:
@@ -68,7 +68,7 @@ def test_the_least_cache_descends() -> None:
     assert objectives == sorted(objectives, reverse=True)
     lost = (objectives[-1] - best.objective) / (objectives[0] - best.objective)
     assert lost < 0.02
-    confirm(problem, dense_weights(solver), solver.anchor.point.intercept, passes[-1], best)
+    confirm(problem, dense_weights(solver), solver.outer.point.intercept, passes[-1], best)
 
 
 def test_small_cache_of_real_values() -> None:
@@ -81,8 +81,8 @@ def test_small_cache_of_real_values() -> None:
     solver = make_solver(explicit_family(phi), phi, problem, tol=1e-6, capacity=15 * largest)
     passes = run(solver, 300)
     assert passes[-1].gap <= 1e-6, f"{len(passes)} passes"
-    assert solver.working.cache.n <= 15 < len(solver.anchor.point.ids)
-    confirm(problem, dense_weights(solver), solver.anchor.point.intercept, passes[-1], best)
+    assert solver.cache.n <= 15 < len(solver.outer.point.ids)
+    confirm(problem, dense_weights(solver), solver.outer.point.intercept, passes[-1], best)
 
 
 def test_too_small_for_a_column_is_refused() -> None:

@@ -30,8 +30,8 @@ def ready(
 def trained(solver: Solver) -> np.ndarray:
     """The trainer's weights as a vector over the family."""
     w = np.zeros(solver.family.n_features)
-    n = solver.working.cache.n
-    w[solver.working.cache.ids] = solver.working.weights[:n]
+    n = solver.cache.n
+    w[solver.cache.ids] = solver.local.working.weights[:n]
     return w
 
 
@@ -40,7 +40,7 @@ def trained(solver: Solver) -> np.ndarray:
 def test_the_decrease_is_the_judges(loss: str, intercept: bool) -> None:
     for passes in (1, 3, 5):
         solver, problem = ready(loss, passes, intercept)
-        before = solver.anchor.objective
+        before = solver.outer.objective
         solved = solver.train()
         after = problem.objective(trained(solver), solved.intercept)
         assert solved.decrease > 0.0
@@ -51,41 +51,41 @@ def test_the_decrease_is_the_judges(loss: str, intercept: bool) -> None:
 def test_the_violation_told_is_the_judges(loss: str) -> None:
     solver, problem = ready(loss, 2)
     for target in (1e-2, 1e-5, 1e-8):
-        solved = solver.trainer.solve(
-            solver.view, solver.working, solver.anchor.point.intercept, target, 50
+        solved = solver.local.trainer.solve(
+            solver.local.view, solver.local.working, solver.outer.point.intercept, target, 50
         )
         assert solved.violation <= target
-        cached = solver.working.cache.ids
+        cached = solver.cache.ids
         violations = problem.violations(trained(solver), solved.intercept)[cached]
         # those at rest were near no violation when the anchor was priced
         moving = (trained(solver)[cached] != 0.0) | (
-            np.abs(problem.C * solver.working.gradients[: len(cached)]) > 0.8
+            np.abs(problem.C * solver.local.working.gradients[: len(cached)]) > 0.8
         )
         assert violations[moving].max() == pytest.approx(solved.violation, rel=1e-3, abs=1e-11)
 
 
 def test_no_steps_allowed_changes_nothing() -> None:
     solver, _ = ready("logistic", 2)
-    before = solver.working.weights.copy()
-    solved = solver.trainer.solve(
-        solver.view, solver.working, solver.anchor.point.intercept, 1e-9, 0
+    before = solver.local.working.weights.copy()
+    solved = solver.local.trainer.solve(
+        solver.local.view, solver.local.working, solver.outer.point.intercept, 1e-9, 0
     )
     assert (solved.steps, solved.decrease) == (0, 0.0)
-    assert (solver.working.weights == before).all()
+    assert (solver.local.working.weights == before).all()
 
 
 @pytest.mark.parametrize("loss", LOSSES)
 def test_it_goes_on_from_its_own_point(loss: str) -> None:
     """Two calls of one step each: the second starts where the first ended."""
     solver, problem = ready(loss, 1)
-    args = (solver.view, solver.working, solver.anchor.point.intercept, 1e-9, 1)
-    first = solver.trainer.solve(*args)
+    args = (solver.local.view, solver.local.working, solver.outer.point.intercept, 1e-9, 1)
+    first = solver.local.trainer.solve(*args)
     mid = problem.objective(trained(solver), first.intercept)
-    second = solver.trainer.solve(*args)
+    second = solver.local.trainer.solve(*args)
     end = problem.objective(trained(solver), second.intercept)
     # the intercept is settled anew from the anchor's, so that it is no part of what is kept
     assert end < mid
-    assert solver.anchor.objective - end >= first.decrease
+    assert solver.outer.objective - end >= first.decrease
 
 
 @pytest.mark.parametrize("loss", LOSSES)
@@ -94,14 +94,14 @@ def test_no_crumbs(loss: str) -> None:
     solver, problem = ready(loss, 1)
 
     def watch(solver: Solver, certified: Certified) -> None:
-        weights = np.abs(solver.anchor.point.weights)
+        weights = np.abs(solver.outer.point.weights)
         if len(weights):
             assert weights.min() > 1e-12 * weights.max()
 
     run(solver, 60, watch)
     w = np.zeros(solver.family.n_features)
-    w[solver.anchor.point.ids] = solver.anchor.point.weights
-    assert problem.violations(w, solver.anchor.point.intercept).max() < 1e-7
+    w[solver.outer.point.ids] = solver.outer.point.weights
+    assert problem.violations(w, solver.outer.point.intercept).max() < 1e-7
 
 
 def test_seeds_change_the_way_and_not_the_end() -> None:
@@ -109,7 +109,7 @@ def test_seeds_change_the_way_and_not_the_end() -> None:
     for seed in (0, 1, 2):
         solver, _ = ready("logistic", 1, seed=seed)
         solver.train()
-        ends.append((solver.working.weights.tobytes(), run(solver, 60)[-1].objective))
+        ends.append((solver.local.working.weights.tobytes(), run(solver, 60)[-1].objective))
     assert len({bits for bits, _ in ends}) == 3
     objectives = [objective for _, objective in ends]
     assert objectives == pytest.approx([objectives[0]] * 3, rel=2e-9)
@@ -134,7 +134,7 @@ def test_little_room_for_gathered_columns() -> None:
     codes, labels = acceptors(14, 400)
     problem = Problem(kmer_matrix(codes, 3), labels, np.ones(400), "logistic", 1.0)
     solver = make_solver(KmerFamily(3, 14), codes, problem, tol=1e-6)
-    solver.trainer._entries = np.empty(2500, np.int32)
+    solver.local.trainer._entries = np.empty(2500, np.int32)
     passes = run(solver, 100)
-    assert int(solver.working.cache.nonzeros.sum()) > 2500
+    assert int(solver.cache.nonzeros.sum()) > 2500
     assert passes[-1].gap <= 1e-6, f"{len(passes)} passes"

@@ -365,9 +365,9 @@ def run(job: Job, prepared: PreparedRows, method: Method, tol: float, limit: flo
         start = time.perf_counter()
         solver = _solver(job, prepared, tol)
         n = job.train.n
-        solver.trainer = method.make(n, job.plan.max_columns, job.plan.entries, 0, True)
-        if isinstance(solver.trainer, OneVariableNewton):
-            solver.trainer.deadline = start + limit
+        solver.local.trainer = method.make(n, job.plan.max_columns, job.plan.entries, 0, True)
+        if isinstance(solver.local.trainer, OneVariableNewton):
+            solver.local.trainer.deadline = start + limit
         reached: dict[float, float] = {}
         training, passes = 0.0, 0
         while True:
@@ -384,7 +384,7 @@ def run(job: Job, prepared: PreparedRows, method: Method, tol: float, limit: flo
             solver.train()
             training += time.perf_counter() - before
             solver.propose(solver.proposal())
-    active = len(solver.anchor.point.ids)
+    active = len(solver.outer.point.ids)
     return Run(reached, now, training, passes, certified.objective, certified.gap, active)
 
 

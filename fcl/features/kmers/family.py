@@ -25,7 +25,7 @@ from fcl.features.base import Floats, Ids
 from fcl.features.kmers.columns import KmerColumns
 from fcl.features.kmers.margins import KmerScorer, margin_table_bytes
 from fcl.features.kmers.pricing import KmerPricer, pricing_bytes, unknown_bytes
-from fcl.features.kmers.rows import KmerBlock, Patterns
+from fcl.features.kmers.rows import SCRATCH_POSITIONS, KmerBlock, Patterns
 
 if TYPE_CHECKING:
     from fcl.data.base import RowReader
@@ -200,27 +200,24 @@ class KmerFamily:
             kmers.list_unknown(raw, start, unknown)
         return (start, unknown)
 
-    def block(self, prepared: PreparedRows, number: int) -> KmerBlock:
-        """One prepared block; from a scratch file it is valid until the next is read."""
-        record, (start, unknown) = prepared.read(number)
+    def block(self, prepared: PreparedRows, number: int, letters: slice = slice(None)) -> KmerBlock:
+        """One prepared block, of which these letters are wanted.
+
+        From a scratch file it holds no others, and is valid until the next is read.
+        """
+        first, stop, _ = letters.indices(self.length)
+        record, (start, unknown) = prepared.read(number, slice(first // 4, -(-stop // 4)))
         return KmerBlock(record, start, unknown, prepared.rows_of(number))
 
-    def select(
-        self, prepared: PreparedRows, rows: Ids, block_rows: int | None = None
-    ) -> PreparedRows:
-        block_rows = block_rows or prepared.block_rows
-        chosen = PreparedRows(len(rows), block_rows, self.record_shape(block_rows))
-        raw = np.empty((block_rows, self.length), np.uint8)
-        for number, into in chosen.blocks():
-            wanted = rows[into]
-            source = wanted // prepared.block_rows
-            for b in np.unique(source):
-                here = np.flatnonzero(source == b)
-                block = self.block(prepared, int(b))
-                raw[here] = self._letters(block, wanted[here] - block.rows.start)
-            part = raw[: len(wanted)]
-            chosen.commit(number, self.prepare(part, chosen.writable(number)))
-        return chosen
+    def select(self, prepared: PreparedRows, rows: Ids, chosen: PreparedRows, number: int) -> None:
+        wanted = rows[chosen.rows_of(number)]
+        raw = np.empty((len(wanted), self.length), np.uint8)
+        source = wanted // prepared.block_rows
+        for b in np.unique(source):
+            here = np.flatnonzero(source == b)
+            block = self.block(prepared, int(b))
+            raw[here] = self._letters(block, wanted[here] - block.rows.start)
+        chosen.commit(number, self.prepare(raw, chosen.writable(number)))
 
     def _letters(self, block: KmerBlock, rows: Ids) -> npt.NDArray[np.uint8]:
         """Codes 0-4 (len(rows), L) of some rows of a prepared block."""
@@ -236,19 +233,25 @@ class KmerFamily:
 
     # -- margins -------------------------------------------------------------------------------
 
-    def write_margins(self, prepared: PreparedRows, ids: Ids, weights: Floats, out: Floats) -> None:
+    def write_margins(
+        self,
+        prepared: PreparedRows,
+        ids: Ids,
+        weights: Floats,
+        out: Floats,
+        blocks: range | None = None,
+    ) -> None:
         scorer = KmerScorer(self, ids, weights)
-        out[:] = 0.0
-        if prepared.in_memory:  # one table at a time: it stays in the cache of the core
-            for part in scorer.parts():
-                for number, rows in prepared.blocks():
-                    part.add(self.block(prepared, number), out[rows])
-                part.table = np.empty(0)
-        else:
-            for number, rows in prepared.blocks():
-                block = self.block(prepared, number)
-                for part in scorer.parts():
-                    part.add(block, out[rows])
+        blocks = range(prepared.n_blocks) if blocks is None else blocks
+        for number in blocks:
+            out[prepared.rows_of(number)] = 0.0
+        # few tables at a time: they stay in the cache of the core
+        for group in scorer.groups(1 if prepared.in_memory else SCRATCH_POSITIONS):
+            letters = slice(group[0].position, group[-1].position + self.d)
+            for number in blocks:
+                block = self.block(prepared, number, letters)
+                for part in group:
+                    part.add(block, out[block.rows])
 
     def scorer(self, ids: Ids, weights: Floats) -> KmerScorer:
         return KmerScorer(self, ids, weights)

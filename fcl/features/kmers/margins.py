@@ -8,22 +8,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fcl.features.base import Floats, Ids
-from fcl.features.kmers.rows import KmerBlock
+from fcl.features.kmers.rows import SCRATCH_POSITIONS, KmerBlock
 
 if TYPE_CHECKING:
     from fcl.features.kmers.family import KmerFamily
 
 #: Window codes of up to so many letters get a table of margins; longer ones are matched one by one.
 TABLE_LETTERS = 9
-#: Tables of margins that a scorer keeps between blocks.
+#: Tables of margins that a scorer keeps between blocks of raw rows.
 MAX_KEPT_TABLES = 256
 
 
 def margin_table_bytes(family: KmerFamily, scratch: bool) -> int:
-    """Bytes of the tables that are held at once: with rows in memory one, else all positions'."""
-    kept = min(family.n_positions, MAX_KEPT_TABLES) if scratch else 1
+    """Bytes of the tables that are held at once: one, or those of a group of positions."""
     table: int = 8 * 4 ** min(family.d, TABLE_LETTERS)
-    return table * kept
+    return table * (SCRATCH_POSITIONS if scratch else 1)
 
 
 class MarginPart:
@@ -104,12 +103,19 @@ class KmerScorer:
                 MarginPart(family, int(position), cares, values, weights[here].copy())
             )
 
-    def parts(self) -> Iterator[MarginPart]:
-        """The used positions in order; tables beyond a bound are not kept between calls."""
-        for n, part in enumerate(self._parts):
-            yield part
-            if n >= MAX_KEPT_TABLES:
+    def groups(self, most: int) -> Iterator[list[MarginPart]]:
+        """The used positions in order, neighbours together: those within ``most`` positions.
+
+        Tables of a group are dropped when the next one is asked for.
+        """
+        at = 0
+        while at < len(self._parts):
+            first = self._parts[at].position
+            group = [p for p in self._parts[at : at + most] if p.position < first + most]
+            yield group
+            for part in group:
                 part.table = np.empty(0)
+            at += len(group)
 
     def margins(self, rows: np.ndarray) -> Floats:
         """rows : uint8 (m, L) codes 0-4; returns float64 (m,), without the intercept."""
@@ -117,6 +123,8 @@ class KmerScorer:
         record = np.zeros(self.family.record_shape(len(rows)), np.uint8)
         start, unknown = self.family.prepare(rows, record)
         block = KmerBlock(record, start, unknown, slice(0, len(rows)))
-        for part in self.parts():
+        for n, part in enumerate(self._parts):
             part.add(block, out)
+            if n >= MAX_KEPT_TABLES:
+                part.table = np.empty(0)
         return out

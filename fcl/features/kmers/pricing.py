@@ -11,12 +11,12 @@ import numpy.typing as npt
 from fcl.data.prepared import PreparedRows
 from fcl.errors import BudgetError
 from fcl.features.base import Floats, Ids, Prices
-from fcl.features.kmers.rows import Patterns
+from fcl.features.kmers.rows import SCRATCH_POSITIONS, Patterns
 
 if TYPE_CHECKING:
     from fcl.features.kmers.family import KmerFamily
 
-#: Bytes of tables of residuals that are filled in one reading of a scratch file.
+#: Bytes of tables of residuals that are filled in one reading of a scratch file, at most.
 GROUP_BYTES = 1 << 28
 #: Bytes of windows with unknown letters in one go: code 4, mask 4, value 8 each.
 ITEM_BYTES = 1 << 25
@@ -30,13 +30,13 @@ MAX_FIVE_LETTERS = 10
 def tables_in_group(family: KmerFamily, in_memory: bool, most_unknown: int = 0) -> int:
     """Positions whose tables are filled in one go over the rows.
 
-    With rows in memory one: its table stays in the cache of the core. From a scratch file as many as
-    fit, since each go reads the whole file; with them the lists of windows with unknown letters, of
-    which a position has at most ``most_unknown``.
+    With rows in memory one: its table stays in the cache of the core. From a scratch file a few
+    neighbours, since each go reads their letters of every block; with them the lists of windows with
+    unknown letters, of which a position has at most ``most_unknown``.
     """
     if in_memory:
         return 1
-    fit = GROUP_BYTES // (8 * 4**family.d)
+    fit = min(SCRATCH_POSITIONS, GROUP_BYTES // (8 * 4**family.d))
     if most_unknown:
         fit = min(fit, ITEM_BYTES // (BYTES_AN_ITEM * most_unknown))
     return min(family.n_positions, max(1, fit))
@@ -138,7 +138,14 @@ class KmerPricer:
         alone = int(self._unknown.max(initial=0))
         self._stack = np.empty(alone * (family.d + 1), np.int32)
 
-    def price(self, residuals: Floats, watch: Ids, threshold: float) -> Prices:
+    @property
+    def n_parts(self) -> int:
+        """Positions: each is priced by itself."""
+        return self.family.n_positions
+
+    def price(
+        self, residuals: Floats, watch: Ids, threshold: float, parts: range | None = None
+    ) -> Prices:
         """See :class:`fcl.features.base.Pricer`."""
         family = self.family
         order = np.argsort(watch, kind="stable")
@@ -147,7 +154,10 @@ class KmerPricer:
         found_ids: list[Ids] = []
         found_values: list[Floats] = []
         largest = 0.0
-        for k, cells, items in self._tables(residuals, np.arange(family.n_positions)):
+        positions = np.arange(family.n_positions)
+        if parts is not None:
+            positions = positions[parts.start : parts.stop]
+        for k, cells, items in self._tables(residuals, positions):
             self._watched_sums(k, cells, items, watched, sums)
             bound = self._scan(k, cells, items, threshold, found_ids, found_values)
             largest = max(largest, bound)
@@ -160,15 +170,18 @@ class KmerPricer:
             gradients=np.concatenate(found_values)[canonical],
             largest=largest,
             watched=gradients,
-            n_priced=family.n_features,
+            n_priced=len(positions) * family.per_position,
         )
 
-    def sums(self, values: Floats, ids: Ids) -> Floats:
+    def sums(self, values: Floats, ids: Ids, parts: range | None = None) -> Floats:
         """See :class:`fcl.features.base.Pricer`; the columns are binary, their own squares."""
         order = np.argsort(ids, kind="stable")
         watched = self.family.patterns(ids[order])
         sums = np.zeros(len(ids))
-        for k, cells, items in self._tables(values, np.unique(watched.positions)):
+        positions = np.unique(watched.positions)
+        if parts is not None:
+            positions = positions[(positions >= parts.start) & (positions < parts.stop)]
+        for k, cells, items in self._tables(values, positions):
             self._watched_sums(k, cells, items, watched, sums)
         out = np.empty(len(ids))
         out[order] = sums
@@ -189,8 +202,9 @@ class KmerPricer:
             used = room[:-1].copy()
             tables = self._cells[: len(group) * n_cells].reshape(len(group), n_cells)
             tables[:] = 0.0
+            letters = slice(group[0], group[-1] + d)
             for number, rows in self.prepared.blocks():
-                block = self.family.block(self.prepared, number)
+                block = self.family.block(self.prepared, number, letters)
                 for t, k in enumerate(group):
                     part = values[rows]
                     kmers.add_to_table(

@@ -9,6 +9,10 @@ import numpy.typing as npt
 
 from fcl.features.base import Ids
 
+#: Neighbouring positions that share one reading of a scratch file: their tables stay in the cache of the
+#: core, and their letters are a few planes of each block's record.
+SCRATCH_POSITIONS = 4
+
 
 @dataclass(frozen=True)
 class Patterns:

@@ -1,0 +1,169 @@
+"""Columns in an arena of bytes, by slot. Encodings: see :mod:`fcl.kernels.columns`.
+
+A sparse binary column costs 2 bytes a nonzero (and up to 6 a row block for alignment), a dense one a bit
+a row. The arrays may lie in memory that several processes share: a store has no state beside them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fcl.features.base import BitColumns, Columns
+from fcl.kernels import columns as kernels
+from fcl.kernels.columns import Pieces
+
+#: Makes an array of a name, dtype and shape: fresh memory, or a view of shared memory.
+Allocate = Callable[[str, Any, tuple[int, ...]], np.ndarray]
+
+#: Directory bytes a column and row block: kind 1, offset 4, count 4.
+DIRECTORY_BYTES = 9
+#: Directory bytes a column: first byte, id, hash, nonzeros, size, its number among the live ones.
+COLUMN_BYTES = 48
+
+
+def fresh(name: str, dtype: Any, shape: tuple[int, ...]) -> np.ndarray:
+    """An :data:`Allocate` of private memory."""
+    return np.empty(shape, dtype)
+
+
+@dataclass(frozen=True)
+class StagedColumns:
+    """Columns as a family made them, measured but not yet in a store."""
+
+    ids: npt.NDArray[np.int64]
+    blocks: Sequence[Columns]
+    nonzeros: npt.NDArray[np.int64]
+    sizes: npt.NDArray[np.int64]  #: bytes in the arena
+    hashes: npt.NDArray[np.uint64]  #: equal columns have equal hashes
+
+
+def check_block_rows(block_rows: int) -> None:
+    """Raise ValueError unless a row inside its block fits uint16."""
+    if not 0 < block_rows <= 65536:
+        raise ValueError(f"block_rows must be from 1 to 65536, got {block_rows}")
+
+
+def largest_column(n_rows: int, block_rows: int, binary: bool = True) -> int:
+    """Bytes of the largest column: a bitmap of every block, or float32 values."""
+    full, rest = divmod(n_rows, block_rows)
+    if binary:
+        return 8 * (full * -(-block_rows // 64) + -(-rest // 64))
+    return 8 * (full * -(-block_rows // 2) + -(-rest // 2))
+
+
+def directory_bytes(max_columns: int, n_rows: int, block_rows: int) -> int:
+    """Bytes beside the arena."""
+    return max_columns * (COLUMN_BYTES + DIRECTORY_BYTES * -(-n_rows // block_rows))
+
+
+class Store:
+    """Arena and directory.
+
+    Parameters
+    ----------
+    capacity : int
+        Bytes of the arena (rounded down to a multiple of 8).
+    max_columns : int
+        Slots of the directory.
+    n_rows, block_rows : int
+        Rows of the columns, and rows a block (at most 65,536).
+    """
+
+    def __init__(
+        self,
+        capacity: int,
+        max_columns: int,
+        n_rows: int,
+        block_rows: int,
+        allocate: Allocate = fresh,
+    ) -> None:
+        check_block_rows(block_rows)
+        self.capacity = 8 * (capacity // 8)
+        self.max_columns = max_columns
+        self.n_rows = n_rows
+        self.block_rows = block_rows
+        self.n_blocks = -(-n_rows // block_rows)
+        each = (max_columns,)
+        pieces = (max_columns, self.n_blocks)
+        self.arena = allocate("arena", np.uint64, (self.capacity // 8,))
+        self.first = allocate("first", np.int64, each)
+        self.ids = allocate("ids", np.int64, each)
+        self.hashes = allocate("hashes", np.uint64, each)
+        self.nonzeros = allocate("nonzeros", np.int64, each)
+        self.sizes = allocate("sizes", np.int64, each)
+        self._offsets = allocate("offsets", np.uint32, pieces)
+        self._counts = allocate("counts", np.uint32, pieces)
+        self._kinds = allocate("kinds", np.uint8, pieces)
+        self.pieces = Pieces(
+            self.arena.view(np.uint16),
+            self.arena.view(np.float32),
+            self.arena,
+            self.first,
+            self._kinds,
+            self._offsets,
+            self._counts,
+            block_rows,
+            n_rows,
+        )
+
+    def _limit(self, n_rows: int) -> int:
+        """Entries of a block above which a bitmap is smaller than a list of rows."""
+        return 4 * -(-n_rows // 64)
+
+    def measure(self, ids: npt.NDArray[np.int64], blocks: Sequence[Columns]) -> StagedColumns:
+        """Count, size and hash columns that a family made, before any room is spent on them."""
+        nonzeros = np.zeros(len(ids), np.int64)
+        sizes = np.zeros(len(ids), np.int64)
+        hashes = np.zeros(len(ids), np.uint64)
+        for b, made in enumerate(blocks):
+            if isinstance(made, BitColumns):
+                limit = self._limit(made.n_rows)
+                kernels.measure_bits(made.bits, made.n_rows, b, limit, nonzeros, sizes, hashes)
+            else:
+                values = made.values.view(np.uint32)
+                kernels.measure_dense(values, b, nonzeros, sizes, hashes)
+        return StagedColumns(ids, blocks, nonzeros, sizes, hashes)
+
+    def write(self, slot: int, staged: StagedColumns, t: int, at: int) -> None:
+        """Store a staged column at byte ``at`` (a multiple of 8) and enter it in the directory."""
+        used = 0
+        arena16, arena32 = self.arena.view(np.uint16), self.arena.view(np.float32)
+        for b, made in enumerate(staged.blocks):
+            if isinstance(made, BitColumns):
+                limit = self._limit(made.n_rows)
+                kind, count, size = kernels.store_bits(
+                    made.bits[t], made.n_rows, limit, arena16, self.arena, at + used
+                )
+            else:
+                kind, count, size = kernels.store_dense(made.values[t], arena16, arena32, at + used)
+            self._kinds[slot, b], self._offsets[slot, b], self._counts[slot, b] = kind, used, count
+            used += size
+        assert used == staged.sizes[t]
+        self.first[slot] = at
+        self.ids[slot] = staged.ids[t]
+        self.hashes[slot] = staged.hashes[t]
+        self.nonzeros[slot] = staged.nonzeros[t]
+        self.sizes[slot] = used
+
+    def move(self, slot: int, into: int) -> None:
+        """Move a column to byte ``into``. The copy is complete before the directory knows of it.
+
+        The two places may overlap only if the new one comes first, and then the move must not be cut
+        short.
+        """
+        size = int(self.sizes[slot])
+        first = int(self.first[slot])
+        if first != into:
+            kernels.move_words(self.arena, first // 8, size // 8, into // 8)
+            self.first[slot] = into
+
+    def counts_add_up(self, slots: npt.NDArray[np.int64]) -> bool:
+        """Whether the pieces of these columns hold as many entries as the directory says."""
+        dense = (self._kinds[slots] == kernels.DENSE).any(axis=1)
+        counts = self._counts[slots].sum(axis=1)
+        return bool((counts[~dense] == self.nonzeros[slots][~dense]).all())

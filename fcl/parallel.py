@@ -1,0 +1,75 @@
+"""Threads for kernels: a function over parts, on as many threads as the process may use just now.
+
+Results come back in the order of the parts and every part writes places of its own, so the arithmetic
+depends on how the work is cut, never on the number of threads. Kernels release the GIL. Numba's own
+``parallel=True`` will not do: its portable threading layer aborts the process when two Python threads
+enter it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+__all__ = ["SERIAL", "Team"]
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class Team:
+    """The threads of a process.
+
+    ``threads`` is read before each part is taken, so a lower number takes effect within one kernel call.
+
+    Parameters
+    ----------
+    most : int
+        Threads that there may ever be, the caller's included.
+    """
+
+    def __init__(self, most: int = 1) -> None:
+        self.most = most
+        self.threads = most
+        self._pool: ThreadPoolExecutor | None = None
+
+    def map(self, function: Callable[[T], R], parts: Sequence[T]) -> list[R]:
+        """``[function(part) for part in parts]``; the first exception is raised."""
+        helpers = min(self.most, len(parts)) - 1
+        if helpers < 1 or self.threads <= 1:
+            return [function(part) for part in parts]
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(self.most - 1, thread_name_prefix="fcl-team")
+        results: list[R | None] = [None] * len(parts)
+        lock = threading.Lock()
+        taken = iter(range(len(parts)))
+
+        def work(rank: int) -> None:
+            while rank < self.threads:  # rank 0 is the caller, who sees to the end of the parts
+                with lock:
+                    at = next(taken, None)
+                if at is None:
+                    return
+                results[at] = function(parts[at])
+
+        futures = [self._pool.submit(work, rank + 1) for rank in range(helpers)]
+        try:
+            work(0)
+        finally:
+            for _ in taken:  # after an exception nobody begins another part
+                pass
+            for future in futures:
+                future.result()
+        return results  # type: ignore[return-value]
+
+    def close(self) -> None:
+        """End the threads; the next call of :meth:`map` would begin new ones."""
+        if self._pool is not None:
+            self._pool.shutdown()
+            self._pool = None
+
+
+#: One thread: the caller's.
+SERIAL = Team(1)

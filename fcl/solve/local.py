@@ -1,0 +1,121 @@
+"""The trainer's side: the local problem on the cached columns, from one anchor to the next."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from fcl.cache import LiveColumns, evict_order
+from fcl.kernels import descent
+from fcl.solve.select import SAME_GRADIENT
+from fcl.solve.state import Floats, Point, WorkingSet
+from fcl.solve.trainer import Solved, Trainer
+from fcl.solve.view import RowView
+
+Numbers = npt.NDArray[np.intp]
+
+
+class LocalSolver:
+    """A row view, the working set over it, and the trainer that moves it.
+
+    An anchor comes with exact gradients of what is cached; columns that come later bring theirs, at the
+    same anchor. The point is the trainer's: it starts at the anchor, and when the next one arrives it is
+    kept if it is better than that by the new local objective.
+    """
+
+    def __init__(self, view: RowView, cache: LiveColumns, trainer: Trainer) -> None:
+        self.view = view
+        self.working = WorkingSet(cache)
+        self.trainer = trainer
+        self.anchor = Point(np.empty(0, np.int64), np.empty(0), 0.0)
+
+    @property
+    def cache(self) -> LiveColumns:
+        """The cached columns."""
+        return self.working.cache
+
+    def move_anchor(
+        self,
+        point: Point,
+        margins: Floats,
+        gradients: Floats,
+        exact: Floats | None,
+        total_r: float,
+        total_q: float,
+    ) -> None:
+        """Take the next anchor.
+
+        margins : float64 (n,), of all rows, without the intercept.
+        gradients, exact : float64 (cached columns,), g_j and h_j over all rows at the anchor; h_j are
+            read for a sampled view alone, as are the sums of residuals and curvatures.
+        """
+        n = self.cache.n
+        working = self.working
+        self.anchor = point
+        working.gradients[:n] = gradients
+        working.seen[:n] = True
+        working.anchor_weights[:n] = point.weights_of(self.cache.ids)
+        self.view.anchor(margins, point.intercept, total_r, total_q)
+        self.view.correct(working, 0, exact)
+
+    def return_to_anchor(self) -> None:
+        """Begin at the anchor itself."""
+        n = self.cache.n
+        self.working.weights[:n] = self.working.anchor_weights[:n]
+        self.trainer.start(self.view, self.working, self.anchor.intercept, self.anchor.intercept)
+
+    def keep_point(self) -> bool:
+        """Go on from the own point under the new anchor if that is better; else return to the anchor."""
+        self.trainer.start(self.view, self.working, self.anchor.intercept, self.trainer.intercept)
+        if self.trainer.rise(self.view, self.working) < 0.0:
+            return True
+        self.return_to_anchor()
+        return False
+
+    # -- columns -------------------------------------------------------------------------------
+
+    def has_equal(self, nonzeros: int, hash_: int, gradient: float) -> bool:
+        """Whether a cached column equals one of this count, hash and gradient at the anchor.
+
+        On a sampled view columns that differ on other rows look equal: their gradients over all rows
+        have to agree too.
+        """
+        j = self.cache.find(nonzeros, hash_)
+        if j is None or self.view.complete:
+            return j is not None
+        other = float(self.working.gradients[j])
+        return abs(gradient - other) <= SAME_GRADIENT * abs(gradient)
+
+    def entered(self, first: int, weights: Floats, gradients: Floats, exact: Floats | None) -> None:
+        """The live columns from number ``first`` on are new, with these weights and gradients."""
+        for t in range(self.cache.n - first):
+            self.working.reset(first + t, float(weights[t]), float(gradients[t]))
+        self.view.correct(self.working, first, exact)
+
+    def leaving_order(self, C: float) -> Numbers:
+        """Numbers of the columns that may be evicted, the most dispensable first."""
+        working, n = self.working, self.cache.n
+        gradients = C * working.gradients[:n]
+        violations = np.empty(n)
+        descent.violations(1.0, gradients, working.weights[:n], violations)
+        return evict_order(working.weights[:n], gradients, violations, working.seen[:n])
+
+    def evict(self, keep: npt.NDArray[np.bool_]) -> None:
+        """Drop columns; what weight they have at the anchor is frozen, what the trainer added is not."""
+        n = self.cache.n
+        moved = self.working.weights[:n] != self.working.anchor_weights[:n]
+        leaving = np.flatnonzero(~keep & moved)
+        if len(leaving):
+            self.trainer.freeze(self.working, leaving)
+        self.trainer.forget_undo()
+        self.working.evict(keep)
+
+    # -- the point -----------------------------------------------------------------------------
+
+    def solve(self, target: float, max_steps: int) -> Solved:
+        """Solve the local problem from the anchor, in at most so many steps."""
+        return self.trainer.solve(self.view, self.working, self.anchor.intercept, target, max_steps)
+
+    def point(self) -> Point:
+        """The trainer's point: its weights, and those of the anchor for what is not cached."""
+        return self.working.point(self.anchor, self.trainer.intercept)

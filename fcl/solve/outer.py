@@ -1,0 +1,155 @@
+"""The outer loop's state: the anchor, what is proved of it, what is to be made next.
+
+A few numbers and the weights of the anchor; everything else is rebuilt from them by a pass, so this is
+what a checkpoint holds.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fcl.features.base import Prices
+from fcl.objective import ROUNDING, relative_gap
+from fcl.solve.select import Selection, select
+from fcl.solve.state import Floats, Ids, Point
+
+#: Features admitted after a pass: at least so many, or as many as are active.
+LEAST_ADMITTED = 512
+#: The trainer stops at this share of the largest violation over the family.
+TRAIN_SHARE = 0.1
+
+
+@dataclass(frozen=True)
+class Certified:
+    """What a pass proved of the anchor."""
+
+    objective: float
+    bound: float  #: the best over all passes
+    gap: float  #: relative
+    max_violation: float  #: upper bound of |C g_j| over the family
+    n_priced: int
+
+    def progressed(self, before: Certified | None) -> bool:
+        """Whether the objective fell by more than rounding since, or the gap by 1 % of itself."""
+        if before is None or self.objective < before.objective * (1.0 - ROUNDING):
+            return True
+        return self.bound - before.bound > 0.01 * (before.objective - before.bound)
+
+
+class Outer:
+    """Anchors and their certificates.
+
+    Parameters
+    ----------
+    C, tol : float
+        Of the problem, and the relative gap that is wanted.
+    n_features : int
+        Of the family.
+    point, objective
+        The null model, and its value.
+    """
+
+    def __init__(
+        self, C: float, tol: float, n_features: int, point: Point, objective: float
+    ) -> None:
+        self.C = C
+        self.tol = tol
+        self.n_features = n_features
+        self.point = point
+        self.objective = objective
+        self.bound = -math.inf
+        self.max_violation = math.inf
+        self.C_min = math.nan  #: known after the first pricing
+        self._priced = False  # whether max_violation is this anchor's
+        self._gap = math.inf  # absolute, after the last pass
+        self._sharpness = 1.0  # lowers the target of the trainer while the gap stands still
+
+    def accept(self, point: Point, objective: float) -> None:
+        """A new anchor, whose objective is not above that of the one before."""
+        self.point, self.objective, self._priced = point, objective, False
+
+    @property
+    def threshold(self) -> float:
+        """|g_j| below which the pricer need not report a feature."""
+        # the first pass is of the null model: its exact maximum is C_min
+        return 0.0 if math.isnan(self.C_min) else 1.0 / self.C
+
+    def certify(self, largest: float, bound: float) -> Certified:
+        """A pass priced the anchor: the largest |g_j| over the family, and the dual bound."""
+        if math.isnan(self.C_min):
+            self.C_min = 1.0 / largest if largest > 0.0 else math.inf
+        gap = self.objective - max(self.bound, bound)
+        self._sharpness = 1.0 if gap < 0.9 * self._gap else max(0.3 * self._sharpness, 1e-6)
+        self.bound, self._gap = max(self.bound, bound), gap
+        self.max_violation = self.C * largest
+        self._priced = True
+        return self.certified()
+
+    def certified(self) -> Certified:
+        """What is proved of the anchor now.
+
+        The bound holds for every point, so it certifies a newer anchor too; what that one violates is
+        not known before it is priced.
+        """
+        return Certified(
+            self.objective,
+            self.bound,
+            relative_gap(self.objective, self.bound),
+            self.max_violation if self._priced else math.inf,
+            self.n_features,
+        )
+
+    def target(self) -> float:
+        """Violation at which the trainer may stop.
+
+        Scaling the residuals by t = 1 / (1 + delta) for a violation of delta costs the bound about
+        delta * ||w||_1 + delta^2 * P, and tol * P is what may be lost. Less than a tenth of the largest
+        violation over the family is not worth the trainer's time before the next pass. Where a pass
+        has brought the gap no further all the same, the target falls.
+        """
+        penalty = max(self.point.penalty, 1e-3 * self.objective)
+        allowed = math.sqrt(0.1 * self.tol)
+        if penalty > 0.0:
+            allowed = min(allowed, 0.3 * self.tol * self.objective / penalty)
+        return self._sharpness * max(allowed, TRAIN_SHARE * (self.max_violation - 1.0))
+
+    def frozen(self, cached: Ids) -> Point:
+        """The anchor's weights whose columns are not cached."""
+        out = ~np.isin(self.point.ids, cached)
+        return Point(self.point.ids[out], self.point.weights[out], 0.0)
+
+    def select(
+        self, prices: Prices, frozen: Point, frozen_gradients: Floats, cached: Ids
+    ) -> Selection:
+        """The features to make columns of, by violation."""
+        most = max(LEAST_ADMITTED, len(self.point.ids))
+        return select(prices, frozen_gradients, frozen, cached, self.C, most, 0.1 * self.target())
+
+    # -- checkpoints ---------------------------------------------------------------------------
+
+    def state(self) -> dict[str, Any]:
+        """Numbers by name; with the point they make the same object again (:meth:`restore`)."""
+        return {
+            "objective": self.objective,
+            "intercept": self.point.intercept,
+            "bound": self.bound,
+            "max_violation": self.max_violation,
+            "C_min": self.C_min,
+            "gap": self._gap,
+            "sharpness": self._sharpness,
+        }
+
+    def restore(self, state: dict[str, Any], ids: Ids, weights: Floats) -> None:
+        """Take up what :meth:`state` gave."""
+        self.point = Point(ids, weights, float(state["intercept"]))
+        self.objective = float(state["objective"])
+        self.bound = float(state["bound"])
+        self.max_violation = float(state["max_violation"])
+        self.C_min = float(state["C_min"])
+        self._gap = float(state["gap"])
+        self._sharpness = float(state["sharpness"])
+        self._priced = False

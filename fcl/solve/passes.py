@@ -1,0 +1,152 @@
+"""The steps of a pass over all rows: margins, search, residuals, prices, bound.
+
+Vectors over rows live here, and are filled part by part: margins and residuals by row blocks, prices by
+groups of features. Parts may be done in any order, by several processes on the same memory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fcl.cache.store import Allocate, fresh
+from fcl.data.prepared import PreparedRows
+from fcl.features.base import Family, Ids, Prices
+from fcl.objective import ROUNDING, Objective
+from fcl.solve.search import search
+from fcl.solve.state import Anchor, Floats, Point
+
+#: Candidates that the pricer reports from each of its groups (positions of k-mers): neighbours of one
+#: strong motif would fill the list otherwise.
+KEEP_PER_GROUP = 16
+
+
+class Vectors:
+    """float64 vectors over all rows.
+
+    margins : of the anchor and of the proposed point, without intercepts; ``anchor`` says which is which.
+    residuals : at the anchor; while a step is searched, the difference of the margins.
+    curvatures : at the anchor.
+    """
+
+    def __init__(self, n_rows: int, allocate: Allocate = fresh) -> None:
+        self.margins = [allocate(f"margins{i}", np.float64, (n_rows,)) for i in range(2)]
+        self.residuals = allocate("residuals", np.float64, (n_rows,))
+        self.curvatures = allocate("curvatures", np.float64, (n_rows,))
+        self.anchor = 0
+
+    @staticmethod
+    def bytes_for(n_rows: int) -> int:
+        """Bytes of the vectors."""
+        return 4 * 8 * n_rows
+
+    @property
+    def accepted(self) -> Floats:
+        """Margins of the anchor."""
+        return self.margins[self.anchor]
+
+    @property
+    def proposed(self) -> Floats:
+        """Margins of the proposed point."""
+        return self.margins[1 - self.anchor]
+
+
+@dataclass(frozen=True)
+class Searched:
+    """What a search along a step found.
+
+    ``point`` is where the objective is lowest; None if that is the anchor. Unless ``beta`` is 1 its
+    margins have to be made from its weights, and then it has to be :meth:`Passes.settled`.
+    """
+
+    beta: float
+    point: Point | None
+    objective: float
+
+
+class Passes:
+    """The steps of a pass, over vectors that may be shared.
+
+    Parameters
+    ----------
+    objective, family, prepared
+        Over all rows.
+    """
+
+    def __init__(
+        self, objective: Objective, family: Family, prepared: PreparedRows, vectors: Vectors
+    ) -> None:
+        self.objective = objective
+        self.family = family
+        self.prepared = prepared
+        self.vectors = vectors
+        self.pricer = family.pricer(prepared, KEEP_PER_GROUP)
+
+    def null_model(self) -> tuple[Point, float]:
+        """The model without features, and its objective; its margins are the anchor's."""
+        margins = self.vectors.accepted
+        margins[:] = 0.0
+        b = self.objective.best_intercept(margins)
+        return Point(np.empty(0, np.int64), np.empty(0), b), self.objective.value(0.0, margins, b)
+
+    def write_margins(self, point: Point, blocks: range) -> None:
+        """Step A: margins of the proposed point, on some row blocks."""
+        self.family.write_margins(
+            self.prepared, point.ids, point.weights, self.vectors.proposed, blocks
+        )
+
+    def search(self, anchor: Point, value: float, proposed: Point) -> Searched:
+        """Step B: the best point on the line from the anchor through the proposed one."""
+        vectors = self.vectors
+        found = search(
+            self.objective,
+            Anchor(anchor, vectors.accepted, value),
+            proposed,
+            vectors.proposed,
+            vectors.residuals,
+        )
+        if found.beta == 0.0:
+            return Searched(0.0, None, value)
+        if found.beta == 1.0:
+            return self.settled(proposed, value, 1.0, found.intercept)
+        return Searched(
+            found.beta, anchor.toward(proposed, found.beta, found.intercept), found.objective
+        )
+
+    def settled(self, point: Point, value: float, beta: float, guess: float) -> Searched:
+        """A point whose margins are the proposed ones, with its best intercept.
+
+        An anchor whose objective is above the old one's, ``value``, by more than rounding is none.
+        """
+        margins = self.vectors.proposed
+        b = self.objective.best_intercept(margins, guess)
+        objective = self.objective.value(point.penalty, margins, b)
+        if not objective <= value * (1.0 + ROUNDING):
+            return Searched(0.0, None, value)
+        return Searched(beta, Point(point.ids, point.weights, b), min(objective, value))
+
+    def write_residuals(self, b: float, blocks: range) -> None:
+        """Step C: residuals and curvatures at the anchor, on some row blocks."""
+        size = self.objective.block_rows
+        for number in blocks:
+            rows = slice(number * size, min((number + 1) * size, self.objective.n_rows))
+            self.objective.residuals_curvatures_of(
+                rows,
+                self.vectors.accepted,
+                b,
+                self.vectors.residuals,
+                self.vectors.curvatures,
+            )
+
+    def price(self, watch: Ids, threshold: float, parts: range) -> Prices:
+        """Step D: prices of some parts of the family against the residuals."""
+        return self.pricer.price(self.vectors.residuals, watch, threshold, parts)
+
+    def bound(self, largest: float) -> float:
+        """The dual bound, given the largest |g_j| over the family."""
+        return self.objective.dual_bound(self.vectors.residuals, largest, self.family.max_abs)
+
+    def totals(self) -> tuple[float, float]:
+        """Sums of residuals and curvatures over all rows."""
+        return float(self.vectors.residuals.sum()), float(self.vectors.curvatures.sum())
