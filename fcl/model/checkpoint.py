@@ -50,6 +50,8 @@ _KIND = "a checkpoint"
 _HEADER = "header.json"
 _CHECKSUMS = "block_checksums.npy"
 _LOCK = "lock"
+#: the file may be removed between opening and locking it, by the job that had it
+_LOCK_TRIES = 20
 _FILE = re.compile(r"checkpoint-([0-9]+)\.fcl-ckpt")
 _LEFTOVER = re.compile(r"\.checkpoint-[0-9]+\.fcl-ckpt\..*\.tmp")  # as atomic_file names them
 _NAME = re.compile(r"[A-Za-z0-9_.-]+")
@@ -156,17 +158,44 @@ class CheckpointFolder:
         """
         if self._lock is not None:
             raise RuntimeError(f"{self.path}: locked twice by the same object")
-        self.check()
-        shown = os.fspath(self.path)
+        for _ in range(_LOCK_TRIES):
+            self.check()
+            descriptor = self._try_lock()
+            if descriptor is not None:
+                break
+        else:
+            raise InputError(
+                f"{os.fspath(self.path)}: its file {_LOCK} vanishes again and again; choose another "
+                "folder"
+            )
+        self._lock = descriptor
+        with suppress(OSError):  # a full disk: the lock holds without the number in it
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
+        for name in os.listdir(self.path):
+            if _LEFTOVER.fullmatch(name):  # of a job that was killed while it saved
+                with suppress(OSError):
+                    os.unlink(self.path / name)
+        return self
+
+    def _try_lock(self) -> int | None:
+        """The open, locked file; None if it has lost its name meanwhile."""
+        shown, name = os.fspath(self.path), self.path / _LOCK
         try:
             self.path.mkdir(exist_ok=True)
-            descriptor = os.open(self.path / _LOCK, os.O_RDWR | os.O_CREAT, 0o666)
+            descriptor = os.open(name, os.O_RDWR | os.O_CREAT, 0o666)
+        except FileNotFoundError:
+            return None
         except OSError as error:
             raise InputError(
                 f"{shown}: cannot keep checkpoints there ({error.strerror}); choose another folder"
             ) from error
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.samestat(os.fstat(descriptor), os.stat(name)):
+                return descriptor
+        except FileNotFoundError:
+            pass
         except OSError as error:
             holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip()
             os.close(descriptor)
@@ -179,23 +208,18 @@ class CheckpointFolder:
             raise InputError(
                 f"{shown}: in use by {who}; wait for it, stop it, or choose another folder"
             ) from None
-        self._lock = descriptor
-        with suppress(OSError):  # a full disk: the lock holds without the number in it
-            os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
-        for name in os.listdir(self.path):
-            if _LEFTOVER.fullmatch(name):  # of a job that was killed while it saved
-                with suppress(OSError):
-                    os.unlink(self.path / name)
-        return self
+        os.close(descriptor)
+        return None
 
     def release(self) -> None:
-        """Let other jobs in; harmless without a lock."""
+        """Let other jobs in; harmless without a lock. A folder without checkpoints is removed."""
         if self._lock is None:
             return
-        # the file stays: were it removed, two jobs could each lock a file of that name
         with suppress(OSError):
             os.ftruncate(self._lock, 0)
+            if not self.numbers():  # a job that was refused leaves nothing
+                os.unlink(self.path / _LOCK)
+                self.path.rmdir()  # fails, as it should, where there is anything else
         os.close(self._lock)
         self._lock = None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import logging
 import math
@@ -382,12 +383,53 @@ def test_a_second_folder_of_the_same_process_is_refused(folder: CheckpointFolder
         CheckpointFolder(folder.path).lock()
 
 
-def test_release(folder: CheckpointFolder) -> None:
+def test_release(folder: CheckpointFolder, make: Make) -> None:
+    folder.save(make())
     folder.release()
     folder.release()
     with CheckpointFolder(folder.path):
         pass
     assert (folder.path / "lock").read_bytes() == b""
+
+
+def test_a_job_that_saved_nothing_leaves_nothing(tmp_path: Path) -> None:
+    with CheckpointFolder(tmp_path / "ckpt"):
+        pass
+    assert os.listdir(tmp_path) == []
+    (tmp_path / "ckpt").mkdir()
+    (tmp_path / "ckpt" / "notes.txt").write_text("mine")
+    with CheckpointFolder(tmp_path / "ckpt"):
+        pass
+    assert os.listdir(tmp_path / "ckpt") == ["notes.txt"]
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_lock_that_loses_its_name_is_no_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, replaced: bool
+) -> None:
+    """The holder leaves, and takes the file away, between our opening and our locking it."""
+    holder, folder = CheckpointFolder(tmp_path / "c").lock(), CheckpointFolder(tmp_path / "c")
+    third = CheckpointFolder(tmp_path / "c")
+    flock, calls = fcntl.flock, []
+
+    def late(descriptor: int, how: int) -> None:
+        calls.append(how)
+        if len(calls) == 1:
+            holder.release()
+            if replaced:
+                third.lock()
+        flock(descriptor, how)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    if replaced:
+        with pytest.raises(InputError, match="in use"):
+            folder.lock()
+        third.release()
+    else:
+        folder.lock()
+        with pytest.raises(InputError, match="in use"):
+            third.lock()
+        folder.release()
 
 
 def test_children_do_not_keep_the_lock(tmp_path: Path) -> None:
