@@ -11,12 +11,23 @@ from typing import Any
 
 import click
 
-from fcl.errors import InputError
+from fcl.errors import CheckpointError, InputError, RepeatedDeaths
 
-__all__ = ["EXIT_FAILED", "EXIT_USAGE", "Command", "Interrupted", "messages", "refuse_same"]
+__all__ = [
+    "EXIT_CHECKPOINT",
+    "EXIT_DEATHS",
+    "EXIT_FAILED",
+    "EXIT_USAGE",
+    "Command",
+    "Interrupted",
+    "messages",
+    "refuse_same",
+]
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
+EXIT_DEATHS = 5
+EXIT_CHECKPOINT = 6
 
 
 class Interrupted(BaseException):
@@ -77,7 +88,8 @@ class Command(click.Command):
     """A click command whose errors are one line on stderr.
 
     Exit codes: what the callback returns (0); 2 for a wrong option or input; 1 for a failure of
-    the machine; 130 and 143 for signals. Bugs keep their traceback. With ``standalone_mode=False``
+    the machine; 5 for a process that died again and again, 6 for a last checkpoint that could not be
+    written; 130 and 143 for signals. Bugs keep their traceback. With ``standalone_mode=False``
     exceptions pass, for callers from Python.
     """
 
@@ -115,6 +127,12 @@ def _exit_code(run: Callable[[], Any], name: str) -> int:
     except InputError as error:
         _error(str(error))
         return EXIT_USAGE
+    except RepeatedDeaths as error:
+        _error(str(error))
+        return EXIT_DEATHS
+    except CheckpointError as error:
+        _error(str(error))
+        return EXIT_CHECKPOINT
     except (click.Abort, KeyboardInterrupt):
         messages.say("interrupted; nothing written")
         return 130

@@ -1,4 +1,4 @@
-"""``--config run.toml``: options from a file, below the command line and above the defaults."""
+"""``--config run.toml``: options from a file, below the command line and above all else."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ from click.core import ParameterSource
 from fcl.cli.options import Duration, Positive, Size
 from fcl.errors import InputError
 
-__all__ = ["merge_config", "read_toml"]
+__all__ = ["given_options", "merge_config", "read_toml"]
 
 #: options that ask for an action, not settings of a run
-_ACTIONS = {"config", "help", "plan", "version", "warmup"}
+_ACTIONS = {"config", "help", "plan", "resume", "version", "warmup"}
 #: what is chosen on the command line puts the other of the pair, set in the file, aside
-_RIVALS = (("C", "alpha"), ("valid", "valid_fraction"))
+_RIVALS = (("C", "alpha"), ("valid", "valid_fraction"), ("checkpoint", "no_checkpoint"))
+
+_ON_COMMAND_LINE = (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
 
 
 def read_toml(path: str) -> dict[str, Any]:
@@ -31,16 +33,31 @@ def read_toml(path: str) -> dict[str, Any]:
         raise InputError(f"{path}: not TOML: {error}") from error
 
 
-def merge_config(ctx: click.Context, path: str) -> dict[str, Any]:
-    """The values of all options of `ctx`: command line, else the file, else the default.
+def given_options(ctx: click.Context) -> dict[str, str]:
+    """The options given on the command line: parameter -> its spelling, such as ``--max-time``."""
+    spelled = {}
+    for param in ctx.command.params:
+        name = str(param.name)
+        if ctx.get_parameter_source(name) in _ON_COMMAND_LINE:
+            positional = isinstance(param, click.Argument)
+            spelled[name] = name.upper() if positional else f"--{name.replace('_', '-')}"
+    return spelled
+
+
+def merge_config(ctx: click.Context, path: str) -> tuple[dict[str, Any], dict[str, str]]:
+    """The values of all options of `ctx`, and where those that are no default were given.
+
+    A value is that of the command line, else of the file, else the default. The second dictionary
+    is that of `given_options`, and for the file has ``run.toml: max-time``.
 
     Keys of the file are the long names of the options, with ``-`` or ``_``; paths in it are
     relative to the working folder, as on the command line. Raises InputError naming file and key
     for an unknown key (with the nearest valid one), a wrong type or a bad value.
     """
-    values = dict(ctx.params)
+    values, given = dict(ctx.params), given_options(ctx)
     names = _long_names(ctx.command)
     seen: dict[str, str] = {}
+    in_file = {}
     for key, value in read_toml(path).items():
         param, negated = _find(names, key, path)
         name = str(param.name)
@@ -48,26 +65,23 @@ def merge_config(ctx: click.Context, path: str) -> dict[str, Any]:
             raise InputError(f"{path}: {key} and {seen[name]} are the same option; keep one")
         seen[name] = key
         converted = _convert(ctx, param, key, value, path)
-        if not _given(ctx, name):
+        if name not in given:
             values[name] = (not converted) if negated else converted
+            in_file[name] = f"{path}: {key}"
     for pair in _RIVALS:
-        given = [name for name in pair if _given(ctx, name)]
-        if len(given) == 1:
-            values[pair[1 - pair.index(given[0])]] = None
-    return values
-
-
-def _given(ctx: click.Context, name: str) -> bool:
-    return ctx.get_parameter_source(name) in (
-        ParameterSource.COMMANDLINE,
-        ParameterSource.ENVIRONMENT,
-    )
+        for name, rival in (pair, pair[::-1]):
+            if name in given and rival in in_file:
+                values[rival] = None
+                del in_file[rival]
+    return values, given | in_file
 
 
 def _long_names(command: click.Command) -> dict[str, tuple[click.Parameter, bool]]:
     """Key in its dashed form -> (parameter, whether the name is its negation)."""
     names: dict[str, tuple[click.Parameter, bool]] = {}
     for param in command.params:
+        if getattr(param, "hidden", False):
+            continue  # for tests and benchmarks
         if isinstance(param, click.Argument):
             names[str(param.name)] = param, False  # DATA: a file may hold a whole job
             continue

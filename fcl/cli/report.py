@@ -9,7 +9,7 @@ from fcl.cli.progress import validation_text
 from fcl.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
-    from fcl.drivers.inline import TrainResult
+    from fcl.drivers.train import TrainResult
     from fcl.model import Certificate, Model
 
 __all__ = ["model_lines", "plan_lines", "result_lines", "strongest_lines", "warning_line"]
@@ -108,9 +108,10 @@ def result_lines(
     written: str,
     memory: int,
     validation: Mapping[str, Any] | None,
+    checkpoint: str | None = None,
     top: int = 10,
 ) -> list[str]:
-    """The block at the end of a training."""
+    """The block at the end of a training; `checkpoint` is the folder to resume it from, if any."""
     model = result.model
     items = [
         ("stopped", result.message),
@@ -127,6 +128,8 @@ def result_lines(
         ("memory", f"peak {format_bytes(result.peak_memory)} of {format_bytes(memory)}"),
         ("model", written),
     ]
+    if checkpoint is not None:
+        items.append(("checkpoint", f"{checkpoint} (to go on: fcl-train --resume {checkpoint})"))
     lines = aligned(items)
     if strongest := strongest_lines(model, top):
         lines += ["strongest features:", *strongest]

@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM while a command runs; the library itself installs no handlers."""
+"""SIGINT, SIGTERM and SIGUSR1 while a command runs; the library itself installs no handlers."""
 
 from __future__ import annotations
 
@@ -19,38 +19,53 @@ __all__ = ["Stop", "stop_on_signals"]
 #: within this time of the first, in seconds, is the same wish
 SAME_WISH = 0.25
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
 
 
 class Stop:
-    """The wish to stop.
+    """The wishes that come as signals: to stop, and to save a checkpoint now.
 
-    While nothing is `worth_saving` (before the first pass is done) a signal ends the command at
-    once (`Interrupted`). Afterwards the first one only sets `signum`, which the trainer asks for
-    between two steps, and a second one leaves without saving.
+    While nobody is `listening` (the data are being opened, kernels compiled, the first pass made)
+    SIGINT and SIGTERM end the command at once (`Interrupted`). Afterwards the first one only sets
+    `signum`, which the trainer asks for between two steps, and a second one leaves without saving.
+    SIGUSR1 never ends anything; without `checkpoints` it says that there are none.
     """
 
     def __init__(self) -> None:
         self.signum: int | None = None
-        self.worth_saving = False
+        self.listening = False
+        self.checkpoints = False
         self._first = 0.0
+        self._checkpoint_asked = False
 
     def requested(self) -> bool:
-        """Whether a signal came; the ``should_stop`` of the trainer."""
+        """Whether a signal asked to stop; the ``should_stop`` of the trainer."""
         return self.signum is not None
+
+    def take_checkpoint_request(self) -> bool:
+        """Whether a checkpoint was asked for since the last call; the ``should_checkpoint``."""
+        # a signal between the two lines is answered by the checkpoint that is about to be made
+        asked = self._checkpoint_asked
+        self._checkpoint_asked = False
+        return asked
 
     def handle(self, signum: int, frame: FrameType | None) -> None:
         """The signal handler."""
+        if signum == signal.SIGUSR1:
+            self._checkpoint_asked = self.checkpoints
+            words = "a checkpoint will be saved" if self.checkpoints else "there are no checkpoints"
+            _write(f"\n{messages.command}: SIGUSR1: {words}\n")
+            return
         now = time.monotonic()
         if self.signum is None:
             self.signum, self._first = signum, now
-            if not self.worth_saving:
+            if not self.listening:
                 raise Interrupted(signum)
             # not print: the handler may have interrupted a write to the same stream
             name = signal.Signals(signum).name
             _write(
-                f"\n{messages.command}: {name}: stopping after this step, the best model will be "
-                "written; once more to leave at once\n"
+                f"\n{messages.command}: {name}: stopping after this step, what was reached will be "
+                "saved; once more to leave at once\n"
             )
         elif now - self._first > SAME_WISH:
             self.leave(signum)

@@ -8,19 +8,28 @@ import tempfile
 import time
 import warnings
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from fcl.cli.common import EXIT_FAILED, Command, messages, refuse_same
+from fcl.cli.common import (
+    EXIT_CHECKPOINT,
+    EXIT_FAILED,
+    Command,
+    Interrupted,
+    messages,
+    refuse_same,
+)
 from fcl.cli.options import Duration, Positive, Size, overwrite_option, version_option, x_option
 from fcl.cli.signals import Stop, stop_on_signals
-from fcl.errors import ConvergenceWarning, InputError
+from fcl.errors import ConvergenceWarning, InputError, RepeatedDeaths
 
 if TYPE_CHECKING:
     from fcl.cli.progress import View
-    from fcl.drivers.inline import TrainResult
+    from fcl.drivers.train import TrainResult
+    from fcl.model.checkpoint import Checkpoint
 
 __all__ = ["command", "main"]
 
@@ -30,11 +39,27 @@ Exit codes:
   0    done; also when --max-time or --max-passes ended it (a warning names the gap reached)
   1    the machine failed: a disk full, memory exhausted
   2    a wrong option or input; nothing was written
-  130  SIGINT, 143 SIGTERM: the best model so far was written; a second signal leaves at once
+  5    a process of the training died again and again; there is a checkpoint, but no model
+  6    the last checkpoint could not be written; the model was, unless a message says otherwise
+  130  SIGINT, 143 SIGTERM: a checkpoint and the best model so far were written; a second signal
+       leaves at once
+
+\b
+Signals: SIGINT and SIGTERM as above; SIGUSR1 saves a checkpoint now and goes on.
 
 Sizes: 768MiB, 4GiB, 2G. Times: 90s, 5m, 2h. The TOML of --config has the long names of the
-options as keys; the command line goes before it.
+options as keys. The command line goes before the TOML, that before the checkpoint of --resume.
+
+--resume DIR goes on from the last checkpoint in DIR. DATA need not be given, unless it was moved;
+the tolerance, limits, memory, driver and outputs may be given anew, nothing else may change.
 """
+
+#: options handed to the driver as they are
+_SHARED_ARGUMENTS = (
+    *("C", "alpha", "loss", "intercept", "tol", "memory", "max_time", "max_passes"),
+    *("seed", "block_rows", "scratch", "driver", "writers"),
+    *("checkpoint", "checkpoint_every", "shared_files"),
+)
 
 
 @click.command("fcl-train", cls=Command, epilog=EPILOG)
@@ -67,7 +92,22 @@ options as keys; the command line goes before it.
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @click.option("--block-rows", type=click.IntRange(64, 65_536), default=65_536, show_default=True)
 @click.option("--scratch", metavar="DIR", help="Folder for prepared rows that memory cannot hold.")
-@click.option("--driver", type=click.Choice(["inline"]), default="inline", show_default=True)
+@click.option(
+    "--driver",
+    type=click.Choice(["processes", "inline"]),
+    default="processes",
+    show_default=True,
+    help="Many processes, or one that is the same to the last bit each time.",
+)
+@click.option("--writers", type=click.IntRange(min=1), help="Of processes; default: the cores.")
+@click.option("--checkpoint", metavar="DIR", help="Default: the name of the model + .checkpoint.")
+@click.option("--no-checkpoint", is_flag=True, help="Save none.")
+@click.option(
+    "--checkpoint-every", type=Duration(), default="5m", show_default=True, help="And at the end."
+)
+@click.option("--resume", metavar="DIR", help="Go on from the last checkpoint in DIR.")
+@click.option("--no-help", is_flag=True, hidden=True, help="Writers and trainer share no cores.")
+@click.option("--shared-files", metavar="DIR", hidden=True, help="Shared memory in files there.")
 @click.option("--plan", is_flag=True, help="Print the memory plan and leave.")
 @click.option("--log-json", metavar="FILE", help="Every event as a line of JSON.")
 @overwrite_option()
@@ -85,22 +125,55 @@ def command(ctx: click.Context, /, **params: Any) -> int:
     """
     if params["warmup"]:
         return _warm_up(quiet=params["quiet"])
-    options = params
-    if params["config"] is not None:
-        from fcl.cli.config import merge_config
-
-        options = merge_config(ctx, params["config"])
-    _check(options)
-    if options["verbose"]:
+    request = _request(ctx, params)
+    _check(request)
+    if request.options["verbose"]:
         import logging
 
         logging.getLogger("fcl").setLevel(logging.INFO)
     with stop_on_signals() as stop:
-        return _plan(options) if options["plan"] else _train(options, stop)
+        return _plan(request) if params["plan"] else _train(request, stop)
 
 
-def _check(options: dict[str, Any]) -> None:
+@dataclass(frozen=True)
+class _Request:
+    """The effective options, and where they come from."""
+
+    options: dict[str, Any]
+    given: dict[str, str]  #: spelling of those that were given now, on the command line or in TOML
+    resumed: Checkpoint | None
+    replaces_model: bool
+
+
+def _request(ctx: click.Context, params: dict[str, Any]) -> _Request:
+    from fcl.cli.config import given_options, merge_config
+
+    options, given = params, given_options(ctx)
+    if params["config"] is not None:
+        options, given = merge_config(ctx, params["config"])
+    folder = options["resume"]
+    if folder is None:
+        if options["no_checkpoint"]:
+            if "checkpoint" in given:
+                raise click.UsageError("give --checkpoint or --no-checkpoint, not both")
+        elif options["checkpoint"] is None and options["out"] is not None:
+            options = options | {"checkpoint": f"{options['out']}.checkpoint"}
+        return _Request(options, given, None, options["overwrite"])
+    from fcl.cli.resume import is_own_model, resume_options
+    from fcl.model.checkpoint import CheckpointFolder
+
+    resumed = CheckpointFolder(folder).load()
+    options = resume_options(options, given, resumed, folder)
+    # the model that the job wrote when it was stopped makes way for the better one
+    own = (
+        "out" not in given and options["out"] is not None and is_own_model(options["out"], resumed)
+    )
+    return _Request(options, given, resumed, options["overwrite"] or own)
+
+
+def _check(request: _Request) -> None:
     """All that can be refused before the data are opened; raises InputError or UsageError."""
+    options, given = request.options, request.given
     for name in ("data", "features"):
         if options[name] is None:
             what = "DATA" if name == "data" else "--features"
@@ -113,26 +186,54 @@ def _check(options: dict[str, Any]) -> None:
         raise click.UsageError("give --C or --alpha: how much the losses weigh against the penalty")
     if options["valid"] is not None and options["valid_fraction"] is not None:
         raise click.UsageError("give --valid or --valid-fraction, not both")
-    scratch = options["scratch"]
-    if scratch is not None and not (os.path.isdir(scratch) and os.access(scratch, os.W_OK)):
-        raise InputError(f"--scratch {scratch}: is not a folder that can be written; make it first")
-    if options["plan"]:
-        return
+    if "writers" in given and options["driver"] == "inline":
+        raise click.UsageError("--writers: the inline driver has none; give --driver processes")
+    for option in ("scratch", "shared_files"):
+        folder = options[option]
+        if folder is not None and not (os.path.isdir(folder) and os.access(folder, os.W_OK)):
+            raise InputError(
+                f"--{option.replace('_', '-')} {folder}: is not a folder that can be written; "
+                "make it first"
+            )
+    if not options["plan"]:
+        _check_outputs(request)
+
+
+def _check_outputs(request: _Request) -> None:
+    options = request.options
     if options["out"] is None:
         raise click.UsageError("--out is missing: where the model goes")
     from fcl.model.atomic import check_output
 
     inputs = {name: options[name] for name in ("data", "valid", "config")}
-    for name, option in (("out", "--out"), ("log_json", "--log-json")):
-        if options[name] is not None:
-            refuse_same(options[name], option, **inputs)
-            check_output(options[name], options["overwrite"])
+    outputs = [("--out", options["out"], request.replaces_model)]
+    if options["log_json"] is not None:
+        outputs.append(("--log-json", options["log_json"], options["overwrite"]))
+    for option, path, replace in outputs:
+        refuse_same(path, option, **inputs)
+        check_output(path, replace)
     if options["log_json"] is not None:
         refuse_same(options["log_json"], "--log-json", model=options["out"])
+    folder = options["checkpoint"]
+    if folder is None:
+        return
+    from fcl.model.checkpoint import CheckpointFolder
+
+    refuse_same(folder, "--checkpoint", **inputs)
+    for option, path, _ in outputs:
+        refuse_same(path, option, checkpoint=folder)
+    place = CheckpointFolder(folder)
+    place.check()
+    if request.resumed is None and not options["overwrite"] and place.numbers():
+        raise InputError(
+            f"{folder}: holds the checkpoint of an earlier job; go on with it (--resume {folder}), "
+            "choose another folder (--checkpoint), or begin anew (--overwrite)"
+        )
 
 
-def _arguments(options: dict[str, Any]) -> dict[str, Any]:
+def _arguments(request: _Request) -> dict[str, Any]:
     """Open what is to be read; the arguments that train and plan_training share."""
+    options = request.options
     if not options["quiet"]:
         # before numba, zarr and the like are imported: the user sees at once that it runs
         messages.say(f"reading {options['data']}")
@@ -146,56 +247,66 @@ def _arguments(options: dict[str, Any]) -> dict[str, Any]:
         "features": features,
         "valid": None if options["valid"] is None else open_data(options["valid"], **arrays),
     }
-    for name in ("C", "alpha", "loss", "intercept", "tol", "memory", "max_time", "max_passes"):
-        arguments[name] = options[name]
-    for name in ("seed", "block_rows", "scratch"):
+    for name in _SHARED_ARGUMENTS:
         arguments[name] = options[name]
     if options["valid_fraction"] is not None:
         arguments["valid_fraction"] = options["valid_fraction"]
-    return arguments
+    return arguments | {"resume": request.resumed, "share_cores": not options["no_help"]}
 
 
-def _plan(options: dict[str, Any]) -> int:
+def _plan(request: _Request) -> int:
     from fcl.cli.report import plan_lines
-    from fcl.drivers.inline import plan_training
+    from fcl.drivers.train import plan_training
 
-    arguments = _arguments(options)
-    del arguments["scratch"]  # where scratch files lie does not change the plan
-    click.echo("\n".join(plan_lines(plan_training(**arguments))))
+    click.echo("\n".join(plan_lines(plan_training(**_arguments(request)))))
     return 0
 
 
-def _train(options: dict[str, Any], stop: Stop) -> int:
+def _train(request: _Request, stop: Stop) -> int:
     from fcl.cli.report import result_lines, warning_line
 
-    effective = {name: value for name, value in options.items() if name not in ("plan", "warmup")}
+    options = request.options
     if options["verbose"]:
         import json
 
         from fcl.plain import plain
 
-        messages.write(json.dumps(plain(effective)))
-    arguments = _arguments(options)
-    result, view = _run(arguments, options, effective, stop)
+        messages.write(json.dumps(plain(_effective(options))))
+    stop.checkpoints = options["checkpoint"] is not None
+    result, view = _run(request, stop)
     if warning := warning_line(result, options["tol"]):
         messages.say(warning)
-    written, failed = _save(result, options["out"], options["overwrite"])
+    if result.checkpoint_failed:
+        messages.say("error: the last checkpoint could not be written")
+    written, failed = _save(result, options["out"], request.replaces_model)
     if not options["quiet"]:
-        click.echo("\n".join(result_lines(result, written, options["memory"], view.validation)))
+        folder = None if result.checkpoint_failed else options["checkpoint"]
+        lines = result_lines(result, written, options["memory"], view.validation, folder)
+        click.echo("\n".join(lines))
     if failed:
         return EXIT_FAILED
+    if result.checkpoint_failed:
+        return EXIT_CHECKPOINT
     if result.reason == "interrupted" and stop.signum is not None:
         return 128 + stop.signum
     return 0
 
 
-def _run(
-    arguments: dict[str, Any], options: dict[str, Any], effective: dict[str, Any], stop: Stop
-) -> tuple[TrainResult, View]:
-    from fcl.cli.progress import JsonLog, LineView, LiveView, View
-    from fcl.drivers.events import PassDone
-    from fcl.drivers.inline import train
+def _effective(options: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if name not in ("plan", "warmup")}
 
+
+def _run(request: _Request, stop: Stop) -> tuple[TrainResult, View]:
+    options = request.options
+    arguments = _arguments(request)
+    from fcl.cli.progress import JsonLog, LineView, LiveView, View
+    from fcl.cli.resume import command_options
+    from fcl.drivers.events import PassDone, Started
+    from fcl.drivers.train import train
+
+    # the supervisor of processes listens at all times; the one process of the inline driver is busy,
+    # and before its first pass is done there is nothing to be saved
+    listening_from = Started if options["driver"] == "processes" else PassDone
     with ExitStack() as stack:
         view: View = View() if options["quiet"] else LineView()
         if not options["quiet"] and sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
@@ -203,11 +314,11 @@ def _run(
         stack.enter_context(view)
         log = None
         if options["log_json"] is not None:
-            log = stack.enter_context(JsonLog(options["log_json"], effective))
+            log = stack.enter_context(JsonLog(options["log_json"], _effective(options)))
 
         def progress(event: Any) -> None:
-            if isinstance(event, PassDone):
-                stop.worth_saving = True  # from now on there is a model
+            if isinstance(event, listening_from):
+                stop.listening = True
             view(event)
             if log is not None:
                 log(event)
@@ -215,8 +326,29 @@ def _run(
         # the command has its own words for it
         stack.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore", ConvergenceWarning)
-        result = train(**arguments, progress=progress, should_stop=stop.requested)
+        try:
+            result = train(
+                **arguments,
+                command=command_options(options),
+                progress=progress,
+                should_stop=stop.requested,
+                should_checkpoint=stop.take_checkpoint_request,
+            )
+        except RepeatedDeaths:
+            _say_how_to_go_on(options["checkpoint"])
+            raise
+        except KeyboardInterrupt:
+            if stop.signum is None:
+                raise
+            raise Interrupted(stop.signum) from None
     return result, view
+
+
+def _say_how_to_go_on(folder: str | None) -> None:
+    from fcl.model.checkpoint import CheckpointFolder
+
+    if folder is not None and CheckpointFolder(folder).numbers():
+        messages.say(f"what was reached is saved; to go on: fcl-train --resume {folder}")
 
 
 def _save(result: TrainResult, out: str, overwrite: bool) -> tuple[str, bool]:

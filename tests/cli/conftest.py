@@ -83,11 +83,12 @@ class Plan:
 
 @dataclass
 class FakeDriver:
-    """Stands for fcl.drivers.inline: keeps its arguments, reports a few passes."""
+    """Stands for fcl.drivers.train: keeps its arguments, reports a few passes."""
 
     model: Model
     calls: list[dict[str, Any]] = field(default_factory=list)
     reason: str = "tolerance"
+    checkpoint_failed: bool = False
     before_end: Callable[[dict[str, Any]], None] = lambda arguments: None
 
     def plan_training(self, data: Any, features: Any, **arguments: Any) -> Plan:
@@ -117,6 +118,7 @@ class FakeDriver:
             "seconds": seconds,
             "peak_memory": 1 << 28,
             "passes": 3,
+            "checkpoint_failed": self.checkpoint_failed,
         }.items():
             setattr(result, name, value)
         return result
@@ -125,8 +127,8 @@ class FakeDriver:
 @pytest.fixture
 def driver(monkeypatch: pytest.MonkeyPatch, model: Model) -> FakeDriver:
     fake = FakeDriver(model)
-    module = ModuleType("fcl.drivers.inline")
+    module = ModuleType("fcl.drivers.train")
     module.train, module.plan_training = fake.train, fake.plan_training  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "fcl.drivers.inline", module)
-    monkeypatch.setattr("fcl.drivers.inline", module, raising=False)
+    monkeypatch.setitem(sys.modules, "fcl.drivers.train", module)
+    monkeypatch.setattr("fcl.drivers.train", module, raising=False)
     return fake

@@ -39,6 +39,20 @@ def test_negated_name(config: Callable[[str], Path], driver: Any, run: Run) -> N
     assert driver.calls[-1]["intercept"] is False
 
 
+def test_driver_and_checkpoint(config: Callable[[str], Path], driver: Any, run: Run) -> None:
+    path = config('C = 1\ndriver = "inline"\ncheckpoint = "c"\ncheckpoint-every = "2m"\n')
+    assert run("train", "--config", path).exit_code == 0
+    call = driver.calls[-1]
+    assert (call["driver"], call["checkpoint"], call["checkpoint_every"]) == ("inline", "c", 120)
+    assert run("train", "--config", path, "--no-checkpoint", "--overwrite").exit_code == 0
+    assert driver.calls[-1]["checkpoint"] is None
+    path = config("C = 1\nno-checkpoint = true\n")
+    assert run("train", "--config", path, "--overwrite").exit_code == 0
+    assert driver.calls[-1]["checkpoint"] is None
+    assert run("train", "--config", path, "--checkpoint", "c", "--overwrite").exit_code == 0
+    assert driver.calls[-1]["checkpoint"] == "c"
+
+
 def test_a_default_given_on_purpose_wins(
     config: Callable[[str], Path], driver: Any, run: Run
 ) -> None:
@@ -80,6 +94,9 @@ def test_the_rival_in_the_file_gives_way(
         ("C = 1\nloss = 'hinge'", "run.toml: loss: 'hinge' is not one of"),
         ("C = 1\n[features2]\nd = 8", "unknown option 'features2'; did you mean 'features'?"),
         ("C = 1\n[scratch]\nd = 8", "run.toml: scratch: expected a string, got {'d': 8}"),
+        ("C = 1\nwriters = 0", "run.toml: writers: 0 is not in the range"),
+        ("C = 1\nno-help = true", "run.toml: unknown option 'no-help'"),
+        ("C = 1\ncheckpoint = 'c'\nno-checkpoint = true", "--no-checkpoint, not both"),
         ("C = ", "run.toml: not TOML: "),
     ],
 )

@@ -19,7 +19,20 @@ from fcl.model.metrics import average_precision
 
 Run = Callable[..., Result]
 
+#: the one process that gives the same bits each time
+INLINE = ("--driver", "inline", "--no-checkpoint")
+
 LETTERS = np.frombuffer(b"ACGT", dtype="S1")
+
+
+@pytest.fixture
+def run(run: Run) -> Run:
+    """The commands, of which ``fcl-train`` uses the inline driver."""
+
+    def run_inline(name: str, *arguments: object) -> Result:
+        return run(name, *arguments, *(INLINE if name == "train" else ()))
+
+    return run_inline
 
 
 @pytest.fixture(scope="module")
@@ -295,7 +308,7 @@ def test_script_in_a_process_of_its_own(tmp_path: Path, store: Callable[..., Pat
     code = (
         "import sys\nfrom fcl.cli.train import command\n"
         f"arguments = [{str(store())!r}, '--features', 'kmers:d=3', '--C', '0.3', '--out', "
-        f"{str(out)!r}]\n"
+        f"{str(out)!r}, *{INLINE!r}]\n"
         "try: command.main(arguments)\n"
         "except SystemExit as end: assert end.code == 0\n"
         "heavy = {'sklearn', 'matplotlib', 'pandas', 'zarr', 'h5py', 'rich'}\n"
@@ -316,7 +329,7 @@ def test_live_view_on_a_terminal(tmp_path: Path, store: Callable[..., Path]) -> 
     environment = os.environ | {"TERM": "xterm", "COLUMNS": "120"}
     with subprocess.Popen(
         [sys.executable, "-m", "fcl", "train", str(store()), "--features", "kmers:d=3", "--C",
-         "0.3", "--out", str(tmp_path / "m.fcl")],
+         "0.3", "--out", str(tmp_path / "m.fcl"), *INLINE],
         stderr=follower, stdout=subprocess.PIPE, env=environment, text=True,
     ) as process:  # fmt: skip
         os.close(follower)

@@ -27,10 +27,16 @@ def wait(arguments):
     print("waiting", file=sys.stderr, flush=True)
     while {deaf} or not arguments["should_stop"]():
         time.sleep(0.01)
+        if arguments["should_checkpoint"]():
+            print("saved", file=sys.stderr, flush=True)
 fake.before_end = wait
-module = ModuleType("fcl.drivers.inline")
-module.train = fake.train
-sys.modules["fcl.drivers.inline"] = module
+def early(data, features, progress, **arguments):
+    progress(conftest.Started(None, {{}}, 600, 1000, 0.1, 1.0, 150, 0.02))
+    wait(arguments)
+    raise KeyboardInterrupt
+module = ModuleType("fcl.drivers.train")
+module.train = early if {early} else fake.train
+sys.modules["fcl.drivers.train"] = module
 from fcl.cli.train import command
 command.main({arguments!r})
 """
@@ -38,11 +44,12 @@ command.main({arguments!r})
 
 @contextmanager
 def waiting(
-    model: Path, data: Path, out: Path, deaf: bool = False
+    model: Path, data: Path, out: Path, *more: str, deaf: bool = False, early: bool = False
 ) -> Iterator[subprocess.Popen[str]]:
-    arguments = [str(data), "--features", "kmers:d=3", "--C", "1", "--out", str(out)]
+    """The command at the end of its third pass, or, if `early`, in its first."""
+    arguments = [str(data), "--features", "kmers:d=3", "--C", "1", "--out", str(out), *more]
     here = str(Path(__file__).parent)
-    code = SCRIPT.format(here=here, model=str(model), arguments=arguments, deaf=deaf)
+    code = SCRIPT.format(here=here, model=str(model), arguments=arguments, deaf=deaf, early=early)
     with subprocess.Popen(
         [sys.executable, "-c", code], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
@@ -80,6 +87,48 @@ def test_second_signal_leaves_at_once(model_file: Path, data: Path, tmp_path: Pa
         _, stderr = process.communicate(timeout=30)
     assert process.returncode == 130
     assert "leaving at once" in stderr and not out.exists()
+
+
+def test_usr1_saves_a_checkpoint_and_goes_on(model_file: Path, data: Path, tmp_path: Path) -> None:
+    out = tmp_path / "o.fcl"
+    with waiting(model_file, data, out) as process:
+        assert process.stderr is not None
+        seen = []
+        for _ in range(2):
+            process.send_signal(signal.SIGUSR1)
+            while (line := process.stderr.readline()) != "saved\n":
+                assert line, "ended"
+                seen.append(line)
+        process.terminate()
+        _, stderr = process.communicate(timeout=30)
+    assert process.returncode == 143 and out.exists()
+    assert sum("SIGUSR1: a checkpoint will be saved" in line for line in seen) == 2
+    assert "saved\n" not in stderr
+
+
+def test_usr1_without_checkpoints_is_harmless(model_file: Path, data: Path, tmp_path: Path) -> None:
+    with waiting(model_file, data, tmp_path / "o.fcl", "--no-checkpoint") as process:
+        process.send_signal(signal.SIGUSR1)
+        time.sleep(0.2)
+        process.terminate()
+        _, stderr = process.communicate(timeout=30)
+    assert process.returncode == 143
+    assert "SIGUSR1: there are no checkpoints" in stderr and "saved\n" not in stderr
+
+
+@pytest.mark.parametrize("driver", ["inline", "processes"])
+@pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_before_the_first_pass(
+    model_file: Path, data: Path, tmp_path: Path, driver: str, signum: int, code: int
+) -> None:
+    out = tmp_path / "o.fcl"
+    with waiting(model_file, data, out, "--driver", driver, early=True) as process:
+        process.send_signal(signum)
+        stdout, stderr = process.communicate(timeout=30)
+    assert process.returncode == code and stdout == "" and not out.exists()
+    assert "interrupted; nothing written" in stderr and "Traceback" not in stderr
+    # only the supervisor of processes is asked; the inline driver is busy
+    assert ("stopping after this step" in stderr) == (driver == "processes")
 
 
 def test_handlers_are_put_back() -> None:

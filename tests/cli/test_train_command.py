@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from click.testing import Result
 
-from fcl.errors import BudgetError, InputError
+from fcl.errors import BudgetError, CheckpointError, InputError, RepeatedDeaths
 from fcl.model import load_model
 from fcl.model.model import LOSSES
 
@@ -33,7 +33,9 @@ def test_a_run(data: Path, tmp_path: Path, driver: Any, run: Run) -> None:
     wanted = {
         "C": 0.1, "alpha": None, "loss": "logistic", "intercept": True, "tol": 1e-3,
         "memory": 1 << 30, "max_time": 7200.0, "max_passes": None, "seed": 4, "block_rows": 256,
-        "scratch": str(tmp_path),
+        "scratch": str(tmp_path), "driver": "processes", "writers": None, "resume": None,
+        "checkpoint": f"{out}.checkpoint", "checkpoint_every": 300.0, "share_cores": True,
+        "shared_files": None,
     }  # fmt: skip
     assert {name: call[name] for name in wanted} == wanted
     assert "valid_fraction" not in call
@@ -69,6 +71,49 @@ def test_valid_fraction_is_passed_on(data: Path, tmp_path: Path, driver: Any, ru
     arguments = ["train", data, "--features", "kmers:d=3", "--C", 1, "--out", tmp_path / "o.fcl"]
     assert run(*arguments, "--valid-fraction", "0.1").exit_code == 0
     assert driver.calls[-1]["valid_fraction"] == 0.1
+
+
+def test_options_of_the_driver(data: Path, tmp_path: Path, driver: Any, run: Run) -> None:
+    arguments = ["train", data, "--features", "kmers:d=3", "--C", 1, "--out", tmp_path / "o.fcl"]
+    result = run(
+        *arguments, "--writers", 3, "--checkpoint", tmp_path / "c", "--checkpoint-every", "90s",
+        "--no-help", "--shared-files", tmp_path,
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    call = driver.calls[-1]
+    assert call["writers"] == 3 and call["share_cores"] is False
+    assert call["checkpoint"] == str(tmp_path / "c") and call["checkpoint_every"] == 90.0
+    assert call["shared_files"] == str(tmp_path)
+    assert call["should_checkpoint"]() is False and call["should_stop"]() is False
+    assert f"to go on: fcl-train --resume {tmp_path / 'c'}" in result.stdout
+
+    result = run(*arguments, "--no-checkpoint", "--driver", "inline", "--overwrite")
+    assert result.exit_code == 0, result.output
+    assert driver.calls[-1]["checkpoint"] is None and driver.calls[-1]["driver"] == "inline"
+    assert "--resume" not in result.stdout
+
+
+def test_options_of_benchmarks_are_not_shown(run: Run) -> None:
+    text = run("train", "--help").stdout
+    assert "--no-help" not in text and "--shared-files" not in text
+    assert "--writers" in text and "--checkpoint-every" in text and "SIGUSR1" in text
+
+
+def test_an_earlier_checkpoint_is_not_lost(
+    data: Path, tmp_path: Path, driver: Any, run: Run
+) -> None:
+    folder = tmp_path / "o.fcl.checkpoint"
+    folder.mkdir()
+    (folder / "checkpoint-3.fcl-ckpt").write_text("hours of work")
+    arguments = ["train", data, "--features", "kmers:d=3", "--C", 1, "--out", tmp_path / "o.fcl"]
+    result = run(*arguments)
+    assert result.exit_code == 2 and driver.calls == []
+    assert f"holds the checkpoint of an earlier job; go on with it (--resume {folder})" in (
+        result.stderr
+    )
+    for more in (["--overwrite"], ["--no-checkpoint", "--overwrite"], ["--plan"]):
+        assert run(*arguments, *more).exit_code == 0
+    assert (folder / "checkpoint-3.fcl-ckpt").read_text() == "hours of work"  # the driver's to end
 
 
 def test_quiet_and_verbose(data: Path, tmp_path: Path, driver: Any, run: Run) -> None:
@@ -134,10 +179,19 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"--y": "target"}, 'has no array "target"'),
     ({"--x": "Z"}, 'has no array "Z"'),
     ({"--weights": "w"}, 'has no array "w"'),
-    ({"--driver": "cloud"}, "'cloud' is not 'inline'"),
+    ({"--driver": "cloud"}, "'cloud' is not one of 'processes', 'inline'"),
     ({"--scratch": "missing"}, "--scratch missing: is not a folder"),
     ({"--block-rows": 10}, "'--block-rows': 10 is not in the range"),
     ({"--loss": "hinge"}, "'hinge' is not one of"),
+    ({"--writers": 0}, "'--writers': 0 is not in the range"),
+    ({"--writers": 2, "--driver": "inline"}, "--writers: the inline driver has none"),
+    ({"--checkpoint-every": "often"}, "'--checkpoint-every': expected a duration"),
+    ({"--checkpoint": "c", "--no-checkpoint": True}, "--checkpoint or --no-checkpoint, not both"),
+    ({"--checkpoint": "no/where/c"}, "does not exist; make it first"),
+    ({"--checkpoint": "exists.fcl"}, "exists.fcl: is not a folder"),
+    ({"--checkpoint": "data"}, "--checkpoint data: would replace data"),
+    ({"--checkpoint": "o.fcl"}, "--out o.fcl: would replace checkpoint"),
+    ({"--shared-files": "missing"}, "--shared-files missing: is not a folder"),
     ({"--nonsense": 1}, "No such option '--nonsense'"),
 ]
 
@@ -179,7 +233,7 @@ def test_errors_of_the_trainer_leave_nothing(
     def refuse(*_: Any, **__: Any) -> None:
         raise BudgetError("memory: 1 MiB is too small; the smallest that works is 768 MiB")
 
-    monkeypatch.setattr("fcl.drivers.inline.train", refuse)
+    monkeypatch.setattr("fcl.drivers.train.train", refuse)
     before = sorted(tmp_path.rglob("*"))
     result = run(
         "train", data, "--features", "kmers:d=3", "--C", 1, "--out", tmp_path / "o.fcl",
@@ -201,9 +255,53 @@ def test_failures_of_the_machine_have_their_own_code(
         def fail(*_: Any, error: BaseException = error, **__: Any) -> None:
             raise error
 
-        monkeypatch.setattr("fcl.drivers.inline.train", fail)
+        monkeypatch.setattr("fcl.drivers.train.train", fail)
         result = run("train", data, "--features", "kmers:d=3", "--C", 1, "--out", tmp_path / "o")
         assert result.exit_code == 1 and message in result.stderr
+
+
+def test_repeated_deaths_and_lost_checkpoints(
+    data: Path, tmp_path: Path, driver: Any, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for error, code in (
+        (RepeatedDeaths("writer 1 was killed by signal 9 for the third time"), 5),
+        (CheckpointError("c: the checkpoint could not be written"), 6),
+    ):
+
+        def fail(*_: Any, error: BaseException = error, **__: Any) -> None:
+            raise error
+
+        monkeypatch.setattr("fcl.drivers.train.train", fail)
+        result = run("train", data, "--features", "kmers:d=3", "--C", 1, "--out", tmp_path / "o")
+        assert result.exit_code == code
+        assert result.stderr.splitlines()[-1] == f"fcl-train: error: {error}"
+
+
+def test_repeated_deaths_leave_a_checkpoint(
+    data: Path, tmp_path: Path, driver: Any, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any, checkpoint: str, **__: Any) -> None:
+        Path(checkpoint).mkdir()
+        (Path(checkpoint) / "checkpoint-1.fcl-ckpt").touch()
+        raise RepeatedDeaths("the trainer died three times")
+
+    monkeypatch.setattr("fcl.drivers.train.train", fail)
+    out = tmp_path / "o.fcl"
+    result = run("train", data, "--features", "kmers:d=3", "--C", 1, "--out", out)
+    assert result.exit_code == 5 and not out.exists()
+    assert f"to go on: fcl-train --resume {out}.checkpoint" in result.stderr
+
+
+@pytest.mark.parametrize("reason", ["tolerance", "max-time"])
+def test_the_model_is_written_though_the_last_checkpoint_is_not(
+    data: Path, tmp_path: Path, driver: Any, run: Run, reason: str
+) -> None:
+    driver.reason, driver.checkpoint_failed = reason, True
+    out = tmp_path / "o.fcl"
+    result = run("train", data, "--features", "kmers:d=3", "--C", 1, "--out", out)
+    assert result.exit_code == 6 and load_model(out).n_active == 3
+    assert "error: the last checkpoint could not be written" in result.stderr
+    assert "--resume" not in result.stdout
 
 
 def test_a_bug_keeps_its_traceback(
@@ -212,7 +310,7 @@ def test_a_bug_keeps_its_traceback(
     def bug(*_: Any, **__: Any) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("fcl.drivers.inline.train", bug)
+    monkeypatch.setattr("fcl.drivers.train.train", bug)
     result = run("train", data, "--features", "kmers:d=3", "--C", 1, "--out", tmp_path / "o.fcl")
     assert isinstance(result.exception, ZeroDivisionError)
 
@@ -243,9 +341,9 @@ def test_a_log_that_fails_does_not_end_the_run(
         os.rmdir(log.parent)
         return original(*arguments, **named)
 
-    import fcl.drivers.inline
+    import fcl.drivers.train
 
-    fcl.drivers.inline.train = train  # the fake module, gone after the test
+    fcl.drivers.train.train = train  # the fake module, gone after the test
     out = tmp_path / "o.fcl"
     result = run(
         "train", data, "--features", "kmers:d=3", "--C", 1, "--out", out, "--log-json", log

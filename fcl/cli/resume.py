@@ -1,0 +1,105 @@
+"""``--resume DIR``: options from a checkpoint, below those given now and above the defaults."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from fcl.errors import InputError
+from fcl.plain import plain
+
+if TYPE_CHECKING:
+    from fcl.model.checkpoint import Checkpoint
+
+__all__ = ["command_options", "is_own_model", "resume_options"]
+
+#: options that a checkpoint keeps, and whether a resumed job may have them otherwise
+_KEPT = {
+    # data, out and scratch because files may have moved; validation does not change the model
+    **dict.fromkeys(("data", "valid", "out", "scratch"), True),
+    **dict.fromkeys(("tol", "max_time", "max_passes", "memory"), True),
+    **dict.fromkeys(("driver", "writers", "checkpoint_every"), True),
+    **dict.fromkeys(("features", "C", "alpha", "loss", "intercept"), False),
+    **dict.fromkeys(("x", "y", "weights", "valid_fraction", "seed", "block_rows"), False),
+}
+_PATHS = ("data", "valid", "out", "scratch")
+
+
+def command_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """What a checkpoint has to hold of the options of ``fcl-train``; paths made absolute."""
+    kept = {name: options[name] for name in _KEPT}
+    return kept | {name: _absolute(kept[name]) for name in _PATHS if kept[name] is not None}
+
+
+def resume_options(
+    options: Mapping[str, Any], given: Mapping[str, str], checkpoint: Checkpoint, folder: str
+) -> dict[str, Any]:
+    """The options of a job resumed from `folder`.
+
+    options, given : as `merge_config` returns them.
+
+    Raises InputError that names each option given that must not change and does.
+    """
+    command = checkpoint.options.get("command")
+    if not isinstance(command, Mapping):
+        raise InputError(
+            f"{folder}: this checkpoint was not made by fcl-train and does not name its data; "
+            "resume it from Python, as it was started"
+        )
+    resumed, wrong = dict(options), []
+    for name, may_change in _KEPT.items():
+        if name not in command:
+            continue  # of an earlier version, which did not have the option
+        if name not in given:
+            resumed[name] = command[name]
+        elif not may_change and not _same(name, options[name], command[name]):
+            was = "it was not given" if command[name] is None else f"it was {command[name]}"
+            wrong.append(f"{given[name]} is {options[name]} and {was}")
+    if options["no_checkpoint"]:
+        wrong.append(f"{given['no_checkpoint']} is set")
+    elif "checkpoint" in given and not _same_path(options["checkpoint"], folder):
+        wrong.append(f"{given['checkpoint']} is {options['checkpoint']}, another folder")
+    if wrong:
+        free = ", ".join(f"--{name.replace('_', '-')}" for name in _KEPT if _KEPT[name])
+        raise InputError(
+            f"--resume {folder}: {'; '.join(wrong)}. A resumed job may change only "
+            f"{free.replace('--data', 'DATA')}"
+        )
+    resumed["checkpoint"] = folder
+    return resumed
+
+
+def is_own_model(path: str, checkpoint: Checkpoint) -> bool:
+    """Whether `path` holds the model that this job wrote when it was stopped earlier."""
+    from fcl.model import load_model
+
+    try:
+        model = load_model(path)
+    except InputError:
+        return False
+    return (
+        model.fingerprint == checkpoint.fingerprint
+        and plain(model.family.to_config()) == plain(checkpoint.family_config)
+        and all(
+            model.options.get(name) == plain(checkpoint.options.get(name))
+            for name in ("C", "loss", "intercept", "seed", "valid_fraction")
+        )
+    )
+
+
+def _absolute(path: str) -> str:
+    file, separator, group = path.partition("::")
+    return os.path.abspath(file) + separator + group
+
+
+def _same_path(a: str, b: str) -> bool:
+    return os.path.realpath(a) == os.path.realpath(b)
+
+
+def _same(name: str, now: Any, before: Any) -> bool:
+    if name == "features" and isinstance(now, str) and isinstance(before, str) and now != before:
+        from fcl.features import parse_features
+
+        return parse_features(now) == parse_features(before)
+    return bool(plain(now) == before)

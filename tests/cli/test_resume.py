@@ -1,0 +1,258 @@
+"""--resume: which value of an option counts, what may change, what becomes of the outputs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import Result
+
+from fcl.model import Model
+from fcl.model.checkpoint import Checkpoint, CheckpointFolder
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    return tmp_path / "o.fcl"
+
+
+@pytest.fixture
+def start(data: Path, out: Path, driver: Any, run: Run, model: Model) -> Callable[..., Path]:
+    """``start(options...)``: a job that was stopped; the folder of its checkpoint."""
+
+    def start(*arguments: object, command: Any = None) -> Path:
+        result = run("train", data, "--features", "kmers:d=3", "--C", 0.1, "--out", out, *arguments)
+        assert result.exit_code == 0, result.output
+        call = driver.calls[-1]
+        with CheckpointFolder(call["checkpoint"]) as folder:
+            folder.save(
+                Checkpoint(
+                    options={"C": 0.1, "command": command or call["command"]},
+                    family_config=model.family.to_config(),
+                    fingerprint=model.fingerprint,
+                    n_rows=600,
+                    block_checksums=np.empty(0, np.uint64),
+                    state={},
+                    arrays={},
+                    history=[],
+                    elapsed=1.0,
+                    driver="processes",
+                )
+            )
+        return folder.path
+
+    return start
+
+
+def own_model(model: Model, path: Path) -> None:
+    """What a run of this job writes when it is stopped."""
+    options = {"C": 0.1, "C_min": 0.01}
+    Model(**{**vars(model), "options": options}).save(path, overwrite=True)
+
+
+def test_nothing_but_the_folder(
+    start: Callable[..., Path], data: Path, out: Path, driver: Any, run: Run, model: Model
+) -> None:
+    folder = start(
+        "--loss", "squared_hinge", "--no-intercept", "--weights", "s", "--memory", "1GiB",
+        "--valid", data, "--tol", 1e-5, "--max-time", "2h", "--max-passes", 9, "--seed", 4,
+        "--block-rows", 256, "--scratch", out.parent, "--writers", 3, "--checkpoint-every", "1m",
+        "--log-json", out.parent / "log", "--quiet",
+    )  # fmt: skip
+    assert folder == Path(f"{out}.checkpoint")
+    first = dict(driver.calls[-1])
+    own_model(model, out)
+    result = run("train", "--resume", folder)
+    assert result.exit_code == 0, result.output  # the model of the stopped job makes way
+    again = driver.calls[-1]
+    assert first["resume"] is None and again["resume"].number == 1
+    for name in first.keys() - {"resume", "progress", "should_stop", "should_checkpoint"}:
+        if name in ("data", "valid"):
+            assert again[name].name == first[name].name and again[name].n_rows == 600
+        else:
+            assert again[name] == first[name], name
+    assert again["data"].weights is not None and again["intercept"] is False
+    assert "reading" in result.stderr  # outputs are those of now: not quiet, no log
+
+
+def test_from_another_folder(
+    start: Callable[..., Path],
+    tmp_path: Path,
+    driver: Any,
+    run: Run,
+    model: Model,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Paths were relative when the job was started."""
+    monkeypatch.chdir(tmp_path)
+    start("--checkpoint", "c", "--valid", "data", "--driver", "inline", "--scratch", ".")
+    command = driver.calls[-1]["command"]
+    for name, path in {"data": "data", "valid": "data", "out": "o.fcl", "scratch": ""}.items():
+        assert Path(command[name]) == tmp_path / path
+    assert json.loads(json.dumps(command)) == command
+    (tmp_path / "o.fcl").unlink()
+    (tmp_path / "c").rename(tmp_path / "moved")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    result = run("train", "--resume", "../moved")
+    assert result.exit_code == 0, result.output
+    assert driver.calls[-1]["checkpoint"] == "../moved"
+    assert driver.calls[-1]["scratch"] == str(tmp_path) and (tmp_path / "o.fcl").exists()
+
+
+def test_precedence(
+    start: Callable[..., Path], tmp_path: Path, out: Path, driver: Any, run: Run
+) -> None:
+    folder = start("--tol", 1e-2, "--max-passes", 5, "--memory", "1GiB", "--writers", 2)
+    config = tmp_path / "run.toml"
+    config.write_text('tol = 1e-4\nmax-passes = 7\nout = "new.fcl"\nC = 0.1\n')
+    new = tmp_path / "new2.fcl"
+    result = run("train", "--resume", folder, "--config", config, "--tol", 1e-6, "--out", new)
+    assert result.exit_code == 0, result.output
+    call = driver.calls[-1]
+    assert call["tol"] == 1e-6  # command line
+    assert call["max_passes"] == 7  # TOML
+    assert call["memory"] == 1 << 30 and call["writers"] == 2  # checkpoint
+    assert call["seed"] == 0  # default
+    assert call["command"]["out"] == str(new) and call["command"]["tol"] == 1e-6
+    assert new.exists()
+
+
+def test_a_default_on_the_command_line_counts(
+    start: Callable[..., Path], out: Path, driver: Any, run: Run
+) -> None:
+    folder = start("--tol", 1e-2, "--driver", "inline", "--checkpoint-every", "1h")
+    result = run(
+        "train", "--resume", folder, "--tol", "1e-3", "--driver", "processes", "--writers", 2,
+        "--checkpoint-every", "5m", "--overwrite",
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    call = driver.calls[-1]
+    assert (call["tol"], call["driver"], call["checkpoint_every"]) == (1e-3, "processes", 300.0)
+
+
+def test_moved_data(
+    start: Callable[..., Path], data: Path, out: Path, tmp_path: Path, driver: Any, run: Run
+) -> None:
+    folder = start()
+    data.rename(tmp_path / "moved")
+    gone = run("train", "--resume", folder, "--overwrite")
+    assert gone.exit_code == 2 and f"{data} does not exist" in gone.stderr
+    result = run("train", tmp_path / "moved", "--resume", folder, "--overwrite")
+    assert result.exit_code == 0, result.output
+    assert driver.calls[-1]["command"]["data"] == str(tmp_path / "moved")
+
+
+def test_the_same_given_again(
+    start: Callable[..., Path], data: Path, out: Path, driver: Any, run: Run
+) -> None:
+    folder = start("--seed", 4)
+    result = run(
+        "train", data, "--features", "kmers: d=3", "--C", "1e-1", "--seed", 4, "--y", "y",
+        "--checkpoint", folder, "--resume", folder, "--out", out, "--overwrite", "--verbose",
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    echoed = json.loads(result.stderr.splitlines()[0])
+    assert echoed["seed"] == 4 and echoed["resume"] == str(folder)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--C", 0.3], "--C is 0.3 and it was 0.1"),
+        (["--alpha", 0.3], "--alpha is 0.3 and it was not given"),
+        (["--features", "kmers:d=4"], "--features is kmers:d=4 and it was kmers:d=3"),
+        (["--loss", "squared"], "--loss is squared and it was logistic"),
+        (["--no-intercept"], "--intercept is False and it was True"),
+        (["--seed", 1], "--seed is 1 and it was 0"),
+        (["--block-rows", 128], "--block-rows is 128 and it was 65536"),
+        (["--weights", "s"], "--weights is s and it was not given"),
+        (["--y", "target"], "--y is target and it was y"),
+        (["--valid-fraction", 0.2], "--valid-fraction is 0.2 and it was not given"),
+        (["--checkpoint", "other"], "--checkpoint is other, another folder"),
+        (["--no-checkpoint"], "--no-checkpoint is set"),
+    ],
+)
+def test_what_must_not_change(
+    start: Callable[..., Path], driver: Any, run: Run, arguments: list[Any], words: str
+) -> None:
+    folder = start()
+    calls = len(driver.calls)
+    result = run("train", "--resume", folder, "--overwrite", *arguments)
+    assert result.exit_code == 2
+    assert f"error: --resume {folder}: {words}. A resumed job may change only DATA" in result.stderr
+    assert len(driver.calls) == calls
+
+
+def test_all_that_differs_is_named(
+    start: Callable[..., Path], tmp_path: Path, driver: Any, run: Run
+) -> None:
+    folder = start()
+    (tmp_path / "run.toml").write_text("C = 0.3\nmax-passes = 3\n")
+    result = run("train", "--resume", folder, "--config", tmp_path / "run.toml", "--seed", 1)
+    assert result.exit_code == 2
+    assert "run.toml: C is 0.3 and it was 0.1; --seed is 1 and it was 0." in result.stderr
+    assert "--max-passes, " in result.stderr and "max-passes is" not in result.stderr
+
+
+def test_resume_is_no_setting_of_a_file(tmp_path: Path, driver: Any, run: Run) -> None:
+    (tmp_path / "run.toml").write_text('resume = "c"\n')
+    result = run("train", "--config", tmp_path / "run.toml")
+    assert result.exit_code == 2 and "resume is no setting of a run" in result.stderr
+
+
+def test_no_checkpoint_there(tmp_path: Path, driver: Any, run: Run) -> None:
+    result = run("train", "--resume", tmp_path / "no")
+    assert result.exit_code == 2 and "no: no such folder of checkpoints" in result.stderr
+    (tmp_path / "empty").mkdir()
+    result = run("train", "--resume", tmp_path / "empty")
+    assert result.exit_code == 2 and "holds no checkpoint" in result.stderr
+
+
+def test_a_checkpoint_made_from_python(start: Callable[..., Path], driver: Any, run: Run) -> None:
+    folder = start(command="none")
+    result = run("train", "--resume", folder)
+    assert result.exit_code == 2 and "was not made by fcl-train" in result.stderr
+
+
+def test_an_option_that_the_checkpoint_does_not_know(
+    start: Callable[..., Path], data: Path, driver: Any, run: Run
+) -> None:
+    folder = start(command={"data": str(data), "features": "kmers:d=3", "C": 0.1, "out": "o.fcl"})
+    result = run("train", "--resume", folder, "--out", data.parent / "p.fcl")
+    assert result.exit_code == 0, result.output
+    assert driver.calls[-1]["seed"] == 0
+
+
+def test_a_foreign_model_is_not_replaced(
+    start: Callable[..., Path], out: Path, model: Model, driver: Any, run: Run
+) -> None:
+    folder = start()
+    foreign = {"options": {"C": 0.1}, "fingerprint": "cd" * 32}
+    for change in (foreign, {"options": {"C": 0.2}}):
+        Model(**{**vars(model), **change}).save(out, overwrite=True)
+        before = out.read_bytes()
+        result = run("train", "--resume", folder)
+        assert result.exit_code == 2 and "o.fcl: exists already" in result.stderr
+        assert out.read_bytes() == before
+    own_model(model, out)
+    result = run("train", "--resume", folder, "--out", out)  # given now: on purpose or not?
+    assert result.exit_code == 2 and "exists already" in result.stderr
+    assert run("train", "--resume", folder).exit_code == 0
+
+
+def test_plan_of_a_resumed_job(
+    start: Callable[..., Path], driver: Any, run: Run, tmp_path: Path
+) -> None:
+    folder = start("--memory", "1GiB")
+    before = sorted(tmp_path.rglob("*"))
+    result = run("train", "--resume", folder, "--plan")
+    assert result.exit_code == 0, result.output
+    assert driver.calls[-1]["memory"] == 1 << 30 and driver.calls[-1]["resume"].number == 1
+    assert sorted(tmp_path.rglob("*")) == before
