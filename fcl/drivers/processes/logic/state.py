@@ -1,0 +1,298 @@
+"""The small states that the decision logic is made of, each with its own invariants."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from fcl.drivers.processes.logic.words import Published, Task
+
+__all__ = [
+    "Deaths",
+    "Extents",
+    "Lane",
+    "LogicError",
+    "Parts",
+    "Tokens",
+    "TrainerSide",
+    "WriterSide",
+]
+
+
+class LogicError(AssertionError):
+    """A fault of fcl: an invariant is broken, or an event came that cannot be."""
+
+
+def require(holds: bool, words: str) -> None:
+    """Raise LogicError unless an invariant holds."""
+    if not holds:
+        raise LogicError(words)
+
+
+class Parts:
+    """The parts [0, size) of one stage, cut in ranges that are dealt to writers.
+
+    Each part is at any time in exactly one of: a waiting range, a dealt range, done, dropped.
+    """
+
+    def __init__(self, size: int = 0, batch: int = 1) -> None:
+        self.size = size
+        self.waiting = deque(range(a, min(a + batch, size)) for a in range(0, size, batch))
+        self.dealt: dict[int, range] = {}  #: serial -> range
+        self.done: list[range] = []
+        self.dropped: list[range] = []
+
+    @property
+    def complete(self) -> bool:
+        return not self.waiting and not self.dealt
+
+    @property
+    def started(self) -> bool:
+        return bool(self.dealt or self.done)
+
+    def deal(self, serial: int) -> range:
+        """The next range, in order; those that came back go first."""
+        self.dealt[serial] = part = self.waiting.popleft()
+        return part
+
+    def finish(self, serial: int, n_done: int) -> None:
+        """The first ``n_done`` parts of a range are done, the rest waits again; none: all dropped."""
+        part = self.dealt.pop(serial)
+        if n_done == 0:
+            self.dropped.append(part)
+            return
+        self.done.append(part[:n_done])
+        if n_done < len(part):
+            self.waiting.appendleft(part[n_done:])
+
+    def take_back(self, serial: int) -> None:
+        """The writer is dead: nothing of its range counts."""
+        self.waiting.appendleft(self.dealt.pop(serial))
+
+    def drop_waiting(self) -> None:
+        self.dropped.extend(self.waiting)
+        self.waiting.clear()
+
+    def validate(self) -> None:
+        ranges = [*self.waiting, *self.dealt.values(), *self.done, *self.dropped]
+        times = Counter(part for one in ranges for part in one)
+        wrong = {part: n for part, n in times.items() if n != 1 or not 0 <= part < self.size}
+        require(not wrong, f"parts held more than once, or unknown: {wrong}")
+        require(len(times) == self.size, f"{self.size - len(times)} of {self.size} parts are lost")
+
+
+@dataclass
+class Lane:
+    """A sequence of stages of which one is at work: the passes, or the validation beside them."""
+
+    stage: str
+    pass_number: int
+    parts: Parts = field(default_factory=Parts)
+
+    def begin(self, stage: str, size: int = 0, batch: int = 1) -> None:
+        require(self.parts.complete, f"{stage} begins while {self.stage} has parts left")
+        self.stage = stage
+        self.parts = Parts(size, batch)
+
+
+class Extents:
+    """Who holds each extent of the arena: nobody (free), a writer (granted) or the trainer (committed).
+
+    An extent that the trainer is about to drop stays committed until it says Freed: what is free is
+    read and written by nobody.
+    """
+
+    def __init__(self, n: int) -> None:
+        self.n = n
+        self.free = deque(range(n))
+        self.granted: dict[int, int] = {}  #: extent -> writer
+        self.committed: set[int] = set()
+
+    def grant(self, writer: int) -> int:
+        extent = self.free.popleft()
+        self.granted[extent] = writer
+        return extent
+
+    def give_back(self, extent: int) -> None:
+        """Of a writer that has stored nothing, or is dead and reaped."""
+        del self.granted[extent]
+        self.free.append(extent)
+
+    def commit(self, extent: int) -> None:
+        del self.granted[extent]
+        self.committed.add(extent)
+
+    def lend(self) -> int:
+        extent = self.free.popleft()
+        self.committed.add(extent)
+        return extent
+
+    def release(self, extents: Iterable[int]) -> None:
+        """The trainer has dropped its hold on these."""
+        for extent in sorted(extents):
+            require(extent in self.committed, f"freed extent {extent} is not the trainer's")
+            self.committed.remove(extent)
+            self.free.append(extent)
+
+    def validate(self) -> None:
+        held = sorted([*self.free, *self.granted, *self.committed])
+        require(held == list(range(self.n)), f"each of {self.n} extents in one hand, got {held}")
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """How the cores are shared between the threads of the trainer and the running writers.
+
+    Sharing: the trainer has the cores that no writer uses, the writers may have all while the trainer
+    has nothing to do. Not sharing: one core is the trainer's, always. Either side can always work with
+    one, so the sum is cores + 1 where there is one core only, or where the trainer was idle, all cores
+    were given to writers, and none of their tasks is done yet.
+    """
+
+    cores: int
+    sharing: bool
+
+    def most_writers(self, trainer_busy: bool) -> int:
+        if self.sharing and not trainer_busy:
+            return self.cores
+        return max(1, self.cores - 1)
+
+    def threads(self, running: int) -> int:
+        """Of the trainer; an idle one keeps a nominal thread, so that it never starts with none."""
+        return max(1, self.cores - running) if self.sharing else 1
+
+
+class Deaths:
+    """Deaths of each role since the last progress."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.counts: Counter[str] = Counter()
+
+    def add(self, role: str) -> bool:
+        """Count one; whether it was one too many."""
+        self.counts[role] += 1
+        return self.counts[role] >= self.most
+
+    def progress(self) -> None:
+        self.counts.clear()
+
+
+@dataclass
+class WriterSide:
+    """A writer as the logic sees it."""
+
+    number: int
+    incarnation: int = 0
+    ready: bool = False
+    task: Task | None = None
+
+    def died(self) -> None:
+        self.incarnation += 1
+        self.ready, self.task = False, None
+
+    def validate(self) -> None:
+        require(
+            self.ready or self.task is None, f"writer {self.number} has a task, but is not there"
+        )
+
+
+@dataclass
+class TrainerSide:
+    """The trainer as the logic sees it.
+
+    It gets orders, numbered, one after the other; its answers name the order they answer, so that what
+    it said before it saw a later order is not mistaken for an answer to that.
+    """
+
+    incarnation: int = 0
+    state: str = "absent"  #: or "idle", "busy"
+    informed: bool = False  #: it knows what it holds: a first one, or a restored one
+    order: int = 0  #: the last one given
+    anchor_order: int = 0  #: a handed-over anchor it has not taken yet, or 0
+    room_order: int = 0  #: a MakeRoom it has not answered, or 0
+    drop_order: int = 0  #: a DropAll it has not answered, or 0
+    denied: int = 0  #: the last MakeRoom that brought no room
+    handed_order: int = 0  #: the last SendAnchor or Restore
+    lend_order: int = 0  #: the last Lend
+    commit_order: int = 0  #: the last Commit
+    spare: int = 0  #: empty extents that it keeps for compaction
+    proposal: Published | None = None  #: the newest that is not taken
+    fresh: bool = False  #: whether the proposal was made with the present anchor
+
+    def give(self) -> int:
+        """The number of a new order; 0 while there is nobody to give it to."""
+        if not self.informed:
+            return 0
+        self.order += 1
+        self.state = "busy"
+        return self.order
+
+    def ready(self) -> None:
+        require(self.state == "absent", "the trainer is ready twice")
+        self.state = "idle"
+        self.informed = self.incarnation == 0
+
+    def died(self) -> None:
+        """What it held is held no more, and nobody will answer; extents and spares outlive it."""
+        self.incarnation += 1
+        self.state, self.informed = "absent", False
+        self.anchor_order = self.room_order = self.drop_order = 0
+        self.proposal, self.fresh = None, False
+
+    def idle(self, order: int) -> None:
+        require(order <= self.order, f"idle after order {order}, the last was {self.order}")
+        if order == self.order:
+            self._require_answered()
+            self.state = "idle"
+
+    def freed(self, spare: int, order: int) -> None:
+        """Extents came back; what it says of spares is out of date if another was lent since."""
+        require(self.informed, "extents freed by a trainer that holds none")
+        require(order <= self.order, f"freed after order {order}, the last was {self.order}")
+        if order >= self.lend_order:
+            self.spare = spare
+
+    @property
+    def refuses_room(self) -> bool:
+        """Whether it had none, and has been given neither columns nor an anchor since."""
+        return self.denied > max(self.commit_order, self.handed_order)
+
+    def published(self, proposal: Published) -> None:
+        require(self.informed, "a proposal of a trainer that has no anchor")
+        self.proposal, self.fresh = proposal, True
+
+    def anchor_taken(self, order: int) -> None:
+        require(0 < order <= self.order, f"anchor of order {order}, the last was {self.order}")
+        if order == self.anchor_order:
+            self.anchor_order = 0
+            self.fresh = False  # what is published was made with the former anchor
+
+    @property
+    def worth_a_pass(self) -> bool:
+        """Whether to take the proposal: of an idle trainer anything new, for nothing better comes."""
+        proposal = self.proposal
+        if proposal is None:
+            return False
+        if self.state == "idle":
+            return True
+        return self.fresh and (proposal.worth or proposal.last_word)
+
+    def validate(self) -> None:
+        require(self.state in ("absent", "idle", "busy"), f"state {self.state} of the trainer")
+        require(self.state != "absent" or not self.informed, "an absent trainer knows nothing")
+        if not self.informed:
+            open_orders = (self.anchor_order, self.room_order, self.drop_order)
+            require(
+                not any(open_orders), f"orders {open_orders} wait for a trainer that never got them"
+            )
+            require(
+                self.proposal is None and self.state != "busy", "a trainer works without an anchor"
+            )
+        if self.state == "idle" or not self.informed:
+            self._require_answered()
+
+    def _require_answered(self) -> None:
+        waiting = [n for n in (self.anchor_order, self.room_order, self.drop_order) if n]
+        require(not waiting, f"orders {waiting} are not answered, but the trainer is {self.state}")

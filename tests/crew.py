@@ -1,0 +1,435 @@
+"""A simulated crew for the decision logic: children, trainer and shell, with books of its own.
+
+It believes nothing of the logic: who holds an extent, which part was done how often, which core runs
+what, is counted here from the instructions alone.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Sequence
+from typing import Any
+
+from fcl.drivers.processes.logic import (
+    Abort,
+    AnchorTaken,
+    Certify,
+    Commit,
+    Deal,
+    Decided,
+    Died,
+    Done,
+    DropAll,
+    Event,
+    Fail,
+    Finish,
+    Freed,
+    Instruction,
+    Lend,
+    Logic,
+    MakeRoom,
+    Order,
+    Prepared,
+    Published,
+    Ready,
+    Redraw,
+    Restore,
+    SendAnchor,
+    Settings,
+    Spawn,
+    TakeProposal,
+    Task,
+    Threads,
+    TrainerBusy,
+    TrainerIdle,
+)
+
+#: Kinds of tasks that may follow a kind, the tasks of the validation aside.
+FOLLOWS = {
+    "": {"prepare"},
+    "prepare": {"residuals", "margins"},
+    "margins": {"search", "accept"},
+    "search": {"residuals", "margins"},
+    "accept": {"residuals", "margins"},
+    "residuals": {"price"},
+    "price": {"certify"},
+    "certify": set(),
+    "decided": {"draw", "columns", "margins"},
+    "draw": {"sample", "columns", "margins"},
+    "sample": {"columns", "margins"},
+    "columns": {"margins"},
+}
+BESIDE = ("validate", "score")
+
+
+class SimulatedTrainer:
+    """Handles orders one by one; what it says waits in ``said`` until it is heard."""
+
+    def __init__(self) -> None:
+        self.orders: deque[Order] = deque()
+        self.said: deque[Event] = deque()
+        self.handled = 0
+        self.holds: set[int] = set()
+        self.spares: set[int] = set()
+        self.idle = False  # as it sees itself
+        self.version = 0
+
+    def act(self, n_freed: int = 99, use_spare: bool = False) -> None:
+        """Handle the next order; of MakeRoom free at most so many."""
+        order = self.orders.popleft()
+        self.handled, self.idle = order.order, False
+        match order:
+            case SendAnchor():
+                self.said.append(AnchorTaken(order.order))
+            case Restore():
+                self.holds = set(order.extents)
+                self.said.append(AnchorTaken(order.order))
+            case Commit():
+                self.holds.add(order.extent)
+            case Lend():
+                self.holds.add(order.extent)
+                self.spares.add(order.extent)
+            case MakeRoom():
+                self.free(min(n_freed, order.wanted), use_spare)
+            case DropAll():
+                self.said.append(Freed(tuple(sorted(self.holds)), 0, order.order))
+                self.holds, self.spares = set(), set()
+
+    def free(self, n: int, use_spare: bool = False) -> None:
+        if use_spare:
+            self.spares = set()
+        freed = sorted(self.holds - self.spares)[:n]
+        self.holds -= set(freed)
+        self.said.append(Freed(tuple(freed), len(self.spares), self.handled))
+
+    def publish(self, worth: bool = True, last_word: bool = False) -> None:
+        if self.idle:
+            self.said.append(TrainerBusy())
+            self.idle = False
+        self.version += 1
+        self.said.append(Published(self.version, 1.0, worth, last_word))
+
+    def rest(self) -> None:
+        self.idle = True
+        self.said.append(TrainerIdle(self.handled))
+
+
+class Crew:
+    """All around a Logic; each event goes through :meth:`tell`."""
+
+    def __init__(self, **changes: Any) -> None:
+        small = {"writers": 2, "cores": 2, "extents": 3, "batch": 2}
+        parts = {"prepare_parts": 2, "margins_parts": 2, "price_parts": 2}
+        self.settings = Settings(**(small | parts | changes))
+        self.logic = Logic(self.settings)
+        self.last: list[Instruction] = []
+        self.sound = True  # False after a broken promise
+        self.over: Instruction | None = None
+        self.spawned: dict[tuple[str, int], int] = {}  # not ready yet -> incarnation
+        self.died: Counter[tuple[str, int]] = Counter()
+        self.deaths: Counter[str] = Counter()  # since the last progress
+        self.idle_writers: set[int] = set()
+        self.tasks: dict[int, Task] = {}
+        self.serials: set[int] = set()
+        self.trainer: SimulatedTrainer | None = None
+        self.trainer_busy = False
+        self.orders = 0
+        self.anchors_due: set[int] = set()
+        self.room_due = self.drop_due = 0
+        self.owner: dict[int, str] = dict.fromkeys(range(self.settings.extents), "nobody")
+        self.threads = 0
+        self.kind = ""
+        self.done: Counter[int] = Counter()  # parts of this stage
+        self.beside_done: Counter[tuple[str, int, int]] = Counter()  # kind, pass, part
+        self.lossless = True
+        self.certified: list[int] = []
+        self.handed = -1  # the last certified anchor that the shell has let go on
+        self.decision = Decided()
+        self.rejected = False
+        self._carry_out(self.logic.start())
+
+    # -- events ------------------------------------------------------------------------------------
+
+    def tell(self, event: Event) -> list[Instruction]:
+        was_over = self.over
+        self._note(event)
+        self._carry_out(self.logic.handle(event))
+        assert not (was_over and self.last), "an instruction after the end"
+        return self.last
+
+    def _note(self, event: Event) -> None:
+        """What an event of the trainer changes in the books."""
+        match event:
+            case AnchorTaken(order):
+                self.anchors_due.discard(order)
+            case TrainerIdle(order):
+                self.trainer_busy &= order != self.orders
+            case TrainerBusy():
+                self.trainer_busy = True
+            case Freed():
+                for extent in event.extents:
+                    assert self.owner[extent] == "trainer"
+                    self.owner[extent] = "nobody"
+                if self.room_due and event.order >= self.room_due:
+                    self.lossless &= bool(event.extents) and event.spare > 0
+                    self.room_due = 0
+                if event.order >= self.drop_due:
+                    self.drop_due = 0
+
+    def come(self, role: str, number: int = 0) -> list[Instruction]:
+        del self.spawned[role, number]
+        if role == "trainer":
+            self.trainer = SimulatedTrainer()
+        else:
+            self.idle_writers.add(number)
+        return self.tell(Ready(role, number))
+
+    def everybody_comes(self) -> None:
+        for role, number in list(self.spawned):
+            self.come(role, number)
+
+    def finish(self, number: int, outcome: str = "accepted", stored: int = 99) -> list[Instruction]:
+        task = self.tasks.pop(number)
+        self.idle_writers.add(number)
+        stored = min(stored, task.size)
+        if task.kind in BESIDE:
+            self.beside_done[task.kind, task.pass_number, task.start] += 1
+        elif task.kind == "columns":
+            self.done.update(range(task.start, task.start + stored))
+            self.owner[task.extent] = "trainer" if stored else "nobody"
+            self.lossless &= stored > 0
+        else:
+            self.done[task.start] += 1
+        if task.kind not in ("search", "accept"):
+            outcome = ""
+        elif outcome == "accepted":
+            self.deaths.clear()
+        self.rejected = outcome == "rejected"
+        out = self.tell(Done(number, task.serial, outcome, stored))
+        committed = [i for i in out if isinstance(i, Commit)]
+        if task.kind == "columns" and stored:
+            (commit,) = committed
+            assert (commit.extent, commit.start) == (task.extent, task.start)
+            assert commit.stop - commit.start == stored and commit.serial == task.serial
+        else:
+            assert not committed
+        self.rejected = False
+        return out
+
+    def kill(self, role: str, number: int = 0) -> list[Instruction]:
+        """The shell has reaped a child: what it held is nobody's."""
+        self.died[role, number] += 1
+        self.deaths[role] += 1
+        if role == "trainer":
+            self.trainer, self.trainer_busy = None, False
+            self.anchors_due.clear()
+            if self.drop_due:
+                self._nobody_holds("trainer")
+            self.room_due = self.drop_due = 0
+        else:
+            self.idle_writers.discard(number)
+            task = self.tasks.pop(number, None)
+            if task and task.extent >= 0:
+                self.owner[task.extent] = "nobody"
+        self.spawned.pop((role, number), None)
+        out = self.tell(Died(role, number))
+        if self.deaths[role] >= self.settings.max_deaths:
+            assert out == [Fail(role)]
+        return out
+
+    def hear(self) -> list[Instruction]:
+        """The next thing the trainer has said arrives."""
+        assert self.trainer is not None
+        return self.tell(self.trainer.said.popleft())
+
+    def trainer_works(self) -> None:
+        """The trainer handles all orders, and is heard."""
+        while self.trainer and (self.trainer.orders or self.trainer.said):
+            if self.trainer.said:
+                self.hear()
+            else:
+                self.trainer.act()
+
+    def decide(self, **answer: Any) -> list[Instruction]:
+        self.decision = Decided(**answer)
+        self.handed = self.certified[-1]
+        return self.tell(self.decision)
+
+    def finish_stage(self, **how: Any) -> None:
+        """Complete the tasks of the present stage."""
+        kind = self.kind
+        while self.kind == kind and kind in self.kinds():
+            self.finish(next(n for n, task in self.tasks.items() if task.kind == kind), **how)
+
+    def run_on(self, n_freed: int = 0) -> None:
+        """Everybody lives on and answers, until the next decision is due."""
+        for _ in range(1000):
+            trainer = self.trainer
+            if self.over or (self.logic.stage in ("decide", "scoring") and not self.tasks):
+                return
+            if self.spawned:
+                self.everybody_comes()
+            elif trainer and trainer.said:
+                self.hear()
+            elif trainer and trainer.orders:
+                trainer.act(n_freed)
+            elif self.tasks:
+                if self.logic.stage == "decide" and set(self.kinds()) <= set(BESIDE):
+                    return
+                self.finish(min(self.tasks))
+            elif trainer and not trainer.idle:
+                trainer.publish(last_word=True)
+                trainer.rest()
+            else:
+                break
+        raise AssertionError(f"stuck in stage {self.logic.stage} of pass {self.logic.pass_number}")
+
+    # -- what a test looks at ----------------------------------------------------------------------
+
+    def kinds(self) -> list[str]:
+        """Kinds of the running tasks."""
+        return sorted(task.kind for task in self.tasks.values())
+
+    def said(self, kind: type[Any]) -> list[Any]:
+        """Instructions of a kind among the last."""
+        return [instruction for instruction in self.last if isinstance(instruction, kind)]
+
+    # -- the books ---------------------------------------------------------------------------------
+
+    def _carry_out(self, instructions: Sequence[Instruction]) -> None:
+        self.last, self.sound = list(instructions), False
+        for at, instruction in enumerate(instructions):
+            assert self.over is None, f"{instruction} after {self.over}"
+            if isinstance(instruction, Order):
+                self._order(instruction)
+            match instruction:
+                case Spawn(role, number, incarnation):
+                    assert incarnation == self.died[role, number]
+                    assert (role, number) not in self.spawned
+                    self.spawned[role, number] = incarnation
+                case Deal(number, task):
+                    self._deal(number, task)
+                case Threads(n):
+                    assert n >= 1 and n != self.threads
+                    self.threads = n
+                case Prepared():
+                    assert self.kind == "prepare"
+                    self.deaths.clear()
+                case TakeProposal():
+                    assert self.trainer and not self.anchors_due, "its margins may be in use"
+                    assert not self.tasks or set(self.kinds()) <= set(BESIDE)
+                case Certify():
+                    self._certify(instruction)
+                case Redraw():
+                    if not any(isinstance(other, DropAll) for other in instructions[at:]):
+                        self._nobody_holds("trainer")
+                case Abort() | Fail() | Finish():
+                    self.over = instruction
+        self.logic.validate()
+        if not self.over:
+            running = len(self.tasks)
+            assert running == self.logic.busy_writers
+            left = max(1, self.settings.cores - running) if self.settings.sharing else 1
+            assert self.threads == self.logic.threads == left
+        self.sound = True
+
+    def _order(self, order: Order) -> None:
+        if order.order == 0:
+            assert isinstance(order, Commit) and self.trainer is None
+            return
+        assert self.trainer is not None
+        self.orders += 1
+        assert order.order == self.orders
+        self.trainer.orders.append(order)
+        self.trainer_busy = True
+        match order:
+            case SendAnchor(number, pass_number) | Restore(number, pass_number):
+                assert pass_number == self.handed
+                self.anchors_due.add(number)
+                if isinstance(order, Restore):
+                    held = [e for e, owner in self.owner.items() if owner == "trainer"]
+                    assert list(order.extents) == held
+            case Lend():
+                assert self.owner[order.extent] == "nobody"
+                self.owner[order.extent] = "trainer"
+            case MakeRoom():
+                assert not self.room_due and 1 <= order.wanted < self.settings.extents
+                assert "nobody" not in self.owner.values()
+                self.room_due = order.order
+            case DropAll():
+                self.drop_due = order.order
+
+    def _deal(self, number: int, task: Task) -> None:
+        self.idle_writers.remove(number)
+        settings = self.settings
+        most = settings.cores if settings.sharing else settings.cores - 1
+        most = settings.cores - 1 if self.trainer_busy else most
+        assert len(self.tasks) < max(1, most), "a task without a token"
+        assert task.serial not in self.serials
+        self.serials.add(task.serial)
+        others = [
+            part
+            for other in self.tasks.values()
+            if other.kind == task.kind
+            for part in range(other.start, other.stop)
+        ]
+        assert not set(range(task.start, task.stop)) & set(others), "a part in two hands"
+        if task.kind in BESIDE:
+            assert (task.kind, task.pass_number, task.start) not in self.beside_done
+            if task.kind == "score":
+                parts = range(settings.validate_parts)
+                assert all(self.beside_done["validate", task.pass_number, p] == 1 for p in parts)
+        else:
+            if task.kind != self.kind:
+                self._begin(task.kind)
+            assert not any(self.done[part] for part in range(task.start, task.stop)), "done already"
+        if task.kind == "columns":
+            assert 1 <= task.size <= settings.batch
+            assert self.owner[task.extent] == "nobody", "an extent in two hands"
+            self.owner[task.extent] = f"writer {number}"
+        else:
+            assert task.size == 1 and task.extent == -1
+        self.tasks[number] = task
+
+    def _begin(self, kind: str) -> None:
+        assert kind in FOLLOWS[self.kind], f"{kind} after {self.kind}"
+        assert all(task.kind in BESIDE for task in self.tasks.values())
+        if kind == "draw":
+            held = [e for e, owner in self.owner.items() if owner != "nobody"]
+            assert not self.drop_due and len(held) <= 1, "only a spare may be lent again"
+        self._close()
+        self.kind, self.done, self.lossless = kind, Counter(), True
+
+    def _close(self) -> None:
+        """The stage is over: each of its parts was done exactly once."""
+        settings = self.settings
+        n = {
+            "prepare": settings.prepare_parts,
+            "margins": settings.margins_parts,
+            "residuals": settings.margins_parts,
+            "price": settings.price_parts,
+            "sample": self.decision.sample_parts,
+            "columns": self.decision.columns,
+            "": 0,
+            "decided": 0,
+        }.get(self.kind, 1)
+        assert set(self.done) <= set(range(n)) and set(self.done.values()) <= {1}
+        if self.kind != "columns" or self.lossless:
+            assert len(self.done) == n, f"{self.kind}: {len(self.done)} of {n} parts done"
+
+    def _certify(self, certify: Certify) -> None:
+        if certify.stalled:
+            assert certify.pass_number == self.certified[-1]
+            assert not self.trainer_busy or self.rejected
+        else:
+            assert self.kind == "certify"
+            expected = self.certified[-1] + 1 if self.certified else self.settings.first_pass
+            assert certify.pass_number == expected
+            self.certified.append(expected)
+        self._close()
+        self.kind, self.done, self.lossless = "decided", Counter(), True
+
+    def _nobody_holds(self, holder: str) -> None:
+        for extent, owner in self.owner.items():
+            if owner == holder:
+                self.owner[extent] = "nobody"
