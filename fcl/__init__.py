@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from fcl.data import DataSet as DataSet
     from fcl.data import open_data as open_data
-    from fcl.drivers.inline import TrainResult as TrainResult
-    from fcl.drivers.inline import plan_training as plan_training
-    from fcl.drivers.inline import train as train
+    from fcl.drivers.train import TrainResult as TrainResult
+    from fcl.drivers.train import plan_training as plan_training
+    from fcl.drivers.train import train as train
     from fcl.errors import BudgetError as BudgetError
     from fcl.errors import ConvergenceWarning as ConvergenceWarning
     from fcl.errors import FclError as FclError
@@ -40,9 +40,9 @@ _HOME = {
     "open_data": "fcl.data",
     "Kmers": "fcl.features",
     "parse_features": "fcl.features",
-    "TrainResult": "fcl.drivers.inline",
-    "plan_training": "fcl.drivers.inline",
-    "train": "fcl.drivers.inline",
+    "TrainResult": "fcl.drivers.train",
+    "plan_training": "fcl.drivers.train",
+    "train": "fcl.drivers.train",
     "Certificate": "fcl.model",
     "Model": "fcl.model",
     "load_model": "fcl.model",

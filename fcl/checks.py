@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from numbers import Integral, Real
 from typing import Any
 
@@ -10,7 +11,14 @@ import numpy as np
 
 from fcl.errors import InputError
 
-__all__ = ["flag", "is_whole", "positive", "share", "whole"]
+__all__ = ["choice", "flag", "is_whole", "positive", "share", "whole"]
+
+
+def choice(name: str, value: Any, among: Sequence[str]) -> str:
+    """The value, if it is one of these words; InputError naming the option otherwise."""
+    if value not in among:
+        raise InputError(f"{name} must be one of {', '.join(among)}, got {value!r}")
+    return str(value)
 
 
 def flag(name: str, value: Any) -> bool:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -55,6 +56,8 @@ class PreparedRows:
         self.n_blocks = -(-n_rows // block_rows)
         self._record_bytes = int(np.prod(record_shape))
         self._sides: list[SideArrays | None] = [None] * self.n_blocks
+        #: uint64 a block, of what was prepared: tells whether two readings gave the same
+        self.checksums = np.zeros(self.n_blocks, np.uint64)
         self._records: npt.NDArray[np.uint8] | None = None
         self._buffered = (-1, 0, 0)  # block, and the part of it in the buffer
         if scratch is None:
@@ -96,6 +99,8 @@ class PreparedRows:
     def commit(self, block: int, sides: Sequence[np.ndarray]) -> None:
         """Keep the record that :meth:`writable` gave, with its side arrays."""
         self._sides[block] = tuple(sides)
+        record = self._buffer if self._records is None else self._records[block]
+        self.checksums[block] = _checksum(record, sides)
         if self._file is not None:
             view = self._buffer.data.cast("B")
             at = block * self._record_bytes
@@ -149,6 +154,14 @@ class PreparedRows:
 
     def __del__(self) -> None:
         self.close()
+
+
+def _checksum(record: np.ndarray, sides: Sequence[np.ndarray]) -> int:
+    """CRC-32 of a record, and behind it that of the side arrays."""
+    side = 0
+    for array in sides:
+        side = zlib.crc32(np.ascontiguousarray(array).data, side)
+    return zlib.crc32(record.data) << 32 | side
 
 
 def _allocate(folder: Path, size: int) -> int:

@@ -75,6 +75,7 @@ class PassDone(Event):
     beta        the step that the search took of the proposed one.
     validation  {"auprc": ..., "n_rows": ...} if it was measured at this anchor.
     time_left   an estimate, None where there is none.
+    busy        processor time over time of each process since the pass before, by its name.
     """
 
     number: int
@@ -94,6 +95,7 @@ class PassDone(Event):
     beta: float
     validation: Mapping[str, Any] | None = None
     time_left: float | None = None
+    busy: Mapping[str, float] | None = None
 
 
 @dataclass(frozen=True)

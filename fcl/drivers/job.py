@@ -42,6 +42,8 @@ class Options:
     seed: int
     block_rows: int
     valid_fraction: float | None
+    driver: str
+    writers: int  #: processes; 0 for the inline driver
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,8 @@ class Job:
             self.options.memory,
             extra,
             self.plan.scratch,
+            self.plan.writers or None,
+            self.plan.view_rows,
         )
 
     def prepare(
@@ -112,6 +116,13 @@ class Job:
         return prepared
 
 
+def available_cores() -> int:
+    """Cores that this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 def make_job(
     data: DataSet,
     features: Kmers | str,
@@ -128,6 +139,8 @@ def make_job(
     valid: DataSet | None = None,
     valid_fraction: float | None = None,
     block_rows: int = 65536,
+    driver: str = "inline",
+    writers: int | None = None,
 ) -> Job:
     """Check everything that can be checked before the rows are read.
 
@@ -191,7 +204,10 @@ def make_job(
     C, alpha = resolve_C(C, alpha, sum_weights)
 
     block_rows = min(block_rows, -(-train.n // 64) * 64)
-    plan = _plan(family, train, valid_rows, block_rows, budget)
+    crew = None
+    if driver == "processes":
+        crew = writers or available_cores()
+    plan = _plan(family, train, valid_rows, block_rows, budget, writers=crew)
     options = Options(
         features=features if isinstance(features, str) else _spell(spec),
         loss=found.name,
@@ -205,6 +221,8 @@ def make_job(
         seed=seed,
         block_rows=block_rows,
         valid_fraction=valid_fraction,
+        driver=driver,
+        writers=plan.writers,
     )
     return Job(options, found, family, train, valid_rows, labels, sum_weights, plan)
 
@@ -217,6 +235,8 @@ def _plan(
     budget: int,
     extra: int = 0,
     scratch: bool | None = None,
+    writers: int | None = None,
+    view_rows: int | None = None,
 ) -> Plan:
     # a chunk, compressed (at most about as large) and decoded; the block that it is cut into and
     # the one before, which is being prepared
@@ -224,7 +244,18 @@ def _plan(
     shape = train.data.rows.shape
     reading += 2 * block_rows * train.data.rows.dtype.itemsize * int(np.prod(shape[1:]))
     n_valid = valid.n if valid else 0
-    return make_plan(family, train.n, n_valid, block_rows, reading, budget, extra, scratch)
+    return make_plan(
+        family,
+        train.n,
+        n_valid,
+        block_rows,
+        reading,
+        budget,
+        extra,
+        scratch,
+        writers,
+        view_rows,
+    )
 
 
 def _spell(spec: Kmers) -> str:

@@ -13,13 +13,18 @@ from dataclasses import dataclass
 from fcl.cache import ColumnCache
 from fcl.errors import BudgetError
 from fcl.features.base import Family
+from fcl.solve.passes import Vectors
 from fcl.solve.state import WorkingSet
 from fcl.solve.trainer import Trainer
+from fcl.solve.view import RowView
 from fcl.units import format_bytes
 
 MIB = 1 << 20
 #: Interpreter, numpy, numba, the readers: 183 MiB measured, 281 MiB where kernels are compiled first.
 INTERPRETER = 320 * MIB
+#: Of several processes each has private memory alone: code is shared, kernels are compiled beforehand.
+SUPERVISOR = 128 * MIB
+CHILD = 96 * MIB
 #: Bitmaps of new columns on their way to the cache.
 STAGING = 32 * MIB
 MAX_COLUMNS = 1 << 16
@@ -30,8 +35,17 @@ MIN_COLUMNS = 256
 MIN_CACHE_COLUMNS = 4
 #: The cache is not worth more than this before prepared rows go to disk.
 COMFORTABLE_CACHE = 256 * MIB
+#: What the processes tell one another of a column: gradients and curvatures of two anchors, weight,
+#: four points of weights, the list of new ones; room for four times as many active features as columns.
+SHARED_BYTES_A_COLUMN = 5 * 8 + 4 * (4 * 16 + 5 * 8)
 MIN_ENTRIES = 1 << 20
 MAX_ENTRIES = 1 << 28
+#: Up to so many rows the trainer works on all of them; beyond, on a sample that begins with this share of
+#: the rows and may grow fourfold.
+ALL_ROWS = 1 << 18
+SAMPLE_SHARE = 1 / 16
+LEAST_SAMPLE = 1 << 15
+MOST_GROWTH = 4
 
 
 @dataclass(frozen=True)
@@ -46,6 +60,8 @@ class Plan:
     staging: int
     scratch: bool
     scratch_bytes: int
+    writers: int = 0  #: processes; 0: a single process
+    view_rows: int = 0  #: most rows of the trainer's sample; 0: it has all rows
 
     @property
     def total(self) -> int:
@@ -66,41 +82,104 @@ def make_plan(
     budget: int,
     extra: int = 0,
     scratch: bool | None = None,
+    writers: int | None = None,
+    view_rows: int | None = None,
 ) -> Plan:
     """Divide the budget.
 
     reading : bytes that reading the data holds at once.
     extra : what only the rows could tell, once they are read (:meth:`Family.extra_bytes`).
     scratch : whether prepared rows live in a scratch file; None to choose.
+    writers : most of them; fewer where the budget does not allow for more. None: a single process.
+    view_rows : rows of the trainer's sample, 0 for all; None to choose.
 
     Raises BudgetError naming the smallest budget that works.
     """
-    record = math.prod(family.record_shape(block_rows))
-    rows = record * (-(-n_rows // block_rows) + -(-n_valid // block_rows))
-    buffers = record * (2 if n_valid else 1)
-    column = ColumnCache.largest_column(n_rows, block_rows, family.binary)
+    job = _Job(family, n_rows, n_valid, block_rows, reading, extra)
+    crews = [None] if writers is None else list(range(writers, 0, -1))
+    refused: BudgetError | None = None
+    for crew in crews:
+        for rows in _view_sizes(n_rows, writers, view_rows):
+            try:
+                return _divide(job, budget, scratch, crew, rows)
+            except BudgetError as error:
+                refused = error  # the last one needs least
+    assert refused is not None
+    raise refused
+
+
+def _view_sizes(n_rows: int, writers: int | None, view_rows: int | None) -> list[int]:
+    """Sizes of the trainer's view to try, 0 for all rows, the one that is wanted most first."""
+    if view_rows is not None:
+        return [view_rows]
+    if writers is None or n_rows <= ALL_ROWS:
+        return [0]
+    sizes = [max(LEAST_SAMPLE, int(MOST_GROWTH * SAMPLE_SHARE * n_rows))]
+    while sizes[-1] > LEAST_SAMPLE:
+        sizes.append(max(LEAST_SAMPLE, sizes[-1] // 2))
+    return sizes
+
+
+@dataclass(frozen=True)
+class _Job:
+    """What is to be planned for."""
+
+    family: Family
+    n_rows: int
+    n_valid: int
+    block_rows: int
+    reading: int
+    extra: int
+
+    def records(self, n_rows: int) -> int:
+        """Bytes of the prepared form of so many rows."""
+        blocks = -(-n_rows // self.block_rows)
+        return blocks * math.prod(self.family.record_shape(self.block_rows))
+
+
+def _divide(
+    job: _Job, budget: int, scratch: bool | None, writers: int | None, view_rows: int
+) -> Plan:
+    family, n_rows, block_rows = job.family, job.n_rows, job.block_rows
+    crew = writers or 1
+    rows = job.records(n_rows) + (job.records(job.n_valid) if job.n_valid else 0)
+    buffers = crew * job.records(1) * (2 if job.n_valid else 1)
+    n_view = view_rows or n_rows
+    column = ColumnCache.largest_column(n_view, block_rows, family.binary)
     staging = max(min(STAGING, 64 * column), column)
     entry = Trainer.bytes_for(0, 0, 1, family.binary)
     per_column = (
-        ColumnCache.directory_bytes(1, n_rows, block_rows)
+        ColumnCache.directory_bytes(1, n_view, block_rows)
         + WorkingSet.bytes_for(1)
         + Trainer.bytes_for(0, 1, 0)
+        + (0 if writers is None else SHARED_BYTES_A_COLUMN)
     )
     least_cache = MIN_CACHE_COLUMNS * column + MIN_COLUMNS * per_column + entry * MIN_ENTRIES
+    if writers is not None:  # one extent is always the trainer's, to move columns into
+        least_cache += column
+    trainer = Trainer.bytes_for(n_view, 0, 0) + RowView.bytes_for(n_view, complete=not view_rows)
+    if view_rows:
+        trainer += job.records(view_rows) + 24 * view_rows  # the rows, their targets and weights
 
     def fixed(scratch: bool) -> list[tuple[str, int]]:
         held = ("prepared rows (a block; all in a scratch file)", buffers)
+        # the arrays that were read, and what is made of them
+        target = 32 if writers is None else 40
         uses = [
-            ("interpreter and libraries", INTERPRETER),
-            ("reading (a chunk, compressed and decoded, and a block)", reading),
-            ("targets and weights", 32 * n_rows + 32 * n_valid),
-            ("margins and residuals", 6 * 8 * n_rows + 8 * n_valid),
-            ("trainer's vectors", Trainer.bytes_for(n_rows, 0, 0)),
-            ("tables of a pass", family.workspace_bytes(block_rows, scratch)),
-            ("new columns on their way", staging),
+            ("reading (a chunk, compressed and decoded, and a block)", crew * job.reading),
+            ("targets and weights", target * (n_rows + job.n_valid)),
+            ("margins and residuals", Vectors.bytes_for(n_rows) + 8 * job.n_valid),
+            ("trainer's vectors" + (f" ({view_rows:,} rows)" if view_rows else ""), trainer),
+            ("tables of a pass", crew * family.workspace_bytes(block_rows, scratch)),
+            ("new columns on their way", crew * staging),
             held if scratch else ("prepared rows", rows),
         ]
-        return [*uses, ("unknown letters and the like", extra)] if extra else uses
+        if writers is None:
+            uses.insert(0, ("interpreter and libraries", INTERPRETER))
+        else:
+            name = f"interpreters of {writers + 2} processes"
+            uses.insert(0, (name, SUPERVISOR + (writers + 1) * CHILD))
+        return [*uses, ("unknown letters and the like", job.extra)] if job.extra else uses
 
     def taken(scratch: bool) -> int:
         return sum(size for _, size in fixed(scratch))
@@ -116,7 +195,7 @@ def make_plan(
             f"{-(-smallest // MIB)}MiB: "
             + ", ".join(f"{name} {format_bytes(size)}" for name, size in fixed(scratch))
             + f", the smallest cache {format_bytes(least_cache)}"
-            + ("" if extra else "; unknown letters in the rows would need more")
+            + ("" if job.extra else "; unknown letters in the rows would need more")
         )
     # beyond the least, which stays whole: else the directory of many row blocks could eat the cache
     spare = budget - taken(scratch) - least_cache
@@ -124,7 +203,7 @@ def make_plan(
     spare -= (max_columns - MIN_COLUMNS) * per_column
     entries = min(MAX_ENTRIES, MIN_ENTRIES + spare // 3 // entry)
     spare -= (entries - MIN_ENTRIES) * entry
-    cache_bytes = MIN_CACHE_COLUMNS * column + spare
+    cache_bytes = (MIN_CACHE_COLUMNS + (writers is not None)) * column + spare
     parts = (
         *fixed(scratch),
         ("columns gathered for the trainer", entry * entries),
@@ -132,5 +211,14 @@ def make_plan(
         ("cache of columns", cache_bytes),
     )
     return Plan(
-        parts, budget, cache_bytes, max_columns, entries, staging, scratch, rows if scratch else 0
+        parts,
+        budget,
+        cache_bytes,
+        max_columns,
+        entries,
+        staging,
+        scratch,
+        rows if scratch else 0,
+        writers or 0,
+        view_rows,
     )

@@ -1,70 +1,179 @@
-"""The one door to the drivers: ``train`` and ``plan_training``, whichever driver does the work."""
+"""The front door: check the job, choose the driver, run it."""
 
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from fcl.drivers import inline
+from fcl.checks import choice, flag, positive, whole
+from fcl.drivers.inline import run_inline
+from fcl.drivers.job import make_job
 from fcl.drivers.plan import Plan
+from fcl.drivers.result import TrainResult
+from fcl.drivers.saving import Saver
+from fcl.drivers.session import Progress, Session
+from fcl.errors import ConvergenceWarning
+from fcl.model.checkpoint import Checkpoint, CheckpointFolder
 
 if TYPE_CHECKING:
     from fcl.data import DataSet
     from fcl.features import Kmers
-    from fcl.model.checkpoint import Checkpoint
 
 __all__ = ["TrainResult", "plan_training", "train"]
 
-
-@dataclass(frozen=True)
-class TrainResult(inline.TrainResult):
-    """A model, and how training ended."""
-
-    checkpoint_failed: bool = False  #: whether the last checkpoint could not be written
+DRIVERS = ("inline", "processes")
 
 
-def plan_training(
-    data: DataSet,
-    features: Kmers | str,
-    *,
-    driver: str = "inline",
-    writers: int | None = None,
-    checkpoint: str | os.PathLike[str] | None = None,
-    checkpoint_every: float = 300.0,
-    resume: Checkpoint | None = None,
-    share_cores: bool = True,
-    shared_files: str | os.PathLike[str] | None = None,
-    **options: Any,
-) -> Plan:
+def plan_training(data: DataSet, features: Kmers | str, **options: Any) -> Plan:
     """The memory plan of :func:`train` with the same arguments; reads no rows."""
-    _only_inline(driver)
-    return inline.plan_training(data, features, **options)
+    for name in (
+        *("scratch", "progress", "should_stop", "should_checkpoint", "checkpoint"),
+        *("checkpoint_every", "resume", "command", "share_cores", "shared_files"),
+    ):
+        options.pop(name, None)  # change no plan
+    return make_job(data, features, **options).plan
 
 
 def train(
     data: DataSet,
     features: Kmers | str,
     *,
+    C: float | None = None,
+    alpha: float | None = None,
+    loss: str = "logistic",
+    intercept: bool = True,
+    tol: float = 1e-3,
+    memory: int | str = "4GiB",
+    max_time: float | None = None,
+    max_passes: int | None = None,
+    seed: int = 0,
+    valid: DataSet | None = None,
+    valid_fraction: float | None = None,
+    block_rows: int = 65536,
     driver: str = "inline",
     writers: int | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     checkpoint_every: float = 300.0,
-    resume: Checkpoint | None = None,
+    resume: Checkpoint | str | os.PathLike[str] | None = None,
+    scratch: str | os.PathLike[str] | None = None,
+    progress: Progress | None = None,
+    should_stop: Callable[[], bool] | None = None,
     should_checkpoint: Callable[[], bool] | None = None,
     share_cores: bool = True,
     shared_files: str | os.PathLike[str] | None = None,
     command: Mapping[str, Any] | None = None,
-    **options: Any,
 ) -> TrainResult:
-    """As :func:`fcl.drivers.inline.train`."""
-    _only_inline(driver)
-    if checkpoint is not None or resume is not None:
-        raise NotImplementedError("checkpoints are not written yet; switch them off")
-    return TrainResult(**vars(inline.train(data, features, **options)))
+    """Minimise ||w||_1 + C sum_i s_i loss(y_i, <w, phi(x_i)> + b) over a whole family of features.
 
+    Parameters
+    ----------
+    data : DataSet
+        From :func:`fcl.open_data`, with a target.
+    features : Kmers or str
+        The family, as ``Kmers(d=8)`` or ``"kmers:d=8"``.
+    C, alpha : float
+        Exactly one: the weight of the losses, or C = 1 / (alpha * sum of the sample weights).
+    loss : {"logistic", "squared", "squared_hinge"}
+        ``squared`` is (y - m)^2, without 1/2.
+    intercept : bool
+        Whether b is free; it is never penalised.
+    tol : float
+        Relative duality gap (P - D) / P at which to stop.
+    memory : int or str
+        Budget in bytes or as "4GiB"; covers everything, all processes together.
+    max_time, max_passes : float (seconds), int
+        Stop earlier, with the best model so far and a ConvergenceWarning. The time is that of this call;
+        passes are those of the job, and pass 0, which prices the null model, does not count.
+    valid, valid_fraction
+        Rows to measure average precision on (squared loss: mean squared error) after each pass: a data
+        set, or the share of rows to set aside.
+    block_rows : int
+        Rows a block, a multiple of 64, at most 65536.
+    driver : {"inline", "processes"}
+        In this process, the same bits each time; or a trainer and writers side by side.
+    writers : int
+        Of the driver ``processes``; by default as many as there are cores.
+    checkpoint : path
+        Folder in which to save checkpoints, every ``checkpoint_every`` seconds and at the end.
+    resume : Checkpoint or path
+        Go on from it, or from the newest in that folder, with the same data and options.
+    scratch : path
+        Folder of the scratch file that holds prepared rows when the budget cannot.
+    progress : callable
+        Gets the events of :mod:`fcl.drivers.events`.
+    should_stop, should_checkpoint : callable
+        Polled between steps; True ends the run with the best model so far, or saves a checkpoint now.
+    share_cores : bool
+        Whether a side that has nothing to do lends its core to the other (``processes``).
+    shared_files : path
+        Folder of unlinked files to use instead of anonymous shared memory (``processes``).
+    command : mapping
+        Kept in checkpoints: what a command needs to run the job again.
 
-def _only_inline(driver: str) -> None:
-    if driver != "inline":
-        raise NotImplementedError(f"driver {driver!r} is not there yet; choose 'inline'")
+    Returns
+    -------
+    TrainResult
+        A ``KeyboardInterrupt`` gives a result with ``converged = False`` too; before the first pass is
+        done there is none to give, and it is raised.
+
+    Raises
+    ------
+    InputError
+        Data or options are unusable; the message names array, row or option.
+    RepeatedDeaths
+        A process died three times in a row; a checkpoint was saved.
+    """
+    driver = choice("driver", driver, DRIVERS)
+    share_cores = flag("share_cores", share_cores)
+    checkpoint_every = positive("checkpoint_every", checkpoint_every)
+    if writers is not None:
+        writers = whole("writers", writers, 1)
+    if resume is not None and not isinstance(resume, Checkpoint):
+        resume = CheckpointFolder(resume).load()
+    job = make_job(
+        data,
+        features,
+        C=C,
+        alpha=alpha,
+        loss=loss,
+        intercept=intercept,
+        tol=tol,
+        memory=memory,
+        max_time=max_time,
+        max_passes=max_passes,
+        seed=seed,
+        valid=valid,
+        valid_fraction=valid_fraction,
+        block_rows=block_rows,
+        driver=driver,
+        writers=writers,
+    )
+    options = asdict(job.options)
+    if resume is not None:
+        CheckpointFolder.check_resume(resume, options)
+    if command is not None:
+        options["command"] = dict(command)
+    saver = Saver(checkpoint, checkpoint_every, should_checkpoint, options, resume, driver)
+    saver.open()
+    try:
+        session = Session(
+            job,
+            progress or (lambda event: None),
+            should_stop or (lambda: False),
+            saver,
+            resume,
+        )
+        if driver == "inline":
+            result = run_inline(session, scratch)
+        else:
+            from fcl.drivers.processes.supervisor import run_processes
+
+            result = run_processes(session, scratch, share_cores, shared_files)
+    finally:
+        saver.close()
+    if not result.converged:
+        warnings.warn(result.message, ConvergenceWarning, stacklevel=2)
+    return result

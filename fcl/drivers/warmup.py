@@ -9,7 +9,7 @@ def warmup() -> None:
     """Train and predict on a few made-up rows in every way that reaches another kernel."""
     from fcl.cache import ColumnCache
     from fcl.data import open_data
-    from fcl.drivers.inline import train
+    from fcl.drivers.train import train
     from fcl.features.base import DenseColumns
     from fcl.kernels import descent
 

@@ -12,7 +12,7 @@ from judge import LOSSES, Problem
 from rows import acceptors, pyrimidines
 
 import fcl
-from fcl.drivers.inline import TrainResult
+from fcl.drivers.train import TrainResult
 from fcl.drivers.job import make_job
 from fcl.features import KmerFamily
 

@@ -13,7 +13,7 @@ from rows import acceptors
 
 import fcl
 from fcl.drivers.events import Event, PassDone, Started, Stopped
-from fcl.drivers.inline import TrainResult
+from fcl.drivers.train import TrainResult
 
 
 @pytest.fixture(scope="module")
@@ -149,7 +149,7 @@ def test_scratch_files_are_closed_whatever_happens(tmp_path: Path) -> None:
     options: dict[str, Any] = {"C": 0.3, "memory": "350MiB", "block_rows": 256, "scratch": tmp_path}
     assert fcl.plan_training(data, "kmers:d=2", **options).scratch
     before = set(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else set()
-    for k in (0, 3, 13):  # while reading, and before the first pass
+    for k in (0, 3, 12):  # while reading, and before the first pass
         with pytest.raises(KeyboardInterrupt):
             fcl.train(data, "kmers:d=2", **options, should_stop=Stop(k))
     with pytest.warns(fcl.ConvergenceWarning):

@@ -83,7 +83,7 @@ def test_bounds_are_checked() -> None:
 @pytest.mark.skipif(INTERPRETED, reason="minutes without compilation")
 def test_a_small_job_runs_from_rows_to_predictions() -> None:
     from fcl.data import open_data
-    from fcl.drivers.inline import train
+    from fcl.drivers.train import train
 
     X = make_windows(0, 800, 9, "few")
     noise = np.random.default_rng(0).random(800) < 0.1

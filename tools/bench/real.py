@@ -64,7 +64,7 @@ def _child(what: str, args: argparse.Namespace) -> dict[str, Any]:
 def run(args: argparse.Namespace, warm_only: bool) -> dict[str, Any]:
     """Warm up and train once; the figures."""
     start = time.perf_counter()
-    from fcl.drivers.inline import train
+    from fcl.drivers.train import train
     from fcl.drivers.warmup import warmup
 
     warmup()

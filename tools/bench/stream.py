@@ -169,7 +169,7 @@ def fitted(
 ) -> Point:
     """A point not far from the optimum, from some of the rows: what passes are mostly made at."""
     from fcl import open_data
-    from fcl.drivers.inline import train
+    from fcl.drivers.train import train
     from fcl.solve.state import Point
 
     step = max(1, len(y) // rows)

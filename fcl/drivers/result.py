@@ -1,0 +1,63 @@
+"""What training gives back."""
+
+from __future__ import annotations
+
+import resource
+import sys
+from dataclasses import dataclass
+
+from fcl.model.certificate import Certificate
+from fcl.model.model import Model
+
+__all__ = ["TrainResult", "end_in_words", "peak_memory"]
+
+
+@dataclass(frozen=True)
+class TrainResult:
+    """A model, and how training ended.
+
+    Times are in seconds, of this run alone where it went on from a checkpoint; ``passes`` are of all.
+    """
+
+    model: Model
+    converged: bool
+    reason: str  #: "tolerance", "max-passes", "max-time", "interrupted" or "stalled"
+    message: str
+    seconds: dict[str, float]
+    peak_memory: int  #: bytes, over all processes
+    passes: int
+    checkpoint_failed: bool = False  #: the last checkpoint could not be written
+
+    @property
+    def certificate(self) -> Certificate:
+        """What is proved of the model."""
+        return self.model.certificate
+
+
+def end_in_words(reason: str, certificate: Certificate, tol: float) -> str:
+    """Why training ended, for the user."""
+    reached = f"relative gap {certificate.gap:.2e}, asked {tol:.2e}"
+    return {
+        "tolerance": f"converged: {reached}",
+        "max-passes": f"stopped by the limit of passes: {reached}; raise max_passes or tol",
+        "max-time": f"stopped by the limit of time: {reached}; raise max_time or tol",
+        "interrupted": f"interrupted: {reached}",
+        "stalled": f"no step lowers the objective any more (rounding): {reached}; raise tol",
+    }[reason]
+
+
+def peak_memory() -> int:
+    """Largest resident memory of this process so far, in bytes.
+
+    Not ``ru_maxrss`` where it can be helped: on Linux a child begins with that of the process that
+    started it.
+    """
+    try:
+        with open("/proc/self/status", encoding="ascii") as status:
+            for line in status:
+                if line.startswith("VmHWM:"):
+                    return 1024 * int(line.split()[1])
+    except OSError:
+        pass
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else 1024 * peak

@@ -1,0 +1,133 @@
+"""When a job saves checkpoints: by time, on demand, and at its end."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fcl.errors import CheckpointError
+from fcl.model.checkpoint import Checkpoint, CheckpointFolder
+
+if TYPE_CHECKING:
+    from fcl.drivers.job import Job
+
+__all__ = ["Saver", "Snapshot"]
+
+_log = logging.getLogger("fcl")
+
+#: Numbers and arrays by name, from which a driver goes on.
+Snapshot = tuple[dict[str, Any], dict[str, np.ndarray]]
+
+
+class Saver:
+    """Keeps the newest snapshot of a job, and writes it to a folder when it is time.
+
+    A checkpoint that cannot be written is told of and tried again; it never ends the work.
+
+    Parameters
+    ----------
+    folder : path or None
+        None: nothing is saved.
+    every : float
+        Seconds between two checkpoints.
+    requested : callable
+        Polled; True asks for a checkpoint now.
+    options : mapping
+        Effective options, for the checkpoint.
+    resumed : Checkpoint or None
+        That this job goes on from.
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str] | None,
+        every: float,
+        requested: Callable[[], bool] | None,
+        options: Mapping[str, Any],
+        resumed: Checkpoint | None,
+        driver: str,
+    ) -> None:
+        self._folder = None if folder is None else CheckpointFolder(folder)
+        self._every = every
+        self._requested = requested or (lambda: False)
+        self._options = options
+        self._resumed = resumed
+        self._driver = driver
+        self._snapshot: Callable[[], Snapshot] | None = None
+        self._history: list[dict[str, Any]] = []
+        self._earlier = 0.0 if resumed is None else resumed.elapsed
+        self._begun = self._last = time.monotonic()
+        self._fresh = False  # whether the snapshot is newer than what is on disk
+        self.failed = False  #: whether the last attempt failed
+
+    def open(self) -> None:
+        """Lock the folder. Raises InputError if another job has it, or it cannot be written."""
+        if self._folder is not None:
+            self._folder.lock()
+            try:
+                self._folder.begin(self._resumed)
+            except BaseException:
+                self._folder.release()
+                raise
+
+    def close(self) -> None:
+        """Unlock the folder."""
+        if self._folder is not None:
+            self._folder.release()
+
+    def describe(
+        self, job: Job, fingerprint: str, checksums: np.ndarray, history: list[dict[str, Any]]
+    ) -> None:
+        """Say what all checkpoints have in common; ``history`` is the growing list of passes."""
+        self._job, self._fingerprint, self._checksums = job, fingerprint, checksums
+        self._history = history
+
+    def offer(self, snapshot: Callable[[], Snapshot]) -> None:
+        """There is a state to go on from: ``snapshot()`` gives it, until the next offer."""
+        self._snapshot, self._fresh = snapshot, True
+        self._n_passes = len(self._history)
+
+    def poll(self) -> None:
+        """Save if it is time to, or wished."""
+        wished = self._requested()
+        due = self._fresh and time.monotonic() - self._last >= self._every
+        if (wished or due) and self._snapshot is not None:
+            self.save(wished)
+
+    def save(self, anyway: bool = False) -> None:
+        """Save the newest snapshot if it is not on disk yet, or anyway."""
+        if self._folder is None or self._snapshot is None or not (self._fresh or anyway):
+            return
+        self._last = time.monotonic()
+        numbers, arrays = self._snapshot()
+        checkpoint = Checkpoint(
+            options=self._options,
+            family_config=self._job.family.to_config(),
+            fingerprint=self._fingerprint,
+            n_rows=self._job.train.n,
+            block_checksums=self._checksums,
+            state=numbers,
+            arrays=arrays,
+            history=self._history[: self._n_passes],
+            elapsed=self.elapsed,
+            driver=self._driver,
+        )
+        try:
+            path = self._folder.save(checkpoint)
+        except CheckpointError as error:
+            self.failed = True
+            _log.warning("%s", error)
+            return
+        self.failed = self._fresh = False
+        if anyway:
+            _log.warning("checkpoint written to %s", path)
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds of work, with those before the checkpoint that the job goes on from."""
+        return self._earlier + time.monotonic() - self._begun

@@ -1,0 +1,228 @@
+"""What every driver does beside the steps: clocks, events, history, reasons to stop, the result."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from fcl.drivers.events import Event, PassDone, Prepared, Started, Stopped
+from fcl.drivers.job import Job
+from fcl.drivers.result import TrainResult, end_in_words
+from fcl.drivers.saving import Saver
+from fcl.model.certificate import Certificate
+from fcl.model.checkpoint import Checkpoint, CheckpointFolder
+from fcl.model.metrics import average_precision
+from fcl.model.model import Model
+from fcl.solve.outer import Certified
+from fcl.solve.state import Floats, Ids, Point
+
+__all__ = ["MAX_IDLE", "Progress", "Session"]
+
+Progress = Callable[[Event], None]
+
+#: Passes in a row without progress after which rounding is taken for reached.
+MAX_IDLE = 4
+
+
+@dataclass
+class Session:
+    """A run of a job, whatever drives it."""
+
+    job: Job
+    report: Progress
+    should_stop: Callable[[], bool]
+    saver: Saver
+    resumed: Checkpoint | None = None
+    seconds: dict[str, float] = field(default_factory=dict)
+    history: list[dict[str, Any]] = field(default_factory=list)
+    begun: float = field(default_factory=time.monotonic)
+    fingerprint: str = ""
+    idle: int = 0  #: passes in a row without progress
+
+    def __post_init__(self) -> None:
+        if self.resumed is not None:
+            self.history.extend(self.resumed.history)
+            self.idle = int(self.resumed.state["idle"])
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds of this run."""
+        return time.monotonic() - self.begun
+
+    @contextmanager
+    def timed(self, step: str) -> Iterator[None]:
+        """Add the time that something takes to ``seconds``."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.spent(step, time.perf_counter() - start)
+
+    def spent(self, step: str, seconds: float) -> None:
+        """Add to the time of a step."""
+        self.seconds[step] = self.seconds.get(step, 0.0) + seconds
+
+    # -- the beginning -------------------------------------------------------------------------
+
+    def started(self) -> None:
+        """Tell of the plan."""
+        job = self.job
+        y = job.train.y
+        self.report(
+            Started(
+                plan=job.plan,
+                options=asdict(job.options),
+                n_rows=job.train.n,
+                n_features=job.family.n_features,
+                C=job.options.C,
+                alpha=job.options.alpha,
+                n_positive=int((y > 0).sum()) if job.loss.classifies else None,
+            )
+        )
+
+    def prepared(self, seconds: float, checksums: np.ndarray) -> None:
+        """The rows were read; checks that they are those of the checkpoint, if there is one."""
+        # now, not at the end: a source that is gone by then must not cost the model
+        self.fingerprint = self.job.train.data.fingerprint()
+        if self.resumed is not None:
+            CheckpointFolder.check_resume(
+                self.resumed, asdict(self.job.options), self.fingerprint, checksums
+            )
+        self.saver.describe(self.job, self.fingerprint, checksums, self.history)
+        self.seconds["read"] = seconds
+        n_read = self.job.train.n + (self.job.valid.n if self.job.valid else 0)
+        self.report(Prepared(seconds, n_read / max(seconds, 1e-9)))
+
+    # -- passes --------------------------------------------------------------------------------
+
+    def counted(self, before: Certified | None, now: Certified) -> None:
+        """Count passes without progress."""
+        self.idle = 0 if now.progressed(before) else self.idle + 1
+
+    def reason(self, certified: Certified) -> str:
+        """Why to stop after this pass; empty: go on."""
+        options = self.job.options
+        if certified.gap <= options.tol:
+            return "tolerance"
+        # pass 0, of the null model, does not count
+        if options.max_passes is not None and len(self.history) > options.max_passes:
+            return "max-passes"
+        if self.out_of_time:
+            return "max-time"
+        return "stalled" if self.idle >= MAX_IDLE else ""
+
+    @property
+    def out_of_time(self) -> bool:
+        """Whether the limit of time is reached."""
+        limit = self.job.options.max_time
+        return limit is not None and self.elapsed >= limit
+
+    def passed(
+        self,
+        certified: Certified,
+        *,
+        active: int,
+        cached: int,
+        cache_bytes: int,
+        cache_capacity: int,
+        evicted: int,
+        beta: float,
+        rows_per_second: float,
+        memory: int,
+        busy: Mapping[str, float] | None = None,
+        validation: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Tell of a pass, and keep it."""
+        limit = self.job.options.max_time
+        event = PassDone(
+            number=len(self.history),
+            seconds=self.elapsed,
+            objective=certified.objective,
+            bound=certified.bound,
+            gap=certified.gap,
+            max_violation=certified.max_violation,
+            priced=certified.n_priced,
+            cached=cached,
+            active=active,
+            cache_bytes=cache_bytes,
+            cache_capacity=cache_capacity,
+            evicted=evicted,
+            rows_per_second=rows_per_second,
+            memory_bytes=memory,
+            beta=beta,
+            validation=validation,
+            time_left=None if limit is None else max(0.0, limit - self.elapsed),
+            busy=busy,
+        )
+        self.history.append(event.to_dict())
+        self.report(event)
+
+    def scores(self, margins: Floats) -> dict[str, Any]:
+        """How good margins (with the intercept) of the validation rows are."""
+        rows = self.job.valid
+        assert rows is not None
+        if self.job.loss.classifies:
+            auprc = average_precision(rows.y, margins)
+            return {"auprc": None if math.isnan(auprc) else auprc, "n_rows": rows.n}
+        error = float(np.average((rows.y - margins) ** 2, weights=rows.s))
+        return {"mse": error, "n_rows": rows.n}
+
+    # -- the end -------------------------------------------------------------------------------
+
+    def result(
+        self,
+        point: Point,
+        certified: Certified,
+        C_min: float,
+        support: Ids,
+        reason: str,
+        peak: int,
+    ) -> TrainResult:
+        """The model at the anchor, and how it came to an end.
+
+        support : int64 (len(point.ids),), training rows that have each feature.
+        """
+        job, options = self.job, self.job.options
+        certificate = Certificate(
+            objective=certified.objective,
+            bound=certified.bound,
+            gap=certified.gap,
+            max_violation=certified.max_violation,
+            n_priced=certified.n_priced,
+            passes=len(self.history),
+        )
+        model = Model(
+            family=job.family,
+            ids=point.ids,
+            weights=point.weights,
+            support=support,
+            intercept=point.intercept,
+            loss=job.loss.name,
+            C=options.C,
+            alpha=options.alpha,
+            labels=job.labels,
+            n_rows=job.train.n,
+            sum_weights=job.sum_weights,
+            fingerprint=self.fingerprint,
+            certificate=certificate,
+            options={**asdict(options), "C_min": C_min},
+            history=self.history,
+        )
+        message = end_in_words(reason, certificate, options.tol)
+        self.report(Stopped(reason, message, certificate, dict(self.seconds), peak))
+        return TrainResult(
+            model,
+            reason == "tolerance",
+            reason,
+            message,
+            dict(self.seconds),
+            peak,
+            len(self.history),
+            self.saver.failed,
+        )
