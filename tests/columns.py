@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fcl.cache import ColumnCache, StagedColumns
+from fcl.cache import ColumnCache, LiveColumns, StagedColumns, Store
 from fcl.features.base import BitColumns, Columns, DenseColumns
 
 #: Shares of nonzeros: none, a few (lists of rows), around where a bitmap is as small, all.
@@ -40,20 +40,24 @@ def to_blocks(phi: np.ndarray, block_rows: int, binary: bool) -> list[Columns]:
 
 
 def stage(
-    cache: ColumnCache, ids: np.ndarray, phi: np.ndarray, binary: bool = True
+    cache: ColumnCache | Store, ids: np.ndarray, phi: np.ndarray, binary: bool = True
 ) -> StagedColumns:
-    """The columns measured for a cache."""
+    """The columns measured for a cache, or a store."""
     return cache.measure(np.asarray(ids, np.int64), to_blocks(phi, cache.block_rows, binary))
 
 
-def read_back(cache: ColumnCache) -> np.ndarray:
-    """float64 (n, n_rows): what the cache holds, read as its documentation says, piece by piece."""
-    p = cache.pieces
-    out = np.zeros((cache.n, cache.n_rows))
-    for j in range(cache.n):
-        for b in range(cache.n_blocks):
-            part = out[j, b * cache.block_rows : (b + 1) * cache.block_rows]
-            slot = cache.slots[j]
+def read_back(cache: LiveColumns) -> np.ndarray:
+    """float64 (n, n_rows): what the cache holds, column by column in its order."""
+    return read_slots(cache.store, cache.slots)
+
+
+def read_slots(store: Store, slots: np.ndarray) -> np.ndarray:
+    """float64 (len(slots), n_rows): columns of a store, as its documentation says, piece by piece."""
+    p = store.pieces
+    out = np.zeros((len(slots), store.n_rows))
+    for j, slot in enumerate(slots):
+        for b in range(store.n_blocks):
+            part = out[j, b * store.block_rows : (b + 1) * store.block_rows]
             at = int(p.first[slot]) + int(p.offsets[slot, b])
             n = int(p.counts[slot, b])
             kind = ["BITS", "ROWS", "VALUES", "DENSE"][p.kinds[slot, b]]

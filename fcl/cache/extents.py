@@ -39,118 +39,133 @@ class ExtentCache(LiveColumns):
         self.n_extents = store.capacity // extent_bytes
         #: bytes in use from the beginning of each extent; -1: not ours
         self._ends = np.full(self.n_extents, -1, np.int64)
-        self._live = np.zeros(self.n_extents, np.int64)  # bytes of live columns
+        self._waiting: set[int] = set()  # slots that were taken, and neither adopted nor dropped
 
     @property
     def used(self) -> int:
         """Bytes of live columns."""
-        return int(self._live.sum())
+        return int(self.sizes.sum())
 
     @property
     def held(self) -> npt.NDArray[np.intp]:
         """The extents in our hands."""
         return np.flatnonzero(self._ends >= 0)
 
+    def empty(self, extent: int) -> bool:
+        """Whether an extent of ours has no live column."""
+        return not (self._extents(self.slots) == extent).any()
+
     def take(self, extent: int, slots: Iterable[int]) -> None:
-        """An extent with the columns in these slots is ours now; they are not live yet."""
-        at = extent * self.extent_bytes
-        ends = [int(self.store.first[s] + self.store.sizes[s]) - at for s in slots]
-        self._ends[extent] = max(ends, default=0)
-        self._live[extent] = 0
+        """An extent with the columns in these slots is ours now; each is to be adopted or dropped."""
+        at, end = extent * self.extent_bytes, 0
+        for slot in slots:
+            if self.store.ids[slot] == DROPPED:
+                continue  # by a trainer before us
+            size = int(self.store.sizes[slot])
+            if (
+                size == 0
+            ):  # behind the last byte of a full extent it would be taken for the next one's
+                self.store.first[slot] = at
+            end = max(end, int(self.store.first[slot]) + size - at)
+            self._waiting.add(int(slot))
+        self._ends[extent] = end
 
     def adopt(self, slot: int) -> None:
         """Make a column in one of our extents live, behind the last one."""
+        self._waiting.discard(slot)
         self._slots[self.n] = slot
-        self._live[self._extent(slot)] += self.store.sizes[slot]
         self.n += 1
 
     def evict(self, keep: npt.NDArray[np.bool_]) -> None:
         """Drop the live columns that are not kept; the order stays. Nothing moves."""
         slots = self.slots
-        for slot in slots[~keep]:
-            self._live[self._extent(int(slot))] -= self.store.sizes[slot]
-            self.drop(int(slot))
+        self.store.ids[slots[~keep]] = DROPPED
         kept = slots[keep]
         self.n = len(kept)
         self._slots[: self.n] = kept
 
     def drop(self, slot: int) -> None:
-        """A column of ours that is not live (any more) is not wanted."""
+        """A column of ours that was not adopted is not wanted."""
+        self._waiting.discard(slot)
         self.store.ids[slot] = DROPPED
 
     def give_back(self, wanted: int, all_but: int = 0) -> list[int]:
         """Empty extents by moving what is live in them, and give them back.
 
         Stops at ``wanted`` extents, or when no extent can be emptied into the free ends of the others.
-        ``all_but`` extents are kept empty, to move columns into later.
+        ``all_but`` extents are kept empty, to move columns into later. Extents with columns that were
+        neither adopted nor dropped stay as they are.
         """
         slots = self.slots
-        extents = self.store.first[slots] // self.extent_bytes
-        empty = [int(e) for e in self.held if self._live[e] == 0]
-        for e in empty:
-            self._ends[e] = 0
-        by_fill = sorted(
-            (int(e) for e in self.held if self._live[e] > 0), key=self._live.__getitem__
-        )
-        while len(empty) < wanted + all_but and by_fill:
-            source = by_fill.pop(0)
-            columns = slots[extents == source]
-            places = self._places(columns, source, by_fill, empty)
-            if places is None:
+        extents = self._extents(slots)
+        columns = np.bincount(extents, minlength=self.n_extents)
+        live = np.bincount(extents, self.sizes, self.n_extents)
+        waiting = set(self._extents(np.array(sorted(self._waiting), np.int64)).tolist())
+        held = self.held.tolist()
+        empty = [e for e in held if columns[e] == 0 and e not in waiting]
+        self._ends[empty] = 0
+        filled = sorted(set(held).difference(empty), key=live.__getitem__)
+        # each is a source once: with an empty one to move into, this could go on for ever
+        for source in [e for e in filled if e not in waiting]:
+            if len(empty) >= wanted + all_but:
                 break
-            for slot, (into, at) in zip(columns, places, strict=True):
-                self.store.move(int(slot), into * self.extent_bytes + at)
-                size = int(self.store.sizes[slot])
-                self._ends[into] = at + size
-                self._live[into] += size
+            moving = slots[self._extents(slots) == source]
+            others = [e for e in filled if e != source]
+            places = self._places(moving, others, empty)
+            if places is None:
+                continue
             used = {into for into, _ in places}
-            empty = [e for e in empty if e not in used]
-            by_fill.extend(sorted(used - set(by_fill)))
-            self._ends[source] = self._live[source] = 0
-            extents = self.store.first[slots] // self.extent_bytes
-            empty.append(source)
+            tight = self.store.sizes[moving].sum() == self._ends[source]
+            if tight and used.isdisjoint(others):
+                continue  # the same columns in another extent, and nothing gained
+            for slot, (into, at) in zip(moving, places, strict=True):
+                self.store.move(int(slot), into * self.extent_bytes + at)
+                self._ends[into] = max(self._ends[into], at + int(self.store.sizes[slot]))
+            self._ends[source] = 0
+            filled = [*others, *sorted(used.difference(others))]
+            empty = [*(e for e in empty if e not in used), source]
         given = empty[: max(0, len(empty) - all_but)][:wanted]
         self._ends[given] = -1
         return given
 
     def give_back_all(self) -> list[int]:
         """Drop every column and give all extents back."""
-        given = [int(e) for e in self.held]
+        given = self.held.tolist()
         self.evict(np.zeros(self.n, bool))
+        for slot in sorted(self._waiting):
+            self.drop(slot)
         self._ends[:] = -1
-        self._live[:] = 0
-        self.n = 0
         return given
 
     def check(self) -> list[str]:
         """The invariants that do not hold (none, unless fcl has a bug)."""
         wrong = []
         first, sizes = self.store.first[self.slots], self.sizes
-        extents = first // self.extent_bytes
+        extents = self._extents(self.slots)
         if len(np.unique(self.ids)) != self.n:
             wrong.append("a feature is cached twice")
+        if (self.ids == DROPPED).any():
+            wrong.append("a live column was dropped")
         if (first + sizes > (extents + 1) * self.extent_bytes).any():
             wrong.append("a column crosses the end of its extent")
-        order = np.argsort(first)
+        order = np.lexsort((sizes, first))
         if (first[order][:-1] + sizes[order][:-1] > first[order][1:]).any():
             wrong.append("two columns overlap")
-        live = np.zeros(self.n_extents, np.int64)
-        np.add.at(live, extents, sizes)
-        if (live != self._live).any():
-            wrong.append("live bytes of an extent are miscounted")
         if (self._ends[extents] < 0).any():
             wrong.append("a live column lies in an extent that is not ours")
+        elif (first + sizes > extents * self.extent_bytes + self._ends[extents]).any():
+            wrong.append("a live column lies where the next one may be moved to")
         return wrong
 
-    def _extent(self, slot: int) -> int:
-        return int(self.store.first[slot]) // self.extent_bytes
+    def _extents(self, slots: Slots) -> Slots:
+        return self.store.first[slots] // self.extent_bytes
 
     def _places(
-        self, columns: Slots, source: int, others: list[int], empty: list[int]
+        self, columns: Slots, others: list[int], empty: list[int]
     ) -> list[tuple[int, int]] | None:
-        """(extent, byte in it) for each of the columns, outside ``source``; None if they do not fit.
+        """(extent, byte in it) for each of the columns; None if they do not fit.
 
-        Empty extents are used up one at a time and only if what comes in leaves another one empty.
+        At most one of the empty extents is used, since what comes in leaves another one empty.
         """
         ends = {e: int(self._ends[e]) for e in [*others, *empty[:1]]}
         fullest_first = sorted(ends, key=ends.__getitem__, reverse=True)
@@ -160,6 +175,7 @@ class ExtentCache(LiveColumns):
             into = next((e for e in fullest_first if ends[e] + size <= self.extent_bytes), None)
             if into is None:
                 return None
-            places.append((into, ends[into]))
+            # a column without bytes must not lie behind the last one of its extent
+            places.append((into, ends[into] if size else 0))
             ends[into] += size
         return places

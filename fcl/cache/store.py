@@ -145,10 +145,10 @@ class Store:
             used += size
         assert used == staged.sizes[t]
         self.first[slot] = at
-        self.ids[slot] = staged.ids[t]
         self.hashes[slot] = staged.hashes[t]
         self.nonzeros[slot] = staged.nonzeros[t]
         self.sizes[slot] = used
+        self.ids[slot] = staged.ids[t]  # last: what has an id is whole
 
     def move(self, slot: int, into: int) -> None:
         """Move a column to byte ``into``. The copy is complete before the directory knows of it.
