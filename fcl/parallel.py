@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TypeVar
 
 __all__ = ["SERIAL", "Team"]
@@ -36,32 +36,42 @@ class Team:
         self._pool: ThreadPoolExecutor | None = None
 
     def map(self, function: Callable[[T], R], parts: Sequence[T]) -> list[R]:
-        """``[function(part) for part in parts]``; the first exception is raised."""
+        """``[function(part) for part in parts]``; raises what that would raise.
+
+        When it returns or raises, no part is being worked on any more.
+        """
         helpers = min(self.most, len(parts)) - 1
         if helpers < 1 or self.threads <= 1:
             return [function(part) for part in parts]
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self.most - 1, thread_name_prefix="fcl-team")
         results: list[R | None] = [None] * len(parts)
+        errors: dict[int, BaseException] = {}
         lock = threading.Lock()
         taken = iter(range(len(parts)))
 
         def work(rank: int) -> None:
-            while rank < self.threads:  # rank 0 is the caller, who sees to the end of the parts
+            # rank 0 is the caller, who sees to the end of the parts
+            while not errors and (rank == 0 or rank < self.threads):
                 with lock:
                     at = next(taken, None)
                 if at is None:
                     return
-                results[at] = function(parts[at])
+                try:
+                    results[at] = function(parts[at])
+                except BaseException as error:
+                    errors[at] = error
 
         futures = [self._pool.submit(work, rank + 1) for rank in range(helpers)]
         try:
             work(0)
         finally:
-            for _ in taken:  # after an exception nobody begins another part
+            for _ in taken:  # the caller may have been interrupted: nobody begins another part
                 pass
-            for future in futures:
-                future.result()
+            # one that never began has nothing to do, and may wait for the thread that waits here
+            wait([future for future in futures if not future.cancel()])
+        if errors:  # parts were begun in order, so the first of them is always among these
+            raise errors[min(errors)]
         return results  # type: ignore[return-value]
 
     def close(self) -> None:

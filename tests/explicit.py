@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from fcl.cache import ColumnCache
 from fcl.data.prepared import PreparedRows
 from fcl.features.base import Columns, DenseColumns, Family, Prices
 from fcl.objective import Objective, find_loss
+from fcl.parallel import SERIAL, Team
 from fcl.solve.solver import Certified, Solver
 from fcl.solve.view import RowView
 
@@ -178,10 +179,11 @@ def make_solver(
     seed: int = 0,
     scratch: Path | None = None,
     sample: tuple[np.ndarray, np.ndarray] | None = None,
+    team: Team = SERIAL,
 ) -> Solver:
     """A solver over raw rows. capacity : bytes of the cache. sample : rows and their inclusion."""
     prepared = prepare(family, raw, block_rows, scratch)
-    objective = objective_of(problem, block_rows)
+    objective = replace(objective_of(problem, block_rows), team=team)
     view = RowView.sample(objective, *sample) if sample else None
     view_rows = select_rows(family, prepared, sample[0]) if sample else None
     n = len(sample[0]) if sample else len(raw)

@@ -1,0 +1,225 @@
+"""Teams of threads: order, errors, fewer threads in the middle, and the same bits from any number."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from explicit import explicit_family, make_solver, run
+from judge import LOSSES, Problem
+from rows import acceptors, pyrimidines
+
+from fcl.features import KmerFamily
+from fcl.features.base import Family
+from fcl.objective import Objective, find_loss
+from fcl.parallel import SERIAL, Team
+
+
+@pytest.fixture
+def team() -> Iterator[Team]:
+    made = Team(4)
+    yield made
+    made.close()
+
+
+def names() -> set[str]:
+    return {t.name for t in threading.enumerate() if t.name.startswith("fcl-team")}
+
+
+def late(part: int) -> int:
+    """Parts that come first take longest."""
+    time.sleep(0.002 * (5 - part % 5))
+    return 10 * part
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 3, 50])
+def test_results_are_in_the_order_of_the_parts(team: Team, n: int) -> None:
+    assert team.map(late, range(n)) == [10 * part for part in range(n)]
+    assert team.map(str, list(range(n))) == [str(part) for part in range(n)]
+
+
+def test_work_is_shared(team: Team) -> None:
+    barrier = threading.Barrier(4)
+
+    def meet(part: int) -> str:
+        barrier.wait(10.0)
+        return threading.current_thread().name
+
+    assert len(set(team.map(meet, range(4)))) == 4
+
+
+@pytest.mark.parametrize("threads", [1, 0])
+def test_one_thread_is_the_callers(team: Team, threads: int) -> None:
+    team.threads = threads
+    used = set(team.map(lambda part: threading.get_ident(), range(20)))
+    assert used == {threading.get_ident()}
+    assert SERIAL.map(late, range(3)) == [0, 10, 20]
+
+
+@pytest.mark.parametrize("fewer", [1, 2, 0])
+def test_fewer_threads_in_mid_map(team: Team, fewer: int) -> None:
+    running, most = 0, 0
+    lock = threading.Lock()
+
+    def part(number: int) -> int:
+        nonlocal running, most
+        with lock:
+            running += 1
+        if number == 8:
+            team.threads = fewer
+        time.sleep(0.005)
+        with lock:
+            if number > 20:  # those that were begun before are done by now
+                most = max(most, running)
+            running -= 1
+        return number
+
+    assert team.map(part, range(40)) == list(range(40))
+    assert 1 <= most <= max(1, fewer)
+    team.threads = 4
+    assert team.map(late, range(8)) == [10 * part for part in range(8)]
+
+
+def fail_from(first: int, part: int) -> int:
+    if part >= first:
+        time.sleep(0.003 * (part == first))  # later ones fail earlier
+        raise ValueError(f"part {part}")
+    return part
+
+
+@pytest.mark.parametrize("threads", [1, 2, 4])
+@pytest.mark.parametrize("first", [0, 1, 7, 19])
+def test_the_error_of_the_first_part_is_raised(team: Team, threads: int, first: int) -> None:
+    team.threads = threads
+    for _ in range(5):
+        with pytest.raises(ValueError, match=rf"^part {first}$"):
+            team.map(lambda part: fail_from(first, part), range(20))
+    assert team.map(late, range(8)) == [10 * part for part in range(8)]
+
+
+def test_after_an_error_nothing_is_begun_and_nothing_runs(team: Team) -> None:
+    """The buffers that parts write to belong to the caller again."""
+    begun, ended = [], []
+
+    def part(number: int) -> None:
+        begun.append(number)
+        if number == 1:
+            raise ValueError("one")
+        time.sleep(0.05)
+        ended.append(number)
+
+    with pytest.raises(ValueError, match="one"):
+        team.map(part, range(100))
+    assert len(begun) <= 8
+    assert sorted(ended) == sorted(set(begun) - {1})
+    time.sleep(0.1)
+    assert len(ended) == len(begun) - 1
+
+
+def test_an_interrupt_of_the_caller(team: Team) -> None:
+    caller = threading.get_ident()
+
+    def part(number: int) -> None:
+        time.sleep(0.005)
+        if threading.get_ident() == caller:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        team.map(part, range(50))
+
+
+def test_a_map_within_a_map(team: Team) -> None:
+    expected = [[10 * part for part in range(6)]] * 9
+    assert team.map(lambda _: team.map(late, range(6)), range(9)) == expected
+
+
+def test_close_ends_the_threads() -> None:
+    before = names()
+    team = Team(3)
+    team.close()
+    for _ in range(2):
+        team.map(late, range(6))
+        assert names() > before
+        team.close()
+        assert names() == before
+    team.close()
+
+
+# -- the same bits -----------------------------------------------------------------------------
+
+
+def sums(objective: Objective) -> list[object]:
+    rng = np.random.default_rng(4)
+    m, dm = rng.normal(size=(2, objective.n_rows))
+    r, q = np.empty((2, objective.n_rows))
+    objective.residuals_curvatures(m, 0.3, r, q)
+    return [
+        objective.loss_sum(m, 0.3),
+        objective.line_sums(m, dm, 0.7, 0.3),
+        objective.best_intercept(m),
+        objective.best_intercept(m, 0.1, 0.2, 0.3, dm, 0.5),
+        objective.dual_bound(r, 3.0, 1.0),
+        r.tobytes() + q.tobytes(),
+    ]
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_objective_of_any_team(loss: str) -> None:
+    y = acceptors(14, 1000)[1] if loss != "squared" else pyrimidines(1000)
+    s = np.random.default_rng(3).uniform(0.2, 3.0, 1000)
+    found = []
+    for threads in (1, 2, 3):
+        team = Team(threads)
+        found.append(sums(Objective(find_loss(loss), y, s, 0.7, True, 64, team)))
+        team.close()
+    assert found[0] == found[1] == found[2]
+    assert found[0] == sums(Objective(find_loss(loss), y, s, 0.7, True, 64))
+
+
+def path(
+    family: Family, raw: np.ndarray, problem: Problem, most: int, threads: int, sampled: bool
+) -> list[object]:
+    """What passes find, with the trainer on all rows or on a third of them."""
+    sample = None
+    if sampled:
+        rows = np.flatnonzero(np.random.default_rng(8).random(len(raw)) < 0.35)
+        sample = rows, np.full(len(rows), 0.35)
+    team = Team(most)
+    team.threads = threads
+    solver = make_solver(family, raw, problem, tol=1e-6, block_rows=64, sample=sample, team=team)
+    found: list[object] = []
+
+    def watch(*_: object) -> None:
+        point, working, n = solver.outer.point, solver.local.working, solver.cache.n
+        found.extend([point.ids.tobytes(), point.weights.tobytes(), point.intercept])
+        found.extend([working.correction[:n].tobytes(), working.floor[:n].tobytes()])
+
+    found.extend(run(solver, 12, watch))
+    team.close()
+    assert len(solver.outer.point.ids) > 10
+    return found
+
+
+@pytest.mark.parametrize("sampled", [False, True])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_passes_of_any_team(loss: str, sampled: bool) -> None:
+    codes, labels = acceptors(14, 700)
+    y = pyrimidines(700) if loss == "squared" else labels
+    C = {"logistic": 1.0, "squared": 0.05, "squared_hinge": 0.3}[loss]
+    problem = Problem(np.zeros((700, 1)), y, np.ones(700), loss, C)
+    family = KmerFamily(3, 14)
+    alone = path(family, codes, problem, 1, 1, sampled)
+    for most, threads in ((2, 2), (3, 3), (4, 2)):
+        assert path(family, codes, problem, most, threads, sampled) == alone
+
+
+def test_real_values_of_any_team() -> None:
+    random = np.random.default_rng(5)
+    phi = random.normal(size=(500, 60)).astype(np.float32).astype(np.float64)
+    y = phi @ random.normal(size=60) + random.normal(size=500)
+    problem = Problem(phi, y, np.ones(500), "squared", 0.05)
+    alone = path(explicit_family(phi), phi, problem, 1, 1, False)
+    assert path(explicit_family(phi), phi, problem, 3, 3, False) == alone
