@@ -26,6 +26,7 @@ class ExplicitFamily:
     n_features: int
     max_abs: float
     binary: bool = False
+    n_price_parts: int = 1
 
     def describe(self, feature: int) -> str:
         return f"column {feature}"

@@ -144,6 +144,10 @@ class Store:
             self._kinds[slot, b], self._offsets[slot, b], self._counts[slot, b] = kind, used, count
             used += size
         assert used == staged.sizes[t]
+        # a sample may have fewer blocks than there is room for
+        self._kinds[slot, len(staged.blocks) :] = kernels.ROWS
+        self._counts[slot, len(staged.blocks) :] = 0
+        self._offsets[slot, len(staged.blocks) :] = 0
         self.first[slot] = at
         self.hashes[slot] = staged.hashes[t]
         self.nonzeros[slot] = staged.nonzeros[t]

@@ -37,6 +37,8 @@ class DataSet:
         self.target_name = target_name
         self._stamps = tuple(stamps)
         self._fingerprint: str | None = None
+        #: arguments of ``open_data`` with which another process opens the same rows; None: it cannot
+        self.source: dict[str, str] | None = None
 
     @property
     def n_rows(self) -> int:

@@ -165,4 +165,9 @@ def _open(
         column = _open_column(container, weights, rows, "weights")
         weight_values = check_weights(_read_column(column), rows.shape[0], column.name)
     stamps = container.stamps() if container else []
-    return DataSet(name, rows, target, weight_values, target_name=target_name, stamps=stamps)
+    data = DataSet(name, rows, target, weight_values, target_name=target_name, stamps=stamps)
+    if not isinstance(source, np.ndarray):
+        path, group = _split_group(source)
+        where = os.path.abspath(path) + (f"{GROUP_SEPARATOR}/{group}" if group else "")
+        data.source = {"source": where, "x": x}
+    return data

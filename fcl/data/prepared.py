@@ -9,10 +9,11 @@ of the process.
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -42,6 +43,9 @@ class PreparedRows:
     """
 
     _file: int | None = None
+    _own_file = True
+    _file_start = 0
+    _load_sides: Callable[[int], SideArrays] | None = None
 
     def __init__(
         self,
@@ -50,6 +54,44 @@ class PreparedRows:
         record_shape: tuple[int, ...],
         scratch: str | os.PathLike[str] | None = None,
     ) -> None:
+        self._describe(n_rows, block_rows, record_shape)
+        self._records: npt.NDArray[np.uint8] | None = None
+        if scratch is None:
+            self._records = np.empty((self.n_blocks, *record_shape), np.uint8)
+            self._buffer = np.empty(0, np.uint8)
+        else:
+            self._file = _allocate(Path(scratch), self.bytes_needed)
+            self._buffer = np.empty(record_shape, np.uint8)
+
+    @classmethod
+    def attach(
+        cls,
+        n_rows: int,
+        block_rows: int,
+        record_shape: tuple[int, ...],
+        records: npt.NDArray[np.uint8] | None = None,
+        file: int | None = None,
+        load_sides: Callable[[int], SideArrays] | None = None,
+        checksums: npt.NDArray[np.uint64] | None = None,
+        file_start: int = 0,
+    ) -> PreparedRows:
+        r"""Rows whose records lie in memory, or in a file, that belongs to somebody else.
+
+        records : uint8 (blocks, \*record_shape); or file : a descriptor of a file with these bytes, which
+            is not closed.
+        load_sides : finds the side arrays of a block that was prepared elsewhere.
+        """
+        self = cls.__new__(cls)
+        self._describe(n_rows, block_rows, record_shape)
+        self._records = records
+        self._file, self._own_file, self._file_start = file, False, file_start
+        self._load_sides = load_sides
+        if checksums is not None:
+            self.checksums = checksums
+        self._buffer = np.empty(0 if records is not None else record_shape, np.uint8)
+        return self
+
+    def _describe(self, n_rows: int, block_rows: int, record_shape: tuple[int, ...]) -> None:
         self.n_rows = n_rows
         self.block_rows = block_rows
         self.record_shape = record_shape
@@ -58,14 +100,7 @@ class PreparedRows:
         self._sides: list[SideArrays | None] = [None] * self.n_blocks
         #: uint64 a block, of what was prepared: tells whether two readings gave the same
         self.checksums = np.zeros(self.n_blocks, np.uint64)
-        self._records: npt.NDArray[np.uint8] | None = None
         self._buffered = (-1, 0, 0)  # block, and the part of it in the buffer
-        if scratch is None:
-            self._records = np.empty((self.n_blocks, *record_shape), np.uint8)
-            self._buffer = np.empty(0, np.uint8)
-        else:
-            self._file = _allocate(Path(scratch), self.bytes_needed)
-            self._buffer = np.empty(record_shape, np.uint8)
 
     @property
     def bytes_needed(self) -> int:
@@ -103,7 +138,7 @@ class PreparedRows:
         self.checksums[block] = _checksum(record, sides)
         if self._file is not None:
             view = self._buffer.data.cast("B")
-            at = block * self._record_bytes
+            at = self._file_start + block * self._record_bytes
             while view:
                 written = os.pwrite(self._file, view, at)
                 view, at = view[written:], at + written
@@ -125,7 +160,7 @@ class PreparedRows:
             assert self._file is not None
             row = self._record_bytes // self.record_shape[0]
             view = self._buffer.data.cast("B")[first * row : stop * row]
-            at = block * self._record_bytes + first * row
+            at = self._file_start + block * self._record_bytes + first * row
             while view:
                 got = os.preadv(self._file, [view], at)
                 if got == 0:
@@ -137,9 +172,16 @@ class PreparedRows:
     def sides(self, block: int) -> SideArrays:
         """The side arrays of a block alone; they are always in memory."""
         sides = self._sides[block]
+        if sides is None and self._load_sides is not None:
+            sides = self._sides[block] = self._load_sides(block)
         if sides is None:
             raise AssertionError(f"row block {block} was never prepared")
         return sides
+
+    def forget(self) -> None:
+        """All blocks are about to be prepared anew, by somebody else."""
+        self._sides = [None] * self.n_blocks
+        self._buffered = (-1, 0, 0)
 
     def side_bytes(self) -> int:
         """Bytes of the side arrays of all blocks."""
@@ -148,12 +190,34 @@ class PreparedRows:
     def close(self) -> None:
         """Give the records back; the object is of no use afterwards."""
         self._records = None
-        if self._file is not None:
+        if self._file is not None and self._own_file:
             os.close(self._file)
-            self._file = None
+        self._file = None
 
     def __del__(self) -> None:
         self.close()
+
+
+def pack_sides(sides: Sequence[np.ndarray]) -> bytes:
+    """Side arrays (of one axis) as bytes, for :func:`unpack_sides`."""
+    header = json.dumps([[array.dtype.str, len(array)] for array in sides]).encode("ascii")
+    header += b" " * (-len(header) % 64)
+    parts = [len(header).to_bytes(64, "little"), header]
+    for array in sides:
+        data = array.tobytes()
+        parts.append(data + b"\0" * (-len(data) % 64))
+    return b"".join(parts)
+
+
+def unpack_sides(data: npt.NDArray[np.uint8]) -> SideArrays:
+    """The side arrays, as views of the bytes."""
+    start = 64 + int.from_bytes(data[:64].tobytes(), "little")
+    arrays = []
+    for dtype, count in json.loads(data[64:start].tobytes()):
+        size = np.dtype(dtype).itemsize * count
+        arrays.append(data[start : start + size].view(dtype))
+        start += size + -size % 64
+    return tuple(arrays)
 
 
 def _checksum(record: np.ndarray, sides: Sequence[np.ndarray]) -> int:

@@ -59,8 +59,10 @@ class SequenceReader:
             self.length = rows.shape[1]
         self._letters = self._text or int(first[0, 0]) > UNKNOWN
 
-    def iter_codes(self, block_rows: int) -> Iterator[tuple[int, int, np.ndarray]]:
-        """Yield ``(start, stop, codes)`` over all kept rows, in order.
+    def iter_codes(
+        self, block_rows: int, first: int = 0, last: int | None = None
+    ) -> Iterator[tuple[int, int, np.ndarray]]:
+        """Yield ``(start, stop, codes)`` over the kept rows ``first`` to ``last``, in order.
 
         start, stop : range of kept rows; ``block_rows`` of them, fewer in the last block.
         codes : uint8 (stop - start, length), C-contiguous, 0-3 or 4 for unknown. A new array each
@@ -70,16 +72,20 @@ class SequenceReader:
         ``InputError`` naming row and column of the first element that is no nucleotide.
         """
         block = np.empty((0, self.length), dtype=np.uint8)
-        start = filled = 0
+        last = self.n_rows if last is None else last
+        start, filled, seen = first, 0, 0
         for chunk_start, chunk_stop in chunk_ranges(self.rows):
             kept = self._kept(chunk_start, chunk_stop)
+            n = len(kept)
+            kept = kept[max(first - seen, 0) : max(last - seen, 0)]
+            seen += n
             if len(kept) == 0:
                 continue
             chunk = self.rows.read(chunk_start, chunk_stop)
             taken = 0
             while taken < len(kept):
                 if filled == 0:
-                    size = min(block_rows, self.n_rows - start)
+                    size = min(block_rows, last - start)
                     block = np.empty((size, self.length), dtype=np.uint8)
                 count = min(len(kept) - taken, len(block) - filled)
                 self._decode(

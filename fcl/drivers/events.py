@@ -16,7 +16,7 @@ from fcl.plain import plain
 if TYPE_CHECKING:
     from fcl.model.certificate import Certificate
 
-__all__ = ["Event", "PassDone", "Prepared", "Started", "Stopped", "plan_dict"]
+__all__ = ["Compiled", "Event", "PassDone", "Prepared", "Started", "Stopped", "plan_dict"]
 
 
 def plan_dict(plan: Any) -> dict[str, Any] | None:
@@ -55,6 +55,13 @@ class Started(Event):
     alpha: float
     n_positive: int | None = None
     C_min: float | None = None
+
+
+@dataclass(frozen=True)
+class Compiled(Event):
+    """The kernels were compiled, which is done once."""
+
+    seconds: float
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from fcl.drivers.session import Session
 from fcl.solve.outer import Certified
 from fcl.solve.solver import Solver
 
-__all__ = ["run_inline"]
+__all__ = ["last_certified", "run_inline"]
 
 
 class Interrupted(KeyboardInterrupt):
@@ -80,7 +81,7 @@ class _Run:
             )
             if session.resumed is not None:
                 solver.restore(dict(session.resumed.state), dict(session.resumed.arrays))
-                self.certified = _certified(session.resumed.state)
+                self.certified = last_certified(session.resumed.state)
         reason = "interrupted"
         try:
             while not (reason := self._pass(solver, valid)):
@@ -156,7 +157,7 @@ class _Run:
         return {**numbers, **extra, "last": last}, arrays
 
 
-def _certified(state: Any) -> Certified | None:
+def last_certified(state: Mapping[str, Any]) -> Certified | None:
     """The last pass before a checkpoint, as far as :meth:`Certified.progressed` asks for it."""
     last = state["last"]
     if not last:

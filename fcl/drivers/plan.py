@@ -35,9 +35,11 @@ MIN_COLUMNS = 256
 MIN_CACHE_COLUMNS = 4
 #: The cache is not worth more than this before prepared rows go to disk.
 COMFORTABLE_CACHE = 256 * MIB
-#: What the processes tell one another of a column: gradients and curvatures of two anchors, weight,
-#: four points of weights, the list of new ones; room for four times as many active features as columns.
-SHARED_BYTES_A_COLUMN = 5 * 8 + 4 * (4 * 16 + 5 * 8)
+#: Room for so many times as many active features as columns.
+ACTIVE_A_COLUMN = 2
+#: What the processes tell one another of a column: gradients and curvatures of two anchors, weight, slots;
+#: of each active feature six points, what is watched, the list of new ones.
+SHARED_BYTES_A_COLUMN = 10 * 8 + ACTIVE_A_COLUMN * (6 * 16 + 3 * 8 + 7 * 8)
 MIN_ENTRIES = 1 << 20
 MAX_ENTRIES = 1 << 28
 #: Up to so many rows the trainer works on all of them; beyond, on a sample that begins with this share of
@@ -203,7 +205,9 @@ def _divide(
     spare -= (max_columns - MIN_COLUMNS) * per_column
     entries = min(MAX_ENTRIES, MIN_ENTRIES + spare // 3 // entry)
     spare -= (entries - MIN_ENTRIES) * entry
-    cache_bytes = (MIN_CACHE_COLUMNS + (writers is not None)) * column + spare
+    # more than the largest columns of all can take is of no use
+    most = min(max_columns, family.n_features) * column
+    cache_bytes = (MIN_CACHE_COLUMNS + (writers is not None)) * column + min(spare, most)
     parts = (
         *fixed(scratch),
         ("columns gathered for the trainer", entry * entries),

@@ -11,7 +11,7 @@ def warmup() -> None:
     from fcl.data import open_data
     from fcl.drivers.train import train
     from fcl.features.base import DenseColumns
-    from fcl.kernels import descent
+    from fcl.kernels import descent, mark_compiled
 
     random = np.random.default_rng(0)
     codes = random.integers(0, 4, (256, 16)).astype(np.uint8)
@@ -51,3 +51,5 @@ def warmup() -> None:
     cache.admit(staged, 1)
     cache.evict(np.array([False, True]))
     descent.violations(1.0, np.zeros(1), np.zeros(1), np.zeros(1))
+    descent.choose_by(np.ones(1), 1, np.empty(1, np.bool_))
+    mark_compiled()

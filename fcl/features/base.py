@@ -126,6 +126,10 @@ class Family(Protocol):
         """Number of features."""
 
     @property
+    def n_price_parts(self) -> int:
+        """Parts that its pricers fall into."""
+
+    @property
     def max_abs(self) -> float:
         """An upper bound of |phi_j(x)| over all features and rows."""
 
@@ -140,9 +144,17 @@ class Family(Protocol):
         """What :func:`fcl.features.family_from_config` makes the family from again."""
 
     def read_rows(
-        self, rows: RowReader, block_rows: int, keep: npt.NDArray[np.bool_] | None = None
+        self,
+        rows: RowReader,
+        block_rows: int,
+        keep: npt.NDArray[np.bool_] | None = None,
+        first: int = 0,
+        last: int | None = None,
     ) -> Iterator[tuple[int, int, np.ndarray]]:
-        """Blocks (start, stop, raw rows) of a data set; checks as :meth:`check_rows`."""
+        """Blocks (start, stop, raw rows) of the kept rows ``first`` to ``last`` of a data set.
+
+        Checks as :meth:`check_rows`; ``first`` is where a block begins.
+        """
 
     def check_rows(self, rows: RowReader) -> None:
         """Raise InputError unless the rows have the shape that the family is bound to."""

@@ -14,12 +14,16 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numba
 
-__all__ = ["cache_folder", "kernel"]
+__all__ = ["cache_folder", "is_compiled", "kernel", "mark_compiled"]
+
+#: The file of the cache that says that nothing is missing.
+_COMPLETE = "complete"
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -100,3 +104,15 @@ def kernel(function: F) -> F:
         return compiled
     finally:
         numba.config.CACHE_DIR = before
+
+
+def is_compiled() -> bool:
+    """Whether all kernels lie compiled in the cache; True as well where there is no cache to lie in."""
+    return cache_folder is None or (cache_folder / _COMPLETE).exists()
+
+
+def mark_compiled() -> None:
+    """Say that all kernels have been compiled."""
+    if cache_folder is not None:
+        with suppress(OSError):
+            (cache_folder / _COMPLETE).touch()

@@ -177,3 +177,14 @@ def choose_rows(q, tau, seed, chosen, q_chosen):
         q_chosen[n] = max(q[i], tau)
         n += 1
     return n
+
+
+@kernel
+def choose_by(inclusion, seed, chosen):
+    """Write whether each row is in: with probability ``inclusion``, by a hash of (seed, row)."""
+    for i in range(inclusion.shape[0]):
+        x = np.uint64(seed) + np.uint64(0x9E3779B97F4A7C15) * np.uint64(i + 1)
+        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        x ^= x >> np.uint64(31)
+        chosen[i] = np.float64(x >> np.uint64(11)) * (1.0 / 9007199254740992.0) < inclusion[i]

@@ -9,7 +9,7 @@ from fcl.cache import LiveColumns, evict_order
 from fcl.kernels import descent
 from fcl.solve.select import SAME_GRADIENT
 from fcl.solve.state import Floats, Point, WorkingSet
-from fcl.solve.trainer import Solved, Trainer
+from fcl.solve.trainer import Solved, Taken, Trainer
 from fcl.solve.view import RowView
 
 Numbers = npt.NDArray[np.intp]
@@ -110,7 +110,27 @@ class LocalSolver:
         self.trainer.forget_undo()
         self.working.evict(keep)
 
+    def wanted(self, new: set[int]) -> npt.NDArray[np.bool_]:
+        """Whether each column is to stay, by the last step: new ones that did not violate are not."""
+        keep = np.ones(self.cache.n, bool)
+        columns, gradients = self.trainer.seen
+        at_rest = np.abs(self.view.objective.C * gradients) <= 1.0
+        candidates = columns[at_rest & (self.working.weights[columns] == 0.0)]
+        ids = self.cache.ids
+        keep[candidates[np.isin(ids[candidates], list(new))]] = False
+        return keep
+
+    def change_view(self, view: RowView) -> None:
+        """Other rows from now on; nothing is cached."""
+        assert not self.cache.n
+        self.view = view
+        self.trainer.resize(view.objective.n_rows)
+
     # -- the point -----------------------------------------------------------------------------
+
+    def step(self, target: float) -> Taken:
+        """One step from the present point, unless the violation is at most ``target`` already."""
+        return self.trainer.step(self.view, self.working, target)
 
     def solve(self, target: float, max_steps: int) -> Solved:
         """Solve the local problem from the anchor, in at most so many steps."""

@@ -89,6 +89,10 @@ class Outer:
         self._priced = True
         return self.certified()
 
+    def sharpen(self) -> None:
+        """The trainer has nothing better to offer at its target: lower that."""
+        self._sharpness = max(0.3 * self._sharpness, 1e-6)
+
     def certified(self) -> Certified:
         """What is proved of the anchor now.
 

@@ -188,14 +188,10 @@ class Trainer:
         block_rows: int = 65536,
         team: Team = SERIAL,
     ) -> None:
-        self._r = np.empty(n_rows)
-        self._q = np.empty(n_rows)
-        self._m = np.empty(n_rows)  # margins with the intercept
-        self._dm = np.empty(n_rows)
-        self._chosen = np.empty(n_rows, np.int32)
-        self._q_chosen = np.empty(n_rows)
-        self._u = np.empty(n_rows)
+        self._buffers = [np.empty(n_rows) for _ in range(6)]
+        self._chosen_buffer = np.empty(n_rows, np.int32)
         self._wanted = np.empty((-(-n_rows // block_rows), -(-block_rows // 64)), np.uint64)
+        self.resize(n_rows)
         self._entries = np.empty(entries, np.int32)
         self._values = np.empty(0 if binary else entries, np.float32)
         self._start = np.empty(max_columns, np.int64)
@@ -208,8 +204,17 @@ class Trainer:
         # the local problem that is being solved
         self.intercept = 0.0  #: of the trainer's point
         self._anchor_b = 0.0
+        #: columns worked on in the last step, and their gradients before it
+        self.seen: tuple[Columns, Floats] = (np.empty(0, np.intp), np.empty(0))
         self._before = math.inf  # violation before the last step
         self._undo: tuple[Columns, Floats, float] | None = None
+
+    def resize(self, n_rows: int) -> None:
+        """Work on a view of so many rows from now on, at most as many as there is room for."""
+        parts = [buffer[:n_rows] for buffer in self._buffers]
+        self._r, self._q, self._dm, self._q_chosen, self._u = parts[:5]
+        self._m = parts[5]  # margins with the intercept
+        self._chosen = self._chosen_buffer[:n_rows]
 
     @staticmethod
     def bytes_for(n_rows: int, max_columns: int, entries: int, binary: bool = True) -> int:
@@ -288,6 +293,7 @@ class Trainer:
         )
         decrease = self._settle_intercept(view)
         local = self._localise(view, working, columns)
+        self.seen = columns, local.gradients
         violation = self._violation(C, local)
         if self._undo is not None and violation >= self._before:
             undone, weights, b = self._undo

@@ -96,6 +96,10 @@ class KmerFamily:
         return self.n_positions * self.per_position
 
     @property
+    def n_price_parts(self) -> int:
+        return self.n_positions
+
+    @property
     def max_abs(self) -> float:
         return 1.0
 
@@ -167,9 +171,14 @@ class KmerFamily:
     # -- rows ----------------------------------------------------------------------------------
 
     def read_rows(
-        self, rows: RowReader, block_rows: int, keep: npt.NDArray[np.bool_] | None = None
+        self,
+        rows: RowReader,
+        block_rows: int,
+        keep: npt.NDArray[np.bool_] | None = None,
+        first: int = 0,
+        last: int | None = None,
     ) -> Iterator[tuple[int, int, np.ndarray]]:
-        return self._reader(rows, keep).iter_codes(block_rows)
+        return self._reader(rows, keep).iter_codes(block_rows, first, last)
 
     def check_rows(self, rows: RowReader) -> None:
         self._reader(rows, None)

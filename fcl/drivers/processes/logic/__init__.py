@@ -9,7 +9,7 @@ writer is dealt again, and its extent is free again, for the shell reports a dea
 
 The trainer is no worker. It gets orders, numbered; its answers name the order they answer, and what it
 said before it saw a later order is out of date. Orders for a trainer that is absent are not given:
-its successor gets one Restore with the anchor and all extents that it holds.
+its successor gets one Restore with the anchor and all extents that it holds, between passes.
 
 Rules of the shell and the trainer that the logic relies on:
 
@@ -17,7 +17,7 @@ Rules of the shell and the trainer that the logic relies on:
 - the trainer handles orders one by one, answers MakeRoom and DropAll by Freed, SendAnchor and Restore
   by AnchorTaken, before it says TrainerIdle; and says TrainerIdle after *each* order that leaves it
   without work;
-- an empty extent it holds is counted in ``spare`` of Freed, or freed.
+- an empty extent that the trainer holds is counted in ``spare`` of Freed, or freed.
 """
 
 from fcl.drivers.processes.logic.machine import STAGES, Logic

@@ -77,8 +77,9 @@ STAGES: dict[str, tuple[str, ...]] = {
 }
 
 OUTCOMES = "accepted, rejected or blend"
-#: While the sample changes a new trainer is told nothing.
-REDRAWING = ("drop", "draw", "sample")
+#: Stages in which what the passes write belongs to the anchor handed over, so that a new trainer can
+#: be given it.
+BETWEEN_PASSES = ("columns", "wait")
 
 
 class Logic:
@@ -187,6 +188,7 @@ class Logic:
     def _go_on(self) -> list[Instruction]:
         """All that can be done now."""
         while not self.finished:
+            self._restore()
             self._lend()
             self._drop_columns()
             if not self._advance() and not self._advance_validation():
@@ -213,8 +215,6 @@ class Logic:
         if self.handed is None:
             # whatever it is to know it will be told in order; unless a dead one held a spare
             self.trainer.informed = not self.extents.committed
-        elif self.stage not in REDRAWING:
-            self._hand_over(self.handed)
 
     def _died(self, role: str, number: int) -> None:
         if self.deaths.add(role):
@@ -361,6 +361,16 @@ class Logic:
                 self._begin("draw", 1)
         else:
             self._begin_columns()
+
+    def _restore(self) -> None:
+        """Hand the anchor to a trainer that replaces a dead one.
+
+        Not in the middle of a pass, which overwrites margins and residuals under it: it would have to
+        be waited for. Until then its cores are the writers'.
+        """
+        new = self.trainer.state != "absent" and not self.trainer.informed
+        if new and self.stage in BETWEEN_PASSES:
+            self._hand_over(self.pass_number)
 
     def _hand_over(self, pass_number: int) -> None:
         """Give the trainer the certified anchor; one that is new gets all it holds with it."""
@@ -527,7 +537,7 @@ class Logic:
     # -- invariants --------------------------------------------------------------------------------
 
     def validate(self) -> None:
-        """Raise LogicError, naming what is broken; to be called between events."""
+        """Raise LogicError, naming what is broken; for tests, between events: O(parts)."""
         if self.finished:
             return
         for part in (self._passes.parts, self._validation.parts, self.extents, self.trainer):
@@ -554,7 +564,13 @@ class Logic:
             require(
                 handed == number, f"{self.stage} of pass {number}, anchor handed over: {handed}"
             )
-        elif self.stage in ("decide", "scoring", *REDRAWING):  # again the same, if stalled
+        elif self.stage in (
+            "decide",
+            "scoring",
+            "drop",
+            "draw",
+            "sample",
+        ):  # again the same, if stalled
             require(before or handed == number, f"pass {number} follows the anchor {handed}")
         else:
             require(before, f"{self.stage} of pass {number}, anchor handed over: {handed}")
@@ -570,6 +586,9 @@ class Logic:
         require(self.threads == threads, f"the trainer has {self.threads} threads, not {threads}")
         idle = self._lane_with_work() and self._next_writer() and not self._out
         require(not idle, "a writer and a core are idle though there is work")
+        if self.stage in BETWEEN_PASSES:
+            told = trainer.informed or trainer.state == "absent"
+            require(told, "a trainer waits for an anchor that it could be given")
         if self.stage == "columns" and self._passes.parts.waiting and not self.extents.free:
             hope = trainer.room_order or not trainer.informed or self.extents.granted
             require(bool(hope), "columns wait for room that nobody was asked for")

@@ -281,17 +281,12 @@ class TrainerSide:
 
     def validate(self) -> None:
         require(self.state in ("absent", "idle", "busy"), f"state {self.state} of the trainer")
-        require(self.state != "absent" or not self.informed, "an absent trainer knows nothing")
-        if not self.informed:
-            open_orders = (self.anchor_order, self.room_order, self.drop_order)
-            require(
-                not any(open_orders), f"orders {open_orders} wait for a trainer that never got them"
-            )
-            require(
-                self.proposal is None and self.state != "busy", "a trainer works without an anchor"
-            )
         if self.state == "idle" or not self.informed:
             self._require_answered()
+        if not self.informed:
+            at_work = self.state == "busy" or self.proposal is not None
+            require(not at_work, "a trainer works that was told nothing")
+        require(self.state != "absent" or not self.informed, "an absent trainer knows something")
 
     def _require_answered(self) -> None:
         waiting = [n for n in (self.anchor_order, self.room_order, self.drop_order) if n]

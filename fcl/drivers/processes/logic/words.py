@@ -332,10 +332,10 @@ class SendAnchor(Order):
 
 @dataclass(frozen=True)
 class Restore(Order):
-    """As SendAnchor, for a trainer that replaces a dead one; with all it holds.
+    """As SendAnchor, for a trainer that replaces a dead one; with all that is the trainer's.
 
-    It may come at any step of a pass, so what it hands over must be whole then. ``extents`` are all of
-    the trainer: those without a committed column are spare.
+    Only between passes: margins, residuals and prices are those of this anchor. Of ``extents`` those
+    without a committed column are spare.
     """
 
     pass_number: int

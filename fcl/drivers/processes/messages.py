@@ -1,0 +1,66 @@
+"""What supervisor and children say to one another: kinds of messages, and their numbers in order.
+
+Arrays do not travel: they are where :mod:`fcl.drivers.processes.layout` says.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+__all__ = ["OUTCOMES", "TASKS", "From", "To"]
+
+#: Kinds of tasks, numbered for messages.
+TASKS = (
+    *("prepare", "margins", "search", "accept", "residuals", "price", "certify"),
+    *("draw", "sample", "columns", "validate", "score"),
+)
+#: Outcomes of a search, numbered for messages.
+OUTCOMES = ("", "accepted", "rejected", "blend")
+
+
+class To(IntEnum):
+    """To a child. Orders of the trainer have their number as the first integer.
+
+    SETUP        all that only the rows could tell is planned: read the configuration again
+    TASK         kind, start, stop, serial, extent, slots, argument; numbers
+    ANCHOR       order, pass, margins, active, taken version; target, violation, sum r, sum q, value
+    RESTORE      as ANCHOR, with the list of all committed slots
+    COMMIT       order, extent, count, pass
+    LEND         order, extent
+    MAKE_ROOM    order, wanted
+    DROP_ALL     order
+    REJECTED     order, version
+    TAKEN        version: the slot of the proposal is free
+    """
+
+    SETUP = 0
+    TASK = 1
+    ANCHOR = 2
+    RESTORE = 3
+    COMMIT = 4
+    LEND = 5
+    MAKE_ROOM = 6
+    DROP_ALL = 7
+    REJECTED = 8
+    TAKEN = 9
+
+
+class From(IntEnum):
+    """From a child.
+
+    READY
+    DONE         serial, stored, outcome, count; numbers of the result
+    PUBLISHED    version, active, worth, last word; violation, intercept, decrease
+    IDLE         order
+    BUSY
+    ANCHOR_TAKEN order
+    FREED        order, spare, count; the extents are in the list of freed ones
+    """
+
+    READY = 0
+    DONE = 1
+    PUBLISHED = 2
+    IDLE = 3
+    BUSY = 4
+    ANCHOR_TAKEN = 5
+    FREED = 6

@@ -1,0 +1,372 @@
+"""The trainer: sweeps without pause over the columns that are committed to it.
+
+Between two steps it carries out orders: it takes anchors and columns, makes room, drops everything. It
+publishes its point after each step that made it better, and says when there is nothing left to do.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fcl.cache import ExtentCache
+from fcl.drivers.processes.channel import Message
+from fcl.drivers.processes.child import Link
+from fcl.drivers.processes.faults import fault
+from fcl.drivers.processes.layout import Config, Layout
+from fcl.drivers.processes.messages import From, To
+from fcl.drivers.processes.writer import make_store, read_point, write_point
+from fcl.features import family_from_config
+from fcl.objective import Objective, find_loss
+from fcl.parallel import Team
+from fcl.solve.local import LocalSolver
+from fcl.solve.trainer import Trainer
+from fcl.solve.view import RowView
+
+__all__ = ["TrainerProcess"]
+
+#: A pass is worth its time once the violation is down to this share of that over the family.
+WORTH_SHARE = 0.1
+#: ... or after so many steps from one anchor.
+WORTH_STEPS = 4
+#: Bounds of the proximal weight of a sampled view.
+LEAST_PROXIMAL, MOST_PROXIMAL = 1e-3, 10.0
+
+
+class _SharedTeam(Team):
+    """Threads as the supervisor allows from moment to moment: it writes their number to a shared cell."""
+
+    def __init__(self, cell: np.ndarray, most: int) -> None:
+        self._cell = cell
+        super().__init__(most)
+
+    @property
+    def threads(self) -> int:
+        return int(self._cell[0])
+
+    @threads.setter
+    def threads(self, value: int) -> None:
+        pass
+
+
+class TrainerProcess:
+    """The role of a child; see :mod:`fcl.drivers.processes.child`."""
+
+    def __init__(self, link: Link) -> None:
+        self.link = link
+        self.config = Config(**link.config())
+        self._order = 0  # the last one handled
+        self._idle_at = 0  # the last one after which we said that there is nothing to do
+        self._local: LocalSolver | None = None
+        self._working = False
+        self._target = 0.0
+        self._outer_violation = np.inf  # over the family, at the anchor
+        self._steps = 0  # since the anchor
+        self._below = 0.0  # local objective at the point minus that at the anchor, <= 0
+        self._version = 0
+        self._drawn = 0  # how often the sample was drawn that we have
+        self._parity = 0
+        self._awaiting = False  # whether the slot of the proposal is still being read
+        self._unsaid: tuple[bool, float] | None = None  # what to publish: last word, violation
+        self._untested: set[int] = set()  # ids that came since the last step
+        self._promised: dict[int, float] = {}  # decrease of Q promised, by version
+
+    def run(self) -> None:
+        """Work until the supervisor closes the connection."""
+        self.link.send(Message.make(From.READY))
+        while True:
+            if not self._working and not self.link.pending() and self._idle_at != self._order:
+                # said anew after each order: what was said before it is out of date
+                self._idle_at = self._order
+                self.link.send(Message.make(From.IDLE, self._order))
+            if not self._working or self.link.pending():
+                message = self.link.receive()
+                assert message is not None
+                self._handle(message)
+            else:
+                self._idle_at = -1
+                self._step()
+
+    # -- setting up ----------------------------------------------------------------------------
+
+    def _set_up(self) -> None:
+        """Make buffers; all rows are read and the cache is there."""
+        config = self.config = Config(**self.link.config())
+        self.layout = layout = Layout(config, self.link.segment)
+        family = family_from_config(config.family)
+        self._team = _SharedTeam(layout.array("threads"), config.cores)
+        self._objective = Objective(
+            find_loss(config.loss),
+            layout.array("y"),
+            layout.array("s"),
+            config.C,
+            config.intercept,
+            config.block_rows,
+            self._team,
+        )
+        store = make_store(layout)
+        cache = ExtentCache(store, config.extent_bytes)
+        trainer = Trainer(
+            config.view_rows or config.n_rows,
+            config.max_columns,
+            config.entries,
+            config.seed,
+            family.binary,
+            config.block_rows,
+            self._team,
+        )
+        self._local = LocalSolver(RowView.all_rows(self._objective), cache, trainer)
+        self._margins = [layout.array(f"margins{i}") for i in range(2)]
+
+    @property
+    def local(self) -> LocalSolver:
+        """The local problem."""
+        if self._local is None:
+            self._set_up()
+        assert self._local is not None
+        return self._local
+
+    @property
+    def cache(self) -> ExtentCache:
+        """The columns."""
+        cache = self.local.cache
+        assert isinstance(cache, ExtentCache)
+        return cache
+
+    def _take_sample(self) -> None:
+        """The view of the sample that was drawn last."""
+        layout = self.layout
+        n, drawn = (int(x) for x in layout.array("sample_size"))
+        if drawn == self._drawn:
+            return
+        self._drawn = drawn
+        part = Objective(
+            self._objective.loss,
+            layout.array("sample_y")[:n].copy(),
+            layout.array("sample_s")[:n].copy(),
+            self._objective.C,
+            self._objective.intercept,
+            self._objective.block_rows,
+            self._team,
+        )
+        proximal = self.local.view.proximal
+        self.local.change_view(RowView.of_rows(part, layout.array("sample_rows")[:n].copy()))
+        self.local.view.proximal = proximal
+
+    # -- orders --------------------------------------------------------------------------------
+
+    def _handle(self, message: Message) -> None:
+        kind = To(message.kind)
+        if kind == To.SETUP:
+            self._set_up()
+            return
+        if kind == To.TAKEN:
+            self._awaiting = False
+            if self._unsaid is not None:
+                self._publish(*self._unsaid)
+            return
+        self._order = message.ints[0]
+        self.link.task = (int(kind), *message.ints[:4])
+        fault(f"order-{kind.name.lower()}")
+        if kind == To.ANCHOR:
+            self._anchor(message)
+        elif kind == To.RESTORE:
+            self._restore(message)
+        elif kind == To.COMMIT:
+            self._commit(message)
+        elif kind == To.LEND:
+            self.cache.take(message.ints[1], ())
+        elif kind == To.MAKE_ROOM:
+            self._make_room(message.ints[1])
+        elif kind == To.DROP_ALL:
+            self._freed(self.cache.give_back_all(), spare=0)
+            self._untested.clear()
+            self._working = False
+        elif kind == To.REJECTED:
+            self._rejected()
+
+    def _anchor(self, message: Message) -> None:
+        local, layout = self.local, self.layout
+        _, _, margins, active, taken, parity, _ = message.ints
+        target, violation, total_r, total_q, decrease, intercept, beta = message.floats[:7]
+        if self.config.view_rows:
+            self._take_sample()
+            self._adapt(taken, decrease, beta)
+        slots = self.cache.slots
+        self._parity = parity
+        point = read_point(layout, f"anchor{parity}", active, intercept)
+        local.move_anchor(
+            point,
+            self._margins[margins],
+            layout.array("slot_gradients")[parity][slots],
+            layout.array("slot_curvatures")[parity][slots] if self.config.view_rows else None,
+            total_r,
+            total_q,
+        )
+        self.link.send(Message.make(From.ANCHOR_TAKEN, self._order))
+        fault("anchor-taken")
+        if self._steps == 0 and self._below == 0.0:
+            local.return_to_anchor()
+            self._below = 0.0
+        else:
+            local.keep_point()
+            self._below = min(0.0, local.trainer.rise(local.view, local.working))
+        self._target, self._outer_violation = target, violation
+        self._steps, self._working = 0, True
+        self._unsaid = None
+        self._promised = {}
+
+    def _adapt(self, version: int, decrease: float, beta: float) -> None:
+        """Trust in the sampled model, by what the last proposal of it was worth."""
+        promised = self._promised.get(version, 0.0)
+        view = self.local.view
+        if promised <= 0.0:
+            return
+        ratio = decrease / promised
+        if ratio < 0.25 or beta < 0.3:
+            view.proximal = min(4.0 * view.proximal, MOST_PROXIMAL)
+        elif ratio > 0.75 and beta > 0.8:
+            view.proximal = max(0.5 * view.proximal, LEAST_PROXIMAL)
+
+    def _restore(self, message: Message) -> None:
+        """Take over from a trainer that died: its columns, and the anchor."""
+        layout, cache = self.layout_ready(), self.cache
+        if self.config.view_rows:
+            self._take_sample()  # before there are columns
+        slots = layout.array("held")[: message.ints[4]].copy()
+        extents = layout.array("freed")[: int(message.floats[7])].copy()
+        where = cache.store.first[slots] // cache.extent_bytes
+        for extent in extents:
+            cache.take(int(extent), slots[where == extent])
+        for slot in slots:
+            if cache.store.ids[slot] >= 0:
+                cache.adopt(int(slot))
+        self._steps, self._below = 0, 0.0
+        self._anchor(message._replace(ints=(*message.ints[:4], -1, message.ints[5], 0)))
+
+    def layout_ready(self) -> Layout:
+        """The layout, once the local problem is set up."""
+        _ = self.local
+        return self.layout
+
+    def _commit(self, message: Message) -> None:
+        """Columns for us: take those that no cached one equals; whether they violate, a step tells."""
+        _, extent, count, parity = message.ints[:4]
+        local, layout, cache = self.local, self.layout, self.cache
+        slots = layout.array("extent_slots")[extent, :count].copy()
+        gradients = layout.array("slot_gradients")[parity][slots]
+        weights = layout.array("slot_weights")[slots]
+        cache.take(extent, slots)
+        first = cache.n
+        entered = []
+        for i, slot in enumerate(slots):
+            nonzeros, hash_ = int(cache.store.nonzeros[slot]), int(cache.store.hashes[slot])
+            # a frozen weight needs its own column, a new feature none that is there already
+            if weights[i] == 0.0 and local.has_equal(nonzeros, hash_, float(gradients[i])):
+                cache.drop(int(slot))
+                continue
+            cache.adopt(int(slot))
+            local.working.gradients[cache.n - 1] = gradients[i]
+            entered.append(i)
+        if not entered:
+            return
+        exact = None
+        if self.config.view_rows:
+            exact = layout.array("slot_curvatures")[parity][slots[entered]]
+        local.entered(first, weights[entered], gradients[entered], exact)
+        self._untested.update(int(i) for i in cache.ids[first:])
+        self._working = True
+
+    def _make_room(self, wanted: int) -> None:
+        """Evict until so many extents are empty, as far as can be.
+
+        Dead columns may all go; of those with a weight at most half the cache, lest the working set lose
+        its hold.
+        """
+        local, cache = self.local, self.cache
+        given = cache.give_back(wanted, all_but=1)
+        if len(given) < wanted:
+            n = cache.n
+            order = local.leaving_order(self._objective.C)
+            sizes = cache.sizes
+            # one extent more than wanted: what is left in the others has to be moved together
+            need = (wanted - len(given) + 1) * cache.extent_bytes
+            keep = np.ones(n, bool)
+            room = live = 0
+            for j in order:
+                if room >= need:
+                    break
+                if local.working.weights[j] != 0.0:
+                    if live + sizes[j] > cache.capacity // 2:
+                        break
+                    live += int(sizes[j])
+                keep[j] = False
+                room += int(sizes[j])
+            if not keep.all():
+                local.evict(keep)
+                fault("compaction")
+                given += cache.give_back(wanted - len(given), all_but=1)
+        self._freed(given, spare=len([e for e in cache.held if cache.empty(int(e))]))
+
+    def _freed(self, extents: list[int], spare: int) -> None:
+        self.layout_ready().array("freed")[: len(extents)] = extents
+        self.link.send(Message.make(From.FREED, self._order, spare, len(extents)))
+
+    def _rejected(self) -> None:
+        """The point is worse than the anchor on all rows: only a sample can be so wrong."""
+        view = self.local.view
+        view.proximal = min(4.0 * view.proximal, MOST_PROXIMAL)
+        self.local.return_to_anchor()
+        self._below, self._unsaid = 0.0, None
+        if not view.complete:
+            exact = self.layout.array("slot_curvatures")[self._parity][self.cache.slots]
+            view.correct(self.local.working, 0, exact)
+            self._steps, self._working = 0, True
+
+    # -- steps ---------------------------------------------------------------------------------
+
+    def _step(self) -> None:
+        """One step of descent; then drop columns that turned out not to violate, and tell of the point."""
+        local = self.local
+        fault("step")
+        taken = local.step(self._target)
+        self._below -= taken.decrease
+        self._drop_tested(local)
+        self._steps += taken.moved
+        last_word = not taken.moved
+        if last_word:
+            self._working = False
+        if taken.moved or (last_word and (self._steps or self._below < 0.0)):
+            self._publish(last_word, taken.violation)
+
+    def _drop_tested(self, local: LocalSolver) -> None:
+        """New columns that violated at the anchor, but do not at the present point, are not kept."""
+        if not self._untested:
+            return
+        keep = local.wanted(self._untested)
+        self._untested.clear()
+        if not keep.all():
+            local.evict(keep)
+
+    def _publish(self, last_word: bool, violation: float) -> None:
+        if self._awaiting:
+            self._unsaid = last_word, violation
+            return
+        self._unsaid = None
+        point = self.local.point()
+        write_point(self.layout, "mailbox", point)
+        self._version += 1
+        self._awaiting = True
+        worth = (
+            last_word
+            or self._steps >= WORTH_STEPS
+            or violation <= WORTH_SHARE * max(self._outer_violation - 1.0, 0.0)
+        )
+        self._promised[self._version] = -self._below
+        fault("publish")
+        self.link.send(
+            Message.make(
+                From.PUBLISHED,
+                *(self._version, len(point.ids), int(worth), int(last_word)),
+                floats=(violation, point.intercept, -self._below),
+            )
+        )

@@ -1,0 +1,52 @@
+"""Drawing the rows of a sampled view.
+
+Row i is in with probability pi_i = min(1, N (0.8 q_i / sum q + 0.2 s_i / sum s)): by its curvature at
+the anchor, with a uniform floor, since rows that are flat now need not stay so. All rows of a class that
+is rare are in. Membership is a hash of (seed, i).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fcl.kernels import descent
+from fcl.objective import Objective
+from fcl.solve.state import Floats, Ids
+
+#: Share of the expected sample that goes by curvature; the rest goes by weight.
+BY_CURVATURE = 0.8
+#: A class with at most this share of the sample is in as a whole.
+RARE = 0.25
+
+
+def draw_rows(
+    objective: Objective, curvatures: Floats, size: int, seed: int, rows: Ids, weights: Floats
+) -> int:
+    """Draw about ``size`` rows; writes their numbers and weights s_i / pi_i, returns how many.
+
+    curvatures : float64 (n,), at the anchor.  rows, weights : room for the sample; no more than that
+    are taken, the first ones.
+    """
+    total_q = sum(float(curvatures[b].sum()) for b in objective.blocks())
+    total_s = sum(float(objective.s[b].sum()) for b in objective.blocks())
+    rare = 0
+    if objective.loss.classifies:
+        positive = sum(int((objective.y[b] > 0).sum()) for b in objective.blocks())
+        for label, count in ((1, positive), (-1, objective.n_rows - positive)):
+            if count <= RARE * size:
+                rare = label
+    by_q = BY_CURVATURE / total_q if total_q > 0.0 else 0.0
+    by_s = (1.0 - BY_CURVATURE if by_q else 1.0) / total_s
+    n = 0
+    for block in objective.blocks():
+        q, s, y = curvatures[block], objective.s[block], objective.y[block]
+        inclusion = np.minimum(1.0, size * (by_q * q + by_s * s))
+        if rare:
+            inclusion[y * rare > 0] = 1.0
+        chosen = np.empty(len(q), np.bool_)
+        descent.choose_by(inclusion, (seed << 32) ^ block.start, chosen)
+        found = np.flatnonzero(chosen)[: len(rows) - n]
+        rows[n : n + len(found)] = found + block.start
+        weights[n : n + len(found)] = s[found] / inclusion[found]
+        n += len(found)
+    return n
