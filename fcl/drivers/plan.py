@@ -43,11 +43,17 @@ SHARED_BYTES_A_COLUMN = 10 * 8 + ACTIVE_A_COLUMN * (6 * 16 + 3 * 8 + 7 * 8)
 MIN_ENTRIES = 1 << 20
 MAX_ENTRIES = 1 << 28
 #: Up to so many rows the trainer works on all of them; beyond, on a sample that begins with this share of
-#: the rows and may grow fourfold.
+#: the rows and may grow to all, if there is memory for that.
 ALL_ROWS = 1 << 18
 SAMPLE_SHARE = 1 / 16
-LEAST_SAMPLE = 1 << 15
-MOST_GROWTH = 4
+LEAST_SAMPLE = 1 << 16
+#: The largest share of the budget that goes to the trainer's vectors for the sake of a larger sample.
+VIEW_SHARE = 0.3
+
+
+def first_sample(n_rows: int, view_rows: int) -> int:
+    """Rows of the first sample of a view that may grow to ``view_rows``."""
+    return min(view_rows, max(LEAST_SAMPLE, int(SAMPLE_SHARE * n_rows)))
 
 
 @dataclass(frozen=True)
@@ -116,7 +122,7 @@ def _view_sizes(n_rows: int, writers: int | None, view_rows: int | None) -> list
         return [view_rows]
     if writers is None or n_rows <= ALL_ROWS:
         return [0]
-    sizes = [max(LEAST_SAMPLE, int(MOST_GROWTH * SAMPLE_SHARE * n_rows))]
+    sizes = [n_rows]
     while sizes[-1] > LEAST_SAMPLE:
         sizes.append(max(LEAST_SAMPLE, sizes[-1] // 2))
     return sizes
@@ -162,6 +168,9 @@ def _divide(
     trainer = Trainer.bytes_for(n_view, 0, 0) + RowView.bytes_for(n_view, complete=not view_rows)
     if view_rows:
         trainer += job.records(view_rows) + 24 * view_rows  # the rows, their targets and weights
+
+    if view_rows > LEAST_SAMPLE and trainer > VIEW_SHARE * budget:
+        raise BudgetError("memory: the sample could be smaller")  # which is tried next
 
     def fixed(scratch: bool) -> list[tuple[str, int]]:
         held = ("prepared rows (a block; all in a scratch file)", buffers)

@@ -58,11 +58,13 @@ class Saver:
         self._options = options
         self._resumed = resumed
         self._driver = driver
-        self._snapshot: Callable[[], Snapshot] | None = None
+        #: the newest state, and the passes before it
+        self._offered: tuple[Callable[[], Snapshot], int] | None = None
         self._history: list[dict[str, Any]] = []
         self._earlier = 0.0 if resumed is None else resumed.elapsed
         self._begun = self._last = time.monotonic()
         self._fresh = False  # whether the snapshot is newer than what is on disk
+        self._wished = False
         self.failed = False  #: whether the last attempt failed
 
     def open(self) -> None:
@@ -89,22 +91,25 @@ class Saver:
 
     def offer(self, snapshot: Callable[[], Snapshot]) -> None:
         """There is a state to go on from: ``snapshot()`` gives it, until the next offer."""
-        self._snapshot, self._fresh = snapshot, True
-        self._n_passes = len(self._history)
+        # at once: whoever is interrupted in between must not save one with the history of the other
+        self._offered = snapshot, len(self._history)
+        self._fresh = True
 
     def poll(self) -> None:
-        """Save if it is time to, or wished."""
-        wished = self._requested()
+        """Save if it is time to, or wished; what was wished before there was a state, is made good."""
+        self._wished |= self._requested()
         due = self._fresh and time.monotonic() - self._last >= self._every
-        if (wished or due) and self._snapshot is not None:
+        if (self._wished or due) and self._offered is not None:
+            wished, self._wished = self._wished, False
             self.save(wished)
 
     def save(self, anyway: bool = False) -> None:
         """Save the newest snapshot if it is not on disk yet, or anyway."""
-        if self._folder is None or self._snapshot is None or not (self._fresh or anyway):
+        if self._folder is None or self._offered is None or not (self._fresh or anyway):
             return
         self._last = time.monotonic()
-        numbers, arrays = self._snapshot()
+        snapshot, n_passes = self._offered
+        numbers, arrays = snapshot()
         checkpoint = Checkpoint(
             options=self._options,
             family_config=self._job.family.to_config(),
@@ -113,7 +118,7 @@ class Saver:
             block_checksums=self._checksums,
             state=numbers,
             arrays=arrays,
-            history=self._history[: self._n_passes],
+            history=self._history[:n_passes],
             elapsed=self.elapsed,
             driver=self._driver,
         )

@@ -153,7 +153,12 @@ def train(
     )
     options = asdict(job.options)
     if resume is not None:
-        CheckpointFolder.check_resume(resume, options)
+        # what follows from the data is compared when they are read: then it can be said that they differ
+        derived = {"alpha" if alpha is None else "C"}
+        if options["block_rows"] != block_rows:
+            derived.add("block_rows")
+        given = {name: value for name, value in options.items() if name not in derived}
+        CheckpointFolder.check_resume(resume, given)
     if command is not None:
         options["command"] = dict(command)
     saver = Saver(checkpoint, checkpoint_every, should_checkpoint, options, resume, driver)

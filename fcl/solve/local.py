@@ -93,12 +93,24 @@ class LocalSolver:
         self.view.correct(self.working, first, exact)
 
     def leaving_order(self, C: float) -> Numbers:
-        """Numbers of the columns that may be evicted, the most dispensable first."""
-        working, n = self.working, self.cache.n
-        gradients = C * working.gradients[:n]
+        """Numbers of the columns that may be evicted, the most dispensable first.
+
+        What has a weight at the anchor is not dead, even if the trainer has brought it to 0 since: without
+        its column it would have that weight again.
+        """
+        n = self.cache.n
+        weights = self.live_weights
+        gradients = C * self.working.gradients[:n]
         violations = np.empty(n)
-        descent.violations(1.0, gradients, working.weights[:n], violations)
-        return evict_order(working.weights[:n], gradients, violations, working.seen[:n])
+        descent.violations(1.0, gradients, weights, violations)
+        return evict_order(weights, gradients, violations, self.working.seen[:n])
+
+    @property
+    def live_weights(self) -> Floats:
+        """Of each column the trainer's weight, or that at the anchor where that is 0."""
+        n = self.cache.n
+        weights = self.working.weights[:n]
+        return np.where(weights != 0.0, weights, self.working.anchor_weights[:n])
 
     def evict(self, keep: npt.NDArray[np.bool_]) -> None:
         """Drop columns; what weight they have at the anchor is frozen, what the trainer added is not."""
@@ -115,7 +127,8 @@ class LocalSolver:
         keep = np.ones(self.cache.n, bool)
         columns, gradients = self.trainer.seen
         at_rest = np.abs(self.view.objective.C * gradients) <= 1.0
-        candidates = columns[at_rest & (self.working.weights[columns] == 0.0)]
+        out = (self.working.weights[columns] == 0.0) & (self.working.anchor_weights[columns] == 0.0)
+        candidates = columns[at_rest & out]
         ids = self.cache.ids
         keep[candidates[np.isin(ids[candidates], list(new))]] = False
         return keep

@@ -107,6 +107,11 @@ class Outer:
             self.n_features,
         )
 
+    @property
+    def gap(self) -> float:
+        """The absolute gap after the last pass."""
+        return self._gap
+
     def target(self) -> float:
         """Violation at which the trainer may stop.
 

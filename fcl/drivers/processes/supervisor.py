@@ -23,6 +23,7 @@ from fcl.data.prepared import pack_sides
 from fcl.drivers.events import Compiled
 from fcl.drivers.inline import last_certified
 from fcl.drivers.job import Rows, available_cores
+from fcl.drivers.plan import first_sample
 from fcl.drivers.processes import logic as words
 from fcl.drivers.processes.channel import RAISED, TEXT_BYTES, Message
 from fcl.drivers.processes.children import Child, Heartbeats, dismiss
@@ -61,6 +62,8 @@ PARTS_A_WRITER = 4
 LEAST_EXTENT, MOST_EXTENT = 1 << 20, 8 << 20
 MOST_EXTENTS = 1024
 MOST_BATCH = 256
+#: A sample that has proved too small grows by this factor.
+GROWTH = 4
 
 
 def run_processes(
@@ -116,6 +119,8 @@ class Supervisor:
         self._scores: dict[str, Any] | None = None
         self._redraws = 0
         self._drawn_at = np.inf  # objective when the sample was drawn
+        self._gap_seen = self._objective_seen = np.inf  # after the pass before
+        self._promised = 0.0  # decrease that the trainer expected of the point taken
         self._sample_size = 0
         self._passes_done = 0
         self._pass_seconds = 0.0
@@ -646,7 +651,7 @@ class Supervisor:
         self.slots = SlotBook(self.store.ids)
         self._stored_counts: dict[int, int] = {}
         self._watch_pass, self._n_watched, self._short = -1, 0, False
-        self._wanted_sample = max(1, plan.view_rows // 4)
+        self._wanted_sample = first_sample(job.train.n, plan.view_rows)
         self._begin_outer(sets[0])
 
     def _begin_outer(self, prepared: Any) -> None:
@@ -672,8 +677,7 @@ class Supervisor:
     def _take_proposal(self) -> None:
         assert self._proposal is not None
         self._taken = self._proposal
-        version, point, _ = self._proposal
-        self._taken_version = version
+        version, point, self._promised = self._proposal
         write_point(self.layout, "proposed", point)
         self._taken = (version, point, 1.0)
 
@@ -828,19 +832,41 @@ class Supervisor:
             part[:] = part[order]
 
     def _wants_redraw(self) -> bool:
-        """Whether a new sample pays: the curvatures are quite other ones now, or it has proved too small."""
+        """Whether to draw a new sample, and of what size.
+
+        The first one goes by the curvatures of the null model. While the objective falls fast they soon
+        are quite other ones, and there are few columns to be made again. Later the sample grows, to all
+        rows if the cache allows, whenever it has foretold the last step badly or the gap hardly closes.
+        """
         if not self.plan.view_rows:
             return False
         objective = self.outer.objective
-        first = self._redraws == 0
-        moved = objective < 0.8 * self._drawn_at
-        bad = not first and self.beta < 0.3 and self._wanted_sample < self.plan.view_rows
-        if bad:
-            self._wanted_sample = min(2 * self._wanted_sample, self.plan.view_rows)
-        if first or moved or bad:
+        if self._redraws == 0:
+            self._drawn_at = objective
+            return True
+        gap = self.outer.gap
+        promised = self._promised
+        bad = self.beta < 0.5 or self._accepted_decrease < 0.5 * promised
+        slow = gap > 0.7 * self._gap_seen and objective > 0.98 * self._objective_seen
+        self._gap_seen, self._objective_seen = gap, objective
+        if bad or slow:
+            wanted = min(GROWTH * self._wanted_sample, self._largest_sample())
+            if wanted > 1.2 * self._wanted_sample:
+                self._wanted_sample, self._drawn_at = wanted, objective
+                return True
+        if objective < 0.7 * self._drawn_at:
             self._drawn_at = objective
             return True
         return False
+
+    def _largest_sample(self) -> int:
+        """Rows over which the cache can hold what is cached now, and some more."""
+        used = float(self.store.sizes[self.slots.committed].sum())
+        fit = 0.6 * self.store.capacity / max(used / max(self._sample_size, 1), 1e-9)
+        n = self.plan.view_rows
+        if fit >= n:
+            return n
+        return max(self._wanted_sample, int(fit))
 
     # -- telling -------------------------------------------------------------------------------
 

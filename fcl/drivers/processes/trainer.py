@@ -287,7 +287,7 @@ class TrainerProcess:
         if len(given) < wanted:
             n = cache.n
             order = local.leaving_order(self._objective.C)
-            sizes = cache.sizes
+            sizes, weights = cache.sizes, local.live_weights
             # one extent more than wanted: what is left in the others has to be moved together
             need = (wanted - len(given) + 1) * cache.extent_bytes
             keep = np.ones(n, bool)
@@ -295,7 +295,7 @@ class TrainerProcess:
             for j in order:
                 if room >= need:
                     break
-                if local.working.weights[j] != 0.0:
+                if weights[j] != 0.0:
                     if live + sizes[j] > cache.capacity // 2:
                         break
                     live += int(sizes[j])

@@ -234,7 +234,8 @@ class Writer:
     def _draw(self, message: Message) -> Result:
         """Argument: the rows wanted."""
         layout, passes = self.layout, self.passes
-        rows = layout.array("sample_rows")
+        blocks = -(-message.ints[6] // self.config.block_rows)  # there are tasks for so many
+        rows = layout.array("sample_rows")[: blocks * self.config.block_rows]
         n = draw_rows(
             passes.objective,
             passes.vectors.curvatures,
@@ -249,6 +250,8 @@ class Writer:
     def _sample(self, message: Message) -> Result:
         chosen = self.layout.prepared(2, self.shape)
         number = message.ints[1]
+        if number >= chosen.n_blocks:  # fewer rows were drawn than expected
+            return NOTHING
         rows = self.layout.array("sample_rows")[: chosen.n_rows]
         self.family.select(self.passes.prepared, rows, chosen, number)
         self._keep_sides("sample_sides", number, chosen.sides(number))

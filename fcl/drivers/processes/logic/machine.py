@@ -162,9 +162,7 @@ class Logic:
             case TrainerIdle(order):
                 self.trainer.idle(order)
             case TrainerBusy():
-                require(
-                    self.trainer.informed, "a trainer is busy without having been told anything"
-                )
+                require(self.trainer.informed, "a trainer is busy that was told nothing")
                 self.trainer.state = "busy"
             case AnchorTaken(order):
                 self.trainer.anchor_taken(order)
@@ -211,10 +209,7 @@ class Logic:
             require(not writer.ready, f"writer {number} is ready twice")
             writer.ready = True
             return
-        self.trainer.ready()
-        if self.handed is None:
-            # whatever it is to know it will be told in order; unless a dead one held a spare
-            self.trainer.informed = not self.extents.committed
+        self.trainer.ready(self.handed is None and not self.extents.committed)
 
     def _died(self, role: str, number: int) -> None:
         if self.deaths.add(role):

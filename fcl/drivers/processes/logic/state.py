@@ -208,7 +208,7 @@ class TrainerSide:
 
     incarnation: int = 0
     state: str = "absent"  #: or "idle", "busy"
-    informed: bool = False  #: it knows what it holds: a first one, or a restored one
+    informed: bool = False  #: it knows all that is the trainer's
     order: int = 0  #: the last one given
     anchor_order: int = 0  #: a handed-over anchor it has not taken yet, or 0
     room_order: int = 0  #: a MakeRoom it has not answered, or 0
@@ -229,10 +229,10 @@ class TrainerSide:
         self.state = "busy"
         return self.order
 
-    def ready(self) -> None:
+    def ready(self, nothing_to_know: bool) -> None:
+        """It is there; told the rest by a Restore, unless it can follow order by order."""
         require(self.state == "absent", "the trainer is ready twice")
-        self.state = "idle"
-        self.informed = self.incarnation == 0
+        self.state, self.informed = "idle", nothing_to_know
 
     def died(self) -> None:
         """What it held is held no more, and nobody will answer; extents and spares outlive it."""
