@@ -1,0 +1,565 @@
+"""A run that was stopped and resumed equals one that was not, bit for bit."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import pytest
+from explicit import explicit_family, make_solver
+from hypothesis import given
+from hypothesis import strategies as st
+from judge import LOSSES, Problem
+from rows import acceptors, pyrimidines
+
+import fcl
+from fcl.cache import ColumnCache
+from fcl.drivers.events import Event, PassDone
+from fcl.drivers.train import TrainResult
+from fcl.features import KmerFamily
+from fcl.features.base import Family
+from fcl.model.checkpoint import Checkpoint, CheckpointFolder
+from fcl.solve.solver import Solver
+from tests.windows import examples
+
+STRENGTHS = {"logistic": 1.0, "squared": 0.05, "squared_hinge": 0.3}
+#: What a pass reports that is a time, or memory of the process.
+INEXACT = {"seconds", "rows_per_second", "memory_bytes", "time_left", "busy"}
+
+
+def rows(loss: str = "logistic", n: int = 300) -> tuple[np.ndarray, np.ndarray]:
+    codes, labels = acceptors(14, n)
+    return codes, pyrimidines(n) if loss == "squared" else labels
+
+
+def train(loss: str = "logistic", data: fcl.DataSet | None = None, **options: Any) -> TrainResult:
+    if data is None:
+        codes, y = rows(loss)
+        data = fcl.open_data(codes, y=y)
+    defaults = {"C": STRENGTHS[loss], "tol": 1e-7, "block_rows": 64, "memory": "1GiB"}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", fcl.ConvergenceWarning)
+        return fcl.train(data, fcl.Kmers(3), loss=loss, **(defaults | options))
+
+
+def bits(result: TrainResult) -> tuple[Any, ...]:
+    """All that is not time or memory."""
+    model = result.model
+    history = [
+        {name: value for name, value in entry.items() if name not in INEXACT}
+        for entry in model.history
+    ]
+    return (
+        model.ids.tobytes(),
+        model.weights.tobytes(),
+        model.support.tobytes(),
+        model.intercept.hex(),
+        json.dumps(history, sort_keys=True),
+        repr(model.certificate),
+        model.fingerprint,
+        repr(model.options["C_min"]),
+        result.reason,
+        result.passes,
+    )
+
+
+class After:
+    """Says yes from the k-th call on, and counts."""
+
+    def __init__(self, k: int = 1 << 30) -> None:
+        self.k, self.calls = k, 0
+
+    def __call__(self) -> bool:
+        self.calls += 1
+        return self.calls > self.k
+
+
+def n_polls(loss: str, **options: Any) -> int:
+    counter = After()
+    train(loss, should_stop=counter, **options)
+    return counter.calls
+
+
+def stopped(folder: Path, k: int, loss: str = "logistic", **options: Any) -> TrainResult | None:
+    """A run that is told to stop at its k-th poll; None if it had nothing to show by then."""
+    try:
+        return train(loss, should_stop=After(k), checkpoint=folder, **options)
+    except KeyboardInterrupt:
+        return None
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_stopped_at_any_poll(tmp_path: Path, loss: str) -> None:
+    """Before the first pass, in the middle of any, and after the last but one."""
+    whole = bits(train(loss))
+    resumed = set()
+    for k in range(n_polls(loss)):
+        folder = tmp_path / str(k)
+        first = stopped(folder, k, loss)
+        if not folder.exists():  # the rows were still being read
+            assert first is None and k <= 5
+            continue
+        assert first is None or first.reason == "interrupted"
+        checkpoint = CheckpointFolder(folder).load()
+        assert checkpoint.number == 1 and checkpoint.driver == "inline"
+        resumed.add(len(checkpoint.history))
+        again = train(loss, resume=folder, checkpoint=folder)
+        assert bits(again) == whole, f"stopped at poll {k}"
+        # the end is saved too, and tells the same once more
+        assert bits(train(loss, resume=folder)) == whole
+    assert resumed == set(range(whole[-1]))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"valid_fraction": 0.3},
+        {"intercept": False},
+        {"seed": 3, "block_rows": 128},
+        {"tol": 1e-13},  # to the rounding, where passes without progress are counted
+    ],
+    ids=lambda options: next(iter(options)),
+)
+def test_stopped_at_any_poll_with_options(tmp_path: Path, options: dict[str, Any]) -> None:
+    whole = train(**options)
+    polls = n_polls("logistic", **options)
+    for k in range(6, polls, 1 + polls // 20):
+        stopped(tmp_path / str(k), k, **options)
+        again = train(resume=tmp_path / str(k), **options)
+        assert bits(again) == bits(whole), f"stopped at poll {k}"
+    if "valid_fraction" in options:
+        assert all(entry["validation"]["n_rows"] > 50 for entry in whole.model.history)
+    assert (whole.reason == "stalled") == (options.get("tol") == 1e-13)
+
+
+def test_validation_rows_and_weights_of_their_own(tmp_path: Path) -> None:
+    codes, y = rows(n=500)
+    s = np.random.default_rng(1).uniform(0.5, 2.0, 300)
+    s[::9] = 0.0
+    options = {
+        "data": fcl.open_data(codes[:300], y=y[:300], weights=s),
+        "valid": fcl.open_data(codes[300:], y=y[300:]),
+    }
+    whole = train(**options)
+    for k in (12, 16, 20):
+        stopped(tmp_path / str(k), k, **options)
+        assert bits(train(resume=tmp_path / str(k), **options)) == bits(whole)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_checkpoints_taken_at_any_poll(tmp_path: Path, loss: str) -> None:
+    """A run that is killed goes on from what lies on disk; taking it changes nothing."""
+    whole = bits(train(loss))
+    kept: dict[int, Checkpoint] = {}
+    folder = CheckpointFolder(tmp_path / "c")
+
+    def keep() -> bool:
+        if folder.numbers():
+            checkpoint = folder.load()
+            kept[checkpoint.number] = checkpoint
+        return False
+
+    watched = train(loss, checkpoint=folder.path, should_stop=keep, should_checkpoint=lambda: True)
+    keep()
+    assert bits(watched) == whole
+    assert len(kept) >= 4 * (watched.passes - 1)
+    assert {len(c.history) for c in kept.values()} == set(range(watched.passes))
+    for number in sorted(kept)[::2]:
+        assert bits(train(loss, resume=kept[number])) == whole
+    assert not (folder.path / "lock").read_bytes()
+
+
+@given(st.lists(st.integers(0, 30), max_size=6), st.integers(0, 40))
+@examples(20)
+def test_stopped_again_and_again(stops: list[int], wish: int) -> None:
+    """Several stops of one job, some before it has begun anew; a checkpoint asked for at any time."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name) / "c"
+        elapsed = 0.0
+        for k in stops:
+            found = folder.exists()
+            wishes = iter([*[False] * wish, True])
+            with suppress(KeyboardInterrupt):
+                train(
+                    should_stop=After(k),
+                    should_checkpoint=lambda wishes=wishes: next(wishes, False),
+                    checkpoint=folder,
+                    resume=folder if found else None,
+                )
+            if folder.exists():
+                now = CheckpointFolder(folder).load().elapsed
+                assert now >= elapsed
+                elapsed = now
+            assert folder.exists() >= found
+        again = train(resume=folder if folder.exists() else None, checkpoint=folder)
+        assert bits(again) == WHOLE.bits
+
+
+class _Whole:
+    """The run without a stop, made once."""
+
+    _bits: tuple[Any, ...] | None = None
+
+    @property
+    def bits(self) -> tuple[Any, ...]:
+        if self._bits is None:
+            self._bits = bits(train())
+        return self._bits
+
+
+WHOLE = _Whole()
+
+
+def interrupt_at(line: int, run: Callable[[], Any]) -> int:
+    """Run with a KeyboardInterrupt at the n-th line of driver, solver or cache; returns the lines left.
+
+    As a signal handler of Python's own would raise it: anywhere.
+    """
+    left = line
+    places = ("fcl/drivers/inline.py", "fcl/drivers/session.py", "fcl/solve/", "fcl/cache/")
+
+    def trace(frame: FrameType, event: str, arg: object) -> Any:
+        nonlocal left
+        if not any(place in frame.f_code.co_filename for place in places):
+            return None
+        if event == "line":
+            left -= 1
+            if left == 0:
+                raise KeyboardInterrupt
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        run()
+    except KeyboardInterrupt:
+        pass
+    finally:
+        sys.settrace(before)
+    return left
+
+
+def test_interrupted_at_any_line(tmp_path: Path) -> None:
+    many = 1 << 30
+    n_lines = many - interrupt_at(many, train)
+    assert n_lines > 5000
+    resumed = 0
+    for i in range(1, 50):
+        folder = tmp_path / str(i)
+        interrupt_at(n_lines * i // 50, lambda folder=folder: train(checkpoint=folder))
+        if folder.exists():
+            assert bits(train(resume=folder)) == WHOLE.bits
+            resumed += 1
+    assert resumed > 40
+
+
+def test_interrupted_while_it_reports(tmp_path: Path) -> None:
+    def progress(event: Event) -> None:
+        if isinstance(event, PassDone) and event.number == 3:
+            raise KeyboardInterrupt
+
+    result = train(checkpoint=tmp_path / "c", progress=progress)
+    assert result.reason == "interrupted" and result.passes == 4
+    assert len(CheckpointFolder(tmp_path / "c").load().history) == 3
+    assert bits(train(resume=tmp_path / "c")) == WHOLE.bits
+
+
+def test_a_checkpoint_wished_before_there_is_anything_to_save(tmp_path: Path) -> None:
+    """It is made as soon as there is, not forgotten."""
+    wishes = iter([True])
+    found: list[int] = []
+
+    def progress(event: Event) -> None:
+        if isinstance(event, PassDone):
+            found.extend(CheckpointFolder(tmp_path / "c").numbers())
+
+    train(
+        checkpoint=tmp_path / "c",
+        should_checkpoint=lambda: next(wishes, False),
+        progress=progress,
+        max_passes=1,
+    )
+    assert found == [1, 1]
+
+
+# -- limits ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("limit", [{"max_passes": 1}, {"max_passes": 4}, {"max_time": 1e-9}])
+def test_a_limit_reached_and_then_raised(tmp_path: Path, limit: dict[str, Any]) -> None:
+    first = train(checkpoint=tmp_path / "c", **limit)
+    assert first.reason == f"max-{next(iter(limit))[4:]}"
+    same = train(checkpoint=tmp_path / "c", resume=tmp_path / "c", **limit)
+    if "max_passes" in limit:  # which are those of the job
+        assert bits(same) == bits(first)
+    else:  # which is that of each call: a pass more is made at least
+        assert first.passes <= same.passes <= first.passes + 1
+    again = train(resume=tmp_path / "c", checkpoint=tmp_path / "c", max_passes=100, max_time=600.0)
+    assert bits(again) == WHOLE.bits
+
+
+def test_a_smaller_tolerance_after_the_first_was_reached(tmp_path: Path) -> None:
+    first = train(tol=1e-2, checkpoint=tmp_path / "c")
+    assert first.converged
+    again = [train(tol=1e-7, resume=tmp_path / "c") for _ in range(2)]
+    assert again[0].converged and again[0].certificate.gap <= 1e-7 < first.certificate.gap
+    assert bits(again[0]) == bits(again[1])
+    # the passes so far are those of before; the last one is made again, and comes out the same
+    assert again[0].passes > first.passes
+    before, after = first.model.history, again[0].model.history[: first.passes]
+    for a, b in zip(before, after, strict=True):
+        assert a.keys() == b.keys()
+        assert {k: a[k] for k in a.keys() - INEXACT} == {k: b[k] for k in b.keys() - INEXACT}
+    assert again[0].certificate.objective == pytest.approx(train().certificate.objective, rel=2e-7)
+    # one that is reached already: the same model
+    assert bits(train(tol=1e-1, resume=tmp_path / "c"))[:4] == bits(first)[:4]
+
+
+def test_stopped_at_once_after_resuming(tmp_path: Path) -> None:
+    """The model is that of the checkpoint; what it violates is not known before it is priced."""
+    stopped(tmp_path / "c", 20)
+    checkpoint = CheckpointFolder(tmp_path / "c").load()
+    polls = After()
+    result = train(resume=checkpoint, should_stop=lambda: polls() or polls.calls > 5)
+    assert result.reason == "interrupted" and result.passes == len(checkpoint.history) > 0
+    assert (result.model.ids == checkpoint.arrays["ids"]).all()
+    assert (result.model.weights == checkpoint.arrays["weights"]).all()
+    assert result.certificate.bound == checkpoint.state["bound"]
+    assert result.certificate.max_violation == np.inf
+    with pytest.raises(KeyboardInterrupt):  # no rows yet to count support on
+        train(resume=checkpoint, should_stop=lambda: True)
+
+
+# -- what is refused ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    """A folder with the checkpoint of a job that was stopped."""
+    stopped(tmp_path / "c", 15)
+    return tmp_path / "c"
+
+
+def refused(folder: Path, data: fcl.DataSet | None = None, **options: Any) -> str:
+    """The message with which a job is not resumed; what was saved stays as it was."""
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    with pytest.raises(fcl.InputError) as error:
+        train(data=data, resume=folder, checkpoint=folder, **options)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    assert "is of another job: " in str(error.value)
+    return str(error.value)
+
+
+def test_other_rows(saved: Path) -> None:
+    codes, y = rows()
+    codes = codes.copy()
+    codes[[70, 201], 5] = (codes[[70, 201], 5] + 1) % 4
+    words = refused(saved, fcl.open_data(codes, y=y))
+    assert "fingerprint was " in words
+    assert "training rows 64-127 (block 1) are others: checksum was " in words
+    assert "training rows 192-255 (block 3) are others" in words
+    assert "block 0" not in words and "block 2" not in words
+    assert bits(train(resume=saved)) == WHOLE.bits
+
+
+def test_another_target_or_other_weights(saved: Path) -> None:
+    codes, y = rows()
+    other = y.copy()
+    other[7] = -other[7]
+    for data in (fcl.open_data(codes, y=other), fcl.open_data(codes, y=y, weights=np.ones(300))):
+        words = refused(saved, data)
+        assert "the data are others: fingerprint was " in words and "block" not in words
+
+
+def test_other_numbers_of_rows(saved: Path) -> None:
+    codes, y = rows()
+    words = refused(saved, fcl.open_data(codes[:280], y=y[:280]))
+    assert "fingerprint was " in words
+    assert "training rows 256-299 (block 4) are others" in words  # now 256-279
+    words = refused(saved, fcl.open_data(codes[:200], y=y[:200]))
+    assert "there were 5 blocks of rows, there are 4" in words
+
+
+@pytest.mark.parametrize("parameter", [{"C": 1.0}, {"C": None, "alpha": 0.003}])
+def test_other_data_are_named_whatever_follows_from_them(
+    tmp_path: Path, parameter: dict[str, Any]
+) -> None:
+    """Not only that C, alpha or the rows a block are others, which nobody has changed."""
+    codes, y = rows()
+    options = {"block_rows": 65536, "max_passes": 1, **parameter}
+    train(checkpoint=tmp_path / "c", **options)
+    words = refused(tmp_path / "c", fcl.open_data(codes[:200], y=y[:200]), **options)
+    assert "fingerprint was " in words and "block_rows was 320, is 256" in words
+
+
+def test_a_row_that_the_fingerprint_passes_over(tmp_path: Path) -> None:
+    from fcl.data.fingerprint import _spaced_blocks
+
+    codes, y = rows(n=6000)
+    options = {"block_rows": 512, "max_passes": 1}
+    train(data=fcl.open_data(codes, y=y), checkpoint=tmp_path / "c", **options)
+    hashed = np.zeros(6000, bool)
+    for start, stop in _spaced_blocks(6000):
+        hashed[start:stop] = True
+    row = int(np.flatnonzero(~hashed)[-1])
+    codes = codes.copy()
+    codes[row, 3] = (codes[row, 3] + 1) % 4
+    words = refused(tmp_path / "c", fcl.open_data(codes, y=y), **options)
+    assert "fingerprint" not in words and f"(block {row // 512}) are others" in words
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"C": 2.0}, "C was 1.0, is 2.0"),
+        ({"seed": 1}, "seed was 0, is 1"),
+        ({"intercept": False}, "intercept was True, is False"),
+        ({"loss": "squared_hinge", "C": 1.0}, "loss was 'logistic', is 'squared_hinge'"),
+        ({"block_rows": 128}, "block_rows was 64, is 128"),
+        ({"valid_fraction": 0.2}, "valid_fraction was None, is 0.2"),
+    ],
+)
+def test_other_options(saved: Path, options: dict[str, Any], words: str) -> None:
+    assert words in refused(saved, **options)
+
+
+def test_what_may_change(saved: Path) -> None:
+    again = train(
+        resume=saved,
+        checkpoint=saved.parent / "elsewhere",
+        memory="2GiB",
+        checkpoint_every=0.001,
+        scratch=saved.parent,
+        command={"data": "there"},
+    )
+    # 2 GiB hold all columns, as 1 GiB does; what they could hold is told with each pass
+    assert bits(again)[:4] == WHOLE.bits[:4]
+    kept = CheckpointFolder(saved.parent / "elsewhere").load()
+    assert kept.options["command"] == {"data": "there"} and kept.number > 1
+    assert CheckpointFolder(saved).numbers() == [1]
+    assert bits(train(resume=kept, memory="2GiB")) == bits(again)
+
+
+def test_data_that_moved(tmp_path: Path) -> None:
+    codes, y = rows()
+    here, there = tmp_path / "here", tmp_path / "there"
+    here.mkdir()
+    np.save(here / "X.npy", codes)
+    np.save(here / "y.npy", y)
+    whole = bits(train(data=fcl.open_data(here)))
+    stopped(tmp_path / "c", 15, data=fcl.open_data(here))
+    here.rename(there)
+    assert bits(train(data=fcl.open_data(there), resume=tmp_path / "c")) == whole
+    # in another container, too: it is what is read that counts
+    assert bits(train(resume=tmp_path / "c"))[:4] == whole[:4]
+
+
+# -- a small cache: the solver alone -----------------------------------------------------------
+
+
+def passes(solver: Solver, most: int, snapshots: list[Any] | None = None) -> tuple[list[Any], int]:
+    """What passes find, in the order of the driver; snapshots as it takes them. And the evictions."""
+    found: list[Any] = []
+    evicted = 0
+    while True:
+        if snapshots is not None:
+            snapshots.append(solver.snapshot())
+        certified = solver.price()
+        point, cache = solver.outer.point, solver.cache
+        found.append(
+            (
+                repr(certified),
+                point.ids.tobytes(),
+                point.weights.tobytes(),
+                point.intercept.hex(),
+                cache.ids.tobytes(),
+                cache.used,
+            )
+        )
+        if certified.gap <= solver.outer.tol or len(found) == most:
+            return found, evicted
+        evicted += solver.admit().evicted
+        solver.train()
+        solver.propose(solver.proposal())
+        assert cache.check() == []
+
+
+def on_disk(folder: Path, snapshot: tuple[dict[str, Any], dict[str, np.ndarray]]) -> Any:
+    """A snapshot as a checkpoint gives it back."""
+    made = Checkpoint(
+        options={},
+        family_config={},
+        fingerprint="",
+        n_rows=0,
+        block_checksums=np.empty(0, np.uint64),
+        state=snapshot[0],
+        arrays=snapshot[1],
+        history=[],
+        elapsed=0.0,
+        driver="inline",
+    )
+    with CheckpointFolder(folder) as place:
+        place.save(made)
+        loaded = place.load()
+    return dict(loaded.state), dict(loaded.arrays)
+
+
+def check_small(
+    folder: Path, family: Family, raw: np.ndarray, problem: Problem, **options: Any
+) -> None:
+    def solver() -> Solver:
+        return make_solver(family, raw, problem, tol=1e-5, **options)
+
+    snapshots: list[Any] = []
+    most = 60
+    whole, evicted = passes(solver(), most, snapshots)
+    assert len(snapshots) == len(whole) > 15 and evicted > 20
+    for at in [0, 1, 2, *range(5, len(whole), 6), len(whole) - 1]:
+        resumed = solver()
+        resumed.restore(*on_disk(folder, snapshots[at]))
+        assert passes(resumed, most - at)[0] == whole[at:], f"resumed at pass {at}"
+
+
+@pytest.mark.parametrize("limits", [{"capacity": 20}, {"max_columns": 12}])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_cache_with_evictions(tmp_path: Path, loss: str, limits: dict[str, int]) -> None:
+    codes, y = rows(loss, 400)
+    s = np.random.default_rng(2).uniform(0.3, 2.0, 400)
+    problem = Problem(np.zeros((400, 1)), y, s, loss, STRENGTHS[loss])
+    if "capacity" in limits:
+        limits = {"capacity": limits["capacity"] * ColumnCache.largest_column(400, 256)}
+    check_small(tmp_path / "c", KmerFamily(3, 14), codes, problem, **limits)
+
+
+def test_a_cache_of_real_values_with_evictions(tmp_path: Path) -> None:
+    random = np.random.default_rng(5)
+    phi = random.normal(size=(500, 60)).astype(np.float32).astype(np.float64)
+    y = phi @ random.normal(size=60) + random.normal(size=500)
+    problem = Problem(phi, y, np.ones(500), "squared", 0.05)
+    capacity = 15 * ColumnCache.largest_column(500, 256, binary=False)
+    check_small(tmp_path / "c", explicit_family(phi), phi, problem, capacity=capacity)
+
+
+def test_less_room_than_before() -> None:
+    """What does not fit any more is frozen; the way is another one, the end the same."""
+    codes, y = rows(n=400)
+    problem = Problem(np.zeros((400, 1)), y, np.ones(400), "logistic", 1.0)
+    ample = make_solver(KmerFamily(3, 14), codes, problem, tol=1e-5)
+    whole, _ = passes(ample, 3)
+    snapshot = ample.snapshot()
+    tight = make_solver(KmerFamily(3, 14), codes, problem, tol=1e-5, max_columns=12)
+    tight.restore(*snapshot)
+    assert tight.cache.n == 12 < ample.cache.n
+    assert (tight.cache.ids == ample.cache.ids[:12]).all()
+    found, _ = passes(tight, 300)
+    assert found[0][:4] == whole[-1][:4]
+    best = train(data=fcl.open_data(codes, y=y), C=1.0).certificate.objective
+    assert tight.outer.objective == pytest.approx(best, rel=2e-5)
