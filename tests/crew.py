@@ -135,6 +135,7 @@ class Crew:
         self.trainer_busy = False
         self.orders = 0
         self.anchors_due: set[int] = set()
+        self.published: set[int] = set()  # versions heard of the present trainer
         self.room_due = self.drop_due = 0
         self.owner: dict[int, str] = dict.fromkeys(range(self.settings.extents), "nobody")
         self.threads = 0
@@ -145,7 +146,7 @@ class Crew:
         self.certified: list[int] = []
         self.handed = -1  # the last certified anchor that the shell has let go on
         self.decision = Decided()
-        self.rejected = False
+        self.rejected = self.blending = False
         self._carry_out(self.logic.start())
 
     # -- events ------------------------------------------------------------------------------------
@@ -162,6 +163,8 @@ class Crew:
         match event:
             case AnchorTaken(order):
                 self.anchors_due.discard(order)
+            case Published(version):
+                self.published.add(version)
             case TrainerIdle(order):
                 self.trainer_busy &= order != self.orders
             case TrainerBusy():
@@ -173,7 +176,8 @@ class Crew:
                 if self.room_due and event.order >= self.room_due:
                     self.lossless &= bool(event.extents) and event.spare > 0
                     self.room_due = 0
-                if event.order >= self.drop_due:
+                if self.drop_due and event.order >= self.drop_due:
+                    assert set(self.owner.values()) == {"nobody"}
                     self.drop_due = 0
 
     def come(self, role: str, number: int = 0) -> list[Instruction]:
@@ -205,6 +209,8 @@ class Crew:
         elif outcome == "accepted":
             self.deaths.clear()
         self.rejected = outcome == "rejected"
+        if task.kind == "search":
+            self.blending = outcome == "blend"
         out = self.tell(Done(number, task.serial, outcome, stored))
         committed = [i for i in out if isinstance(i, Commit)]
         if task.kind == "columns" and stored:
@@ -223,6 +229,7 @@ class Crew:
         if role == "trainer":
             self.trainer, self.trainer_busy = None, False
             self.anchors_due.clear()
+            self.published.clear()
             if self.drop_due:
                 self._nobody_holds("trainer")
             self.room_due = self.drop_due = 0
@@ -315,7 +322,8 @@ class Crew:
                 case Prepared():
                     assert self.kind == "prepare"
                     self.deaths.clear()
-                case TakeProposal():
+                case TakeProposal(version):
+                    assert version in self.published
                     assert self.trainer and not self.anchors_due, "its margins may be in use"
                     assert not self.tasks or set(self.kinds()) <= set(BESIDE)
                 case Certify():
@@ -349,6 +357,7 @@ class Crew:
                 if isinstance(order, Restore):
                     held = [e for e, owner in self.owner.items() if owner == "trainer"]
                     assert list(order.extents) == held
+                    assert set(self.kinds()) <= {"columns", *BESIDE}, "in the middle of a pass"
             case Lend():
                 assert self.owner[order.extent] == "nobody"
                 self.owner[order.extent] = "trainer"
@@ -394,9 +403,12 @@ class Crew:
     def _begin(self, kind: str) -> None:
         assert kind in FOLLOWS[self.kind], f"{kind} after {self.kind}"
         assert all(task.kind in BESIDE for task in self.tasks.values())
+        if self.kind == "margins":
+            resumed = self.settings.resumed and not self.certified
+            assert kind == ("accept" if self.blending or resumed else "search")
+            self.blending = False
         if kind == "draw":
-            held = [e for e, owner in self.owner.items() if owner != "nobody"]
-            assert not self.drop_due and len(held) <= 1, "only a spare may be lent again"
+            assert not self.drop_due, "the trainer may still read what a draw changes"
         self._close()
         self.kind, self.done, self.lossless = kind, Counter(), True
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -43,6 +44,7 @@ from fcl.drivers.processes.logic import (
     TrainerIdle,
     Validate,
 )
+from fcl.drivers.processes.logic.state import WriterSide
 
 
 def certified(**changes: Any) -> Crew:
@@ -456,6 +458,19 @@ def test_a_new_trainer_gets_the_anchor_and_all_extents() -> None:
     assert restore.pass_number == 0 and restore.extents == held and commit.extent in held
 
 
+def test_so_does_a_first_trainer_that_comes_late() -> None:
+    crew = Crew()
+    for number in range(2):
+        crew.come("writer", number)
+    while crew.tasks:
+        crew.finish_stage()
+    crew.decide(columns=2)
+    crew.finish(0)
+    crew.come("trainer")
+    (restore,) = crew.said(Restore)
+    assert restore.pass_number == 0 and restore.extents == (0,)
+
+
 def test_a_dead_trainer_holds_no_slot_and_owes_no_room() -> None:
     crew = full()
     crew.kill("trainer")
@@ -478,6 +493,49 @@ def test_a_trainer_that_dies_while_a_sample_is_drawn_is_told_afterwards() -> Non
     crew.finish_stage()
     (restore,) = crew.said(Restore)
     assert restore.pass_number == 1 and restore.extents == ()
+
+
+def test_a_trainer_that_comes_in_the_middle_of_a_pass_is_told_afterwards() -> None:
+    crew = waiting(writers=1)
+    publish(crew)
+    crew.kill("trainer")
+    crew.come("trainer")
+    while crew.logic.stage != "decide":
+        assert not crew.said(Restore)
+        crew.finish_stage()
+    crew.decide(columns=1)
+    assert [restore.pass_number for restore in crew.said(Restore)] == [1]
+
+
+def test_or_when_the_proposal_is_rejected() -> None:
+    crew = waiting()
+    publish(crew, last_word=True)
+    crew.kill("trainer")
+    crew.come("trainer")
+    crew.finish_stage()
+    crew.finish_stage(outcome="rejected")
+    assert crew.logic.stage == "wait"  # a new trainer is to have its say
+    assert [restore.pass_number for restore in crew.said(Restore)] == [0]
+
+
+def test_a_proposal_dies_with_its_trainer() -> None:
+    crew = waiting()
+    publish(crew, worth=False)
+    crew.kill("trainer")
+    crew.come("trainer")
+    crew.trainer_works()
+    rest(crew)
+    assert crew.said(Certify) == [Certify(0, stalled=True)]
+
+
+def test_without_a_trainer_a_new_sample_is_drawn_at_once() -> None:
+    crew = certified(extents=4)
+    crew.decide(columns=2)
+    crew.run_on()
+    crew.kill("trainer")
+    crew.decide(redraw=True)
+    assert crew.kinds() == ["draw"]
+    assert set(crew.owner.values()) == {"nobody"} and not crew.logic.extents.committed
 
 
 def test_the_third_death_of_a_role_is_the_end() -> None:
@@ -595,6 +653,33 @@ def test_impossible_events_are_refused() -> None:
     crew.finish_stage()
     with pytest.raises(LogicError, match="expected accepted"):
         crew.finish_stage(outcome="perhaps")
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (lambda logic: logic._passes.parts.waiting.pop(), "of 6 parts are lost"),
+        (lambda logic: logic._passes.parts.done.append(range(1)), "held more than once"),
+        (lambda logic: setattr(logic.writers[0], "task", None), "not the tasks"),
+        (lambda logic: setattr(logic.writers[0], "ready", False), "is not there"),
+        (lambda logic: logic.extents.free.append(0), "in one hand"),
+        (lambda logic: logic.extents.granted.clear(), "in one hand"),
+        (lambda logic: logic.extents.granted.update({1: 1}), "granted extents"),
+        (lambda logic: setattr(logic, "threads", 7), "has 7 threads"),
+        (lambda logic: setattr(logic, "handed", None), "anchor handed over: None"),
+        (lambda logic: setattr(logic.trainer, "informed", False), "are not answered"),
+        (lambda logic: setattr(logic.trainer, "state", "idle"), "are not answered"),
+        (lambda logic: setattr(logic.trainer, "spare", 0), "no spare extent"),
+        (lambda logic: logic.writers.append(WriterSide(9, ready=True)), "are idle though"),
+    ],
+)
+def test_broken_invariants_are_named(damage: Callable[[Logic], object], words: str) -> None:
+    crew = certified(writers=1, cores=3, extents=5)
+    crew.decide(columns=6)
+    crew.logic.validate()
+    damage(crew.logic)
+    with pytest.raises(LogicError, match=words):
+        crew.logic.validate()
 
 
 @pytest.mark.parametrize("field", ["writers", "cores", "batch", "extents", "price_parts"])
@@ -735,4 +820,4 @@ class Runs(RuleBasedStateMachine):
 
 
 TestRuns = Runs.TestCase
-TestRuns.settings = hypothesis_settings(max_examples=400, stateful_step_count=60, deadline=None)
+TestRuns.settings = hypothesis_settings(max_examples=300, stateful_step_count=60, deadline=None)

@@ -257,7 +257,7 @@ class TrainerSide:
     @property
     def refuses_room(self) -> bool:
         """Whether it had none, and has been given neither columns nor an anchor since."""
-        return self.denied > max(self.commit_order, self.handed_order)
+        return self.informed and self.denied > max(self.commit_order, self.handed_order)
 
     def published(self, proposal: Published) -> None:
         require(self.informed, "a proposal of a trainer that has no anchor")
