@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import Result
+from click.testing import CliRunner, Result
 
 from fcl.model import load_model
 from fcl.model.metrics import average_precision
@@ -20,7 +21,7 @@ from fcl.model.metrics import average_precision
 Run = Callable[..., Result]
 
 #: the one process that gives the same bits each time
-INLINE = ("--driver", "inline", "--no-checkpoint")
+INLINE = ("--driver", "inline")
 
 LETTERS = np.frombuffer(b"ACGT", dtype="S1")
 
@@ -349,3 +350,160 @@ def test_live_view_on_a_terminal(tmp_path: Path, store: Callable[..., Path]) -> 
     assert "reading" in text and "violation" in text and "stopped: tolerance" in text
     assert text.count("\x1b[?25h") >= 1  # the cursor is shown again
     assert "converged" in stdout and "\x1b" not in stdout
+
+
+# -- stopped and resumed -----------------------------------------------------------------------
+
+#: What two runs of one job may differ in.
+TIMES = ("seconds", "rows_per_second", "memory_bytes", "time_left")
+
+
+def contents(path: Path) -> dict[str, Any]:
+    """A model without the times of its making, comparable."""
+    held = {name: value for name, value in vars(load_model(path)).items() if name != "created"}
+    for name in ("ids", "weights", "support"):
+        held[name] = held[name].tobytes()
+    held["history"] = [
+        {name: value for name, value in entry.items() if name not in TIMES}
+        for entry in held["history"]
+    ]
+    return held
+
+
+class Job:
+    """``fcl-train`` in a process of its own, followed line by line."""
+
+    def __init__(self, *arguments: object) -> None:
+        command = [sys.executable, "-m", "fcl", "train", *map(str, arguments)]
+        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        self.seen: list[str] = []
+
+    def wait_for(self, words: str) -> str:
+        """Read on to a line with these words."""
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.seen.append(line)
+            if words in line:
+                return line
+        raise AssertionError(f"ended without {words!r}:\n{''.join(self.seen)}")
+
+    def end(self) -> int:
+        """Read to the end; the exit code."""
+        assert self.process.stderr is not None
+        self.seen += self.process.stderr
+        return self.process.wait(timeout=120)
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., Job]]:
+    jobs: list[Job] = []
+
+    def start(*arguments: object) -> Job:
+        jobs.append(Job(*arguments))
+        return jobs[-1]
+
+    yield start
+    for job in jobs:
+        with job.process as process:
+            process.kill()
+
+
+@pytest.fixture(scope="module")
+def long_job(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Arguments of a job of several passes, all but --out."""
+    rng = np.random.default_rng(5)
+    windows = rng.integers(0, 4, (16_000, 24), dtype=np.uint8)
+    margins = 1.5 * (windows[:, 6] == 2) + 1.0 * (windows[:, 8] == 0) - 1.5
+    y = (rng.random(len(windows)) < 1 / (1 + np.exp(-margins))).astype(np.int8)
+    folder = tmp_path_factory.mktemp("long")
+    np.save(folder / "X.npy", windows)
+    np.save(folder / "y.npy", y)
+    return [
+        *(str(folder), "--features", "kmers:d=4", "--C", "0.25", "--tol", "1e-9"),
+        *("--block-rows", "256", "--valid-fraction", "0.1", *INLINE),
+    ]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory, long_job: list[str]) -> dict[str, Any]:
+    """The model of that job when nobody stops it."""
+    from fcl.cli.train import command
+
+    out = tmp_path_factory.mktemp("whole") / "m.fcl"
+    result = CliRunner().invoke(command, [*long_job, "--no-checkpoint", "--out", str(out)])
+    assert result.exit_code == 0, result.output
+    model = contents(out)
+    assert len(model["history"]) > 5
+    return model
+
+
+@pytest.mark.parametrize(
+    ("after", "signum"),
+    [("pass 0", signal.SIGTERM), ("pass 2", signal.SIGINT), ("pass 4", signal.SIGTERM)],
+)
+def test_interrupt_and_resume(
+    tmp_path: Path,
+    long_job: list[str],
+    whole: dict[str, Any],
+    start: Callable[..., Job],
+    after: str,
+    signum: int,
+) -> None:
+    out = tmp_path / "m.fcl"
+    folder = Path(f"{out}.checkpoint")
+    job = start(*long_job, "--out", out)
+    job.wait_for(after)
+    job.process.send_signal(signum)
+    assert job.end() == 128 + signum, job.seen
+    assert any("stopped early (interrupted)" in line for line in job.seen)
+    early = load_model(out)
+    assert early.certificate.gap > 1e-9 and early.n_rows == whole["n_rows"]
+    again = start("--resume", folder)  # nothing else, and its own early model makes way
+    assert again.end() == 0, again.seen
+    assert contents(out) == whole
+    # the pass that it was stopped after is made again, and no earlier one
+    first = next(line for line in again.seen if line.startswith("pass "))
+    assert int(first.split()[1]) >= int(after.split()[1])
+
+
+def test_a_checkpoint_on_demand_and_a_run_that_is_killed(
+    tmp_path: Path, long_job: list[str], whole: dict[str, Any], start: Callable[..., Job]
+) -> None:
+    out = tmp_path / "m.fcl"
+    folder = Path(f"{out}.checkpoint")
+    job = start(*long_job, "--out", out)
+    job.wait_for("pass 1")
+    assert not list(folder.glob("*.fcl-ckpt"))
+    job.process.send_signal(signal.SIGUSR1)
+    assert "checkpoint-1.fcl-ckpt" in job.wait_for("checkpoint written to")
+    job.wait_for("pass ")  # it goes on
+    job.process.send_signal(signal.SIGSTOP)
+    other = start("--resume", folder, "--out", tmp_path / "other.fcl")
+    assert other.end() == 2 and f"in use by process {job.process.pid}" in other.seen[-1]
+    job.process.kill()
+    job.end()
+    assert not out.exists() and len(list(folder.glob("*.fcl-ckpt"))) == 1
+    again = start("--resume", folder, "--max-passes", 4)
+    assert again.end() == 0 and "--max-passes" in "".join(again.seen)
+    last = start("--resume", folder, "--max-passes", 100)
+    assert last.end() == 0, last.seen
+    found = contents(out)
+    assert found["options"].pop("max_passes") == 100
+    options = {name: value for name, value in whole["options"].items() if name != "max_passes"}
+    assert found == whole | {"options": options}
+
+
+def test_a_signal_does_no_harm_to_the_model(
+    tmp_path: Path, long_job: list[str], whole: dict[str, Any], start: Callable[..., Job]
+) -> None:
+    """SIGUSR1 again and again, from before the first pass on."""
+    out = tmp_path / "m.fcl"
+    job = start(*long_job, "--out", out, "--log-json", tmp_path / "log")
+    job.wait_for("reading")
+    job.process.send_signal(signal.SIGUSR1)
+    for number in (1, 2, 3):
+        assert f"checkpoint-{number}.fcl-ckpt" in job.wait_for("checkpoint written to")
+        job.process.send_signal(signal.SIGUSR1)
+    assert job.end() == 0, job.seen
+    assert contents(out) == whole
+    assert len(list(Path(f"{out}.checkpoint").glob("*.fcl-ckpt"))) == 2
