@@ -95,8 +95,8 @@ class LocalSolver:
     def leaving_order(self, C: float) -> Numbers:
         """Numbers of the columns that may be evicted, the most dispensable first.
 
-        What has a weight at the anchor is not dead, even if the trainer has brought it to 0 since: without
-        its column it would have that weight again.
+        What has a weight at the anchor is not dead, even if the trainer has brought it to 0 since:
+        without its column it would have that weight again.
         """
         n = self.cache.n
         weights = self.live_weights

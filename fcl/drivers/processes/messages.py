@@ -22,10 +22,11 @@ class To(IntEnum):
     """To a child. Orders of the trainer have their number as the first integer.
 
     SETUP        all that only the rows could tell is planned: read the configuration again
-    TASK         kind, start, stop, serial, extent, slots, argument; numbers
-    ANCHOR       order, pass, margins, active, taken version; target, violation, sum r, sum q, value
-    RESTORE      as ANCHOR, with the list of all committed slots
-    COMMIT       order, extent, count, pass
+    TASK         kind, start, stop, serial, extent, count, argument; numbers
+    ANCHOR       order, version taken, margins, active, parity; target, violation, sums of r and q,
+                 decrease, intercept, beta
+    RESTORE      as ANCHOR, and: slots, extents; which are in the lists of those held and freed
+    COMMIT       order, extent, count, parity
     LEND         order, extent
     MAKE_ROOM    order, wanted
     DROP_ALL     order
@@ -52,7 +53,6 @@ class From(IntEnum):
     DONE         serial, stored, outcome, count; numbers of the result
     PUBLISHED    version, active, worth, last word; violation, intercept, decrease
     IDLE         order
-    BUSY
     ANCHOR_TAKEN order
     FREED        order, spare, count; the extents are in the list of freed ones
     """
@@ -61,6 +61,5 @@ class From(IntEnum):
     DONE = 1
     PUBLISHED = 2
     IDLE = 3
-    BUSY = 4
-    ANCHOR_TAKEN = 5
-    FREED = 6
+    ANCHOR_TAKEN = 4
+    FREED = 5

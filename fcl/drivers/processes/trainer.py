@@ -186,7 +186,7 @@ class TrainerProcess:
 
     def _anchor(self, message: Message) -> None:
         local, layout = self.local, self.layout
-        _, _, margins, active, taken, parity, _ = message.ints
+        _, taken, margins, active, parity = message.ints[:5]
         target, violation, total_r, total_q, decrease, intercept, beta = message.floats[:7]
         if self.config.view_rows:
             self._take_sample()
@@ -232,8 +232,8 @@ class TrainerProcess:
         layout, cache = self.layout_ready(), self.cache
         if self.config.view_rows:
             self._take_sample()  # before there are columns
-        slots = layout.array("held")[: message.ints[4]].copy()
-        extents = layout.array("freed")[: int(message.floats[7])].copy()
+        slots = layout.array("held")[: message.ints[5]].copy()
+        extents = layout.array("freed")[: message.ints[6]].copy()
         where = cache.store.first[slots] // cache.extent_bytes
         for extent in extents:
             cache.take(int(extent), slots[where == extent])
@@ -241,7 +241,8 @@ class TrainerProcess:
             if cache.store.ids[slot] >= 0:
                 cache.adopt(int(slot))
         self._steps, self._below = 0, 0.0
-        self._anchor(message._replace(ints=(*message.ints[:4], -1, message.ints[5], 0)))
+        self._promised = {}
+        self._anchor(message)
 
     def layout_ready(self) -> Layout:
         """The layout, once the local problem is set up."""
@@ -325,7 +326,7 @@ class TrainerProcess:
     # -- steps ---------------------------------------------------------------------------------
 
     def _step(self) -> None:
-        """One step of descent; then drop columns that turned out not to violate, and tell of the point."""
+        """One step; then drop columns that turned out not to violate, and tell of the point."""
         local = self.local
         fault("step")
         taken = local.step(self._target)

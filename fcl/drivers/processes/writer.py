@@ -290,10 +290,14 @@ class Writer:
             for t in turn:
                 size = int(staged.sizes[t])
                 if len(stored) < n_slots and into + size <= end:
-                    store.write(int(slots[len(stored)]), staged, int(t), into)
+                    # one without entries lies at the beginning: the end is the next extent's
+                    place = into if size else begin
+                    store.write(int(slots[len(stored)]), staged, int(t), place)
                     fault("columns-piece")
                     into += size
                     stored.append(int(part[t]))
+            if len(stored) < min(at + len(part), len(order)) and not short:
+                break  # full: others will make the rest
         self._enter(start, stop, stored, extent, int(message.floats[0]))
         fault("columns-commit")
         return (len(stored), "", into - begin, ())

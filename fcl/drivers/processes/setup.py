@@ -1,0 +1,234 @@
+"""Setting up a run of several processes: shared memory, the parts of the work, the first lists."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from fcl.cache.store import largest_column
+from fcl.data.prepared import PreparedRows, pack_sides
+from fcl.drivers.job import Job, Rows, available_cores
+from fcl.drivers.plan import ACTIVE_A_COLUMN
+from fcl.drivers.processes.channel import TEXT_BYTES
+from fcl.drivers.processes.layout import Config, Layout, segment_names
+from fcl.drivers.processes.logic import Settings
+from fcl.drivers.processes.memory import on_tmpfs
+from fcl.drivers.processes.shared import Segment
+from fcl.errors import BudgetError
+from fcl.features.base import Family
+from fcl.solve.passes import KEEP_PER_GROUP, Vectors
+
+__all__ = ["Folders", "Shared"]
+
+#: Parts of a stage, a writer: enough to share the work, few enough not to matter.
+PARTS_A_WRITER = 4
+#: Bytes of an extent, and how many of the largest columns it should hold.
+LEAST_EXTENT = 1 << 20
+COLUMNS_AN_EXTENT = 16
+MOST_EXTENTS = 1024
+#: Columns that a task makes.
+MOST_BATCH = 256
+
+
+@dataclass(frozen=True)
+class Folders:
+    """Where files lie that hold what memory does not."""
+
+    scratch: str | os.PathLike[str] | None  #: of prepared rows, if the plan says so
+    shared: str | os.PathLike[str] | None  #: of shared memory; None: it has no files
+
+
+class Shared:
+    """The shared memory of a run.
+
+    The segments are there from the start, since children inherit them; what only the rows can tell is
+    allocated when they are read (:meth:`complete`). ``job`` is the given one with its targets moved there.
+    """
+
+    def __init__(self, job: Job, folders: Folders) -> None:
+        self.plan = job.plan
+        self.folders = folders
+        self.cores = available_cores()
+        self.segments: dict[str, Segment] = {}
+        self.record_shape = job.family.record_shape(job.options.block_rows)
+        try:
+            self._make(job)
+        except BaseException:
+            self.close()
+            raise
+
+    def _make(self, job: Job) -> None:
+        plan = self.plan
+        for name in segment_names(plan.writers):
+            folder = self.folders.shared
+            if name == "rows" and plan.scratch:
+                folder = self.folders.scratch or tempfile.gettempdir()
+            self.segments[name] = Segment.create(name, folder)
+        self.segments["texts"].allocate((plan.writers + 1) * TEXT_BYTES)
+        self.config = _configure(job, self.cores)
+        self._lay_out()
+        self.job = replace(
+            job, train=self._share(job.train, 0), valid=job.valid and self._share(job.valid, 1)
+        )
+        self.vectors = Vectors(job.train.n, self.layout.allocator)
+
+    def _lay_out(self) -> None:
+        self.layout = Layout(self.config, self.segments.__getitem__)
+        self.layout.allocate(int(np.prod(self.record_shape)))
+        self.segments["config"].write_json(self.config.to_json())
+
+    def _share(self, rows: Rows, which: int) -> Rows:
+        """Move targets and weights to shared memory."""
+        prefix = "valid_" if which else ""
+        y, s = self.layout.array(f"{prefix}y"), self.layout.array(f"{prefix}s")
+        y[:], s[:] = rows.y, rows.s
+        if rows.keep is not None:
+            self.layout.array(f"keep{which}")[:] = rows.keep
+        return Rows(rows.data, rows.keep, y, s)
+
+    def prepare_own(self, between: Callable[[], None]) -> None:
+        """Prepare the rows that this process alone can see: those of arrays in memory.
+
+        ``between`` is called after each block.
+        """
+        size = self.config.block_rows
+        family: Family = self.job.family
+        directory = self.layout.array("sides")
+        first = 0
+        for which, rows in enumerate((self.job.train, self.job.valid)):
+            if rows is None or rows.data.source is not None:
+                first += -(-rows.n // size) if rows else 0
+                continue
+            prepared = self.prepared(which)
+            for start, _, raw in family.read_rows(rows.data.rows, size, rows.keep):
+                number = start // size
+                sides = family.prepare(raw, prepared.writable(number))
+                prepared.commit(number, sides)
+                data = pack_sides(sides)
+                at = self.segments["sides_0"].append(data)
+                directory[first + number] = (0, at, len(data))
+                between()
+            first += prepared.n_blocks
+
+    def prepared(self, which: int) -> PreparedRows:
+        """Training (0) or validation (1) rows."""
+        return self.layout.prepared(which, self.record_shape)
+
+    def settings(self, share_cores: bool, first_pass: int | None) -> Settings:
+        """What the logic has to know. ``first_pass``: of a run that goes on from a checkpoint."""
+        plan, parts = self.plan, self.config.parts
+        column = self._largest()
+        # extents of many columns, and many of them: a writer leaves a part of its last one unused
+        size = min(max(LEAST_EXTENT, COLUMNS_AN_EXTENT * column), plan.cache_bytes // 16)
+        size = max(size, column, plan.cache_bytes // MOST_EXTENTS)
+        self.n_extents = max(plan.cache_bytes // size, 2)
+        return Settings(
+            writers=plan.writers,
+            cores=self.cores,
+            sharing=share_cores,
+            extents=self.n_extents,
+            batch=MOST_BATCH,
+            prepare_parts=len(parts["prepare"]),
+            margins_parts=len(parts["margins"]),
+            price_parts=len(parts["price"]),
+            validate_parts=len(parts["validate"]),
+            first_pass=first_pass or 0,
+            resumed=first_pass is not None,
+        )
+
+    def _largest(self) -> int:
+        """Bytes of the largest column over the rows of the trainer."""
+        config = self.config
+        n_view = self.plan.view_rows or config.n_rows
+        return largest_column(n_view, config.block_rows, self.job.family.binary)
+
+    def complete(self) -> None:
+        """All rows are read: plan what only they could tell, and allocate the rest.
+
+        Raises BudgetError if there is no room for the least cache any more.
+        """
+        sets = [self.prepared(which) for which in range(2 if self.job.valid else 1)]
+        plan = self.job.plan_with(sets)
+        extent_bytes = plan.cache_bytes // self.n_extents // 8 * 8
+        if extent_bytes < self._largest():
+            raise BudgetError(
+                f"memory: after the rows were read {plan.cache_bytes} bytes are left for the cache, "
+                f"and {self.n_extents * self._largest()} are needed; raise --memory"
+            )
+        self.config = replace(
+            self.config,
+            ready=True,
+            max_columns=plan.max_columns,
+            entries=plan.entries,
+            staging=plan.staging,
+            extents=self.n_extents,
+            extent_bytes=extent_bytes,
+            batch=MOST_BATCH,
+            max_active=ACTIVE_A_COLUMN * plan.max_columns,
+            view_rows=plan.view_rows,
+            keep=KEEP_PER_GROUP,
+        )
+        self._lay_out()
+
+    def memory_segments(self) -> list[Segment]:
+        """The segments that count as memory."""
+        if self.plan.scratch:
+            folder = self.folders.scratch or tempfile.gettempdir()
+            if not on_tmpfs(os.fspath(folder)):
+                return [s for name, s in self.segments.items() if name != "rows"]
+        return list(self.segments.values())
+
+    def close(self) -> None:
+        """Give everything back."""
+        for segment in self.segments.values():
+            segment.close()
+
+
+def _configure(job: Job, cores: int) -> Config:
+    size, plan = job.options.block_rows, job.plan
+    rows = (job.train, job.valid)
+    blocks = [-(-r.n // size) if r else 0 for r in rows]
+    parts = {
+        "prepare": [p for i, r in enumerate(rows) if r for p in _read_parts(i, r, blocks[i], plan)],
+        "margins": _cut(0, blocks[0], PARTS_A_WRITER * plan.writers),
+        "price": _cut(0, job.family.n_price_parts, 2 * PARTS_A_WRITER * plan.writers),
+        "validate": _cut(1, blocks[1], PARTS_A_WRITER * plan.writers),
+    }
+    return Config(
+        family=job.family.to_config(),
+        sources=[r.data.source if r else None for r in rows],
+        loss=job.loss.name,
+        C=job.options.C,
+        intercept=job.options.intercept,
+        seed=job.options.seed,
+        n_rows=job.train.n,
+        n_valid=job.valid.n if job.valid else 0,
+        n_kept=[len(r.keep) if r and r.keep is not None else 0 for r in rows],
+        block_rows=size,
+        scratch=plan.scratch,
+        writers=plan.writers,
+        cores=cores,
+        tol=job.options.tol,
+        parts=parts,
+    )
+
+
+def _read_parts(which: int, rows: Rows, blocks: int, plan: Any) -> list[list[int]]:
+    """Ranges of blocks to read, at least a storage chunk each: one that is cut is decoded twice."""
+    reader = rows.data.rows
+    chunks = -(-reader.shape[0] // reader.chunk_rows)
+    return _cut(which, blocks, max(1, min(chunks, 2 * PARTS_A_WRITER * plan.writers)))
+
+
+def _cut(which: int, n: int, most: int) -> list[list[int]]:
+    """[which, first, stop] of at most so many nearly equal ranges of 0 .. n."""
+    if not n:
+        return []
+    edges = np.linspace(0, n, min(n, most) + 1).astype(int)
+    return [[which, int(a), int(b)] for a, b in pairwise(edges)]
