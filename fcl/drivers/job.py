@@ -255,7 +255,13 @@ def _plan(
         scratch,
         writers,
         view_rows,
+        sum(_bytes_read(r.data) for r in (train, valid) if r is not None),
     )
+
+
+def _bytes_read(data: DataSet) -> int:
+    """Bytes of target and weights as they were read."""
+    return sum(a.nbytes for a in (data.target, data.weights) if a is not None)
 
 
 def _spell(spec: Kmers) -> str:

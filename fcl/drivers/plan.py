@@ -23,7 +23,7 @@ MIB = 1 << 20
 #: Interpreter, numpy, numba, the readers: 183 MiB measured, 281 MiB where kernels are compiled first.
 INTERPRETER = 320 * MIB
 #: Of several processes each has private memory alone: code is shared, kernels are compiled beforehand.
-SUPERVISOR = 128 * MIB
+SUPERVISOR = 96 * MIB
 CHILD = 96 * MIB
 #: Bitmaps of new columns on their way to the cache.
 STAGING = 32 * MIB
@@ -41,14 +41,15 @@ ACTIVE_A_COLUMN = 2
 #: of each active feature six points, what is watched, the list of new ones.
 SHARED_BYTES_A_COLUMN = 10 * 8 + ACTIVE_A_COLUMN * (6 * 16 + 3 * 8 + 7 * 8)
 MIN_ENTRIES = 1 << 20
-MAX_ENTRIES = 1 << 28
+MAX_ENTRIES = 1 << 27
 #: Up to so many rows the trainer works on all of them; beyond, on a sample that begins with this share of
 #: the rows and may grow to all, if there is memory for that.
 ALL_ROWS = 1 << 18
 SAMPLE_SHARE = 1 / 16
 LEAST_SAMPLE = 1 << 16
-#: The largest share of the budget that goes to the trainer's vectors for the sake of a larger sample.
-VIEW_SHARE = 0.3
+#: A sample may be so large that the cache holds this many of the largest columns over it, and several
+#: times as many real ones.
+COMFORTABLE_COLUMNS = 1024
 
 
 def first_sample(n_rows: int, view_rows: int) -> int:
@@ -92,6 +93,7 @@ def make_plan(
     scratch: bool | None = None,
     writers: int | None = None,
     view_rows: int | None = None,
+    held: int = 0,
 ) -> Plan:
     """Divide the budget.
 
@@ -100,10 +102,11 @@ def make_plan(
     scratch : whether prepared rows live in a scratch file; None to choose.
     writers : most of them; fewer where the budget does not allow for more. None: a single process.
     view_rows : rows of the trainer's sample, 0 for all; None to choose.
+    held : bytes of target and weights as they were read, which stay.
 
     Raises BudgetError naming the smallest budget that works.
     """
-    job = _Job(family, n_rows, n_valid, block_rows, reading, extra)
+    job = _Job(family, n_rows, n_valid, block_rows, reading, extra, held)
     crews = [None] if writers is None else list(range(writers, 0, -1))
     refused: BudgetError | None = None
     for crew in crews:
@@ -138,6 +141,7 @@ class _Job:
     block_rows: int
     reading: int
     extra: int
+    held: int
 
     def records(self, n_rows: int) -> int:
         """Bytes of the prepared form of so many rows."""
@@ -169,16 +173,15 @@ def _divide(
     if view_rows:
         trainer += job.records(view_rows) + 24 * view_rows  # the rows, their targets and weights
 
-    if view_rows > LEAST_SAMPLE and trainer > VIEW_SHARE * budget:
-        raise BudgetError("memory: the sample could be smaller")  # which is tried next
-
     def fixed(scratch: bool) -> list[tuple[str, int]]:
         held = ("prepared rows (a block; all in a scratch file)", buffers)
-        # the arrays that were read, and what is made of them
-        target = 32 if writers is None else 40
+        # what is made of them; in one process with copies on the way
+        target = 32 * (n_rows + job.n_valid)
+        if writers is not None:
+            target = 16 * (n_rows + job.n_valid) + job.held
         uses = [
             ("reading (a chunk, compressed and decoded, and a block)", crew * job.reading),
-            ("targets and weights", target * (n_rows + job.n_valid)),
+            ("targets and weights", target),
             ("margins and residuals", Vectors.bytes_for(n_rows) + 8 * job.n_valid),
             ("trainer's vectors" + (f" ({view_rows:,} rows)" if view_rows else ""), trainer),
             ("tables of a pass", crew * family.workspace_bytes(block_rows, scratch)),
@@ -217,6 +220,8 @@ def _divide(
     # more than the largest columns of all can take is of no use
     most = min(max_columns, family.n_features) * column
     cache_bytes = (MIN_CACHE_COLUMNS + (writers is not None)) * column + min(spare, most)
+    if view_rows > LEAST_SAMPLE and cache_bytes < COMFORTABLE_COLUMNS * column:
+        raise BudgetError("memory: the sample could be smaller")  # which is tried next
     parts = (
         *fixed(scratch),
         ("columns gathered for the trainer", entry * entries),

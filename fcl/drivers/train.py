@@ -171,6 +171,7 @@ def train(
             saver,
             resume,
         )
+        del job  # the session has it, and may move its arrays elsewhere
         if driver == "inline":
             result = run_inline(session, scratch)
         else:
