@@ -268,11 +268,11 @@ class Crew:
         while self.kind == kind and kind in self.kinds():
             self.finish(next(n for n, task in self.tasks.items() if task.kind == kind), **how)
 
-    def run_on(self, n_freed: int = 0) -> None:
-        """Everybody lives on and answers, until the next decision is due."""
+    def run_on(self, n_freed: int = 0, outcome: str = "accepted", until: str = "decide") -> None:
+        """Everybody lives on and answers, until a stage is reached, or a decision is due."""
         for _ in range(1000):
-            trainer = self.trainer
-            if self.over or (self.logic.stage in ("decide", "scoring") and not self.tasks):
+            trainer, stage = self.trainer, self.logic.stage
+            if self.over or stage in (until, "decide"):
                 return
             if self.spawned:
                 self.everybody_comes()
@@ -281,9 +281,7 @@ class Crew:
             elif trainer and trainer.orders:
                 trainer.act(n_freed)
             elif self.tasks:
-                if self.logic.stage == "decide" and set(self.kinds()) <= set(BESIDE):
-                    return
-                self.finish(min(self.tasks))
+                self.finish(min(self.tasks), outcome if stage == "search" else "accepted")
             elif trainer and not trainer.idle:
                 trainer.publish(last_word=True)
                 trainer.rest()

@@ -528,6 +528,16 @@ def test_a_proposal_dies_with_its_trainer() -> None:
     assert crew.said(Certify) == [Certify(0, stalled=True)]
 
 
+def test_a_new_trainer_is_asked_for_room_though_the_dead_one_had_none() -> None:
+    crew = full()
+    crew.run_on(n_freed=0)
+    crew.kill("trainer")
+    crew.decide(columns=3)
+    assert crew.logic.stage == "columns" and not crew.tasks
+    crew.come("trainer")
+    assert crew.said(MakeRoom)
+
+
 def test_without_a_trainer_a_new_sample_is_drawn_at_once() -> None:
     crew = certified(extents=4)
     crew.decide(columns=2)
@@ -704,7 +714,7 @@ SETTINGS = st.fixed_dictionaries(
         "margins_parts": st.integers(1, 3),
         "price_parts": st.integers(1, 3),
         "validate_parts": st.integers(0, 3),
-        "max_deaths": st.sampled_from([3, 1000]),
+        "max_deaths": st.sampled_from([3, 1000, 1000]),
         "resumed": st.booleans(),
     }
 )
@@ -794,13 +804,17 @@ class Runs(RuleBasedStateMachine):
         assert self.crew.tell(Done(number, max(old, default=0))) == []
 
     @precondition(lambda self: not self.crew.over)
-    @rule(n_freed=st.integers(0, 2))
-    def all_goes_well_for_a_while(self, n_freed: int) -> None:
-        self.crew.run_on(n_freed)
-        assert self.crew.over or self.crew.logic.stage == "decide"
+    @rule(
+        n_freed=st.integers(0, 2),
+        outcome=st.sampled_from(["accepted", "blend", "rejected"]),
+        until=st.sampled_from(["decide", "columns", "wait", "margins", "search", "residuals"]),
+    )
+    def all_goes_well_for_a_while(self, n_freed: int, outcome: str, until: str) -> None:
+        self.crew.run_on(n_freed, outcome, until)
+        assert self.crew.over or self.crew.logic.stage in ("decide", until)
 
     @precondition(lambda self: not self.crew.over)
-    @rule(reason=st.sampled_from(["", "", "", "", "", "interrupted"]))
+    @rule(reason=st.sampled_from([""] * 20 + ["interrupted"]))
     def somebody_asks_for_the_end(self, reason: str) -> None:
         if reason:
             assert self.crew.tell(StopAsked(reason)) == [Finish(reason)]
