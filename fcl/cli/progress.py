@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import IO, TYPE_CHECKING, Any
 
 from fcl.cli.common import messages
-from fcl.drivers.events import Event, PassDone, Prepared, Started, Stopped
+from fcl.drivers.events import Compiled, Event, PassDone, Prepared, Started, Stopped
 from fcl.plain import plain
 from fcl.units import format_bytes, format_seconds
 
@@ -37,9 +37,17 @@ def pass_items(event: PassDone, validation: Mapping[str, Any] | None) -> list[tu
     if text := validation_text(validation):
         name, _, value = text.partition(" ")
         items.insert(-1, (name, value))
+    if event.busy:
+        items.append(("busy", busy_text(event.busy)))
     if event.time_left is not None:
         items.append(("left", format_seconds(event.time_left)))
     return items
+
+
+def busy_text(busy: Mapping[str, float]) -> str:
+    """Shares of a core, such as ``trainer 98%, writers 75% 12%``."""
+    writers = " ".join(f"{share:.0%}" for name, share in busy.items() if name.startswith("writer"))
+    return f"trainer {busy.get('trainer 0', 0.0):.0%}, writers {writers}"
 
 
 def validation_text(validation: Mapping[str, Any] | None) -> str:
@@ -65,6 +73,11 @@ def plan_line(event: Started) -> str:
     """The memory plan in one line; ``--plan`` has it in full."""
     uses = ", ".join(f"{use} {format_bytes(size)}" for use, size in event.plan.lines())
     return f"memory {format_bytes(event.plan.budget)}: {uses}"
+
+
+def compiled_line(event: Compiled) -> str:
+    """What compiling took."""
+    return f"kernels compiled in {format_seconds(event.seconds)}, which is done once"
 
 
 def prepared_line(event: Prepared) -> str:
@@ -101,6 +114,8 @@ class LineView(View):
             messages.say(started_line(event))
             if event.plan is not None:
                 messages.say(plan_line(event))
+        elif isinstance(event, Compiled):
+            messages.say(compiled_line(event))
         elif isinstance(event, Prepared):
             messages.say(prepared_line(event))
         elif isinstance(event, PassDone):
@@ -141,6 +156,8 @@ class LiveView(View):
             if event.plan is not None:
                 messages.say(plan_line(event))
             self._status = "preparing the rows"
+        elif isinstance(event, Compiled):
+            messages.say(compiled_line(event))
         elif isinstance(event, Prepared):
             messages.say(prepared_line(event))
             self._status = "first pass"

@@ -37,8 +37,8 @@ MIN_CACHE_COLUMNS = 4
 COMFORTABLE_CACHE = 256 * MIB
 #: Room for so many times as many active features as columns.
 ACTIVE_A_COLUMN = 2
-#: What the processes tell one another of a column: gradients and curvatures of two anchors, weight, slots;
-#: of each active feature six points, what is watched, the list of new ones.
+#: What the processes tell one another of a column: gradients and curvatures of two anchors, weight,
+#: slots; of each active feature six points, what is watched, the list of new ones.
 SHARED_BYTES_A_COLUMN = 10 * 8 + ACTIVE_A_COLUMN * (6 * 16 + 3 * 8 + 7 * 8)
 MIN_ENTRIES = 1 << 20
 MAX_ENTRIES = 1 << 27

@@ -91,6 +91,7 @@ class LocalSolver:
         for t in range(self.cache.n - first):
             self.working.reset(first + t, float(weights[t]), float(gradients[t]))
         self.view.correct(self.working, first, exact)
+        self.trainer.columns_changed()
 
     def leaving_order(self, C: float) -> Numbers:
         """Numbers of the columns that may be evicted, the most dispensable first.
@@ -119,7 +120,7 @@ class LocalSolver:
         leaving = np.flatnonzero(~keep & moved)
         if len(leaving):
             self.trainer.freeze(self.working, leaving)
-        self.trainer.forget_undo()
+        self.trainer.columns_changed()
         self.working.evict(keep)
 
     def wanted(self, new: set[int]) -> npt.NDArray[np.bool_]:

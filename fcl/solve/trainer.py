@@ -60,6 +60,8 @@ INNER_SHARE = 0.1
 INNER_TARGET = 0.3
 #: Parts in which columns are gathered, each in a region of its own: the most threads that help.
 GATHER_PARTS = 4
+#: Entries that one call of the sweeping kernel reads at most, or one column.
+ENTRIES_A_CALL = 10_000_000
 
 
 @dataclass(frozen=True)
@@ -332,9 +334,9 @@ class Trainer:
         working.weights[columns] = weights
         self.intercept = b
 
-    def forget_undo(self) -> None:
-        """The numbers of the columns are changing: the last step can no longer be taken back."""
-        self._undo = None
+    def columns_changed(self) -> None:
+        """Columns have come or gone: the last step can no longer be taken back, nor judged by what follows."""
+        self._before, self._undo = math.inf, None
 
     # -- the local problem at the current point ------------------------------------------------
 
@@ -478,26 +480,29 @@ class Trainer:
         memory = _Extrapolation(local, extra, q, curve_b)
         sweeps = 0
         while sweeps < MAX_SWEEPS:
-            worst = descent.descent_sweep(
-                view.objective.C,
-                order,
-                self._start[:k],
-                self._stop[:k],
-                self._entries,
-                self._values,
-                q,
-                u,
-                local.gradients,
-                extra,
-                curve,
-                lean,
-                w,
-                d,
-                free,
-                local.slope_b,
-                curve_b,
-                b,
-            )
+            worst = 0.0
+            for some in self._calls(order):
+                part = descent.descent_sweep(
+                    view.objective.C,
+                    some,
+                    self._start[:k],
+                    self._stop[:k],
+                    self._entries,
+                    self._values,
+                    q,
+                    u,
+                    local.gradients,
+                    extra,
+                    curve,
+                    lean,
+                    w,
+                    d,
+                    free,
+                    local.slope_b,
+                    curve_b,
+                    b,
+                )
+                worst = max(worst, part)
             sweeps += 1
             if worst <= tolerance:
                 if full:
@@ -510,6 +515,14 @@ class Trainer:
             elif rows <= EXTRAPOLATE_ROWS:
                 memory.extrapolate(view.objective.C, w, d, u, b)
         return _Step(w - local.weights, float(b[0]), sweeps)
+
+    def _calls(self, order: Columns) -> list[Columns]:
+        """Cut a sweep so that no call of a kernel lasts much longer than 50 ms."""
+        entries = np.cumsum(self._stop[order] - self._start[order])
+        if not len(order) or entries[-1] <= ENTRIES_A_CALL:
+            return [order]
+        cuts = np.searchsorted(entries, np.arange(ENTRIES_A_CALL, entries[-1], ENTRIES_A_CALL))
+        return [part for part in np.split(order, cuts) if len(part)]
 
     # -- the line search -----------------------------------------------------------------------
 

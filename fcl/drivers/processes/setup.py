@@ -48,7 +48,8 @@ class Shared:
     """The shared memory of a run.
 
     The segments are there from the start, since children inherit them; what only the rows can tell is
-    allocated when they are read (:meth:`complete`). ``job`` is the given one with its targets moved there.
+    allocated when they are read (:meth:`complete`). ``job`` is the given one with its targets moved
+    there.
     """
 
     def __init__(self, job: Job, folders: Folders) -> None:
