@@ -187,11 +187,13 @@ class Supervisor:
     def _bury(self, child: Child) -> None:
         """A child is gone: reap it, and have it replaced."""
         self._forget(child)
-        child.kill()
-        for message in child.channel.receive():
-            self._message(child, message)
-        _log.warning("%s %s; it is replaced", child.name, child.cause())
-        child.close()
+        try:
+            child.kill()
+            for message in child.channel.receive():  # its last words may be the end of all
+                self._message(child, message)
+            _log.warning("%s %s; it is replaced", child.name, child.cause())
+        finally:
+            child.close()
         if child.role == WRITER:
             task = self._tasks.pop(child.number, None)
             if task is not None and self.desk is not None:
@@ -208,7 +210,7 @@ class Supervisor:
             self._tell(words.StopAsked("interrupted"))
         fault("checkpoint")
         self.session.saver.poll()
-        if self.session.out_of_time:
+        if self._passes and self.session.out_of_time:  # there is a certificate to give
             self._tell(words.StopAsked("max-time"))
         if now - self._last_sample < SAMPLE_EVERY:
             return
@@ -459,9 +461,8 @@ class Supervisor:
                 "progress in between; the last checkpoint has all that was reached"
             )
         assert isinstance(instruction, words.Finish)
-        if not session.history:
+        if self.desk is None or not session.history:  # what was resumed from is still there
             raise KeyboardInterrupt
-        assert self.desk is not None
         desk, outer = self.desk, self.desk.outer
         self.meter.sample()
         self._dismiss()
