@@ -8,7 +8,15 @@ from collections.abc import Mapping
 from typing import IO, TYPE_CHECKING, Any
 
 from fcl.cli.common import messages
-from fcl.drivers.events import Compiled, Event, PassDone, Prepared, Started, Stopped
+from fcl.drivers.events import (
+    Compiled,
+    Event,
+    PassDone,
+    Prepared,
+    Started,
+    Stopped,
+    Validated,
+)
 from fcl.plain import plain
 from fcl.units import format_bytes, format_seconds
 
@@ -98,7 +106,7 @@ class View:
         return None
 
     def __call__(self, event: Event) -> None:
-        if isinstance(event, PassDone) and event.validation is not None:
+        if isinstance(event, PassDone | Validated) and event.validation is not None:
             self.validation = event.validation
         self.show(event)
 

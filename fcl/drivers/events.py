@@ -16,7 +16,16 @@ from fcl.plain import plain
 if TYPE_CHECKING:
     from fcl.model.certificate import Certificate
 
-__all__ = ["Compiled", "Event", "PassDone", "Prepared", "Started", "Stopped", "plan_dict"]
+__all__ = [
+    "Compiled",
+    "Event",
+    "PassDone",
+    "Prepared",
+    "Started",
+    "Stopped",
+    "Validated",
+    "plan_dict",
+]
 
 
 def plan_dict(plan: Any) -> dict[str, Any] | None:
@@ -103,6 +112,14 @@ class PassDone(Event):
     validation: Mapping[str, Any] | None = None
     time_left: float | None = None
     busy: Mapping[str, float] | None = None
+
+
+@dataclass(frozen=True)
+class Validated(Event):
+    """The scores of the anchor of a pass are there; they may come while later passes are under way."""
+
+    number: int
+    validation: Mapping[str, Any]
 
 
 @dataclass(frozen=True)

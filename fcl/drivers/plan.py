@@ -25,6 +25,7 @@ INTERPRETER = 320 * MIB
 #: Of several processes each has private memory alone: code is shared, kernels are compiled beforehand.
 SUPERVISOR = 96 * MIB
 CHILD = 96 * MIB
+COMPILER = 112 * MIB
 #: Bitmaps of new columns on their way to the cache.
 STAGING = 32 * MIB
 MAX_COLUMNS = 1 << 16
@@ -80,6 +81,13 @@ class Plan:
     def lines(self) -> list[tuple[str, int]]:
         """(use, bytes), in the order in which they are made."""
         return list(self.parts)
+
+
+def _child_bytes() -> int:
+    """Bytes of a child's interpreter; without a cache of kernels each compiles for itself."""
+    from fcl.kernels import cache_folder
+
+    return CHILD if cache_folder is not None else CHILD + COMPILER
 
 
 def make_plan(
@@ -192,7 +200,7 @@ def _divide(
             uses.insert(0, ("interpreter and libraries", INTERPRETER))
         else:
             name = f"interpreters of {writers + 2} processes"
-            uses.insert(0, (name, SUPERVISOR + (writers + 1) * CHILD))
+            uses.insert(0, (name, SUPERVISOR + (writers + 1) * _child_bytes()))
         return [*uses, ("unknown letters and the like", job.extra)] if job.extra else uses
 
     def taken(scratch: bool) -> int:

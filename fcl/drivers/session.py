@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from fcl.drivers.events import Event, PassDone, Prepared, Started, Stopped
+from fcl.drivers.events import Event, PassDone, Prepared, Started, Stopped, Validated
 from fcl.drivers.job import Job
 from fcl.drivers.result import TrainResult, end_in_words
 from fcl.drivers.saving import Saver
@@ -28,6 +28,8 @@ Progress = Callable[[Event], None]
 
 #: Passes in a row without progress after which rounding is taken for reached.
 MAX_IDLE = 4
+#: Passes from which the time left is foreseen.
+FORESEEN = 3
 
 
 @dataclass
@@ -139,7 +141,6 @@ class Session:
         validation: Mapping[str, Any] | None = None,
     ) -> None:
         """Tell of a pass, and keep it."""
-        limit = self.job.options.max_time
         event = PassDone(
             number=len(self.history),
             seconds=self.elapsed,
@@ -157,11 +158,30 @@ class Session:
             memory_bytes=memory,
             beta=beta,
             validation=validation,
-            time_left=None if limit is None else max(0.0, limit - self.elapsed),
+            time_left=self._time_left(certified.gap),
             busy=busy,
         )
         self.history.append(event.to_dict())
         self.report(event)
+
+    def _time_left(self, gap: float) -> float | None:
+        """Seconds to the tolerance or the limit of time; None where nothing can be said.
+
+        The gap mostly falls by a factor from pass to pass; the last few say by how much.
+        """
+        limit = self.job.options.max_time
+        left = math.inf if limit is None else max(0.0, limit - self.elapsed)
+        recent = [r for r in self.history[-FORESEEN:] if r["gap"] and r["seconds"] < self.elapsed]
+        if len(recent) == FORESEEN and 0.0 < gap < recent[0]["gap"]:
+            fall = math.log(recent[0]["gap"] / gap) / (self.elapsed - recent[0]["seconds"])
+            to_go = math.log(max(gap / self.job.options.tol, 1.0))
+            left = min(left, to_go / fall)
+        return left if math.isfinite(left) else None
+
+    def validated(self, number: int, scores: Mapping[str, Any]) -> None:
+        """The scores of the anchor of a pass have come, after the pass was told of."""
+        self.history[number]["validation"] = dict(scores)
+        self.report(Validated(number, scores))
 
     def scores(self, margins: Floats) -> dict[str, Any]:
         """How good margins (with the intercept) of the validation rows are."""

@@ -335,7 +335,7 @@ class Trainer:
         self.intercept = b
 
     def columns_changed(self) -> None:
-        """Columns have come or gone: the last step can no longer be taken back, nor judged by what follows."""
+        """Columns have come or gone: the last step cannot be taken back, nor judged any more."""
         self._before, self._undo = math.inf, None
 
     # -- the local problem at the current point ------------------------------------------------

@@ -101,7 +101,8 @@ class Desk:
         self._bound = (0.0, 0.0, 0.0)  # dual bound, sums of residuals and curvatures
         self._recall: Ids = np.empty(0, np.int64)  # to be cached again after a checkpoint
         self._stored: dict[int, int] = {}  # columns stored, by serial of the task
-        self._short = False  # whether there is room for all columns of the list
+        self._short = False  # whether room is too short for all columns of the list
+        self._unmade = 0  # columns of the list that are not stored yet
         self._prices: Prices | None = None
         self._curvatures = np.empty(0)  # of the priced features
         self._watch_pass = -1
@@ -223,6 +224,12 @@ class Desk:
             part[:] = part[order]
         self.slots.settle(task.serial, used)
         self._stored[task.serial] = stored
+        self._unmade -= stored
+
+    @property
+    def too_many(self) -> int:
+        """Columns that have to leave for those of the list: half of them at most in one round."""
+        return min(max(0, self._unmade - self.slots.n_free), self.config.max_columns // 2)
 
     def stored(self, serial: int) -> int:
         """How many columns the task of this serial has stored; asked once."""
@@ -245,15 +252,14 @@ class Desk:
         self._validated = self.outer.point
         write_point(self.layout, "validated", self._validated)
 
-    def scored(self) -> None:
-        """The score of the validated point is known."""
+    def scored(self, pass_number: int) -> None:
+        """The score of the anchor of a pass is known."""
         rows = self.job.valid
         assert rows is not None
         name = "auprc" if self.job.loss.classifies else "mse"
         value = None if np.isnan(self._score) else self._score
         self.scores = {name: value, "n_rows": rows.n}
-        if self.session.history:
-            self.session.history[-1]["validation"] = self.scores
+        self.session.validated(pass_number, self.scores)
 
     def redraw(self) -> None:
         """A new sample is on its way."""
@@ -281,7 +287,7 @@ class Desk:
             return Decided(stop="stalled")
         self.outer.sharpen()
         self.handed[pass_number].target = self.outer.target()
-        return Decided(columns=self._select(pass_number))
+        return Decided(columns=self._select(pass_number), crowded=self.too_many > 0)
 
     def certify(self, pass_number: int) -> Certified:
         """The anchor is priced: what is proved of it; makes it ready to be handed over."""
@@ -323,8 +329,10 @@ class Desk:
             return Decided(stop=stop, score_first=True)
         redraw = self._wants_redraw()
         columns = self._select(pass_number, drop_cache=redraw)
-        parts = -(-self._wanted_sample // self.job.options.block_rows) if redraw else 0
-        return Decided(columns=columns, redraw=redraw, sample_parts=parts)
+        if redraw:
+            parts = -(-self._wanted_sample // self.job.options.block_rows)
+            return Decided(columns=columns, redraw=True, sample_parts=parts)
+        return Decided(columns=columns, crowded=self.too_many > 0)
 
     def _merge_prices(self) -> None:
         """Bring together what the parts of the family have found."""
@@ -390,6 +398,7 @@ class Desk:
         ):
             layout.array(f"job_{name}")[:n] = values
         self._order_list(n)
+        self._unmade = n
         return n
 
     def _order_list(self, n: int) -> None:

@@ -28,7 +28,7 @@ class To(IntEnum):
     RESTORE      as ANCHOR, and: slots, extents; which are in the lists of those held and freed
     COMMIT       order, extent, count, parity
     LEND         order, extent
-    MAKE_ROOM    order, wanted
+    MAKE_ROOM    order, extents wanted, columns that are to leave
     DROP_ALL     order
     REJECTED     order, version
     TAKEN        version: the slot of the proposal is free

@@ -30,6 +30,12 @@ class SlotBook:
         self._reclaim()
         return np.flatnonzero(self._state == _COMMITTED)
 
+    @property
+    def n_free(self) -> int:
+        """Number of slots that nobody has."""
+        self._reclaim()
+        return int((self._state == _FREE).sum())
+
     def allot(self, serial: int, most: int) -> npt.NDArray[np.int64]:
         """Up to so many free slots for a task."""
         self._reclaim()

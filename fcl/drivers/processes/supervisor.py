@@ -40,6 +40,8 @@ TICK = 0.05
 SAMPLE_EVERY = 0.5
 #: Seconds without a heartbeat after which a child is taken for hung.
 DEADLINE = float(os.environ.get("FCL_DEADLINE", "30"))
+#: Share of the processor time that validation may take; the last anchor is scored in any case.
+VALIDATION_SHARE = 0.05
 #: A gap of this many seconds in our own life excuses that of the children.
 OWN_GAP = 5.0
 
@@ -215,6 +217,9 @@ class Supervisor:
         if now - self._last_sample < SAMPLE_EVERY:
             return
         self._last_sample = now
+        spent = self.session.seconds.get("validation", 0.0)
+        cores = self.shared.cores
+        self.logic.validation_wanted = spent <= VALIDATION_SHARE * cores * self.session.elapsed
         self.meter.sample()
         for child in list(self.children.values()):
             if not child.alive():
@@ -304,8 +309,8 @@ class Supervisor:
                 desk.redraw()
             case words.Validate():
                 desk.validate()
-            case words.Scored():
-                desk.scored()
+            case words.Scored(number):
+                desk.scored(number)
             case _:
                 raise TypeError(f"not an instruction: {instruction!r}")
 
@@ -367,7 +372,8 @@ class Supervisor:
             case words.Lend(number, extent):
                 return Message.make(To.LEND, number, extent)
             case words.MakeRoom(number, wanted):
-                return Message.make(To.MAKE_ROOM, number, wanted)
+                assert desk is not None
+                return Message.make(To.MAKE_ROOM, number, wanted, desk.too_many)
             case words.DropAll(number):
                 return Message.make(To.DROP_ALL, number)
             case words.Rejected(number, _, version):
@@ -422,7 +428,6 @@ class Supervisor:
             rows_per_second=self._passes * session.job.train.n / working,
             memory=self.meter.peak,
             busy=self._busy_shares(),
-            validation=desk.scores,
         )
 
     def _pids(self) -> dict[str, int]:

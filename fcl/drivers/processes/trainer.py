@@ -176,7 +176,7 @@ class TrainerProcess:
         elif kind == To.LEND:
             self.cache.take(message.ints[1], ())
         elif kind == To.MAKE_ROOM:
-            self._make_room(message.ints[1])
+            self._make_room(*message.ints[1:3])
         elif kind == To.DROP_ALL:
             self._freed(self.cache.give_back_all(), spare=0)
             self._untested.clear()
@@ -277,35 +277,39 @@ class TrainerProcess:
         self._untested.update(int(i) for i in cache.ids[first:])
         self._working = True
 
-    def _make_room(self, wanted: int) -> None:
-        """Evict until so many extents are empty, as far as can be.
+    def _make_room(self, wanted: int, leaving: int) -> None:
+        """Evict until so many extents are empty and so many columns gone, as far as can be.
 
         Dead columns may all go; of those with a weight at most half the cache, lest the working set lose
         its hold.
         """
         local, cache = self.local, self.cache
-        given = cache.give_back(wanted, all_but=1)
-        if len(given) < wanted:
+        given = cache.give_back(wanted, all_but=1) if wanted else []
+        short = wanted - len(given)
+        if short or leaving:
             n = cache.n
             order = local.leaving_order(self._objective.C)
             sizes, weights = cache.sizes, local.live_weights
             # one extent more than wanted: what is left in the others has to be moved together
-            need = (wanted - len(given) + 1) * cache.extent_bytes
+            need = (short + 1) * cache.extent_bytes if short else 0
             keep = np.ones(n, bool)
-            room = live = 0
+            room = gone = live = n_live = 0
             for j in order:
-                if room >= need:
+                if room >= need and gone >= leaving:
                     break
                 if weights[j] != 0.0:
-                    if live + sizes[j] > cache.capacity // 2:
+                    if live + sizes[j] > cache.capacity // 2 or n_live >= cache.max_columns // 2:
                         break
                     live += int(sizes[j])
+                    n_live += 1
                 keep[j] = False
                 room += int(sizes[j])
-            if not keep.all():
+                gone += 1
+            if gone:
                 local.evict(keep)
                 fault("compaction")
-                given += cache.give_back(wanted - len(given), all_but=1)
+                if short:
+                    given += cache.give_back(short, all_but=1)
         self._freed(given, spare=len([e for e in cache.held if cache.empty(int(e))]))
 
     def _freed(self, extents: list[int], spare: int) -> None:

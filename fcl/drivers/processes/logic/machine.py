@@ -97,6 +97,7 @@ class Logic:
         self.writers = [WriterSide(number) for number in range(settings.writers)]
         self.trainer = TrainerSide()
         self.threads = 0  #: of the trainer, as last told
+        self.validation_wanted = True  #: the shell's: False while it takes too much of the time
         self.handed: int | None = None  #: the pass whose anchor the trainer has or will get
         self._passes = Lane("prepare", settings.first_pass, Parts(settings.prepare_parts))
         self._validation = Lane("off", -1)
@@ -105,6 +106,7 @@ class Logic:
         self._outcome = ""  # of the last search or accept
         self._taken: Published | None = None  # the proposal of this pass
         self._decided = Decided()  # the last answer of the shell
+        self._crowded = False  # whether columns have to leave before any is made
         self._out: list[Instruction] = []
 
     # -- what others may look at -------------------------------------------------------------------
@@ -385,6 +387,7 @@ class Logic:
 
     def _begin_columns(self) -> None:
         self._begin("columns", self._decided.columns, self.settings.batch)
+        self._crowded = self._decided.crowded
         self._hand_over(self.pass_number)
 
     def _lend(self) -> None:
@@ -395,12 +398,14 @@ class Logic:
             self._say(Lend(trainer.lend_order, self.extents.lend()))
 
     def _make_room(self) -> None:
-        """Ask the trainer for extents, once, if columns wait and none is free."""
+        """Ask the trainer for room, once, if columns wait, and no extent is free or it is crowded."""
         trainer = self.trainer
         wanted = len(self._passes.parts.waiting) if self.stage == "columns" else 0
-        if not wanted or self.extents.free or not trainer.informed or trainer.room_order:
+        if not wanted or not trainer.informed or trainer.room_order:
             return
-        if not trainer.refuses_room:
+        if self.extents.free:
+            wanted = 0
+        if self._crowded or (wanted and not trainer.refuses_room):
             trainer.room_order = trainer.give()
             self._say(MakeRoom(trainer.room_order, min(wanted, self.extents.n - 1)))
 
@@ -425,7 +430,7 @@ class Logic:
             self._lend()
             if not self.extents.free:
                 trainer.denied = trainer.room_order
-            trainer.room_order = 0
+            trainer.room_order, self._crowded = 0, False
 
     def _release_all(self) -> None:
         """There is no trainer, and its columns are not wanted any more."""
@@ -458,6 +463,8 @@ class Logic:
         """
         lane = self._validation
         if not self.settings.validate_parts or lane.pass_number == self.pass_number:
+            return
+        if not self.validation_wanted and self.stage != "scoring":
             return
         if lane.stage == "validate" and not lane.parts.started:
             lane.parts.drop_waiting()
@@ -495,7 +502,8 @@ class Logic:
         Nor while the shell decides, which is short: the tasks after that come first.
         """
         passes = self._passes
-        if passes.parts.waiting and (passes.stage != "columns" or self.extents.free):
+        room = self.extents.free and not self._crowded
+        if passes.parts.waiting and (passes.stage != "columns" or room):
             return passes
         if self._validation.parts.waiting and passes.stage != "decide":
             return self._validation
@@ -584,7 +592,8 @@ class Logic:
         if self.stage in BETWEEN_PASSES:
             told = trainer.informed or trainer.state == "absent"
             require(told, "a trainer waits for an anchor that it could be given")
-        if self.stage == "columns" and self._passes.parts.waiting and not self.extents.free:
+        room = self.extents.free and not self._crowded
+        if self.stage == "columns" and self._passes.parts.waiting and not room:
             hope = trainer.room_order or not trainer.informed or self.extents.granted
             require(bool(hope), "columns wait for room that nobody was asked for")
         if trainer.informed and not (trainer.spare or trainer.drop_order):

@@ -203,6 +203,7 @@ class Decided(Event):
 
     stop: a reason to end, or "". score_first: validate this anchor before the end.
     columns: how many ids are to be made. redraw: draw a new sample first, in ``sample_parts`` parts.
+    crowded: so many columns are there that some have to leave before any is made.
     """
 
     stop: str = ""
@@ -210,6 +211,7 @@ class Decided(Event):
     redraw: bool = False
     sample_parts: int = 0
     score_first: bool = False
+    crowded: bool = False
 
 
 @dataclass(frozen=True)
@@ -365,7 +367,10 @@ class Lend(Order):
 
 @dataclass(frozen=True)
 class MakeRoom(Order):
-    """Evict until ``wanted`` extents are empty, as far as can be; answered by Freed(.., order)."""
+    """Evict until ``wanted`` extents are empty, as far as can be; answered by Freed(.., order).
+
+    None may be wanted: then it is the number of columns that has to fall.
+    """
 
     wanted: int
 
