@@ -1,0 +1,108 @@
+#!/usr/bin/env python3
+"""Drivers side by side, on real data: one process, several, several that do not lend each other cores.
+
+    python tools/bench/sharing.py [--every 1] [--C 0.03] [--memory 8GiB] [--repeat 1] [--methods inline,apart,shared]
+
+Each run is a process of its own, in turn. For each: seconds from prepared rows to the certified gaps, and the
+processor time of writers and trainer over that time (2 would be two cores always at work).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from tools.bench import common
+
+GAPS = (1e-1, 1e-2, 1e-3)
+METHODS = {
+    "inline": ["--driver", "inline"],
+    "apart": ["--no-help"],
+    "shared": [],
+}
+
+
+def run(data: Path, options: argparse.Namespace, method: str) -> dict[str, Any]:
+    """One training in a process of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder) / "log.jsonl"
+        command = [sys.executable, "-m", "fcl", "train", str(data), "--x", "seq", "--y", "y"]
+        command += ["--features", f"kmers:d={options.d}", "--C", str(options.C), "--quiet"]
+        command += ["--tol", str(options.tol), "--memory", options.memory, "--no-checkpoint"]
+        command += ["--log-json", str(log), "--out", str(Path(folder) / "model.fcl")]
+        command += ["--max-time", f"{options.limit}s", *METHODS[method]]
+        started = time.monotonic()
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        wall = time.monotonic() - started
+        records = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
+    begun = next(r for r in records if r["event"] == "Prepared")["time"]
+    passes = [r for r in records if r["event"] == "PassDone"]
+    before, cpu = begun, 0.0
+    for record in passes:
+        busy = record["busy"] or {}
+        cpu += (record["time"] - before) * sum(v for k, v in busy.items() if k != "supervisor")
+        before = record["time"]
+    took = passes[-1]["time"] - begun
+    return {
+        "method": method,
+        "wall": wall,
+        "seconds": took,
+        "to_gap": {g: _first(passes, g, begun) for g in GAPS},
+        "cpu": cpu / took if method != "inline" else 1.0,
+        "passes": len(passes),
+        "objective": passes[-1]["objective"],
+        "gap": passes[-1]["gap"],
+        "memory": passes[-1]["memory_bytes"],
+    }
+
+
+def _first(passes: list[dict[str, Any]], gap: float, begun: float) -> float | None:
+    return next((r["time"] - begun for r in passes if r["gap"] <= gap), None)
+
+
+def main() -> None:
+    """Run all methods in turn, and print a table of medians."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("data", help="folder with seq.npy and y.npy")
+    parser.add_argument("--d", type=int, default=8)
+    parser.add_argument("--C", type=float, default=0.03)
+    parser.add_argument("--tol", type=float, default=1e-3)
+    parser.add_argument("--memory", default="8GiB")
+    parser.add_argument("--limit", type=int, default=1200)
+    parser.add_argument("--repeat", type=int, default=1)
+    parser.add_argument("--methods", default=",".join(METHODS))
+    options = parser.parse_args()
+    print(common.machine())
+    found: dict[str, list[dict[str, Any]]] = {}
+    for _ in range(options.repeat):
+        for method in options.methods.split(","):
+            record = run(Path(options.data), options, method)
+            print(json.dumps(record), flush=True)
+            found.setdefault(method, []).append(record)
+    print(
+        "| driver | gap 0.1 | gap 0.01 | gap 0.001 | processor time / time | passes | objective |"
+    )
+    print("|---|---|---|---|---|---|---|")
+    for method, records in found.items():
+        cells = []
+        for gap in GAPS:
+            times = [r["to_gap"][gap] for r in records]
+            reached = [t for t in times if t is not None]
+            cells.append(f"{np.median(reached):.1f}" if len(reached) == len(times) else "-")
+        cells.append(f"{np.median([r['cpu'] for r in records]):.2f}")
+        cells.append(f"{int(np.median([r['passes'] for r in records]))}")
+        cells.append(f"{records[-1]['objective']:.5f}")
+        print(f"| {method} | {' | '.join(cells)} |")
+
+
+if __name__ == "__main__":
+    main()
