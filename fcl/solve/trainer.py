@@ -20,6 +20,7 @@ One-variable Newton with a line search, the scheme of Matsushima (2016), takes 3
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,6 +51,8 @@ RESTING = 0.8
 SIGMA = 0.01
 MAX_HALVINGS = 30
 MAX_SWEEPS = 200
+#: Sweeps that a step makes in any case: fewer are not worth gathering columns for.
+LEAST_SWEEPS = 10
 #: Sweeps over the columns with a weight between two extrapolations.
 EXTRAPOLATE_FROM = 5
 #: Rows of the inner model up to which there is memory for that, and vectors over them that it takes.
@@ -200,6 +203,8 @@ class Trainer:
         self._stop = np.empty(max_columns, np.int64)
         self._block_rows = block_rows
         self._team = team
+        #: asked between sweeps: whether a step should come to an end, after a few of them
+        self.hurry: Callable[[], bool] = lambda: False
         self._seed = seed
         self._drawn = 0
         self._grown = 1.0
@@ -504,6 +509,8 @@ class Trainer:
                 )
                 worst = max(worst, part)
             sweeps += 1
+            if sweeps >= LEAST_SWEEPS and self.hurry():
+                break
             if worst <= tolerance:
                 if full:
                     break

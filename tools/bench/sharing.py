@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Drivers side by side, on real data: one process, several, several that do not lend each other cores.
 
-    python tools/bench/sharing.py [--every 1] [--C 0.03] [--memory 8GiB] [--repeat 1] [--methods inline,apart,shared]
+    python tools/bench/sharing.py DATA [--C 0.03] [--memory 8GiB] [--methods inline,apart,shared]
 
-Each run is a process of its own, in turn. For each: seconds from prepared rows to the certified gaps, and the
-processor time of writers and trainer over that time (2 would be two cores always at work).
+Each run is a process of its own, in turn. For each: seconds from prepared rows to the certified gaps,
+and the processor time of writers and trainer over that time (2 would be two cores always at work).
 """
 
 from __future__ import annotations

@@ -58,6 +58,7 @@ class Link:
     """A child's connection to its supervisor.
 
     task : what the child is at, up to five integers that the role sets; told if it raises.
+    urgent : kinds of messages for which long work is to be cut short, see :meth:`hurry`.
     """
 
     def __init__(
@@ -68,6 +69,8 @@ class Link:
         self.incarnation = incarnation
         self.index = index
         self.task: tuple[int, ...] = ()
+        self.urgent: frozenset[int] = frozenset()
+        self._waiting = 0  # urgent messages that were not received yet
         self._segments = {
             name: Segment.of_fd(name, fd) for name, fd in fds.items() if name != "socket"
         }
@@ -75,14 +78,23 @@ class Link:
         self._socket.set_inheritable(False)
         self._received: queue.SimpleQueue[Message] = queue.SimpleQueue()
         self._sending = threading.Lock()
+        self._counting = threading.Lock()
         threading.Thread(target=self._watch, name="fcl-watch", daemon=True).start()
 
     def receive(self, timeout: float | None = None) -> Message | None:
         """The next message; None if there is none within `timeout` seconds (None: wait for one)."""
         try:
-            return self._received.get(timeout=None if timeout is None else max(timeout, 0.0))
+            message = self._received.get(timeout=None if timeout is None else max(timeout, 0.0))
         except queue.Empty:
             return None
+        if message.kind in self.urgent:
+            with self._counting:
+                self._waiting -= 1
+        return message
+
+    def hurry(self) -> bool:
+        """Whether an urgent message is there."""
+        return self._waiting > 0
 
     def pending(self) -> bool:
         """Whether a message is there."""
@@ -139,6 +151,9 @@ class Link:
                 # at once, whatever the other threads do: they have nobody to work for
                 os._exit(0)
             for message in records.feed(data):
+                if message.kind in self.urgent:
+                    with self._counting:
+                        self._waiting += 1
                 self._received.put(message)
 
     def _beat(self, parent: int) -> None:

@@ -53,6 +53,8 @@ class TrainerProcess:
 
     def __init__(self, link: Link) -> None:
         self.link = link
+        # columns can wait for the next step, whoever waits for these cannot
+        link.urgent = frozenset((To.ANCHOR, To.RESTORE, To.MAKE_ROOM, To.DROP_ALL, To.REJECTED))
         self.config = Config(**link.config())
         self._order = 0  # the last one handled
         self._idle_at = 0  # the last one after which we said that there is nothing to do
@@ -114,6 +116,7 @@ class TrainerProcess:
             config.block_rows,
             self._team,
         )
+        trainer.hurry = self.link.hurry
         self._local = LocalSolver(RowView.all_rows(self._objective), cache, trainer)
         self._margins = [layout.array(f"margins{i}") for i in range(2)]
 
