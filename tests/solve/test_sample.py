@@ -1,0 +1,84 @@
+"""Drawing rows: as many as asked, by curvature, unbiased, all of a rare class, the same each time."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fcl.objective import Objective, find_loss
+from fcl.solve.sample import draw_rows
+
+N = 20_000
+
+
+def draw(
+    q: np.ndarray, size: int, y: np.ndarray, s: np.ndarray, seed: int = 0, block_rows: int = 1024
+) -> tuple[np.ndarray, np.ndarray]:
+    objective = Objective(find_loss("logistic"), y, s, 1.0, True, block_rows)
+    rows, weights = np.empty(2 * size, np.int64), np.empty(2 * size)
+    n = draw_rows(objective, q, size, seed, rows, weights)
+    return rows[:n], weights[:n]
+
+
+@pytest.fixture
+def labels() -> np.ndarray:
+    return np.where(np.random.default_rng(1).random(N) < 0.5, 1.0, -1.0)
+
+
+def test_sums_over_the_sample_are_unbiased(labels: np.ndarray) -> None:
+    rng = np.random.default_rng(2)
+    q, s = rng.exponential(size=N) ** 3, rng.uniform(0.5, 2.0, N)
+    value = rng.normal(size=N) + 1.0
+    ends = []
+    for seed in range(60):
+        rows, weights = draw(q, 1500, labels, s, seed)
+        assert 1200 < len(rows) < 1800
+        assert (np.diff(rows) > 0).all()
+        ends.append(float(weights @ value[rows]))
+    exact = float(s @ value)
+    error = np.std(ends) / np.sqrt(len(ends))
+    assert abs(np.mean(ends) - exact) < 4 * error
+    assert error < 0.02 * exact  # else the test shows nothing
+
+
+def test_rows_with_curvature_are_preferred_and_flat_ones_still_there(labels: np.ndarray) -> None:
+    q = np.where(np.arange(N) < 1000, 1.0, 1e-6)
+    rows, weights = draw(q, 1500, labels, np.ones(N))
+    steep = rows < 1000
+    assert steep.sum() == 1000 and (weights[steep] == 1.0).all()
+    assert 150 < (~steep).sum() < 450
+
+
+def test_a_rare_class_is_in_as_a_whole() -> None:
+    y = np.where(np.arange(N) % 100 == 0, 1.0, -1.0)
+    for sign in (1.0, -1.0):
+        rows, weights = draw(np.ones(N), 1000, sign * y, np.ones(N))
+        rare = np.flatnonzero(sign * y == sign)
+        assert np.isin(rare, rows).all()
+        assert (weights[np.isin(rows, rare)] == 1.0).all()
+        assert (weights[~np.isin(rows, rare)] > 10.0).all()
+
+
+def test_all_rows_if_there_is_room_for_all(labels: np.ndarray) -> None:
+    s = np.random.default_rng(3).uniform(0.5, 2.0, N)
+    rows, weights = draw(np.ones(N), 8 * N, labels, s)
+    assert (rows == np.arange(N)).all()
+    assert (weights == s).all()
+
+
+def test_the_same_seed_draws_the_same_rows_whatever_the_curvature_of_none(
+    labels: np.ndarray,
+) -> None:
+    first = draw(np.ones(N), 900, labels, np.ones(N), seed=5)
+    again = draw(np.ones(N), 900, labels, np.ones(N), seed=5)
+    other = draw(np.ones(N), 900, labels, np.ones(N), seed=6)
+    assert (first[0] == again[0]).all()
+    assert not np.array_equal(first[0], other[0])
+    flat, _ = draw(np.zeros(N), 900, labels, np.ones(N), seed=5)
+    assert 600 < len(flat) < 1200
+
+
+def test_no_more_rows_than_there_is_room_for(labels: np.ndarray) -> None:
+    objective = Objective(find_loss("logistic"), labels, np.ones(N), 1.0, True, 1024)
+    rows, weights = np.empty(100, np.int64), np.empty(100)
+    assert draw_rows(objective, np.ones(N), 5000, 0, rows, weights) == 100
