@@ -137,6 +137,7 @@ class Crew:
         self.anchors_due: set[int] = set()
         self.published: set[int] = set()  # versions heard of the present trainer
         self.room_due = self.drop_due = 0
+        self.crowded = False  # columns have to leave, and the trainer has not answered
         self.owner: dict[int, str] = dict.fromkeys(range(self.settings.extents), "nobody")
         self.threads = 0
         self.kind = ""
@@ -174,8 +175,9 @@ class Crew:
                     assert self.owner[extent] == "trainer"
                     self.owner[extent] = "nobody"
                 if self.room_due and event.order >= self.room_due:
-                    self.lossless &= bool(event.extents) and event.spare > 0
-                    self.room_due = 0
+                    if not self.crowded:
+                        self.lossless &= bool(event.extents) and event.spare > 0
+                    self.room_due, self.crowded = 0, False
                 if self.drop_due and event.order >= self.drop_due:
                     assert set(self.owner.values()) == {"nobody"}
                     self.drop_due = 0
@@ -259,6 +261,7 @@ class Crew:
 
     def decide(self, **answer: Any) -> list[Instruction]:
         self.decision = Decided(**answer)
+        self.crowded = self.decision.crowded and self.decision.columns > 0
         self.handed = self.certified[-1]
         return self.tell(self.decision)
 
@@ -360,8 +363,9 @@ class Crew:
                 assert self.owner[order.extent] == "nobody"
                 self.owner[order.extent] = "trainer"
             case MakeRoom():
-                assert not self.room_due and 1 <= order.wanted < self.settings.extents
-                assert "nobody" not in self.owner.values()
+                assert not self.room_due and 0 <= order.wanted < self.settings.extents
+                assert bool(order.wanted) == ("nobody" not in self.owner.values())
+                assert order.wanted or self.crowded
                 self.room_due = order.order
             case DropAll():
                 self.drop_due = order.order
@@ -392,6 +396,7 @@ class Crew:
             assert not any(self.done[part] for part in range(task.start, task.stop)), "done already"
         if task.kind == "columns":
             assert 1 <= task.size <= settings.batch
+            assert not self.crowded, "columns are made before others have left"
             assert self.owner[task.extent] == "nobody", "an extent in two hands"
             self.owner[task.extent] = f"writer {number}"
         else:

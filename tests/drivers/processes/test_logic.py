@@ -326,6 +326,19 @@ def test_without_room_the_rest_of_the_columns_is_dropped() -> None:
     assert crew.logic.stage == "wait" and not crew.tasks
 
 
+def test_where_it_is_crowded_columns_leave_before_any_is_made() -> None:
+    crew = certified(extents=4)
+    crew.decide(columns=2, crowded=True)
+    assert [order.wanted for order in crew.said(MakeRoom)] == [0] and not crew.tasks
+    crew.kill("trainer")
+    crew.come("trainer")
+    assert crew.said(MakeRoom) and not crew.tasks  # the new one is asked
+    crew.trainer_works()
+    assert crew.kinds() == ["columns"]
+    crew.finish(min(crew.tasks))
+    assert not crew.said(MakeRoom)  # once
+
+
 def test_room_that_the_trainer_needs_itself_is_none() -> None:
     crew = full()
     crew.tell(Freed((), 1, crew.logic.trainer.room_order))
@@ -793,9 +806,17 @@ class Runs(RuleBasedStateMachine):
         self.crew.hear()
 
     @precondition(lambda self: self.crew.logic.stage == "decide")
-    @rule(columns=st.integers(0, 7), redraw=st.booleans(), sample_parts=st.integers(0, 2))
-    def the_shell_decides(self, columns: int, redraw: bool, sample_parts: int) -> None:
-        self.crew.decide(columns=columns, redraw=redraw, sample_parts=sample_parts)
+    @rule(
+        columns=st.integers(0, 7),
+        redraw=st.booleans(),
+        sample_parts=st.integers(0, 2),
+        crowded=st.booleans(),
+    )
+    def the_shell_decides(
+        self, columns: int, redraw: bool, sample_parts: int, crowded: bool
+    ) -> None:
+        crowded = crowded and not redraw  # which leaves nothing
+        self.crew.decide(columns=columns, redraw=redraw, sample_parts=sample_parts, crowded=crowded)
 
     @rule(number=st.integers(0, 3))
     def an_old_message_comes(self, number: int) -> None:

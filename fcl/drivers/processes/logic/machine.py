@@ -428,7 +428,9 @@ class Logic:
         if trainer.room_order and event.order >= trainer.room_order:
             # what the trainer needs for itself is no room: lent first, or it could go on for ever
             self._lend()
-            if not self.extents.free:
+            if (
+                not self.extents.free and not self._crowded
+            ):  # else it was not asked for extents alone
                 trainer.denied = trainer.room_order
             trainer.room_order, self._crowded = 0, False
 
