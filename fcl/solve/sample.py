@@ -2,10 +2,12 @@
 
 Row i is in with probability pi_i = min(1, N (0.8 q_i / sum q + 0.2 s_i / sum s)): by its curvature at
 the anchor, with a uniform floor, since rows that are flat now need not stay so. All rows of a class that
-is rare are in. Membership is a hash of (seed, i).
+is rare are in, and all rows if so many are wanted. Membership is a hash of (seed, i).
 """
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 
@@ -27,20 +29,24 @@ def draw_rows(
     curvatures : float64 (n,), at the anchor.  rows, weights : room for the sample; no more than that
     are taken, the first ones.
     """
-    total_q = sum(float(curvatures[b].sum()) for b in objective.blocks())
-    total_s = sum(float(objective.s[b].sum()) for b in objective.blocks())
-    rare = 0
-    if objective.loss.classifies:
-        positive = sum(int((objective.y[b] > 0).sum()) for b in objective.blocks())
-        for label, count in ((1, positive), (-1, objective.n_rows - positive)):
-            if count <= RARE * size:
-                rare = label
+    rare = _rare_class(objective, size)
+    # the others share what the rare class leaves, less what their number may vary by
+    n_rare, total_q, total_s = 0, 0.0, 0.0
+    for block in objective.blocks():
+        others = objective.y[block] * rare <= 0
+        n_rare += len(others) - int(others.sum())
+        total_q += float(curvatures[block] @ others)
+        total_s += float(objective.s[block] @ others)
+    room = min(size, len(rows)) - n_rare
+    most = max(0.0, room - 4.0 * math.sqrt(max(room, 0)))
     by_q = BY_CURVATURE / total_q if total_q > 0.0 else 0.0
-    by_s = (1.0 - BY_CURVATURE if by_q else 1.0) / total_s
+    by_s = (1.0 - BY_CURVATURE if by_q else 1.0) / total_s if total_s > 0.0 else 0.0
     n = 0
     for block in objective.blocks():
         q, s, y = curvatures[block], objective.s[block], objective.y[block]
-        inclusion = np.minimum(1.0, size * (by_q * q + by_s * s))
+        inclusion = np.minimum(1.0, most * (by_q * q + by_s * s))
+        if size >= objective.n_rows:  # else what hardly counts now would never be in
+            inclusion[:] = 1.0
         if rare:
             inclusion[y * rare > 0] = 1.0
         chosen = np.empty(len(q), np.bool_)
@@ -50,3 +56,14 @@ def draw_rows(
         weights[n : n + len(found)] = s[found] / inclusion[found]
         n += len(found)
     return n
+
+
+def _rare_class(objective: Objective, size: int) -> int:
+    """The label (-1, +1) of a class small enough to be in as a whole; 0 if there is none."""
+    if not objective.loss.classifies:
+        return 0
+    positive = sum(int((objective.y[b] > 0).sum()) for b in objective.blocks())
+    for label, count in ((1, positive), (-1, objective.n_rows - positive)):
+        if count <= RARE * size:
+            return label
+    return 0
