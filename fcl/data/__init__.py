@@ -1,20 +1,23 @@
 """Data sets: where rows, targets and weights come from.
 
 ``open_data`` finds the container (Zarr, HDF5, ``.npy``, memory) and returns a ``DataSet``; its
-``rows`` are read along the storage chunks (``RowReader``), and ``SequenceReader`` turns them into
-blocks of nucleotide codes. zarr and h5py are imported only when such a container is opened.
+``rows`` are read along the storage chunks (``RowReader``, ``SparseRowReader``). ``SequenceReader``
+turns them into blocks of nucleotide codes. zarr and h5py are imported only when such a container is opened.
 """
 
 from fcl.data.base import RowReader
 from fcl.data.dataset import DataSet
 from fcl.data.open import open_data
 from fcl.data.sequences import SequenceReader
+from fcl.data.sparse import SparseRowReader, SparseRows
 from fcl.data.targets import check_weights, encode_labels, regression_target
 
 __all__ = [
     "DataSet",
     "RowReader",
     "SequenceReader",
+    "SparseRowReader",
+    "SparseRows",
     "check_weights",
     "encode_labels",
     "open_data",

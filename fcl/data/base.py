@@ -1,8 +1,8 @@
 """The contract between containers, readers and the rest of fcl.
 
 A *container* is a place that holds named arrays: a Zarr group, an HDF5 file, a folder of ``.npy``
-files, or memory. It opens arrays as *row readers*, which return rows as plain numpy arrays. Nothing
-above this level knows the format.
+files, or memory. It opens arrays as *row readers*, which return rows as plain numpy arrays, or as
+``SparseRows``. Nothing above this level knows the format.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Generic, NoReturn, TypeVar
 
 import numpy as np
 
@@ -31,8 +31,11 @@ VARIABLE_TEXT = np.dtype("U")
 # About what a Python str costs beyond its letters while variable-length text is decoded.
 STR_OVERHEAD_BYTES = 64
 
+# What a reader returns rows as: a numpy array, or SparseRows.
+Block_co = TypeVar("Block_co", covariant=True)
 
-class RowReader(ABC):
+
+class RowReader(ABC, Generic[Block_co]):
     """Rows of one stored array, read in ranges.
 
     name : for messages, such as ``train.zarr:X``.
@@ -48,10 +51,10 @@ class RowReader(ABC):
     chunk_rows: int
 
     @abstractmethod
-    def read(self, start: int, stop: int) -> np.ndarray:
+    def read(self, start: int, stop: int) -> Block_co:
         """Rows ``start`` to ``stop`` (exclusive), shape ``(stop - start, *shape[1:])``.
 
-        The array may share memory with the source: not to be written to. Raises ``InputError`` that
+        The block may share memory with the source: not to be written to. Raises ``InputError`` that
         names array, chunk and file when stored bytes cannot be decoded.
         """
 
@@ -63,7 +66,7 @@ class RowReader(ABC):
         at most as many again, unless the data do not compress.
         """
         if self.dtype == VARIABLE_TEXT:
-            row = self.read(0, 1)
+            row = np.asarray(self.read(0, 1))
             row_bytes = row.nbytes + row.size * STR_OVERHEAD_BYTES
         else:
             row_bytes = self.dtype.itemsize * int(np.prod(self.shape[1:], dtype=np.int64))
@@ -71,7 +74,7 @@ class RowReader(ABC):
 
     def iter_chunks(
         self, start: int = 0, stop: int | None = None
-    ) -> Iterator[tuple[int, int, np.ndarray]]:
+    ) -> Iterator[tuple[int, int, Block_co]]:
         """Yield ``(start, stop, rows)`` along the storage chunks of a range of rows."""
         for a, b in chunk_ranges(self, start, stop):
             yield a, b, self.read(a, b)
@@ -90,12 +93,27 @@ class Container(ABC):
     name: str
 
     @abstractmethod
-    def open_array(self, path: str) -> RowReader:
-        """The array at ``path``; ``InputError`` when there is none or fcl cannot read it."""
+    def open_array(self, path: str, may_be_empty: bool = False) -> RowReader[np.ndarray]:
+        """The array at ``path``; ``InputError`` when there is none or fcl cannot read it.
 
-    def open_rows(self, path: str) -> RowReader:
+        may_be_empty : of the parts of a sparse matrix, which may hold no entry.
+        """
+
+    def open_rows(self, path: str) -> RowReader[np.ndarray]:
         """The array of rows, X; apart from ``open_array`` for containers that are one array."""
         return self.open_array(path)
+
+    def is_group(self, path: str) -> bool:
+        """Whether there is a group of arrays at ``path``, where containers know groups."""
+        return False
+
+    def attribute(self, path: str, name: str) -> Any:
+        """An attribute of the array or group at ``path``, None if there is none of that name.
+
+        Numbers and text as Python values, arrays as lists. A reference to another array is its path
+        from the root of the container, with a slash before it.
+        """
+        return None
 
     @abstractmethod
     def stamps(self) -> list[FileStamp]:
@@ -148,13 +166,15 @@ def rows_per_step(n_rows: int, row_bytes: int) -> int:
     return max(1, min(n_rows, STEP_BYTES // max(1, row_bytes)))
 
 
-def check_array(name: str, shape: tuple[int, ...], dtype: np.dtype) -> None:
+def check_array(
+    name: str, shape: tuple[int, ...], dtype: np.dtype, may_be_empty: bool = False
+) -> None:
     """Refuse arrays that no part of fcl can use, before anything is read."""
     if len(shape) not in (1, 2):
         raise InputError(
             f"{name} has {len(shape)} dimensions, shape {shape}; expected one or two, rows first"
         )
-    if 0 in shape:
+    if 0 in shape and not may_be_empty:
         raise InputError(
             f"{name} is empty, shape {shape}; expected at least one row and one column"
         )
@@ -178,6 +198,30 @@ def fixed_text(values: np.ndarray, name: str) -> np.ndarray:
             "for instance with .astype(float) or .astype(str)"
         )
     return np.array(items, dtype="S" if kinds == {bytes} else "U").reshape(values.shape)
+
+
+# Groups that count as one array: those in which anndata keeps sparse matrices and columns of a table.
+ENCODED_GROUPS = (
+    "csr_matrix",
+    "csc_matrix",
+    "categorical",
+    "nullable-integer",
+    "nullable-boolean",
+    "nullable-string-array",
+)
+
+
+def array_names(nodes: Iterable[tuple[str, bool, Any]]) -> list[str]:
+    """What ``open_data`` can open, among the nodes of a container.
+
+    nodes : path, whether it is an array, and the attribute ``encoding-type``, of each node.
+    """
+    nodes = list(nodes)
+    encoded = [path for path, is_array, kind in nodes if not is_array and kind in ENCODED_GROUPS]
+    inside = tuple(path + "/" for path in encoded)
+    return encoded + [
+        path for path, is_array, _ in nodes if is_array and not path.startswith(inside)
+    ]
 
 
 def no_such_array(container: str, path: str, present: Iterable[str]) -> InputError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +16,7 @@ class DataSet:
     """Rows, target and weights that belong together; made by ``fcl.open_data``.
 
     name : for messages, such as ``train.zarr``.
-    rows : ``RowReader`` of X.
+    rows : ``RowReader`` of X; a ``SparseRowReader`` where X is a sparse matrix.
     target : (n,) of any dtype, as stored; None when there is none (prediction).
     target_name : of the array of targets, for messages, such as ``train.zarr:y``.
     weights : float64 (n,), finite, >= 0, not all 0; None when all rows count the same.
@@ -24,7 +25,7 @@ class DataSet:
     def __init__(
         self,
         name: str,
-        rows: RowReader,
+        rows: RowReader[Any],
         target: np.ndarray | None = None,
         weights: np.ndarray | None = None,
         target_name: str = "y",

@@ -1,20 +1,24 @@
 """A hash of what a data set holds, to tell whether a job is resumed on the same data.
 
 It covers the shapes, the dtypes, all of target and weights, and 64 spaced blocks of X, as decoded
-values. Container, path, chunks, compression, byte order and times do not count. Text counts by its
+values. Container, path, chunks, compression, byte order and times do not count; of sparse rows neither
+do stored zeros, the order of the entries, nor the width of their indices. Text counts by its
 letters, whether stored with a fixed or a variable length, as bytes or as Unicode. The values
 themselves count as stored: the same sequences as codes and as letters are different data here,
-for what is hashed must not depend on how the features will read it.
+for what is hashed must not depend on how the features will read it. So are the same numbers as a dense
+and as a sparse matrix.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
 from fcl.data.base import RowReader, chunk_ranges
+from fcl.data.sparse import SparseRowReader, SparseRows
 
 RowRange = tuple[int, int]
 
@@ -22,14 +26,19 @@ N_BLOCKS = 64
 BLOCK_ROWS = 64
 
 
-def fingerprint(rows: RowReader, target: np.ndarray | None, weights: np.ndarray | None) -> str:
+def fingerprint(rows: RowReader[Any], target: np.ndarray | None, weights: np.ndarray | None) -> str:
     """SHA-256 (hex) over shapes, dtypes, target, weights and spaced blocks of the rows."""
     digest = hashlib.sha256(b"fcl data set, version 1")
     for name, values in (("target", target), ("weights", weights)):
         _add(digest, f"{name} none" if values is None else f"{name} {values.shape}", values)
     digest.update(f"rows {rows.shape}".encode())
     for (start, stop), block in _read_blocks(rows, _spaced_blocks(rows.shape[0])):
-        _add(digest, f"{start} {stop}", block)
+        if isinstance(block, SparseRows):
+            _add(digest, f"{start} {stop} sparse", block.indptr)
+            _add(digest, "indices", block.indices.astype(np.int64))
+            _add(digest, "data", block.data)
+        else:
+            _add(digest, f"{start} {stop}", block)
     return digest.hexdigest()
 
 
@@ -66,12 +75,15 @@ def _spaced_blocks(n_rows: int) -> list[RowRange]:
     return [(start, min(n_rows, start + BLOCK_ROWS)) for start in starts]
 
 
-def _read_blocks(rows: RowReader, blocks: list[RowRange]) -> Iterator[tuple[RowRange, np.ndarray]]:
+def _read_blocks(
+    rows: RowReader[Any], blocks: list[RowRange]
+) -> Iterator[tuple[RowRange, np.ndarray | SparseRows]]:
     """Yield each block with its values, decoding each storage chunk once.
 
     Blocks in one chunk are read as one range: a slice of a chunk costs the decoding of it all.
     """
-    held_start, held_stop, held = 0, 0, np.empty(0)
+    held_start, held_stop = 0, 0
+    held: np.ndarray | SparseRows = np.empty(0)
     for block in blocks:
         parts = []
         for start, stop in chunk_ranges(rows, *block):
@@ -79,5 +91,17 @@ def _read_blocks(rows: RowReader, blocks: list[RowRange]) -> Iterator[tuple[RowR
                 chunk_stop = (start // rows.chunk_rows + 1) * rows.chunk_rows
                 held_stop = max(min(b, chunk_stop) for a, b in blocks if a < chunk_stop)
                 held_start, held = start, rows.read(start, held_stop)
-            parts.append(held[start - held_start : stop - held_start])
-        yield block, np.concatenate(parts)
+            parts.append(_cut(held, start - held_start, stop - held_start))
+        yield block, _join(parts)
+    if isinstance(rows, SparseRowReader):
+        rows.release()
+
+
+def _cut(block: np.ndarray | SparseRows, start: int, stop: int) -> np.ndarray | SparseRows:
+    return block.rows(start, stop) if isinstance(block, SparseRows) else block[start:stop]
+
+
+def _join(parts: list[Any]) -> np.ndarray | SparseRows:
+    if isinstance(parts[0], SparseRows):
+        return SparseRows.concatenate(parts)
+    return np.concatenate(parts)

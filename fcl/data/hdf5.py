@@ -13,6 +13,7 @@ from fcl.data.base import (
     Container,
     FileStamp,
     RowReader,
+    array_names,
     array_path,
     check_array,
     container_name,
@@ -27,10 +28,10 @@ SUFFIXES = {".h5", ".hdf5", ".hdf", ".he5", ".h5ad"}
 MAGIC = b"\x89HDF\r\n\x1a\n"
 
 
-class Hdf5Reader(RowReader):
+class Hdf5Reader(RowReader[np.ndarray]):
     """Rows of one HDF5 dataset, chunked or contiguous."""
 
-    def __init__(self, dataset: Any, name: str, path: Path) -> None:
+    def __init__(self, dataset: Any, name: str, path: Path, may_be_empty: bool = False) -> None:
         import h5py
 
         self.name = name
@@ -42,14 +43,14 @@ class Hdf5Reader(RowReader):
         if dataset.shape is None:
             raise InputError(f"{name} is a null dataset without rows; expected an array")
         self.shape = dataset.shape
-        check_array(name, self.shape, self.dtype)
+        check_array(name, self.shape, self.dtype, may_be_empty)
         # Contiguous storage fails like one chunk per step would.
         row_bytes = dataset.dtype.itemsize * int(np.prod(self.shape[1:], dtype=np.int64))
         self._chunks = dataset.chunks or (
             rows_per_step(self.shape[0], row_bytes),
             *self.shape[1:],
         )
-        self.chunk_rows = min(self._chunks[0], self.shape[0])
+        self.chunk_rows = max(1, min(self._chunks[0], self.shape[0]))
 
     def read(self, start: int, stop: int) -> np.ndarray:
         try:
@@ -103,40 +104,69 @@ class Hdf5Container(Container):
             )
         self._root = root
 
-    def open_array(self, path: str) -> RowReader:
+    def open_array(self, path: str, may_be_empty: bool = False) -> RowReader[np.ndarray]:
         import h5py
 
-        try:
-            node = self._root.get(path.strip("/") or "/")
-        except (OSError, RuntimeError) as error:
-            raise self._damaged(error) from error
+        node = self._node(path)
         if isinstance(node, h5py.Group):
             raise InputError(f'"{path}" in {self.name} is a group, expected an array')
         if node is None:
             raise no_such_array(self.name, path, self._array_paths())
         name = f"{self._path.resolve().name}:{array_path(self._group, path)}"
-        return Hdf5Reader(node, name, self._path)
+        return Hdf5Reader(node, name, self._path, may_be_empty)
+
+    def is_group(self, path: str) -> bool:
+        import h5py
+
+        return isinstance(self._node(path), h5py.Group)
+
+    def attribute(self, path: str, name: str) -> Any:
+        import h5py
+
+        node = self._node(path)
+        try:
+            value = None if node is None else node.attrs.get(name)
+            if isinstance(value, h5py.Reference):
+                target = self._file[value].name if value else ""
+                return target.removeprefix(self._root.name.rstrip("/")) or None
+        except (OSError, RuntimeError) as error:
+            raise self._damaged(error) from error
+        return _python_value(value)
 
     def stamps(self) -> list[FileStamp]:
         return [self._stamp]
 
+    def _node(self, path: str) -> Any:
+        """The dataset or group at a path, None if there is none."""
+        try:
+            return self._root.get(path.strip("/") or "/")
+        except (OSError, RuntimeError) as error:
+            raise self._damaged(error) from error
+
     def _array_paths(self) -> list[str]:
         import h5py
 
-        found: list[str] = []
+        found: list[tuple[str, bool, Any]] = []
 
-        def visit(path: str, node: object) -> None:
-            if isinstance(node, h5py.Dataset):
-                found.append(path)
+        def visit(path: str, node: Any) -> None:
+            kind = _python_value(node.attrs.get("encoding-type"))
+            found.append((path, isinstance(node, h5py.Dataset), kind))
 
         try:
             self._root.visititems(visit)
         except (OSError, RuntimeError) as error:
             raise self._damaged(error) from error
-        return found
+        return array_names(found)
 
     def _damaged(self, error: Exception) -> InputError:
         return InputError(f"{self._path} cannot be read as HDF5: {error}. The file is damaged")
+
+
+def _python_value(value: Any) -> Any:
+    """The value of an attribute without numpy: text, number, or list."""
+    if isinstance(value, np.ndarray | np.generic):
+        value = value.tolist()
+    return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else value
 
 
 def _cannot_open(path: Path, error: OSError) -> InputError:

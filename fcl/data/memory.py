@@ -7,18 +7,18 @@ import numpy as np
 from fcl.data.base import RowReader, check_array, fixed_text
 
 
-class MemoryReader(RowReader):
+class MemoryReader(RowReader[np.ndarray]):
     """Rows of a numpy array; ``read`` returns views that cannot be written to."""
 
-    def __init__(self, array: np.ndarray, name: str) -> None:
+    def __init__(self, array: np.ndarray, name: str, may_be_empty: bool = False) -> None:
         # Columns of text, as pandas makes them, come as Python objects or StringDType.
         if array.dtype.kind in "OT" and array.size:
             array = fixed_text(array, name)
-        check_array(name, array.shape, array.dtype)
+        check_array(name, array.shape, array.dtype, may_be_empty)
         self.name = name
         self.shape = array.shape
         self.dtype = array.dtype
-        self.chunk_rows = array.shape[0]
+        self.chunk_rows = max(1, array.shape[0])
         self._array = array.view()
         self._array.flags.writeable = False
 

@@ -25,7 +25,7 @@ SUFFIX = ".npy"
 MAGIC = b"\x93NUMPY"
 
 
-class NpyReader(RowReader):
+class NpyReader(RowReader[np.ndarray]):
     """Rows of one ``.npy`` file, in C or Fortran order."""
 
     def __init__(self, path: Path, name: str) -> None:
@@ -92,10 +92,10 @@ class NpyContainer(Container):
         self._folder = path.parent if self._single else path
         self._stamps: list[FileStamp] = []
 
-    def open_array(self, path: str) -> RowReader:
+    def open_array(self, path: str, may_be_empty: bool = False) -> RowReader[np.ndarray]:
         return self._open_file(self._find(path))
 
-    def open_rows(self, path: str) -> RowReader:
+    def open_rows(self, path: str) -> RowReader[np.ndarray]:
         if self._single is None:
             return self.open_array(path)
         if path not in ("X", self._single.stem):
@@ -108,7 +108,7 @@ class NpyContainer(Container):
     def stamps(self) -> list[FileStamp]:
         return self._stamps
 
-    def _open_file(self, file: Path) -> RowReader:
+    def _open_file(self, file: Path) -> RowReader[np.ndarray]:
         self._stamps.append(FileStamp.of(file))
         return NpyReader(file, file.name if self._single else f"{self.name}:{file.stem}")
 

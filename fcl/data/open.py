@@ -7,14 +7,17 @@ import logging
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from fcl.data.base import Container, RowReader
 from fcl.data.dataset import DataSet
+from fcl.data.encodings import open_column, open_rows
 from fcl.data.hdf5 import Hdf5Container, is_hdf5
 from fcl.data.memory import MemoryReader
 from fcl.data.npy import is_npy, open_npy
+from fcl.data.sparse import SparseMatrix, from_matrix, is_matrix
 from fcl.data.targets import check_weights
 from fcl.data.zarr import ZarrContainer, is_zarr
 from fcl.errors import InputError
@@ -35,7 +38,7 @@ FORMATS: tuple[tuple[Recogniser, Callable[[Path, str], Container]], ...] = (
 
 
 def open_data(
-    source: str | os.PathLike[str] | np.ndarray,
+    source: str | os.PathLike[str] | np.ndarray | SparseMatrix,
     *,
     x: str = "X",
     y: str | np.ndarray | None = "y",
@@ -45,10 +48,12 @@ def open_data(
 
     source : path of a Zarr group (folder or zip, format 2 or 3), an HDF5 file, a folder of
         ``NAME.npy`` files, or one ``.npy`` file; ``path::/group`` for a group inside Zarr or HDF5;
-        or an array (n,) or (n, columns) in memory.
-    x : name of the array of rows in the container.
-    y : name of the target, or an array (n,) or (n, 1), or None for none (prediction). Beside a
-        single ``.npy`` file it is the path of another one, from here or from the file's folder.
+        or an array (n,) or (n, columns), or a sparse matrix such as scipy's, in memory.
+    x : name of the array of rows in the container, or of a group that holds a sparse matrix by rows in
+        the layout of anndata (``X``, ``layers/counts``).
+    y : name of the target, which may be categorical in that layout (``obs/label``), or an array (n,)
+        or (n, 1), or None for none (prediction). Beside a single ``.npy`` file it is the path of
+        another one, from here or from the file's folder.
     weights : name or array of the sample weights, or None.
 
     Raises ``InputError`` that names file and array: missing, empty, of a dtype or shape that fcl
@@ -60,9 +65,8 @@ def open_data(
         raise InputError(f"{error.filename}: cannot be read ({error.strerror})") from error
 
 
-def _open_container(source: str | os.PathLike[str]) -> Container:
+def _open_container(path: Path, group: str) -> Container:
     """The container at a path; ``InputError`` if there is none or its format is not known."""
-    path, group = _split_group(source)
     if not path.exists():
         folder = path.parent
         neighbours = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
@@ -92,13 +96,14 @@ def _first_bytes(path: Path) -> bytes:
         raise InputError(f"{path} cannot be read: {error.strerror}") from error
 
 
-def _split_group(source: str | os.PathLike[str]) -> tuple[Path, str]:
+def _split_group(source: Any) -> tuple[Path, str]:
     """Cut ``file::/group`` into file and group."""
     try:
         text = os.fsdecode(source)
     except TypeError:
         raise InputError(
-            f"the source is a {type(source).__name__}; expected a path or a numpy array"
+            f"the source is a {type(source).__name__}; expected a path, a numpy array or a sparse "
+            "matrix"
         ) from None
     if GROUP_SEPARATOR in text and not os.path.exists(text):
         text, _, group = text.rpartition(GROUP_SEPARATOR)
@@ -107,18 +112,18 @@ def _split_group(source: str | os.PathLike[str]) -> tuple[Path, str]:
 
 
 def _open_column(
-    container: Container | None, given: str | np.ndarray, rows: RowReader, role: str
-) -> RowReader:
+    container: Container | None, given: str | np.ndarray, rows: RowReader[Any], role: str
+) -> RowReader[np.ndarray]:
     """The reader of a target or of weights, one value per row, given by name or as an array."""
     if not isinstance(given, str):
-        column: RowReader = MemoryReader(np.asarray(given), role)
+        column: RowReader[np.ndarray] = MemoryReader(np.asarray(given), role)
     elif container is None:
         raise InputError(
             f'{role}="{given}" is a name, but X is an array in memory; pass {role} as an array'
             + (", or y=None for no target" if role == "y" else "")
         )
     else:
-        column = container.open_array(given)
+        column = open_column(container, given)
     if column.shape[1:] not in ((), (1,)):
         raise InputError(
             f"{column.name} has shape {column.shape}; expected one value per row, (n,)"
@@ -131,24 +136,28 @@ def _open_column(
     return column
 
 
-def _read_column(column: RowReader) -> np.ndarray:
+def _read_column(column: RowReader[np.ndarray]) -> np.ndarray:
     return column.read(0, column.shape[0]).reshape(-1)
 
 
 def _open(
-    source: str | os.PathLike[str] | np.ndarray,
+    source: str | os.PathLike[str] | np.ndarray | SparseMatrix,
     x: str,
     y: str | np.ndarray | None,
     weights: str | np.ndarray | None,
 ) -> DataSet:
     container: Container | None = None
+    name = "arrays in memory"
+    rows: RowReader[Any]
     if isinstance(source, np.ndarray):
-        name = "arrays in memory"
-        rows: RowReader = MemoryReader(source, "X")
+        rows = MemoryReader(source, "X")
+    elif is_matrix(source):
+        rows = from_matrix(source, "X")
     else:
-        container = _open_container(source)
+        path, group = _split_group(source)
+        container = _open_container(path, group)
         name = container.name
-        rows = container.open_rows(x)
+        rows = open_rows(container, x)
     if missing := rows.missing_chunks():
         logger.warning(
             "%s: %d chunks were never written; their rows read as the fill value",
@@ -166,8 +175,7 @@ def _open(
         weight_values = check_weights(_read_column(column), rows.shape[0], column.name)
     stamps = container.stamps() if container else []
     data = DataSet(name, rows, target, weight_values, target_name=target_name, stamps=stamps)
-    if not isinstance(source, np.ndarray):
-        path, group = _split_group(source)
+    if container:
         where = os.path.abspath(path) + (f"{GROUP_SEPARATOR}/{group}" if group else "")
         data.source = {"source": where, "x": x}
     return data

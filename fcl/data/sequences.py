@@ -12,11 +12,12 @@ Row 0 decides whether integers are codes or letters, and how long sequences are.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
 from fcl.data.base import VARIABLE_TEXT, RowReader, chunk_ranges
+from fcl.data.sparse import SparseRowReader
 from fcl.errors import InputError
 
 UNKNOWN = 4
@@ -42,7 +43,7 @@ class SequenceReader:
     Raises ``InputError`` where the rows cannot be sequences; reads row 0.
     """
 
-    def __init__(self, rows: RowReader, keep: np.ndarray | None = None) -> None:
+    def __init__(self, rows: RowReader[Any], keep: np.ndarray | None = None) -> None:
         self.rows = rows
         self._keep = keep
         self.n_rows = rows.shape[0] if keep is None else int(np.count_nonzero(keep))
@@ -106,6 +107,8 @@ class SequenceReader:
             "expected (n, L) integers 0-4 (A C G T, unknown) or ASCII letters, or (n,) text with "
             "one sequence per row"
         )
+        if isinstance(rows, SparseRowReader):
+            raise InputError(f"{rows.name} is a sparse matrix; {expected}")
         if rows.dtype.kind not in "iuSU":
             advice = (
                 "; convert whole numbers with .astype('uint8')" if rows.dtype.kind == "f" else ""

@@ -15,6 +15,7 @@ from fcl.data.base import (
     Container,
     FileStamp,
     RowReader,
+    array_names,
     array_path,
     check_array,
     container_name,
@@ -29,6 +30,7 @@ from fcl.errors import InputError
 MAX_SHARD_BYTES = 256 << 20
 
 ROOT_METADATA = ("zarr.json", ".zgroup", ".zarray", ".zmetadata")
+ATTRIBUTES = ".zattrs"  # of format 2; in format 3 they are part of the metadata
 ZIP_MAGIC = b"PK\x03\x04"
 
 
@@ -45,10 +47,10 @@ def _one_thread() -> Iterator[None]:
         yield
 
 
-class ZarrReader(RowReader):
+class ZarrReader(RowReader[np.ndarray]):
     """Rows of one Zarr array, read along its shards if they are small, else along its chunks."""
 
-    def __init__(self, array: Any, name: str, store_path: Path) -> None:
+    def __init__(self, array: Any, name: str, store_path: Path, may_be_empty: bool = False) -> None:
         self.name = name
         self._array = array
         self._store_path = store_path
@@ -56,11 +58,12 @@ class ZarrReader(RowReader):
         # Text of variable length: StringDType in both formats, or bytes as Python objects.
         self._variable_text = array.dtype.kind in "OT"
         self.dtype = VARIABLE_TEXT if self._variable_text else array.dtype
-        check_array(name, self.shape, self.dtype)
+        check_array(name, self.shape, self.dtype, may_be_empty)
         self._stored = array.shards or array.chunks
         row_bytes = array.dtype.itemsize * int(np.prod(self.shape[1:], dtype=np.int64))
         whole = self._stored[0] * row_bytes <= MAX_SHARD_BYTES
-        self.chunk_rows = min(self._stored[0] if whole else array.chunks[0], self.shape[0])
+        chunk_rows = self._stored[0] if whole else array.chunks[0]
+        self.chunk_rows = max(1, min(chunk_rows, self.shape[0]))
 
     def read(self, start: int, stop: int) -> np.ndarray:
         try:
@@ -128,39 +131,61 @@ class ZarrContainer(Container):
             )
         self._group = node
 
-    def open_array(self, path: str) -> RowReader:
+    def open_array(self, path: str, may_be_empty: bool = False) -> RowReader[np.ndarray]:
         import zarr
 
-        try:
-            with _one_thread():
-                node = self._group[path.strip("/")]
-        except KeyError:
-            raise no_such_array(self.name, path, self._array_paths()) from None
-        except Exception as error:
-            raise InputError(
-                f'"{path}" in {self.name} cannot be opened: {one_line(error)}'
-            ) from error
+        node = self._node(path)
+        if node is None:
+            raise no_such_array(self.name, path, self._array_paths())
         if not isinstance(node, zarr.Array):
             raise InputError(f'"{path}" in {self.name} is a group, expected an array')
         self._add_stamps(node.path)
         name = f"{self._path.resolve().name}:{array_path(self._group_path, path)}"
-        return ZarrReader(node, name, self._path)
+        return ZarrReader(node, name, self._path, may_be_empty)
+
+    def is_group(self, path: str) -> bool:
+        import zarr
+
+        return isinstance(self._node(path), zarr.Group)
+
+    def attribute(self, path: str, name: str) -> Any:
+        node = self._node(path)
+        value = None if node is None else node.attrs.get(name)
+        if value is not None:
+            self._add_stamps(node.path, (*ROOT_METADATA, ATTRIBUTES))
+        return value
 
     def stamps(self) -> list[FileStamp]:
         return self._stamps
 
-    def _add_stamps(self, node_path: str) -> None:
+    def _node(self, path: str) -> Any:
+        """The array or group at a path, None if there is none."""
+        try:
+            with _one_thread():
+                return self._group[path.strip("/")]
+        except KeyError:
+            return None
+        except Exception as error:
+            raise InputError(
+                f'"{path}" in {self.name} cannot be opened: {one_line(error)}'
+            ) from error
+
+    def _add_stamps(self, node_path: str, names: tuple[str, ...] = ROOT_METADATA) -> None:
         # Chunk files are too many to look at; whoever writes an array anew writes its metadata.
         if self._path.is_dir():
-            files = (self._path / node_path / name for name in ROOT_METADATA)
-            self._stamps += [FileStamp.of(file) for file in files if file.is_file()]
+            known = {stamp.path for stamp in self._stamps}
+            files = (self._path / node_path / name for name in names)
+            self._stamps += [FileStamp.of(f) for f in files if f not in known and f.is_file()]
 
     def _array_paths(self) -> list[str]:
         import zarr
 
         with _one_thread():
             members = list(self._group.members(max_depth=None))
-        return [path for path, node in members if isinstance(node, zarr.Array)]
+        return array_names(
+            (path, isinstance(node, zarr.Array), node.attrs.get("encoding-type"))
+            for path, node in members
+        )
 
 
 def is_zarr(path: Path, head: bytes) -> bool:

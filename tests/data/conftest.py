@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -183,3 +184,87 @@ def arrays() -> Arrays:
         "y": rng.permutation(np.repeat([-1, 1], 25)),
         "weights": rng.uniform(0.1, 2.0, 50),
     }
+
+
+# -- groups that count as arrays, in the layout of anndata ----------------------------------------
+
+Tree = dict[
+    str, tuple[np.ndarray | None, dict[str, Any]]
+]  # path: array or None for a group; attributes
+
+TREES = ("h5ad", "h5ad-chunked", "zarr2-tree", "zarr3-tree")
+
+
+def csr_tree(matrix: Any, path: str = "X", **attributes: Any) -> Tree:
+    """A matrix with indptr, indices and data as a group; attributes replace or, if None, go."""
+    given = {"encoding-type": "csr_matrix", "encoding-version": "0.1.0", "shape": matrix.shape}
+    parts = {f"{path}/{k}": (getattr(matrix, k), {}) for k in ("indptr", "indices", "data")}
+    given |= {name.replace("_", "-"): value for name, value in attributes.items()}
+    return {path: (None, {k: v for k, v in given.items() if v is not None}), **parts}
+
+
+def _put_hdf5_tree(path: Path, tree: Tree, chunk_rows: int | None) -> None:
+    import h5py
+
+    with h5py.File(path, "w") as file:
+        for name, (values, attributes) in tree.items():
+            if values is None:
+                node = file.create_group(name)
+            else:
+                chunked = chunk_rows and values.size
+                chunks = (min(chunk_rows, len(values)), *values.shape[1:]) if chunked else None
+                data = values.astype(object) if values.dtype.kind == "U" else values
+                node = file.create_dataset(name, data=data, chunks=chunks)
+            for key, value in attributes.items():
+                node.attrs[key] = value
+
+
+def _put_zarr_tree(path: Path, tree: Tree, zarr_format: int, chunk_rows: int) -> None:
+    import zarr
+
+    root = zarr.open_group(path, mode="w", zarr_format=zarr_format)
+    for name, (values, attributes) in tree.items():
+        if values is None:
+            listed = {k: list(v) if isinstance(v, tuple) else v for k, v in attributes.items()}
+            root.create_group(name, attributes=listed)
+            continue
+        text = values.dtype.kind in "UO"
+        data = values.astype(np.dtypes.StringDType()) if text else values
+        node = root.create_array(name, data=data, chunks=(chunk_rows, *values.shape[1:]))
+        node.attrs.update(attributes)
+
+
+def put_tree(folder: Path, kind: str, tree: Tree, chunk_rows: int = 7) -> str:
+    """Write groups and arrays in one of TREES; returns the path of the file or folder."""
+    if kind.startswith("h5ad"):
+        path = folder / "data.h5ad"
+        _put_hdf5_tree(path, tree, chunk_rows if kind == "h5ad-chunked" else None)
+    else:
+        path = folder / "data.zarr"
+        _put_zarr_tree(path, tree, int(kind[4]), chunk_rows)
+    return str(path)
+
+
+@pytest.fixture(params=TREES)
+def tree_kind(request: pytest.FixtureRequest) -> str:
+    """Each way of storing groups in turn."""
+    return request.param
+
+
+@pytest.fixture
+def write_tree(tmp_path: Path) -> Callable[..., str]:
+    """``put_tree`` in a folder of the test, a new one each time: files may still be open."""
+    numbers = itertools.count()
+
+    def write(kind: str, tree: Tree, chunk_rows: int = 7) -> str:
+        folder = tmp_path / f"tree{next(numbers)}"
+        folder.mkdir()
+        return put_tree(folder, kind, tree, chunk_rows)
+
+    return write
+
+
+@pytest.fixture
+def as_tree() -> Callable[..., Tree]:
+    """``csr_tree``."""
+    return csr_tree

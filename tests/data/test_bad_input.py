@@ -73,7 +73,9 @@ def test_unreadable_file(tmp_path, monkeypatch):
 
 
 def test_source_of_a_wrong_type():
-    assert refusal([1, 2]) == "the source is a list; expected a path or a numpy array"
+    assert refusal([1, 2]) == (
+        "the source is a list; expected a path, a numpy array or a sparse matrix"
+    )
 
 
 @pytest.mark.parametrize("name", ["zarr2", "zarr3", "zarr3-zip", "hdf5"])

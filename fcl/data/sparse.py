@@ -1,0 +1,391 @@
+"""Sparse rows (CSR): the block that is handed on, and the reader that cuts it out of stored arrays.
+
+A CSR matrix is three arrays: the entries of row i are ``data[indptr[i]:indptr[i + 1]]``, in the columns
+``indices[indptr[i]:indptr[i + 1]]``. The arrays may lie in Zarr, in HDF5 or in memory; scipy is not
+needed, its matrices are known by their attributes.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn, Protocol
+
+import numpy as np
+
+from fcl.data.base import STEP_BYTES, RowReader
+from fcl.data.memory import MemoryReader
+from fcl.errors import InputError
+
+# An indptr up to this size is kept in memory, as int64; a larger one is read in pieces, each time.
+MAX_KEPT_INDPTR_BYTES = 64 << 20
+
+# Rows whose indptr is looked at together when a matrix is opened; no more are read at a time.
+_PIECE_ROWS = 1 << 20
+
+
+class SparseMatrix(Protocol):
+    """A sparse matrix in memory, such as those of scipy."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Numbers of rows and columns."""
+
+    def tocsr(self) -> Any:
+        """The same by rows: an object with ``indptr``, ``indices``, ``data`` and ``shape``."""
+
+
+@dataclass(frozen=True, eq=False)
+class SparseRows:
+    """A block of m rows of a sparse matrix.
+
+    indptr : int64 (m + 1,), from 0 to the number of entries.
+    indices : columns of the entries, strictly increasing within a row; int32 (entries,), int64 if there
+        are more than 2^31 columns.
+    data : (entries,) of any real dtype, none of them 0.
+    n_columns : of the whole matrix.
+
+    The arrays may share memory with a source: not to be written to.
+    """
+
+    indptr: np.ndarray
+    indices: np.ndarray
+    data: np.ndarray
+    n_columns: int
+
+    def __len__(self) -> int:
+        return len(self.indptr) - 1
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Numbers of rows and columns."""
+        return len(self), self.n_columns
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Of the entries."""
+        return self.data.dtype
+
+    @property
+    def nnz(self) -> int:
+        """Number of entries."""
+        return len(self.data)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the three arrays."""
+        return self.indptr.nbytes + self.indices.nbytes + self.data.nbytes
+
+    def entry_rows(self) -> np.ndarray:
+        """The row of each entry, int64 (entries,)."""
+        return np.repeat(np.arange(len(self)), np.diff(self.indptr))
+
+    def rows(self, start: int, stop: int) -> SparseRows:
+        """The rows ``start`` to ``stop``; shares the entries."""
+        first, last = int(self.indptr[start]), int(self.indptr[stop])
+        entries = slice(first, last)
+        indptr = self.indptr[start : stop + 1] - first
+        return SparseRows(indptr, self.indices[entries], self.data[entries], self.n_columns)
+
+    def take(self, rows: np.ndarray) -> SparseRows:
+        """A copy of the rows of these numbers, in this order."""
+        counts = np.diff(self.indptr)[rows]
+        indptr = np.concatenate([[0], np.cumsum(counts)])
+        entries = np.arange(indptr[-1]) + np.repeat(self.indptr[rows] - indptr[:-1], counts)
+        return SparseRows(indptr, self.indices[entries], self.data[entries], self.n_columns)
+
+    def to_dense(self) -> np.ndarray:
+        """The block as an array (m, n_columns) of the dtype of the entries."""
+        dense = np.zeros(self.shape, dtype=self.data.dtype)
+        dense[self.entry_rows(), self.indices] = self.data
+        return dense
+
+    @staticmethod
+    def concatenate(parts: Sequence[SparseRows], dtype: np.dtype | None = None) -> SparseRows:
+        """The rows of all parts (at least one), copied; entries of the given dtype, if any."""
+        ends = itertools.accumulate((part.nnz for part in parts), initial=0)
+        pieces = [part.indptr[1:] + end for part, end in zip(parts, ends, strict=False)]
+        return SparseRows(
+            np.concatenate([[0], *pieces]),
+            np.concatenate([part.indices for part in parts]),
+            np.concatenate([part.data for part in parts], dtype=dtype, casting="same_kind"),
+            parts[0].n_columns,
+        )
+
+
+class SparseRowReader(RowReader[SparseRows]):
+    """Rows of a CSR matrix whose three arrays are stored, or in memory.
+
+    chunk_rows : rows that are read at a time: as many as fit into ``STEP_BYTES``, wherever in the
+        matrix they are, at least 1. A storage chunk of entries that ends beyond the rows wanted is kept
+        for the next read, so that reading in order decodes each chunk once.
+
+    Opening reads ``indptr`` once, to check it; ``data`` and ``indices`` are checked as they are read.
+    Raises ``InputError`` for arrays that do not fit together, a column out of range, an entry that is
+    there twice. Columns out of order are sorted, stored zeros left out.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        shape: Sequence[int],
+        indptr: RowReader[np.ndarray],
+        indices: RowReader[np.ndarray],
+        data: RowReader[np.ndarray],
+    ) -> None:
+        self.name = name
+        self.shape = _checked_shape(name, shape)
+        self.dtype = data.dtype.newbyteorder("=")
+        self._readers = (indptr, indices, data)
+        self._check_arrays()
+        self._indptr = _Pieces(indptr)
+        self._indices = _Pieces(indices)
+        self._data = _Pieces(data)
+        self._index_dtype = np.dtype(np.int32 if self.shape[1] <= 1 << 31 else np.int64)
+        kept = indptr.chunk_bytes > 0 and 8 * indptr.shape[0] <= MAX_KEPT_INDPTR_BYTES
+        self._kept = np.empty(indptr.shape[0], np.int64) if kept else None
+        self.nnz, most = self._scan()
+        entry_bytes = self.dtype.itemsize + self._index_dtype.itemsize
+        sizes = {rows: entries * entry_bytes + 8 * rows for rows, entries in most.items()}
+        fitting = [rows for rows, size in sizes.items() if size <= STEP_BYTES]
+        rows = max(fitting, default=1)
+        self.chunk_rows = min(rows, self.shape[0])
+        # what is kept of the storage chunks for the next read
+        held = sum(reader.chunk_bytes for reader in (indices, data))
+        held += 0 if kept else indptr.chunk_bytes
+        self._chunk_bytes = sizes[rows] + held
+
+    @property
+    def chunk_bytes(self) -> int:
+        """Bytes of the largest ``chunk_rows`` rows, and of the storage chunks kept for the next."""
+        return self._chunk_bytes
+
+    @property
+    def resident_bytes(self) -> int:
+        """Bytes of ``indptr``, where it is kept in memory as long as the reader is."""
+        return 0 if self._kept is None else self._kept.nbytes
+
+    def read(self, start: int, stop: int) -> SparseRows:
+        absolute = self._read_indptr(start, stop)
+        first, last = int(absolute[0]), int(absolute[-1])
+        indices, data = self._indices.read(first, last), self._data.read(first, last)
+        data = data.astype(self.dtype, copy=False)
+        return self._canonical(start, absolute - first, indices, data)
+
+    def row_counts(self, start: int, stop: int) -> np.ndarray:
+        """Numbers of stored entries of the rows ``start`` to ``stop``, int64 (stop - start,)."""
+        return np.diff(self._read_indptr(start, stop))
+
+    def release(self) -> None:
+        """Give the storage chunks back that are kept for the next read."""
+        for pieces in (self._indptr, self._indices, self._data):
+            pieces.release()
+
+    def missing_chunks(self) -> int:
+        return sum(reader.missing_chunks() for reader in self._readers)
+
+    def _check_arrays(self) -> None:
+        """Refuse dtypes and lengths that cannot be a CSR matrix."""
+        indptr, indices, data = self._readers
+        for reader, kinds, expected in (
+            (indptr, "iu", "integers"),
+            (indices, "iu", "integers"),
+            (data, "biuf", "real numbers"),
+        ):
+            if reader.dtype.kind not in kinds:
+                raise InputError(f"{reader.name} has dtype {reader.dtype}; expected {expected}")
+            if len(reader.shape) != 1:
+                raise InputError(f"{reader.name} has shape {reader.shape}; expected one dimension")
+        if indptr.shape[0] != self.shape[0] + 1:
+            raise InputError(
+                f"{self.name} has shape {self.shape}, but its indptr has {indptr.shape[0]} values; "
+                f"expected {self.shape[0] + 1}, one more than rows"
+            )
+        if indices.shape != data.shape:
+            raise InputError(
+                f"{self.name} has {indices.shape[0]} indices and {data.shape[0]} data; expected as "
+                "many of the one as of the other. The matrix is damaged or incomplete"
+            )
+
+    def _scan(self) -> tuple[int, dict[int, int]]:
+        """Check ``indptr``, and keep it if it is to be kept.
+
+        Returns the number of entries, and for 1, 2, 4, ... rows the most entries of that many rows read
+        together, from a multiple of that number on.
+        """
+        n = self.shape[0]
+        most: dict[int, int] = {}
+        last = 0
+        for start in range(0, n, _PIECE_ROWS):
+            stop = min(n, start + _PIECE_ROWS)
+            piece = self._indptr.read(start, stop + 1).astype(np.int64)
+            self._check_indptr(start, last, piece)
+            last = int(piece[-1])
+            if self._kept is not None:
+                self._kept[start : stop + 1] = piece
+            rows = 1
+            while True:
+                ends = piece[::rows]
+                if (stop - start) % rows:
+                    ends = np.append(ends, last)
+                most[rows] = max(most.get(rows, 0), int(np.diff(ends).max()))
+                if rows >= min(n, _PIECE_ROWS):
+                    break
+                rows *= 2
+        self._indptr.release()
+        return last, most
+
+    def _check_indptr(self, start: int, last: int, piece: np.ndarray) -> None:
+        """Refuse an ``indptr`` that does not begin at 0, falls, or leads past the entries."""
+        name, entries = self._readers[0].name, self._readers[2].shape[0]
+        if start == 0 and piece[0] != 0:
+            raise InputError(f"{name} begins with {piece[0]}; expected 0")
+        falls = np.diff(piece, prepend=last) < 0
+        if falls.any():
+            i = int(falls.argmax())
+            raise InputError(
+                f"{name} falls to {piece[i]} at position {start + i}; expected values that never "
+                "fall. The matrix is damaged or not CSR"
+            )
+        if piece[-1] > entries:
+            row = start + int(np.argmax(piece[1:] > entries))
+            raise InputError(
+                f"{name} says that row {row} ends at entry {piece[row - start + 1]}, but there are "
+                f"only {entries}. The matrix is damaged or incomplete"
+            )
+
+    def _read_indptr(self, start: int, stop: int) -> np.ndarray:
+        if self._kept is not None:
+            return self._kept[start : stop + 1]
+        return self._indptr.read(start, stop + 1).astype(np.int64)
+
+    def _canonical(
+        self, start: int, indptr: np.ndarray, indices: np.ndarray, data: np.ndarray
+    ) -> SparseRows:
+        """The rows from ``start`` on with columns checked and sorted, and without zeros."""
+        n_columns = self.shape[1]
+        if len(indices) == 0:
+            return SparseRows(indptr, indices.astype(self._index_dtype), data, n_columns)
+        if indices.max() >= n_columns or indices.min() < 0:
+            bad = (indices < 0) | (indices >= n_columns)
+            self._refuse_column(start, indptr, indices, int(bad.argmax()))
+        indices = indices.astype(self._index_dtype, copy=False)
+        rows = SparseRows(indptr, indices, data, n_columns)
+        steps = np.diff(indices)
+        starts = indptr[1:-1]  # where a row begins the column may fall
+        starts = starts[(starts > 0) & (starts < len(indices))]
+        steps[starts - 1] = 1
+        if (steps < 0).any():
+            order = _order(rows)
+            rows = SparseRows(indptr, indices[order], data[order], n_columns)
+            steps = np.diff(rows.indices)
+            steps[starts - 1] = 1
+        if (steps == 0).any():
+            self._refuse_twice(start, rows, int((steps == 0).argmax()))
+        zero = rows.data == 0
+        if zero.any():
+            before = np.concatenate([[0], np.cumsum(zero)])
+            indptr = indptr - before[indptr]
+            rows = SparseRows(indptr, rows.indices[~zero], rows.data[~zero], n_columns)
+        return rows
+
+    def _refuse_column(
+        self, start: int, indptr: np.ndarray, indices: np.ndarray, entry: int
+    ) -> NoReturn:
+        row = start + int(np.searchsorted(indptr, entry, side="right")) - 1
+        raise InputError(
+            f"{self.name}: row {row} has an entry in column {indices[entry]}; expected columns from "
+            f"0 to {self.shape[1] - 1}, as its shape is {self.shape}"
+        )
+
+    def _refuse_twice(self, start: int, rows: SparseRows, entry: int) -> NoReturn:
+        row = start + int(np.searchsorted(rows.indptr, entry, side="right")) - 1
+        raise InputError(
+            f"{self.name}: row {row}, column {rows.indices[entry]} is there twice; expected one "
+            "entry for each place. Add them up first (scipy: X.sum_duplicates())"
+        )
+
+
+class _Pieces:
+    """Ranges of an array of one dimension, each storage chunk decoded once if they come in order.
+
+    The last chunk of a range is kept for the next range. What is in memory is read in place.
+    """
+
+    def __init__(self, reader: RowReader[np.ndarray]) -> None:
+        self._reader = reader
+        self._in_place = reader.chunk_bytes == 0
+        self.release()
+
+    def release(self) -> None:
+        """Forget the chunk that is kept."""
+        # where it begins, and its values: replaced together, for reads of several threads
+        self._held = (0, np.empty(0, self._reader.dtype))
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        """The values ``start`` to ``stop``; not to be written to."""
+        reader = self._reader
+        if start >= stop:
+            return np.empty(0, reader.dtype)
+        if self._in_place:
+            return reader.read(start, stop)
+        first, held = self._held
+        parts = []
+        if first <= start < first + len(held):
+            parts.append(held[start - first : stop - first])
+            start += len(parts[0])
+        if start < stop:
+            end = min(reader.shape[0], -(-stop // reader.chunk_rows) * reader.chunk_rows)
+            values = reader.read(start, end)
+            parts.append(values[: stop - start])
+            cut = max(start, (end - 1) // reader.chunk_rows * reader.chunk_rows)
+            self._held = (cut, values[cut - start :].copy())
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+def from_matrix(matrix: Any, name: str) -> SparseRowReader:
+    """The rows of a sparse matrix in memory; by columns or as triples it is converted first."""
+    if hasattr(matrix, "tocsr"):
+        if len(matrix.shape) != 2:
+            _checked_shape(name, matrix.shape)
+        matrix = matrix.tocsr()
+    elif getattr(matrix, "format", "csr") != "csr":
+        raise InputError(f"{name} is a sparse matrix stored as {matrix.format}; expected CSR")
+    indptr, indices, data = (
+        MemoryReader(np.asarray(getattr(matrix, part)), f"{name}.{part}", may_be_empty=True)
+        for part in ("indptr", "indices", "data")
+    )
+    return SparseRowReader(name, matrix.shape, indptr, indices, data)
+
+
+def is_matrix(source: object) -> bool:
+    """Whether an object is a sparse matrix, by its attributes."""
+    parts = ("indptr", "indices", "data")
+    return hasattr(source, "shape") and (
+        hasattr(source, "tocsr") or all(hasattr(source, part) for part in parts)
+    )
+
+
+def _checked_shape(name: str, shape: Sequence[int]) -> tuple[int, int]:
+    if len(shape) != 2:
+        raise InputError(
+            f"{name} has {len(shape)} dimensions, shape {tuple(shape)}; a sparse matrix has two"
+        )
+    n_rows, n_columns = int(shape[0]), int(shape[1])
+    if n_rows < 1 or n_columns < 1:
+        raise InputError(
+            f"{name} is empty, shape {n_rows, n_columns}; expected at least one row and one column"
+        )
+    return n_rows, n_columns
+
+
+def _order(rows: SparseRows) -> np.ndarray:
+    """The order of the entries by row and column."""
+    numbers = rows.entry_rows()
+    if len(rows) * rows.n_columns < 1 << 63:
+        # one key sorts several times faster than two
+        numbers *= rows.n_columns
+        numbers += rows.indices
+        return np.argsort(numbers)
+    return np.lexsort((rows.indices, numbers))

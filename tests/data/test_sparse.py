@@ -1,0 +1,450 @@
+"""Sparse rows: the same from every container, in canonical form, and what is refused."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import scipy.sparse
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fcl.data import SequenceReader, SparseRowReader, SparseRows, open_data
+from fcl.data.base import RowReader
+from fcl.data.memory import MemoryReader
+from fcl.data.sparse import from_matrix
+from fcl.errors import InputError
+
+
+def random_matrix(n_rows=60, n_columns=23, density=0.2, seed=3, dtype=np.float32):
+    rng = np.random.default_rng(seed)
+    matrix = scipy.sparse.random(n_rows, n_columns, density, "csr", random_state=rng)
+    matrix.data = rng.integers(1, 100, matrix.nnz).astype(dtype)
+    matrix.sort_indices()
+    return matrix
+
+
+class Stored(RowReader):
+    """An array as if it were stored in chunks, that counts how often each is decoded."""
+
+    def __init__(self, array, chunk_rows, name="part"):
+        self.name, self.shape, self.dtype = name, array.shape, array.dtype
+        self.array, self.chunk_rows = array, chunk_rows
+        self.decoded = []
+
+    def read(self, start, stop):
+        assert 0 <= start < stop <= len(self.array)
+        self.decoded += range(start // self.chunk_rows, (stop - 1) // self.chunk_rows + 1)
+        return self.array[start:stop]
+
+
+def stored(matrix, chunk_rows=7, name="test:X"):
+    parts = [Stored(getattr(matrix, p), chunk_rows, f"{name}/{p}") for p in
+             ("indptr", "indices", "data")]  # fmt: skip
+    return SparseRowReader(name, matrix.shape, *parts), parts
+
+
+def csr(indptr, indices, data, shape):
+    return SimpleNamespace(
+        indptr=np.array(indptr), indices=np.array(indices), data=np.array(data), shape=shape
+    )
+
+
+def refusal(matrix, start=0, stop=None):
+    with pytest.raises(InputError) as caught:
+        from_matrix(matrix, "X").read(start, matrix.shape[0] if stop is None else stop)
+    return str(caught.value)
+
+
+def assert_canonical(rows, dense):
+    assert rows.shape == dense.shape
+    assert rows.indptr.dtype == np.int64
+    assert rows.indptr[0] == 0
+    assert rows.indptr[-1] == rows.nnz == len(rows.indices) == np.count_nonzero(dense)
+    assert rows.indices.dtype == np.int32
+    expected = scipy.sparse.csr_matrix(dense)
+    np.testing.assert_array_equal(rows.indptr, expected.indptr)
+    np.testing.assert_array_equal(rows.indices, expected.indices)
+    np.testing.assert_array_equal(rows.to_dense(), dense)
+
+
+# -- containers ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", ">f4", "i8", "u1", "?"])
+def test_read_from_every_container(tree_kind, write_tree, as_tree, dtype):
+    matrix = random_matrix(dtype=np.dtype(dtype).newbyteorder("="))
+    swapped = csr(matrix.indptr, matrix.indices, matrix.data.astype(dtype), matrix.shape)
+    y = np.arange(60) % 2
+    source = write_tree(tree_kind, {**as_tree(swapped), "obs": (None, {}), "obs/label": (y, {})})
+    dataset = open_data(source, x="X", y="obs/label")
+    rows = dataset.rows
+    assert isinstance(rows, SparseRowReader)
+    assert rows.name == source.rpartition("/")[2] + ":X"
+    assert rows.shape == matrix.shape
+    assert rows.dtype == np.dtype(dtype).newbyteorder("=")
+    assert (rows.nnz, dataset.n_rows) == (matrix.nnz, 60)
+    np.testing.assert_array_equal(dataset.target, y)
+    for start, stop in [(0, 60), (0, 1), (17, 41), (59, 60), (20, 20)]:
+        assert_canonical(rows.read(start, stop), matrix.toarray()[start:stop])
+    again = open_data(**dataset.source, y=None)
+    assert_canonical(again.rows.read(3, 9), matrix.toarray()[3:9])
+    dataset.check_unchanged()
+
+
+def test_group_inside_a_container_and_layers(tree_kind, write_tree, as_tree):
+    matrix = random_matrix()
+    source = write_tree(tree_kind, {"layers": (None, {}), **as_tree(matrix, "layers/counts")})
+    for rows in (
+        open_data(source, x="layers/counts", y=None).rows,
+        open_data(f"{source}::/layers", x="counts", y=None).rows,
+    ):
+        assert rows.name.endswith(":layers/counts")
+        assert_canonical(rows.read(0, 60), matrix.toarray())
+
+
+def test_attributes_of_old_files(tree_kind, write_tree, as_tree):
+    matrix = random_matrix()
+    tree = as_tree(matrix, encoding_type=None, encoding_version=None, shape=None)
+    tree["X"][1].update(h5sparse_format="csr", h5sparse_shape=matrix.shape)
+    assert_canonical(open_data(write_tree(tree_kind, tree), y=None).rows.read(0, 60),
+                     matrix.toarray())  # fmt: skip
+
+
+def test_matrix_without_entries(tree_kind, write_tree, as_tree):
+    matrix = scipy.sparse.csr_matrix((5, 3), dtype=np.float32)
+    rows = open_data(write_tree(tree_kind, as_tree(matrix)), y=None).rows
+    assert rows.nnz == 0
+    assert_canonical(rows.read(1, 4), np.zeros((3, 3)))
+    assert_canonical(open_data(matrix, y=None).rows.read(0, 5), np.zeros((5, 3)))
+
+
+@pytest.mark.parametrize("form", ["csr", "csc", "coo", "lil", "bsr", "dia"])
+@pytest.mark.parametrize("kind", ["matrix", "array"])
+def test_scipy_in_memory(form, kind):
+    matrix = getattr(scipy.sparse, f"{form}_{kind}")(random_matrix(density=0.05))
+    dataset = open_data(matrix, y=np.arange(60.0))
+    assert (dataset.rows.name, dataset.source) == ("X", None)
+    assert_canonical(dataset.rows.read(0, 60), matrix.toarray())
+
+
+def test_matrix_in_memory_is_read_in_place_and_protected():
+    matrix = random_matrix()
+    rows = open_data(matrix, y=None).rows
+    block = rows.read(5, 20)
+    assert np.shares_memory(block.data, matrix.data)
+    assert np.shares_memory(block.indices, matrix.indices)
+    assert not block.data.flags.writeable
+    assert not block.indices.flags.writeable
+    assert matrix.data.flags.writeable
+    assert rows.resident_bytes == 0
+
+
+def test_any_object_with_the_three_arrays():
+    matrix = csr([0, 1, 3], [2, 0, 1], [5.0, 1, 2], (2, 3))
+    assert_canonical(open_data(matrix, y=None).rows.read(0, 2), np.array([[0, 0, 5], [1, 2, 0.0]]))
+    matrix.format = "csc"
+    assert refusal(matrix) == "X is a sparse matrix stored as csc; expected CSR"
+
+
+def test_scipy_is_not_imported():
+    import subprocess
+    import sys
+
+    code = (
+        "import sys, numpy as np, types, fcl.data as d\n"
+        "m = types.SimpleNamespace(indptr=np.array([0, 1]), indices=np.array([0]),\n"
+        "    data=np.ones(1), shape=(1, 1))\n"
+        "d.open_data(m, y=None).fingerprint(); print({'scipy', 'anndata'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
+
+
+# -- canonical form ------------------------------------------------------------------------------
+
+
+@settings(deadline=None)
+@given(data=st.data(), n_rows=st.integers(1, 25), n_columns=st.integers(1, 12))
+def test_any_order_and_stored_zeros(data, n_rows, n_columns):
+    seed = data.draw(st.integers(0, 2**32 - 1))
+    rng = np.random.default_rng(seed)
+    dense = rng.integers(-2, 3, (n_rows, n_columns)) * (rng.random((n_rows, n_columns)) < 0.6)
+    present = (dense != 0) | (rng.random(dense.shape) < 0.2)  # zeros among what is stored
+    indices = [rng.permutation(np.flatnonzero(row)) for row in present]
+    indptr = np.concatenate([[0], np.cumsum([len(i) for i in indices])])
+    matrix = csr(
+        indptr.astype(data.draw(st.sampled_from(["i4", "i8", "u4", "u8", ">i8"]))),
+        np.concatenate(indices).astype(data.draw(st.sampled_from(["u1", "i4", "i8", "u8"]))),
+        np.concatenate([row[i] for row, i in zip(dense, indices, strict=True)]),
+        dense.shape,
+    )
+    rows, _ = stored(matrix, data.draw(st.integers(1, 40)))
+    start = data.draw(st.integers(0, n_rows))
+    stop = data.draw(st.integers(start, n_rows))
+    assert_canonical(rows.read(start, stop), dense[start:stop])
+    assert_canonical(from_matrix(matrix, "X").read(start, stop), dense[start:stop])
+    block = rows.read(0, n_rows)
+    assert_canonical(block.rows(start, stop), dense[start:stop])
+    order = rng.integers(0, n_rows, 9)
+    assert_canonical(block.take(order), dense[order])
+    pieces = [block.rows(0, start), block.rows(start, stop), block.rows(stop, n_rows)]
+    assert_canonical(SparseRows.concatenate(pieces), dense)
+    np.testing.assert_array_equal(block.entry_rows(), np.nonzero(dense)[0])
+    np.testing.assert_array_equal(rows.row_counts(start, stop), np.diff(indptr)[start:stop])
+
+
+# -- chunks --------------------------------------------------------------------------------------
+
+
+@settings(deadline=None)
+@given(
+    chunk_rows=st.integers(1, 400),
+    step=st.integers(1, 3000),
+    kept=st.booleans(),
+    density=st.sampled_from([0.0, 0.03, 0.3]),
+)
+def test_reading_in_order_decodes_each_chunk_once(chunk_rows, step, kept, density):
+    matrix = random_matrix(70, 31, density)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fcl.data.sparse.STEP_BYTES", step)
+        patch.setattr("fcl.data.sparse.MAX_KEPT_INDPTR_BYTES", 1 << 20 if kept else 0)
+        patch.setattr("fcl.data.sparse._PIECE_ROWS", 16)
+        rows, parts = stored(matrix, chunk_rows)
+    assert rows.resident_bytes == (71 * 8 if kept else 0)
+    for part in parts:
+        assert sorted(set(part.decoded)) == part.decoded  # opening: indptr alone, once
+        part.decoded.clear()
+    pieces = list(rows.iter_chunks())
+    assert_canonical(SparseRows.concatenate([p for _, _, p in pieces]), matrix.toarray())
+    for part in parts:
+        assert sorted(set(part.decoded)) == part.decoded
+    # a block has a bounded size, wherever it is
+    largest = max(p.nnz * 8 + 8 * len(p) for _, _, p in pieces)
+    assert largest <= step or rows.chunk_rows == 1
+    assert largest <= rows.chunk_bytes <= largest + 8 + sum(p.chunk_bytes for p in parts)
+
+
+def test_skewed_rows_are_cut_by_the_heaviest():
+    matrix = scipy.sparse.vstack(
+        [scipy.sparse.csr_matrix(np.eye(1, 4000, dtype=np.float32))] * 64
+        + [scipy.sparse.csr_matrix(np.ones((8, 4000), np.float32))]
+    ).tocsr()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fcl.data.sparse.STEP_BYTES", 70_000)
+        rows, _ = stored(matrix, 1000)
+    assert rows.chunk_rows == 2
+    assert max(p.nbytes for _, _, p in rows.iter_chunks()) < 71_000
+
+
+def test_what_is_kept_is_given_back():
+    rows, parts = stored(random_matrix(), 1000)
+    rows.read(0, 3)
+    rows.read(3, 6)
+    assert parts[2].decoded == [0]
+    rows.release()
+    rows.read(6, 9)
+    assert parts[2].decoded == [0, 0]
+
+
+class Repeated(RowReader):
+    """A part of an enormous matrix that is nowhere: its values are computed from the positions."""
+
+    chunk_rows = 1 << 16
+
+    def __init__(self, name, length, dtype, value_at):
+        self.name, self.shape, self.dtype = name, (length,), np.dtype(dtype)
+        self.value_at = value_at
+        self.most = 0
+
+    def read(self, start, stop):
+        self.most = max(self.most, stop - start)
+        return self.value_at(np.arange(start, stop)).astype(self.dtype)
+
+
+def test_more_than_2_to_the_31_entries():
+    n, each = 3_000_000, 1000  # three thousand million entries
+    indptr = Repeated("indptr", n + 1, "i8", lambda i: i * each)
+    indices = Repeated("indices", n * each, "i4", lambda i: i % each * 2)
+    data = Repeated("data", n * each, "f4", lambda i: i // each % 97 + 1)
+    rows = SparseRowReader("X", (n, 2 * each), indptr, indices, data)
+    assert rows.nnz == 3_000_000_000 > 2**31
+    assert rows.resident_bytes == 8 * (n + 1)
+    assert rows.chunk_rows == 1024
+    block = rows.read(2_500_000, 2_500_010)
+    np.testing.assert_array_equal(block.indptr, np.arange(11) * each)
+    np.testing.assert_array_equal(block.indices, np.tile(np.arange(each) * 2, 10))
+    np.testing.assert_array_equal(block.data, np.repeat(np.arange(2_500_000, 2_500_010) % 97 + 1,
+                                                        each))  # fmt: skip
+    start, stop, last = list(rows.iter_chunks(n - 5))[-1]
+    assert (start, stop, last.nnz) == (n - 5, n, 5 * each)
+    assert data.most < 1 << 20
+
+
+def test_large_indptr_is_read_in_pieces(monkeypatch):
+    n = 9_000_000
+    indptr = Repeated("indptr", n + 1, "i8", lambda i: i // 3)
+    indices = Repeated("indices", n // 3, "i4", lambda i: i % 7)
+    data = Repeated("data", n // 3, "f4", lambda i: i % 5 + 1)
+    rows = SparseRowReader("X", (n, 7), indptr, indices, data)
+    assert rows.resident_bytes == 0
+    assert indptr.most <= (1 << 20) + indptr.chunk_rows
+    block = rows.read(8_000_000, 8_000_009)
+    assert block.nnz == 3
+    np.testing.assert_array_equal(np.diff(block.indptr), [1, 0, 0] * 3)
+
+
+def test_more_columns_than_int32():
+    matrix = csr([0, 2, 3], [2**40, 5, 2**31], [1.0, 2, 3], (2, 2**41))
+    block = from_matrix(matrix, "X").read(0, 2)
+    assert block.indices.dtype == np.int64
+    np.testing.assert_array_equal(block.indices, [5, 2**40, 2**31])
+    np.testing.assert_array_equal(block.data, [2.0, 1, 3])
+    edge = csr([0, 1], [2**31 - 1], [1.0], (1, 2**31))
+    assert from_matrix(edge, "X").read(0, 1).indices.dtype == np.int32
+    wide = csr([0, 2, 3], [2**62, 5, 1], [1.0, 2, 3], (2, 2**62 + 1))  # no single sort key
+    np.testing.assert_array_equal(from_matrix(wide, "X").read(0, 2).indices, [5, 2**62, 1])
+
+
+# -- fingerprints --------------------------------------------------------------------------------
+
+
+def test_fingerprint_is_equal_in_every_container(tree_kind, write_tree, as_tree):
+    matrix = random_matrix(dtype=np.int16)
+    expected = open_data(matrix, y=None).fingerprint()
+    wide = csr(matrix.indptr.astype("i8"), matrix.indices.astype("i8"), matrix.data, matrix.shape)
+    assert open_data(write_tree(tree_kind, as_tree(wide)), y=None).fingerprint() == expected
+
+
+def test_fingerprint_of_the_values_alone(monkeypatch):
+    matrix = random_matrix(500, density=0.1)
+    expected = open_data(matrix, y=None).fingerprint()
+    other = matrix.copy()
+    other.data[70] = 0.0  # stays stored
+    zero = other.copy()
+    zero.eliminate_zeros()
+    assert zero.nnz == other.nnz - 1
+    assert open_data(other, y=None).fingerprint() == open_data(zero, y=None).fingerprint()
+    swapped = matrix.copy()
+    i = swapped.indptr[9]
+    assert swapped.indptr[10] > i + 1
+    for part in (swapped.indices, swapped.data):
+        part[[i, i + 1]] = part[[i + 1, i]]
+    assert open_data(swapped, y=None).fingerprint() == expected
+    monkeypatch.setattr("fcl.data.sparse.STEP_BYTES", 600)
+    assert stored(matrix)[0].chunk_rows < 64
+    assert open_data(matrix, y=None).fingerprint() == expected
+
+    changed = matrix.copy()
+    changed.data[i] += 1
+    moved = matrix.copy()
+    moved.indices[0] += 1
+    assert moved.indices[0] < moved.indices[1]
+    wider = scipy.sparse.csr_matrix((matrix.data, matrix.indices, matrix.indptr), (500, 24))
+    different = [
+        changed,
+        moved,
+        wider,
+        matrix.astype(np.float64),
+        matrix.toarray(),
+    ]
+    prints = {open_data(m, y=None).fingerprint() for m in different}
+    assert len(prints | {expected}) == 6
+
+
+def test_changes_are_noticed(tree_kind, write_tree, as_tree):
+    import os
+    from pathlib import Path
+
+    source = write_tree(tree_kind, as_tree(random_matrix()))
+    dataset = open_data(source, y=None)
+    dataset.check_unchanged()
+    files = {"zarr2-tree": ["X/.zattrs", "X/data/.zarray"], "zarr3-tree": ["X/zarr.json"]}
+    for name in files.get(tree_kind, [""]):
+        file = Path(source) / name
+        status = file.stat()
+        os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns + 1))
+        with pytest.raises(InputError, match=f"{file} changed while it was being read"):
+            dataset.check_unchanged()
+        os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+# -- what is refused -----------------------------------------------------------------------------
+
+
+def test_column_out_of_range():
+    matrix = csr([0, 1, 1, 3], [0, 1, 3], [1.0, 2, 3], (3, 3))
+    assert refusal(matrix) == (
+        "X: row 2 has an entry in column 3; expected columns from 0 to 2, as its shape is (3, 3)"
+    )
+    matrix.indices[1] = -1
+    assert "X: row 2 has an entry in column -1" in refusal(matrix, 1)
+    matrix.indices = np.array([0, 1, 2**63], np.uint64)
+    assert f"X: row 2 has an entry in column {2**63}" in refusal(matrix, 2)
+
+
+def test_entry_that_is_there_twice():
+    matrix = csr([0, 2, 2, 5], [0, 1, 2, 0, 2], [1.0, 2, 3, 0, 3], (3, 3))
+    assert refusal(matrix, 1) == (
+        "X: row 2, column 2 is there twice; expected one entry for each place. Add them up first "
+        "(scipy: X.sum_duplicates())"
+    )
+    triples = scipy.sparse.coo_matrix(([1.0, 2], ([0, 0], [1, 1])), (1, 2))
+    assert open_data(triples, y=None).rows.read(0, 1).data == [3.0]  # by definition of triples
+
+
+@pytest.mark.parametrize(("indptr", "message"), [
+    ([1, 1, 2], "X.indptr begins with 1; expected 0"),
+    ([0, 2, 1], "X.indptr falls to 1 at position 2; expected values that never fall"),
+    ([0, 3, 3], "X.indptr says that row 0 ends at entry 3, but there are only 2"),
+    ([0, 2], "X has shape (2, 3), but its indptr has 2 values; expected 3, one more than rows"),
+    ([0.0, 1, 2], "X.indptr has dtype float64; expected integers"),
+    ([[0, 1, 2]], "X.indptr has shape (1, 3); expected one dimension"),
+])  # fmt: skip
+def test_indptr_that_is_none(indptr, message):
+    assert message in refusal(csr(indptr, [0, 1], [1.0, 2], (2, 3)))
+
+
+def test_indptr_that_falls_between_pieces(monkeypatch):
+    monkeypatch.setattr("fcl.data.sparse._PIECE_ROWS", 2)
+    matrix = csr([0, 1, 2, 1, 2], [0, 1], [1.0, 2], (4, 3))
+    assert "falls to 1 at position 3" in refusal(matrix)
+
+
+def test_parts_that_do_not_fit():
+    message = refusal(csr([0, 1, 2], [0, 1], [1.0], (2, 3)))
+    assert message.startswith("X has 2 indices and 1 data; expected as many of the one as of the")
+    assert "X.indices has dtype float64; expected integers" in refusal(
+        csr([0, 1], [0.0], [1.0], (1, 1))
+    )
+    assert "X.data has dtype <U1; expected real numbers" in refusal(csr([0, 1], [0], ["a"], (1, 1)))
+    assert "X.data has dtype complex128" in refusal(csr([0, 1], [0], [1j], (1, 1)))
+    assert "X is empty, shape (0, 3); expected at least" in refusal(csr([0], [], [], (0, 3)))
+    assert "X has 1 dimensions, shape (4,); a sparse matrix has two" in refusal(
+        scipy.sparse.coo_array(np.ones(4))
+    )
+
+
+def test_spare_entries_at_the_end_are_not_read():
+    matrix = csr([0, 1, 2], [0, 1, 99], [1.0, 2, 3], (2, 3))
+    assert_canonical(from_matrix(matrix, "X").read(0, 2), np.array([[1.0, 0, 0], [0, 2, 0]]))
+
+
+def test_sparse_rows_are_no_sequences():
+    with pytest.raises(InputError, match=r"^X is a sparse matrix; expected \(n, L\) integers"):
+        SequenceReader(open_data(random_matrix(dtype=np.int8), y=None).rows)
+
+
+def test_damaged_chunk_is_named(tmp_path, write_tree, as_tree):
+    from pathlib import Path
+
+    source = write_tree("zarr3-tree", as_tree(random_matrix()))
+    chunk = Path(source) / "X" / "data" / "c" / "3"
+    chunk.write_bytes(b"no longer what it was")
+    rows = open_data(source, y=None).rows
+    with pytest.raises(InputError, match=r"data.zarr:X/data: chunk \(3,\), rows 21-27, cannot be"):
+        rows.read(0, 60)
+
+
+def test_memory_reader_of_nothing():
+    reader = MemoryReader(np.empty(0), "data", may_be_empty=True)
+    assert (reader.chunk_rows, len(reader.read(0, 0))) == (1, 0)
