@@ -2,11 +2,13 @@
 
 ``open_data`` finds the container (Zarr, HDF5, ``.npy``, memory) and returns a ``DataSet``; its
 ``rows`` are read along the storage chunks (``RowReader``, ``SparseRowReader``). ``SequenceReader``
-turns them into blocks of nucleotide codes. zarr and h5py are imported only when such a container is opened.
+turns them into blocks of nucleotide codes, ``NumericReader`` into blocks of floats, dense or sparse.
+zarr and h5py are imported only when such a container is opened.
 """
 
 from fcl.data.base import RowReader
 from fcl.data.dataset import DataSet
+from fcl.data.numeric import NumericReader, check_columns, check_finite
 from fcl.data.open import open_data
 from fcl.data.sequences import SequenceReader
 from fcl.data.sparse import SparseRowReader, SparseRows
@@ -14,10 +16,13 @@ from fcl.data.targets import check_weights, encode_labels, regression_target
 
 __all__ = [
     "DataSet",
+    "NumericReader",
     "RowReader",
     "SequenceReader",
     "SparseRowReader",
     "SparseRows",
+    "check_columns",
+    "check_finite",
     "check_weights",
     "encode_labels",
     "open_data",
