@@ -159,6 +159,9 @@ def main() -> int:
             "lost_seconds": round(lost, 1),
             "wrong": wrong,
         }
+        expected = {"SIGKILL": (-9,), "SIGTERM": (143, 130)}.get(how, (0,))
+        if code not in expected:
+            wrong.append(f"exit code {code}, expected {expected[0]}")
         problems += wrong
         print(json.dumps(record), flush=True)
         if how == "ended by itself" and not last:

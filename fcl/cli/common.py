@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from fcl.errors import CheckpointError, InputError, RepeatedDeaths
+from fcl.errors import CheckpointError, FclError, InputError, RepeatedDeaths
 
 __all__ = [
     "EXIT_CHECKPOINT",
@@ -133,11 +133,14 @@ def _exit_code(run: Callable[[], Any], name: str) -> int:
     except CheckpointError as error:
         _error(str(error))
         return EXIT_CHECKPOINT
+    except FclError as error:
+        _error(str(error))
+        return EXIT_FAILED
     except (click.Abort, KeyboardInterrupt):
-        messages.say("interrupted; nothing written")
+        messages.say("interrupted; no model written")
         return 130
     except Interrupted as error:
-        messages.say("interrupted; nothing written")
+        messages.say("interrupted; no model written")
         return 128 + error.signum
     except MemoryError as error:
         _error(f"out of memory ({error}); lower --memory or free some")

@@ -125,13 +125,13 @@ def command(ctx: click.Context, /, **params: Any) -> int:
     """
     if params["warmup"]:
         return _warm_up(quiet=params["quiet"])
-    request = _request(ctx, params)
-    _check(request)
-    if request.options["verbose"]:
-        import logging
-
-        logging.getLogger("fcl").setLevel(logging.INFO)
     with stop_on_signals() as stop:
+        request = _request(ctx, params)
+        _check(request)
+        if request.options["verbose"]:
+            import logging
+
+            logging.getLogger("fcl").setLevel(logging.INFO)
         return _plan(request) if params["plan"] else _train(request, stop)
 
 

@@ -80,7 +80,10 @@ class Job:
 
     def plan_with(self, prepared: Sequence[PreparedRows]) -> Plan:
         """The plan with what only the rows could tell, now that they are read."""
-        extra = sum(self.family.extra_bytes(rows) for rows in prepared)
+        crew = max(1, self.plan.writers)
+        extra = sum(self.family.extra_bytes(rows, crew) for rows in prepared)
+        # a sample has side arrays of its own
+        extra += prepared[0].side_bytes() * self.plan.view_rows // self.train.n
         return _plan(
             self.family,
             self.train,
@@ -255,13 +258,14 @@ def _plan(
         scratch,
         writers,
         view_rows,
-        sum(_bytes_read(r.data) for r in (train, valid) if r is not None),
+        sum(_bytes_held(r) for r in (train, valid) if r is not None),
     )
 
 
-def _bytes_read(data: DataSet) -> int:
-    """Bytes of target and weights as they were read."""
-    return sum(a.nbytes for a in (data.target, data.weights) if a is not None)
+def _bytes_held(rows: Rows) -> int:
+    """Bytes of target and weights as they were read, and of the choice of rows (and its shared copy)."""
+    arrays = (rows.data.target, rows.data.weights, rows.keep, rows.keep)
+    return sum(a.nbytes for a in arrays if a is not None)
 
 
 def _spell(spec: Kmers) -> str:

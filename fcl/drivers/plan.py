@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from fcl.cache import ColumnCache
 from fcl.errors import BudgetError
 from fcl.features.base import Family
-from fcl.solve.passes import Vectors
+from fcl.solve.passes import KEEP_PER_GROUP, Vectors
 from fcl.solve.state import WorkingSet
 from fcl.solve.trainer import Trainer
 from fcl.solve.view import RowView
@@ -36,11 +36,14 @@ MIN_COLUMNS = 256
 MIN_CACHE_COLUMNS = 4
 #: The cache is not worth more than this before prepared rows go to disk.
 COMFORTABLE_CACHE = 256 * MIB
-#: Room for so many times as many active features as columns.
+#: Room for so many times as many active features as columns, and for so many at least.
 ACTIVE_A_COLUMN = 2
-#: What the processes tell one another of a column: gradients and curvatures of two anchors, weight,
-#: slots; of each active feature six points, what is watched, the list of new ones.
-SHARED_BYTES_A_COLUMN = 10 * 8 + ACTIVE_A_COLUMN * (6 * 16 + 3 * 8 + 7 * 8)
+LEAST_ACTIVE = 1 << 15
+#: What the processes tell one another of an active feature: six points, what is watched, the list of new
+#: ones.
+ACTIVE_BYTES = 6 * 16 + 3 * 8 + 8 * 8
+#: ... and of a column: gradients and curvatures of two anchors, weight, slots.
+SHARED_BYTES_A_COLUMN = 12 * 8 + ACTIVE_A_COLUMN * ACTIVE_BYTES
 MIN_ENTRIES = 1 << 20
 MAX_ENTRIES = 1 << 27
 #: Up to so many rows the trainer works on all of them; beyond, on a sample that begins with this share of
@@ -109,7 +112,7 @@ def make_plan(
     extra : what only the rows could tell, once they are read (:meth:`Family.extra_bytes`).
     scratch : whether prepared rows live in a scratch file; None to choose.
     writers : most of them; fewer where the budget does not allow for more. None: a single process.
-    view_rows : rows of the trainer's sample, 0 for all; None to choose.
+    view_rows : most rows of the trainer's sample, 0 for all; None to choose.
     held : bytes of target and weights as they were read, which stay.
 
     Raises BudgetError naming the smallest budget that works.
@@ -129,11 +132,9 @@ def make_plan(
 
 def _view_sizes(n_rows: int, writers: int | None, view_rows: int | None) -> list[int]:
     """Sizes of the trainer's view to try, 0 for all rows, the one that is wanted most first."""
-    if view_rows is not None:
-        return [view_rows]
-    if writers is None or n_rows <= ALL_ROWS:
+    if view_rows == 0 or writers is None or (view_rows is None and n_rows <= ALL_ROWS):
         return [0]
-    sizes = [n_rows]
+    sizes = [view_rows or n_rows]
     while sizes[-1] > LEAST_SAMPLE:
         sizes.append(max(LEAST_SAMPLE, sizes[-1] // 2))
     return sizes
@@ -201,6 +202,9 @@ def _divide(
         else:
             name = f"interpreters of {writers + 2} processes"
             uses.insert(0, (name, SUPERVISOR + (writers + 1) * _child_bytes()))
+            priced = 24 * KEEP_PER_GROUP * family.n_price_parts
+            scores = 24 * job.n_valid
+            uses.append(("lists of features", LEAST_ACTIVE * ACTIVE_BYTES + priced + scores))
         return [*uses, ("unknown letters and the like", job.extra)] if job.extra else uses
 
     def taken(scratch: bool) -> int:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fcl.errors import CheckpointError
+from fcl.errors import CheckpointError, InputError
 from fcl.model.checkpoint import Checkpoint, CheckpointFolder
 
 if TYPE_CHECKING:
@@ -72,10 +72,22 @@ class Saver:
         if self._folder is not None:
             self._folder.lock()
             try:
+                self._check_newest()
                 self._folder.begin(self._resumed)
             except BaseException:
                 self._folder.release()
                 raise
+
+    def _check_newest(self) -> None:
+        """Refuse to go on from a checkpoint that its job has replaced before we had the lock."""
+        resumed, folder = self._resumed, self._folder
+        if folder is None or resumed is None or resumed.number not in folder.numbers():
+            return
+        newest = folder.load()
+        if newest.number != resumed.number and newest.created >= resumed.created:
+            raise InputError(
+                f"{folder.path}: checkpoint {newest.number} was saved there meanwhile; resume again"
+            )
 
     def close(self) -> None:
         """Unlock the folder."""

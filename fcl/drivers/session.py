@@ -171,7 +171,8 @@ class Session:
         """
         limit = self.job.options.max_time
         left = math.inf if limit is None else max(0.0, limit - self.elapsed)
-        recent = [r for r in self.history[-FORESEEN:] if r["gap"] and r["seconds"] < self.elapsed]
+        earlier = 0 if self.resumed is None else len(self.resumed.history)
+        recent = [r for r in self.history[earlier:][-FORESEEN:] if r["gap"]]
         if len(recent) == FORESEEN and 0.0 < gap < recent[0]["gap"]:
             fall = math.log(recent[0]["gap"] / gap) / (self.elapsed - recent[0]["seconds"])
             to_go = math.log(max(gap / self.job.options.tol, 1.0))

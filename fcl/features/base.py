@@ -196,5 +196,8 @@ class Family(Protocol):
         scratch : prepared rows are in a scratch file.
         """
 
-    def extra_bytes(self, prepared: PreparedRows) -> int:
-        """Bytes beyond that which only the rows can tell: side arrays, unknown letters."""
+    def extra_bytes(self, prepared: PreparedRows, pricers: int = 1) -> int:
+        """Bytes beyond that which only the rows can tell: side arrays, unknown letters.
+
+        pricers : how many there are.
+        """

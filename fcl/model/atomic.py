@@ -11,7 +11,7 @@ import secrets
 import shutil
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
@@ -25,6 +25,14 @@ _temporaries: set[str] = set()
 
 #: a folder is replaced only if it holds one of these, that is, if it is an earlier Zarr output
 _ZARR_FILES = ("zarr.json", ".zarray", ".zgroup")
+
+
+def _no_step(name: str) -> None:
+    """Nothing happens between the steps."""
+
+
+#: called with the name of each step of writing a file; tests put one here that fails
+step: Callable[[str], None] = _no_step
 
 
 def check_output(path: str | os.PathLike[str], overwrite: bool, folder: bool = False) -> Path:
@@ -115,10 +123,14 @@ def atomic_file(path: str | os.PathLike[str], overwrite: bool = False) -> Iterat
         # not tempfile: its files are private (0600), an output follows the user's umask
         descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
         with open(descriptor, "wb") as file:
+            step("open")
             yield file
+            step("flush")
             _flush_file(file)
         check_output(path, overwrite)  # somebody else may have written it in the meantime
+        step("rename")
         os.replace(temporary, target)
+        step("renamed")
     except BaseException:
         _discard(temporary)
         raise

@@ -72,8 +72,8 @@ class RowView:
 
     @staticmethod
     def bytes_for(n_rows: int, complete: bool) -> int:
-        """Bytes of the vectors of a view of so many rows: margins; y, s, r, q and rows of a sample."""
-        return 8 * n_rows * (1 if complete else 6)
+        """Bytes of the vectors of a view of so many rows: margins; of a sample r and q as well."""
+        return 8 * n_rows * (1 if complete else 3)
 
     def anchor(self, margins: Floats, b: float, total_r: float, total_q: float) -> None:
         """Move to an anchor.

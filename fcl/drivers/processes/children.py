@@ -106,7 +106,7 @@ class Child:
                     **os.environ,
                     **THREAD_LIMITS,
                     **(environment or {}),
-                    "FCL_CHILD_PATH": json.dumps(sys.path),
+                    "FCL_CHILD_PATH": json.dumps([p for p in sys.path if isinstance(p, str)]),
                 },
             )
             signal.pthread_sigmask(signal.SIG_SETMASK, before)  # KeyboardInterrupt, perhaps

@@ -96,7 +96,7 @@ class Desk:
         self.scores: dict[str, Any] | None = None
         self._proposal: _Proposed | None = None
         self._taken = _Proposed(0, self.outer.point)  # whose margins are being made
-        self._resuming = False
+        self._resuming = self._repeated = False
         self._decrease = 0.0  # of the last accepted step
         self._bound = (0.0, 0.0, 0.0)  # dual bound, sums of residuals and curvatures
         self._recall: Ids = np.empty(0, np.int64)  # to be cached again after a checkpoint
@@ -107,8 +107,6 @@ class Desk:
         self._curvatures = np.empty(0)  # of the priced features
         self._watch_pass = -1
         self._watched_slots: Ids = np.empty(0, np.int64)
-        self._frozen = Point(np.empty(0, np.int64), np.empty(0), 0.0)
-        self._frozen_gradients = self._frozen_curvatures = np.empty(0)
         self._n_watched = 0
         self._validated = self.outer.point
         self._score = np.nan
@@ -129,15 +127,14 @@ class Desk:
         self.outer.restore(dict(state), arrays["ids"], arrays["weights"])
         self.beta = float(state["beta"])
         self.certified = last_certified(state)
-        self._recall = arrays["cached"]
+        self._recall = arrays["cached"][arrays["cached"] >= 0]
         write_point(self.layout, "proposed", self.outer.point)
         self._taken = _Proposed(0, self.outer.point)
-        self._resuming = True
+        self._resuming = self._repeated = True
 
     def cached(self) -> tuple[Ids, Ids]:
         """Slots of the committed columns, and their features."""
-        slots = self.slots.committed
-        return slots, self.store.ids[slots]
+        return self.slots.committed()
 
     # -- tasks ---------------------------------------------------------------------------------
 
@@ -166,7 +163,7 @@ class Desk:
                 return 0, 0, (float(self.layout.array("priced_largest").max()),)
             case "draw":
                 self.slots.clear()
-                return 0, self._wanted_sample, ()
+                return self._redraws, self._wanted_sample, ()
             case "columns":
                 slots = self.slots.allot(task.serial, task.size)
                 self.layout.array("job_slots")[task.start : task.start + len(slots)] = slots
@@ -271,8 +268,7 @@ class Desk:
         """Say which features are watched: the cached ones, and those with a frozen weight."""
         self._watch_pass = pass_number
         self._watched_slots, cached = self.cached()
-        self._frozen = self.outer.frozen(cached)
-        watch = np.concatenate([cached, self._frozen.ids])
+        watch = np.concatenate([cached, self.outer.frozen(cached).ids])
         layout = self.layout
         self._n_watched = len(watch)
         layout.array("watch_ids")[: len(watch)] = watch
@@ -296,14 +292,15 @@ class Desk:
         assert self._prices is not None
         before, bound = self.certified, self._bound[0]
         self.certified = outer.certify(self._prices.largest, bound)
-        self.session.counted(before, self.certified)
+        if not self._repeated:  # a pass that was made before the checkpoint too shows no progress
+            self.session.counted(before, self.certified)
+        self._repeated = False
         parity = pass_number & 1
         n = len(self._watched_slots)
         watched = layout.array("watched")[: self._n_watched]
         exact = layout.array("watched_curvatures")[: self._n_watched]
         layout.array("slot_gradients")[parity][self._watched_slots] = watched[:n]
         layout.array("slot_curvatures")[parity][self._watched_slots] = exact[:n]
-        self._frozen_gradients, self._frozen_curvatures = watched[n:].copy(), exact[n:].copy()
         write_point(layout, f"anchor{parity}", outer.point)
         self.handed = {k: v for k, v in self.handed.items() if k >= pass_number - 1}
         self.handed[pass_number] = Handed(
@@ -360,24 +357,12 @@ class Desk:
         assert self._prices is not None
         outer, layout = self.outer, self.layout
         prices, curvatures = self._prices, self._curvatures
-        slots, cached = self.cached()
-        parity = pass_number & 1
+        _, cached = self.cached()
         # all that is known of gradients and curvatures at this anchor, by feature
-        known = np.concatenate([prices.ids, self._frozen.ids, cached])
-        g = np.concatenate(
-            [
-                prices.gradients,
-                self._frozen_gradients,
-                layout.array("slot_gradients")[parity][slots],
-            ]
-        )
-        h = np.concatenate(
-            [
-                curvatures,
-                self._frozen_curvatures,
-                layout.array("slot_curvatures")[parity][slots],
-            ]
-        )
+        watched = slice(self._n_watched)
+        known = np.concatenate([prices.ids, layout.array("watch_ids")[watched]])
+        g = np.concatenate([prices.gradients, layout.array("watched")[watched]])
+        h = np.concatenate([curvatures, layout.array("watched_curvatures")[watched]])
         there = np.empty(0, np.int64) if drop_cache else cached
         frozen = outer.frozen(there)
         selection = outer.select(prices, frozen, _look_up(frozen.ids, known, g), there)
@@ -403,7 +388,7 @@ class Desk:
 
     def _order_list(self, n: int) -> None:
         """By violation if room is short, the largest first; else as columns are cheapest to make."""
-        sizes = self.store.sizes[self.slots.committed]
+        sizes = self.store.sizes[self.cached()[0]]
         n_view = self.config.view_rows or self.job.train.n
         column = largest_column(n_view, self.config.block_rows, self.job.family.binary)
         mean = float(sizes.mean()) if len(sizes) else 0.5 * column
@@ -448,7 +433,7 @@ class Desk:
 
     def _largest_sample(self) -> int:
         """Rows over which the cache can hold what is cached now, and some more."""
-        used = float(self.store.sizes[self.slots.committed].sum())
+        used = float(self.store.sizes[self.cached()[0]].sum())
         fit = ROOM_SHARE * self.store.capacity / max(used / max(self._sample_size, 1), 1e-9)
         n = self.config.view_rows
         if fit >= n:

@@ -139,7 +139,9 @@ class Layout:
                 "job_weights": (np.float64, (k,)),
                 "job_slots": (np.int64, (k,)),
                 "job_order": (np.int64, (k,)),
-                "freed": (np.int64, (e,)),
+                # two lists by turns: one may be unread when the next is written
+                "freed": (np.int64, (2, e)),
+                "restored": (np.int64, (e,)),
                 "held": (np.int64, (c,)),
             },
         )
@@ -204,6 +206,14 @@ class Layout:
         if config.ready and config.view_rows:
             size = self._sizes["sample"] + self._blocks(config.view_rows) * record_bytes
             self._segment("sample").allocate(size)
+
+    def shrink(self, record_bytes: int) -> None:
+        """Give back what was allocated beyond these sizes; before anybody has mapped it."""
+        for name in ("lists", "cache", "sample") if self.config.ready else ():
+            size = self._sizes[name]
+            if name == "sample" and self.config.view_rows:
+                size += self._blocks(self.config.view_rows) * record_bytes
+            self._segment(name).shrink(size)
 
     # -- arrays --------------------------------------------------------------------------------
 

@@ -25,7 +25,7 @@ class To(IntEnum):
     TASK         kind, start, stop, serial, extent, count, argument; numbers
     ANCHOR       order, version taken, margins, active, parity; target, violation, sums of r and q,
                  decrease, intercept, beta
-    RESTORE      as ANCHOR, and: slots, extents; which are in the lists of those held and freed
+    RESTORE      as ANCHOR, and: slots, extents; which are in the lists of those held and restored
     COMMIT       order, extent, count, parity
     LEND         order, extent
     MAKE_ROOM    order, extents wanted, columns that are to leave
@@ -54,7 +54,7 @@ class From(IntEnum):
     PUBLISHED    version, active, worth, last word; violation, intercept, decrease
     IDLE         order
     ANCHOR_TAKEN order
-    FREED        order, spare, count; the extents are in the list of freed ones
+    FREED        order, spare, count, which of the two lists of freed extents
     """
 
     READY = 0

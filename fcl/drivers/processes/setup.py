@@ -14,7 +14,7 @@ import numpy as np
 from fcl.cache.store import largest_column
 from fcl.data.prepared import PreparedRows, pack_sides
 from fcl.drivers.job import Job, Rows, available_cores
-from fcl.drivers.plan import ACTIVE_A_COLUMN
+from fcl.drivers.plan import ACTIVE_A_COLUMN, LEAST_ACTIVE, Plan
 from fcl.drivers.processes.channel import TEXT_BYTES
 from fcl.drivers.processes.layout import Config, Layout, segment_names
 from fcl.drivers.processes.logic import Settings
@@ -23,6 +23,7 @@ from fcl.drivers.processes.shared import Segment
 from fcl.errors import BudgetError
 from fcl.features.base import Family
 from fcl.solve.passes import KEEP_PER_GROUP, Vectors
+from fcl.units import format_bytes
 
 __all__ = ["Folders", "Shared"]
 
@@ -70,10 +71,18 @@ class Shared:
             folder = self.folders.shared
             if name == "rows" and plan.scratch:
                 folder = self.folders.scratch or tempfile.gettempdir()
+                if on_tmpfs(os.fspath(folder)):
+                    raise BudgetError(
+                        f"scratch folder {os.fspath(folder)}: its files are memory (tmpfs), and prepared "
+                        f"rows do not fit into the budget; name a folder on a disk with --scratch, or "
+                        f"raise --memory by {format_bytes(plan.scratch_bytes)}"
+                    )
             self.segments[name] = Segment.create(name, folder)
         self.segments["texts"].allocate((plan.writers + 1) * TEXT_BYTES)
         self.config = _configure(job, self.cores)
         self._lay_out()
+        self.job = job
+        self._reserve()
         self.job = replace(
             job, train=self._share(job.train, 0), valid=job.valid and self._share(job.valid, 1)
         )
@@ -82,6 +91,7 @@ class Shared:
     def _lay_out(self) -> None:
         self.layout = Layout(self.config, self.segments.__getitem__)
         self.layout.allocate(int(np.prod(self.record_shape)))
+        self.layout.shrink(int(np.prod(self.record_shape)))
         self.segments["config"].write_json(self.config.to_json())
 
     def _share(self, rows: Rows, which: int) -> Rows:
@@ -123,14 +133,9 @@ class Shared:
 
     def settings(self, share_cores: bool, first_pass: int | None) -> Settings:
         """What the logic has to know. ``first_pass``: of a run that goes on from a checkpoint."""
-        plan, parts = self.plan, self.config.parts
-        column = self._largest()
-        # extents of many columns, and many of them: a writer leaves a part of its last one unused
-        size = min(max(LEAST_EXTENT, COLUMNS_AN_EXTENT * column), plan.cache_bytes // 16)
-        size = max(size, column, plan.cache_bytes // MOST_EXTENTS)
-        self.n_extents = max(plan.cache_bytes // size, 2)
+        parts = self.config.parts
         return Settings(
-            writers=plan.writers,
+            writers=self.plan.writers,
             cores=self.cores,
             sharing=share_cores,
             extents=self.n_extents,
@@ -143,47 +148,57 @@ class Shared:
             resumed=first_pass is not None,
         )
 
-    def _largest(self) -> int:
+    def _largest(self, view_rows: int) -> int:
         """Bytes of the largest column over the rows of the trainer."""
         config = self.config
-        n_view = self.plan.view_rows or config.n_rows
+        n_view = view_rows or config.n_rows
         return largest_column(n_view, config.block_rows, self.job.family.binary)
 
-    def complete(self) -> None:
-        """All rows are read: plan what only they could tell, and allocate the rest.
-
-        Raises BudgetError if there is no room for the least cache any more.
-        """
-        sets = [self.prepared(which) for which in range(2 if self.job.valid else 1)]
-        plan = self.job.plan_with(sets)
-        extent_bytes = plan.cache_bytes // self.n_extents // 8 * 8
-        if extent_bytes < self._largest():
-            raise BudgetError(
-                f"memory: after the rows were read {plan.cache_bytes} bytes are left for the cache, "
-                f"and {self.n_extents * self._largest()} are needed; raise --memory"
-            )
-        self.config = replace(
+    def _complete(self, plan: Plan, extent_bytes: int, extents: int) -> Config:
+        """The configuration with what depends on the plan of memory."""
+        return replace(
             self.config,
             ready=True,
             max_columns=plan.max_columns,
             entries=plan.entries,
             staging=plan.staging,
-            extents=self.n_extents,
+            extents=extents,
             extent_bytes=extent_bytes,
             batch=MOST_BATCH,
-            max_active=ACTIVE_A_COLUMN * plan.max_columns,
+            max_active=max(ACTIVE_A_COLUMN * plan.max_columns, LEAST_ACTIVE),
             view_rows=plan.view_rows,
             keep=KEEP_PER_GROUP,
         )
+
+    def _reserve(self) -> None:
+        """Take all the memory of the plan now: hours later there might be less."""
+        plan = self.plan
+        column = self._largest(plan.view_rows)
+        # extents of many columns, and many of them: a writer leaves a part of its last one unused
+        size = min(max(LEAST_EXTENT, COLUMNS_AN_EXTENT * column), plan.cache_bytes // 16)
+        self._extent_bytes = max(size, column, plan.cache_bytes // MOST_EXTENTS) // 8 * 8
+        self.n_extents = max(plan.cache_bytes // self._extent_bytes, 2)
+        reserved = self._complete(plan, self._extent_bytes, self.n_extents)
+        Layout(reserved, self.segments.__getitem__).allocate(int(np.prod(self.record_shape)))
+
+    def complete(self) -> int:
+        """All rows are read: plan what only they could tell, and give back what is too much.
+
+        Returns how many extents are left. Raises BudgetError if there is no room for the least cache.
+        """
+        sets = [self.prepared(which) for which in range(2 if self.job.valid else 1)]
+        plan = self.job.plan_with(sets)
+        column = self._largest(plan.view_rows)
+        # fewer extents rather than such as hold no column
+        extents = min(self.n_extents, max(2, plan.cache_bytes // column))
+        extent_bytes = min(self._extent_bytes, plan.cache_bytes // extents // 8 * 8)
+        self.config = self._complete(plan, extent_bytes, extents)
         self._lay_out()
+        return extents
 
     def memory_segments(self) -> list[Segment]:
         """The segments that count as memory."""
-        if self.plan.scratch:
-            folder = self.folders.scratch or tempfile.gettempdir()
-            if not on_tmpfs(os.fspath(folder)):
-                return [s for name, s in self.segments.items() if name != "rows"]
-        return list(self.segments.values())
+        return [s for name, s in self.segments.items() if name != "rows" or not self.plan.scratch]
 
     def close(self) -> None:
         """Give everything back."""

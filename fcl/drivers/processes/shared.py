@@ -33,7 +33,7 @@ GROWTH = 4 << 20
 #: Offsets given by ``append`` are multiples of this, so that any dtype is aligned.
 ALIGNMENT = 64
 _NO_ROOM = (errno.ENOSPC, errno.ENOMEM, errno.EFBIG, errno.EDQUOT)
-_LENGTH = struct.Struct("=q")
+_WORD = struct.Struct("=q")
 
 
 class Segment:
@@ -115,6 +115,18 @@ class Segment:
                 raise self._no_room(size, error.strerror or str(error)) from error
             raise
 
+    def shrink(self, size: int) -> None:
+        """Give back what lies behind `size` bytes; nobody may have mapped it."""
+        if size < self.size:
+            os.ftruncate(self.fd, size)
+            self._map = None
+
+    def rewind(self, offset: int | None) -> int:
+        """Let the next :meth:`append` write at `offset` (None: at the end); returns where that is."""
+        if offset is not None:
+            self._end = offset
+        return self.size if self._end is None else self._end
+
     def append(self, data: bytes | bytearray | memoryview) -> int:
         """Write bytes at the end, and return their offset, a multiple of ALIGNMENT.
 
@@ -182,19 +194,23 @@ class Segment:
         return self._map
 
     def write_json(self, value: Mapping[str, Any]) -> None:
-        """Replace the contents: the length as int64, then JSON. Raises BudgetError (no room)."""
+        """Replace the contents: a word with place and length, and JSON. Raises BudgetError (no room).
+
+        It is written behind what is there, and then the word is: whoever reads meanwhile reads the one or
+        the other.
+        """
         data = json.dumps(value).encode("ascii")
-        self.allocate(_LENGTH.size + len(data))
-        target = memoryview(self._mapped(_LENGTH.size + len(data)))
-        target[_LENGTH.size : _LENGTH.size + len(data)] = data
-        _LENGTH.pack_into(target, 0, len(data))
+        start = max(self.size, _WORD.size)
+        self.allocate(start + len(data))
+        target = memoryview(self._mapped(start + len(data)))
+        target[start : start + len(data)] = data
+        self.array(np.int64, 1)[0] = start << 32 | len(data)
 
     def read_json(self) -> dict[str, Any]:
         """What :meth:`write_json` wrote last."""
-        (length,) = _LENGTH.unpack_from(self._mapped(_LENGTH.size))
-        data: dict[str, Any] = json.loads(
-            self._mapped(_LENGTH.size + length)[_LENGTH.size : _LENGTH.size + length]
-        )
+        word = int(self.array(np.int64, 1)[0])
+        start, length = word >> 32, word & 0xFFFFFFFF
+        data: dict[str, Any] = json.loads(self._mapped(start + length)[start : start + length])
         return data
 
     def close(self) -> None:

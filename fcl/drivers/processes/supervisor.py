@@ -10,9 +10,8 @@ from __future__ import annotations
 import logging
 import os
 import selectors
-import subprocess
-import sys
 import time
+from collections import deque
 
 import numpy as np
 
@@ -30,6 +29,7 @@ from fcl.drivers.result import TrainResult
 from fcl.drivers.session import Session
 from fcl.errors import BudgetError, FclError, InputError, RepeatedDeaths
 from fcl.kernels import is_compiled
+from fcl.model import atomic
 
 __all__ = ["run_processes"]
 
@@ -94,6 +94,8 @@ class Supervisor:
         self._failure: tuple[Child, Failure, Message] | None = None
         self._since_busy: tuple[float, dict[str, float]] = (time.monotonic(), {})
         self._last_tick = self._last_sample = 0.0
+        self._events: deque[words.Event] = deque()
+        self._telling = False
         self._passes = 0
 
     # -- the run -------------------------------------------------------------------------------
@@ -102,8 +104,10 @@ class Supervisor:
         """Start everybody, go on to the end, and clean up whatever happens."""
         session = self.session
         arm("supervisor", 0, 0)
+        atomic.step = lambda name: fault(f"write-{name}")
         session.started()
         self._compile()
+        self._reading_since = time.monotonic()
         self.shared = shared = Shared(session.job, self.folders)
         session.job = shared.job
         self.heartbeats = Heartbeats(shared.segments["control"])
@@ -113,6 +117,11 @@ class Supervisor:
             first_pass = None if session.resumed is None else len(session.resumed.history)
             self.logic = Logic(shared.settings(self.share_cores, first_pass))
             return self._end(self._loop())
+        except FclError:
+            raise  # after the end, or before there was anything to save
+        except Exception:
+            session.saver.save()
+            raise
         finally:
             self._dismiss()
             self.selector.close()
@@ -133,22 +142,15 @@ class Supervisor:
         if is_compiled():
             return
         since = time.monotonic()
-        process = subprocess.Popen(
-            [sys.executable, "-c", "from fcl.drivers.warmup import warmup; warmup()"],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
+        child = Child.spawn("fcl.drivers.warmup:Compiler", 0, 0, 0, {})
         try:
-            while process.poll() is None:
+            while child.alive():
                 self._poll_stop()
                 time.sleep(TICK)
         finally:
-            if process.poll() is None:
-                process.kill()
-                process.wait()
-        # where it failed each child compiles for itself
-        self.session.report(Compiled(time.monotonic() - since))
+            child.close()
+        if is_compiled():  # else each child compiles for itself
+            self.session.report(Compiled(time.monotonic() - since))
 
     def _poll_stop(self) -> None:
         if self.session.should_stop():
@@ -210,9 +212,9 @@ class Supervisor:
         self._last_tick = now
         if self.session.should_stop():
             self._tell(words.StopAsked("interrupted"))
-        fault("checkpoint")
         self.session.saver.poll()
-        if self._passes and self.session.out_of_time:  # there is a certificate to give
+        # there is a certificate to give, and nothing decided already
+        if self._passes and self.session.out_of_time and self.logic.stage != "scoring":
             self._tell(words.StopAsked("max-time"))
         if now - self._last_sample < SAMPLE_EVERY:
             return
@@ -230,7 +232,16 @@ class Supervisor:
                 self._hear(child)
 
     def _tell(self, event: words.Event) -> None:
-        self._carry_out(self.logic.handle(event))
+        """Tell the logic, and carry out what it says; what happens meanwhile is told after that."""
+        self._events.append(event)
+        if self._telling:
+            return
+        self._telling = True
+        try:
+            while self._events:
+                self._carry_out(self.logic.handle(self._events.popleft()))
+        finally:
+            self._telling = False
 
     # -- messages from children ----------------------------------------------------------------
 
@@ -259,7 +270,7 @@ class Supervisor:
             case From.ANCHOR_TAKEN:
                 self._tell(words.AnchorTaken(ints[0]))
             case From.FREED:
-                freed = self.shared.layout.array("freed")[: ints[2]].tolist()
+                freed = self.shared.layout.array("freed")[ints[3], : ints[2]].tolist()
                 self._tell(words.Freed(tuple(freed), ints[1], ints[0]))
 
     def _done(self, child: Child, message: Message) -> None:
@@ -359,9 +370,9 @@ class Supervisor:
                 return self._anchor(To.ANCHOR, number, pass_number, 0, 0)
             case words.Restore(number, pass_number, extents):
                 assert desk is not None
-                slots = desk.slots.committed
+                slots, _ = desk.cached()
                 layout.array("held")[: len(slots)] = slots
-                layout.array("freed")[: len(extents)] = extents
+                layout.array("restored")[: len(extents)] = extents
                 return self._anchor(To.RESTORE, number, pass_number, len(slots), len(extents))
             case words.Commit(number, extent, _, _, pass_number, serial):
                 assert desk is not None
@@ -399,8 +410,8 @@ class Supervisor:
             if rows is not None:
                 rows.data.check_unchanged()
         rows_read = shared.prepared(0)
-        session.prepared(session.elapsed, rows_read.checksums.copy())
-        shared.complete()
+        session.prepared(time.monotonic() - self._reading_since, rows_read.checksums.copy())
+        self.logic.extents.limit(shared.complete())
         self.desk = Desk(session, shared.layout, shared.vectors, rows_read)
         for child in self.children.values():
             self._send(child, Message.make(To.SETUP))
@@ -463,7 +474,7 @@ class Supervisor:
         if isinstance(instruction, words.Fail):
             raise RepeatedDeaths(
                 f"the {instruction.role} died {self.logic.settings.max_deaths} times without "
-                "progress in between; the last checkpoint has all that was reached"
+                "progress in between; what was reached is in the last checkpoint, if any are kept"
             )
         assert isinstance(instruction, words.Finish)
         if self.desk is None or not session.history:  # what was resumed from is still there
@@ -472,7 +483,8 @@ class Supervisor:
         self.meter.sample()
         self._dismiss()
         # the one long computation of this process: the others are gone
-        ones = np.ones(session.job.train.n)
+        ones = desk.vectors.residuals  # nobody needs them any more
+        ones[:] = 1.0
         support = desk.passes.pricer.sums(ones, outer.point.ids)
         self.meter.sample()
         return session.result(

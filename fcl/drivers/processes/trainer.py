@@ -6,6 +6,8 @@ publishes its point after each step that made it better, and says when there is 
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from fcl.cache import ExtentCache
@@ -67,6 +69,7 @@ class TrainerProcess:
         self._version = 0
         self._drawn = 0  # how often the sample was drawn that we have
         self._parity = 0
+        self._side = 0  # which list of freed extents was written last
         self._awaiting = False  # whether the slot of the proposal is still being read
         self._unsaid: tuple[bool, float] | None = None  # what to publish: last word, violation
         self._untested: set[int] = set()  # ids that came since the last step
@@ -76,7 +79,8 @@ class TrainerProcess:
         """Work until the supervisor closes the connection."""
         self.link.send(Message.make(From.READY))
         while True:
-            if not self._working and not self.link.pending() and self._idle_at != self._order:
+            said = self._idle_at == self._order or self._unsaid is not None
+            if not self._working and not self.link.pending() and not said:
                 # said anew after each order: what was said before it is out of date
                 self._idle_at = self._order
                 self.link.send(Message.make(From.IDLE, self._order))
@@ -136,23 +140,20 @@ class TrainerProcess:
         return cache
 
     def _take_sample(self) -> None:
-        """The view of the sample that was drawn last."""
+        """The view of the sample that was drawn last.
+
+        Its arrays are the shared ones: another is drawn only when we have dropped all columns, and from
+        then on we do nothing until the next anchor.
+        """
         layout = self.layout
         n, drawn = (int(x) for x in layout.array("sample_size"))
         if drawn == self._drawn:
             return
         self._drawn = drawn
-        part = Objective(
-            self._objective.loss,
-            layout.array("sample_y")[:n].copy(),
-            layout.array("sample_s")[:n].copy(),
-            self._objective.C,
-            self._objective.intercept,
-            self._objective.block_rows,
-            self._team,
-        )
+        y, s = layout.array("sample_y")[:n], layout.array("sample_s")[:n]
+        part = replace(self._objective, y=y, s=s)
         proximal = self.local.view.proximal
-        self.local.change_view(RowView.of_rows(part, layout.array("sample_rows")[:n].copy()))
+        self.local.change_view(RowView.of_rows(part, layout.array("sample_rows")[:n]))
         self.local.view.proximal = proximal
 
     # -- orders --------------------------------------------------------------------------------
@@ -183,7 +184,7 @@ class TrainerProcess:
         elif kind == To.DROP_ALL:
             self._freed(self.cache.give_back_all(), spare=0)
             self._untested.clear()
-            self._working = False
+            self._working, self._unsaid = False, None
         elif kind == To.REJECTED:
             self._rejected()
 
@@ -212,11 +213,19 @@ class TrainerProcess:
             self._below = 0.0
         else:
             local.keep_point()
-            self._below = min(0.0, local.trainer.rise(local.view, local.working))
+            self._look_below()
         self._target, self._outer_violation = target, violation
         self._steps, self._working = 0, True
         self._unsaid = None
         self._promised = {}
+
+    def _look_below(self) -> None:
+        """How far the point lies below the anchor; columns that left may have brought it above."""
+        local = self.local
+        self._below = local.trainer.rise(local.view, local.working)
+        if self._below > 0.0:
+            local.return_to_anchor()
+            self._below = 0.0
 
     def _adapt(self, version: int, decrease: float, beta: float) -> None:
         """Trust in the sampled model, by what the last proposal of it was worth."""
@@ -236,7 +245,7 @@ class TrainerProcess:
         if self.config.view_rows:
             self._take_sample()  # before there are columns
         slots = layout.array("held")[: message.ints[5]].copy()
-        extents = layout.array("freed")[: message.ints[6]].copy()
+        extents = layout.array("restored")[: message.ints[6]].copy()
         where = cache.store.first[slots] // cache.extent_bytes
         for extent in extents:
             cache.take(int(extent), slots[where == extent])
@@ -310,22 +319,24 @@ class TrainerProcess:
                 gone += 1
             if gone:
                 local.evict(keep)
+                self._look_below()
                 fault("compaction")
                 if short:
                     given += cache.give_back(short, all_but=1)
         self._freed(given, spare=len([e for e in cache.held if cache.empty(int(e))]))
 
     def _freed(self, extents: list[int], spare: int) -> None:
-        self.layout_ready().array("freed")[: len(extents)] = extents
-        self.link.send(Message.make(From.FREED, self._order, spare, len(extents)))
+        self._side = 1 - self._side
+        self.layout_ready().array("freed")[self._side, : len(extents)] = extents
+        self.link.send(Message.make(From.FREED, self._order, spare, len(extents), self._side))
 
     def _rejected(self) -> None:
         """The point is worse than the anchor on all rows: only a sample can be so wrong."""
         view = self.local.view
-        view.proximal = min(4.0 * view.proximal, MOST_PROXIMAL)
+        before, view.proximal = view.proximal, min(4.0 * view.proximal, MOST_PROXIMAL)
         self.local.return_to_anchor()
         self._below, self._unsaid = 0.0, None
-        if not view.complete:
+        if not view.complete and view.proximal > before:  # else it would be rejected again
             exact = self.layout.array("slot_curvatures")[self._parity][self.cache.slots]
             view.correct(self.local.working, 0, exact)
             self._steps, self._working = 0, True

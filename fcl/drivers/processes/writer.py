@@ -27,6 +27,10 @@ from fcl.solve.state import Point
 
 __all__ = ["Writer", "read_point", "write_point"]
 
+#: Room is short and an extent is full when less than this share of it is left.
+FULL_SHARE = 0.1
+#: Seeds of samples go up to here: a hash of seed and row is 64 bits.
+MOST_SEEDS = 1 << 31
 #: (stored columns, outcome, count, numbers)
 Result = tuple[int, str, int, tuple[float, ...]]
 NOTHING: Result = (0, "", 0, ())
@@ -59,6 +63,8 @@ class Writer:
         self._passes: Passes | None = None
         self._store: Store | None = None
         self._maker: tuple[int, ColumnMaker] | None = None
+        self._sampled = 0  # the sample that we have prepared rows of
+        self._sides_end: int | None = None  # of the side arrays that are not a sample's
         self._tasks: dict[str, Callable[[Message], Result]] = {
             name: getattr(self, f"_{name}") for name in TASKS
         }
@@ -232,7 +238,7 @@ class Writer:
     # -- the sample ----------------------------------------------------------------------------
 
     def _draw(self, message: Message) -> Result:
-        """Argument: the rows wanted."""
+        """Count: how often rows were drawn; argument: how many are wanted."""
         layout, passes = self.layout, self.passes
         blocks = -(-message.ints[6] // self.config.block_rows)  # there are tasks for so many
         rows = layout.array("sample_rows")[: blocks * self.config.block_rows]
@@ -240,7 +246,7 @@ class Writer:
             passes.objective,
             passes.vectors.curvatures,
             message.ints[6],
-            self.config.seed + message.ints[3],
+            (self.config.seed + message.ints[5]) % MOST_SEEDS,
             rows,
             layout.array("sample_s"),
         )
@@ -250,6 +256,10 @@ class Writer:
     def _sample(self, message: Message) -> Result:
         chosen = self.layout.prepared(2, self.shape)
         number = message.ints[1]
+        drawn = int(self.layout.array("sample_size")[1])
+        if drawn != self._sampled:  # what the sample before had is not wanted any more
+            own = self.link.segment(f"sides_{self.link.number}")
+            self._sampled, self._sides_end = drawn, own.rewind(self._sides_end)
         if number >= chosen.n_blocks:  # fewer rows were drawn than expected
             return NOTHING
         rows = self.layout.array("sample_rows")[: chosen.n_rows]
@@ -296,8 +306,9 @@ class Writer:
                     fault("columns-piece")
                     into += size
                     stored.append(int(part[t]))
-            if len(stored) < min(at + len(part), len(order)) and not short:
-                break  # full: others will make the rest
+            full = into + FULL_SHARE * config.extent_bytes >= end if short else False
+            if full or (not short and len(stored) < min(at + len(part), len(order))):
+                break  # others will make the rest
         self._enter(start, stop, stored, extent, int(message.floats[0]))
         fault("columns-commit")
         return (len(stored), "", into - begin, ())

@@ -276,5 +276,5 @@ class KmerFamily:
     def workspace_bytes(self, block_rows: int, scratch: bool) -> int:
         return pricing_bytes(self, scratch) + margin_table_bytes(self, scratch) + 8 * block_rows
 
-    def extra_bytes(self, prepared: PreparedRows) -> int:
-        return prepared.side_bytes() + unknown_bytes(self, prepared)
+    def extra_bytes(self, prepared: PreparedRows, pricers: int = 1) -> int:
+        return prepared.side_bytes() + pricers * unknown_bytes(self, prepared)

@@ -72,7 +72,9 @@ class BookMachine(RuleBasedStateMachine):
 
     @invariant()
     def right(self) -> None:
-        assert set(self.book.committed.tolist()) == self.committed
+        slots, ids = self.book.committed()
+        assert set(slots.tolist()) == self.committed
+        assert (ids == self.ids[slots]).all() and (ids >= 0).all()
 
 
 def test_slots_are_never_lost_nor_given_twice() -> None:

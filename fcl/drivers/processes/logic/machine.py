@@ -173,7 +173,8 @@ class Logic:
             case Decided():
                 self._decide(event)
             case StopAsked(reason):
-                self._finish(Finish(reason))
+                # what was decided already stands: only its score is missing
+                self._finish(Finish(self._decided.stop or reason))
             case _:
                 raise TypeError(f"not an event: {event!r}")
         return self._go_on()

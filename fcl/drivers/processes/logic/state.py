@@ -109,6 +109,15 @@ class Extents:
         self.granted: dict[int, int] = {}  #: extent -> writer
         self.committed: set[int] = set()
 
+    def limit(self, n: int) -> None:
+        """There are only n extents after all; of those beyond none may be in a hand."""
+        require(
+            max([*self.granted, *self.committed], default=-1) < n,
+            f"an extent from {n} on is in a hand already",
+        )
+        self.n = n
+        self.free = deque(extent for extent in self.free if extent < n)
+
     def grant(self, writer: int) -> int:
         extent = self.free.popleft()
         self.granted[extent] = writer
