@@ -64,7 +64,7 @@ def test_blocks_are_cut_right_and_chunks_read_once(data, n_rows, chunk_rows, blo
     keep = data.draw(st.sampled_from([None, keep]))
     expected = dense if keep is None else dense[keep]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fcl.data.sparse.STEP_BYTES", data.draw(st.integers(1, 1000)))
+        patch.setattr("fcl.data.sparse.BLOCK_BYTES", data.draw(st.integers(1, 1000)))
         rows, parts = (
             sparse_reader(dense, chunk_rows) if sparse else (Stored(dense, chunk_rows), [])
         )

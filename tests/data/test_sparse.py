@@ -206,7 +206,7 @@ def test_any_order_and_stored_zeros(data, n_rows, n_columns):
 def test_reading_in_order_decodes_each_chunk_once(chunk_rows, step, kept, density):
     matrix = random_matrix(70, 31, density)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fcl.data.sparse.STEP_BYTES", step)
+        patch.setattr("fcl.data.sparse.BLOCK_BYTES", step)
         patch.setattr("fcl.data.sparse.MAX_KEPT_INDPTR_BYTES", 1 << 20 if kept else 0)
         patch.setattr("fcl.data.sparse._PIECE_ROWS", 16)
         rows, parts = stored(matrix, chunk_rows)
@@ -230,7 +230,7 @@ def test_skewed_rows_are_cut_by_the_heaviest():
         + [scipy.sparse.csr_matrix(np.ones((8, 4000), np.float32))]
     ).tocsr()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fcl.data.sparse.STEP_BYTES", 70_000)
+        patch.setattr("fcl.data.sparse.BLOCK_BYTES", 70_000)
         rows, _ = stored(matrix, 1000)
     assert rows.chunk_rows == 2
     assert max(p.nbytes for _, _, p in rows.iter_chunks()) < 71_000
@@ -269,7 +269,7 @@ def test_more_than_2_to_the_31_entries():
     rows = SparseRowReader("X", (n, 2 * each), indptr, indices, data)
     assert rows.nnz == 3_000_000_000 > 2**31
     assert rows.resident_bytes == 8 * (n + 1)
-    assert rows.chunk_rows == 1024
+    assert rows.chunk_rows == 128
     block = rows.read(2_500_000, 2_500_010)
     np.testing.assert_array_equal(block.indptr, np.arange(11) * each)
     np.testing.assert_array_equal(block.indices, np.tile(np.arange(each) * 2, 10))
@@ -330,7 +330,7 @@ def test_fingerprint_of_the_values_alone(monkeypatch):
     for part in (swapped.indices, swapped.data):
         part[[i, i + 1]] = part[[i + 1, i]]
     assert open_data(swapped, y=None).fingerprint() == expected
-    monkeypatch.setattr("fcl.data.sparse.STEP_BYTES", 600)
+    monkeypatch.setattr("fcl.data.sparse.BLOCK_BYTES", 600)
     assert stored(matrix)[0].chunk_rows < 64
     assert open_data(matrix, y=None).fingerprint() == expected
 
