@@ -228,7 +228,7 @@ def main() -> None:
     from fcl import open_data
     from fcl.drivers.job import make_job
     from fcl.drivers.warmup import warmup
-    from fcl.solve.solver import KEEP_PER_GROUP
+    from fcl.solve.passes import KEEP_PER_GROUP
 
     codes, y = common.load(common.windows_folder(args.data), args.every)
     codes, y = codes[: args.rows], y[: args.rows]

@@ -27,7 +27,7 @@ import numpy.typing as npt
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from fcl.kernels import kernel
 from fcl.kernels.bits import trailing_zeros
-from fcl.kernels.columns import BITS, column_moments
+from fcl.kernels.columns import BITS, piece_moments
 from fcl.kernels.descent import soft_threshold, violation
 from fcl.kernels.losses import LOGISTIC, loss_value
 from fcl.solve import trainer as trainer_module
@@ -48,13 +48,27 @@ GAPS = (1e-1, 1e-2, 1e-3)
 
 
 @kernel
+def column_moments(pieces: Any, j: Any, r: Any, q: Any) -> Any:
+    """Sums of r_i phi_ij and of q_i phi_ij^2 over all rows."""
+    g = 0.0
+    h = 0.0
+    for b in range(pieces.kinds.shape[1]):
+        first = b * pieces.block_rows
+        stop = min(first + pieces.block_rows, pieces.n_rows)
+        part_g, part_h = piece_moments(pieces, j, b, r[first:stop], q[first:stop])
+        g += part_g
+        h += part_h
+    return g, h
+
+
+@kernel
 def column_rows(pieces: Any, j: Any, out: Any) -> Any:
     """Write the rows of a binary column; returns their count."""
     n = 0
     for b in range(pieces.kinds.shape[1]):
         first = b * pieces.block_rows
-        offset = pieces.offsets[j, b]
-        count = pieces.counts[j, b]
+        offset = pieces.first[j] + np.int64(pieces.offsets[j, b])
+        count = np.int64(pieces.counts[j, b])
         if pieces.kinds[j, b] == BITS:
             stop = min(first + pieces.block_rows, pieces.n_rows)
             for w in range((stop - first + 63) >> 6):
@@ -108,6 +122,7 @@ def move_intercept(
 @kernel
 def newton_sweep(
     pieces: Any,
+    slots: Any,
     order: Any,
     C: Any,
     sigma: Any,
@@ -134,14 +149,14 @@ def newton_sweep(
         -(g z + h (e^|z| - 1 - |z|)),   z = beta delta;
     where that suffices no row is read for it. u = exp(y m) follows a step by one factor for each label.
 
-    order : int64 (k,); gradients : float64 (k,), gets C g of each when it was met.
+    slots : int64, of the live columns; order : int64 (k,); gradients : float64 (k,), gets C g of each when it was met.
     m, u, r, q, w are updated at once. rows : int32 (n_rows,), overwritten.
     out : float64 (3,), overwritten: largest violation met, decrease, exact line searches.
     """
     out[:] = 0.0
     for o in range(order.shape[0]):
         j = order[o]
-        g, h = column_moments(pieces, j, r, q)
+        g, h = column_moments(pieces, slots[j], r, q)
         g += correction[j] + floor[j] * (w[j] - anchor_w[j])
         gradients[o] = C * g
         out[0] = max(out[0], violation(C * g, w[j]))
@@ -152,7 +167,7 @@ def newton_sweep(
         promised = C * g * delta + abs(w[j] + delta) - abs(w[j])
         if delta == 0.0 or not promised < 0.0:
             continue
-        n = column_rows(pieces, j, rows)
+        n = column_rows(pieces, slots[j], rows)
         linear = correction[j] + floor[j] * (w[j] - anchor_w[j])
         beta = 1.0
         taken = False
@@ -215,7 +230,7 @@ class OneVariableNewton:
         self._m, self._u, self._r, self._q = (np.empty(n_rows) for _ in range(4))
         self._rows = np.empty(n_rows, np.int32)
         self._random = np.random.default_rng(seed)
-        self._b = self._anchor_b = self._decrease = 0.0
+        self.intercept = self._b = self._anchor_b = self._decrease = 0.0
 
     def solve(
         self, view: RowView, working: WorkingSet, anchor_b: float, target: float, max_steps: int
@@ -251,7 +266,14 @@ class OneVariableNewton:
                 columns = np.sort(order[~rest])
                 largest = worst
                 active, full = columns[working.weights[columns] != 0.0], False
+        self.intercept = self._b
         return Solved(self._b, self._decrease, worst, sweeps, sweeps)
+
+    def start(self, view: RowView, working: WorkingSet, anchor_b: float, b: float) -> None:
+        """Nothing to do: every local solve begins at the anchor."""
+
+    def columns_changed(self) -> None:
+        """Nothing to do: nothing is remembered of them."""
 
     def _sweep(
         self, view: RowView, working: WorkingSet, order: npt.NDArray[np.intp]
@@ -266,6 +288,7 @@ class OneVariableNewton:
             part = slice(at, at + step)
             newton_sweep(
                 working.cache.pieces,
+                working.cache.slots,
                 order[part],
                 objective.C,
                 SIGMA,
