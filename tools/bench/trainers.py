@@ -64,7 +64,7 @@ def column_moments(pieces: Any, j: Any, r: Any, q: Any) -> Any:
 @kernel
 def column_rows(pieces: Any, j: Any, out: Any) -> Any:
     """Write the rows of a binary column; returns their count."""
-    n = 0
+    n: Any = 0
     for b in range(pieces.kinds.shape[1]):
         first = b * pieces.block_rows
         offset = pieces.first[j] + np.int64(pieces.offsets[j, b])
@@ -149,7 +149,8 @@ def newton_sweep(
         -(g z + h (e^|z| - 1 - |z|)),   z = beta delta;
     where that suffices no row is read for it. u = exp(y m) follows a step by one factor for each label.
 
-    slots : int64, of the live columns; order : int64 (k,); gradients : float64 (k,), gets C g of each when it was met.
+    slots : int64, of the live columns.
+    order : int64 (k,); gradients : float64 (k,), gets C g of each when it was met.
     m, u, r, q, w are updated at once. rows : int32 (n_rows,), overwritten.
     out : float64 (3,), overwritten: largest violation met, decrease, exact line searches.
     """
