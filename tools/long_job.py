@@ -4,9 +4,9 @@
     python tools/long_job.py DATA --x seq --features kmers:d=8 --C 0.1 --minutes 60 --kills 10
 
 Runs ``fcl-train`` for so many minutes in all, ends it at random moments, by turns with SIGKILL and
-SIGTERM to its whole group, and resumes it from its checkpoint. After each end it reads the checkpoint; the
-resumed job must not be worse than that, in objective and bound, at any of its passes. One line of JSON
-for each stretch, and a summary; exit code 1 if something was worse, or left behind.
+SIGTERM to its whole group, and resumes it from its checkpoint. After each end it reads the
+checkpoint; the resumed job must not be worse than that, in objective and bound, at any of its passes.
+One line of JSON for each stretch, and a summary; exit code 1 if something was worse, or left behind.
 """
 
 from __future__ import annotations
