@@ -210,17 +210,29 @@ def _divide(
     def taken(scratch: bool) -> int:
         return sum(size for _, size in fixed(scratch))
 
-    least_taken = min(taken(False), taken(True)) if scratch is None else taken(scratch)
+    def early(scratch: bool) -> int:
+        """Bytes before the children are there, when targets and weights are copied to shared memory."""
+        if writers is None:
+            return 0
+        copies = 2 * 16 * (n_rows + job.n_valid) + job.held
+        vectors = Vectors.bytes_for(n_rows) + 8 * job.n_valid
+        return SUPERVISOR + copies + vectors + (0 if scratch else rows)
+
+    def needed(scratch: bool) -> int:
+        return max(taken(scratch) + least_cache, early(scratch))
+
+    smallest = min(needed(False), needed(True)) if scratch is None else needed(scratch)
     if scratch is None:
-        comfortable = taken(False) + max(least_cache, COMFORTABLE_CACHE)
-        scratch = comfortable > budget and taken(True) < taken(False)
-    if budget < taken(scratch) + least_cache:
-        smallest = least_taken + least_cache
+        comfortable = max(needed(False), taken(False) + COMFORTABLE_CACHE)
+        scratch = comfortable > budget and needed(True) < needed(False)
+    if budget < needed(scratch):
         raise BudgetError(
             f"memory: a budget of {format_bytes(budget)} is too small; this job needs at least "
             f"{-(-smallest // MIB)}MiB: "
             + ", ".join(f"{name} {format_bytes(size)}" for name, size in fixed(scratch))
             + f", the smallest cache {format_bytes(least_cache)}"
+            + f"; at the start, with a copy of targets and weights, {format_bytes(early(scratch))}"
+            * (early(scratch) > taken(scratch) + least_cache)
             + ("" if job.extra else "; unknown letters in the rows would need more")
         )
     # beyond the least, which stays whole: else the directory of many row blocks could eat the cache

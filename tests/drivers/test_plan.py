@@ -106,6 +106,30 @@ def test_rows_that_do_not_fit_go_to_a_scratch_file() -> None:
     assert wide.cache_bytes > tight.cache_bytes
 
 
+@pytest.mark.parametrize("scratch", [None, False, True])
+@pytest.mark.parametrize("n", [1000, 8_323_752, 60_000_000, 400_000_000])
+def test_several_processes_start_within_the_budget(n: int, scratch: bool | None) -> None:
+    # targets and weights are copied into shared memory, where the vectors have their room already
+    job: dict[str, Any] = {
+        "family": KmerFamily(4, 8),
+        "n_rows": n,
+        "n_valid": n // 10,
+        "block_rows": min(65536, -(-n // 64) * 64),
+        "reading": MIB,
+        "writers": 2,
+        "held": n,
+        "scratch": scratch,
+    }
+    least = smallest_budget(job)
+    plan = make_plan(**job, budget=least)
+    assert plan.total <= least
+    vectors = 48 * n + 24 * (n // 10)
+    rows = 0 if plan.scratch else 2 * (n + n // 10)
+    assert least >= vectors + rows + 16 * (n + n // 10) + n + 70 * MIB
+    with pytest.raises(BudgetError, match=f"at least {least // MIB}MiB"):
+        make_plan(**job, budget=least - MIB)
+
+
 def test_more_memory_never_makes_the_cache_smaller_while_rows_stay_where_they_are() -> None:
     job: dict[str, Any] = {
         "family": KmerFamily(6, 60),

@@ -81,8 +81,6 @@ class Shared:
         self.segments["texts"].allocate((plan.writers + 1) * TEXT_BYTES)
         self.config = _configure(job, self.cores)
         self._lay_out()
-        self.job = job
-        self._reserve()
         self.job = replace(
             job, train=self._share(job.train, 0), valid=job.valid and self._share(job.valid, 1)
         )
@@ -170,8 +168,11 @@ class Shared:
             keep=KEEP_PER_GROUP,
         )
 
-    def _reserve(self) -> None:
-        """Take all the memory of the plan now: hours later there might be less."""
+    def reserve(self) -> None:
+        """Take all the memory of the plan now: hours later there might be less.
+
+        Not before targets and weights are here alone: a copy of them would come on top.
+        """
         plan = self.plan
         column = self._largest(plan.view_rows)
         # extents of many columns, and many of them: a writer leaves a part of its last one unused

@@ -113,6 +113,7 @@ class Supervisor:
         self.heartbeats = Heartbeats(shared.segments["control"])
         self.meter = Meter(self._pids, shared.memory_segments)
         try:
+            shared.reserve()
             shared.prepare_own(self._poll_stop)
             first_pass = None if session.resumed is None else len(session.resumed.history)
             self.logic = Logic(shared.settings(self.share_cores, first_pass))
