@@ -220,6 +220,7 @@ class Heartbeats:
     def __init__(self, control: Segment) -> None:
         self._control = control
         self._last: dict[int, tuple[int, int, float]] = {}  # index -> incarnation, count, when
+        self._heard: dict[int, int] = {}  # index -> incarnation
 
     def silent(self, child: Child, now: float) -> float:
         """Seconds since the child's counter was last seen to change; `now` from time.monotonic().
@@ -228,10 +229,16 @@ class Heartbeats:
         """
         count = int(self._control.array("i8", 1, 8 * child.index)[0])
         incarnation, last, when = self._last.get(child.index, (-1, 0, now))
+        if incarnation == child.incarnation and last != count:
+            self._heard[child.index] = incarnation
         if incarnation != child.incarnation or last != count:
             when = now
             self._last[child.index] = (child.incarnation, count, now)
         return now - when
+
+    def heard(self, child: Child) -> bool:
+        """Whether its heart was seen to beat; until then it may be waiting for its imports."""
+        return self._heard.get(child.index) == child.incarnation
 
     def forgive(self) -> None:
         """Count from anew: after SIGCONT or a jump of the clock nobody could have been heard."""

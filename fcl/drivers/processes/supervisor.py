@@ -40,6 +40,8 @@ TICK = 0.05
 SAMPLE_EVERY = 0.5
 #: Seconds without a heartbeat after which a child is taken for hung.
 DEADLINE = float(os.environ.get("FCL_DEADLINE", "30"))
+#: A child that starts, from a slow disk perhaps, has so many times as long for its first one.
+STARTING = 4.0
 #: Share of the processor time that validation may take; the last anchor is scored in any case.
 VALIDATION_SHARE = 0.05
 #: A gap of this many seconds in our own life excuses that of the children.
@@ -227,8 +229,10 @@ class Supervisor:
         for child in list(self.children.values()):
             if not child.alive():
                 self._hear(child)
-            elif self.heartbeats.silent(child, now) > DEADLINE:
-                _log.warning("%s has been silent for %.0f s and is killed", child.name, DEADLINE)
+                continue
+            silent = self.heartbeats.silent(child, now)
+            if silent > DEADLINE * (1.0 if self.heartbeats.heard(child) else STARTING):
+                _log.warning("%s has been silent for %.0f s and is killed", child.name, silent)
                 child.kill()
                 self._hear(child)
 

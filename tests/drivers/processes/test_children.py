@@ -265,12 +265,13 @@ def test_dismissal_of_children_that_have_hardly_started(spawn: Spawn) -> None:
 def test_hearts_beat_unless_stopped(spawn: Spawn, segments: dict[str, Segment]) -> None:
     child, other = spawn(number=1), spawn(number=6)
     hearts = Heartbeats(segments["control"])
-    assert hearts.silent(child, 100.0) == 0.0
+    assert hearts.silent(child, 100.0) == 0.0 and not hearts.heard(child)
     counts = segments["control"].array("i8", 8)
     assert until(lambda: counts[1] >= 2 and counts[6] >= 1)
     assert counts[[0, 2, 3, 4, 5, 7]].sum() == 0
     stop(child)
     hearts.silent(child, 101.0)
+    assert hearts.heard(child)
     time.sleep(1.5 * BEAT)
     assert hearts.silent(child, 131.5) == 30.5
     before = int(counts[6])
@@ -279,7 +280,7 @@ def test_hearts_beat_unless_stopped(spawn: Spawn, segments: dict[str, Segment]) 
     assert hearts.silent(child, 200.0) == 0.0 and hearts.silent(child, 203.0) == 3.0
     child.kill()
     child.incarnation = 1  # another in its place
-    assert hearts.silent(child, 300.0) == 0.0
+    assert hearts.silent(child, 300.0) == 0.0 and not hearts.heard(child)
     assert other.alive()
 
 
