@@ -1,0 +1,347 @@
+"""The driver of several processes gives what the inline one gives, whatever it has to work with."""
+
+from __future__ import annotations
+
+import gc
+import os
+import random
+import time
+import warnings
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from judge import LOSSES, Problem, confirm, kmer_matrix
+from rows import acceptors, pyrimidines
+
+import fcl
+from fcl.drivers import plan
+from fcl.drivers.events import Event, PassDone, Prepared, Started
+from fcl.model.checkpoint import CheckpointFolder
+
+STRENGTHS = {"logistic": 1.0, "squared": 0.05, "squared_hinge": 0.3}
+N, LENGTH, D, BLOCK_ROWS = 500, 14, 3, 64
+TOL = 1e-7
+#: What all of a pass that is priced has to agree in, to the last bit.
+PRICED = ("objective", "bound", "gap", "max_violation", "priced", "active")
+#: Two values nearer than this (relative) are the same.
+ROUNDING = 1e-12
+
+
+@cache
+def rows(loss: str = "logistic") -> tuple[np.ndarray, np.ndarray]:
+    codes, labels = acceptors(LENGTH, N)
+    return codes, pyrimidines(N) if loss == "squared" else labels
+
+
+def in_memory(loss: str = "logistic") -> fcl.DataSet:
+    codes, y = rows(loss)
+    return fcl.open_data(codes, y=y)
+
+
+@pytest.fixture
+def on_disk(tmp_path: Path) -> fcl.DataSet:
+    return write(tmp_path / "data", *rows())
+
+
+def write(folder: Path, codes: np.ndarray, y: np.ndarray) -> fcl.DataSet:
+    folder.mkdir()
+    np.save(folder / "X.npy", codes)
+    np.save(folder / "y.npy", y)
+    return fcl.open_data(folder)
+
+
+def train(data: fcl.DataSet | None = None, **options: Any) -> fcl.TrainResult:
+    loss = options.get("loss", "logistic")
+    defaults = {"C": STRENGTHS[loss], "tol": TOL, "block_rows": BLOCK_ROWS, "memory": "1GiB"}
+    defaults |= {"driver": "processes"}
+    if options.get("driver") != "inline":
+        defaults["writers"] = 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", fcl.ConvergenceWarning)
+        return fcl.train(data or in_memory(loss), fcl.Kmers(D), **(defaults | options))
+
+
+@cache
+def inline(loss: str = "logistic", intercept: bool = True) -> fcl.TrainResult:
+    return train(loss=loss, intercept=intercept, driver="inline")
+
+
+@cache
+def problem(loss: str = "logistic", intercept: bool = True) -> Problem:
+    codes, y = rows(loss)
+    return Problem(kmer_matrix(codes, D), y, np.ones(N), loss, STRENGTHS[loss], intercept)
+
+
+def check(result: fcl.TrainResult, loss: str = "logistic", intercept: bool = True) -> None:
+    """The optimum, by the inline driver; the certificate, by the judge; the null model's bits."""
+    assert result.converged and result.reason == "tolerance", result.message
+    model, claimed = result.model, result.certificate
+    assert claimed.gap <= TOL and claimed.passes == len(model.history) == result.passes
+    same_optimum(result, inline(loss, intercept))
+    same_first_pass(result, inline(loss, intercept))
+    judged = problem(loss, intercept)
+    w = np.zeros(judged.phi.shape[1])
+    w[model.ids] = model.weights
+    confirm(judged, w, model.intercept, claimed)
+    np.testing.assert_array_equal(model.support, judged.phi[:, model.ids].sum(axis=0))
+    objectives = [h["objective"] for h in model.history]
+    assert all(b <= a for a, b in pairwise(objectives))
+
+
+def same_optimum(a: fcl.TrainResult, b: fcl.TrainResult) -> None:
+    """Each bound is below the other's objective: both are within their gaps of the same number."""
+    slack = ROUNDING * a.certificate.objective
+    assert a.certificate.bound <= b.certificate.objective + slack
+    assert b.certificate.bound <= a.certificate.objective + slack
+
+
+def same_first_pass(a: fcl.TrainResult, b: fcl.TrainResult) -> None:
+    first, other = a.model.history[0], b.model.history[0]
+    assert [first[name] for name in PRICED] == [other[name] for name in PRICED]
+
+
+class After:
+    """Says yes from the k-th call on."""
+
+    def __init__(self, k: int) -> None:
+        self.left = k
+
+    def __call__(self) -> bool:
+        self.left -= 1
+        return self.left < 0
+
+
+# -- the same optimum ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("intercept", [True, False], ids=["intercept", "no-intercept"])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_losses(loss: str, intercept: bool) -> None:
+    check(train(loss=loss, intercept=intercept, writers=2), loss, intercept)
+
+
+@pytest.mark.parametrize("writers", [1, 4])
+def test_writers(on_disk: fcl.DataSet, writers: int) -> None:
+    """Each reads a part of the file; the parts of a pass are others for each number of writers."""
+    check(train(on_disk, writers=writers))
+
+
+def test_cores_that_are_not_shared() -> None:
+    check(train(share_cores=False, writers=2))
+
+
+def test_weights_that_are_not_equal(tmp_path: Path) -> None:
+    codes, y = rows()
+    s = np.random.default_rng(1).uniform(0.0, 3.0, N)
+    s[::7] = 0.0  # such rows are left out
+    data = fcl.open_data(codes, y=y, weights=s)
+    results = [train(data, driver=driver) for driver in ("processes", "inline")]
+    same_optimum(*results)
+    same_first_pass(*results)
+
+
+# -- where rows and shared memory are --------------------------------------------------------------
+
+
+def test_rows_in_a_scratch_file(
+    on_disk: fcl.DataSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    divide = plan._divide
+    monkeypatch.setattr(
+        plan, "_divide", lambda job, budget, _, *more: divide(job, budget, True, *more)
+    )
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    plans = []
+    check(train(on_disk, scratch=scratch, writers=2, progress=plans.append))
+    assert next(e.plan for e in plans if isinstance(e, Started)).scratch
+    assert not list(scratch.iterdir())
+
+
+def test_shared_memory_in_files(tmp_path: Path) -> None:
+    check(train(shared_files=tmp_path))
+    assert not list(tmp_path.iterdir())
+
+
+def test_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fewer columns fit than are wanted: they leave, and come again."""
+    monkeypatch.setattr(plan, "MAX_COLUMNS", 120)
+    result = train(writers=2)
+    assert sum(h["evicted"] for h in result.model.history) > 50
+    assert max(h["cached"] for h in result.model.history) <= 120
+    check(result)
+
+
+def test_sampled_rows(monkeypatch: pytest.MonkeyPatch, on_disk: fcl.DataSet) -> None:
+    """The trainer begins with some of the rows; the optimum is that of all."""
+    monkeypatch.setattr(plan, "ALL_ROWS", 100)
+    monkeypatch.setattr(plan, "LEAST_SAMPLE", 128)
+    check(train(on_disk, writers=2))
+
+
+def test_validation(on_disk: fcl.DataSet) -> None:
+    codes, y = acceptors(LENGTH, 2 * N)
+    codes, y = codes[1::5], y[1::5]
+    valid = fcl.open_data(codes, y=y)
+    result = train(valid=valid)
+    check(result)
+    last = result.model.history[-1]["validation"]
+    assert last["n_rows"] == 200
+    margins = result.model.margins(valid)
+    assert last["auprc"] == pytest.approx(fcl.average_precision(y, margins), rel=1e-12)
+    # and a part of the rows, which are read from the same file
+    some = {"valid_fraction": 0.3, "tol": 1e-4}
+    results = [train(on_disk, driver=driver, **some) for driver in ("processes", "inline")]
+    same_optimum(*results)
+    same_first_pass(*results)
+    mine, theirs = (r.model.history[-1]["validation"] for r in results)
+    assert mine["n_rows"] == theirs["n_rows"]
+    assert mine["auprc"] == pytest.approx(theirs["auprc"], abs=0.02)
+
+
+# -- stopping and going on -------------------------------------------------------------------------
+
+
+def go_on(folder: Path, **options: Any) -> fcl.TrainResult:
+    """Resume to the end; no pass may be worse than the checkpoint."""
+    checkpoint = CheckpointFolder(folder).load()
+    result = train(resume=folder, checkpoint=folder, **options)
+    history = result.model.history
+    before = len(checkpoint.history)
+    assert history[:before] == checkpoint.history
+    worst = float(checkpoint.state["objective"]) * (1.0 + ROUNDING)
+    least = float(checkpoint.state["bound"])
+    assert all(h["objective"] <= worst and h["bound"] >= least for h in history[before:])
+    same_optimum(result, inline())
+    return result
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_stopped_at_a_random_moment(tmp_path: Path, on_disk: fcl.DataSet, seed: int) -> None:
+    rng = random.Random(seed)
+    folder = tmp_path / "checkpoints"
+    begun: list[float] = []
+    delay = rng.uniform(0.0, 0.4)
+
+    def progress(event: Event) -> None:
+        if isinstance(event, Prepared):
+            begun.append(time.monotonic())
+
+    def should_stop() -> bool:
+        return bool(begun) and time.monotonic() >= begun[0] + delay
+
+    try:
+        result = train(
+            on_disk, checkpoint=folder, progress=progress, should_stop=should_stop, tol=1e-12
+        )
+    except KeyboardInterrupt:
+        result = None
+    checkpoint = CheckpointFolder(folder).load()
+    if result is not None:
+        assert result.reason == "interrupted" and not result.converged
+        assert checkpoint.history == result.model.history
+        assert checkpoint.state["objective"] == result.certificate.objective
+    go_on(folder, driver=rng.choice(("inline", "processes")))
+
+
+def test_stopped_before_there_is_anything(tmp_path: Path, on_disk: fcl.DataSet) -> None:
+    for k in (0, 3):
+        with pytest.raises(KeyboardInterrupt):
+            train(on_disk, checkpoint=tmp_path / "c", should_stop=After(k))
+        assert not (tmp_path / "c").exists()
+
+
+@pytest.mark.parametrize("first", ["inline", "processes"])
+def test_the_other_driver_goes_on(tmp_path: Path, on_disk: fcl.DataSet, first: str) -> None:
+    folder = tmp_path / "checkpoints"
+    result = train(on_disk, driver=first, checkpoint=folder, max_passes=3)
+    assert result.reason == "max-passes" and result.passes == 4
+    second = "processes" if first == "inline" else "inline"
+    saved = CheckpointFolder(folder).load().history
+    assert saved == result.model.history[: len(saved)] and len(saved) >= 3
+    with pytest.raises(KeyboardInterrupt):  # not a loss: the checkpoint is there
+        train(on_disk, driver=second, resume=folder, checkpoint=folder, should_stop=After(0))
+    assert CheckpointFolder(folder).load().history == saved
+    final = go_on(folder, data=on_disk, driver=second, max_passes=None)
+    assert final.converged and final.passes > 4
+
+
+def test_limits(on_disk: fcl.DataSet) -> None:
+    """The limit of time ends no run before there is a certificate."""
+    late = train(on_disk, max_time=1e-3)
+    assert late.reason == "max-time" and late.passes == 1
+    same_first_pass(late, inline())
+    assert late.certificate.max_violation == inline().model.history[0]["max_violation"]
+    few = train(on_disk, max_passes=2)
+    assert few.reason == "max-passes" and few.passes == 3
+
+
+# -- errors, and what is left ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("memory", [False, True], ids=["file", "memory"])
+def test_bad_letters(tmp_path: Path, memory: bool) -> None:
+    """A child meets them, and the user is told as if there were one process."""
+    codes, y = rows()
+    codes = codes.copy()
+    codes[433, 5] = 99
+    data = fcl.open_data(codes, y=y) if memory else write(tmp_path / "bad", codes, y)
+    with pytest.raises(fcl.InputError) as inline_says:
+        train(data, driver="inline")
+    with pytest.raises(fcl.InputError) as found:
+        train(data, writers=2)
+    assert str(found.value) == str(inline_says.value)
+    assert type(found.value) is type(inline_says.value)
+    assert "433" in str(found.value)
+
+
+def test_data_that_change_while_they_are_read(tmp_path: Path, on_disk: fcl.DataSet) -> None:
+    def progress(event: Event) -> None:
+        if isinstance(event, Started):
+            os.utime(tmp_path / "data" / "X.npy", (1, 1))
+
+    with pytest.raises(fcl.InputError, match=r"X\.npy.*changed"):
+        train(on_disk, progress=progress)
+
+
+def test_an_error_of_the_caller(on_disk: fcl.DataSet) -> None:
+    """What his function raises comes out as it is."""
+
+    def progress(event: Event) -> None:
+        if isinstance(event, PassDone) and event.number == 1:
+            raise ZeroDivisionError("mine")
+
+    with pytest.raises(ZeroDivisionError, match="mine"):
+        train(on_disk, progress=progress)
+
+
+def test_nothing_is_left(tmp_path: Path, on_disk: fcl.DataSet) -> None:
+    """The fixture of all tests looks for processes and segments; here for descriptors."""
+    folder = tmp_path / "scratch"
+    folder.mkdir()
+    train(on_disk, max_passes=1, scratch=folder)
+    gc.collect()
+    before = _descriptors()
+    train(on_disk, max_passes=1, scratch=folder, checkpoint=tmp_path / "c")
+    with pytest.raises(KeyboardInterrupt):
+        train(on_disk, should_stop=After(3), scratch=folder)
+    gc.collect()
+    assert _descriptors() == before
+    assert not list(folder.iterdir())
+
+
+def _descriptors() -> list[str]:
+    folder = Path("/proc/self/fd")
+    if not folder.is_dir():
+        pytest.skip("needs /proc")
+    found = []
+    for name in folder.iterdir():
+        try:
+            found.append(os.readlink(name))
+        except FileNotFoundError:
+            continue  # of this listing itself
+    return sorted(found)

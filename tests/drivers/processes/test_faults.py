@@ -1,0 +1,85 @@
+"""A short campaign of faults: a model is never wrong, and nothing is left behind."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+import fcl.drivers.processes
+from fcl.drivers.processes.messages import TASKS, To
+from fcl.model import atomic
+from tools import faults
+from tools.campaign import cases, command, jobs, run
+
+SEED = 4
+#: Cases, and what their jobs have to work with.
+CASES = {
+    "writer-columns-piece-kill": jobs.Options(2),
+    "writer-price-done-raise": jobs.Options(1),
+    "writer-sample-begin-kill": jobs.Options(2, sampled=True),
+    "trainer-compaction-kill": jobs.Options(1, small=True),
+    "trainer-step-stop": jobs.Options(1, shared_files=True),
+    "kill-trainer": jobs.Options(2, valid=True),
+    "kill-supervisor": jobs.Options(2),
+    "kill-saving": jobs.Options(1),
+    "terminate-group": jobs.Options(2, small=True),
+    "disk-full": jobs.Options(1),
+    "bad-chunk": jobs.Options(2),
+    "deaths-trainer-order-anchor": jobs.Options(1),
+}
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory: pytest.TempPathFactory) -> jobs.Job:
+    return jobs.Job(tmp_path_factory.mktemp("faults"), jobs.SMALL)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_fault(name: str, job: jobs.Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "LIMIT", 120.0)  # the machine may have other things to do
+    case = next(case for case in cases.all_cases() if case.name == name)
+    outcome = run.Run(0, case, SEED, job, tmp_path / "run", CASES[name]).go()
+    if outcome.skipped:
+        pytest.skip(outcome.skipped)
+    assert outcome.good, json.dumps(asdict(outcome), indent=1)
+    assert outcome.fired or not case.point
+    if case.kind == "deaths":
+        assert outcome.codes == [5, 0]
+
+
+def test_all_marked_points_are_in_the_campaign() -> None:
+    found = set()
+    for path in Path(fcl.drivers.processes.__file__).parent.glob("*.py"):
+        for point in re.findall(r'\bfault\(f?"([^"]+)"\)', path.read_text()):
+            if path.stem != "faults":
+                found.add(point)
+    for name in ("{name}-begin", "{name}-done"):
+        found.remove(name)
+        found |= {name.format(name=task) for task in TASKS}
+    found.remove("write-{name}")
+    found |= {
+        f"write-{step}"
+        for step in re.findall(r'\bstep\("(\w+)"\)', Path(atomic.__file__).read_text())
+    }
+    found.remove("order-{kind.name.lower()}")
+    others = {To.SETUP, To.TASK, To.TAKEN}
+    found |= {f"order-{kind.name.lower()}" for kind in To if kind not in others}
+    known = {*cases.WRITER_POINTS, *cases.TRAINER_POINTS, *cases.SUPERVISOR_POINTS}
+    assert found == known
+
+
+def test_a_campaign_goes_on_where_it_ended(tmp_path: Path) -> None:
+    some = faults.plan_cases(40, seed=3)
+    assert some[:10] == faults.plan_cases(10, seed=3) != faults.plan_cases(10, seed=4)
+    everything = faults.plan_cases(len(cases.all_cases()), seed=1)
+    assert sorted(c.name for c in everything) == sorted(c.name for c in cases.all_cases())
+    lines = [asdict(run.Outcome(i, c.name, c.group, {})) for i, c in enumerate(some[:3])]
+    path = tmp_path / "results.jsonl"
+    text = "\n".join(json.dumps(line) for line in lines)
+    path.write_text(text[:-20])  # torn, by the end of the machine
+    assert faults.done_before(path) == lines[:2]
+    assert len(faults.table(lines)) == 1 + len({line["group"] for line in lines})

@@ -1,0 +1,306 @@
+"""One run of the campaign: a command that meets a fault, what is resumed, what came of it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fcl.model.checkpoint import CheckpointFolder
+from tools.campaign.acts import ACTS
+from tools.campaign.cases import Case
+from tools.campaign.command import Command, Hang
+from tools.campaign.jobs import Job, Options
+
+#: Seconds that are allowed between the wish to stop and the end.
+STOP_LIMIT = 10.0
+#: Seconds between two checkpoints of a job.
+INTERVAL = 0.3
+#: Seconds without a sign of life after which a child is replaced, in cases where one is stopped.
+DEADLINE = float(os.environ.get("FCL_FAULTS_DEADLINE", "3"))
+
+
+@dataclass
+class Outcome:
+    """What a run came to; a line of the results."""
+
+    run: int
+    case: str
+    group: str
+    options: dict[str, Any]
+    skipped: str = ""
+    fired: bool = False
+    codes: list[int] = field(default_factory=list)
+    seconds: float = 0.0
+    stop_seconds: float | None = None  #: from the wish to stop to the end
+    lost_seconds: float | None = (
+        None  #: age of the newest checkpoint at the end of the first command
+    )
+    lost_passes: int | None = None
+    left: list[str] = field(default_factory=list)  #: processes and files
+    hang: bool = False
+    wrong: list[str] = field(default_factory=list)
+    said: str = ""  #: the end of what the first command said, if anything is wrong
+
+    @property
+    def good(self) -> bool:
+        return not (self.wrong or self.left or self.hang)
+
+
+class Run:
+    """One run of the campaign, in a folder of its own."""
+
+    def __init__(
+        self,
+        number: int,
+        case: Case,
+        seed: int,
+        job: Job,
+        folder: Path,
+        options: Options | None = None,
+    ) -> None:
+        self.case, self.job, self.folder = case, job, folder
+        self.rng = random.Random(f"{seed}-{number}-{case.name}")
+        self.options = options or Options.choose(case, self.rng)
+        self.outcome = Outcome(number, case.name, case.group, asdict(self.options))
+        self.model = folder / "model.fcl"
+        self.checkpoints = folder / "checkpoints"
+        self.data = job.data
+        for name in ("tmp", "scratch"):
+            (folder / name).mkdir(parents=True)
+        self.environment: dict[str, str] = {}
+        self.wished = 0.0  # when the command was told to stop, or was killed
+        self.earlier = 0  # passes before the command that meets the fault
+
+    def go(self) -> Outcome:
+        """Do it, and look at what came of it."""
+        outcome = self.outcome
+        shared = _shared_memory()
+        begun = time.monotonic()
+        first: Command | None = None
+        try:
+            with self._surroundings() as reason:
+                if reason:
+                    outcome.skipped = reason
+                    return outcome
+                first = self._first()
+                if not outcome.hang:
+                    self._finish(outcome.codes[-1])
+        finally:
+            outcome.seconds = round(time.monotonic() - begun, 2)
+        if not outcome.hang:
+            outcome.wrong += self.job.wrong(self.model, self.options.valid)
+        outcome.left += self._files()
+        outcome.left += [f"/dev/shm/{name}" for name in sorted(_shared_memory() - shared)]
+        if not outcome.good:
+            outcome.said = first.errors[-3000:]
+        return outcome
+
+    # -- commands
+
+    def arguments(self) -> list[str]:
+        """Of a job that begins."""
+        job, options = self.job, self.options
+        memory = 1024
+        if options.small:
+            memory = job.least_memory(options.writers) + job.size.spare
+        more = ["--valid-fraction", "0.2"] if options.valid else []
+        if options.shared_files:
+            more += ["--shared-files", os.fspath(self.folder / "scratch")]
+        return [
+            *(os.fspath(self.data), "--features", job.features, "--C", str(job.size.C)),
+            *("--tol", str(job.size.tol), "--block-rows", str(job.size.block_rows)),
+            *("--writers", str(options.writers), "--memory", f"{memory}MiB"),
+            *("--scratch", os.fspath(self.folder / "scratch"), "--out", os.fspath(self.model)),
+            *("--checkpoint", os.fspath(self.checkpoints), "--checkpoint-every", f"{INTERVAL}s"),
+            *more,
+        ]
+
+    def command(self, arguments: list[str], faulty: bool = False) -> Command:
+        """Start the command."""
+        environment = {"FCL_FAULTS_SAMPLED": "1" if self.options.sampled else "", "FCL_FAULT": ""}
+        return Command(self.folder, arguments, environment | (self.environment if faulty else {}))
+
+    def _first(self) -> Command:
+        """The command that meets the fault."""
+        outcome = self.outcome
+        arguments = self.arguments()
+        if self.case.needs == "resumed":
+            before = self.command([*arguments, "--max-passes", "2"])
+            self._end(before)
+            self.earlier = len(CheckpointFolder(self.checkpoints).load().history)
+            arguments = ["--resume", os.fspath(self.checkpoints), "--max-passes", "1000"]
+        self.environment = self._fault()
+        first = self.command(arguments, faulty=True)
+        try:
+            if self.case.point:
+                code = first.wait()
+                outcome.fired = _fired(self.case, first.errors, code)
+            else:
+                outcome.fired = ACTS[self.case.kind](self, first)
+                code = first.wait()
+        except Hang:
+            outcome.hang = True
+            first.kill()
+            return first
+        except BaseException:
+            first.kill()
+            raise
+        ended = time.monotonic()
+        outcome.codes.append(code)
+        outcome.left += first.left()
+        self._judge(first, code, ended)
+        return first
+
+    def _end(self, command: Command) -> int:
+        """Wait for the end of a command without a fault."""
+        try:
+            code = command.wait()
+        except Hang:
+            self.outcome.hang = True
+            command.kill()
+            return -1
+        except BaseException:
+            command.kill()
+            raise
+        self.outcome.left += command.left()
+        if code not in (0, 6):
+            self.outcome.wrong.append(
+                f"without a fault: exit code {code}: {command.errors[-1000:]}"
+            )
+        return code
+
+    def _judge(self, command: Command, code: int, ended: float) -> None:
+        """Exit code, words, time and work lost of the command that met the fault."""
+        outcome, case = self.outcome, self.case
+        if code not in case.codes or (code != 0 and not outcome.fired):
+            outcome.wrong.append(f"exit code {code}, expected one of {case.codes}")
+        if "Traceback" in command.errors and case.action != "raise":
+            outcome.wrong.append("a traceback")
+        if self.wished and code in (130, 143):
+            outcome.stop_seconds = round(ended - self.wished, 2)
+            if outcome.stop_seconds > STOP_LIMIT:
+                outcome.wrong.append(f"{outcome.stop_seconds} s to stop")
+        if code != 0 and command.events("Prepared"):
+            self._count_loss(command, code)
+
+    def _count_loss(self, command: Command, code: int) -> None:
+        """How old the newest checkpoint is, and how many passes are not in it."""
+        outcome = self.outcome
+        folder = CheckpointFolder(self.checkpoints)
+        passes = command.events("PassDone")
+        since = command.log.stat().st_mtime  # of the last event
+        if not folder.numbers():
+            outcome.lost_passes = passes
+        else:
+            outcome.lost_passes = passes - (len(folder.load().history) - self.earlier)
+            since -= max(p.stat().st_mtime for p in self.checkpoints.glob("*.fcl-ckpt"))
+            outcome.lost_seconds = round(max(0.0, since), 2)
+        left_at_once = self.case.kind == "twice" and "leaving at once" in command.errors
+        if code in (1, 5, 130, 143) and self.case.role != "supervisor" and not left_at_once:
+            if outcome.lost_passes > 0:
+                outcome.wrong.append(f"{outcome.lost_passes} passes are in no checkpoint")
+        elif outcome.lost_passes > 1 and (outcome.lost_seconds or 99.0) > INTERVAL + 1.0:
+            outcome.wrong.append(f"{outcome.lost_passes} passes lost")
+
+    def _finish(self, code: int) -> None:
+        """Bring to its end what the fault has left unfinished."""
+        outcome = self.outcome
+        while code not in (0, 6) and not outcome.hang and len(outcome.codes) < 4:
+            if CheckpointFolder(self.checkpoints).numbers():
+                arguments = ["--resume", os.fspath(self.checkpoints), "--max-passes", "1000"]
+                arguments += ["--overwrite"]
+            else:
+                arguments = self.arguments()
+            code = self._end(self.command(arguments))
+            outcome.codes.append(code)
+
+    def _files(self) -> list[str]:
+        """Files that nobody should have left."""
+        folder = self.folder
+        found = [p for name in ("tmp", "scratch") for p in (folder / name).rglob("*")]
+        known = {"tmp", "scratch", "model.fcl", "checkpoints", "data.zarr", "disk"}
+        found += [
+            p for p in folder.iterdir() if p.name not in known and not p.name.startswith("log-")
+        ]
+        if self.checkpoints.is_dir():
+            found += [
+                p
+                for p in self.checkpoints.iterdir()
+                if p.name != "lock" and p.suffix != ".fcl-ckpt"
+            ]
+        return [os.fspath(p.relative_to(folder)) for p in found]
+
+    # -- surroundings
+
+    @contextlib.contextmanager
+    def _surroundings(self) -> Iterator[str]:
+        """What a case needs around it; gives the reason why it cannot be had."""
+        kind = self.case.kind
+        if kind in ("bad-chunk", "changed", "changed-later"):
+            self.data = self.folder / "data.zarr"
+            shutil.copytree(self.job.data, self.data)
+        if kind not in ("disk-full", "disk-freed"):
+            yield ""
+            return
+        disk = self.folder / "disk"
+        disk.mkdir()
+        size = self.rng.choice((8, 24, 40, 56)) if kind == "disk-full" else 4096
+        mount = ["mount", "-t", "tmpfs", "-o", f"size={size}k", "tmpfs", os.fspath(disk)]
+        try:
+            done = subprocess.run(mount, capture_output=True, text=True, check=False)
+            failed = done.returncode and done.stderr.strip()
+        except OSError as error:
+            failed = str(error)
+        if failed:
+            yield f"no disk of a small size: {failed}"
+            return
+        self.checkpoints = disk / "checkpoints"
+        try:
+            yield ""
+        finally:
+            subprocess.run(["umount", "-l", os.fspath(disk)], check=True)
+
+    def _fault(self) -> dict[str, str]:
+        """Variables that make the command fail at the point of the case."""
+        case = self.case
+        if case.kind == "freeze":
+            return {"FCL_DEADLINE": str(DEADLINE)}
+        if case.kind == "changed":
+            return {"FCL_FAULT": "writer:0:prepare-block:1:stop"}
+        if not case.point:
+            return {}
+        count = self.rng.choice((1, 1, 2, 3, 6))
+        if case.point.partition("-")[0] in ("prepare", "search", "certify", "draw", "accept"):
+            count = 1 if case.role == "writer" else count
+        if case.kind == "deaths":
+            count = 1
+        text = f"{case.role}:0:{case.point}:{count}:{case.action}"
+        if case.point == "order-restore":
+            text = f"trainer:0:step:2:kill,trainer:0:order-restore:1:{case.action}!"
+        return {"FCL_FAULT": text, "FCL_DEADLINE": str(DEADLINE)}
+
+
+def _fired(case: Case, errors: str, code: int) -> bool:
+    """Whether a fault at a point was met, from what the command said of it."""
+    if case.role == "supervisor":
+        return code != 0 or case.action == "stop"
+    words = {
+        "kill": "was killed by signal 9",
+        "kill!": "was killed by signal 9",
+        "stop": "has been silent",
+        "raise": "InjectedFault",
+    }
+    return words[case.action] in errors
+
+
+def _shared_memory() -> set[str]:
+    folder = Path("/dev/shm")
+    return {p.name for p in folder.glob("fcl*")} if folder.is_dir() else set()
