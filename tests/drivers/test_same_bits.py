@@ -12,8 +12,8 @@ from judge import LOSSES, Problem
 from rows import acceptors, pyrimidines
 
 import fcl
-from fcl.drivers.train import TrainResult
 from fcl.drivers.job import make_job
+from fcl.drivers.train import TrainResult
 from fcl.features import KmerFamily
 
 #: What a pass reports that is not time or memory.
