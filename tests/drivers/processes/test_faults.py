@@ -20,8 +20,8 @@ SEED = 4
 CASES = {
     "writer-columns-piece-kill": jobs.Options(2),
     "writer-price-done-raise": jobs.Options(1),
-    "writer-sample-begin-kill": jobs.Options(2, sampled=True),
-    "trainer-compaction-kill": jobs.Options(1, small=True),
+    "writer-columns-commit-kill": jobs.Options(2, sampled=True),
+    "trainer-order-commit-kill": jobs.Options(1, small=True),
     "trainer-step-stop": jobs.Options(1, shared_files=True),
     "kill-trainer": jobs.Options(2, valid=True),
     "kill-supervisor": jobs.Options(2),
