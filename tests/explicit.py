@@ -101,7 +101,8 @@ class ExplicitPricer:
     ) -> Prices:
         assert parts in (None, range(1))
         g = self._sums(residuals, 1)
-        ids = np.argsort(-np.abs(g), kind="stable")[: self.keep]
+        ids = np.argsort(-np.abs(g), kind="stable")
+        ids = ids[~np.isin(ids, watch)][: self.keep]
         ids = np.sort(ids[np.abs(g[ids]) > threshold])
         return Prices(ids, g[ids], float(np.abs(g).max()), g[watch], len(g))
 

@@ -52,7 +52,7 @@ class Prices:
     With g_j = sum_i r_i phi_ij, in the units of r (not multiplied by C).
     """
 
-    ids: Ids  #: features of large |g_j|, those of the largest always among them
+    ids: Ids  #: features of large |g_j|, not watched ones; those of the largest always among them
     gradients: Floats  #: their g_j
     largest: float  #: an upper bound of |g_j| over the whole family, exact above the threshold
     watched: Floats  #: g_j of the features that were asked for
@@ -101,7 +101,9 @@ class Pricer(Protocol):
     ) -> Prices:
         """Price every feature of some parts (None: all) against the residuals (n_rows,).
 
-        Candidates need not be reported where |g_j| <= threshold. Watched features of other parts get 0.
+        Candidates need not be reported where |g_j| <= threshold, and watched features are none: in the
+        end game the cached features, at |C g_j| = 1 give or take, would take all the places. Watched
+        features of other parts get 0.
         """
 
     def sums(self, values: Floats, ids: Ids, parts: range | None = None) -> Floats:

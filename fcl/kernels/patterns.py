@@ -95,6 +95,19 @@ def _push(heap_id, heap_value, count, feature, gradient):
 
 
 @kernel
+def _is_among(ids, feature):
+    """Whether a feature is in a sorted list."""
+    low, high = 0, ids.shape[0]
+    while low < high:
+        middle = (low + high) >> 1
+        if ids[middle] < feature:
+            low = middle + 1
+        else:
+            high = middle
+    return low < ids.shape[0] and ids[low] == feature
+
+
+@kernel
 def _expand_axes(cells, start, letters, radix, flat_a, flat_b):
     """Sum out wildcards of radix^letters cells, axis by axis from the last: 5^letters sums.
 
@@ -204,6 +217,7 @@ def scan_patterns(
     stack,
     first_id,
     threshold,
+    known,
     heap_id,
     heap_value,
     flats,
@@ -224,7 +238,8 @@ def scan_patterns(
     stack : int32 (>= (d + 1) * n_items,), overwritten.
     threshold : sums of at most this magnitude need not be found; it rises to the smallest kept
         one as soon as the heap is full.
-    heap_id, heap_value : int64, float64 (capacity,): the largest sums, as a heap.
+    known : int64, sorted: features of this position that are not wanted among the kept ones.
+    heap_id, heap_value : int64, float64 (capacity,): the largest sums of all others, as a heap.
     flats : float64 (2, 5^FLAT_LETTERS), overwritten.
     out : float64 (4,): largest |sum| met, largest bound of what was skipped, number of kept ones,
         number of patterns visited. The largest |sum| over all patterns is at most the larger of
@@ -329,7 +344,8 @@ def scan_patterns(
             x = abs(flat[i])
             if x > threshold:
                 largest = max(largest, x)
-                if count < capacity or x > abs(heap_value[0]):
+                wanted = count < capacity or x > abs(heap_value[0])
+                if wanted and not _is_among(known, base + i):
                     count = _push(heap_id, heap_value, count, base + i, flat[i])
                 if count == capacity:
                     threshold = max(threshold, abs(heap_value[0]))

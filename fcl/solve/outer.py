@@ -20,7 +20,7 @@ from fcl.solve.state import Floats, Ids, Point
 #: Features admitted after a pass: at least so many, or as many as are active.
 LEAST_ADMITTED = 512
 #: The trainer stops at this share of the largest violation over the family.
-TRAIN_SHARE = 0.1
+TRAIN_SHARE = 0.3
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from fcl.solve.state import Anchor, Floats, Point
 
 #: Candidates that the pricer reports from each of its groups (positions of k-mers): neighbours of one
 #: strong motif would fill the list otherwise.
-KEEP_PER_GROUP = 16
+KEEP_PER_GROUP = 64
 
 
 class Vectors:

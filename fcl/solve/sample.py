@@ -1,7 +1,8 @@
 """Drawing the rows of a sampled view.
 
 Row i is in with probability pi_i = min(1, N (0.8 q_i / sum q + 0.2 s_i / sum s)): by its curvature at
-the anchor, with a uniform floor, since rows that are flat now need not stay so. All rows of a class that
+the anchor, with a uniform floor, since rows that are flat now need not stay so. N is such that as many
+are expected as are wanted, although some are certain to be in. All rows of a class that
 is rare are in, and all rows if so many are wanted. Membership is a hash of (seed, i).
 """
 
@@ -19,6 +20,8 @@ from fcl.solve.state import Floats, Ids
 BY_CURVATURE = 0.8
 #: A class with at most this share of the sample is in as a whole.
 RARE = 0.25
+#: Passes over the rows that look for N; each is nearer, and never beyond.
+MOST_RESCALED = 8
 
 
 def draw_rows(
@@ -41,15 +44,27 @@ def draw_rows(
     most = max(0.0, room - 4.0 * math.sqrt(max(room, 0)))
     by_q = BY_CURVATURE / total_q if total_q > 0.0 else 0.0
     by_s = (1.0 - BY_CURVATURE if by_q else 1.0) / total_s if total_s > 0.0 else 0.0
+
+    def inclusion_of(block: slice) -> Floats:
+        return np.minimum(1.0, scale * (by_q * curvatures[block] + by_s * objective.s[block]))
+
+    scale = most
+    for _ in range(MOST_RESCALED if size < objective.n_rows else 0):
+        expected = 0.0
+        for block in objective.blocks():
+            expected += float(inclusion_of(block) @ (objective.y[block] * rare <= 0))
+        if expected >= 0.95 * most or expected <= 0.0:
+            break
+        scale *= most / expected
     n = 0
     for block in objective.blocks():
-        q, s, y = curvatures[block], objective.s[block], objective.y[block]
-        inclusion = np.minimum(1.0, most * (by_q * q + by_s * s))
+        s, y = objective.s[block], objective.y[block]
+        inclusion = inclusion_of(block)
         if size >= objective.n_rows:  # else what hardly counts now would never be in
             inclusion[:] = 1.0
         if rare:
             inclusion[y * rare > 0] = 1.0
-        chosen = np.empty(len(q), np.bool_)
+        chosen = np.empty(len(y), np.bool_)
         descent.choose_by(inclusion, (seed << 32) ^ block.start, chosen)
         found = np.flatnonzero(chosen)[: len(rows) - n]
         rows[n : n + len(found)] = found + block.start

@@ -53,16 +53,20 @@ MAX_HALVINGS = 30
 MAX_SWEEPS = 200
 #: Sweeps that a step makes in any case: fewer are not worth gathering columns for.
 LEAST_SWEEPS = 10
+#: ... and how far the violation has to be down before a step may be cut short.
+HURRIED = 0.3
 #: Sweeps over the columns with a weight between two extrapolations.
 EXTRAPOLATE_FROM = 5
 #: Rows of the inner model up to which there is memory for that, and vectors over them that it takes.
 EXTRAPOLATE_ROWS = 1 << 18
-EXTRAPOLATE_VECTORS = EXTRAPOLATE_FROM + 5
+EXTRAPOLATE_VECTORS = EXTRAPOLATE_FROM + 12
 #: Inner tolerance, as a share of the violation before the step and of the one aimed at.
 INNER_SHARE = 0.1
 INNER_TARGET = 0.3
 #: Parts in which columns are gathered, each in a region of its own: the most threads that help.
 GATHER_PARTS = 4
+#: Entries from which two threads sweep over half the columns each: some 4 ms of one.
+LONG_SWEEP = 2_000_000
 #: Entries that one call of the sweeping kernel reads at most, or one column.
 ENTRIES_A_CALL = 10_000_000
 
@@ -145,12 +149,12 @@ class _Extrapolation:
             new_w, new_u, new_b = (
                 sum(x * state[part] for x, state in zip(c, last, strict=True)) for part in range(3)
             )
-            if self._value(C, new_w, new_u, new_b) < self._value(C, w, u, b):
+            if self.value(C, new_w, new_u, new_b) < self.value(C, w, u, b):
                 w[:], u[:], b[:] = new_w, new_u, new_b
                 d[:] = w - self._local.weights
         self._states = []
 
-    def _value(self, C: float, w: Floats, u: Floats, b: Floats) -> float:
+    def value(self, C: float, w: Floats, u: Floats, b: Floats) -> float:
         """The model at a state; b : (d_b, sum of u)."""
         d = w - self._local.weights
         smooth = (
@@ -483,8 +487,10 @@ class Trainer:
         everything = random.permutation(k)
         order, full = everything, True
         memory = _Extrapolation(local, extra, q, curve_b)
-        sweeps = 0
-        while sweeps < MAX_SWEEPS:
+        sweeps, first = 0, 0.0
+        ids = working.cache.ids[local.columns]
+
+        def sweep(order: Columns, u: Floats, b: Floats) -> float:
             worst = 0.0
             for some in self._calls(order):
                 part = descent.descent_sweep(
@@ -508,8 +514,40 @@ class Trainer:
                     b,
                 )
                 worst = max(worst, part)
+            return worst
+
+        def side_by_side(order: Columns) -> float:
+            """Both halves of the columns from the same state, and the sum of their steps.
+
+            Each half lowers the model, so half the sum does too; the whole sum mostly does, for what
+            is strongly coupled (patterns at the same positions) is in the same half.
+            """
+            before = memory.value(view.objective.C, w, u, b)
+            sides = [(some, u.copy(), b.copy()) for some in self._halves(order, ids)]
+            w_before = w.copy()
+            worst = max(self._team.map(lambda side: sweep(*side), sides))
+            du = sum(side[1] for side in sides) - len(sides) * u
+            db = sum(side[2] - b for side in sides)
+            dw = w - w_before
+            for share in (1.0, 1.0 / len(sides)):
+                new_w, new_u, new_b = w_before + share * dw, u + share * du, b + share * db
+                if free:
+                    new_b[0] = -(local.slope_b + new_b[1]) / curve_b
+                if memory.value(view.objective.C, new_w, new_u, new_b) <= before:
+                    break
+            w[:], u[:], b[:] = new_w, new_u, new_b
+            d[:] = w - local.weights
+            return worst
+
+        while sweeps < MAX_SWEEPS:
+            wide = rows <= EXTRAPOLATE_ROWS and self._team.threads > 1
+            if wide and int((self._stop[order] - self._start[order]).sum()) >= LONG_SWEEP:
+                worst = side_by_side(order)
+            else:
+                worst = sweep(order, u, b)
             sweeps += 1
-            if sweeps >= LEAST_SWEEPS and self.hurry():
+            first = first or worst
+            if sweeps >= LEAST_SWEEPS and worst <= HURRIED * first and self.hurry():
                 break
             if worst <= tolerance:
                 if full:
@@ -522,6 +560,14 @@ class Trainer:
             elif rows <= EXTRAPOLATE_ROWS:
                 memory.extrapolate(view.objective.C, w, d, u, b)
         return _Step(w - local.weights, float(b[0]), sweeps)
+
+    def _halves(self, order: Columns, ids: npt.NDArray[np.int64]) -> list[Columns]:
+        """The first and the second half of the columns by id, of about as many entries, in order."""
+        by_id = order[np.argsort(ids[order], kind="stable")]
+        entries = np.cumsum(self._stop[by_id] - self._start[by_id])
+        middle = ids[by_id[np.searchsorted(entries, entries[-1] // 2)]]
+        first = ids[order] <= middle
+        return [order[first], order[~first]]
 
     def _calls(self, order: Columns) -> list[Columns]:
         """Cut a sweep so that no call of a kernel lasts much longer than 50 ms."""

@@ -35,19 +35,30 @@ FIVE_LETTERS = (-1.0, module.FIVE_LETTERS_FROM, math.inf)
 
 
 def check_prices(
-    found: Prices, g: np.ndarray, family: KmerFamily, keep: int, threshold: float, slack: float
+    found: Prices,
+    g: np.ndarray,
+    watch: np.ndarray,
+    family: KmerFamily,
+    keep: int,
+    threshold: float,
+    slack: float,
 ) -> None:
     """What a pricer owes, given the true g of every feature and what rounding may do to it."""
-    size = np.abs(g)
+    everything = np.abs(g)
+    assert found.largest >= everything.max() - slack
+    if everything.max() > threshold + slack:
+        assert found.largest <= everything.max() + slack
+    else:
+        assert found.largest <= threshold + slack
+    # what is watched is no candidate
+    size = everything.copy()
+    size[watch] = 0.0
+    assert not np.isin(found.ids, watch).any()
     assert found.n_priced == len(g) == family.n_features
     assert (np.diff(found.ids) > 0).all()
     np.testing.assert_allclose(found.gradients, g[found.ids], rtol=0, atol=slack)
-    assert found.largest >= size.max() - slack
     if size.max() > threshold + slack:
-        assert found.largest <= size.max() + slack
         assert size[found.ids].max() >= size.max() - slack
-    else:
-        assert found.largest <= threshold + slack
     assert (size[found.ids] > threshold - slack).all()
     reported = np.isin(np.arange(len(g)), found.ids)
     for k in range(family.n_positions):
@@ -89,7 +100,7 @@ def test_prices_of_all_features(
         patch.setattr(module, "FIVE_LETTERS_FROM", five)
         pricer = family.pricer(prepare(family, codes), keep)
     found = pricer.price(r, watch, threshold)
-    check_prices(found, g, family, keep, threshold, tolerance(r))
+    check_prices(found, g, watch, family, keep, threshold, tolerance(r))
     np.testing.assert_allclose(found.watched, g[watch], rtol=0, atol=tolerance(r))
 
     # the buffers hold nothing over for the next call
@@ -130,7 +141,7 @@ def test_the_tree_of_short_patterns(
     g = r @ brute.matrix(codes, 4)
     for keep, threshold in ((3, 0.0), (30, float(np.quantile(np.abs(g), 0.9)))):
         found = family.pricer(prepare(family, codes), keep).price(r, np.arange(3), threshold)
-        check_prices(found, g, family, keep, threshold, tolerance(r))
+        check_prices(found, g, np.arange(3), family, keep, threshold, tolerance(r))
 
 
 @pytest.mark.parametrize("unknown", UNKNOWN)

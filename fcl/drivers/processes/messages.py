@@ -24,7 +24,7 @@ class To(IntEnum):
     SETUP        all that only the rows could tell is planned: read the configuration again
     TASK         kind, start, stop, serial, extent, count, argument; numbers
     ANCHOR       order, version taken, margins, active, parity; target, violation, sums of r and q,
-                 decrease, intercept, beta
+                 decrease, intercept, beta, columns to wait for
     RESTORE      as ANCHOR, and: slots, extents; which are in the lists of those held and restored
     COMMIT       order, extent, count, parity
     LEND         order, extent

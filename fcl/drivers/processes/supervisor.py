@@ -405,6 +405,7 @@ class Supervisor:
             floats=(
                 *(info.target, info.violation, info.total_r, info.total_q),
                 *(info.decrease, info.intercept, info.beta),
+                info.coming if kind == To.ANCHOR else 0,  # a new trainer has some of them
             ),
         )
 

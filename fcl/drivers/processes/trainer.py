@@ -30,8 +30,11 @@ __all__ = ["TrainerProcess"]
 WORTH_SHARE = 0.1
 #: ... or after so many steps from one anchor.
 WORTH_STEPS = 4
+#: Share of the columns that come into an empty cache that the first step waits for. Steps on the first
+#: few are soon worthless, and writers make the others faster with the trainer's core.
+WAIT_SHARE = 0.9
 #: Bounds of the proximal weight of a sampled view.
-LEAST_PROXIMAL, MOST_PROXIMAL = 1e-3, 10.0
+LEAST_PROXIMAL, MOST_PROXIMAL = 1e-6, 10.0
 
 
 class _SharedTeam(Team):
@@ -72,6 +75,7 @@ class TrainerProcess:
         self._side = 0  # which list of freed extents was written last
         self._awaiting = False  # whether the slot of the proposal is still being read
         self._unsaid: tuple[bool, float] | None = None  # what to publish: last word, violation
+        self._lacking = 0  # columns to come before a step is worth its time
         self._untested: set[int] = set()  # ids that came since the last step
         self._promised: dict[int, float] = {}  # decrease of Q promised, by version
 
@@ -150,6 +154,9 @@ class TrainerProcess:
         if drawn == self._drawn:
             return
         self._drawn = drawn
+        if n == self.config.n_rows:  # nothing is left to correct, and no trust is needed
+            self.local.change_view(RowView.all_rows(self._objective))
+            return
         y, s = layout.array("sample_y")[:n], layout.array("sample_s")[:n]
         part = replace(self._objective, y=y, s=s)
         proximal = self.local.view.proximal
@@ -191,7 +198,7 @@ class TrainerProcess:
     def _anchor(self, message: Message) -> None:
         local, layout = self.local, self.layout
         _, taken, margins, active, parity = message.ints[:5]
-        target, violation, total_r, total_q, decrease, intercept, beta = message.floats[:7]
+        target, violation, total_r, total_q, decrease, intercept, beta, coming = message.floats
         if self.config.view_rows:
             self._take_sample()
             self._adapt(taken, decrease, beta)
@@ -215,7 +222,8 @@ class TrainerProcess:
             local.keep_point()
             self._look_below()
         self._target, self._outer_violation = target, violation
-        self._steps, self._working = 0, True
+        self._lacking = int(WAIT_SHARE * coming)
+        self._steps, self._working = 0, not self._lacking
         self._unsaid = None
         self._promised = {}
 
@@ -231,13 +239,13 @@ class TrainerProcess:
         """Trust in the sampled model, by what the last proposal of it was worth."""
         promised = self._promised.get(version, 0.0)
         view = self.local.view
-        if promised <= 0.0:
+        if promised <= 0.0 or view.complete:
             return
         ratio = decrease / promised
         if ratio < 0.25 or beta < 0.3:
             view.proximal = min(4.0 * view.proximal, MOST_PROXIMAL)
         elif ratio > 0.75 and beta > 0.8:
-            view.proximal = max(0.5 * view.proximal, LEAST_PROXIMAL)
+            view.proximal = max(0.25 * view.proximal, LEAST_PROXIMAL)
 
     def _restore(self, message: Message) -> None:
         """Take over from a trainer that died: its columns, and the anchor."""
@@ -264,6 +272,7 @@ class TrainerProcess:
     def _commit(self, message: Message) -> None:
         """Columns for us: take those that no cached one equals; whether they violate, a step tells."""
         _, extent, count, parity = message.ints[:4]
+        self._lacking = max(0, self._lacking - count)
         local, layout, cache = self.local, self.layout, self.cache
         slots = layout.array("extent_slots")[extent, :count].copy()
         gradients = layout.array("slot_gradients")[parity][slots]
@@ -281,13 +290,14 @@ class TrainerProcess:
             local.working.gradients[cache.n - 1] = gradients[i]
             entered.append(i)
         if not entered:
+            self._working = self._working or (cache.n > 0 and not self._lacking)
             return
         exact = None
         if self.config.view_rows:
             exact = layout.array("slot_curvatures")[parity][slots[entered]]
         local.entered(first, weights[entered], gradients[entered], exact)
         self._untested.update(int(i) for i in cache.ids[first:])
-        self._working = True
+        self._working = not self._lacking
 
     def _make_room(self, wanted: int, leaving: int) -> None:
         """Evict until so many extents are empty and so many columns gone, as far as can be.

@@ -215,7 +215,8 @@ class Writer:
         found = len(prices.ids)
         layout.array("priced_ids")[at : at + found] = prices.ids
         layout.array("priced_gradients")[at : at + found] = prices.gradients
-        if config.view_rows:
+        # a view of all rows sees the curvatures itself
+        if config.view_rows and layout.array("sample_size")[0] < config.n_rows:
             ids = np.concatenate([watch, prices.ids])
             sums = passes.pricer.sums(passes.vectors.curvatures, ids, part)
             self._scatter(layout.array("watched_curvatures"), sums[: len(watch)])

@@ -150,16 +150,19 @@ class KmerPricer:
         family = self.family
         order = np.argsort(watch, kind="stable")
         watched = family.patterns(watch[order])
+        known = watch[order]
         sums = np.zeros(len(watch))
         found_ids: list[Ids] = []
         found_values: list[Floats] = []
         largest = 0.0
+        each = family.per_position
         positions = np.arange(family.n_positions)
         if parts is not None:
             positions = positions[parts.start : parts.stop]
         for k, cells, items in self._tables(residuals, positions):
             self._watched_sums(k, cells, items, watched, sums)
-            bound = self._scan(k, cells, items, threshold, found_ids, found_values)
+            here = known[slice(*np.searchsorted(known, (k * each, (k + 1) * each)))]
+            bound = self._scan(k, cells, items, threshold, here, found_ids, found_values)
             largest = max(largest, bound)
         gradients = np.empty(len(watch))
         gradients[order] = sums
@@ -255,6 +258,7 @@ class KmerPricer:
         cells: Floats,
         items: slice,
         threshold: float,
+        known: Ids,
         found_ids: list[Ids],
         found_values: list[Floats],
     ) -> float:
@@ -281,6 +285,7 @@ class KmerPricer:
             self._stack,
             k * self.family.per_position,
             threshold,
+            known,
             self._heap_ids,
             self._heap_values,
             self._flats,
