@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import sys
@@ -86,6 +87,11 @@ def _write(text: str) -> None:
         os.write(2, text.encode())
 
 
+def _ignore_signals() -> None:
+    for signum in SIGNALS:
+        signal.signal(signum, signal.SIG_IGN)
+
+
 @contextmanager
 def stop_on_signals() -> Iterator[Stop]:
     """Handle the signals in the block, and put the earlier handlers back after it."""
@@ -93,6 +99,10 @@ def stop_on_signals() -> Iterator[Stop]:
     if threading.current_thread() is not threading.main_thread():
         yield stop  # handlers belong to the main thread; a caller there has other means
         return
+    # what was to be written is written by then, and taking down the process takes a while: the exit
+    # code should tell of the work
+    atexit.unregister(_ignore_signals)
+    atexit.register(_ignore_signals)
     before = {signum: signal.signal(signum, stop.handle) for signum in SIGNALS}
     try:
         yield stop

@@ -59,7 +59,7 @@ HURRIED = 0.3
 EXTRAPOLATE_FROM = 5
 #: Rows of the inner model up to which there is memory for that, and vectors over them that it takes.
 EXTRAPOLATE_ROWS = 1 << 18
-EXTRAPOLATE_VECTORS = EXTRAPOLATE_FROM + 12
+EXTRAPOLATE_VECTORS = EXTRAPOLATE_FROM + 8
 #: Inner tolerance, as a share of the violation before the step and of the one aimed at.
 INNER_SHARE = 0.1
 INNER_TARGET = 0.3

@@ -29,7 +29,7 @@ CASES = {
     "terminate-group": jobs.Options(2, small=True),
     "disk-full": jobs.Options(1),
     "bad-chunk": jobs.Options(2),
-    "deaths-trainer-order-anchor": jobs.Options(1),
+    "deaths-trainer-step": jobs.Options(1),
 }
 
 
