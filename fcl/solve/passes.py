@@ -18,7 +18,7 @@ from fcl.solve.search import search
 from fcl.solve.state import Anchor, Floats, Point
 
 #: Candidates that the pricer reports from each of its groups (positions of k-mers): neighbours of one
-#: strong motif would fill the list otherwise. 2.08 M windows, d = 8, C = 0.03: 46 s with 16, 43.5 s with 64.
+#: strong motif would fill the list otherwise. 2.08 M windows, C = 0.03: 46 s with 16, 43.5 s with 64.
 KEEP_PER_GROUP = 64
 
 

@@ -235,7 +235,7 @@ class Trainer:
         parts = [buffer[:n_rows] for buffer in self._buffers]
         self._r, self._q, self._dm, self._q_chosen = parts[:4]
         self._m = parts[4]  # margins with the intercept
-        self._q_single, self._u = (buffer[:n_rows] for buffer in self._single_buffers)
+        self._q_single, self._u_single = (buffer[:n_rows] for buffer in self._single_buffers)
         self._chosen = self._chosen_buffer[:n_rows]
 
     @staticmethod
@@ -477,7 +477,7 @@ class Trainer:
         k = len(local.columns)
         h, lean = np.empty(k), np.empty(k)
         rows = self._gather(working, local.columns, lean, h)
-        q, u = self._q_single[:rows], self._u[:rows]
+        q, u = self._q_single[:rows], self._u_single[:rows]
         u[:] = 0.0
         unit = float(self._q_chosen[:rows].max(initial=0.0)) or 1.0
         np.divide(self._q_chosen[:rows], unit, out=q, casting="same_kind")
