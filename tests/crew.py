@@ -211,7 +211,7 @@ class Crew:
         elif outcome == "accepted":
             self.deaths.clear()
         self.rejected = outcome == "rejected"
-        if task.kind == "search":
+        if task.kind in ("search", "accept"):
             self.blending = outcome == "blend"
         out = self.tell(Done(number, task.serial, outcome, stored))
         committed = [i for i in out if isinstance(i, Commit)]

@@ -83,7 +83,7 @@ def all_cases() -> list[Case]:
     cases += [Case("bad-chunk", "bad-chunk", (2,))] * 3
     cases += [Case("changed", "changed", (2,))] * 3
     cases += [Case("changed-later", "changed-later")]
-    deaths = {"writer": ("prepare-begin", "price-begin"), "trainer": ("order-anchor", "step")}
+    deaths = {"writer": ("prepare-begin", "price-begin"), "trainer": ("publish", "step")}
     for role, at in deaths.items():
         cases += [Case(f"deaths-{role}-{p}", "deaths", (0, 5), role, p, "kill!") for p in at]
     return cases

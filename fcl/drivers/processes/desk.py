@@ -105,6 +105,9 @@ class Desk:
         self.scores: dict[str, Any] | None = None
         self._proposal: _Proposed | None = None
         self._taken = _Proposed(0, self.outer.point)  # whose margins are being made
+        # the latest point that no search has judged yet, for a checkpoint to try first
+        self._untried: _Proposed | None = None
+        self._fallback: Point | None = None  # the anchor of a checkpoint, while that is tried
         self._resuming = self._repeated = False
         self._decrease = 0.0  # of the last accepted step
         self._bound = (0.0, 0.0, 0.0)  # dual bound, sums of residuals and curvatures
@@ -137,8 +140,14 @@ class Desk:
         self.beta = float(state["beta"])
         self.certified = last_certified(state)
         self._recall = arrays["cached"][arrays["cached"] >= 0]
-        write_point(self.layout, "proposed", self.outer.point)
-        self._taken = _Proposed(0, self.outer.point)
+        point = self.outer.point
+        fits = len(arrays.get("untried_ids", ())) <= self.config.max_active
+        if "untried_intercept" in state and fits:  # the trainer was further than the anchor
+            self._fallback = point
+            ids, weights = arrays["untried_ids"], arrays["untried_weights"]
+            point = Point(ids, weights, float(state["untried_intercept"]))
+        write_point(self.layout, "proposed", point)
+        self._taken = _Proposed(0, point)
         self._resuming = self._repeated = True
 
     def cached(self) -> tuple[Ids, Ids]:
@@ -160,8 +169,11 @@ class Desk:
                 parity = (task.pass_number - 1) & 1
                 return parity, anchor, (outer.objective, *intercepts, *sizes)
             case "accept":
+                b, n = taken.point.intercept, len(taken.point.ids)
+                if self._fallback is not None:
+                    return 0, anchor, (outer.objective, b, taken.beta, n, 1)
                 value = np.inf if self._resuming else outer.objective
-                return 0, anchor, (value, taken.point.intercept, taken.beta, len(taken.point.ids))
+                return 0, anchor, (value, b, taken.beta, n, 0)
             case "residuals":
                 return 0, anchor, (outer.point.intercept,)
             case "price":
@@ -205,19 +217,32 @@ class Desk:
 
     def _searched(self, outcome: str, count: int, beta: float, b: float, objective: float) -> None:
         taken = self._taken
-        if outcome == "blend":
+        if outcome == "blend" and self._fallback is not None:  # not better than its checkpoint
+            self._taken, self._fallback = _Proposed(0, self._fallback), None
+            write_point(self.layout, "proposed", self._taken.point)
+        elif outcome == "blend":
             point = read_point(self.layout, "found", count, b)
             write_point(self.layout, "proposed", point)
             self._taken = _Proposed(taken.version, point, taken.promised, beta)
         elif outcome == "accepted":
             before = self.outer.objective
             self.beta, self._resuming = beta, False
+            if self._fallback is not None:
+                self._fallback, self._repeated = None, False
             self._decrease = before - objective
             self.vectors.anchor = 1 - self.vectors.anchor
             self.outer.accept(
                 Point(taken.point.ids, taken.point.weights, b), min(objective, before)
             )
-            self._offer()
+            self._judged()
+        elif outcome == "rejected":
+            self._judged()
+
+    def _judged(self) -> None:
+        """What was taken is the anchor now, or worthless."""
+        if self._untried is not None and self._untried.version == self._taken.version:
+            self._untried = None
+        self._offer()
 
     def _columns_stored(self, task: Task, stored: int) -> None:
         """Put the list in the order in which columns were stored."""
@@ -246,6 +271,8 @@ class Desk:
     def published(self, version: int, n: int, b: float, decrease: float) -> None:
         """The trainer proposes a point: it is copied, so that the next one can be put there."""
         self._proposal = _Proposed(version, read_point(self.layout, "mailbox", n, b), decrease)
+        self._untried = self._proposal
+        self._offer()
 
     def take_proposal(self) -> None:
         """The last proposal is the point of the next pass."""
@@ -482,6 +509,10 @@ class Desk:
             "cached": cached,
             "seen": np.ones(len(cached), bool),
         }
+        if self._untried is not None:
+            numbers["untried_intercept"] = self._untried.point.intercept
+            arrays["untried_ids"] = self._untried.point.ids
+            arrays["untried_weights"] = self._untried.point.weights
         snapshot: Snapshot = numbers, arrays
         self.session.saver.offer(lambda: snapshot)
 

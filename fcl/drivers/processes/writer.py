@@ -185,12 +185,16 @@ class Writer:
         return self._found(found)
 
     def _accept(self, message: Message) -> Result:
-        """floats: value of the anchor, intercept of the point, beta; size of the point."""
+        """floats: value of the anchor, intercept of the point, beta; size of the point, fallback.
+
+        With a fallback a point that is worse makes way for it: its margins are to be made.
+        """
         passes = self.passes
         passes.vectors.anchor = message.ints[6]
-        value, b, beta, n = message.floats[:4]
+        value, b, beta, n, fallback = message.floats[:5]
         point = read_point(self.layout, "proposed", int(n), b)
-        return self._found(passes.settled(point, value, beta, b))
+        found = passes.settled(point, value, beta, b)
+        return (0, "blend", 0, ()) if fallback and found.point is None else self._found(found)
 
     @staticmethod
     def _found(found: Searched) -> Result:

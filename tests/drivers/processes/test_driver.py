@@ -7,6 +7,7 @@ import os
 import random
 import time
 import warnings
+from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -246,6 +247,31 @@ def test_stopped_at_a_random_moment(tmp_path: Path, on_disk: fcl.DataSet, seed: 
         assert checkpoint.history == result.model.history
         assert checkpoint.state["objective"] == result.certificate.objective
     go_on(folder, driver=rng.choice(("inline", "processes")))
+
+
+@pytest.mark.parametrize("better", [True, False])
+def test_a_checkpoint_knows_how_far_the_trainer_was(
+    tmp_path: Path, on_disk: fcl.DataSet, better: bool
+) -> None:
+    """The point that no pass has judged yet is tried first; a worse one makes way for the anchor."""
+    folder = CheckpointFolder(tmp_path / "checkpoints")
+    train(on_disk, checkpoint=folder.path, max_passes=1)
+    checkpoint = folder.load()
+    model = inline().model
+    scale = 1.0 if better else 10.0
+    untried = {"untried_ids": model.ids, "untried_weights": scale * model.weights}
+    changed = replace(
+        checkpoint,
+        state={**checkpoint.state, "untried_intercept": scale * model.intercept},
+        arrays={**checkpoint.arrays, **untried},
+    )
+    with folder:
+        folder.begin(checkpoint)
+        folder.save(changed)
+    result = go_on(folder.path, data=on_disk, max_passes=None)
+    first = result.model.history[len(checkpoint.history)]["objective"]
+    expected = inline().certificate.objective if better else checkpoint.state["objective"]
+    assert first == pytest.approx(expected, rel=1e-12)
 
 
 def test_stopped_before_there_is_anything(tmp_path: Path, on_disk: fcl.DataSet) -> None:

@@ -179,6 +179,17 @@ def test_a_resumed_run_makes_the_margins_of_its_anchor_first() -> None:
     assert kinds == ["prepare", "margins", "accept", "residuals", "price", "certify"]
 
 
+def test_a_point_worse_than_its_checkpoint_makes_way_for_the_anchor() -> None:
+    crew = Crew(resumed=True)
+    crew.everybody_comes()
+    kinds = []
+    while crew.tasks:
+        kinds.append(crew.kind)
+        crew.finish_stage(outcome="blend" if kinds.count("accept") == 1 else "accepted")
+    assert kinds[:5] == ["prepare", "margins", "accept", "margins", "accept"]
+    assert kinds[5:] == ["residuals", "price", "certify"] and not crew.over
+
+
 def test_a_stop_is_obeyed_at_once() -> None:
     crew = certified()
     assert crew.decide(stop="tolerance") == [Finish("tolerance")]
@@ -756,8 +767,10 @@ class Runs(RuleBasedStateMachine):
     def a_task_is_done(self, data: st.DataObject, outcome: str, stored: int) -> None:
         crew = self.crew
         number = data.draw(st.sampled_from(sorted(crew.tasks)))
-        if crew.logic.stage == "accept" and (outcome == "blend" or not crew.logic.pass_number):
-            outcome = "accepted"
+        if crew.logic.stage == "accept":
+            back = crew.settings.resumed and not crew.certified  # to the anchor of the checkpoint
+            if (outcome == "blend" and not back) or not crew.logic.pass_number:
+                outcome = "accepted"
         crew.finish(number, outcome, stored)
 
     @precondition(lambda self: self.crew.tasks and not self.crew.over)

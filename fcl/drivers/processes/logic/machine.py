@@ -61,7 +61,7 @@ STAGES: dict[str, tuple[str, ...]] = {
     "margins": ("search", "accept"),  # accept at once: the first pass of a resumed run
     "search": ("residuals", "blend", "wait", "decide"),
     "blend": ("accept",),  # margins of a point between anchor and proposal
-    "accept": ("residuals", "wait", "decide"),
+    "accept": ("residuals", "blend", "wait", "decide"),  # blend: back to the anchor of a checkpoint
     "residuals": ("price",),
     "price": ("certify",),
     "certify": ("decide",),
