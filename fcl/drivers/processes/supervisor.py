@@ -92,7 +92,6 @@ class Supervisor:
         self.logic: Logic
         self.desk: Desk | None = None  # once the rows are read
         self._tasks: dict[int, words.Task] = {}  # by writer
-        self._early: list[tuple[Child, Message]] = []  # orders from before the cache was there
         self._failure: tuple[Child, Failure, Message] | None = None
         self._since_busy: tuple[float, dict[str, float]] = (time.monotonic(), {})
         self._last_tick = self._last_sample = 0.0
@@ -363,10 +362,7 @@ class Supervisor:
         trainer = self.children.get((TRAINER, 0))
         if message is None or trainer is None:
             return
-        if self.desk is not None:
-            self._send(trainer, message)
-        else:  # it has no cache to carry it out in yet
-            self._early.append((trainer, message))
+        self._send(trainer, message)
 
     def _order_message(self, order: words.Order) -> Message | None:
         desk, layout = self.desk, self.shared.layout
@@ -421,9 +417,6 @@ class Supervisor:
         self.desk = Desk(session, shared.layout, shared.vectors, rows_read)
         for child in self.children.values():
             self._send(child, Message.make(To.SETUP))
-        for child, message in self._early:
-            if self.children.get((child.role, child.number)) is child:
-                self._send(child, message)
 
     # -- telling -------------------------------------------------------------------------------
 

@@ -392,8 +392,14 @@ class Logic:
         self._hand_over(self.pass_number)
 
     def _lend(self) -> None:
-        """One empty extent is the trainer's, to compact into; before any is for writers."""
+        """One empty extent is the trainer's, to compact into; before any is for writers.
+
+        Not while rows are read: there is no cache yet, and an order makes the trainer busy, which would
+        keep a core from the readers.
+        """
         trainer = self.trainer
+        if self.stage == "prepare":
+            return
         if trainer.informed and not (trainer.spare or trainer.drop_order) and self.extents.free:
             trainer.spare, trainer.lend_order = 1, trainer.give()
             self._say(Lend(trainer.lend_order, self.extents.lend()))
@@ -599,5 +605,6 @@ class Logic:
         if self.stage == "columns" and self._passes.parts.waiting and not room:
             hope = trainer.room_order or not trainer.informed or self.extents.granted
             require(bool(hope), "columns wait for room that nobody was asked for")
-        if trainer.informed and not (trainer.spare or trainer.drop_order):
+        lends = self.stage != "prepare" and trainer.informed
+        if lends and not (trainer.spare or trainer.drop_order):
             require(not self.extents.free, "the trainer has no spare extent though one is free")
