@@ -193,7 +193,7 @@ class Run:
 
     def _count_loss(self, command: Command, code: int) -> None:
         """How old the newest checkpoint is, and how many passes are not in it."""
-        outcome = self.outcome
+        outcome, case = self.outcome, self.case
         folder = CheckpointFolder(self.checkpoints)
         passes = command.events("PassDone")
         since = command.log.stat().st_mtime  # of the last event
@@ -207,6 +207,8 @@ class Run:
         if code in (1, 5, 130, 143) and self.case.role != "supervisor" and not left_at_once:
             if outcome.lost_passes > 0:
                 outcome.wrong.append(f"{outcome.lost_passes} passes are in no checkpoint")
+        elif case.kind.startswith("disk-"):
+            pass  # from the moment on that the disk is full nothing can be saved, as it is said
         elif outcome.lost_passes > 1 and (outcome.lost_seconds or 99.0) > INTERVAL + 1.0:
             outcome.wrong.append(f"{outcome.lost_passes} passes lost")
 
