@@ -62,12 +62,13 @@ def descent_sweep(
     extra,
     curve,
     lean,
+    before,
     w,
-    d,
     free,
     lin_b,
     curve_b,
     b,
+    met,
 ):
     """One sweep over the columns in ``order``: exact minimisation of the model over each in turn.
 
@@ -77,8 +78,10 @@ def descent_sweep(
     constant, so dense columns and intercept are strongly coupled.
 
     unit : what a 1 in q and u (float32) stands for.
+    before : float64 (k,), the weights at the current point;  w : the same with their steps.
     b : float64 (2,): d_b, and sum_i u_i without what d_b adds (u itself is kept without it).
-    u, w (= weight with its step), d, b are updated in place. Every step is applied, however small: a
+    met : float64 (k,), gets the violation met at each column of ``order``.
+    u, w, b are updated in place. Every step is applied, however small: a
     weight left with a wrong sign would have a violation of 2 for ever. Returns the largest violation
     met.
     """
@@ -90,7 +93,7 @@ def descent_sweep(
         t = order[o]
         first = start[t]
         last = stop[t]
-        gradient = lin[t] + extra[t] * d[t] + lean[t] * b[0]
+        gradient = lin[t] + extra[t] * (w[t] - before[t]) + lean[t] * b[0]
         g0 = 0.0
         if valued:
             for e in range(first, last):
@@ -109,7 +112,8 @@ def descent_sweep(
                 g0 += u[numbers[e]]
                 e += 1
             gradient += unit * ((g0 + g1) + (g2 + g3))
-        largest = max(largest, violation(C * gradient, w[t]))
+        met[t] = violation(C * gradient, w[t])
+        largest = max(largest, met[t])
         h = curve[t]
         if free:
             # a constant column has nothing left once the intercept is free
@@ -118,7 +122,6 @@ def descent_sweep(
         z = new - w[t]
         if z != 0.0:
             w[t] = new
-            d[t] += z
             step = u.dtype.type(z)
             if valued:
                 for e in range(first, last):

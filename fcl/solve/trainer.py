@@ -23,58 +23,25 @@ One-variable Newton with a line search, the scheme of Matsushima (2016), takes 3
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from fcl.errors import BudgetError
-from fcl.kernels import columns as column_kernels
 from fcl.kernels import descent, losses
 from fcl.objective import ROUNDING
 from fcl.parallel import SERIAL, Team
+from fcl.solve.inner import Columns, InnerModel, LocalPoint, Step
 from fcl.solve.state import Floats, WorkingSet
 from fcl.solve.view import RowView, add_columns, column_moments
 
-Columns = npt.NDArray[np.intp]
-Singles = npt.NDArray[np.float32]
-
-#: Rows of the inner model: at least, and for each column worked on.
-LEAST_ROWS = 16384
-ROWS_A_COLUMN = 8
-#: The sample doubles, up to this factor, when a step hardly lowers the violation.
-MOST_GROWN = 16.0
-#: Share of the exact diagonal that the model keeps where the sample misses a column, and the share
-#: added to every diagonal. More of either slows the swaps between near-duplicates.
-FLOOR = 0.5
-DAMPING = 1e-3
 #: Columns with weight 0 and |C g_j| below this at the anchor rest until the next pass.
 RESTING = 0.8
 #: Sufficient decrease of the line search (0 < sigma < 1/2).
 SIGMA = 0.01
 MAX_HALVINGS = 30
-MAX_SWEEPS = 200
-#: Sweeps that a step makes in any case: fewer are not worth gathering columns for.
-LEAST_SWEEPS = 10
-#: ... and how far the violation has to be down before a step may be cut short.
-HURRIED = 0.3
-#: Sweeps over the columns with a weight between two extrapolations.
-EXTRAPOLATE_FROM = 5
-#: Rows of the inner model up to which there is memory for that, and vectors over them that it takes.
-EXTRAPOLATE_ROWS = 1 << 18
-EXTRAPOLATE_VECTORS = EXTRAPOLATE_FROM + 8
-#: Curvature of a row of the inner model, as a share of the largest, is taken for at least this.
-LEAST_SINGLE = 1e-30
 #: Inner tolerance, as a share of the violation before the step and of the one aimed at.
 INNER_SHARE = 0.1
 INNER_TARGET = 0.3
-#: Parts in which columns are gathered, each in a region of its own: the most threads that help.
-GATHER_PARTS = 4
-#: Entries from which two threads sweep over half the columns each: some 4 ms of one.
-LONG_SWEEP = 2_000_000
-#: Entries that one call of the sweeping kernel reads at most, or one column.
-ENTRIES_A_CALL = 10_000_000
 
 
 @dataclass(frozen=True)
@@ -96,83 +63,6 @@ class Taken:
     decrease: float  #: of the local objective, >= 0
     violation: float  #: largest over the columns worked on, before the step
     sweeps: int
-
-
-@dataclass
-class _Local:
-    """The local problem at one point: the columns worked on, gradient and curvature of each."""
-
-    columns: Columns
-    weights: Floats
-    gradients: Floats
-    curvatures: Floats
-    loss: float  #: sum of the weighted losses over the view
-    slope_b: float  #: of the local objective, over C; 0 without an intercept
-
-
-@dataclass
-class _Step:
-    """A step of the columns worked on, and of the intercept."""
-
-    d: Floats
-    db: float
-    sweeps: int
-
-
-class _Extrapolation:
-    """Anderson extrapolation of sweeps over one set of columns in one order.
-
-    Near the end such sweeps are an affine map, and a combination of the last iterates with
-    coefficients that add up to 1 is far nearer to its fixed point (Bertrand and Massias 2021). The
-    state (w, u, b) is affine in w, so the candidate is evaluated without touching a column; it is taken
-    only where it lowers the model.
-    """
-
-    def __init__(
-        self, local: _Local, extra: Floats, q: Singles, unit: float, curve_b: float
-    ) -> None:
-        self._local = local
-        self._extra = extra
-        self._q = q
-        self._unit = unit
-        self._curve_b = curve_b
-        self._states: list[tuple[Floats, Singles, Floats]] = []
-
-    def clear(self) -> None:
-        """Begin anew: the set of columns has changed."""
-        self._states = []
-
-    def extrapolate(self, C: float, w: Floats, d: Floats, u: Singles, b: Floats) -> None:
-        """Take in the state after a sweep; every few sweeps move it, in place, if that is better."""
-        self._states.append((w.copy(), u.copy(), b.copy()))
-        if len(self._states) <= EXTRAPOLATE_FROM:
-            return
-        steps = np.diff([state[0] for state in self._states], axis=0)
-        gram = np.einsum("ik,jk->ij", steps, steps)  # no BLAS: its threads would only spin
-        gram[np.diag_indices_from(gram)] += 1e-12 * max(float(np.trace(gram)), 1e-300)
-        c = np.linalg.solve(gram, np.ones(len(gram)))
-        total = float(c.sum())
-        if total != 0.0 and np.isfinite(c).all():
-            c /= total
-            last = self._states[1:]
-            new_w, new_u, new_b = (
-                sum(x * state[part] for x, state in zip(c, last, strict=True)) for part in range(3)
-            )
-            if self.value(C, new_w, new_u, new_b) < self.value(C, w, u, b):
-                w[:], u[:], b[:] = new_w, new_u, new_b
-                d[:] = w - self._local.weights
-        self._states = []
-
-    def value(self, C: float, w: Floats, u: Singles, b: Floats) -> float:
-        """The model at a state; b : (d_b, sum of u)."""
-        d = w - self._local.weights
-        smooth = (
-            float((self._local.gradients * d).sum())
-            + 0.5 * float((self._extra * d * d).sum())
-            + 0.5 * self._unit * float((u * u / self._q).sum(dtype=np.float64))
-            + b[0] * (self._local.slope_b + b[1] + 0.5 * self._curve_b * b[0])
-        )
-        return float(np.abs(w).sum()) + C * smooth
 
 
 class Trainer:
@@ -206,22 +96,10 @@ class Trainer:
         block_rows: int = 65536,
         team: Team = SERIAL,
     ) -> None:
-        self._buffers = [np.empty(n_rows) for _ in range(5)]
-        self._single_buffers = [np.empty(n_rows, np.float32) for _ in range(2)]
-        self._chosen_buffer = np.empty(n_rows, np.int32)
-        self._wanted = np.empty((-(-n_rows // block_rows), -(-block_rows // 64)), np.uint64)
+        self._buffers = [np.empty(n_rows) for _ in range(4)]
         self.resize(n_rows)
-        self._entries = np.empty(entries, np.int32)
-        self._values = np.empty(0 if binary else entries, np.float32)
-        self._start = np.empty(max_columns, np.int64)
-        self._stop = np.empty(max_columns, np.int64)
-        self._block_rows = block_rows
+        self.inner = InnerModel(n_rows, max_columns, entries, seed, binary, block_rows, team)
         self._team = team
-        #: asked between sweeps: whether a step should come to an end, after a few of them
-        self.hurry: Callable[[], bool] = lambda: False
-        self._seed = seed
-        self._drawn = 0
-        self._grown = 1.0
         # the local problem that is being solved
         self.intercept = 0.0  #: of the trainer's point
         self._anchor_b = 0.0
@@ -232,27 +110,22 @@ class Trainer:
 
     def resize(self, n_rows: int) -> None:
         """Work on a view of so many rows from now on, at most as many as there is room for."""
-        parts = [buffer[:n_rows] for buffer in self._buffers]
-        self._r, self._q, self._dm, self._q_chosen = parts[:4]
-        self._m = parts[4]  # margins with the intercept
-        self._q_single, self._u_single = (buffer[:n_rows] for buffer in self._single_buffers)
-        self._chosen = self._chosen_buffer[:n_rows]
+        # residuals, curvatures, margins of a step, margins with the intercept
+        self._r, self._q, self._dm, self._m = (buffer[:n_rows] for buffer in self._buffers)
 
     @staticmethod
     def bytes_for(n_rows: int, max_columns: int, entries: int, binary: bool = True) -> int:
         """Bytes of the buffers."""
-        states = 8 * EXTRAPOLATE_VECTORS * min(n_rows, EXTRAPOLATE_ROWS)
-        rows = n_rows * (6 * 8 + 4) + -(-n_rows // 8)
-        return rows + states + (4 if binary else 8) * entries + 16 * max_columns
+        return 4 * 8 * n_rows + InnerModel.bytes_for(n_rows, max_columns, entries, binary)
 
     @property
     def counters(self) -> tuple[int, float]:
         """What the next steps depend on beside the point: samples drawn, growth of the sample."""
-        return self._drawn, self._grown
+        return self.inner.drawn, self.inner.grown
 
     @counters.setter
     def counters(self, values: tuple[int, float]) -> None:
-        self._drawn, self._grown = int(values[0]), float(values[1])
+        self.inner.drawn, self.inner.grown = int(values[0]), float(values[1])
 
     def solve(
         self, view: RowView, working: WorkingSet, anchor_b: float, target: float, max_steps: int
@@ -321,14 +194,11 @@ class Trainer:
             undone, weights, b = self._undo
             self._return_to(working, undone, weights, b)
             return Taken(False, decrease, self._before, 0)
-        if violation > 0.7 * self._before:
-            self._grown = min(2.0 * self._grown, MOST_GROWN)
-        elif violation < 0.3 * self._before:
-            self._grown = max(0.5 * self._grown, 1.0)
+        self.inner.judge(self._before, violation)
         if violation <= target or not may_move:
             return Taken(False, decrease, violation, 0)
         tolerance = max(INNER_SHARE * violation, INNER_TARGET * target)
-        step = self._inner(view, working, local, tolerance)
+        step = self.inner.minimise(view, working, local, self._q, tolerance)
         taken = self._line_search(view, working, local, step, self.intercept - anchor_b)
         if taken is None:
             return Taken(False, decrease, violation, step.sweeps)
@@ -380,7 +250,7 @@ class Trainer:
         lower = before - objective.loss_sum(self._m, 0.0) - slope * move - 0.5 * floor * move * move
         return max(0.0, objective.C * lower)
 
-    def _localise(self, view: RowView, working: WorkingSet, columns: Columns) -> _Local:
+    def _localise(self, view: RowView, working: WorkingSet, columns: Columns) -> LocalPoint:
         objective = view.objective
         objective.residuals_curvatures(self._m, 0.0, self._r, self._q)
         g, h = column_moments(working, columns, self._r, self._q, self._team)
@@ -394,7 +264,7 @@ class Trainer:
                 + view.intercept_correction
                 + view.intercept_floor * (self.intercept - self._anchor_b)
             )
-        return _Local(
+        return LocalPoint(
             columns,
             weights,
             g,
@@ -404,198 +274,15 @@ class Trainer:
         )
 
     @staticmethod
-    def _violation(C: float, local: _Local) -> float:
+    def _violation(C: float, local: LocalPoint) -> float:
         out = np.empty(len(local.columns))
         largest: float = descent.violations(C, local.gradients, local.weights, out)
         return largest
 
-    # -- the inner model -----------------------------------------------------------------------
-
-    def _choose_rows(self, most: int) -> int:
-        """Sample about ``most`` rows by their curvature; returns how many."""
-        counts, sums = np.empty(descent.BINS), np.empty(descent.BINS)
-        descent.curvature_histogram(self._q, counts, sums)
-        # expected size of the sample for tau at the lower edge of each bin
-        edges = descent.bin_edges()
-        whole = np.cumsum(counts[::-1])[::-1]
-        partly = (np.cumsum(sums) - sums) / edges
-        fits = np.flatnonzero(whole + partly <= most)
-        everything = counts[1:].sum() <= most or not len(fits)
-        self._drawn += 1
-        count: int = descent.choose_rows(
-            self._q,
-            0.0 if everything else float(edges[fits[0]]),
-            (self._seed << 32) + self._drawn,
-            self._chosen,
-            self._q_chosen,
-        )
-        return count
-
-    def _gather(self, working: WorkingSet, columns: Columns, lean: Floats, h: Floats) -> int:
-        """Gather the columns on a sample of the rows, as many as fit; returns how many rows."""
-        k = len(columns)
-        slots = working.cache.slots[columns]
-        # regions in proportion to what their columns hold
-        held = np.concatenate([[0], np.cumsum(working.cache.store.nonzeros[slots] + 1)])
-        cuts = np.searchsorted(held, np.linspace(0, held[-1], GATHER_PARTS + 1)[1:-1])
-        cuts = np.concatenate([[0], cuts, [k]])
-        room = (len(self._entries) * (held[cuts] / held[-1])).astype(np.int64)
-        most = int(self._grown * max(LEAST_ROWS, ROWS_A_COLUMN * k))
-
-        def part(p: int) -> bool:
-            some = slice(cuts[p], cuts[p + 1])
-            written = column_kernels.gather_chosen(
-                working.cache.pieces,
-                slots[some],
-                self._chosen,
-                self._wanted,
-                self._q_chosen[:rows],
-                room[p],
-                room[p + 1],
-                self._start[:k][some],
-                self._stop[:k][some],
-                self._entries,
-                self._values,
-                lean[some],
-                h[some],
-            )
-            return bool(written == cuts[p + 1] - cuts[p])
-
-        while True:
-            rows = self._choose_rows(most)
-            column_kernels.mark_rows(self._chosen, self._block_rows, self._wanted)
-            if all(self._team.map(part, range(GATHER_PARTS))):
-                return rows
-            most = min(most, rows) // 2
-            if most < 1:
-                raise BudgetError(
-                    f"trainer: no room to gather {k} columns on a single row; raise the memory budget"
-                )
-
-    def _inner(self, view: RowView, working: WorkingSet, local: _Local, tolerance: float) -> _Step:
-        """Coordinate descent on the model: sweeps over all columns, then over those with a weight."""
-        k = len(local.columns)
-        h, lean = np.empty(k), np.empty(k)
-        rows = self._gather(working, local.columns, lean, h)
-        q, u = self._q_single[:rows], self._u_single[:rows]
-        u[:] = 0.0
-        unit = float(self._q_chosen[:rows].max(initial=0.0)) or 1.0
-        np.divide(self._q_chosen[:rows], unit, out=q, casting="same_kind")
-        np.maximum(q, LEAST_SINGLE, out=q)
-        total = float(self._q_chosen[:rows].sum())
-        free = view.objective.intercept and rows > 0
-        # share of a column's curvature that is left once the intercept follows: damping by the whole of
-        # it would hold up columns far from 0, such as one of 100 +- 1, for hundreds of steps
-        left = np.ones(k)
-        if free:
-            left -= np.minimum(lean * lean / np.maximum(total * h, 1e-300), 1.0)
-        extra = np.maximum(FLOOR * local.curvatures - h, 0.0) + DAMPING * left * local.curvatures
-        curve = np.maximum(h + extra, 1e-300)
-        d = np.zeros(k)
-        w = local.weights.copy()
-        # of the sample, like the columns': otherwise a nearly constant column may get less than no
-        # curvature once the intercept is eliminated, and its steps have no bound
-        curve_b = total + view.intercept_floor if free else 1.0
-        b = np.array([-local.slope_b / curve_b if free else 0.0, 0.0])
-        random = np.random.default_rng([self._seed, self._drawn])
-        everything = random.permutation(k)
-        order, full = everything, True
-        memory = _Extrapolation(local, extra, q, unit, curve_b)
-        sweeps, first = 0, 0.0
-        ids = working.cache.ids[local.columns]
-
-        def sweep(order: Columns, u: Singles, b: Floats) -> float:
-            worst = 0.0
-            for some in self._calls(order):
-                part = descent.descent_sweep(
-                    view.objective.C,
-                    some,
-                    self._start[:k],
-                    self._stop[:k],
-                    self._entries,
-                    self._values,
-                    unit,
-                    q,
-                    u,
-                    local.gradients,
-                    extra,
-                    curve,
-                    lean,
-                    w,
-                    d,
-                    free,
-                    local.slope_b,
-                    curve_b,
-                    b,
-                )
-                worst = max(worst, part)
-            return worst
-
-        def side_by_side(order: Columns) -> float:
-            """Both halves of the columns from the same state, and the sum of their steps.
-
-            Each half lowers the model, so half the sum does too; the whole sum mostly does, for what
-            is strongly coupled (patterns at the same positions) is in the same half.
-            """
-            before = memory.value(view.objective.C, w, u, b)
-            sides = [(some, u.copy(), b.copy()) for some in self._halves(order, ids)]
-            w_before = w.copy()
-            worst = max(self._team.map(lambda side: sweep(*side), sides))
-            du = sum(side[1] for side in sides) - len(sides) * u
-            db = sum(side[2] - b for side in sides)
-            dw = w - w_before
-            for share in (1.0, 1.0 / len(sides)):
-                new_w, new_u, new_b = w_before + share * dw, u + share * du, b + share * db
-                if free:
-                    new_b[0] = -(local.slope_b + new_b[1]) / curve_b
-                if memory.value(view.objective.C, new_w, new_u, new_b) <= before:
-                    break
-            w[:], u[:], b[:] = new_w, new_u, new_b
-            d[:] = w - local.weights
-            return worst
-
-        while sweeps < MAX_SWEEPS:
-            wide = rows <= EXTRAPOLATE_ROWS and self._team.threads > 1
-            if wide and int((self._stop[order] - self._start[order]).sum()) >= LONG_SWEEP:
-                worst = side_by_side(order)
-            else:
-                worst = sweep(order, u, b)
-            sweeps += 1
-            first = first or worst
-            if sweeps >= LEAST_SWEEPS and worst <= HURRIED * first and self.hurry():
-                break
-            if worst <= tolerance:
-                if full:
-                    break
-                order, full = everything, True
-                memory.clear()
-            elif full:
-                order, full = everything[w[everything] != 0.0], False
-                memory.clear()
-            elif rows <= EXTRAPOLATE_ROWS:
-                memory.extrapolate(view.objective.C, w, d, u, b)
-        return _Step(w - local.weights, float(b[0]), sweeps)
-
-    def _halves(self, order: Columns, ids: npt.NDArray[np.int64]) -> list[Columns]:
-        """The first and the second half of the columns by id, of about as many entries, in order."""
-        by_id = order[np.argsort(ids[order], kind="stable")]
-        entries = np.cumsum(self._stop[by_id] - self._start[by_id])
-        middle = ids[by_id[np.searchsorted(entries, entries[-1] // 2)]]
-        first = ids[order] <= middle
-        return [order[first], order[~first]]
-
-    def _calls(self, order: Columns) -> list[Columns]:
-        """Cut a sweep so that no call of a kernel lasts much longer than 50 ms."""
-        entries = np.cumsum(self._stop[order] - self._start[order])
-        if not len(order) or entries[-1] <= ENTRIES_A_CALL:
-            return [order]
-        cuts = np.searchsorted(entries, np.arange(ENTRIES_A_CALL, entries[-1], ENTRIES_A_CALL))
-        return [part for part in np.split(order, cuts) if len(part)]
-
     # -- the line search -----------------------------------------------------------------------
 
     def _line_search(
-        self, view: RowView, working: WorkingSet, local: _Local, step: _Step, away_b: float
+        self, view: RowView, working: WorkingSet, local: LocalPoint, step: Step, away_b: float
     ) -> tuple[float, float, bool] | None:
         """The first beta of 1, 1/2, 1/4, ... with sufficient decrease of the local objective.
 

@@ -17,7 +17,8 @@ from judge import LOSSES, Problem
 from rows import ACCEPTORS, ROOT
 
 from fcl.features import KmerFamily
-from fcl.solve.trainer import EXTRAPOLATE_VECTORS, LEAST_ROWS, Trainer
+from fcl.solve.inner import EXTRAPOLATE_VECTORS, LEAST_ROWS
+from fcl.solve.trainer import Trainer
 
 N = 131_072
 

@@ -117,12 +117,12 @@ def test_seeds_change_the_way_and_not_the_end() -> None:
 
 def test_a_sample_of_the_rows_for_the_hessian(monkeypatch: pytest.MonkeyPatch) -> None:
     """The inner model on far fewer rows than there are: more steps, the same end."""
-    from fcl.solve import trainer
+    from fcl.solve import inner
 
     exact, _ = ready("logistic", 1)
     optimum = run(exact, 60)[-1].objective
-    monkeypatch.setattr(trainer, "LEAST_ROWS", 40)
-    monkeypatch.setattr(trainer, "ROWS_A_COLUMN", 0)
+    monkeypatch.setattr(inner, "LEAST_ROWS", 40)
+    monkeypatch.setattr(inner, "ROWS_A_COLUMN", 0)
     solver, _ = ready("logistic", 1, tol=1e-6)
     passes = run(solver, 100)
     assert passes[-1].gap <= 1e-6

@@ -30,7 +30,7 @@ from fcl.kernels.bits import trailing_zeros
 from fcl.kernels.columns import BITS, piece_moments
 from fcl.kernels.descent import soft_threshold, violation
 from fcl.kernels.losses import LOGISTIC, loss_value
-from fcl.solve import trainer as trainer_module
+from fcl.solve import inner as inner_module
 from fcl.solve.trainer import RESTING, SIGMA, Solved, Trainer
 from tools.bench import common
 
@@ -351,7 +351,7 @@ class OftenIntercept(OneVariableNewton):
 
 @dataclass(frozen=True)
 class Method:
-    """A way to solve the local problem: a class, and constants of fcl.solve.trainer."""
+    """A way to solve the local problem: a class, and constants of fcl.solve.inner."""
 
     name: str
     words: str
@@ -359,7 +359,7 @@ class Method:
     settings: dict[str, Any] = field(default_factory=dict)
 
     def applied(self) -> AbstractContextManager[None]:
-        return common.constants(trainer_module, **self.settings) if self.settings else nullcontext()
+        return common.constants(inner_module, **self.settings) if self.settings else nullcontext()
 
 
 METHODS = (

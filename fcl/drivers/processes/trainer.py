@@ -124,7 +124,7 @@ class TrainerProcess:
             config.block_rows,
             self._team,
         )
-        trainer.hurry = self.link.hurry
+        trainer.inner.hurry = self.link.hurry
         self._local = LocalSolver(RowView.all_rows(self._objective), cache, trainer)
         self._margins = [layout.array(f"margins{i}") for i in range(2)]
 

@@ -1,0 +1,452 @@
+"""The inner model of a step: a quadratic on a sample of the rows, and coordinate descent on it.
+
+The columns worked on are gathered on the sampled rows, so that what a sweep reads fits the second-level
+cache. Sweeps then run over nested sets: all columns; those with a weight, until none of them violates;
+of these the *hot* ones, whose violation is near the largest, a few times for each look at the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from fcl.errors import BudgetError
+from fcl.kernels import columns as column_kernels
+from fcl.kernels import descent
+from fcl.parallel import SERIAL, Team
+from fcl.solve.state import Floats, Ids, WorkingSet
+from fcl.solve.view import RowView
+
+__all__ = ["Columns", "InnerModel", "LocalPoint", "Step"]
+
+Columns = npt.NDArray[np.intp]
+Singles = npt.NDArray[np.float32]
+
+#: Rows of the sample: at least, and for each column worked on.
+LEAST_ROWS = 16384
+ROWS_A_COLUMN = 8
+#: The sample doubles, up to this factor, when a step hardly lowers the violation.
+MOST_GROWN = 16.0
+#: Share of the exact diagonal that the model keeps where the sample misses a column, and the share
+#: added to every diagonal. More of either slows the swaps between near-duplicates.
+FLOOR = 0.5
+DAMPING = 1e-3
+#: Sweeps of one step, over whatever set of columns.
+MAX_SWEEPS = 1000
+#: Hot columns: with a violation above this share of the largest among those with a weight. A late step
+#: on 13,000 columns has 100 of them, and takes 2.7 s instead of 9.1 (6.2 M windows, d = 8, C = 0.03).
+HOT = 0.1
+#: Sweeps over the hot columns between two looks at the others: enough for one extrapolation; ended early
+#: when the largest violation is down to this share.
+HOT_SWEEPS = 6
+COOLED = 0.3
+#: Sweeps that a step makes in any case: fewer are not worth gathering columns for.
+LEAST_SWEEPS = 10
+#: ... and how far the violation has to be down before a step may be cut short.
+HURRIED = 0.3
+#: Sweeps over one set of columns between two extrapolations.
+EXTRAPOLATE_FROM = 5
+#: Rows of the sample up to which there is memory for that, and vectors over them that it takes.
+EXTRAPOLATE_ROWS = 1 << 18
+EXTRAPOLATE_VECTORS = EXTRAPOLATE_FROM + 8
+#: Curvature of a row of the sample, as a share of the largest, is taken for at least this.
+LEAST_SINGLE = 1e-30
+#: Parts in which columns are gathered, each in a region of its own: the most threads that help.
+GATHER_PARTS = 4
+#: Entries from which two threads sweep over half the columns each: some 4 ms of one.
+LONG_SWEEP = 2_000_000
+#: Entries that one call of the sweeping kernel reads at most, or one column.
+ENTRIES_A_CALL = 10_000_000
+
+
+@dataclass
+class LocalPoint:
+    """The local objective at one point, in the columns worked on: gradient and curvature of each."""
+
+    columns: Columns
+    weights: Floats
+    gradients: Floats
+    curvatures: Floats
+    loss: float  #: sum of the weighted losses over the view
+    slope_b: float  #: of the local objective, over C; 0 without an intercept
+
+
+@dataclass
+class Step:
+    """A step of the columns worked on, and of the intercept."""
+
+    d: Floats
+    db: float
+    sweeps: int
+
+
+@dataclass
+class _Model:
+    """The model as gathered: k columns on a sample of the rows. See :mod:`fcl.kernels.descent`."""
+
+    C: float
+    start: Ids
+    stop: Ids
+    entries: npt.NDArray[np.int32]
+    values: Singles
+    unit: float
+    q: Singles
+    at: LocalPoint
+    extra: Floats
+    curve: Floats
+    lean: Floats
+    free: bool
+    curve_b: float
+    ids: Ids
+
+    def value(self, w: Floats, u: Singles, b: Floats) -> float:
+        """The model at a state; b : (d_b, sum of u)."""
+        d = w - self.at.weights
+        smooth = (
+            float((self.at.gradients * d).sum())
+            + 0.5 * float((self.extra * d * d).sum())
+            + 0.5 * self.unit * float((u * u / self.q).sum(dtype=np.float64))
+            + b[0] * (self.at.slope_b + b[1] + 0.5 * self.curve_b * b[0])
+        )
+        return float(np.abs(w).sum()) + self.C * smooth
+
+    def sweep(self, order: Columns, w: Floats, u: Singles, b: Floats, violations: Floats) -> float:
+        """Minimise over each column in turn, in place; returns the largest violation met."""
+        largest: float = descent.descent_sweep(
+            self.C,
+            order,
+            self.start,
+            self.stop,
+            self.entries,
+            self.values,
+            self.unit,
+            self.q,
+            u,
+            self.at.gradients,
+            self.extra,
+            self.curve,
+            self.lean,
+            self.at.weights,
+            w,
+            self.free,
+            self.at.slope_b,
+            self.curve_b,
+            b,
+            violations,
+        )
+        return largest
+
+
+class _Order:
+    """Columns in the order of a sweep."""
+
+    def __init__(self, model: _Model, columns: Columns) -> None:
+        self.columns = columns
+        self._ids = model.ids
+        self._sizes = model.stop[columns] - model.start[columns]
+        self.entries = int(self._sizes.sum())
+
+    @cached_property
+    def calls(self) -> list[Columns]:
+        """Cut so that no call of a kernel lasts much longer than 50 ms."""
+        if self.entries <= ENTRIES_A_CALL:
+            return [self.columns]
+        ends = np.cumsum(self._sizes)
+        cuts = np.searchsorted(ends, np.arange(ENTRIES_A_CALL, ends[-1], ENTRIES_A_CALL))
+        return [part for part in np.split(self.columns, cuts) if len(part)]
+
+    def halves(self, model: _Model) -> list[_Order]:
+        """The first and the second half of the columns by id, of about as many entries."""
+        return [_Order(model, half) for half in self._halves]
+
+    @cached_property
+    def _halves(self) -> tuple[Columns, Columns]:
+        ids = self._ids[self.columns]
+        by_id = np.argsort(ids, kind="stable")
+        ends = np.cumsum(self._sizes[by_id])
+        middle = ids[by_id[np.searchsorted(ends, ends[-1] // 2)]]
+        return self.columns[ids <= middle], self.columns[ids > middle]
+
+
+class _Descent:
+    """Coordinate descent on one model: its state, and the sets of columns that it sweeps over.
+
+    The state is w (weights with their steps), u (:mod:`fcl.kernels.descent`) and b = (d_b, sum of u).
+    """
+
+    def __init__(
+        self, model: _Model, u: Singles, everything: Columns, team: Team, hurry: Callable[[], bool]
+    ) -> None:
+        self._model = model
+        self._team = team
+        self._hurry = hurry
+        self._everything = everything
+        self.w = model.at.weights.copy()
+        self._u = u
+        u[:] = 0.0
+        self.b = np.array([-model.at.slope_b / model.curve_b if model.free else 0.0, 0.0])
+        self._violations = np.zeros(len(self.w))
+        self._small = len(u) <= EXTRAPOLATE_ROWS
+        self._iterates: list[tuple[Floats, Singles, Floats]] = []
+        self.sweeps = 0
+        self._first = 0.0
+        self._ended = False
+
+    def run(self, tolerance: float) -> None:
+        """Sweep until no column violates by more than the tolerance, or time is up."""
+        everything = _Order(self._model, self._everything)
+        while not self._ended and self._sweep(everything) > tolerance:
+            while not self._ended:
+                has_weight = self._everything[self.w[self._everything] != 0.0]
+                worst = self._sweep(_Order(self._model, has_weight))
+                if worst <= tolerance:
+                    break
+                hot = has_weight[self._violations[has_weight] > HOT * worst]
+                self._cool(_Order(self._model, hot), max(tolerance, COOLED * worst))
+
+    def _cool(self, hot: _Order, enough: float) -> None:
+        self._iterates = []
+        for _ in range(HOT_SWEEPS):
+            if self._ended or self._sweep(hot) <= enough:
+                return
+            if self._small:
+                self._extrapolate()
+
+    def _sweep(self, order: _Order) -> float:
+        long = self._small and self._team.threads > 1 and order.entries >= LONG_SWEEP
+        worst = self._side_by_side(order) if long else self._serially(order, self._u, self.b)
+        self.sweeps += 1
+        self._first = self._first or worst
+        hurried = self.sweeps >= LEAST_SWEEPS and worst <= HURRIED * self._first and self._hurry()
+        self._ended = hurried or self.sweeps >= MAX_SWEEPS
+        return worst
+
+    def _serially(self, order: _Order, u: Singles, b: Floats) -> float:
+        parts = [self._model.sweep(part, self.w, u, b, self._violations) for part in order.calls]
+        return max(parts)
+
+    def _side_by_side(self, order: _Order) -> float:
+        """Both halves of the columns from the same state, and the sum of their steps.
+
+        Each half lowers the model, so half the sum does too; the whole sum mostly does, for what is
+        strongly coupled (patterns at the same positions) is in the same half.
+        """
+        model, w, u, b = self._model, self.w, self._u, self.b
+        before = model.value(w, u, b)
+        sides = [(half, u.copy(), b.copy()) for half in order.halves(model)]
+        w_before = w.copy()
+        worst = max(self._team.map(lambda side: self._serially(*side), sides))
+        du = sum(side[1] for side in sides) - len(sides) * u
+        db = sum(side[2] - b for side in sides)
+        dw = w - w_before
+        for share in (1.0, 1.0 / len(sides)):
+            new_w, new_u, new_b = w_before + share * dw, u + share * du, b + share * db
+            if model.free:
+                new_b[0] = -(model.at.slope_b + new_b[1]) / model.curve_b
+            if model.value(new_w, new_u, new_b) <= before:
+                break
+        w[:], u[:], b[:] = new_w, new_u, new_b
+        return worst
+
+    def _extrapolate(self) -> None:
+        """Anderson extrapolation of sweeps over one set of columns in one order.
+
+        Near the end such sweeps are an affine map, and a combination of the last iterates with
+        coefficients that add up to 1 is far nearer to its fixed point (Bertrand and Massias 2021). The
+        state is affine in w, so the candidate is evaluated without touching a column; it is taken only
+        where it lowers the model.
+        """
+        model, iterates = self._model, self._iterates
+        iterates.append((self.w.copy(), self._u.copy(), self.b.copy()))
+        if len(iterates) <= EXTRAPOLATE_FROM:
+            return
+        steps = np.diff([state[0] for state in iterates], axis=0)
+        gram = np.einsum("ik,jk->ij", steps, steps)  # no BLAS: its threads would only spin
+        gram[np.diag_indices_from(gram)] += 1e-12 * max(float(np.trace(gram)), 1e-300)
+        c = np.linalg.solve(gram, np.ones(len(gram)))
+        total = float(c.sum())
+        if total != 0.0 and np.isfinite(c).all():
+            c /= total
+            last = iterates[1:]
+            w, u, b = (
+                sum(x * state[part] for x, state in zip(c, last, strict=True)) for part in range(3)
+            )
+            if model.value(w, u, b) < model.value(self.w, self._u, self.b):
+                self.w[:], self._u[:], self.b[:] = w, u, b
+        self._iterates = []
+
+
+class InnerModel:
+    """Makes and minimises inner models in buffers of its own.
+
+    Parameters
+    ----------
+    n_rows : int
+        Rows of the view, at most.
+    max_columns : int
+        Room of the working set.
+    entries : int
+        Entries of gathered columns that there is room for (4 bytes each, 8 with values).
+    seed : int
+        Of the order of coordinates and the sample of rows.
+    binary : bool
+        Whether all columns consist of zeros and ones.
+    block_rows : int
+        Rows a block.
+    team : Team
+        Threads to gather columns, and two for long sweeps.
+    """
+
+    def __init__(
+        self,
+        n_rows: int,
+        max_columns: int,
+        entries: int,
+        seed: int = 0,
+        binary: bool = True,
+        block_rows: int = 65536,
+        team: Team = SERIAL,
+    ) -> None:
+        self._q_buffer = np.empty(n_rows)
+        self._single_buffers = [np.empty(n_rows, np.float32) for _ in range(2)]
+        self._chosen_buffer = np.empty(n_rows, np.int32)
+        self._wanted = np.empty((-(-n_rows // block_rows), -(-block_rows // 64)), np.uint64)
+        self._entries = np.empty(entries, np.int32)
+        self._values = np.empty(0 if binary else entries, np.float32)
+        self._start = np.empty(max_columns, np.int64)
+        self._stop = np.empty(max_columns, np.int64)
+        self._block_rows = block_rows
+        self._team = team
+        self._seed = seed
+        self.drawn = 0  #: samples drawn so far
+        self.grown = 1.0  #: factor on the rows of a sample
+        #: asked between sweeps: whether a step should come to an end, after a few of them
+        self.hurry: Callable[[], bool] = lambda: False
+
+    @staticmethod
+    def bytes_for(n_rows: int, max_columns: int, entries: int, binary: bool = True) -> int:
+        """Bytes of the buffers."""
+        iterates = 8 * EXTRAPOLATE_VECTORS * min(n_rows, EXTRAPOLATE_ROWS)
+        rows = n_rows * (8 + 2 * 4 + 4) + -(-n_rows // 8)
+        return rows + iterates + (4 if binary else 8) * entries + 16 * max_columns
+
+    def judge(self, before: float, after: float) -> None:
+        """A step took the largest violation from ``before`` to ``after``: fit the size of samples."""
+        if after > 0.7 * before:
+            self.grown = min(2.0 * self.grown, MOST_GROWN)
+        elif after < 0.3 * before:
+            self.grown = max(0.5 * self.grown, 1.0)
+
+    def minimise(
+        self, view: RowView, working: WorkingSet, at: LocalPoint, q: Floats, tolerance: float
+    ) -> Step:
+        """The step that minimises the model at a point, until no column violates by more.
+
+        q : float64 (n_rows,), curvatures of the rows of the view.
+        """
+        k = len(at.columns)
+        h, lean = np.empty(k), np.empty(k)
+        rows = self._gather(working, at.columns, q, lean, h)
+        q_chosen = self._q_buffer[:rows]
+        single, u = (buffer[:rows] for buffer in self._single_buffers)
+        unit = float(q_chosen.max(initial=0.0)) or 1.0
+        np.divide(q_chosen, unit, out=single, casting="same_kind")
+        np.maximum(single, LEAST_SINGLE, out=single)
+        total = float(q_chosen.sum())
+        free = view.objective.intercept and rows > 0
+        # share of a column's curvature that is left once the intercept follows: damping by the whole of
+        # it would hold up columns far from 0, such as one of 100 +- 1, for hundreds of steps
+        left = np.ones(k)
+        if free:
+            left -= np.minimum(lean * lean / np.maximum(total * h, 1e-300), 1.0)
+        extra = np.maximum(FLOOR * at.curvatures - h, 0.0) + DAMPING * left * at.curvatures
+        model = _Model(
+            view.objective.C,
+            self._start[:k],
+            self._stop[:k],
+            self._entries,
+            self._values,
+            unit,
+            single,
+            at,
+            extra,
+            np.maximum(h + extra, 1e-300),
+            lean,
+            free,
+            # of the sample, like the columns': otherwise a nearly constant column may get less than no
+            # curvature once the intercept is eliminated, and its steps have no bound
+            total + view.intercept_floor if free else 1.0,
+            working.cache.ids[at.columns],
+        )
+        order = np.random.default_rng([self._seed, self.drawn]).permutation(k)
+        state = _Descent(model, u, order, self._team, self.hurry)
+        state.run(tolerance)
+        return Step(state.w - at.weights, float(state.b[0]), state.sweeps)
+
+    def _choose_rows(self, q: Floats, most: int) -> int:
+        """Sample about ``most`` rows by their curvature; returns how many."""
+        counts, sums = np.empty(descent.BINS), np.empty(descent.BINS)
+        descent.curvature_histogram(q, counts, sums)
+        # expected size of the sample for tau at the lower edge of each bin
+        edges = descent.bin_edges()
+        whole = np.cumsum(counts[::-1])[::-1]
+        partly = (np.cumsum(sums) - sums) / edges
+        fits = np.flatnonzero(whole + partly <= most)
+        everything = counts[1:].sum() <= most or not len(fits)
+        self.drawn += 1
+        count: int = descent.choose_rows(
+            q,
+            0.0 if everything else float(edges[fits[0]]),
+            (self._seed << 32) + self.drawn,
+            self._chosen_buffer[: len(q)],
+            self._q_buffer,
+        )
+        return count
+
+    def _gather(
+        self, working: WorkingSet, columns: Columns, q: Floats, lean: Floats, h: Floats
+    ) -> int:
+        """Gather the columns on a sample of the rows, as many as fit; returns how many rows."""
+        k = len(columns)
+        chosen = self._chosen_buffer[: len(q)]
+        slots = working.cache.slots[columns]
+        # regions in proportion to what their columns hold
+        held = np.concatenate([[0], np.cumsum(working.cache.store.nonzeros[slots] + 1)])
+        cuts = np.searchsorted(held, np.linspace(0, held[-1], GATHER_PARTS + 1)[1:-1])
+        cuts = np.concatenate([[0], cuts, [k]])
+        room = (len(self._entries) * (held[cuts] / held[-1])).astype(np.int64)
+        most = int(self.grown * max(LEAST_ROWS, ROWS_A_COLUMN * k))
+
+        def part(p: int) -> bool:
+            some = slice(cuts[p], cuts[p + 1])
+            written = column_kernels.gather_chosen(
+                working.cache.pieces,
+                slots[some],
+                chosen,
+                self._wanted,
+                self._q_buffer[:rows],
+                room[p],
+                room[p + 1],
+                self._start[:k][some],
+                self._stop[:k][some],
+                self._entries,
+                self._values,
+                lean[some],
+                h[some],
+            )
+            return bool(written == cuts[p + 1] - cuts[p])
+
+        while True:
+            rows = self._choose_rows(q, most)
+            column_kernels.mark_rows(chosen, self._block_rows, self._wanted)
+            if all(self._team.map(part, range(GATHER_PARTS))):
+                return rows
+            most = min(most, rows) // 2
+            if most < 1:
+                raise BudgetError(
+                    f"trainer: no room to gather {k} columns on a single row; raise the memory budget"
+                )
