@@ -6,6 +6,7 @@ store they have.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 import numpy as np
@@ -25,7 +26,7 @@ from fcl.kernels.columns import Pieces
 Slots = npt.NDArray[np.int64]
 
 
-class LiveColumns:
+class LiveColumns(ABC):
     """The live columns of a store, as the trainer sees them."""
 
     def __init__(self, store: Store) -> None:
@@ -81,9 +82,9 @@ class LiveColumns:
         )
         return int(np.argmax(same)) if same.any() else None
 
+    @abstractmethod
     def evict(self, keep: npt.NDArray[np.bool_]) -> None:
         """Drop the live columns that are not kept; the order stays."""
-        raise NotImplementedError
 
 
 class ColumnCache(LiveColumns):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -17,12 +16,12 @@ import numpy as np
 from fcl.cache import ColumnCache
 from fcl.data.prepared import PreparedRows
 from fcl.drivers.result import TrainResult, peak_memory
-from fcl.drivers.saving import Snapshot
+from fcl.drivers.saving import Snapshot, last_certified
 from fcl.drivers.session import Session
 from fcl.solve.outer import Certified
 from fcl.solve.solver import Solver
 
-__all__ = ["last_certified", "run_inline"]
+__all__ = ["run_inline"]
 
 
 class Interrupted(KeyboardInterrupt):
@@ -155,11 +154,3 @@ class _Run:
             last = {"objective": self.certified.objective, "bound": self.certified.bound}
         extra = {"idle": self.session.idle, "beta": self.beta, "evicted": self.evicted}
         return {**numbers, **extra, "last": last}, arrays
-
-
-def last_certified(state: Mapping[str, Any]) -> Certified | None:
-    """The last pass before a checkpoint, as far as :meth:`Certified.progressed` asks for it."""
-    last = state["last"]
-    if not last:
-        return None
-    return Certified(float(last["objective"]), float(last["bound"]), 0.0, 0.0, 0)

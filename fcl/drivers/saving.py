@@ -12,11 +12,12 @@ import numpy as np
 
 from fcl.errors import CheckpointError, InputError
 from fcl.model.checkpoint import Checkpoint, CheckpointFolder
+from fcl.solve.outer import Certified
 
 if TYPE_CHECKING:
     from fcl.drivers.job import Job
 
-__all__ = ["Saver", "Snapshot"]
+__all__ = ["Saver", "Snapshot", "last_certified"]
 
 _log = logging.getLogger("fcl")
 
@@ -148,3 +149,11 @@ class Saver:
     def elapsed(self) -> float:
         """Seconds of work, with those before the checkpoint that the job goes on from."""
         return self._earlier + time.monotonic() - self._begun
+
+
+def last_certified(state: Mapping[str, Any]) -> Certified | None:
+    """The last pass before a checkpoint, as far as :meth:`Certified.progressed` asks for it."""
+    last = state["last"]
+    if not last:
+        return None
+    return Certified(float(last["objective"]), float(last["bound"]), 0.0, 0.0, 0)

@@ -6,20 +6,20 @@ an order needs, gives it what came back, and lets it decide what a certified pas
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from fcl.cache.store import largest_column
 from fcl.data.prepared import PreparedRows
-from fcl.drivers.inline import last_certified
 from fcl.drivers.plan import first_sample
 from fcl.drivers.processes.layout import Layout
 from fcl.drivers.processes.logic import Decided, Task
+from fcl.drivers.processes.points import read_point, write_point
+from fcl.drivers.processes.sampling import SampleSize, Seen
 from fcl.drivers.processes.slots import SlotBook
-from fcl.drivers.processes.writer import make_store, read_point, write_point
-from fcl.drivers.saving import Snapshot
+from fcl.drivers.processes.wanted import Known, WantedColumns
+from fcl.drivers.saving import Snapshot, last_certified
 from fcl.drivers.session import MAX_IDLE, Session
 from fcl.features.base import Prices
 from fcl.solve.outer import Certified, Outer
@@ -28,21 +28,6 @@ from fcl.solve.solver import null_outer
 from fcl.solve.state import Ids, Point
 
 __all__ = ["Desk", "Handed"]
-
-#: A sample that has proved too small grows by this factor.
-GROWTH = 4
-#: Share of the cache that what is cached now may take over a larger sample.
-ROOM_SHARE = 0.8
-#: A pass that leaves more of the gap than this, and the objective nearly where it was, belongs to the
-#: end game: there the sample's own error is what is left. 832,374 windows, C = 0.03: 12.5 s to a gap of
-#: 1e-3 instead of 25.
-SLOW = 0.7
-#: Rows of the sample for each cached column, at least: with fewer the columns' products are mostly noise
-#: (17,000 columns on 370,000 of 6.2 M rows: a minute in steps of a quarter of their length).
-ROWS_A_COLUMN = 50
-STEADY = 0.98
-#: What is told of each feature that a column is to be made of.
-JOB = ("ids", "violations", "gradients", "curvatures", "weights")
 
 
 @dataclass
@@ -94,7 +79,7 @@ class Desk:
         self.job = job = session.job
         self.layout = layout
         self.config = layout.config
-        self.store = make_store(layout)
+        self.store = layout.store()
         self.slots = SlotBook(self.store.ids)
         self.vectors = vectors
         self.passes = Passes(job.objective(), job.family, prepared, vectors)
@@ -112,9 +97,6 @@ class Desk:
         self._decrease = 0.0  # of the last accepted step
         self._bound = (0.0, 0.0, 0.0)  # dual bound, sums of residuals and curvatures
         self._recall: Ids = np.empty(0, np.int64)  # to be cached again after a checkpoint
-        self._stored: dict[int, int] = {}  # columns stored, by serial of the task
-        self._short = False  # whether room is too short for all columns of the list
-        self._unmade = 0  # columns of the list that are not stored yet
         self._prices: Prices | None = None
         self._curvatures = np.empty(0)  # of the priced features
         self._watch_pass = -1
@@ -122,12 +104,10 @@ class Desk:
         self._n_watched = 0
         self._validated = self.outer.point
         self._score = np.nan
-        # the sample
-        self._wanted_sample = first_sample(job.train.n, self.config.view_rows)
-        self._sample_size = 0
-        self._redraws = 0
-        self._drawn_at = np.inf  # objective when the sample was drawn
-        self._gap_seen = self._objective_seen = np.inf  # after the pass before
+        n_view = self.config.view_rows or job.train.n
+        self.columns = WantedColumns(layout, self.store, n_view, job.family.binary)
+        first = first_sample(job.train.n, self.config.view_rows)
+        self._sample = SampleSize(job.train.n, self.config.view_rows, first, self.store.capacity)
         if session.resumed is not None:
             self._resume()
         self._offer()
@@ -184,11 +164,11 @@ class Desk:
                 return 0, 0, (float(self.layout.array("priced_largest").max()),)
             case "draw":
                 self.slots.clear()
-                return self._redraws, self._wanted_sample, ()
+                return self._sample.draws, self._sample.wanted, ()
             case "columns":
                 slots = self.slots.allot(task.serial, task.size)
-                self.layout.array("job_slots")[task.start : task.start + len(slots)] = slots
-                return len(slots), int(self._short), (task.pass_number & 1,)
+                self.columns.allot(task.start, slots)
+                return len(slots), int(self.columns.short), (task.pass_number & 1,)
             case "validate":
                 return len(self._validated.ids), 0, (self._validated.intercept,)
         return 0, 0, ()
@@ -203,10 +183,11 @@ class Desk:
             case "certify":
                 self._bound = numbers[0], numbers[1], numbers[2]
             case "draw":
-                self._sample_size = count
-                self.layout.array("sample_size")[:] = (count, self._redraws)
+                self._sample.drawn = count
+                self.layout.array("sample_size")[:] = (count, self._sample.draws)
             case "columns":
-                self._columns_stored(task, stored)
+                slots = self.columns.made(task.serial, task.start, task.stop, stored)
+                self.slots.settle(task.serial, slots)
             case "score":
                 self._score = numbers[0]
 
@@ -244,28 +225,6 @@ class Desk:
             self._untried = None
         self._offer()
 
-    def _columns_stored(self, task: Task, stored: int) -> None:
-        """Put the list in the order in which columns were stored."""
-        layout = self.layout
-        some = slice(task.start, task.stop)
-        order = layout.array("job_order")[some]
-        used = layout.array("job_slots")[task.start : task.start + stored].copy()
-        for name in JOB:
-            part = layout.array(f"job_{name}")[some]
-            part[:] = part[order]
-        self.slots.settle(task.serial, used)
-        self._stored[task.serial] = stored
-        self._unmade -= stored
-
-    @property
-    def too_many(self) -> int:
-        """Columns that have to leave for those of the list: half of them at most in one round."""
-        return min(max(0, self._unmade - self.slots.n_free), self.config.max_columns // 2)
-
-    def stored(self, serial: int) -> int:
-        """How many columns the task of this serial has stored; asked once."""
-        return self._stored.pop(serial)
-
     # -- proposals -----------------------------------------------------------------------------
 
     def published(self, version: int, n: int, b: float, decrease: float) -> None:
@@ -296,7 +255,7 @@ class Desk:
 
     def redraw(self) -> None:
         """A new sample is on its way."""
-        self._redraws += 1
+        self._sample.draws += 1
 
     # -- passes --------------------------------------------------------------------------------
 
@@ -320,7 +279,7 @@ class Desk:
         self.outer.sharpen()
         self.handed[pass_number].target = self.outer.target()
         self.handed[pass_number].coming = 0
-        return Decided(columns=self._select(pass_number), crowded=self.too_many > 0)
+        return Decided(columns=self._select(), crowded=self.too_many > 0)
 
     def certify(self, pass_number: int) -> Certified:
         """The anchor is priced: what is proved of it; makes it ready to be handed over."""
@@ -361,12 +320,23 @@ class Desk:
         stop = self.session.reason(self.certified)
         if stop:
             return Decided(stop=stop, score_first=True)
-        redraw = self._wants_redraw()
-        columns = self._select(pass_number, drop_cache=redraw)
-        if redraw or not len(self.cached()[0]):
+        slots, _ = self.cached()
+        redraw = self._sample.should_redraw(
+            Seen(
+                self.outer.objective,
+                self.outer.gap,
+                self.beta,
+                self._decrease,
+                self._taken.promised,
+                len(slots),
+                float(self.store.sizes[slots].sum()),
+            )
+        )
+        columns = self._select(drop_cache=redraw)
+        if redraw or not len(slots):
             self.handed[pass_number].coming = columns
         if redraw:
-            parts = -(-self._wanted_sample // self.job.options.block_rows)
+            parts = -(-self._sample.wanted // self.job.options.block_rows)
             return Decided(columns=columns, redraw=True, sample_parts=parts)
         return Decided(columns=columns, crowded=self.too_many > 0)
 
@@ -388,106 +358,21 @@ class Desk:
         self._prices = Prices(ids[order], gradients, largest, np.empty(0), n_features)
         self._curvatures = layout.array("priced_curvatures")[found][order]
 
-    def _select(self, pass_number: int, drop_cache: bool = False) -> int:
-        """Write the list of features to make columns of; returns how many.
-
-        drop_cache : all columns are about to go, and those of features with a weight come back.
-        """
+    def _select(self, drop_cache: bool = False) -> int:
+        """Make the list of features to make columns of; returns its length."""
         assert self._prices is not None
-        outer, layout = self.outer, self.layout
-        prices, curvatures = self._prices, self._curvatures
-        _, cached = self.cached()
-        # all that is known of gradients and curvatures at this anchor, by feature
-        watched = slice(self._n_watched)
-        known = np.concatenate([prices.ids, layout.array("watch_ids")[watched]])
-        g = np.concatenate([prices.gradients, layout.array("watched")[watched]])
-        h = np.concatenate([curvatures, layout.array("watched_curvatures")[watched]])
-        there = np.empty(0, np.int64) if drop_cache else cached
-        frozen = outer.frozen(there)
-        if drop_cache:  # what is cached without a weight competes anew
-            ids = np.setdiff1d(cached, frozen.ids)
-            prices = replace(
-                prices,
-                ids=np.concatenate([prices.ids, ids]),
-                gradients=np.concatenate([prices.gradients, _look_up(ids, known, g)]),
-            )
-        selection = outer.select(prices, frozen, _look_up(frozen.ids, known, g), there)
-        # what was cached before the rows changed, or before a checkpoint, comes back as well
-        back = frozen.ids if drop_cache else self._recall
-        self._recall = np.empty(0, np.int64)
-        back = back[~np.isin(back, selection.ids) & ~np.isin(back, there)]
-        ids = np.concatenate([selection.ids, back])[: self.config.max_active]
-        n = len(ids)
-        violations = np.zeros(n)
-        violations[: len(selection.ids)] = selection.violations[:n]
-        for name, values in (
-            ("ids", ids),
-            ("violations", violations),
-            ("gradients", _look_up(ids, known, g)),
-            ("curvatures", _look_up(ids, known, h)),
-            ("weights", outer.point.weights_of(ids)),
-        ):
-            layout.array(f"job_{name}")[:n] = values
-        self._order_list(n)
-        self._unmade = n
-        return n
+        prices, watched = self._prices, slice(self._n_watched)
+        names = ("watch_ids", "watched", "watched_curvatures")
+        watch = (self.layout.array(name)[watched] for name in names)
+        priced = (prices.ids, prices.gradients, self._curvatures)
+        known = Known(*(np.concatenate(both) for both in zip(priced, watch, strict=True)))
+        recall, self._recall = self._recall, np.empty(0, np.int64)
+        return self.columns.choose(self.outer, prices, known, self.cached(), recall, drop_cache)
 
-    def _order_list(self, n: int) -> None:
-        """By violation if room is short, the largest first; else as columns are cheapest to make."""
-        sizes = self.store.sizes[self.cached()[0]]
-        n_view = self.config.view_rows or self.job.train.n
-        column = largest_column(n_view, self.config.block_rows, self.job.family.binary)
-        mean = float(sizes.mean()) if len(sizes) else 0.5 * column
-        free = self.store.capacity - float(sizes.sum())
-        self._short = 2.0 * n * mean > free or n > self.config.max_columns - len(sizes)
-        if self._short or not n:
-            return
-        ids = self.layout.array("job_ids")[:n]
-        order = np.argsort(ids, kind="stable")
-        for name in JOB:
-            part = self.layout.array(f"job_{name}")[:n]
-            part[:] = part[order]
-
-    # -- the sample ----------------------------------------------------------------------------
-
-    def _wants_redraw(self) -> bool:
-        """Whether to draw a new sample, and of what size.
-
-        The first one goes by the curvatures of the null model. While the objective falls fast they soon
-        are quite other ones, and there are few columns to be made again. Later the sample grows, to all
-        rows if the cache allows, whenever it has foretold the last step badly, the gap hardly closes, or
-        it has become small for the number of columns.
-        """
-        if not self.config.view_rows or self._sample_size == self.job.train.n:
-            return False
-        objective = self.outer.objective
-        if self._redraws == 0:
-            self._drawn_at = objective
-            return True
-        gap = self.outer.gap
-        bad = self.beta < 0.5 or self._decrease < 0.5 * self._taken.promised
-        slow = gap > SLOW * self._gap_seen and objective > STEADY * self._objective_seen
-        self._gap_seen, self._objective_seen = gap, objective
-        n_cached = len(self.cached()[0])
-        thin = self._sample_size < ROWS_A_COLUMN * n_cached
-        if bad or slow or thin:
-            wanted = min(GROWTH * self._wanted_sample, self._largest_sample())
-            if wanted > 1.2 * self._wanted_sample:
-                self._wanted_sample, self._drawn_at = wanted, objective
-                return True
-        if objective < 0.7 * self._drawn_at:
-            self._drawn_at = objective
-            return True
-        return False
-
-    def _largest_sample(self) -> int:
-        """Rows over which the cache can hold what is cached now, and some more."""
-        used = float(self.store.sizes[self.cached()[0]].sum())
-        fit = ROOM_SHARE * self.store.capacity / max(used / max(self._sample_size, 1), 1e-9)
-        n = self.config.view_rows
-        if fit >= n:
-            return n
-        return max(self._wanted_sample, int(fit))
+    @property
+    def too_many(self) -> int:
+        """Columns that have to leave for those of the list."""
+        return self.columns.too_many(self.slots.n_free)
 
     # -- checkpoints ---------------------------------------------------------------------------
 
@@ -515,14 +400,3 @@ class Desk:
             arrays["untried_weights"] = self._untried.point.weights
         snapshot: Snapshot = numbers, arrays
         self.session.saver.offer(lambda: snapshot)
-
-
-def _look_up(wanted: Ids, known: Ids, values: np.ndarray) -> np.ndarray:
-    """Values of features by id; 0 where there is none."""
-    out = np.zeros(len(wanted))
-    if len(known):
-        order = np.argsort(known, kind="stable")
-        at = np.minimum(np.searchsorted(known[order], wanted), len(known) - 1)
-        here = known[order][at] == wanted
-        out[here] = values[order][at[here]]
-    return out

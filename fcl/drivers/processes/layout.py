@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from fcl.cache import Store
 from fcl.data.prepared import PreparedRows, SideArrays, unpack_sides
 from fcl.drivers.processes.shared import Segment
 
@@ -224,6 +225,17 @@ class Layout:
                 at, dtype, shape = table[name]
                 return self._segment(segment).array(dtype, shape, at)
         raise KeyError(name)
+
+    def store(self) -> Store:
+        """The columns of the cache: arena and directory."""
+        config = self.config
+        return Store(
+            config.extents * config.extent_bytes,
+            config.max_columns,
+            config.view_rows or config.n_rows,
+            config.block_rows,
+            self.allocator,
+        )
 
     def allocator(self, name: str, dtype: Any, shape: tuple[int, ...]) -> np.ndarray:
         """An :data:`fcl.cache.store.Allocate`."""

@@ -377,7 +377,7 @@ class Supervisor:
                 return self._anchor(To.RESTORE, number, pass_number, len(slots), len(extents))
             case words.Commit(number, extent, _, _, pass_number, serial):
                 assert desk is not None
-                stored = desk.stored(serial)
+                stored = desk.columns.stored(serial)
                 if not number:  # there is no trainer to tell; the next one is told of all
                     return None
                 return Message.make(To.COMMIT, number, extent, stored, pass_number & 1)

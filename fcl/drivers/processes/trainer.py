@@ -16,7 +16,7 @@ from fcl.drivers.processes.child import Link
 from fcl.drivers.processes.faults import fault
 from fcl.drivers.processes.layout import Config, Layout
 from fcl.drivers.processes.messages import From, To
-from fcl.drivers.processes.writer import make_store, read_point, write_point
+from fcl.drivers.processes.points import read_point, write_point
 from fcl.features import family_from_config
 from fcl.objective import Objective, find_loss
 from fcl.parallel import Team
@@ -113,7 +113,7 @@ class TrainerProcess:
             config.block_rows,
             self._team,
         )
-        store = make_store(layout)
+        store = layout.store()
         cache = ExtentCache(store, config.extent_bytes)
         trainer = Trainer(
             config.view_rows or config.n_rows,

@@ -17,15 +17,15 @@ from fcl.drivers.processes.child import Link
 from fcl.drivers.processes.faults import fault
 from fcl.drivers.processes.layout import Config, Layout
 from fcl.drivers.processes.messages import OUTCOMES, TASKS, From, To
+from fcl.drivers.processes.points import read_point, write_point
 from fcl.features import family_from_config
 from fcl.features.base import ColumnMaker
 from fcl.model.metrics import average_precision
 from fcl.objective import Objective, find_loss
 from fcl.solve.passes import Passes, Searched, Vectors
 from fcl.solve.sample import draw_rows
-from fcl.solve.state import Point
 
-__all__ = ["Writer", "read_point", "write_point"]
+__all__ = ["Writer"]
 
 #: Room is short and an extent is full when less than this share of it is left.
 FULL_SHARE = 0.1
@@ -34,24 +34,6 @@ MOST_SEEDS = 1 << 31
 #: (stored columns, outcome, count, numbers)
 Result = tuple[int, str, int, tuple[float, ...]]
 NOTHING: Result = (0, "", 0, ())
-
-
-def read_point(layout: Layout, name: str, n: int, intercept: float) -> Point:
-    """A copy of a point of weights in shared memory."""
-    ids = layout.array(f"{name}_ids")[:n].copy()
-    return Point(ids, layout.array(f"{name}_weights")[:n].copy(), intercept)
-
-
-def write_point(layout: Layout, name: str, point: Point) -> None:
-    """Put a point of weights into its place in shared memory."""
-    n, room = len(point.ids), layout.config.max_active
-    if n > room:
-        raise MemoryError(
-            f"{n} features have a weight, and the memory plan has room for {room}; "
-            "raise --memory, or lower C"
-        )
-    layout.array(f"{name}_ids")[:n] = point.ids
-    layout.array(f"{name}_weights")[:n] = point.weights
 
 
 class Writer:
@@ -335,7 +317,7 @@ class Writer:
 
     def _columns_store(self) -> Store:
         if self._store is None:
-            self._store = make_store(self.layout)
+            self._store = self.layout.store()
         return self._store
 
     def _column_maker(self) -> ColumnMaker:
@@ -368,15 +350,3 @@ class Writer:
             return (0, "", 0, (average_precision(y, margins),))
         weights = self.layout.array("valid_s")
         return (0, "", 0, (float(np.average((y - margins) ** 2, weights=weights)),))
-
-
-def make_store(layout: Layout) -> Store:
-    """The shared arena and directory."""
-    config = layout.config
-    return Store(
-        config.extents * config.extent_bytes,
-        config.max_columns,
-        config.view_rows or config.n_rows,
-        config.block_rows,
-        layout.allocator,
-    )

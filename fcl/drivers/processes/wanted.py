@@ -1,0 +1,158 @@
+"""The list of features that columns are to be made of, in shared memory."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from fcl.cache import Store
+from fcl.cache.store import largest_column
+from fcl.drivers.processes.layout import Layout
+from fcl.features.base import Prices
+from fcl.solve.outer import Outer
+from fcl.solve.state import Floats, Ids
+
+__all__ = ["Known", "WantedColumns"]
+
+#: What the list tells of each feature.
+NAMES = ("ids", "violations", "gradients", "curvatures", "weights")
+
+
+class Known:
+    """Gradients and curvatures of features at one anchor: the priced ones, and the watched ones.
+
+    Parameters
+    ----------
+    ids : int64 (k,), in any order
+    gradients, curvatures : float64 (k,)
+    """
+
+    def __init__(self, ids: Ids, gradients: Floats, curvatures: Floats) -> None:
+        order = np.argsort(ids, kind="stable")
+        self._ids = ids[order]
+        self._gradients = gradients[order]
+        self._curvatures = curvatures[order]
+
+    def gradients(self, ids: Ids) -> Floats:
+        """Those of some features; 0 where nothing is known."""
+        return self._look_up(ids, self._gradients)
+
+    def curvatures(self, ids: Ids) -> Floats:
+        """Those of some features; 0 where nothing is known."""
+        return self._look_up(ids, self._curvatures)
+
+    def _look_up(self, ids: Ids, values: Floats) -> Floats:
+        out = np.zeros(len(ids))
+        if len(self._ids):
+            at = np.minimum(np.searchsorted(self._ids, ids), len(self._ids) - 1)
+            here = self._ids[at] == ids
+            out[here] = values[at[here]]
+        return out
+
+
+class WantedColumns:
+    """Chooses the features of the list, and keeps count of what has been made of them.
+
+    Parameters
+    ----------
+    layout : Layout
+        With the arrays of the list.
+    store : Store
+        The cache, for the sizes of its columns.
+    n_rows : int
+        Rows of a column, at most.
+    binary : bool
+        Whether all columns consist of zeros and ones.
+    """
+
+    def __init__(self, layout: Layout, store: Store, n_rows: int, binary: bool) -> None:
+        self._layout = layout
+        self._config = layout.config
+        self._store = store
+        self._column_bytes = largest_column(n_rows, self._config.block_rows, binary)
+        self.short = False  #: whether room is too short for all columns of the list
+        self._unmade = 0  # columns of the list that are not stored yet
+        self._stored: dict[int, int] = {}  # columns stored, by serial of the task
+
+    def choose(
+        self,
+        outer: Outer,
+        prices: Prices,
+        known: Known,
+        cached: tuple[Ids, Ids],
+        recall: Ids,
+        drop_cache: bool,
+    ) -> int:
+        """Write the list; returns its length.
+
+        cached : slots and features of the committed columns.
+        recall : features whose columns should come back whatever their violation.
+        drop_cache : all columns are about to go, and those of features with a weight come back.
+        """
+        slots, cached_ids = cached
+        there = np.empty(0, np.int64) if drop_cache else cached_ids
+        frozen = outer.frozen(there)
+        if drop_cache:  # what is cached without a weight competes anew
+            ids = np.setdiff1d(cached_ids, frozen.ids)
+            prices = replace(
+                prices,
+                ids=np.concatenate([prices.ids, ids]),
+                gradients=np.concatenate([prices.gradients, known.gradients(ids)]),
+            )
+        selection = outer.select(prices, frozen, known.gradients(frozen.ids), there)
+        # what was cached before the rows changed, or before a checkpoint, comes back as well
+        back = frozen.ids if drop_cache else recall
+        back = back[~np.isin(back, selection.ids) & ~np.isin(back, there)]
+        ids = np.concatenate([selection.ids, back])[: self._config.max_active]
+        n = len(ids)
+        violations = np.zeros(n)
+        violations[: len(selection.ids)] = selection.violations[:n]
+        told = (
+            ids,
+            violations,
+            known.gradients(ids),
+            known.curvatures(ids),
+            outer.point.weights_of(ids),
+        )
+        for name, values in zip(NAMES, told, strict=True):
+            self._layout.array(f"job_{name}")[:n] = values
+        self._put_in_order(n, slots)
+        self._unmade = n
+        return n
+
+    def _put_in_order(self, n: int, slots: Ids) -> None:
+        """By violation if room is short, the largest first; else as columns are cheapest to make."""
+        sizes = self._store.sizes[slots]
+        mean = float(sizes.mean()) if len(sizes) else 0.5 * self._column_bytes
+        free = self._store.capacity - float(sizes.sum())
+        self.short = 2.0 * n * mean > free or n > self._config.max_columns - len(sizes)
+        if not self.short and n:
+            self._rearrange(slice(n), np.argsort(self._layout.array("job_ids")[:n], kind="stable"))
+
+    def _rearrange(self, some: slice, order: Ids) -> None:
+        for name in NAMES:
+            part = self._layout.array(f"job_{name}")[some]
+            part[:] = part[order]
+
+    def allot(self, start: int, slots: Ids) -> None:
+        """The slots that a task may fill, from place ``start`` of the list on."""
+        self._layout.array("job_slots")[start : start + len(slots)] = slots
+
+    def made(self, serial: int, start: int, stop: int, stored: int) -> Ids:
+        """A task has stored columns of a part of the list; their slots.
+
+        The part is put in the order in which they were stored, the others behind.
+        """
+        self._rearrange(slice(start, stop), self._layout.array("job_order")[start:stop])
+        self._stored[serial] = stored
+        self._unmade -= stored
+        return self._layout.array("job_slots")[start : start + stored].copy()
+
+    def stored(self, serial: int) -> int:
+        """How many columns the task of this serial has stored; asked once."""
+        return self._stored.pop(serial)
+
+    def too_many(self, n_free: int) -> int:
+        """Columns that have to leave for those of the list: half of them at most in one round."""
+        return min(max(0, self._unmade - n_free), self._config.max_columns // 2)
