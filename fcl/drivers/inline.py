@@ -100,12 +100,12 @@ class _Run:
             reason = "interrupted"
         session.saver.save()
         point = solver.outer.point
-        support = solver.passes.pricer.sums(np.ones(job.train.n), point.ids)
+        support = solver.passes.pricer.counts(point.ids, solver.passes.vectors.residuals)
         return session.result(
             point,
             solver.certified(),  # the anchor may be newer than the last pricing
             solver.outer.C_min,
-            np.rint(support).astype(np.int64),
+            support,
             reason,
             peak_memory(),
         )

@@ -13,10 +13,11 @@ import numpy.typing as npt
 
 from fcl.checks import flag, is_whole, positive, share, whole
 from fcl.data import DataSet
+from fcl.data.numeric import NumericReader
 from fcl.data.prepared import PreparedRows
 from fcl.drivers.plan import Plan, make_plan
 from fcl.errors import InputError
-from fcl.features import Kmers, parse_features
+from fcl.features import Generator, Kmers, Spec, bind_features, parse_features, spell_features
 from fcl.objective import Loss, Objective, find_loss, resolve_C
 from fcl.units import parse_size
 
@@ -128,7 +129,7 @@ def available_cores() -> int:
 
 def make_job(
     data: DataSet,
-    features: Kmers | str,
+    features: Spec | str,
     *,
     C: float | None = None,
     alpha: float | None = None,
@@ -158,9 +159,10 @@ def make_job(
             )
     found = find_loss(loss)
     spec = parse_features(features) if isinstance(features, str) else features
-    if not isinstance(spec, Kmers):
+    if not isinstance(spec, Kmers | Generator):
         raise InputError(
-            f"features must be a family such as Kmers(d=8) or its text, got {features!r}"
+            "features must be a family such as Kmers(d=8), a Generator, or their text, got "
+            f"{features!r}"
         )
     intercept = flag("intercept", intercept)
     tol = positive("tol", tol)
@@ -180,7 +182,7 @@ def make_job(
         valid_fraction = share("valid_fraction", valid_fraction)
     budget = parse_size(memory, "memory")
 
-    family = spec.bind(data.rows)
+    family = bind_features(spec, data.rows)
     if data.target is None:
         raise InputError(f"{data.name}: training needs a target, and none was opened (y=None)")
     labels: tuple[Any, Any] | None = None
@@ -206,13 +208,13 @@ def make_job(
     sum_weights = float(train.s.sum())
     C, alpha = resolve_C(C, alpha, sum_weights)
 
-    block_rows = min(block_rows, -(-train.n // 64) * 64)
+    block_rows = min(block_rows, family.most_block_rows(), -(-train.n // 64) * 64)
     crew = None
     if driver == "processes":
         crew = writers or available_cores()
     plan = _plan(family, train, valid_rows, block_rows, budget, writers=crew)
     options = Options(
-        features=features if isinstance(features, str) else _spell(spec),
+        features=spell_features(spec),
         loss=found.name,
         C=C,
         alpha=alpha,
@@ -243,9 +245,9 @@ def _plan(
 ) -> Plan:
     # a chunk, compressed (at most about as large) and decoded; the block that it is cut into and
     # the one before, which is being prepared
-    reading = max(2 * r.data.rows.chunk_bytes for r in (train, valid) if r is not None)
-    shape = train.data.rows.shape
-    reading += 2 * block_rows * train.data.rows.dtype.itemsize * int(np.prod(shape[1:]))
+    chosen = [r for r in (train, valid) if r is not None]
+    reading = max(2 * r.data.rows.chunk_bytes for r in chosen)
+    reading += 2 * max(_block_bytes(r, block_rows) for r in chosen)
     n_valid = valid.n if valid else 0
     return make_plan(
         family,
@@ -262,14 +264,21 @@ def _plan(
     )
 
 
+def _block_bytes(rows: Rows, block_rows: int) -> int:
+    """Bytes of the largest block of raw rows, and of what a sparse matrix keeps in memory to find it."""
+    from fcl.data.sparse import SparseRowReader
+
+    reader = rows.data.rows
+    if not isinstance(reader, SparseRowReader):
+        return block_rows * reader.dtype.itemsize * int(np.prod(reader.shape[1:]))
+    entries = NumericReader(reader, rows.keep).block_entries(block_rows)
+    return reader.resident_bytes + 20 * int(entries.max())
+
+
 def _bytes_held(rows: Rows) -> int:
     """Bytes of target and weights as they were read, and of the choice of rows (and its shared copy)."""
     arrays = (rows.data.target, rows.data.weights, rows.keep, rows.keep)
     return sum(a.nbytes for a in arrays if a is not None)
-
-
-def _spell(spec: Kmers) -> str:
-    return f"kmers:d={spec.d}" + (f",origin={spec.origin}" if spec.origin else "")
 
 
 def _rows(

@@ -178,7 +178,9 @@ def _divide(
     least_cache = MIN_CACHE_COLUMNS * column + MIN_COLUMNS * per_column + entry * MIN_ENTRIES
     if writers is not None:  # one extent is always the trainer's, to move columns into
         least_cache += column
-    trainer = Trainer.bytes_for(n_view, 0, 0) + RowView.bytes_for(n_view, complete=not view_rows)
+    trainer = Trainer.bytes_for(n_view, 0, 0) + RowView.bytes_for(
+        n_view, complete=not view_rows, rounded=not family.binary
+    )
     if view_rows:
         trainer += job.records(view_rows) + 24 * view_rows  # the rows, their targets and weights
 

@@ -20,14 +20,14 @@ from fcl.model.checkpoint import Checkpoint, CheckpointFolder
 
 if TYPE_CHECKING:
     from fcl.data import DataSet
-    from fcl.features import Kmers
+    from fcl.features import Spec
 
 __all__ = ["TrainResult", "plan_training", "train"]
 
 DRIVERS = ("inline", "processes")
 
 
-def plan_training(data: DataSet, features: Kmers | str, **options: Any) -> Plan:
+def plan_training(data: DataSet, features: Spec | str, **options: Any) -> Plan:
     """The memory plan of :func:`train` with the same arguments; reads no rows."""
     for name in (
         *("scratch", "progress", "should_stop", "should_checkpoint", "checkpoint"),
@@ -39,7 +39,7 @@ def plan_training(data: DataSet, features: Kmers | str, **options: Any) -> Plan:
 
 def train(
     data: DataSet,
-    features: Kmers | str,
+    features: Spec | str,
     *,
     C: float | None = None,
     alpha: float | None = None,
@@ -72,8 +72,8 @@ def train(
     ----------
     data : DataSet
         From :func:`fcl.open_data`, with a target.
-    features : Kmers or str
-        The family, as ``Kmers(d=8)`` or ``"kmers:d=8"``.
+    features : Kmers, Generator or str
+        The family, as ``Kmers(d=8)`` or ``"kmers:d=8"``; see ``fcl/features/README.md``.
     C, alpha : float
         Exactly one: the weight of the losses, or C = 1 / (alpha * sum of the sample weights).
     loss : {"logistic", "squared", "squared_hinge"}

@@ -107,16 +107,16 @@ class Pricer(Protocol):
         """
 
     def sums(self, values: Floats, ids: Ids, parts: range | None = None) -> Floats:
-        """sum_i values_i phi_ij^2 of some features: curvatures, or counts with values of 1.
+        """sum_i values_i phi_ij^2 of some features, in any order; those of other parts get 0."""
 
-        Features of other parts get 0.
-        """
+    def counts(self, ids: Ids, spare: Floats) -> Ids:
+        """Rows where each of some features is not 0: int64.  spare : float64 (n_rows,), overwritten."""
 
 
 class Scorer(Protocol):
     """A linear model in the family's features, ready for raw rows."""
 
-    def margins(self, rows: np.ndarray) -> Floats:
+    def margins(self, rows: Any) -> Floats:
         """The margins, without the intercept, of a block of raw rows."""
 
 
@@ -139,6 +139,9 @@ class Family(Protocol):
     def binary(self) -> bool:
         """Whether all values are 0 or 1."""
 
+    def most_block_rows(self) -> int:
+        """Rows of the largest block that is convenient; a multiple of 64, at most 65,536."""
+
     def describe(self, feature: int) -> str:
         """The feature in words."""
 
@@ -152,7 +155,7 @@ class Family(Protocol):
         keep: npt.NDArray[np.bool_] | None = None,
         first: int = 0,
         last: int | None = None,
-    ) -> Iterator[tuple[int, int, np.ndarray]]:
+    ) -> Iterator[tuple[int, int, Any]]:
         """Blocks (start, stop, raw rows) of the kept rows ``first`` to ``last`` of a data set.
 
         Checks as :meth:`check_rows`; ``first`` is where a block begins.
@@ -164,7 +167,7 @@ class Family(Protocol):
     def record_shape(self, block_rows: int) -> tuple[int, ...]:
         """Shape of the uint8 record of a prepared block."""
 
-    def prepare(self, raw: np.ndarray, record: npt.NDArray[np.uint8]) -> Sequence[np.ndarray]:
+    def prepare(self, raw: Any, record: npt.NDArray[np.uint8]) -> Sequence[np.ndarray]:
         """Fill the (zeroed) record of a block of raw rows; returns the side arrays."""
 
     def select(self, prepared: PreparedRows, rows: Ids, chosen: PreparedRows, number: int) -> None:

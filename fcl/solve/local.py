@@ -77,11 +77,11 @@ class LocalSolver:
     def has_equal(self, nonzeros: int, hash_: int, gradient: float) -> bool:
         """Whether a cached column equals one of this count, hash and gradient at the anchor.
 
-        On a sampled view columns that differ on other rows look equal: their gradients over all rows
-        have to agree too.
+        On a sampled view columns that differ on other rows look equal, and rounded ones that differ
+        little: their gradients over all rows have to agree too.
         """
         j = self.cache.find(nonzeros, hash_)
-        if j is None or self.view.complete:
+        if j is None or (self.view.complete and not self.view.rounded):
             return j is not None
         other = float(self.working.gradients[j])
         return abs(gradient - other) <= SAME_GRADIENT * abs(gradient)

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
+from fcl.errors import InputError
 from fcl.objective import Objective
 from fcl.parallel import SERIAL, Team
 from fcl.solve.state import Floats, Ids, WorkingSet
@@ -25,6 +26,8 @@ from fcl.solve.state import Floats, Ids, WorkingSet
 #: kappa of a complete view, for rows of weight 1: keeps a step finite where a column has no curvature
 #: left. It scales with the weights, as the problem does.
 LEAST_CURVATURE = 1e-12
+#: What float32 changes of a sum of products, as a share of the lengths of both vectors, is far less.
+ROUNDED = 1e-5
 #: Share of the exact diagonal that is added to the floor of a sampled view (mu at its start).
 PROXIMAL = 0.02
 
@@ -39,7 +42,9 @@ class RowView:
     proximal: float = PROXIMAL
     intercept_correction: float = 0.0
     intercept_floor: float = 0.0
-    #: residuals and curvatures at the anchor; of a sampled view alone
+    #: whether columns are cached in less precision than they are priced in
+    rounded: bool = False
+    #: residuals and curvatures at the anchor (rounded columns on all rows: and ones), where needed
     _r: Floats = field(default_factory=lambda: np.empty(0))
     _q: Floats = field(default_factory=lambda: np.empty(0))
 
@@ -54,9 +59,12 @@ class RowView:
         return self.rows is None
 
     @classmethod
-    def all_rows(cls, objective: Objective) -> RowView:
-        """The view in which nothing needs correction."""
-        return cls(None, objective, np.empty(objective.n_rows))
+    def all_rows(cls, objective: Objective, rounded: bool = False) -> RowView:
+        """The view in which nothing needs correction, but for what the cache rounds."""
+        n = objective.n_rows
+        if not rounded:
+            return cls(None, objective, np.empty(n))
+        return cls(None, objective, np.empty(n), rounded=True, _r=np.empty(n), _q=np.empty(n))
 
     @classmethod
     def sample(cls, objective: Objective, rows: Ids, inclusion: Floats) -> RowView:
@@ -71,9 +79,9 @@ class RowView:
         return cls(rows, part, np.empty(n), _r=np.empty(n), _q=np.empty(n))
 
     @staticmethod
-    def bytes_for(n_rows: int, complete: bool) -> int:
-        """Bytes of the vectors of a view of so many rows: margins; of a sample r and q as well."""
-        return 8 * n_rows * (1 if complete else 3)
+    def bytes_for(n_rows: int, complete: bool, rounded: bool = False) -> int:
+        """Bytes of the vectors of a view of so many rows: margins; r and q where it corrects."""
+        return 8 * n_rows * (1 if complete and not rounded else 3)
 
     def anchor(self, margins: Floats, b: float, total_r: float, total_q: float) -> None:
         """Move to an anchor.
@@ -84,6 +92,9 @@ class RowView:
         if self.rows is None:
             self.margins[:] = margins
             self.intercept_floor = self.least_curvature
+            if self.rounded:
+                self.objective.residuals_curvatures(self.margins, b, self._r, self._q)
+                self._q[:] = 1.0
             return
         np.take(margins, self.rows, out=self.margins)
         self.objective.residuals_curvatures(self.margins, b, self._r, self._q)
@@ -102,8 +113,8 @@ class RowView:
         """
         some = slice(first, working.cache.n)
         if self.rows is None:
-            working.correction[some] = 0.0
             working.floor[some] = self.least_curvature
+            self._correct_rounding(working, first)
             return
         assert exact is not None
         columns = np.arange(first, working.cache.n)
@@ -112,6 +123,28 @@ class RowView:
         working.floor[some] = (
             np.maximum(0.0, exact - h) + self.proximal * exact + self.least_curvature
         )
+
+    def _correct_rounding(self, working: WorkingSet, first: int) -> None:
+        """Make gradients at the anchor the priced ones, whatever the cache has rounded.
+
+        Raises InputError for a column that is not the one that was priced.
+        """
+        some = slice(first, working.cache.n)
+        working.correction[some] = 0.0
+        if not self.rounded:
+            return
+        columns = np.arange(first, working.cache.n)
+        g, squares = column_moments(working, columns, self._r, self._q, self.objective.team)
+        working.correction[some] = working.gradients[some] - g
+        most = ROUNDED * np.sqrt(squares * float((self._r * self._r).sum()))
+        wrong = np.flatnonzero(np.abs(working.correction[some]) > most)
+        if len(wrong):
+            feature = int(working.cache.ids[first + wrong[0]])
+            raise InputError(
+                f"features: feature {feature} has the gradient {working.gradients[first + wrong[0]]:.9g} "
+                f"where it was priced and {g[wrong[0]]:.9g} where its column is cached: columns() must "
+                "give the same column each time, and agree with gradients() and margins()"
+            )
 
 
 #: Blocks whose sums are kept apart until they are added in order.

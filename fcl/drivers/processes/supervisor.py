@@ -13,8 +13,6 @@ import selectors
 import time
 from collections import deque
 
-import numpy as np
-
 from fcl.drivers.events import Compiled
 from fcl.drivers.processes import logic as words
 from fcl.drivers.processes.channel import RAISED, Failure, Message
@@ -482,15 +480,13 @@ class Supervisor:
         self.meter.sample()
         self._dismiss()
         # the one long computation of this process: the others are gone
-        ones = desk.vectors.residuals  # nobody needs them any more
-        ones[:] = 1.0
-        support = desk.passes.pricer.sums(ones, outer.point.ids)
+        support = desk.passes.pricer.counts(outer.point.ids, desk.vectors.residuals)
         self.meter.sample()
         return session.result(
             outer.point,
             outer.certified(),
             outer.C_min,
-            np.rint(support).astype(np.int64),
+            support,
             instruction.reason,
             self.meter.peak,
         )

@@ -113,6 +113,7 @@ class TrainerProcess:
             config.block_rows,
             self._team,
         )
+        self._rounded = not family.binary
         store = layout.store()
         cache = ExtentCache(store, config.extent_bytes)
         trainer = Trainer(
@@ -125,8 +126,11 @@ class TrainerProcess:
             self._team,
         )
         trainer.inner.hurry = self.link.hurry
-        self._local = LocalSolver(RowView.all_rows(self._objective), cache, trainer)
+        self._local = LocalSolver(self._all_rows(), cache, trainer)
         self._margins = [layout.array(f"margins{i}") for i in range(2)]
+
+    def _all_rows(self) -> RowView:
+        return RowView.all_rows(self._objective, self._rounded)
 
     @property
     def local(self) -> LocalSolver:
@@ -155,7 +159,7 @@ class TrainerProcess:
             return
         self._drawn = drawn
         if n == self.config.n_rows:  # nothing is left to correct, and no trust is needed
-            self.local.change_view(RowView.all_rows(self._objective))
+            self.local.change_view(self._all_rows())
             return
         y, s = layout.array("sample_y")[:n], layout.array("sample_s")[:n]
         part = replace(self._objective, y=y, s=s)

@@ -107,6 +107,9 @@ class KmerFamily:
     def binary(self) -> bool:
         return True
 
+    def most_block_rows(self) -> int:
+        return 65536
+
     # -- ids -----------------------------------------------------------------------------------
 
     def patterns(self, ids: Ids) -> Patterns:

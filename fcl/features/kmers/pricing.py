@@ -190,6 +190,10 @@ class KmerPricer:
         out[order] = sums
         return out
 
+    def counts(self, ids: Ids, spare: Floats) -> Ids:
+        spare[:] = 1.0
+        return np.rint(self.sums(spare, ids)).astype(np.int64)
+
     def _tables(self, values: Floats, positions: Ids) -> Iterator[tuple[int, Floats, slice]]:
         """Yield (position, cells, its items with unknown letters) for each position.
 

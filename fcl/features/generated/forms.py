@@ -1,0 +1,326 @@
+"""How rows are kept for generators: as a matrix, column by column, or as sparse columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from fcl.data.prepared import PreparedRows
+from fcl.errors import InputError
+from fcl.features.base import Ids
+
+if TYPE_CHECKING:
+    from fcl.data.base import RowReader
+    from fcl.data.sparse import SparseRows
+
+__all__ = ["RowForm", "SparseColumns", "form_for", "form_from_config"]
+
+Keep = npt.NDArray[np.bool_] | None
+
+
+class RowForm(Protocol):
+    """Reads raw rows, keeps them as records, and gives blocks of them to generators."""
+
+    @property
+    def width(self) -> int:
+        """Columns of the rows."""
+
+    def to_config(self) -> dict[str, Any]:
+        """What :func:`form_from_config` makes the form from again."""
+
+    def check(self, rows: RowReader[Any]) -> None:
+        """Raise InputError unless the rows are of this form."""
+
+    def read(
+        self, rows: RowReader[Any], block_rows: int, keep: Keep, first: int, last: int | None
+    ) -> Iterator[tuple[int, int, Any]]:
+        """Blocks (start, stop, raw rows)."""
+
+    def record_shape(self, block_rows: int) -> tuple[int, ...]:
+        """Shape of the uint8 record of a block."""
+
+    def prepare(self, raw: Any, record: npt.NDArray[np.uint8]) -> Sequence[np.ndarray]:
+        """Fill the record of a block; returns the side arrays."""
+
+    def block(self, prepared: PreparedRows, number: int) -> Any:
+        """A prepared block as generators get it."""
+
+    def block_of(self, raw: Any) -> Any:
+        """Raw rows as generators get them."""
+
+    def select(self, prepared: PreparedRows, rows: Ids, chosen: PreparedRows, number: int) -> None:
+        """Prepare a block of some rows of another set."""
+
+
+@dataclass(frozen=True)
+class MatrixRecord:
+    """A matrix (n, width) column by column in the bytes of a record."""
+
+    width: int
+    dtype: str
+
+    def shape(self, block_rows: int) -> tuple[int, int]:
+        """Of the record of a block."""
+        return (self.width, block_rows * np.dtype(self.dtype).itemsize)
+
+    def write(self, matrix: np.ndarray, record: npt.NDArray[np.uint8]) -> None:
+        """Put a block into its record."""
+        record.view(self.dtype)[:, : len(matrix)] = matrix.T
+
+    def read(self, prepared: PreparedRows, number: int) -> np.ndarray:
+        """A block (n, width), Fortran-contiguous where it is full."""
+        rows = prepared.rows_of(number)
+        record, _ = prepared.read(number)
+        return record.view(self.dtype)[:, : rows.stop - rows.start].T
+
+    def select(self, prepared: PreparedRows, rows: Ids, chosen: PreparedRows, number: int) -> None:
+        """As :meth:`RowForm.select`."""
+        wanted = rows[chosen.rows_of(number)]
+        source = wanted // prepared.block_rows
+        matrix = np.empty((len(wanted), self.width), self.dtype, order="F")
+        for b in np.unique(source):
+            here = source == b
+            matrix[here] = self.read(prepared, int(b))[wanted[here] - int(b) * prepared.block_rows]
+        self.write(matrix, chosen.writable(number))
+        chosen.commit(number, ())
+
+
+@dataclass(frozen=True)
+class SequenceForm:
+    """Windows of letters: uint8 codes (n, L)."""
+
+    width: int
+
+    def to_config(self) -> dict[str, Any]:
+        return {"rows": "sequences", "width": self.width}
+
+    def check(self, rows: RowReader[Any]) -> None:
+        self._reader(rows, None)
+
+    def _reader(self, rows: RowReader[Any], keep: Keep) -> Any:
+        from fcl.data.sequences import SequenceReader
+
+        reader = SequenceReader(rows, keep=keep)
+        if reader.length != self.width:
+            raise InputError(
+                f"{rows.name}: windows of {reader.length} letters, but the features are made for "
+                f"windows of {self.width}"
+            )
+        return reader
+
+    def read(
+        self, rows: RowReader[Any], block_rows: int, keep: Keep, first: int, last: int | None
+    ) -> Iterator[tuple[int, int, Any]]:
+        blocks: Iterator[tuple[int, int, Any]] = self._reader(rows, keep).iter_codes(
+            block_rows, first, last
+        )
+        return blocks
+
+    @property
+    def _record(self) -> MatrixRecord:
+        return MatrixRecord(self.width, "u1")
+
+    def record_shape(self, block_rows: int) -> tuple[int, ...]:
+        return self._record.shape(block_rows)
+
+    def prepare(self, raw: Any, record: npt.NDArray[np.uint8]) -> Sequence[np.ndarray]:
+        self._record.write(raw, record)
+        return ()
+
+    def block(self, prepared: PreparedRows, number: int) -> Any:
+        return self._record.read(prepared, number)
+
+    def block_of(self, raw: Any) -> Any:
+        return raw
+
+    def select(self, prepared: PreparedRows, rows: Ids, chosen: PreparedRows, number: int) -> None:
+        self._record.select(prepared, rows, chosen, number)
+
+
+class _NumericForm:
+    """What dense and sparse numbers share: how they are read."""
+
+    width: int
+    dtype: str
+    sparse: bool
+
+    def check(self, rows: RowReader[Any]) -> None:
+        from fcl.data.numeric import NumericReader, check_columns
+
+        NumericReader(rows)
+        check_columns(rows, self.width)
+
+    def read(
+        self, rows: RowReader[Any], block_rows: int, keep: Keep, first: int, last: int | None
+    ) -> Iterator[tuple[int, int, Any]]:
+        """Dense and sparse rows are read alike, whichever the model was made of."""
+        from fcl.data.numeric import NumericReader, check_columns
+
+        check_columns(rows, self.width)
+        reader = NumericReader(rows, keep)
+        for start, stop, block in reader.iter_blocks(block_rows, first, last):
+            if reader.sparse == self.sparse:
+                yield start, stop, block
+            elif reader.sparse:
+                yield start, stop, block.to_dense()
+            else:
+                yield start, stop, _to_sparse_rows(block)
+
+
+@dataclass(frozen=True)
+class NumberForm(_NumericForm):
+    """Numbers: float32 or float64 (n, m)."""
+
+    width: int
+    dtype: str
+    sparse = False
+
+    def to_config(self) -> dict[str, Any]:
+        return {"rows": "numbers", "width": self.width, "dtype": self.dtype}
+
+    @property
+    def _record(self) -> MatrixRecord:
+        return MatrixRecord(self.width, self.dtype)
+
+    def record_shape(self, block_rows: int) -> tuple[int, ...]:
+        return self._record.shape(block_rows)
+
+    def prepare(self, raw: Any, record: npt.NDArray[np.uint8]) -> Sequence[np.ndarray]:
+        self._record.write(raw, record)
+        return ()
+
+    def block(self, prepared: PreparedRows, number: int) -> Any:
+        return self._record.read(prepared, number)
+
+    def block_of(self, raw: Any) -> Any:
+        return np.asarray(raw, self.dtype)
+
+    def select(self, prepared: PreparedRows, rows: Ids, chosen: PreparedRows, number: int) -> None:
+        self._record.select(prepared, rows, chosen, number)
+
+
+@dataclass(frozen=True)
+class SparseColumns:
+    """A block of sparse rows by columns, those without an entry left out.
+
+    columns : int64 (c,), increasing.  start : int64 (c + 1,).  rows : uint16 (entries,), increasing
+    within a column.  values : float32 or float64 (entries,).
+    """
+
+    columns: npt.NDArray[np.int64]
+    start: npt.NDArray[np.int64]
+    rows: npt.NDArray[np.uint16]
+    values: np.ndarray
+    n_rows: int
+    n_columns: int
+
+    @classmethod
+    def of(cls, rows: SparseRows) -> SparseColumns:
+        """From sparse rows, at most 65,536 of them."""
+        order = np.argsort(rows.indices, kind="stable")
+        columns, start = np.unique(rows.indices[order], return_index=True)
+        return cls(
+            columns.astype(np.int64),
+            np.append(start, len(order)).astype(np.int64),
+            rows.entry_rows()[order].astype(np.uint16),
+            rows.data[order],
+            len(rows),
+            rows.n_columns,
+        )
+
+    def to_scipy(self) -> Any:
+        """As ``scipy.sparse.csc_array`` (n, m)."""
+        from scipy.sparse import csc_array  # type: ignore[import-untyped]
+
+        counts = np.zeros(self.n_columns + 1, np.int64)
+        counts[self.columns + 1] = np.diff(self.start)
+        shape = (self.n_rows, self.n_columns)
+        return csc_array((self.values, self.rows.astype(np.int32), np.cumsum(counts)), shape=shape)
+
+
+@dataclass(frozen=True)
+class SparseForm(_NumericForm):
+    """Sparse numbers, kept as side arrays by columns."""
+
+    width: int
+    dtype: str
+    sparse = True
+
+    def to_config(self) -> dict[str, Any]:
+        return {"rows": "sparse", "width": self.width, "dtype": self.dtype}
+
+    def record_shape(self, block_rows: int) -> tuple[int, ...]:
+        return (8,)  # the least that can be kept; everything is in the side arrays
+
+    def prepare(self, raw: Any, record: npt.NDArray[np.uint8]) -> Sequence[np.ndarray]:
+        found = SparseColumns.of(raw)
+        record.view(np.int64)[0] = found.n_rows
+        return (found.columns, found.start, found.rows, found.values.astype(self.dtype))
+
+    def block(self, prepared: PreparedRows, number: int) -> SparseColumns:
+        rows = prepared.rows_of(number)
+        return SparseColumns(*prepared.sides(number), rows.stop - rows.start, self.width)  # type: ignore[call-arg,arg-type]
+
+    def block_of(self, raw: Any) -> SparseColumns:
+        return SparseColumns.of(raw)
+
+    def select(self, prepared: PreparedRows, rows: Ids, chosen: PreparedRows, number: int) -> None:
+        wanted = rows[chosen.rows_of(number)]
+        source = wanted // prepared.block_rows
+        parts = []
+        for b in np.unique(source):
+            here = np.flatnonzero(source == b)
+            block = self.block(prepared, int(b))
+            new = np.full(block.n_rows, -1, np.int64)
+            new[wanted[here] - int(b) * prepared.block_rows] = here
+            at = new[block.rows]
+            column = np.repeat(block.columns, np.diff(block.start))
+            parts.append((column[at >= 0], at[at >= 0], block.values[at >= 0]))
+        column, at, values = (np.concatenate(part) for part in zip(*parts, strict=True))
+        order = np.lexsort((at, column))
+        columns, start = np.unique(column[order], return_index=True)
+        chosen.writable(number).view(np.int64)[0] = len(wanted)
+        sides = (
+            columns.astype(np.int64),
+            np.append(start, len(order)).astype(np.int64),
+            at[order].astype(np.uint16),
+            values[order],
+        )
+        chosen.commit(number, sides)
+
+
+_FORMS: dict[str, Any] = {"sequences": SequenceForm, "numbers": NumberForm, "sparse": SparseForm}
+
+
+def form_for(kind: str, rows: RowReader[Any]) -> RowForm:
+    """The form that a generator asks for, bound to the rows of a data set; reads none."""
+    if kind == "sequences":
+        from fcl.data.sequences import SequenceReader
+
+        return SequenceForm(SequenceReader(rows).length)
+    from fcl.data.numeric import NumericReader
+
+    reader = NumericReader(rows)
+    if kind == "any":
+        kind = "sparse" if reader.sparse else "numbers"
+    form: RowForm = _FORMS[kind](reader.n_columns, reader.dtype.str)
+    return form
+
+
+def form_from_config(config: dict[str, Any]) -> RowForm:
+    """The form that :meth:`RowForm.to_config` told of."""
+    options = dict(config)
+    form: RowForm = _FORMS[options.pop("rows")](**options)
+    return form
+
+
+def _to_sparse_rows(block: np.ndarray) -> SparseRows:
+    from fcl.data.sparse import SparseRows
+
+    row, column = np.nonzero(block)
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=len(block)))])
+    return SparseRows(indptr, column.astype(np.int32), block[row, column], block.shape[1])

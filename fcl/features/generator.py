@@ -1,0 +1,138 @@
+"""The contract of a family of features that its user writes: :class:`Generator`."""
+
+from __future__ import annotations
+
+import inspect
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from fcl.features.base import Floats, Ids
+
+__all__ = ["Generator"]
+
+#: What `columns` gets as its block, by the name in `Generator.rows`.
+ROWS = ("sequences", "numbers", "sparse", "any")
+
+
+class Generator(ABC):
+    """A family of features: numbers 0 .. n_features - 1, and how their columns are made.
+
+    The one duty is :meth:`columns`, once :meth:`fit` has set ``n_features``. Everything else has a
+    default that works and can be replaced by something faster. Options are arguments of ``__init__``,
+    kept under their own names, of types that JSON knows; what :meth:`fit` learns goes into attributes
+    whose names end in ``_``. Both are stored in checkpoints and models, from which another process makes
+    the same generator again.
+
+    rows : which rows the blocks hold.
+        ``"sequences"``: uint8 (n, L), codes 0-3 for A, C, G, T and 4 for an unknown letter.
+        ``"numbers"``: float32 or float64 (n, m), finite.
+        ``"sparse"``: ``scipy.sparse.csc_array`` (n, m) of float32 or float64.
+        ``"any"``: numbers as they are stored, dense or :class:`SparseColumns`.
+    binary : whether all values are 0 or 1; the cache then needs a sixth of the room.
+    """
+
+    rows: ClassVar[str] = "numbers"
+    name: ClassVar[str] = ""  #: of a family that fcl or an entry point knows; else ``module:Class``
+    binary: bool = False
+    n_features: int
+
+    @abstractmethod
+    def columns(self, ids: Ids, block: Any) -> np.ndarray:
+        """The columns of some features on a block of rows.
+
+        ids : int64 (k,), increasing.
+        block : rows as ``rows`` says, or what :meth:`prepare` made of them.
+
+        Returns (n, k) of any real dtype, all finite. Must depend on the features and the rows alone: not
+        on what else is in the block, on the process, or on what was asked before.
+        """
+
+    @abstractmethod
+    def fit(self, sample: Any) -> None:
+        """Take from a sample of the training rows what the options leave open; sets ``n_features``.
+
+        sample : a block of at most 2,000 rows, from all over the data; of the full width.
+        """
+
+    def describe(self, feature: int) -> str:
+        """The feature in words."""
+        return f"{type(self).__name__} {feature}"
+
+    # -- faster ways ---------------------------------------------------------------------------
+
+    def prepare(self, block: Any) -> np.ndarray:
+        """A compact form of a block, made once: (n, c) of a fixed c and dtype; columns get it instead."""
+        raise NotImplementedError
+
+    def gradients(self, first: int, last: int, block: Any, residuals: Floats) -> Floats:
+        """sum_i residuals_i phi_ij over a block for the features ``first`` to ``last``: float64.
+
+        Prices the family; the default makes all columns. A class with a way of its own has to give
+        :meth:`largest` too.
+        """
+        raise NotImplementedError
+
+    def largest(self, block: Any) -> float:
+        """An upper bound of |value| over all features on a block; without one nothing is certified."""
+        raise NotImplementedError
+
+    def margins(self, ids: Ids, weights: Floats, block: Any) -> Floats:
+        """columns(ids, block) @ weights: float64 (n,)."""
+        raise NotImplementedError
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and other.options() == self.options()
+
+    __hash__ = None  # type: ignore[assignment]
+
+    # -- what is stored ------------------------------------------------------------------------
+
+    def options(self) -> dict[str, Any]:
+        """The arguments of ``__init__``."""
+        names = inspect.signature(type(self).__init__).parameters
+        return {name: getattr(self, name) for name in names if name != "self"}
+
+    def state(self) -> dict[str, Any]:
+        """What :meth:`fit` has learnt."""
+        learnt = {k: v for k, v in vars(self).items() if k.endswith("_") and k[0] != "_"}
+        return {"n_features": int(self.n_features), **learnt}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take up what :meth:`state` gave."""
+        for name, value in state.items():
+            setattr(self, name, value)
+
+
+def overrides(generator: Generator, name: str) -> bool:
+    """Whether a class has a way of its own."""
+    return getattr(type(generator), name) is not getattr(Generator, name)
+
+
+def encode(value: Any) -> Any:
+    """A value of a state as JSON has it; arrays keep dtype and shape."""
+    if isinstance(value, np.ndarray):
+        return {
+            "dtype": value.dtype.str,
+            "shape": list(value.shape),
+            "values": value.ravel().tolist(),
+        }
+    if isinstance(value, np.generic):
+        return value.item()
+    return value
+
+
+def decode(value: Any) -> Any:
+    """What :func:`encode` was given."""
+    if isinstance(value, dict) and value.keys() == {"dtype", "shape", "values"}:
+        array: npt.NDArray[Any] = np.array(value["values"], np.dtype(value["dtype"]))
+        return array.reshape(value["shape"])
+    return value
+
+
+def family_name(generator: Generator) -> str:
+    """The name under which a family is stored and found again."""
+    cls = type(generator)
+    return cls.name or f"{cls.__module__}:{cls.__qualname__}"

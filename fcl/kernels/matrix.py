@@ -1,0 +1,81 @@
+"""Sums over the columns of a matrix that is kept column by column, dense or sparse.
+
+Dense: ``matrix`` (m, n), row j the column j. Sparse: ``columns`` int64 (c,) increasing, column
+``columns[t]`` at ``start[t] : start[t + 1]`` of ``rows`` uint16 and ``values``.
+"""
+
+import numpy as np
+
+from fcl.kernels import kernel
+
+
+@kernel
+def dense_sums(matrix, r, out):
+    """Write sum_i r_i matrix[j, i] to out[j]."""
+    n = matrix.shape[1]
+    for j in range(matrix.shape[0]):
+        # eight sums side by side: one would wait for itself at every addition
+        g0 = g1 = g2 = g3 = g4 = g5 = g6 = g7 = 0.0
+        i = 0
+        while i + 8 <= n:
+            g0 += r[i] * matrix[j, i]
+            g1 += r[i + 1] * matrix[j, i + 1]
+            g2 += r[i + 2] * matrix[j, i + 2]
+            g3 += r[i + 3] * matrix[j, i + 3]
+            g4 += r[i + 4] * matrix[j, i + 4]
+            g5 += r[i + 5] * matrix[j, i + 5]
+            g6 += r[i + 6] * matrix[j, i + 6]
+            g7 += r[i + 7] * matrix[j, i + 7]
+            i += 8
+        while i < n:
+            g0 += r[i] * matrix[j, i]
+            i += 1
+        out[j] = ((g0 + g1) + (g2 + g3)) + ((g4 + g5) + (g6 + g7))
+
+
+@kernel
+def dense_margins(matrix, ids, weights, out):
+    """Add weights[k] times column ids[k] to ``out``."""
+    for k in range(ids.shape[0]):
+        w = weights[k]
+        column = matrix[ids[k]]
+        for i in range(out.shape[0]):
+            out[i] += w * column[i]
+
+
+@kernel
+def sparse_sums(columns, start, rows, values, first, last, r, out):
+    """Write sum_i r_i x_ij to out[j - first] for the columns first <= j < last; those absent keep it."""
+    t = np.searchsorted(columns, first)
+    while t < columns.shape[0] and columns[t] < last:
+        g = 0.0
+        for e in range(start[t], start[t + 1]):
+            g += r[rows[e]] * values[e]
+        out[columns[t] - first] = g
+        t += 1
+
+
+@kernel
+def sparse_margins(columns, start, rows, values, ids, weights, out):
+    """Add weights[k] times column ids[k] (increasing) to ``out``."""
+    t = 0
+    for k in range(ids.shape[0]):
+        t += np.searchsorted(columns[t:], ids[k])
+        if t == columns.shape[0]:
+            return
+        if columns[t] == ids[k]:
+            for e in range(start[t], start[t + 1]):
+                out[rows[e]] += weights[k] * values[e]
+
+
+@kernel
+def sparse_columns(columns, start, rows, values, ids, out):
+    """Write the columns ``ids`` (increasing) to out (k, n), which is zero."""
+    t = 0
+    for k in range(ids.shape[0]):
+        t += np.searchsorted(columns[t:], ids[k])
+        if t == columns.shape[0]:
+            return
+        if columns[t] == ids[k]:
+            for e in range(start[t], start[t + 1]):
+                out[k, rows[e]] = values[e]
