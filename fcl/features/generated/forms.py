@@ -234,7 +234,7 @@ class SparseColumns:
 
     def to_scipy(self) -> Any:
         """As ``scipy.sparse.csc_array`` (n, m)."""
-        from scipy.sparse import csc_array  # type: ignore[import-untyped]
+        from scipy.sparse import csc_array
 
         counts = np.zeros(self.n_columns + 1, np.int64)
         counts[self.columns + 1] = np.diff(self.start)
