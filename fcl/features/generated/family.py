@@ -234,6 +234,7 @@ class GeneratedPricer:
         self._family, self._prepared, self._keep = family, prepared, keep
         generator = family.generator
         self._fast = overrides(generator, "gradients")
+        self._largest: dict[int, float] = {}  # value of any feature, by block
         if self._fast and not overrides(generator, "largest"):
             raise InputError(
                 f"features {name_of(generator)}: a class with gradients of its own has to give "
@@ -281,7 +282,9 @@ class GeneratedPricer:
             if self._fast:
                 found = generator.gradients(first, last, block, r)
                 g += checked_vector(generator, "gradients", found, last - first, number)
-                most = max(most, float(generator.largest(block)))
+                if number not in self._largest:  # the rows stay, and it may look at all of them
+                    self._largest[number] = float(generator.largest(block))
+                most = max(most, self._largest[number])
                 continue
             for some in _batches(last - first, n):
                 ids = np.arange(first + some.start, first + some.stop)
