@@ -69,7 +69,7 @@ class State:
     def sweep(self, order: np.ndarray) -> float:
         m = self.model
         return descent.descent_sweep(
-            m.C,
+            np.full(len(m.w), 1.0 / m.C),
             order,
             self.start,
             self.stop,
@@ -169,10 +169,10 @@ def test_violations_are_distances_from_the_conditions() -> None:
     g = np.array([0.5, -0.5, 2.0, -2.0, 0.0, -1.0, 1.0, 3.0])
     w = np.array([0.0, 0.0, 0.0, 0.0, 1.0, 1.0, -1.0, -1.0])
     out = np.empty(8)
-    assert descent.violations(1.0, g, w, out) == 2.0
+    assert descent.violations(g, w, out) == 2.0
     assert out.tolist() == [0.0, 0.0, 1.0, 1.0, 1.0, 0.0, 0.0, 2.0]
-    assert descent.violations(0.5, g, w, out) == pytest.approx(1.0)
-    assert descent.violations(1.0, g[:0], w[:0], out) == 0.0
+    assert descent.violations(0.5 * g, w, out) == pytest.approx(1.0)
+    assert descent.violations(g[:0], w[:0], out) == 0.0
     assert [descent.soft_threshold(x, 1.0) for x in (3.0, 0.5, -0.5, -3.0)] == [2.0, 0.0, 0.0, -2.0]
 
 

@@ -40,10 +40,11 @@ def search_line(problem: Problem, start: Point, end: Point) -> tuple[Found, floa
     p = problem.phi.shape[1]
     m, m_end = problem.phi @ dense(start, p), problem.phi @ dense(end, p)
     b = objective.best_intercept(m)
-    value = objective.value(start.penalty, m, b)
+    penalty = objective.penalty.value(start.weights, np.ones(len(start.ids)))
+    value = objective.value(penalty, m, b)
     anchor = Anchor(Point(start.ids, start.weights, b), m, value)
     step = np.empty(N)
-    found = search(objective, anchor, Point(end.ids, end.weights, b), m_end, step)
+    found = search(objective, anchor, Point(end.ids, end.weights, b), m_end, step, lambda ids: np.ones(len(ids)))
     assert step == pytest.approx(m_end - m, abs=1e-14)
     return found, value
 

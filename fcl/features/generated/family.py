@@ -66,8 +66,15 @@ class GeneratedFamily:
         return 0.0  # the pricer adds what balancing may change by itself
 
     @property
+    def least_factor(self) -> float:
+        return 1.0
+
+    @property
     def binary(self) -> bool:
         return self.generator.binary
+
+    def penalty_factors(self, ids: Ids) -> Floats:
+        return np.ones(len(ids))
 
     def describe(self, feature: int) -> str:
         return self.generator.describe(int(feature))
@@ -250,7 +257,13 @@ class GeneratedPricer:
         return part * n // parts, (part + 1) * n // parts
 
     def price(
-        self, residuals: Floats, watch: Ids, threshold: float, parts: range | None = None
+        self,
+        residuals: Floats,
+        watch: Ids,
+        threshold: float,
+        parts: range | None = None,
+        level: float | None = None,
+        slack: float = 0.0,
     ) -> Prices:
         total = abs(float(residuals.sum()))
         prices = []
@@ -259,6 +272,9 @@ class GeneratedPricer:
             g, most = self._gradients(first, last, residuals)
             size = np.abs(g)
             largest = float(size.max(initial=0.0))
+            excess = np.zeros(1)
+            if level is not None:
+                excess[0] = np.sum(np.maximum(size + (slack + total * most) - level, 0.0) ** 2)
             watched = np.zeros(len(watch))
             own = (watch >= first) & (watch < last)
             watched[own] = g[watch[own] - first]
@@ -269,7 +285,7 @@ class GeneratedPricer:
                 found.sort()
             # balancing the residuals to a sum of 0 changes g_j by no more than |sum r| max |phi_j|
             largest += total * most
-            prices.append(Prices(found + first, g[found], largest, watched, last - first))
+            prices.append(Prices(found + first, g[found], largest, watched, last - first, excess))
         return merge_prices(prices)
 
     def _gradients(self, first: int, last: int, residuals: Floats) -> tuple[Floats, float]:
