@@ -71,9 +71,11 @@ def started_line(event: Started) -> str:
     """The problem in one line."""
     positive = "" if event.n_positive is None else f" ({event.n_positive:,} positive)"
     smallest = "" if event.C_min is None else f", C_min {event.C_min:.4g}"
+    rho = event.options.get("l1_ratio", 1.0)
+    mixed = "" if rho == 1.0 else f", l1_ratio {rho:g}"
     return (
         f"{event.n_rows:,} rows{positive}, {event.n_features:,} features, "
-        f"C {event.C:.6g} = alpha {event.alpha:.6g}{smallest}"
+        f"C {event.C:.6g} = alpha {event.alpha:.6g}{mixed}{smallest}"
     )
 
 

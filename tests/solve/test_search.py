@@ -34,6 +34,11 @@ def dense(point: Point, p: int) -> np.ndarray:
     return w
 
 
+def ones(ids: np.ndarray) -> np.ndarray:
+    """The factors of k-mers."""
+    return np.ones(len(ids))
+
+
 def search_line(problem: Problem, start: Point, end: Point) -> tuple[Found, float]:
     """What is found, and the value at the start."""
     objective = objective_of(problem, 64)
@@ -44,7 +49,14 @@ def search_line(problem: Problem, start: Point, end: Point) -> tuple[Found, floa
     value = objective.value(penalty, m, b)
     anchor = Anchor(Point(start.ids, start.weights, b), m, value)
     step = np.empty(N)
-    found = search(objective, anchor, Point(end.ids, end.weights, b), m_end, step, lambda ids: np.ones(len(ids)))
+    found = search(
+        objective,
+        anchor,
+        Point(end.ids, end.weights, b),
+        m_end,
+        step,
+        lambda ids: np.ones(len(ids)),
+    )
     assert step == pytest.approx(m_end - m, abs=1e-14)
     return found, value
 
