@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from fcl.cli.progress import validation_text
+from fcl.cli.progress import class_weight_text, validation_text
 from fcl.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def model_lines(model: Model, path: str, top: int) -> list[str]:
         ("loss", model.loss),
         ("minimises", f"{_penalty(model).formula} + C sum_i s_i {LOSSES[model.loss]}"),
         ("C", f"{model.C:.10g} (alpha {model.alpha:.10g})"),
-        ("labels", labels + _weights_of_classes(model)),
+        ("labels", labels + class_weight_text(model.options.get("class_weight"))),
         ("rows", f"{model.n_rows:,}, sum of weights {model.sum_weights:.10g}"),
         *certificate_items(model.certificate, model.n_active),
         ("passes", f"{model.certificate.passes:,}"),
@@ -80,16 +80,6 @@ def _penalty(model: Model) -> Penalty:
     from fcl.objective import Penalty
 
     return Penalty(float(model.options.get("l1_ratio", 1.0)))
-
-
-def _weights_of_classes(model: Model) -> str:
-    """In words; empty where there are none."""
-    given = model.options.get("class_weight")
-    if given is None:
-        return ""
-    if isinstance(given, str):
-        return f", weights {given}"
-    return ", weights " + ", ".join(f"{label!r}: {weight:g}" for label, weight in given)
 
 
 def plan_lines(plan: Any) -> list[str]:
@@ -139,8 +129,8 @@ def result_lines(
     penalty = _penalty(model)
     if not penalty.pure_l1:
         items.append(("penalty", f"{penalty.formula}: l1_ratio {penalty.l1_ratio:g}"))
-    if text := _weights_of_classes(model):
-        items.append(("classes", text.removeprefix(", ")))
+    if text := class_weight_text(model.options.get("class_weight")):
+        items.append(("classes", text.removeprefix(", class ")))
     if text := validation_text(validation):
         rows = (validation or {}).get("n_rows")
         items.append(("validation", text if rows is None else f"{text} over {rows:,} rows"))
