@@ -94,7 +94,7 @@ class LocalSolver:
         equal = self.cache.find(nonzeros, hash_)
         if not len(equal) or not self.view.objective.penalty.pure_l1:
             return False
-        if not self.view.complete or self.view.rounded:
+        if self.view.approximate:
             others = self.working.gradients[equal]
             equal = equal[np.abs(gradient - others) <= SAME_GRADIENT * abs(gradient)]
         own = self.factors(np.array([feature]))

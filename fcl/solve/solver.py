@@ -208,7 +208,7 @@ class Solver:
         self, staged: StagedColumns, t: int, gradient: float, first: int, entered: Floats
     ) -> bool:
         """As :meth:`LocalSolver.has_equal`, among columns that have only just come as well."""
-        if not self.local.view.complete:
+        if self.local.view.approximate:
             self.local.working.gradients[first : self.cache.n] = entered
         return self.local.has_equal(
             int(staged.ids[t]), int(staged.nonzeros[t]), int(staged.hashes[t]), gradient

@@ -58,6 +58,11 @@ class RowView:
         """Whether the view is all rows, each with its own weight."""
         return self.rows is None
 
+    @property
+    def approximate(self) -> bool:
+        """Whether what is cached of a column is not all of it: some rows, or rounded values."""
+        return self.rounded or not self.complete
+
     @classmethod
     def all_rows(cls, objective: Objective, rounded: bool = False) -> RowView:
         """The view in which nothing needs correction, but for what the cache rounds."""
