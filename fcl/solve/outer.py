@@ -144,8 +144,8 @@ class Outer:
         penalty = max(self.conditions.value(self.point), 1e-3 * self.objective)
         allowed = math.sqrt(0.1 * self.tol)
         if penalty > 0.0:
-            scaled = lose / penalty
-            allowed = min(allowed, max(scaled, self._unscaled(lose)))
+            allowed = min(allowed, lose / penalty)
+        allowed = max(allowed, self._unscaled(lose))
         return self._sharpness * max(allowed, TRAIN_SHARE * (self.max_violation - 1.0))
 
     def _unscaled(self, lose: float) -> float:
