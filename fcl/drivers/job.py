@@ -18,7 +18,7 @@ from fcl.data.numeric import NumericReader
 from fcl.data.prepared import PreparedRows
 from fcl.drivers.plan import Plan, make_plan
 from fcl.errors import InputError
-from fcl.features import Generator, Kmers, Spec, bind_features, parse_features, spell_features
+from fcl.features import Spec, bind_features, is_spec, parse_features, spell_features
 from fcl.objective import Loss, Objective, Penalty, find_loss, resolve_C
 from fcl.units import parse_size
 
@@ -168,9 +168,9 @@ def make_job(
             )
     found = find_loss(loss)
     spec = parse_features(features) if isinstance(features, str) else features
-    if not isinstance(spec, Kmers | Generator):
+    if not is_spec(spec):
         raise InputError(
-            "features must be a family such as Kmers(d=8), a Generator, or their text, got "
+            "features must be a family such as Kmers(d=8), a Generator, a Concat, or their text, got "
             f"{features!r}"
         )
     l1_ratio = up_to_one("l1_ratio", l1_ratio)

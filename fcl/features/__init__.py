@@ -4,12 +4,15 @@
 ``generator``  the contract of a family that its user writes
 ``generated``  what makes the one of the other
 ``registry``   families by name
-``kmers``, ``plain``  the families that come with fcl
+``concat``     several families as one
+``kmers``, ``bag``, ``plain``  the families that come with fcl
 """
 
 from __future__ import annotations
 
+from fcl.features.bag import Bag, BagFamily
 from fcl.features.base import Family
+from fcl.features.concat import Concat, ConcatFamily
 from fcl.features.generator import Generator
 from fcl.features.kmers import KmerFamily, Kmers
 from fcl.features.plain import Columns
@@ -17,12 +20,17 @@ from fcl.features.registry import (
     Spec,
     bind_features,
     family_from_config,
+    is_spec,
     parse_features,
     spell_features,
 )
 
 __all__ = [
+    "Bag",
+    "BagFamily",
     "Columns",
+    "Concat",
+    "ConcatFamily",
     "Family",
     "Generator",
     "KmerFamily",
@@ -30,6 +38,7 @@ __all__ = [
     "Spec",
     "bind_features",
     "family_from_config",
+    "is_spec",
     "parse_features",
     "spell_features",
 ]

@@ -157,6 +157,14 @@ class Family(Protocol):
     def binary(self) -> bool:
         """Whether all values are 0 or 1."""
 
+    @property
+    def row_kind(self) -> str:
+        """What raw rows are: ``"sequences"`` (uint8 codes), ``"numbers"`` or ``"sparse"``."""
+
+    @property
+    def record_key(self) -> object:
+        """Equal (hashable) for families whose prepared records are the same; None: like no other's."""
+
     def penalty_factors(self, ids: Ids) -> Floats:
         """The factors f_j > 0 of some features in the penalty, float64 (k,)."""
 

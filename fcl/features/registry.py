@@ -5,10 +5,14 @@ from __future__ import annotations
 import importlib
 import inspect
 import re
+from dataclasses import fields
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
 
+from fcl.checks import positive
 from fcl.errors import InputError
+from fcl.features.bag import Bag, BagFamily
+from fcl.features.concat import Concat, ConcatFamily
 from fcl.features.generator import Generator, decode, family_name
 from fcl.features.kmers import KmerFamily, Kmers
 
@@ -16,22 +20,69 @@ if TYPE_CHECKING:
     from fcl.data.base import RowReader
     from fcl.features.base import Family
 
-__all__ = ["Spec", "bind_features", "family_from_config", "parse_features", "spell_features"]
+__all__ = [
+    "Spec",
+    "bind_features",
+    "family_from_config",
+    "is_spec",
+    "parse_features",
+    "spell_features",
+]
 
 #: A family with its options, not yet bound to rows.
-Spec = Kmers | Generator
+Spec = Kmers | Bag | Concat | Generator
 
 #: Other packages name their families here.
 ENTRY_POINTS = "fcl.generators"
+#: Families that are none of a generator, unbound and bound.
+_OWN: dict[str, tuple[type[Kmers] | type[Bag], Any]] = {
+    "kmers": (Kmers, KmerFamily),
+    "bag": (Bag, BagFamily),
+}
 _BUILT_IN = {"columns": "fcl.features.plain:Columns"}
 _CLASS = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*(?=:|$)")
+_PLUS = re.compile(r"\s\+\s")
+_TIMES = re.compile(r"\s\*\s")
 
 
 def parse_features(text: str) -> Spec:
     """A family from its text: ``kmers:d=8,origin=70``, ``columns``, ``module:Class:option=value``.
 
+    Several families are joined by ``+``, and a factor in the penalty stands behind a ``*``, both between
+    blanks::
+
+        features = member { " + " member }
+        member   = family [ " * " factor ]
+        family   = name [ ":" option "=" value { "," option "=" value } ]
+
+    as in ``kmers:d=6 + motifs:Pairs:gap=3 * 2``, which is ``Concat([Kmers(6), (Pairs(gap=3), 2.0)])``.
+    One family without a factor is itself.
+
     Raises InputError for an unknown family or option, or a class that cannot be imported.
     """
+    members = [_parse_member(part, text) for part in _PLUS.split(text)]
+    if len(members) == 1 and members[0][1] is None:
+        return members[0][0]
+    return Concat([(spec, 1.0 if factor is None else factor) for spec, factor in members])
+
+
+def _parse_member(part: str, text: str) -> tuple[Spec, float | None]:
+    """A family and its factor, if it has one."""
+    name, *factors = _TIMES.split(part)
+    if not factors:
+        return _parse_family(name.strip()), None
+    if len(factors) > 1:
+        raise InputError(f"features {text!r}: expected one factor behind ' * ', got {part!r}")
+    try:
+        factor = float(factors[0])
+    except ValueError:
+        raise InputError(
+            f"features {text!r}: expected a number behind ' * ', got {factors[0]!r}"
+        ) from None
+    return _parse_family(name.strip()), positive(f"features {text!r}: factor", factor)
+
+
+def _parse_family(text: str) -> Spec:
     found = _CLASS.match(text)
     name, _, rest = text.partition(":")
     if found and name.strip() not in _names():
@@ -57,15 +108,35 @@ def parse_features(text: str) -> Spec:
 
 def spell_features(spec: Spec) -> str:
     """The text of a family, for :func:`parse_features`."""
-    if isinstance(spec, Kmers):
-        return f"kmers:d={spec.d}" + (f",origin={spec.origin}" if spec.origin else "")
-    given = ",".join(f"{k}={v}" for k, v in spec.options().items() if v is not None)
-    return family_name(spec) + (f":{given}" if given else "")
+    if isinstance(spec, Concat):
+        one = len(spec.members) == 1  # its factor tells that it is a Concat
+        return " + ".join(
+            spell_features(s) + (f" * {f:.17g}" if one or f != 1.0 else "") for s, f in spec.members
+        )
+    if isinstance(spec, Generator):
+        given = {k: v for k, v in spec.options().items() if v is not None}
+        name = family_name(spec)
+    else:
+        name = next(name for name, (own, _) in _OWN.items() if isinstance(spec, own))
+        given = {
+            f.name: getattr(spec, f.name)
+            for f in fields(spec)
+            if getattr(spec, f.name) != f.default
+        }
+    options = ",".join(
+        f"{k}={str(v).lower() if v is True or v is False else v}" for k, v in given.items()
+    )
+    return name + (f":{options}" if options else "")
+
+
+def is_spec(value: object) -> bool:
+    """Whether it is a family that is not yet bound to rows."""
+    return isinstance(value, Kmers | Bag | Concat | Generator)
 
 
 def bind_features(spec: Spec, rows: RowReader[Any]) -> Family:
     """The family over the rows of a data set; families that learn from the data read a sample."""
-    if isinstance(spec, Kmers):
+    if not isinstance(spec, Generator):
         return spec.bind(rows)
     from fcl.features.generated import bind
 
@@ -79,8 +150,13 @@ def family_from_config(config: dict[str, Any]) -> Family:
     if not isinstance(name, str):
         raise InputError(f"model: expected the name of its family of features, got {name!r}")
     try:
-        if name == "kmers":
-            return KmerFamily(**options)
+        if name == "concat":
+            members = tuple(family_from_config(member) for member in options["members"])
+            factors = tuple(positive("model: factor", factor) for factor in options["factors"])
+            return ConcatFamily(members, factors)
+        if name in _OWN:
+            bound: Family = _OWN[name][1](**options)
+            return bound
         from fcl.features.generated import GeneratedFamily
         from fcl.features.generated.forms import form_from_config
 
@@ -92,13 +168,13 @@ def family_from_config(config: dict[str, Any]) -> Family:
 
 
 def _names() -> list[str]:
-    return ["kmers", *_BUILT_IN, *(entry.name for entry in entry_points(group=ENTRY_POINTS))]
+    return [*_OWN, *_BUILT_IN, *(entry.name for entry in entry_points(group=ENTRY_POINTS))]
 
 
 def _class_of(name: str, where: str) -> Any:
     """The class of a family by its name, or of ``module:Class``."""
-    if name == "kmers":
-        return Kmers
+    if name in _OWN:
+        return _OWN[name][0]
     path = _BUILT_IN.get(name)
     if path is None and ":" in name:
         path = name

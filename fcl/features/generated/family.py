@@ -73,6 +73,14 @@ class GeneratedFamily:
     def binary(self) -> bool:
         return self.generator.binary
 
+    @property
+    def row_kind(self) -> str:
+        return str(self.form.to_config()["rows"])
+
+    @property
+    def record_key(self) -> object:
+        return self.form if self._record is None else None
+
     def penalty_factors(self, ids: Ids) -> Floats:
         return np.ones(len(ids))
 

@@ -111,6 +111,14 @@ class KmerFamily:
     def binary(self) -> bool:
         return True
 
+    @property
+    def row_kind(self) -> str:
+        return "sequences"
+
+    @property
+    def record_key(self) -> object:
+        return ("letters", self.length)
+
     def penalty_factors(self, ids: Ids) -> Floats:
         return np.ones(len(ids))
 

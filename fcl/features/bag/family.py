@@ -1,0 +1,324 @@
+"""k-mers without their position: how often a pattern occurs in a window, or whether it does.
+
+A family of its own beside the positional one, whose ids, tables and binary columns are by position.
+
+Patterns are words of d letters; with wildcards those of d letters of which the first is A, C, G or T and
+each further one may be a wildcard (trailing ones too: all shorter patterns are there, and they occur up
+to the window's end). An unknown letter of the data matches nothing but a wildcard.
+
+A feature stands for a pattern, or with ``strands="both"`` for a pattern and its reverse complement: its
+count is the sum of both (of one, if they are the same), its presence that of either.
+
+Ids: one strand: the letters as digits in base 4 (with wildcards 5, wildcard = 4), the first letter the
+most significant. Both strands: numbers of the *canonical* patterns, those whose code is the smaller of
+the two, in increasing order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fcl.checks import choice, flag, is_whole
+from fcl.data.prepared import PreparedRows
+from fcl.errors import InputError
+from fcl.features.bag.columns import BagColumns, columns_bytes
+from fcl.features.bag.margins import BagScorer, margin_bytes
+from fcl.features.bag.pricing import MOST_PARTS, BagPricer, pricing_bytes
+from fcl.features.base import Floats, Ids
+from fcl.features.kmers.family import LETTERS, KmerFamily
+from fcl.features.kmers.rows import KmerBlock, Patterns
+
+if TYPE_CHECKING:
+    from fcl.data.base import RowReader
+
+MAX_D = 12
+MAX_WILD_D = 10  #: with wildcards there are 5^d cells of 8 bytes
+VALUES = ("count", "presence")
+STRANDS = ("one", "both")
+
+
+@dataclass(frozen=True)
+class Bag:
+    """k-mers anywhere in the window, not yet bound to a window length.
+
+    Parameters
+    ----------
+    d : int
+        Letters of a pattern: 1 to 12, with wildcards to 10.
+    value : {"count", "presence"}
+        How often it occurs, or 1 where it does at all. Presence with wildcards is refused: it is no sum
+        over places, by which the whole family is priced.
+    strands : {"one", "both"}
+        Whether the reverse complement of a pattern counts as the pattern.
+    wildcards : bool
+        Whether letters behind the first may be wildcards.
+    """
+
+    d: int
+    value: str = "count"
+    strands: str = "one"
+    wildcards: bool = False
+
+    def __post_init__(self) -> None:
+        if not is_whole(self.d):
+            raise InputError(f"bag: d must be a whole number, got {self.d!r}")
+        object.__setattr__(self, "d", int(self.d))  # a number of numpy is none for JSON
+        choice("bag: value", self.value, VALUES)
+        choice("bag: strands", self.strands, STRANDS)
+        object.__setattr__(self, "wildcards", flag("bag: wildcards", self.wildcards))
+        most = MAX_WILD_D if self.wildcards else MAX_D
+        if not 1 <= self.d <= most:
+            raise InputError(
+                f"bag: d must be from 1 to {most}{' with wildcards' * self.wildcards}, got {self.d}"
+            )
+        if self.wildcards and self.value == "presence":
+            raise InputError(
+                "bag: presence is for patterns without wildcards; choose value=count or wildcards=false"
+            )
+
+    def bind(self, rows: RowReader) -> BagFamily:
+        """The family over the windows of a data set."""
+        from fcl.data.sequences import SequenceReader
+
+        length = SequenceReader(rows).length
+        if length < self.d:
+            raise InputError(
+                f"{rows.name}: windows of {length} letters are shorter than d = {self.d}; "
+                f"choose bag:d={length} or less"
+            )
+        return BagFamily(self.d, length, self.value, self.strands, self.wildcards)
+
+
+@dataclass(frozen=True)
+class BagFamily:
+    """k-mers of d letters anywhere in windows of ``length`` letters; see :class:`Bag`."""
+
+    d: int
+    length: int
+    value: str = "count"
+    strands: str = "one"
+    wildcards: bool = False
+
+    @property
+    def radix(self) -> int:
+        """Digits that a letter of a pattern may be."""
+        return 5 if self.wildcards else 4
+
+    @property
+    def both(self) -> bool:
+        """Whether a pattern and its reverse complement are one feature."""
+        return self.strands == "both"
+
+    @property
+    def n_positions(self) -> int:
+        """Positions of d letters in a window."""
+        return self.length - self.d + 1
+
+    @property
+    def n_features(self) -> int:
+        if not self.both:
+            return 4 * self.radix ** (self.d - 1)
+        if not self.wildcards:
+            return (4**self.d + (0 if self.d % 2 else 2**self.d)) // 2
+        # by letters from the first to the last that is no wildcard: all, and those that are their own
+        # reverse complement (the middle one of an odd number is then a wildcard)
+        spans = range(2, self.d + 1)
+        every = 4 + sum(16 * 5 ** (m - 2) for m in spans)
+        own = sum(4 * 5 ** ((m - 2) // 2) for m in spans)
+        return (every + own) // 2
+
+    @property
+    def n_price_parts(self) -> int:
+        return min(MOST_PARTS, self.n_features)
+
+    @property
+    def max_abs(self) -> float:
+        if self.binary:
+            return 1.0
+        if not self.wildcards:
+            return float(self.n_positions)
+        return float(self.length * (2 if self.both else 1))
+
+    @property
+    def least_factor(self) -> float:
+        return 1.0
+
+    @property
+    def binary(self) -> bool:
+        return self.value == "presence"
+
+    @property
+    def row_kind(self) -> str:
+        return "sequences"
+
+    @property
+    def record_key(self) -> object:
+        return self.windows.record_key
+
+    def penalty_factors(self, ids: Ids) -> Floats:
+        return np.ones(len(ids))
+
+    def most_block_rows(self) -> int:
+        return 65536
+
+    # -- ids -----------------------------------------------------------------------------------
+
+    def codes(self, ids: Ids) -> Ids:
+        """The codes of features, int64 (k,).
+
+        Raises InputError for an id outside the family.
+        """
+        ids = np.asarray(ids, np.int64)
+        if len(ids) and (ids.min() < 0 or ids.max() >= self.n_features):
+            bad = ids[(ids < 0) | (ids >= self.n_features)][0]
+            raise InputError(
+                f"bag: feature id {bad} is outside 0 .. {self.n_features - 1} ({self._options()})"
+            )
+        return self.canonical()[0][ids].astype(np.int64) if self.both else ids
+
+    def others(self, ids: Ids) -> Ids:
+        """The codes of the reverse complements of features of both strands, int64 (k,)."""
+        return self.canonical()[1][ids].astype(np.int64)
+
+    def canonical(self) -> npt.NDArray[np.int32]:
+        """Codes of the features of both strands, and those of their reverse complements: (2, n)."""
+        return canonical_codes(self.d, self.radix)
+
+    def patterns(self, codes: Ids) -> Patterns:
+        """Bit fields of patterns by their codes; all at position 0."""
+        if self.wildcards:
+            return KmerFamily(self.d, self.d).patterns(codes)
+        return Patterns(np.zeros_like(codes), np.full_like(codes, 4**self.d - 1), codes)
+
+    def feature_id(self, pattern: str) -> int:
+        """The id of a pattern such as ``"TT.AG"``; shorter ones than d need wildcards."""
+        from fcl.kernels import bags
+
+        letters = pattern.upper().replace("U", "T")
+        padded = letters.ljust(self.d, ".") if self.wildcards else letters
+        if (
+            len(padded) != self.d
+            or any(c not in LETTERS[: self.radix] for c in padded)
+            or padded[0] == "."
+        ):
+            wanted = (
+                f"at most {self.d} letters of ACGT or '.', the first not '.'"
+                if self.wildcards
+                else f"{self.d} letters of ACGT"
+            )
+            raise InputError(f"bag: expected {wanted}, got {pattern!r}")
+        code = 0
+        for letter in padded:
+            code = code * self.radix + LETTERS.index(letter)
+        if not self.both:
+            return code
+        code = min(code, int(bags.reverse_complement(code, self.d, self.radix)))
+        return int(np.searchsorted(self.canonical()[0], code))
+
+    def describe(self, feature: int) -> str:
+        """The pattern without trailing wildcards, and on which strands it may be."""
+        code = int(self.codes(np.array([feature]))[0])
+        letters = ""
+        for _ in range(self.d):
+            code, digit = divmod(code, self.radix)
+            letters = LETTERS[digit] + letters
+        return letters.rstrip(".") + (", either strand" if self.both else " anywhere")
+
+    def to_config(self) -> dict[str, Any]:
+        return {"family": "bag", "length": self.length, **self._chosen()}
+
+    def _chosen(self) -> dict[str, Any]:
+        names = ("d", "value", "strands", "wildcards")
+        return {name: getattr(self, name) for name in names}
+
+    def _options(self) -> str:
+        return ", ".join(f"{name} = {value}" for name, value in self._chosen().items())
+
+    # -- rows: those of positional k-mers -----------------------------------------------------
+
+    @property
+    def windows(self) -> KmerFamily:
+        """The family that prepares the rows."""
+        return KmerFamily(1, self.length)
+
+    def read_rows(
+        self,
+        rows: RowReader,
+        block_rows: int,
+        keep: npt.NDArray[np.bool_] | None = None,
+        first: int = 0,
+        last: int | None = None,
+    ) -> Iterator[tuple[int, int, np.ndarray]]:
+        return self.windows.read_rows(rows, block_rows, keep, first, last)
+
+    def check_rows(self, rows: RowReader) -> None:
+        self.windows.check_rows(rows)
+
+    def record_shape(self, block_rows: int) -> tuple[int, ...]:
+        return self.windows.record_shape(block_rows)
+
+    def prepare(self, raw: np.ndarray, record: npt.NDArray[np.uint8]) -> Sequence[np.ndarray]:
+        return self.windows.prepare(raw, record)
+
+    def block(self, prepared: PreparedRows, number: int) -> KmerBlock:
+        """One prepared block."""
+        return self.windows.block(prepared, number)
+
+    def select(self, prepared: PreparedRows, rows: Ids, chosen: PreparedRows, number: int) -> None:
+        self.windows.select(prepared, rows, chosen, number)
+
+    # -- margins, prices and columns ----------------------------------------------------------
+
+    def write_margins(
+        self,
+        prepared: PreparedRows,
+        ids: Ids,
+        weights: Floats,
+        out: Floats,
+        blocks: range | None = None,
+    ) -> None:
+        scorer = BagScorer(self, ids, weights)
+        for number in range(prepared.n_blocks) if blocks is None else blocks:
+            block = self.block(prepared, number)
+            out[block.rows] = 0.0
+            scorer.add(block, out[block.rows])
+
+    def scorer(self, ids: Ids, weights: Floats) -> BagScorer:
+        return BagScorer(self, ids, weights)
+
+    def pricer(self, prepared: PreparedRows, keep: int) -> BagPricer:
+        return BagPricer(self, prepared, keep)
+
+    def column_maker(self, prepared: PreparedRows, buffer_bytes: int) -> BagColumns:
+        return BagColumns(self, prepared, buffer_bytes)
+
+    def workspace_bytes(self, block_rows: int, scratch: bool) -> int:
+        canonical = 8 * self.n_features if self.both else 0
+        return (
+            canonical
+            + pricing_bytes(self)
+            + margin_bytes(self)
+            + columns_bytes(self)
+            + 24 * block_rows
+        )
+
+    def extra_bytes(self, prepared: PreparedRows, pricers: int = 1) -> int:
+        return prepared.side_bytes()
+
+
+@lru_cache(maxsize=2)
+def canonical_codes(d: int, radix: int) -> npt.NDArray[np.int32]:
+    """The codes that are not above that of their reverse complement, increasing; and the latter."""
+    from fcl.kernels import bags
+
+    n = BagFamily(d, d, strands="both", wildcards=radix == 5).n_features
+    out = np.empty((2, n), np.int32)
+    found = bags.list_canonical(d, radix, out)
+    assert found == n
+    return out

@@ -1,0 +1,91 @@
+"""Margins of a model of patterns anywhere: a look-up a row and position."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fcl.features.bag.rows import RowBuffers, letters_of, spans
+from fcl.features.base import Floats, Ids
+from fcl.features.kmers.rows import KmerBlock
+
+if TYPE_CHECKING:
+    from fcl.features.bag.family import BagFamily
+
+
+def margin_bytes(family: BagFamily) -> int:
+    """Bytes of the tables of margins by code."""
+    if family.wildcards:
+        return 8 * 5**family.d + 8 * 4**family.d * 4 // 3
+    return (12 if family.binary else 8) * 4**family.d
+
+
+class BagScorer:
+    """Margins of a model: one look-up a row and position, however many weights there are.
+
+    ids : int64 (k,), weights : float64 (k,).
+    """
+
+    def __init__(self, family: BagFamily, ids: Ids, weights: Floats) -> None:
+        from fcl.kernels import bags
+
+        self.family = family
+        d, radix = family.d, family.radix
+        self._empty = not np.any(weights)
+        if self._empty:
+            return
+        cells = np.zeros(radix**d)
+        codes = others = family.codes(ids)
+        if family.both and not family.binary:  # presence is by canonical codes
+            others = family.others(ids)
+        bags.place_weights(codes, others, np.ascontiguousarray(weights, np.float64), cells)
+        self._five = np.empty(0)
+        self._tables = {d: cells}
+        if family.wildcards:
+            bags.share_wildcards(cells, d)
+            self._five = cells
+            self._tables = {}
+            for span in range(1, d + 1):
+                table = self._tables[span] = np.empty(4**span)
+                bags.take_from_five(cells, span, d, table)
+        self._stamps = np.empty(4**d if family.binary else 0, np.int32)
+        self._buffers = RowBuffers(family)
+
+    def add(self, block: KmerBlock, out: Floats) -> None:
+        """Add the margins of a block of prepared rows, in place."""
+        from fcl.kernels import bags, kmers
+
+        if self._empty:
+            return
+        family, d, n = self.family, self.family.d, block.n_rows
+        if family.binary:
+            self._stamps[:] = -1
+            bags.add_present_margins(
+                *letters_of(block),
+                d,
+                n,
+                family.both,
+                self._tables[d],
+                *self._buffers.of(block),
+                self._stamps,
+                out,
+            )
+            return
+        codes = np.empty(kmers.CHUNK, np.uint32)
+        masks, rows = np.zeros(n, np.uint32), np.empty(n, np.int32)
+        for k, span in spans(family):
+            table = self._tables[span]
+            kmers.add_margins(block.planes, k, span, n, table, codes, out)
+            if len(block.unknown_rows):
+                bags.mend_unknown(
+                    *letters_of(block), k, span, d, table, self._five, masks, rows, out
+                )
+
+    def margins(self, rows: np.ndarray) -> Floats:
+        """rows : uint8 (m, L) codes 0-4; returns float64 (m,), without the intercept."""
+        out = np.zeros(len(rows))
+        record = np.zeros(self.family.record_shape(len(rows)), np.uint8)
+        start, unknown = self.family.prepare(rows, record)
+        self.add(KmerBlock(record, start, unknown, slice(0, len(rows))), out)
+        return out

@@ -1,0 +1,375 @@
+"""Patterns anywhere in a window: sums, margins and columns of their counts and of their presence.
+
+Prepared rows, codes and patterns (care, value) are those of :mod:`fcl.kernels.kmers`. Patterns with
+wildcards are digits in base 5 as well, the first letter the most significant, wildcard = 4: the *five
+code*. A window that has an unknown letter, or that the row's end cuts short, has a five code too: 4
+stands for every letter that is not there, which a wildcard alone matches.
+
+Counts are sums over positions: one table for all of them. Presence is none; for it the codes of a row are
+looked at together, and each counts once.
+"""
+
+import numpy as np
+
+from fcl.kernels import kernel
+from fcl.kernels.kmers import CHUNK, code_of_row, unknown_windows, window_codes
+
+#: Rows whose letters are unpacked at a time: one line of the first-level cache a plane.
+LETTER_ROWS = 64
+
+
+@kernel
+def five_code(code, mask, span, d):
+    """The five code of a window of ``span`` letters, filled to d; ``mask`` is 3 at unknown letters."""
+    at = 0
+    for t in range(span):
+        shift = 2 * (span - 1 - t)
+        at = at * 5 + (4 if (mask >> shift) & 3 else (code >> shift) & 3)
+    for _ in range(d - span):
+        at = at * 5 + 4
+    return at
+
+
+@kernel
+def reverse_complement(code, d, radix):
+    """The code of the other strand's pattern, radix 4 or 5; wildcards behind the last letter stay."""
+    behind = 0
+    if radix == 5:
+        while behind < d and code % 5 == 4:
+            code //= 5
+            behind += 1
+    out = 0
+    for _ in range(d - behind):
+        digit = code % radix
+        code //= radix
+        out = out * radix + (digit if digit == 4 else 3 - digit)
+    for _ in range(behind):
+        out = out * radix + 4
+    return out
+
+
+@kernel
+def list_canonical(d, radix, out):
+    """Write the codes that are not above that of their reverse complement; returns their number.
+
+    The first letter is no wildcard.  out : int32 (2, room for all): the codes, and those of the other
+    strand.
+    """
+    count = 0
+    for code in range(4 * radix ** (d - 1)):
+        other = reverse_complement(code, d, radix)
+        if code <= other:
+            out[0, count] = code
+            out[1, count] = other
+            count += 1
+    return count
+
+
+# -- sums of counts ----------------------------------------------------------------------------
+
+
+@kernel
+def move_unknown(planes, unknown_start, unknown_rows, k, span, d, r, masks, rows, table, five):
+    """Take the windows with unknown letters at k out of the table, in place, and add them to ``five``.
+
+    The fast loop has added them where an A stands for each unknown letter. five : float64 (5^d,), or
+    empty: then they match nothing. masks, rows : as in :func:`fcl.kernels.kmers.unknown_windows`.
+    """
+    count = unknown_windows(unknown_start, unknown_rows, k, span, masks, rows)
+    for e in range(count):
+        row = rows[e]
+        code = np.int64(code_of_row(planes, k, span, row))
+        table[code] -= r[row]
+        if five.shape[0]:
+            five[five_code(code, np.int64(masks[row]), span, d)] += r[row]
+        masks[row] = 0
+
+
+@kernel
+def add_to_five(table, span, d, five):
+    """Add a table over windows of ``span`` letters, float64 (4^span,), to the cells by five code."""
+    for code in range(1 << (2 * span)):
+        five[five_code(code, 0, span, d)] += table[code]
+
+
+@kernel
+def sum_wildcards(cells, d):
+    """Make sums by five code of windows those of patterns, in place. cells : float64 (5^d,)."""
+    inner = 1
+    for _ in range(d):
+        for o in range(cells.shape[0] // (5 * inner)):
+            at = o * 5 * inner
+            for i in range(at, at + inner):
+                known = (cells[i] + cells[i + inner]) + (
+                    cells[i + 2 * inner] + cells[i + 3 * inner]
+                )
+                cells[i + 4 * inner] += known
+        inner *= 5
+
+
+@kernel
+def both_sums(cells, codes, others, out):
+    """Write the sum of each pattern's cell and of the other strand's, where that is another."""
+    for j in range(codes.shape[0]):
+        total = cells[codes[j]]
+        if others[j] != codes[j]:
+            total += cells[others[j]]
+        out[j] = total
+
+
+# -- margins of counts -------------------------------------------------------------------------
+
+
+@kernel
+def place_weights(codes, others, weights, cells):
+    """Add the weights to the cells of their patterns, in place, and to those of the other strand."""
+    for j in range(codes.shape[0]):
+        cells[codes[j]] += weights[j]
+        if others[j] != codes[j]:
+            cells[others[j]] += weights[j]
+
+
+@kernel
+def share_wildcards(cells, d):
+    """Make weights by five code of patterns the margins by five code of windows, in place."""
+    inner = 1
+    for _ in range(d):
+        for o in range(cells.shape[0] // (5 * inner)):
+            at = o * 5 * inner
+            for i in range(at, at + inner):
+                wild = cells[i + 4 * inner]
+                cells[i] += wild
+                cells[i + inner] += wild
+                cells[i + 2 * inner] += wild
+                cells[i + 3 * inner] += wild
+        inner *= 5
+
+
+@kernel
+def take_from_five(five, span, d, table):
+    """Write the margins of all windows of ``span`` letters to ``table``, float64 (4^span,)."""
+    for code in range(1 << (2 * span)):
+        table[code] = five[five_code(code, 0, span, d)]
+
+
+@kernel
+def mend_unknown(planes, unknown_start, unknown_rows, k, span, d, table, five, masks, rows, m):
+    """Correct margins at k for the windows with unknown letters, in place; see :func:`move_unknown`."""
+    count = unknown_windows(unknown_start, unknown_rows, k, span, masks, rows)
+    for e in range(count):
+        row = rows[e]
+        code = np.int64(code_of_row(planes, k, span, row))
+        right = 0.0
+        if five.shape[0]:
+            right = five[five_code(code, np.int64(masks[row]), span, d)]
+        m[row] += right - table[code]
+        masks[row] = 0
+
+
+# -- columns of patterns with wildcards --------------------------------------------------------
+
+
+@kernel
+def count_patterns(
+    planes,
+    unknown_start,
+    unknown_rows,
+    k,
+    span,
+    n_rows,
+    cares,
+    values,
+    owners,
+    codes,
+    masks,
+    rows,
+    out,
+):
+    """Add 1 to ``out[owners[j], i]`` where pattern j matches the window at k of row i.
+
+    cares, values : int64, for codes of the window's ``span`` letters.  out : float32 (k, n_rows).
+    """
+    for start in range(0, n_rows, CHUNK):
+        stop = min(n_rows, start + CHUNK)
+        window_codes(planes, k, span, start, stop, codes)
+        for j in range(cares.shape[0]):
+            care, fixed = np.uint32(cares[j]), np.uint32(values[j])
+            part = out[owners[j], start:stop]
+            for i in range(stop - start):
+                part[i] += np.float32((codes[i] & care) == fixed)
+    count = unknown_windows(unknown_start, unknown_rows, k, span, masks, rows)
+    for e in range(count):
+        row = rows[e]
+        code = np.int64(code_of_row(planes, k, span, row))
+        for j in range(cares.shape[0]):
+            if code & cares[j] == values[j] and np.int64(masks[row]) & cares[j] != 0:
+                out[owners[j], row] -= np.float32(1.0)
+        masks[row] = 0
+
+
+@kernel
+def add_moments(counts, values, squares, present):
+    """Add sum_i values_i counts_ji^2 and the sum of values_i where counts_ji is not 0, in place."""
+    for j in range(counts.shape[0]):
+        square = 0.0
+        there = 0.0
+        for i in range(counts.shape[1]):
+            c = counts[j, i]
+            square += values[i] * (c * c)
+            there += values[i] if c != 0.0 else 0.0
+        squares[j] += square
+        present[j] += there
+
+
+# -- row by row, without wildcards -------------------------------------------------------------
+
+
+@kernel
+def unpack_letters(planes, unknown_start, unknown_rows, start, stop, cursors, letters):
+    """Write the letters of rows start .. stop, 0-4, to ``letters`` uint8 (LETTER_ROWS, L).
+
+    cursors : int64 (L,), where the unknown rows of each position go on; moved along. Blocks are
+    unpacked from their first row on, with the cursors at ``unknown_start[:-1]``.
+    """
+    length = letters.shape[1]
+    for p in range(length):
+        plane = planes[p >> 2]
+        shift = np.uint8(2 * (3 - (p & 3)))
+        for i in range(stop - start):
+            letters[i, p] = (plane[start + i] >> shift) & np.uint8(3)
+        while cursors[p] < unknown_start[p + 1] and unknown_rows[cursors[p]] < stop:
+            letters[unknown_rows[cursors[p]] - start, p] = 4
+            cursors[p] += 1
+
+
+@kernel
+def row_codes(letters, d, both, out):
+    """Write the code of every window of d letters of a row to ``out`` (n_positions,).
+
+    -1 where a letter is unknown; with ``both`` the smaller of a code and its reverse complement.
+    """
+    last = 2 * (d - 1)
+    full = (1 << (2 * d)) - 1
+    code = 0
+    other = 0
+    clean = 0  # letters since the last unknown one
+    for p in range(letters.shape[0]):
+        letter = np.int64(letters[p])
+        clean = 0 if letter > 3 else clean + 1
+        code = ((code << 2) | (letter & 3)) & full
+        other = (other >> 2) | ((3 - (letter & 3)) << last)
+        if p >= d - 1:
+            found = min(code, other) if both else code
+            out[p - d + 1] = found if clean >= d else -1
+
+
+@kernel
+def add_present(
+    planes, unknown_start, unknown_rows, d, n_rows, both, r, cursors, letters, codes, stamps, table
+):
+    """Add r_i to the table for every code that row i has, once however often it has it; in place.
+
+    stamps : int32 (4^d,), below 0 on entry; then the last row that had each code.
+    """
+    for start in range(0, n_rows, LETTER_ROWS):
+        stop = min(n_rows, start + LETTER_ROWS)
+        unpack_letters(planes, unknown_start, unknown_rows, start, stop, cursors, letters)
+        for row in range(start, stop):
+            row_codes(letters[row - start], d, both, codes)
+            value = r[row]
+            for c in codes:
+                if c >= 0 and stamps[c] != row:
+                    stamps[c] = row
+                    table[c] += value
+
+
+@kernel
+def add_present_margins(
+    planes, unknown_start, unknown_rows, d, n_rows, both, table, cursors, letters, codes, stamps, m
+):
+    """Add to the margins of each row the weights of the codes that it has, in place."""
+    for start in range(0, n_rows, LETTER_ROWS):
+        stop = min(n_rows, start + LETTER_ROWS)
+        unpack_letters(planes, unknown_start, unknown_rows, start, stop, cursors, letters)
+        for row in range(start, stop):
+            row_codes(letters[row - start], d, both, codes)
+            total = 0.0
+            for c in codes:
+                if c >= 0 and table[c] != 0.0 and stamps[c] != row:
+                    stamps[c] = row
+                    total += table[c]
+            m[row] += total
+
+
+@kernel
+def mark_present(
+    planes, unknown_start, unknown_rows, d, n_rows, both, slots, cursors, letters, codes, bits
+):
+    """Set the bit of each row in the bitmaps of the codes that it has.
+
+    slots : int32 (4^d,), the bitmap of each code, or -1.  bits : uint64 (k, >= ceil(n_rows / 64)),
+    zero on entry; row i is bit i % 64 of word i // 64.
+    """
+    for start in range(0, n_rows, LETTER_ROWS):
+        stop = min(n_rows, start + LETTER_ROWS)
+        unpack_letters(planes, unknown_start, unknown_rows, start, stop, cursors, letters)
+        for row in range(start, stop):
+            row_codes(letters[row - start], d, both, codes)
+            for c in codes:
+                if c >= 0 and slots[c] >= 0:
+                    bits[slots[c], row >> 6] |= np.uint64(1) << np.uint64(row & 63)
+
+
+@kernel
+def count_codes(
+    planes, unknown_start, unknown_rows, d, n_rows, both, slots, cursors, letters, codes, out
+):
+    """Count in ``out[slots[c], i]`` how often row i has each code c. out : float32 (k, n_rows), zero."""
+    for start in range(0, n_rows, LETTER_ROWS):
+        stop = min(n_rows, start + LETTER_ROWS)
+        unpack_letters(planes, unknown_start, unknown_rows, start, stop, cursors, letters)
+        for row in range(start, stop):
+            row_codes(letters[row - start], d, both, codes)
+            for c in codes:
+                if c >= 0 and slots[c] >= 0:
+                    out[slots[c], row] += np.float32(1.0)
+
+
+@kernel
+def add_squares(
+    planes,
+    unknown_start,
+    unknown_rows,
+    d,
+    n_rows,
+    both,
+    slots,
+    v,
+    cursors,
+    letters,
+    codes,
+    stamps,
+    seen,
+    squares,
+    present,
+):
+    """Add v_i times the squared count of each code in row i to ``squares[slots[c]]``, in place.
+
+    present : float64 (k,), gets v_i for each row that has the code at all.
+    stamps, seen : int64 (k,), the last row that had a code (below 0 on entry), and how often.
+    """
+    for start in range(0, n_rows, LETTER_ROWS):
+        stop = min(n_rows, start + LETTER_ROWS)
+        unpack_letters(planes, unknown_start, unknown_rows, start, stop, cursors, letters)
+        for row in range(start, stop):
+            row_codes(letters[row - start], d, both, codes)
+            for c in codes:
+                if c < 0 or slots[c] < 0:
+                    continue
+                j = slots[c]
+                if stamps[j] != row:
+                    stamps[j] = row
+                    seen[j] = 0
+                    present[j] += v[row]
+                squares[j] += v[row] * (2 * seen[j] + 1)  # (c + 1)^2 - c^2
+                seen[j] += 1

@@ -1,0 +1,229 @@
+"""Training over k-mers anywhere and over several families: optimum, drivers, model and prediction."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from judge import Problem, confirm, kmer_matrix
+from rows import acceptors, splice
+from sklearn.linear_model import LogisticRegression
+
+import fcl
+from fcl.drivers import plan
+from fcl.features import Bag, Concat, Kmers
+
+LENGTH = 24
+STRANDS = str.maketrans("ACGT", "TGCA")
+
+
+def words(d: int) -> list[str]:
+    """All words of d letters in order."""
+    found = [""]
+    for _ in range(d):
+        found = [word + letter for word in found for letter in "ACGT"]
+    return found
+
+
+@cache
+def rows() -> tuple[np.ndarray, np.ndarray]:
+    """Windows of acceptors and splice junctions, the latter with unknown letters."""
+    codes, labels = acceptors(LENGTH, 300)
+    others, own = splice(LENGTH)
+    unknown = np.flatnonzero((others == 4).any(axis=1))
+    more = np.union1d(unknown, np.arange(0, len(others), 40))
+    codes = np.concatenate([codes, others[more]])
+    codes[:5, 3:9] = 4
+    return codes, np.concatenate([labels, own[more]])
+
+
+def texts() -> list[str]:
+    return ["".join("ACGTN"[c] for c in row) for row in rows()[0]]
+
+
+def count(pattern: str) -> np.ndarray:
+    """Places of each window at which the pattern stands."""
+    wanted = re.compile(f"(?={pattern.replace('.', '[ACGTN]')})")
+    return np.array([len(wanted.findall(text)) for text in texts()], float)
+
+
+@cache
+def matrix(kind: str) -> np.ndarray:
+    """The explicit features of a family, by its text."""
+    if kind.startswith("kmers"):
+        return kmer_matrix(rows()[0], int(kind[-1]))
+    spec = fcl.features.parse_features(kind)
+    assert isinstance(spec, Bag)
+    features: list[set[str]] = []
+    if spec.wildcards:
+        firsts = words(1)
+        every = [a + b + c for a in firsts for b in "ACGT." for c in "ACGT."]
+        assert spec.d == 3 and spec.strands == "one"
+        features = [{pattern.rstrip(".")} for pattern in every]
+    else:
+        for word in words(spec.d):
+            other = word.translate(STRANDS)[::-1]
+            if spec.strands == "one":
+                features.append({word})
+            elif word <= other:
+                features.append({word, other})
+    phi = np.array([sum(count(pattern) for pattern in some) for some in features]).T
+    return np.minimum(phi, 1.0) if spec.value == "presence" else phi
+
+
+BAGS = (
+    "bag:d=3",
+    "bag:d=3,strands=both",
+    "bag:d=3,value=presence",
+    "bag:d=4,value=presence,strands=both",
+    "bag:d=3,wildcards=true",
+)
+CONCATS = (
+    "kmers:d=2 + bag:d=3",  # bits and values
+    "kmers:d=2 * 0.5 + bag:d=3,value=presence,strands=both * 2",
+    "bag:d=3 * 3 + kmers:d=1 + bag:d=3,strands=both * 0.7",
+    "bag:d=3 * 1.5 + bag:d=3",  # every column twice
+    "kmers:d=2 * 1.5",
+)
+
+
+def explicit(text: str, C: float, l1_ratio: float = 1.0, intercept: bool = True) -> Problem:
+    """The problem on the explicit matrix."""
+    parts, factors = [], []
+    for member in text.split(" + "):
+        kind, _, factor = member.partition(" * ")
+        parts.append(matrix(kind))
+        factors += [float(factor or 1.0)] * parts[-1].shape[1]
+    y = rows()[1]
+    return Problem(
+        np.hstack(parts),
+        y,
+        np.ones(len(y)),
+        "logistic",
+        C,
+        intercept,
+        l1_ratio,
+        np.array(factors),
+    )
+
+
+def train(text: Any, **options: Any) -> fcl.TrainResult:
+    codes, y = rows()
+    options = {"C": 0.2, "tol": 1e-8, "block_rows": 128, "memory": "1GiB"} | options
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", fcl.ConvergenceWarning)
+        return fcl.train(fcl.open_data(codes, y=y), text, **options)
+
+
+def check(result: fcl.TrainResult, problem: Problem) -> np.ndarray:
+    """That it is the optimum, with a certificate that is true; returns the dense weights."""
+    w = np.zeros(problem.phi.shape[1])
+    w[result.model.ids] = result.model.weights
+    assert result.converged, result.message
+    assert result.certificate.n_priced == len(w)
+    best = problem.solve(1e-9)
+    confirm(problem, w, result.model.intercept, result.certificate, best)
+    assert result.certificate.objective == pytest.approx(best.objective, rel=1e-7)
+    assert np.count_nonzero(w) > 5
+    return w
+
+
+@pytest.mark.parametrize("text", BAGS + CONCATS)
+def test_optimum(text: str) -> None:
+    check(train(text), explicit(text, 0.2))
+
+
+@pytest.mark.parametrize("text", [BAGS[1], *CONCATS[:2]])
+def test_optimum_of_the_elastic_net(text: str) -> None:
+    check(train(text, l1_ratio=0.6), explicit(text, 0.2, 0.6))
+
+
+@pytest.mark.parametrize("text", [BAGS[0], CONCATS[1]])
+def test_optimum_without_intercept(text: str) -> None:
+    check(train(text, intercept=False), explicit(text, 0.2, intercept=False))
+
+
+@pytest.mark.parametrize("text", [BAGS[0], BAGS[3], *CONCATS[:3]])
+def test_scikit_learn_agrees(text: str) -> None:
+    """Factors by dividing columns: sum f |w| with x w is sum |v| with (x / f) v."""
+    problem = explicit(text, 0.2)
+    f = problem.f
+    solver = LogisticRegression(C=0.2, l1_ratio=1.0, solver="saga", tol=1e-9, max_iter=100_000)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        solver.set_params(penalty="l1") if "penalty" in solver.get_params() else None
+        solver.fit(problem.phi / f, problem.y)
+    theirs = problem.objective(solver.coef_[0] / f, float(solver.intercept_[0]))
+    ours = train(text).certificate
+    assert ours.objective <= theirs * (1.0 + 1e-8)
+    assert theirs <= ours.objective * (1.0 + 1e-5)
+
+
+@pytest.mark.parametrize("text", [BAGS[1], BAGS[3], BAGS[4], *CONCATS[:3]])
+def test_two_drivers_and_a_sample_agree(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = explicit(text, 0.2)
+    here = train(text)
+    both = train(text, driver="processes", writers=2, tol=1e-7)
+    check(both, problem)
+    assert both.certificate.objective == pytest.approx(here.certificate.objective, rel=1e-6)
+    assert both.model.history[0]["bound"] == here.model.history[0]["bound"]
+    monkeypatch.setattr(plan, "ALL_ROWS", 100)
+    monkeypatch.setattr(plan, "LEAST_SAMPLE", 150)
+    sampled = train(text, driver="processes", writers=1, tol=1e-6)
+    check(sampled, problem)
+
+
+@pytest.mark.parametrize("text", [BAGS[1], BAGS[3], BAGS[4], *CONCATS])
+def test_model_comes_back_and_predicts(text: str, tmp_path: Path) -> None:
+    codes, _ = rows()
+    result = train(text, tol=1e-5)
+    result.model.save(tmp_path / "m.fcl")
+    again = fcl.load_model(tmp_path / "m.fcl")
+    m = again.margins(fcl.open_data(codes, y=None))
+    assert m.tobytes() == result.model.margins(fcl.open_data(codes, y=None)).tobytes()
+    problem = explicit(text, 0.2)
+    wanted = problem.phi[:, again.ids] @ again.weights + again.intercept
+    np.testing.assert_allclose(m, wanted, rtol=0, atol=1e-10)
+    names = [again.family.describe(int(j)) for j in again.ids]
+    assert len(set(names)) == len(names)
+    assert all((":" in name) == (" + " in text) for name in names)
+
+
+def test_scratch_files_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = CONCATS[1]
+    kept = train(text)
+    given = plan.make_plan
+
+    def on_disk(*args: Any, **options: Any) -> plan.Plan:
+        return given(*args[:7], True, *args[8:], **options)
+
+    monkeypatch.setattr("fcl.drivers.job.make_plan", on_disk)
+    read = train(text, scratch=tmp_path)
+    assert read.certificate == kept.certificate
+    assert read.model.weights.tobytes() == kept.model.weights.tobytes()
+
+
+def test_of_equal_columns_the_cheaper_has_the_weight() -> None:
+    w = check(train("bag:d=3 * 1.5 + bag:d=3"), explicit("bag:d=3 * 1.5 + bag:d=3", 0.2))
+    assert not w[:64].any() and np.count_nonzero(w[64:]) > 5
+    w = check(train("bag:d=3 + bag:d=3 * 1.5"), explicit("bag:d=3 + bag:d=3 * 1.5", 0.2))
+    assert not w[64:].any() and np.count_nonzero(w[:64]) > 5
+
+
+def test_specs_and_texts_are_the_same() -> None:
+    spec = Concat([Kmers(2), (Bag(3), 2.0)])
+    assert train(spec).certificate == train("kmers:d=2 + bag:d=3 * 2").certificate
+
+
+def test_plan_counts_the_members() -> None:
+    codes, y = rows()
+    data = fcl.open_data(codes, y=y)
+    one = fcl.drivers.train.plan_training(data, "kmers:d=8", C=1.0)
+    two = fcl.drivers.train.plan_training(data, "kmers:d=8 + bag:d=8", C=1.0)
+    tables = [dict(found.lines())["tables of a pass"] for found in (one, two)]
+    assert tables[1] > tables[0] + 3 * 8 * 4**8 // 2
