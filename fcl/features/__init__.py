@@ -4,7 +4,7 @@
 ``generator``  the contract of a family that its user writes
 ``generated``  what makes the one of the other
 ``registry``   families by name
-``kmers``, ``plain``  the families that come with fcl
+``kmers``, ``plain``, ``products``  the families that come with fcl
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from fcl.features.base import Family
 from fcl.features.generator import Generator
 from fcl.features.kmers import KmerFamily, Kmers
 from fcl.features.plain import Columns
+from fcl.features.products import Products
 from fcl.features.registry import (
     Spec,
     bind_features,
@@ -27,6 +28,7 @@ __all__ = [
     "Generator",
     "KmerFamily",
     "Kmers",
+    "Products",
     "Spec",
     "bind_features",
     "family_from_config",
