@@ -42,7 +42,9 @@ class Generator(ABC):
     name: ClassVar[str] = ""  #: of a family that fcl or an entry point knows; else ``module:Class``
     binary: bool = False
     n_features: int
-    stored: np.dtype[Any] | None = None  #: dtype of the rows as they are stored; set before :meth:`fit`
+    stored: np.dtype[Any] | None = (
+        None  #: dtype of the rows as they are stored; set before :meth:`fit`
+    )
 
     @abstractmethod
     def columns(self, ids: Ids, block: Any) -> np.ndarray:

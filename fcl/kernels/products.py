@@ -126,9 +126,7 @@ def product_bits(matrix, columns, start, rows, values, tuples, at, value, count,
 
 
 @kernel
-def product_margins(
-    matrix, columns, start, rows, values, tuples, at, value, count, weights, out
-):
+def product_margins(matrix, columns, start, rows, values, tuples, at, value, count, weights, out):
     """Add weights[k] times product k to ``out``."""
     for k in range(tuples.shape[0]):
         level = _advance(matrix, columns, start, rows, values, tuples, k, at, value, count)
@@ -138,9 +136,7 @@ def product_margins(
 
 
 @kernel
-def product_sums(
-    matrix, columns, start, rows, values, tuples, at, value, count, r, power, out
-):
+def product_sums(matrix, columns, start, rows, values, tuples, at, value, count, r, power, out):
     """Add sum_i r_i phi_ik^power to out[k]; of power 0 the rows where phi_ik is not 0 count."""
     for k in range(tuples.shape[0]):
         level = _advance(matrix, columns, start, rows, values, tuples, k, at, value, count)
@@ -176,9 +172,7 @@ def count_rows(matrix, columns, start, rows, values, row_start):
 
 
 @kernel
-def write_rows(
-    matrix, columns, start, rows, values, row_start, cursor, row_columns, row_values
-):
+def write_rows(matrix, columns, start, rows, values, row_start, cursor, row_columns, row_values):
     """Write entries by rows, columns increasing in each: row_columns int32, row_values.
 
     cursor : int64 (n,), overwritten.

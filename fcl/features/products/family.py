@@ -91,7 +91,9 @@ class Products(Generator):
     def describe(self, feature: int) -> str:
         columns = self.numbering.tuples(np.array([feature], np.int64))[0]
         words = []
-        for column, power in zip(*np.unique(columns[columns >= 0], return_counts=True), strict=True):
+        for column, power in zip(
+            *np.unique(columns[columns >= 0], return_counts=True), strict=True
+        ):
             words.append(f"x{column}" + (f"^{power}" if power > 1 else ""))
         return " * ".join(words)
 

@@ -187,9 +187,7 @@ class ProductPricer:
             products.single_sums(*by_rows, residuals[rows], sums, sizes)
         return sums, sizes
 
-    def _offer(
-        self, found: _Found, tuples: npt.NDArray[np.integer], g: Floats
-    ) -> None:
+    def _offer(self, found: _Found, tuples: npt.NDArray[np.integer], g: Floats) -> None:
         """Take sums of products into account; ``tuples`` without the places that none of them fills."""
         size = np.abs(g)
         found.largest = max(found.largest, float(size.max(initial=0.0)))
@@ -220,9 +218,10 @@ class ProductPricer:
         while waiting:
             tuples, bounds = waiting.pop()
             # without repetition nothing follows the first column
-            alive = (bounds > found.bar) & (tuples[:, -1] + self._repeats > 0)
-            leafless = tuples[:, -1] + self._repeats > 0
-            found.skip(bounds[~alive & leafless])
+            inner = tuples[:, -1] + self._repeats > 0
+            tuples, bounds = tuples[inner], bounds[inner]
+            alive = bounds > found.bar
+            found.skip(bounds[~alive])
             tuples, bounds = tuples[alive], bounds[alive]
             if not len(tuples):
                 continue
@@ -300,7 +299,9 @@ class ProductPricer:
         at = first
         while at < last:
             done = int(ends[at - first] - widths[at - first])
-            n = max(1, int(np.searchsorted(ends, done + len(self._sums), side="right")) - at + first)
+            n = max(
+                1, int(np.searchsorted(ends, done + len(self._sums), side="right")) - at + first
+            )
             stop = min(last, at + n)
             offsets = np.concatenate([[0], np.cumsum(widths[at - first : stop - first])])
             sums = self._sums[: offsets[-1]]
