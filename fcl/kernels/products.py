@@ -1,8 +1,8 @@
 """Products of columns of a block of numbers, dense or sparse, and their sums against residuals.
 
 A block is given as five arrays. Dense: ``matrix`` (m, n), row j the column j; the others are empty.
-Sparse: ``matrix`` is empty, column ``columns[t]`` (int64, increasing) is at ``start[t] : start[t + 1]`` of
-``rows`` uint16 and ``values``.
+Sparse: ``matrix`` is empty, column ``columns[t]`` (int64, increasing) is at ``start[t] : start[t + 1]``
+of ``rows`` uint16 and ``values``.
 
 A product is a row of ``tuples`` int64 (k, depth): its columns, the largest first, -1 where it has fewer.
 Products that begin alike and follow each other share the work for what they share. Buffers of a call:

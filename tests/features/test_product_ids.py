@@ -107,7 +107,7 @@ def test_degrees_that_are_none(degree: object) -> None:
 
 
 def test_more_factors_than_binary_columns() -> None:
-    with pytest.raises(InputError, match="degree is 5.*there are 4 columns"):
+    with pytest.raises(InputError, match=r"degree is 5.*there are 4 columns"):
         bind_features(Products(5, binary=True), open_data(np.eye(4), y=None).rows)
     assert bind_features(Products(5), open_data(np.eye(4), y=None).rows).n_features == 125
 

@@ -143,7 +143,7 @@ class Products(Generator):
         products.product_margins(*parts, *self._made(ids, n), weights, out)
         return out
 
-    def _made(self, ids: Ids, n: int) -> tuple[np.ndarray, ...]:
+    def _made(self, ids: Ids, n: int) -> tuple[Ids, np.ndarray, np.ndarray, np.ndarray]:
         return self.numbering.tuples(ids), *buffers(self.degree, n)
 
     # -- prices --------------------------------------------------------------------------------

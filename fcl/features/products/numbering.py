@@ -5,8 +5,8 @@ A product of k columns c_1 > c_2 > ... > c_k has, among those of its degree, the
     C(c_1, k) + C(c_2, k - 1) + ... + C(c_k, 1)
 
 (D. H. Lehmer; Knuth, The Art of Computer Programming 4A, 7.2.1.3). Where columns may repeat,
-c_1 >= ... >= c_k, it is the number of the distinct c_1 + k - 1 > c_2 + k - 2 > ... > c_k. So ids go by the
-largest column first, and a number does not depend on how many columns there are.
+c_1 >= ... >= c_k, it is the number of the distinct c_1 + k - 1 > c_2 + k - 2 > ... > c_k. So ids go by
+the largest column first, and a number does not depend on how many columns there are.
 """
 
 from __future__ import annotations
