@@ -11,7 +11,7 @@ import numpy as np
 
 from fcl.errors import InputError
 
-__all__ = ["choice", "flag", "is_whole", "positive", "share", "whole"]
+__all__ = ["choice", "flag", "is_whole", "positive", "share", "up_to_one", "whole"]
 
 
 def choice(name: str, value: Any, among: Sequence[str]) -> str:
@@ -39,6 +39,13 @@ def share(name: str, value: Any) -> float:
     """The value as a float; InputError naming the option unless it is between 0 and 1."""
     if isinstance(value, bool) or not isinstance(value, Real) or not 0.0 < float(value) < 1.0:
         raise InputError(f"{name} must be between 0 and 1, got {value!r}")
+    return float(value)
+
+
+def up_to_one(name: str, value: Any) -> float:
+    """The value as a float; InputError naming the option unless it is above 0 and at most 1."""
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0.0 < float(value) <= 1.0:
+        raise InputError(f"{name} must be above 0 and at most 1, got {value!r}")
     return float(value)
 
 

@@ -13,7 +13,7 @@ from judge import Problem
 from fcl.cache import ColumnCache
 from fcl.data.prepared import PreparedRows
 from fcl.features.base import Columns, DenseColumns, Family, Prices
-from fcl.objective import Objective, find_loss
+from fcl.objective import Objective, Penalty, find_loss
 from fcl.parallel import SERIAL, Team
 from fcl.solve.solver import Certified, Solver
 from fcl.solve.view import RowView
@@ -27,6 +27,14 @@ class ExplicitFamily:
     max_abs: float
     binary: bool = False
     n_price_parts: int = 1
+    factors: tuple[float, ...] = ()  #: of the features in the penalty; none: 1
+
+    @property
+    def least_factor(self) -> float:
+        return min(self.factors, default=1.0)
+
+    def penalty_factors(self, ids: np.ndarray) -> np.ndarray:
+        return np.array(self.factors)[ids] if self.factors else np.ones(len(ids))
 
     def describe(self, feature: int) -> str:
         return f"column {feature}"
@@ -98,13 +106,19 @@ class ExplicitPricer:
         watch: np.ndarray,
         threshold: float,
         parts: range | None = None,
+        level: float | None = None,
+        slack: float = 0.0,
     ) -> Prices:
         assert parts in (None, range(1))
         g = self._sums(residuals, 1)
-        ids = np.argsort(-np.abs(g), kind="stable")
+        f = self.family.penalty_factors(np.arange(len(g)))
+        size = np.abs(g) / f
+        ids = np.argsort(-size, kind="stable")
         ids = ids[~np.isin(ids, watch)][: self.keep]
-        ids = np.sort(ids[np.abs(g[ids]) > threshold])
-        return Prices(ids, g[ids], float(np.abs(g).max()), g[watch], len(g))
+        ids = np.sort(ids[size[ids] > threshold])
+        above = np.maximum(size + slack / f - (np.inf if level is None else level), 0.0)
+        excess = np.array([np.sum(f * above**2)])
+        return Prices(ids, g[ids], float(size.max()), g[watch], len(g), excess)
 
     def sums(self, values: np.ndarray, ids: np.ndarray, parts: range | None = None) -> np.ndarray:
         return self._sums(values, 2)[ids]
@@ -134,10 +148,11 @@ class ExplicitColumns:
         return [DenseColumns(part, part.shape[1]) for part in parts]
 
 
-def explicit_family(phi: np.ndarray) -> ExplicitFamily:
+def explicit_family(phi: np.ndarray, factors: np.ndarray | None = None) -> ExplicitFamily:
     """The family of a matrix; refuses one that float32 would round."""
     assert (phi == phi.astype(np.float32)).all(), "the test's matrix is not exact in float32"
-    return ExplicitFamily(phi.shape[1], float(np.abs(phi).max()))
+    f = () if factors is None else tuple(factors.tolist())
+    return ExplicitFamily(phi.shape[1], float(np.abs(phi).max()), factors=f)
 
 
 def prepare(
@@ -165,7 +180,8 @@ def select_rows(
 def objective_of(problem: Problem, block_rows: int = 256) -> Objective:
     """fcl's objective of the same problem."""
     return Objective(
-        find_loss(problem.loss), problem.y, problem.s, problem.C, problem.intercept, block_rows
+        *(find_loss(problem.loss), problem.y, problem.s, problem.C, problem.intercept, block_rows),
+        penalty=Penalty(problem.rho),
     )
 
 

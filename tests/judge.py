@@ -2,11 +2,12 @@
 
 Nothing of fcl is used or copied here: formulas come from the definition of the problem
 
-    P(w, b) = sum_j |w_j| + C sum_i s_i loss(y_i, m_i),    m = Phi w + b
+    P(w, b) = sum_j f_j (rho |w_j| + (1 - rho) w_j^2 / 2) + C sum_i s_i loss(y_i, m_i),  m = Phi w + b
 
 with a dense float64 Phi, so that a mistake in fcl is not repeated. With theta free of sum (if there is
-an intercept) and |Phi' theta| <= 1, every D(theta) = -C sum_i s_i loss*(theta_i / (C s_i)) is a lower
-bound of P.
+an intercept) every D(theta) = -C sum_i s_i loss*(theta_i / (C s_i)) - penalty*(Phi' theta) is a lower
+bound of P; the conjugate of the penalty is sum_j max(0, |v_j| - rho f_j)^2 / (2 (1 - rho) f_j), and for
+rho = 1 it is 0 where no |v_j| is above f_j, else infinite.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class Solution:
 
 @dataclass(frozen=True)
 class Problem:
-    """The problem on an explicit matrix. phi (n, p), y (n,), s (n,) all float64; s > 0."""
+    """The problem on an explicit matrix. phi (n, p), y (n,), s (n,), f (p,) all float64; s, f > 0."""
 
     phi: np.ndarray
     y: np.ndarray
@@ -63,6 +64,12 @@ class Problem:
     loss: str
     C: float
     intercept: bool = True
+    rho: float = 1.0
+    factors: np.ndarray | None = None  #: None: ones
+
+    @property
+    def f(self) -> np.ndarray:
+        return np.ones(self.phi.shape[1]) if self.factors is None else self.factors
 
     # -- one point -----------------------------------------------------------------------------
 
@@ -91,7 +98,10 @@ class Problem:
         return self.phi @ w + b
 
     def objective(self, w: np.ndarray, b: float) -> float:
-        return float(np.abs(w).sum() + self.C * (self.s @ self.losses(self.margins(w, b))))
+        return self.penalty(w) + self.C * float(self.s @ self.losses(self.margins(w, b)))
+
+    def penalty(self, w: np.ndarray) -> float:
+        return float(self.f @ (self.rho * np.abs(w) + 0.5 * (1.0 - self.rho) * w**2))
 
     def residuals(self, w: np.ndarray, b: float) -> np.ndarray:
         return self.s * self.slopes(self.margins(w, b))
@@ -100,10 +110,14 @@ class Problem:
         """C g_j of every feature."""
         return self.C * (self.residuals(w, b) @ self.phi)
 
+    def pulls(self, w: np.ndarray, b: float) -> np.ndarray:
+        """Derivative of all that is smooth, over the weight of |w_j|."""
+        return (self.prices(w, b) + (1.0 - self.rho) * self.f * w) / (self.rho * self.f)
+
     def violations(self, w: np.ndarray, b: float) -> np.ndarray:
-        """How far every feature is from its condition: C g_j = -sign w_j, or |C g_j| <= 1 at 0."""
-        price = self.prices(w, b)
-        return np.where(w != 0.0, np.abs(price + np.sign(w)), np.maximum(np.abs(price) - 1.0, 0.0))
+        """How far every feature is from its condition: a pull of -sign w_j, or of at most 1 at 0."""
+        pull = self.pulls(w, b)
+        return np.where(w != 0.0, np.abs(pull + np.sign(w)), np.maximum(np.abs(pull) - 1.0, 0.0))
 
     # -- the dual ------------------------------------------------------------------------------
 
@@ -136,14 +150,25 @@ class Problem:
     def bound(self, r: np.ndarray) -> float:
         """The best dual value on the ray of the balanced residuals, by exact prices of all columns."""
         theta = self.C * self.balance(r)
-        most = np.abs(theta @ self.phi).max(initial=0.0)
-        limit = 1.0 / most if most > 0.0 else 1e12
+        v = np.abs(theta @ self.phi)
+        most = (v / (self.rho * self.f)).max(initial=0.0)
+        feasible = limit = 1.0 / most if most > 0.0 else 1e12
+        if self.rho < 1.0:  # every t is feasible; the best is far below this
+            limit = max(limit, 10.0)
         if self.loss == "logistic" and theta.any():
             limit = min(limit, self.C * (self.s / np.maximum(np.abs(theta), 1e-300)).min())
+
+        def value(t: float) -> float:
+            if self.rho == 1.0:
+                return self.dual(t * theta)
+            above = np.maximum(t * v - self.rho * self.f, 0.0)
+            return self.dual(t * theta) - float(np.sum(above**2 / (2 * (1 - self.rho) * self.f)))
+
         inside = minimize_scalar(
-            lambda t: -self.dual(t * theta), bounds=(0.0, limit), options={"xatol": 1e-13 * limit}
+            lambda t: -value(t), bounds=(0.0, limit), options={"xatol": 1e-13 * limit}
         )
-        return max(-float(inside.fun), self.dual(limit * theta), self.dual(0.0 * theta))
+        tried = [value(t) for t in (0.0, min(feasible, limit), min(1.0, limit), limit)]
+        return max(-float(inside.fun), *tried)
 
     # -- the optimum ---------------------------------------------------------------------------
 
@@ -164,12 +189,14 @@ class Problem:
                 else:
                     low = b
         g = (self.s * self.slopes(np.full(len(self.y), b))) @ self.phi
-        return b, 1.0 / float(np.abs(g).max())
+        return b, self.rho / float((np.abs(g) / self.f).max())
 
     def solve(self, gap: float = 1e-10) -> Solution:
         """The optimum, with a relative gap of its own of at most ``gap``; fails if it is not reached."""
-        phi, first = np.unique(self.phi, axis=1, return_index=True)
-        small = replace(self, phi=phi)
+        first = np.arange(self.phi.shape[1])
+        if self.rho == 1.0 and self.factors is None:  # of equal columns one is enough
+            _, first = np.unique(self.phi, axis=1, return_index=True)
+        small = replace(self, phi=self.phi[:, first])
         with threadpool_limits(1):  # small products: threads only get into each other's way
             w, b = small._descend()
             w, b = small._polish(w, b)
@@ -186,10 +213,12 @@ class Problem:
         def value(x: np.ndarray) -> tuple[float, np.ndarray]:
             w, b = x[:p] - x[p : 2 * p], x[2 * p]
             r = self.C * self.residuals(w, b)
-            g = r @ self.phi
+            kink, ridge = self.rho * self.f, (1.0 - self.rho) * self.f
+            g = r @ self.phi + ridge * w
             slope_b = r.sum() if self.intercept else 0.0
-            loss = self.C * (self.s @ self.losses(self.margins(w, b)))
-            return x[: 2 * p].sum() + loss, np.concatenate([1.0 + g, 1.0 - g, [slope_b]])
+            smooth = self.C * (self.s @ self.losses(self.margins(w, b))) + 0.5 * ridge @ w**2
+            norm = kink @ (x[:p] + x[p : 2 * p])
+            return norm + smooth, np.concatenate([kink + g, kink - g, [slope_b]])
 
         start = np.zeros(2 * p + 1)
         start[2 * p] = self.null()[0]
@@ -202,7 +231,7 @@ class Problem:
             options={"maxiter": 400, "maxfun": 1000, "ftol": 1e-13, "gtol": 1e-9},
         )
         w = found.x[:p] - found.x[p : 2 * p]
-        w[np.abs(self.prices(w, found.x[2 * p])) < 0.99] = 0.0
+        w[np.abs(self.prices(w, found.x[2 * p])) < 0.99 * self.rho * self.f] = 0.0
         return w, float(found.x[2 * p])
 
     def _polish(self, w: np.ndarray, b: float) -> tuple[np.ndarray, float]:
@@ -214,7 +243,7 @@ class Problem:
         for _ in range(300):
             w, b, sign = self._settle(w, b, sign)
             price = self.prices(w, b)
-            outside = np.where(sign == 0.0, np.abs(price) - 1.0, 0.0)
+            outside = np.where(sign == 0.0, np.abs(price) / (self.rho * self.f) - 1.0, 0.0)
             join = np.argsort(-outside)[:10]
             join = join[outside[join] > 1e-11]
             if not len(join):
@@ -236,13 +265,15 @@ class Problem:
                 a = np.column_stack([a, np.ones(len(m))])
             k = len(on)
             slope = self.C * ((self.s * self.slopes(m)) @ a)
-            slope[:k] += sign[on]
+            ridge = (1.0 - self.rho) * self.f[on]
+            slope[:k] += self.rho * self.f[on] * sign[on] + ridge * w[on]
             if np.abs(slope).max(initial=0.0) <= 1e-13 * max(1.0, self.C * self.s.sum()):
                 break
             bend = self.C * (a.T * (self.s * self.bends(m))) @ a
+            bend[np.arange(k), np.arange(k)] += ridge
             # dependent columns make it singular: a little more lets them slide until one is 0
-            ridge = 1e-10 * (np.diag(bend).max(initial=0.0) + 1e-12)
-            step = -cho_solve(cho_factor(bend + ridge * np.eye(len(slope))), slope)
+            more = 1e-10 * (np.diag(bend).max(initial=0.0) + 1e-12)
+            step = -cho_solve(cho_factor(bend + more * np.eye(len(slope))), slope)
             dw = np.zeros_like(w)
             dw[on] = step[:k]
             db = step[k] if self.intercept else 0.0
@@ -281,7 +312,7 @@ def confirm(
     assert claimed.gap == pytest.approx(
         max(0.0, claimed.objective - claimed.bound) / claimed.objective, abs=1e-14
     )
-    largest = np.abs(problem.prices(w, b)).max(initial=0.0)
+    largest = np.abs(problem.pulls(w, b)).max(initial=0.0)
     assert claimed.max_violation >= largest * (1.0 - 1e-11)
     if optimum is not None:
         assert optimum.bound <= claimed.objective * (1.0 + 1e-12)

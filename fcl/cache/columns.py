@@ -74,13 +74,13 @@ class LiveColumns(ABC):
         """Rows of the columns."""
         return self.store.n_rows
 
-    def find(self, nonzeros: int, hash_: int) -> int | None:
-        """The number of a live column of this count and hash: an equal one."""
+    def find(self, nonzeros: int, hash_: int) -> npt.NDArray[np.intp]:
+        """The numbers of the live columns of this count and hash: they are equal."""
         slots = self.slots
         same = (self.store.hashes[slots] == np.uint64(hash_)) & (
             self.store.nonzeros[slots] == nonzeros
         )
-        return int(np.argmax(same)) if same.any() else None
+        return np.flatnonzero(same)
 
     @abstractmethod
     def evict(self, keep: npt.NDArray[np.bool_]) -> None:
@@ -160,8 +160,8 @@ class ColumnCache(LiveColumns):
         """Count, size and hash columns that a family made, before any room is spent on them."""
         return self.store.measure(ids, blocks)
 
-    def find_equal(self, staged: StagedColumns, t: int) -> int | None:
-        """The number of a live column equal to a staged one (same count, same hash)."""
+    def find_equal(self, staged: StagedColumns, t: int) -> npt.NDArray[np.intp]:
+        """The numbers of the live columns equal to a staged one (same count, same hash)."""
         return self.find(int(staged.nonzeros[t]), int(staged.hashes[t]))
 
     def admit(self, staged: StagedColumns, t: int) -> bool:

@@ -10,22 +10,22 @@ Ints = npt.NDArray[np.int64]
 
 
 def evict_order(
-    weights: Floats, gradients: Floats, violations: Floats, seen: npt.NDArray[np.bool_]
+    weights: Floats, slopes: Floats, violations: Floats, seen: npt.NDArray[np.bool_]
 ) -> npt.NDArray[np.intp]:
     """Numbers of the columns that may go, the most dispensable first.
 
-    First dead columns (weight 0), the smallest |C g_j| first; then columns with a weight, which is
+    First dead columns (weight 0), the smallest slope first; then columns with a weight, which is
     frozen when they go: the smallest violation first, and among settled ones the longest cached, so
     that in turn every group of features meets every other. Columns not ``seen`` by a local solve and a
     pass stay.
 
-    All arrays have an entry a live column, in the order of admission; ``gradients`` are C g_j, corrected
-    to all rows.
+    All arrays have an entry a live column, in the order of admission; ``slopes`` are those of the
+    objective in units of the L1 weight, corrected to all rows.
     """
     order = np.lexsort(
         (
             np.arange(len(weights)),
-            np.where(weights == 0.0, np.abs(gradients), violations),
+            np.where(weights == 0.0, np.abs(slopes), violations),
             weights != 0.0,
         )
     )
@@ -37,7 +37,7 @@ def fit_in_room(
 ) -> npt.NDArray[np.bool_]:
     """Which candidates to admit into ``room`` bytes: the largest violator, then the best by the byte.
 
-    The decrease that a column alone promises is violation^2 / (2 h).
+    The decrease that a column alone promises is violation^2 / (2 curvature).
     """
     chosen = np.zeros(len(violations), bool)
     if not len(violations):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,7 +11,15 @@ import click
 from fcl.errors import InputError
 from fcl.units import parse_duration, parse_size
 
-__all__ = ["Duration", "Positive", "Size", "overwrite_option", "version_option", "x_option"]
+__all__ = [
+    "ClassWeight",
+    "Duration",
+    "Positive",
+    "Size",
+    "overwrite_option",
+    "version_option",
+    "x_option",
+]
 
 
 if TYPE_CHECKING:
@@ -45,22 +53,53 @@ class Duration(ParamType):
 
 
 class Positive(ParamType):
-    """A finite number above 0, and below `below` if that is given."""
+    """A finite number above 0, and below `below` or at most `most` if that is given."""
 
     name = "number"
 
-    def __init__(self, below: float = math.inf) -> None:
+    def __init__(self, below: float = math.inf, most: float = math.inf) -> None:
         self.below = below
+        self.most = most
 
     def convert(self, value: Any, param: Any, ctx: Any) -> float:
         try:
             number = float(value)
         except (TypeError, ValueError):
             number = math.nan
-        if not 0 < number < self.below:  # not a comparison with <=: NaN must fail it
+        # NaN must fail it
+        if not (0 < number < self.below and number <= self.most):
             what = "above 0 and finite" if self.below == math.inf else f"in (0, {self.below:g})"
+            if self.most < math.inf:
+                what = f"in (0, {self.most:g}]"
             self.fail(f"expected a number {what}, got {value!r}", param, ctx)
         return number
+
+
+class ClassWeight(ParamType):
+    """``balanced``, or a weight for each label: ``LABEL=W,LABEL=W``; in TOML also a table."""
+
+    name = "balanced|LABEL=W,..."
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> str | dict[str, float]:
+        if value == "balanced":
+            return str(value)
+        pairs = value.items() if isinstance(value, Mapping) else self._pairs(value, param, ctx)
+        weights: dict[str, float] = {}
+        for label, text in pairs:
+            if label in weights:
+                self.fail(f"two weights for the label {label!r}", param, ctx)
+            weights[label] = Positive().convert(text, param, ctx)
+        return weights
+
+    def _pairs(self, value: Any, param: Any, ctx: Any) -> list[tuple[str, str]]:
+        pairs = []
+        for part in str(value).split(","):
+            # a label may have = in it, a weight has none
+            label, equals, weight = part.rpartition("=")
+            if not equals or not label:
+                self.fail(f"expected balanced or LABEL=W,LABEL=W, got {value!r}", param, ctx)
+            pairs.append((label.strip(), weight.strip()))
+        return pairs
 
 
 def _print_version(ctx: click.Context, param: click.Parameter, value: bool) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any
 
 from fcl.cli.common import messages
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rich.live import Live
     from rich.table import Table
 
-__all__ = ["JsonLog", "LineView", "LiveView", "View", "pass_items"]
+__all__ = ["JsonLog", "LineView", "LiveView", "View", "class_weight_text", "pass_items"]
 
 
 def pass_items(event: PassDone, validation: Mapping[str, Any] | None) -> list[tuple[str, str]]:
@@ -67,13 +67,25 @@ def validation_text(validation: Mapping[str, Any] | None) -> str:
     return ""
 
 
+def class_weight_text(given: str | Sequence[tuple[Any, float]] | None) -> str:
+    """``, class weights -1: 1, 1: 20``; empty where there are none."""
+    if given is None:
+        return ""
+    if isinstance(given, str):
+        return f", class weights {given}"
+    return ", class weights " + ", ".join(f"{label!r}: {weight:g}" for label, weight in given)
+
+
 def started_line(event: Started) -> str:
     """The problem in one line."""
     positive = "" if event.n_positive is None else f" ({event.n_positive:,} positive)"
     smallest = "" if event.C_min is None else f", C_min {event.C_min:.4g}"
+    rho = event.options.get("l1_ratio", 1.0)
+    mixed = "" if rho == 1.0 else f", l1_ratio {rho:g}"
+    mixed += class_weight_text(event.options.get("class_weight"))
     return (
         f"{event.n_rows:,} rows{positive}, {event.n_features:,} features, "
-        f"C {event.C:.6g} = alpha {event.alpha:.6g}{smallest}"
+        f"C {event.C:.6g} = alpha {event.alpha:.6g}{mixed}{smallest}"
     )
 
 

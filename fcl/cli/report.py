@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from fcl.cli.progress import validation_text
+from fcl.cli.progress import class_weight_text, validation_text
 from fcl.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
     from fcl.drivers.train import TrainResult
     from fcl.model import Certificate, Model
+    from fcl.objective import Penalty
 
 __all__ = ["model_lines", "plan_lines", "result_lines", "strongest_lines", "warning_line"]
 
@@ -28,7 +29,7 @@ def certificate_items(certificate: Certificate, active: int) -> Items:
         ("objective", f"{certificate.objective:.10g}"),
         ("bound", f"{certificate.bound:.10g}"),
         ("gap", f"{certificate.gap:.3g} relative, over {certificate.scope}"),
-        ("violation", f"{certificate.max_violation:.6g} largest |C g_j| (1 at the optimum)"),
+        ("violation", f"{certificate.max_violation:.6g} largest |slope| (1 at the optimum)"),
         ("active", f"{active:,} of {certificate.n_priced:,} priced features"),
     ]
 
@@ -60,9 +61,9 @@ def model_lines(model: Model, path: str, top: int) -> list[str]:
         ("file", f"{FORMAT} {VERSION}, written by fcl {model.fcl_version} at {model.created}"),
         ("features", f"{family} ({details}), {model.family.n_features:,} of them"),
         ("loss", model.loss),
-        ("minimises", f"sum_j |w_j| + C sum_i s_i {LOSSES[model.loss]}"),
+        ("minimises", f"{_penalty(model).formula} + C sum_i s_i {LOSSES[model.loss]}"),
         ("C", f"{model.C:.10g} (alpha {model.alpha:.10g})"),
-        ("labels", labels),
+        ("labels", labels + class_weight_text(model.options.get("class_weight"))),
         ("rows", f"{model.n_rows:,}, sum of weights {model.sum_weights:.10g}"),
         *certificate_items(model.certificate, model.n_active),
         ("passes", f"{model.certificate.passes:,}"),
@@ -73,6 +74,12 @@ def model_lines(model: Model, path: str, top: int) -> list[str]:
     if strongest := strongest_lines(model, top):
         lines += ["", *strongest]
     return lines
+
+
+def _penalty(model: Model) -> Penalty:
+    from fcl.objective import Penalty
+
+    return Penalty(float(model.options.get("l1_ratio", 1.0)))
 
 
 def plan_lines(plan: Any) -> list[str]:
@@ -119,6 +126,11 @@ def result_lines(
         ("intercept", f"{model.intercept:.8g}"),
         ("C", f"{model.C:.8g} (alpha {model.alpha:.8g}){_smallest(model)}"),
     ]
+    penalty = _penalty(model)
+    if not penalty.pure_l1:
+        items.append(("penalty", f"{penalty.formula}: l1_ratio {penalty.l1_ratio:g}"))
+    if text := class_weight_text(model.options.get("class_weight")):
+        items.append(("classes", text.removeprefix(", class ")))
     if text := validation_text(validation):
         rows = (validation or {}).get("n_rows")
         items.append(("validation", text if rows is None else f"{text} over {rows:,} rows"))

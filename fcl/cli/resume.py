@@ -20,7 +20,8 @@ _KEPT = {
     **dict.fromkeys(("data", "valid", "out", "scratch"), True),
     **dict.fromkeys(("tol", "max_time", "max_passes", "memory"), True),
     **dict.fromkeys(("driver", "writers", "checkpoint_every"), True),
-    **dict.fromkeys(("features", "C", "alpha", "loss", "intercept"), False),
+    **dict.fromkeys(("features", "C", "alpha", "l1_ratio", "loss", "class_weight"), False),
+    "intercept": False,
     **dict.fromkeys(("x", "y", "weights", "valid_fraction", "seed", "block_rows"), False),
 }
 _PATHS = ("data", "valid", "out", "scratch")
@@ -83,7 +84,9 @@ def is_own_model(path: str, checkpoint: Checkpoint) -> bool:
         and plain(model.family.to_config()) == plain(checkpoint.family_config)
         and all(
             model.options.get(name) == plain(checkpoint.options.get(name))
-            for name in ("C", "loss", "intercept", "seed", "valid_fraction")
+            for name in (
+                *("C", "l1_ratio", "loss", "class_weight", "intercept", "seed", "valid_fraction"),
+            )
         )
     )
 

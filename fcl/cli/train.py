@@ -22,7 +22,15 @@ from fcl.cli.common import (
     messages,
     refuse_same,
 )
-from fcl.cli.options import Duration, Positive, Size, overwrite_option, version_option, x_option
+from fcl.cli.options import (
+    ClassWeight,
+    Duration,
+    Positive,
+    Size,
+    overwrite_option,
+    version_option,
+    x_option,
+)
 from fcl.cli.signals import Stop, stop_on_signals
 from fcl.errors import ConvergenceWarning, InputError, RepeatedDeaths
 
@@ -56,7 +64,8 @@ the tolerance, limits, memory, driver and outputs may be given anew, nothing els
 
 #: options handed to the driver as they are
 _SHARED_ARGUMENTS = (
-    *("C", "alpha", "loss", "intercept", "tol", "memory", "max_time", "max_passes"),
+    *("C", "alpha", "l1_ratio", "loss", "class_weight", "intercept"),
+    *("tol", "memory", "max_time", "max_passes"),
     *("seed", "block_rows", "scratch", "driver", "writers"),
     *("checkpoint", "checkpoint_every", "shared_files"),
 )
@@ -68,10 +77,22 @@ _SHARED_ARGUMENTS = (
 @click.option("--C", "C", type=Positive(), help="Weight of the losses; or --alpha.")
 @click.option("--alpha", type=Positive(), help="Weight of the penalty: C = 1 / (alpha sum s_i).")
 @click.option(
+    "--l1-ratio",
+    type=Positive(most=1),
+    default=1.0,
+    show_default=True,
+    help="Share rho of |w| in the penalty; the rest goes to w^2 / 2 (elastic net).",
+)
+@click.option(
     "--loss",
     type=click.Choice(["logistic", "squared", "squared_hinge"]),
     default="logistic",
     show_default=True,
+)
+@click.option(
+    "--class-weight",
+    type=ClassWeight(),
+    help="Multiplies the weights of the rows of each class; balanced: both weigh as much.",
 )
 @click.option("--intercept/--no-intercept", default=True, help="An unpenalised constant (default).")
 @x_option()
@@ -117,11 +138,11 @@ _SHARED_ARGUMENTS = (
 @version_option()
 @click.pass_context
 def command(ctx: click.Context, /, **params: Any) -> int:
-    """Train a sparse L1 model on DATA, and prove how far it is from the optimum.
+    """Train a sparse linear model on DATA, and prove how far it is from the optimum.
 
     DATA is a Zarr folder or zip, an HDF5 file (file.h5::/group), a folder of .npy files or one
-    X.npy. Minimises sum |w_j| + C sum s_i loss(y_i, m_i) over all features of the family and stops
-    when (objective - lower bound) <= tol * objective.
+    X.npy. Minimises sum (rho |w_j| + (1 - rho) w_j^2 / 2) + C sum s_i loss(y_i, m_i) over all features
+    of the family and stops when (objective - lower bound) <= tol * objective.
     """
     if params["warmup"]:
         return _warm_up(quiet=params["quiet"])

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
+from fcl.checks import choice, positive
 from fcl.data.base import fixed_text
 from fcl.errors import InputError
 
@@ -52,6 +55,53 @@ def check_weights(values: np.ndarray, n_rows: int, name: str) -> np.ndarray:
     if not weights.any():
         raise InputError(f"{name}: all weights are 0, so no row counts")
     return weights
+
+
+def check_class_weight(
+    given: str | Mapping[Label, float] | None, labels: tuple[Label, Label] | None
+) -> str | tuple[tuple[Label, float], ...] | None:
+    """Weights of the classes: "balanced", or (label, weight) of both labels, the negative one first.
+
+    given : "balanced", or a weight above 0 for either label or both (1 for the other); a label may be
+        given as text.
+    labels : None for regression, where there are no classes.
+
+    Raises ``InputError`` naming labels that do not occur, and weights that are none.
+    """
+    if given is None:
+        return None
+    if labels is None:
+        raise InputError("class_weight is for classification; a regression target has no classes")
+    if isinstance(given, str):
+        return choice("class_weight", given, ("balanced",))
+    if not isinstance(given, Mapping):
+        raise InputError(
+            f'class_weight must be "balanced" or a weight for each label, got {given!r}'
+        )
+    found: dict[int, float] = {}
+    for key, weight in given.items():
+        at = next((i for i, label in enumerate(labels) if _is_label(key, label)), None)
+        if at is None:
+            raise InputError(
+                f"class_weight: there is no label {key!r}; the labels are {labels[0]!r} and "
+                f"{labels[1]!r}"
+            )
+        if at in found:
+            raise InputError(f"class_weight: two weights for the label {labels[at]!r}")
+        found[at] = positive(f"class_weight of {key!r}", weight)
+    return tuple((label, found.get(i, 1.0)) for i, label in enumerate(labels))
+
+
+def _is_label(key: object, label: Label) -> bool:
+    """Whether a label is meant, as it is or by its text (1 also for 1.0)."""
+    if key == label or not isinstance(key, str) or isinstance(label, str):
+        return bool(key == label)
+    if key == str(label):
+        return True
+    try:
+        return not isinstance(label, bool) and float(key) == label
+    except ValueError:
+        return False
 
 
 def _finite_numbers(values: np.ndarray, name: str, what: str) -> np.ndarray:

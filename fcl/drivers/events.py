@@ -86,7 +86,7 @@ class PassDone(Event):
     """A pass was made and its anchor accepted.
 
     number      counts passes from 1 (0 is the null model); seconds are since the start.
-    gap         relative; max_violation is max_j |C g_j| over the priced features (optimum <= 1).
+    gap         relative; max_violation as in the certificate (at most 1 at the optimum).
     priced, cached, active : numbers of features.
     beta        the step that the search took of the proposed one.
     validation  {"auprc": ..., "n_rows": ...} if it was measured at this anchor.

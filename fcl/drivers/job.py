@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+import math
 import os
 import tempfile
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from fcl.checks import flag, is_whole, positive, share, whole
+from fcl.checks import flag, is_whole, positive, share, up_to_one, whole
 from fcl.data import DataSet
 from fcl.data.numeric import NumericReader
 from fcl.data.prepared import PreparedRows
 from fcl.drivers.plan import Plan, make_plan
 from fcl.errors import InputError
 from fcl.features import Generator, Kmers, Spec, bind_features, parse_features, spell_features
-from fcl.objective import Loss, Objective, find_loss, resolve_C
+from fcl.objective import Loss, Objective, Penalty, find_loss, resolve_C
 from fcl.units import parse_size
 
 if TYPE_CHECKING:
@@ -35,6 +36,9 @@ class Options:
     loss: str
     C: float
     alpha: float
+    l1_ratio: float
+    #: "balanced", or (label, weight) of both labels; None where none was given
+    class_weight: str | tuple[tuple[Any, float], ...] | None
     intercept: bool
     tol: float
     memory: int
@@ -71,13 +75,16 @@ class Job:
     train: Rows
     valid: Rows | None
     labels: tuple[Any, Any] | None
-    sum_weights: float
+    sum_weights: float  #: of the training rows, before class weights
     plan: Plan
 
     def objective(self) -> Objective:
         """The objective over the training rows."""
         o = self.options
-        return Objective(self.loss, self.train.y, self.train.s, o.C, o.intercept, o.block_rows)
+        return Objective(
+            *(self.loss, self.train.y, self.train.s, o.C, o.intercept, o.block_rows),
+            penalty=Penalty(o.l1_ratio),
+        )
 
     def plan_with(self, prepared: Sequence[PreparedRows]) -> Plan:
         """The plan with what only the rows could tell, now that they are read."""
@@ -133,7 +140,9 @@ def make_job(
     *,
     C: float | None = None,
     alpha: float | None = None,
+    l1_ratio: float = 1.0,
     loss: str = "logistic",
+    class_weight: str | Mapping[Any, float] | None = None,
     intercept: bool = True,
     tol: float = 1e-3,
     memory: int | str = "4GiB",
@@ -150,7 +159,7 @@ def make_job(
 
     Raises InputError naming the option, array or row.
     """
-    from fcl.data.targets import encode_labels, regression_target
+    from fcl.data.targets import check_class_weight, encode_labels, regression_target
 
     for name, given in (("data", data), ("valid", valid)):
         if not isinstance(given, DataSet) and not (name == "valid" and given is None):
@@ -164,6 +173,7 @@ def make_job(
             "features must be a family such as Kmers(d=8), a Generator, or their text, got "
             f"{features!r}"
         )
+    l1_ratio = up_to_one("l1_ratio", l1_ratio)
     intercept = flag("intercept", intercept)
     tol = positive("tol", tol)
     if max_time is not None:
@@ -207,6 +217,9 @@ def make_job(
         valid_rows = _valid_rows(valid, found, labels)
     sum_weights = float(train.s.sum())
     C, alpha = resolve_C(C, alpha, sum_weights)
+    by_class = check_class_weight(class_weight, labels)
+    if by_class is not None:
+        train = replace(train, s=train.s * _class_factors(by_class, train))
 
     block_rows = min(block_rows, family.most_block_rows(), -(-train.n // 64) * 64)
     crew = None
@@ -218,6 +231,8 @@ def make_job(
         loss=found.name,
         C=C,
         alpha=alpha,
+        l1_ratio=l1_ratio,
+        class_weight=by_class,
         intercept=intercept,
         tol=tol,
         memory=budget,
@@ -230,6 +245,17 @@ def make_job(
         writers=plan.writers,
     )
     return Job(options, found, family, train, valid_rows, labels, sum_weights, plan)
+
+
+def _class_factors(by_class: str | tuple[tuple[Any, float], ...], rows: Rows) -> Floats:
+    """What the weight of each row is multiplied by; balanced: both classes weigh as much in sum."""
+    positive = rows.y > 0.0
+    if isinstance(by_class, str):
+        sums = [math.fsum(rows.s[~positive]), math.fsum(rows.s[positive])]
+        low, high = (0.5 * sum(sums) / part for part in sums)
+    else:
+        (_, low), (_, high) = by_class
+    return np.where(positive, high, low)
 
 
 def _plan(

@@ -204,7 +204,7 @@ def _divide(
         else:
             name = f"interpreters of {writers + 2} processes"
             uses.insert(0, (name, SUPERVISOR + (writers + 1) * _child_bytes()))
-            priced = 24 * KEEP_PER_GROUP * family.n_price_parts
+            priced = (24 * KEEP_PER_GROUP + 8) * family.n_price_parts
             scores = 24 * job.n_valid
             uses.append(("lists of features", LEAST_ACTIVE * ACTIVE_BYTES + priced + scores))
         return [*uses, ("unknown letters and the like", job.extra)] if job.extra else uses

@@ -43,7 +43,9 @@ def train(
     *,
     C: float | None = None,
     alpha: float | None = None,
+    l1_ratio: float = 1.0,
     loss: str = "logistic",
+    class_weight: str | Mapping[Any, float] | None = None,
     intercept: bool = True,
     tol: float = 1e-3,
     memory: int | str = "4GiB",
@@ -66,7 +68,10 @@ def train(
     shared_files: str | os.PathLike[str] | None = None,
     command: Mapping[str, Any] | None = None,
 ) -> TrainResult:
-    """Minimise ||w||_1 + C sum_i s_i loss(y_i, <w, phi(x_i)> + b) over a whole family of features.
+    """Minimise penalty(w) + C sum_i s_i loss(y_i, <w, phi(x_i)> + b) over a whole family of features.
+
+    penalty(w) = sum_j f_j [ rho |w_j| + (1 - rho) w_j^2 / 2 ], with rho = ``l1_ratio`` and the family's
+    factors f_j (1 for k-mers).
 
     Parameters
     ----------
@@ -76,8 +81,13 @@ def train(
         The family, as ``Kmers(d=8)`` or ``"kmers:d=8"``; see ``fcl/features/README.md``.
     C, alpha : float
         Exactly one: the weight of the losses, or C = 1 / (alpha * sum of the sample weights).
+    l1_ratio : float
+        In (0, 1]: 1 for the L1 norm, less for the elastic net.
     loss : {"logistic", "squared", "squared_hinge"}
         ``squared`` is (y - m)^2, without 1/2.
+    class_weight : None, "balanced" or mapping of label to weight > 0
+        Multiplies the sample weights of a class (1 where it is not named); balanced: such that both
+        classes weigh as much. For classification; ``alpha`` goes by the weights without it.
     intercept : bool
         Whether b is free; it is never penalised.
     tol : float
@@ -138,7 +148,9 @@ def train(
         features,
         C=C,
         alpha=alpha,
+        l1_ratio=l1_ratio,
         loss=loss,
+        class_weight=class_weight,
         intercept=intercept,
         tol=tol,
         memory=memory,

@@ -61,6 +61,6 @@ def warmup() -> None:
     cache.admit(staged, 0)
     cache.admit(staged, 1)
     cache.evict(np.array([False, True]))
-    descent.violations(1.0, np.zeros(1), np.zeros(1), np.zeros(1))
+    descent.violations(np.zeros(1), np.zeros(1), np.zeros(1))
     descent.choose_by(np.ones(1), 1, np.empty(1, np.bool_))
     mark_compiled()

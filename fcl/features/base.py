@@ -49,14 +49,19 @@ Columns = BitColumns | DenseColumns
 class Prices:
     """What one pass over the data says of all features of a family, against residuals r.
 
-    With g_j = sum_i r_i phi_ij, in the units of r (not multiplied by C).
+    With g_j = sum_i r_i phi_ij, in the units of r (not multiplied by C), and penalty factors f_j.
     """
 
-    ids: Ids  #: features of large |g_j|, not watched ones; those of the largest always among them
+    ids: Ids  #: features of large |g_j| / f_j, not watched ones; the largest always among them
     gradients: Floats  #: their g_j
-    largest: float  #: an upper bound of |g_j| over the whole family, exact above the threshold
+    largest: (
+        float  #: an upper bound of |g_j| / f_j over the whole family, exact above the threshold
+    )
     watched: Floats  #: g_j of the features that were asked for
     n_priced: int  #: features covered by ``largest``
+    #: of each part, in their order, the sum of f_j max(0, (|g_j| + slack) / f_j - level)^2 over all its
+    #: features; 0 without a level
+    excess: Floats
 
 
 def merge_prices(parts: Sequence[Prices]) -> Prices:
@@ -69,6 +74,7 @@ def merge_prices(parts: Sequence[Prices]) -> Prices:
         largest=max(p.largest for p in parts),
         watched=np.sum([p.watched for p in parts], axis=0),  # all but one term are 0
         n_priced=sum(p.n_priced for p in parts),
+        excess=np.concatenate([p.excess for p in parts]),
     )
 
 
@@ -97,13 +103,21 @@ class Pricer(Protocol):
         """Number of parts."""
 
     def price(
-        self, residuals: Floats, watch: Ids, threshold: float, parts: range | None = None
+        self,
+        residuals: Floats,
+        watch: Ids,
+        threshold: float,
+        parts: range | None = None,
+        level: float | None = None,
+        slack: float = 0.0,
     ) -> Prices:
         """Price every feature of some parts (None: all) against the residuals (n_rows,).
 
-        Candidates need not be reported where |g_j| <= threshold, and watched features are none: in the
-        end game the cached features, at |C g_j| = 1 give or take, would take all the places. Watched
-        features of other parts get 0.
+        Candidates need not be reported where |g_j| / f_j <= threshold, and watched features are none: in
+        the end game the cached features, at a slope of 1 give or take, would take all the places.
+        Watched features of other parts get 0.
+
+        level, slack : of :attr:`Prices.excess`; no level: it is not wanted.
         """
 
     def sums(self, values: Floats, ids: Ids, parts: range | None = None) -> Floats:
@@ -136,8 +150,15 @@ class Family(Protocol):
         """An upper bound of |phi_j(x)| over all features and rows."""
 
     @property
+    def least_factor(self) -> float:
+        """A lower bound > 0 of the penalty factors of all features."""
+
+    @property
     def binary(self) -> bool:
         """Whether all values are 0 or 1."""
+
+    def penalty_factors(self, ids: Ids) -> Floats:
+        """The factors f_j > 0 of some features in the penalty, float64 (k,)."""
 
     def most_block_rows(self) -> int:
         """Rows of the largest block that is convenient; a multiple of 64, at most 65,536."""

@@ -2,9 +2,10 @@
 
 The model at the current point, for steps d of k columns and d_b of the intercept:
 
-    sum_j |w_j + d_j| + C [ sum_j lin_j d_j + lin_b d_b + 1/2 sum_{i in T} q_i dm_i^2
-                            + 1/2 sum_j extra_j d_j^2 + 1/2 extra_b d_b^2 ],   dm = Phi d + d_b
+    sum_j absolute_j |w_j + d_j| + sum_j lin_j d_j + lin_b d_b + 1/2 sum_{i in T} q_i dm_i^2
+                            + 1/2 sum_j extra_j d_j^2 + 1/2 extra_b d_b^2,   dm = Phi d + d_b
 
+All of it is over C; what squares of weights the penalty has is in lin and extra.
 The columns are gathered on the rows T (``rows`` int32, ``values`` float32 or empty for all ones,
 column t at ``start[t] : stop[t]``). The state is u_i = q_i dm_i, so that a gradient costs one read
 an entry and a step one read and one update. u and q are float32, in units of the largest q: half the
@@ -28,28 +29,28 @@ def soft_threshold(x, t):
 
 
 @kernel
-def violation(gradient, w):
-    """Distance of C g_j from optimality: of [-1, 1] where w is 0, else of -sign(w)."""
+def violation(slope, w):
+    """Distance of a slope from optimality: from [-1, 1] where w is 0, else from -sign(w)."""
     if w > 0.0:
-        return abs(gradient + 1.0)
+        return abs(slope + 1.0)
     if w < 0.0:
-        return abs(gradient - 1.0)
-    return max(0.0, abs(gradient) - 1.0)
+        return abs(slope - 1.0)
+    return max(0.0, abs(slope) - 1.0)
 
 
 @kernel
-def violations(C, g, w, out):
+def violations(slopes, w, out):
     """Write the violation of every column; returns the largest."""
     largest = 0.0
-    for j in range(g.shape[0]):
-        out[j] = violation(C * g[j], w[j])
+    for j in range(slopes.shape[0]):
+        out[j] = violation(slopes[j], w[j])
         largest = max(largest, out[j])
     return largest
 
 
 @kernel
 def descent_sweep(
-    C,
+    absolute,
     order,
     start,
     stop,
@@ -77,6 +78,7 @@ def descent_sweep(
     Steps on b alternating with sweeps would crawl: the four letters of a position add up to the
     constant, so dense columns and intercept are strongly coupled.
 
+    absolute : float64 (k,), what |w_j| is multiplied by, > 0.
     unit : what a 1 in q and u (float32) stands for.
     before : float64 (k,), the weights at the current point;  w : the same with their steps.
     b : float64 (2,): d_b, and sum_i u_i without what d_b adds (u itself is kept without it).
@@ -112,13 +114,14 @@ def descent_sweep(
                 g0 += u[numbers[e]]
                 e += 1
             gradient += unit * ((g0 + g1) + (g2 + g3))
-        met[t] = violation(C * gradient, w[t])
+        threshold = absolute[t]
+        met[t] = violation(gradient / threshold, w[t])
         largest = max(largest, met[t])
         h = curve[t]
         if free:
             # a constant column has nothing left once the intercept is free
             h = max(h - lean[t] * lean[t] / curve_b, 1e-9 * h)
-        new = soft_threshold(w[t] - gradient / h, 1.0 / (C * h))
+        new = soft_threshold(w[t] - gradient / h, threshold / h)
         z = new - w[t]
         if z != 0.0:
             w[t] = new

@@ -79,3 +79,26 @@ def sparse_columns(columns, start, rows, values, ids, out):
         if columns[t] == ids[k]:
             for e in range(start[t], start[t + 1]):
                 out[k, rows[e]] = values[e]
+
+
+@kernel
+def by_columns(indptr, indices, data, start, rows, values):
+    """Put the entries of sparse rows in the order of their columns, and of rows within a column.
+
+    start : int64 (columns + 1,), zeros; gets where each column begins in ``rows`` uint16 and ``values``.
+    """
+    for e in range(indices.shape[0]):
+        start[indices[e] + 1] += 1
+    for j in range(1, start.shape[0]):
+        start[j] += start[j - 1]
+    for i in range(indptr.shape[0] - 1):
+        for e in range(indptr[i], indptr[i + 1]):
+            j = indices[e]
+            at = start[j]
+            rows[at] = i
+            values[at] = data[e]
+            start[j] = at + 1
+    # each start has moved to the next one's
+    for j in range(start.shape[0] - 1, 0, -1):
+        start[j] = start[j - 1]
+    start[0] = 0

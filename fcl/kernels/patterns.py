@@ -217,6 +217,7 @@ def scan_patterns(
     stack,
     first_id,
     threshold,
+    floor,
     known,
     heap_id,
     heap_value,
@@ -228,7 +229,7 @@ def scan_patterns(
     The tree of patterns is walked depth first, one letter a level (A, C, G, T, wildcard; the first
     letter is no wildcard). A node holds the table of the letters that follow its prefix. All its
     leaves are sums over subsets of that table, so the larger of its positive and its negative mass
-    bounds them: where the bound is no more than the threshold the whole subtree is skipped.
+    bounds them: where the bound is no more than threshold and floor the whole subtree is skipped.
 
     cells : float64 (scan_size(d, radix),): the table in the first radix^d; the rest is overwritten.
     radix : 4, or 5 for a table in which unknown is a letter (:func:`five_letter_table`): it has no
@@ -238,13 +239,16 @@ def scan_patterns(
     stack : int32 (>= (d + 1) * n_items,), overwritten.
     threshold : sums of at most this magnitude need not be found; it rises to the smallest kept
         one as soon as the heap is full.
+    floor : what sums exceed it by counts in the excess; infinite: nothing does.
     known : int64, sorted: features of this position that are not wanted among the kept ones.
     heap_id, heap_value : int64, float64 (capacity,): the largest sums of all others, as a heap.
     flats : float64 (2, 5^FLAT_LETTERS), overwritten.
-    out : float64 (4,): largest |sum| met, largest bound of what was skipped, number of kept ones,
-        number of patterns visited. The largest |sum| over all patterns is at most the larger of
-        the first two, and equal to the first where that exceeds the second.
+    out : float64 (5,): largest |sum| met, largest bound of what was skipped, number of kept ones,
+        number of patterns visited, excess: sum of max(0, |sum| - floor)^2 over all patterns. The
+        largest |sum| over all patterns is at most the larger of the first two, and equal to the
+        first where that exceeds the second.
     """
+    excess = 0.0
     largest = 0.0
     skipped = 0.0
     visited = 0
@@ -319,7 +323,7 @@ def scan_patterns(
         bound = max(up, down)
         if count == capacity:
             threshold = max(threshold, abs(heap_value[0]))
-        if bound <= threshold:
+        if bound <= threshold and bound <= floor:
             skipped = max(skipped, bound)
             continue
         if level + 1 < bottom:
@@ -342,6 +346,8 @@ def scan_patterns(
         visited += leaves
         for i in range(leaves):
             x = abs(flat[i])
+            if x > floor:
+                excess += (x - floor) * (x - floor)
             if x > threshold:
                 largest = max(largest, x)
                 wanted = count < capacity or x > abs(heap_value[0])
@@ -355,3 +361,4 @@ def scan_patterns(
     out[1] = skipped
     out[2] = count
     out[3] = visited
+    out[4] = excess

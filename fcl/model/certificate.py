@@ -16,10 +16,13 @@ __all__ = ["Certificate"]
 class Certificate:
     """Objective, lower bound and optimality of a point, over all features that were priced.
 
-    objective      P(w, b) = sum_j |w_j| + C sum_i s_i loss(y_i, m_i) of the model.
+    objective      P(w, b) = sum_j f_j (rho |w_j| + (1 - rho) w_j^2 / 2) + C sum_i s_i loss(y_i, m_i)
+                   of the model; rho is l1_ratio, f_j the penalty factors (1 but for some families).
     bound          a dual value: no (w, b) has an objective below it; -inf if none is known.
     gap            max(0, objective - bound) / objective, 0 if the objective is 0.
-    max_violation  largest |C g_j| over the priced features; at most 1 at the optimum.
+    max_violation  largest |C g_j + (1 - rho) f_j w_j| / (rho f_j) over the priced features: the slope
+                   of all that is smooth, over the weight of |w_j|. At most 1 at the optimum, and 1 for
+                   each weight that is not 0; without squares and factors it is |C g_j|.
     n_priced       number of features that bound and violation cover.
     scope          those features in words.
     passes         streamed passes made until then.

@@ -43,6 +43,9 @@ MAY_CHANGE = frozenset(
     }
 )
 
+#: options that came later, with the values that jobs had before
+ADDED: dict[str, Any] = {"l1_ratio": 1.0, "class_weight": None}
+
 #: Checkpoints kept: the newest, and the one before in case the disk lost a part of it.
 KEPT = 2
 
@@ -290,11 +293,12 @@ class CheckpointFolder:
     ) -> None:
         """Raise InputError that names every difference between the job saved and the one to be run.
 
-        options     effective ones; those that both have are compared, but for MAY_CHANGE.
+        options     effective ones; those that both have are compared, but for MAY_CHANGE. What an
+                    earlier version did not save, it had as in ADDED.
         fingerprint of the data now; None: not known yet. checksums as ``block_checksums``.
         """
         wrong = []
-        before = plain(checkpoint.options)
+        before = ADDED | plain(checkpoint.options)
         for name, value in plain(options).items():
             if name not in MAY_CHANGE and name in before and before[name] != value:
                 wrong.append(f"{name} was {before[name]!r}, is {value!r}")

@@ -52,7 +52,7 @@ def _fcl_version() -> str:
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """A trained L1 model. Margins are ``sum_j weights[j] phi_ids[j](x) + intercept``.
+    """A trained sparse linear model. Margins are ``sum_j weights[j] phi_ids[j](x) + intercept``.
 
     family      the bound family of the features.
     ids         int64 (k,), strictly increasing; weights float64 (k,), finite; support int64 (k,),

@@ -1,6 +1,7 @@
 """The mathematics of the objective: losses, values, certificate. No input or output."""
 
 from fcl.objective.losses import LOSSES, Loss, find_loss
+from fcl.objective.penalty import Penalty
 from fcl.objective.problem import ROUNDING, LineSums, Objective, relative_gap, resolve_C
 
 __all__ = [
@@ -9,6 +10,7 @@ __all__ = [
     "LineSums",
     "Loss",
     "Objective",
+    "Penalty",
     "find_loss",
     "relative_gap",
     "resolve_C",

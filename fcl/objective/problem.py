@@ -1,6 +1,6 @@
 """The objective over rows: values, residuals, the best intercept, the dual bound.
 
-    P(w, b) = ||w||_1 + C * sum_i s_i loss(y_i, m_i + b),    m = Phi w
+    P(w, b) = penalty(w) + C * sum_i s_i loss(y_i, m_i + b),    m = Phi w
 
 Sums over rows are made block by block and added in the order of the blocks, so they depend on the
 block size alone.
@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from fcl.checks import positive
 from fcl.objective.losses import Loss
+from fcl.objective.penalty import Penalty
 from fcl.parallel import SERIAL, Team
 
 Floats = npt.NDArray[np.float64]
@@ -57,6 +58,7 @@ class Objective:
     team: Team = field(
         default=SERIAL, compare=False
     )  #: threads that the row blocks are shared among
+    penalty: Penalty = field(default_factory=Penalty)
 
     @property
     def n_rows(self) -> int:
@@ -179,25 +181,41 @@ class Objective:
 
     # -- dual ----------------------------------------------------------------------------------
 
-    def dual_bound(self, r: Floats, largest: float, max_abs: float) -> float:
+    def imbalance(self, r: Floats) -> float:
+        """What balancing changes of the price of a constant 1, at most: |sum_i r_i|, if b is free."""
+        return abs(sum(self._sides(r))) if self.intercept else 0.0
+
+    def _sides(self, r: Floats) -> list[float]:
+        """Sums of the negative and of the positive residuals."""
+        from fcl.kernels import losses
+
+        return self._sums(2, lambda b, out: losses.side_sums(r[b], out))
+
+    def dual_bound(
+        self, r: Floats, largest: float, reach: float, excess: float = math.inf
+    ) -> float:
         """A lower bound of the optimum from residuals and the price of the whole family.
 
         The residuals, balanced to sum 0 (the intercept is free) and scaled by t so that no feature
-        violates |C g_j| <= 1, are a feasible point of the dual; this is its value, the best over t.
+        violates |C g_j| <= rho f_j, are a feasible point of the dual; this is its value, the best over
+        t. With squares in the penalty every t is feasible at a price, known for t = 1: then the better
+        of the two is taken.
 
         r : float64 (n,), raw residuals.
-        largest : float, upper bound of |sum_i r_i phi_ij| over all features.
-        max_abs : float, largest |phi_ij|; bounds what balancing changes of any price.
+        largest : float, upper bound of |g_j| / f_j over all features, g_j = sum_i r_i phi_ij.
+        reach : float, largest |phi_ij| / f_j; bounds what balancing changes of any price.
+        excess : float, sum_j f_j max(0, |g~_j| / f_j - limit)^2 over all features, or more than that, g~
+            of the balanced residuals and ``penalty.limit(C)``; infinite where it is not known.
         """
         from fcl.kernels import losses
 
         code, C = self.loss.code, self.C
-        negative, positive = self._sums(2, lambda b, out: losses.side_sums(r[b], out))
+        negative, positive = self._sides(r)
         total = positive + negative
         shift, scale_negative, scale_positive = 0.0, 1.0, 1.0
         priced = largest
         if self.intercept:
-            priced += abs(total) * max_abs
+            priced += abs(total) * reach
             if self.loss.classifies:
                 if negative == 0.0 or positive == 0.0:
                     return 0.0  # the dual at 0: nothing balances the one side
@@ -207,8 +225,7 @@ class Objective:
                     scale_negative = positive / -negative
             else:
                 shift = total / math.fsum(self.s)
-        most = C * priced * (1.0 + 1e-12)
-        limit = 1.0 / most if most > 0.0 else math.inf
+        limit = self.penalty.least_C(C * priced * (1.0 + 1e-12))
 
         if self.loss.name == "logistic":
             t = min(1.0, limit)
@@ -228,13 +245,19 @@ class Objective:
             t = 2.0 * linear / quadratic if quadratic > 0.0 else 0.0
         t = min(max(t, 0.0), limit)
 
-        def block(b: slice) -> float:
-            value: float = losses.conjugate_sum(
-                code, self.y[b], self.s[b], r[b], shift, scale_negative, scale_positive, t
-            )
-            return value
+        def smooth(t: float) -> float:
+            def block(b: slice) -> float:
+                value: float = losses.conjugate_sum(
+                    code, self.y[b], self.s[b], r[b], shift, scale_negative, scale_positive, t
+                )
+                return value
 
-        return -C * math.fsum(self.team.map(block, list(self.blocks())))
+            return -C * math.fsum(self.team.map(block, list(self.blocks())))
+
+        scaled = smooth(t)
+        if self.penalty.pure_l1 or math.isinf(excess):
+            return scaled
+        return max(scaled, smooth(1.0) - self.penalty.conjugate(C, excess))
 
 
 def relative_gap(objective: float, bound: float) -> float:

@@ -65,14 +65,16 @@ ENTRIES_A_CALL = 10_000_000
 
 @dataclass
 class LocalPoint:
-    """The local objective at one point, in the columns worked on: gradient and curvature of each."""
+    """The local objective over C at one point, in the columns worked on."""
 
     columns: Columns
     weights: Floats
-    gradients: Floats
-    curvatures: Floats
+    gradients: Floats  #: of all that is smooth
+    curvatures: Floats  #: of it without the squares in the penalty
+    absolute: Floats  #: what |w_j| is multiplied by
+    ridge: Floats  #: what w_j^2 / 2 is multiplied by
     loss: float  #: sum of the weighted losses over the view
-    slope_b: float  #: of the local objective, over C; 0 without an intercept
+    slope_b: float  #: in the intercept; 0 without one
 
 
 @dataclass
@@ -88,7 +90,6 @@ class Step:
 class _Model:
     """The model as gathered: k columns on a sample of the rows. See :mod:`fcl.kernels.descent`."""
 
-    C: float
     start: Ids
     stop: Ids
     entries: npt.NDArray[np.int32]
@@ -112,12 +113,12 @@ class _Model:
             + 0.5 * self.unit * float((u * u / self.q).sum(dtype=np.float64))
             + b[0] * (self.at.slope_b + b[1] + 0.5 * self.curve_b * b[0])
         )
-        return float(np.abs(w).sum()) + self.C * smooth
+        return float((self.at.absolute * np.abs(w)).sum()) + smooth
 
     def sweep(self, order: Columns, w: Floats, u: Singles, b: Floats, violations: Floats) -> float:
         """Minimise over each column in turn, in place; returns the largest violation met."""
         largest: float = descent.descent_sweep(
-            self.C,
+            self.at.absolute,
             order,
             self.start,
             self.stop,
@@ -364,8 +365,8 @@ class InnerModel:
         if free:
             left -= np.minimum(lean * lean / np.maximum(total * h, 1e-300), 1.0)
         extra = np.maximum(FLOOR * at.curvatures - h, 0.0) + DAMPING * left * at.curvatures
+        extra += at.ridge
         model = _Model(
-            view.objective.C,
             self._start[:k],
             self._stop[:k],
             self._entries,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import numpy.typing as npt
 
 from fcl.cache import LiveColumns, evict_order
-from fcl.kernels import descent
 from fcl.solve.select import SAME_GRADIENT
-from fcl.solve.state import Floats, Point, WorkingSet
+from fcl.solve.state import Floats, Ids, Point, WorkingSet
 from fcl.solve.trainer import Solved, Taken, Trainer
 from fcl.solve.view import RowView
 
@@ -23,8 +24,15 @@ class LocalSolver:
     kept if it is better than that by the new local objective.
     """
 
-    def __init__(self, view: RowView, cache: LiveColumns, trainer: Trainer) -> None:
+    def __init__(
+        self,
+        view: RowView,
+        cache: LiveColumns,
+        trainer: Trainer,
+        factors: Callable[[Ids], Floats],
+    ) -> None:
         self.view = view
+        self.factors = factors  #: of features in the penalty
         self.working = WorkingSet(cache)
         self.trainer = trainer
         self.anchor = Point(np.empty(0, np.int64), np.empty(0), 0.0)
@@ -52,6 +60,7 @@ class LocalSolver:
         n = self.cache.n
         working = self.working
         self.anchor = point
+        working.factor[:n] = self.factors(self.cache.ids)
         working.gradients[:n] = gradients
         working.seen[:n] = True
         working.anchor_weights[:n] = point.weights_of(self.cache.ids)
@@ -74,37 +83,44 @@ class LocalSolver:
 
     # -- columns -------------------------------------------------------------------------------
 
-    def has_equal(self, nonzeros: int, hash_: int, gradient: float) -> bool:
-        """Whether a cached column equals one of this count, hash and gradient at the anchor.
+    def has_equal(self, feature: int, nonzeros: int, hash_: int, gradient: float) -> bool:
+        """Whether a cached column does all that one of this count, hash and gradient could do.
 
-        On a sampled view columns that differ on other rows look equal, and rounded ones that differ
-        little: their gradients over all rows have to agree too.
+        It is equal, and not penalised more. Squares in the penalty spread a weight over equal columns, so
+        that each of them counts. On a sampled view columns that differ on other rows look equal, and
+        rounded ones that differ little: their gradients over all rows, at the anchor, have to agree
+        too.
         """
-        j = self.cache.find(nonzeros, hash_)
-        if j is None or (self.view.complete and not self.view.rounded):
-            return j is not None
-        other = float(self.working.gradients[j])
-        return abs(gradient - other) <= SAME_GRADIENT * abs(gradient)
+        equal = self.cache.find(nonzeros, hash_)
+        if not len(equal) or not self.view.objective.penalty.pure_l1:
+            return False
+        if not self.view.complete or self.view.rounded:
+            others = self.working.gradients[equal]
+            equal = equal[np.abs(gradient - others) <= SAME_GRADIENT * abs(gradient)]
+        own = self.factors(np.array([feature]))
+        return bool((self.factors(self.cache.ids[equal]) <= own).any())
 
     def entered(self, first: int, weights: Floats, gradients: Floats, exact: Floats | None) -> None:
         """The live columns from number ``first`` on are new, with these weights and gradients."""
-        for t in range(self.cache.n - first):
-            self.working.reset(first + t, float(weights[t]), float(gradients[t]))
+        factors = self.factors(self.cache.ids[first:])
+        for t, factor in enumerate(factors):
+            self.working.reset(first + t, factor, float(weights[t]), float(gradients[t]))
         self.view.correct(self.working, first, exact)
         self.trainer.columns_changed()
 
-    def leaving_order(self, C: float) -> Numbers:
+    def leaving_order(self) -> Numbers:
         """Numbers of the columns that may be evicted, the most dispensable first.
 
         What has a weight at the anchor is not dead, even if the trainer has brought it to 0 since:
         without its column it would have that weight again.
         """
         n = self.cache.n
-        weights = self.live_weights
-        gradients = C * self.working.gradients[:n]
-        violations = np.empty(n)
-        descent.violations(1.0, gradients, weights, violations)
-        return evict_order(weights, gradients, violations, self.working.seen[:n])
+        weights, factor = self.live_weights, self.working.factor[:n]
+        objective = self.view.objective
+        prices = objective.C * self.working.gradients[:n]
+        slopes = objective.penalty.slopes(prices, weights, factor)
+        violations = objective.penalty.violations(prices, weights, factor)
+        return evict_order(weights, slopes, violations, self.working.seen[:n])
 
     @property
     def live_weights(self) -> Floats:
@@ -126,8 +142,8 @@ class LocalSolver:
     def wanted(self, new: set[int]) -> npt.NDArray[np.bool_]:
         """Whether each column is to stay, by the last step: new ones that did not violate are not."""
         keep = np.ones(self.cache.n, bool)
-        columns, gradients = self.trainer.seen
-        at_rest = np.abs(self.view.objective.C * gradients) <= 1.0
+        columns, slopes = self.trainer.seen
+        at_rest = np.abs(slopes) <= 1.0
         out = (self.working.weights[columns] == 0.0) & (self.working.anchor_weights[columns] == 0.0)
         candidates = columns[at_rest & out]
         ids = self.cache.ids

@@ -14,6 +14,7 @@ import numpy as np
 
 from fcl.features.base import Prices
 from fcl.objective import ROUNDING, relative_gap
+from fcl.solve.conditions import Conditions
 from fcl.solve.select import Selection, select
 from fcl.solve.state import Floats, Ids, Point
 
@@ -30,7 +31,7 @@ class Certified:
     objective: float
     bound: float  #: the best over all passes
     gap: float  #: relative
-    max_violation: float  #: upper bound of |C g_j| over the family
+    max_violation: float  #: upper bound of |slope_j| over the family
     n_priced: int
 
     def progressed(self, before: Certified | None) -> bool:
@@ -45,8 +46,10 @@ class Outer:
 
     Parameters
     ----------
-    C, tol : float
-        Of the problem, and the relative gap that is wanted.
+    conditions : Conditions
+        Of the problem.
+    tol : float
+        The relative gap that is wanted.
     n_features : int
         Of the family.
     point, objective
@@ -54,9 +57,14 @@ class Outer:
     """
 
     def __init__(
-        self, C: float, tol: float, n_features: int, point: Point, objective: float
+        self,
+        conditions: Conditions,
+        tol: float,
+        n_features: int,
+        point: Point,
+        objective: float,
     ) -> None:
-        self.C = C
+        self.conditions = conditions
         self.tol = tol
         self.n_features = n_features
         self.point = point
@@ -74,20 +82,31 @@ class Outer:
 
     @property
     def threshold(self) -> float:
-        """|g_j| below which the pricer need not report a feature."""
-        # the first pass is of the null model: its exact maximum is C_min
-        return 0.0 if math.isnan(self.C_min) else 1.0 / self.C
+        """|g_j| / f_j below which the pricer need not report a feature."""
+        # the first pass is of the null model: its exact maximum gives C_min
+        return 0.0 if math.isnan(self.C_min) else self.conditions.limit
 
-    def certify(self, largest: float, bound: float) -> Certified:
-        """A pass priced the anchor: the largest |g_j| over the family, and the dual bound."""
+    def certify(self, prices: Prices, watch: Ids, bound: float) -> Certified:
+        """A pass priced the anchor, with these features watched; the dual bound."""
+        self.max_violation = self._largest_slope(prices, watch)
         if math.isnan(self.C_min):
-            self.C_min = 1.0 / largest if largest > 0.0 else math.inf
+            self.C_min = self.conditions.penalty.least_C(prices.largest)
         gap = self.objective - max(self.bound, bound)
         self._sharpness = 1.0 if gap < 0.9 * self._gap else max(0.3 * self._sharpness, 1e-6)
         self.bound, self._gap = max(self.bound, bound), gap
-        self.max_violation = self.C * largest
         self._priced = True
         return self.certified()
+
+    def _largest_slope(self, prices: Prices, watch: Ids) -> float:
+        """An upper bound of |slope_j| over the family, exact above 1; all weights are watched."""
+        conditions = self.conditions
+        if conditions.penalty.pure_l1:
+            return prices.largest / conditions.limit
+        candidates = conditions.slopes(prices.ids, prices.gradients, np.zeros(len(prices.ids)))
+        watched = conditions.slopes(watch, prices.watched, self.point.weights_of(watch))
+        # no other feature is above both the threshold and the candidates
+        others = min(self.threshold, prices.largest) / conditions.limit
+        return max(others, np.abs(candidates).max(initial=0.0), np.abs(watched).max(initial=0.0))
 
     def sharpen(self) -> None:
         """The trainer has nothing better to offer at its target: lower that."""
@@ -116,15 +135,27 @@ class Outer:
         """Violation at which the trainer may stop.
 
         Scaling the residuals by t = 1 / (1 + delta) for a violation of delta costs the bound about
-        delta * ||w||_1 + delta^2 * P, and tol * P is what may be lost. Less than 0.3 of the largest
-        violation over the family is not worth the trainer's time before the next pass. Where a pass
-        has brought the gap no further all the same, the target falls.
+        delta * penalty + delta^2 * P, and tol * P is what may be lost. Not scaled, with squares in the
+        penalty, they cost it (rho delta)^2 f_j / (2 (1 - rho)) for each feature. Less than 0.3 of the
+        largest violation over the family is not worth the trainer's time before the next pass. Where a
+        pass has brought the gap no further all the same, the target falls.
         """
-        penalty = max(self.point.penalty, 1e-3 * self.objective)
+        lose = 0.3 * self.tol * self.objective
+        penalty = max(self.conditions.value(self.point), 1e-3 * self.objective)
         allowed = math.sqrt(0.1 * self.tol)
         if penalty > 0.0:
-            allowed = min(allowed, 0.3 * self.tol * self.objective / penalty)
+            allowed = min(allowed, lose / penalty)
+        allowed = max(allowed, self._unscaled(lose))
         return self._sharpness * max(allowed, TRAIN_SHARE * (self.max_violation - 1.0))
+
+    def _unscaled(self, lose: float) -> float:
+        """The violation of all features with a weight that costs so much of the bound at t = 1."""
+        penalty = self.conditions.penalty
+        if penalty.pure_l1:
+            return 0.0
+        factors = self.conditions.factors(self.point.ids)
+        cost = penalty.conjugate(1.0, float((penalty.l1_ratio**2 * factors).sum()))
+        return math.sqrt(lose / cost) if cost > 0.0 else 0.0
 
     def frozen(self, cached: Ids) -> Point:
         """The anchor's weights whose columns are not cached."""
@@ -136,7 +167,8 @@ class Outer:
     ) -> Selection:
         """The features to make columns of, by violation."""
         most = max(LEAST_ADMITTED, len(self.point.ids))
-        return select(prices, frozen_gradients, frozen, cached, self.C, most, 0.1 * self.target())
+        tolerance = 0.1 * self.target()
+        return select(prices, frozen_gradients, frozen, cached, self.conditions, most, tolerance)
 
     # -- checkpoints ---------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from fcl.cache.store import Allocate, fresh
 from fcl.data.prepared import PreparedRows
 from fcl.features.base import Family, Ids, Prices
 from fcl.objective import ROUNDING, Objective
+from fcl.solve.conditions import Conditions
 from fcl.solve.search import search
 from fcl.solve.state import Anchor, Floats, Point
 
@@ -82,6 +83,7 @@ class Passes:
         self.prepared = prepared
         self.vectors = vectors
         self.pricer = family.pricer(prepared, KEEP_PER_GROUP)
+        self.conditions = Conditions(objective.penalty, objective.C, family.penalty_factors)
 
     def null_model(self) -> tuple[Point, float]:
         """The model without features, and its objective; its margins are the anchor's."""
@@ -105,6 +107,7 @@ class Passes:
             proposed,
             vectors.proposed,
             vectors.residuals,
+            self.family.penalty_factors,
         )
         if found.beta == 0.0:
             return Searched(0.0, None, value)
@@ -121,7 +124,7 @@ class Passes:
         """
         margins = self.vectors.proposed
         b = self.objective.best_intercept(margins, guess)
-        objective = self.objective.value(point.penalty, margins, b)
+        objective = self.objective.value(self.conditions.value(point), margins, b)
         if not objective <= value * (1.0 + ROUNDING):
             return Searched(0.0, None, value)
         return Searched(beta, Point(point.ids, point.weights, b), min(objective, value))
@@ -140,12 +143,21 @@ class Passes:
             )
 
     def price(self, watch: Ids, threshold: float, parts: range) -> Prices:
-        """Step D: prices of some parts of the family against the residuals."""
-        return self.pricer.price(self.vectors.residuals, watch, threshold, parts)
+        """Step D: prices of some parts of the family against the residuals.
 
-    def bound(self, largest: float) -> float:
-        """The dual bound, given the largest |g_j| over the family."""
-        return self.objective.dual_bound(self.vectors.residuals, largest, self.family.max_abs)
+        With what the bound needs: the excess, if the penalty has squares.
+        """
+        residuals = self.vectors.residuals
+        if self.objective.penalty.pure_l1:
+            return self.pricer.price(residuals, watch, threshold, parts)
+        slack = self.objective.imbalance(residuals) * self.family.max_abs
+        level = self.conditions.limit * (1.0 - 1e-12)  # prices are rounded
+        return self.pricer.price(residuals, watch, threshold, parts, level, slack)
+
+    def bound(self, largest: float, excess: float) -> float:
+        """The dual bound, given the largest |g_j| / f_j and the excess of the whole family."""
+        reach = self.family.max_abs / self.family.least_factor
+        return self.objective.dual_bound(self.vectors.residuals, largest, reach, excess)
 
     def totals(self) -> tuple[float, float]:
         """Sums of residuals and curvatures over all rows."""

@@ -1,6 +1,6 @@
 """The search along a proposed step, on the exact objective, from two vectors of margins alone.
 
-    phi(beta) = min_b  ||w_e + beta (w' - w_e)||_1 + C sum_i s_i loss(m_e + beta (m' - m_e) + b)
+    phi(beta) = min_b  penalty(w_e + beta (w' - w_e)) + C sum_i s_i loss(m_e + beta (m' - m_e) + b)
 
 phi is convex; its slope at (beta, b*(beta)) is the partial one (envelope theorem), so the minimum is a
 root of a monotone function. beta = 1 is taken whenever it is nearly as good: the trainer's point is the
@@ -10,12 +10,13 @@ minimum of a model of P, keeps its exact zeros, and its margins are those of its
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from fcl.objective import ROUNDING, LineSums, Objective
-from fcl.solve.state import Anchor, Floats, Point
+from fcl.solve.state import Anchor, Floats, Ids, Point
 
 MAX_BETA = 2.0
 MAX_EVALUATIONS = 12
@@ -55,13 +56,14 @@ def search(
     proposed: Point,
     proposed_margins: Floats,
     step: Floats,
+    factors: Callable[[Ids], Floats],
 ) -> Found:
     """Minimise over beta in [0, 2] and b. beta = 0 if no point is better than the anchor.
 
     Where the values along the whole step differ by rounding alone they say nothing, and the proposed
     point is taken: gradients, by which the trainer chose it, are seen far more sharply there.
 
-    step : float64 (n,), overwritten with m' - m_e.
+    step : float64 (n,), overwritten with m' - m_e.  factors : of features in the penalty.
     """
     from fcl.kernels import losses
 
@@ -70,6 +72,7 @@ def search(
     ids = np.union1d(anchor.point.ids, proposed.ids)
     w = anchor.point.weights_of(ids)
     dw = proposed.weights_of(ids) - w
+    f = factors(ids)
 
     def sample(beta: float, guess: float) -> _Sample:
         if objective.intercept:
@@ -77,18 +80,16 @@ def search(
         else:
             b, sums = 0.0, objective.line_sums(anchor.margins, step, beta, 0.0)
         at = w + beta * dw
-        zero = at == 0.0
         smooth = objective.C * sums.slope_beta
-        fixed = float(np.sum(np.where(zero, 0.0, np.sign(at)) * dw))
-        kink = float(np.abs(dw[zero]).sum())
+        left, right, square = objective.penalty.along(at, dw, f)
         curve = sums.curve_beta - (sums.cross**2 / sums.curve_b if sums.curve_b > 0.0 else 0.0)
         return _Sample(
             beta,
             b,
-            math.fsum(np.abs(at)) + objective.C * sums.value,
-            smooth + fixed - kink,
-            smooth + fixed + kink,
-            objective.C * max(curve, 0.0),
+            objective.penalty.value(at, f) + objective.C * sums.value,
+            smooth + left,
+            smooth + right,
+            objective.C * max(curve, 0.0) + square,
         )
 
     start = anchor.objective

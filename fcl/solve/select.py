@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fcl.features.base import Prices
+from fcl.solve.conditions import Conditions
 from fcl.solve.state import Floats, Ids, Point
 
 #: Gradients nearer than this (relative) are taken for those of equal columns.
@@ -19,7 +20,7 @@ class Selection:
     """Features to admit, the largest violation first, each with what it has now."""
 
     ids: Ids
-    violations: Floats  #: |C g_j| - 1 for weight 0, |C g_j + sign w_j| for a frozen weight
+    violations: Floats  #: |slope_j| - 1 for weight 0, |slope_j + sign w_j| for a frozen weight
     gradients: Floats
     weights: Floats
 
@@ -35,36 +36,28 @@ def select(
     frozen_gradients: Floats,
     frozen: Point,
     cached: Ids,
-    C: float,
+    conditions: Conditions,
     most: int,
     tolerance: float,
 ) -> Selection:
     """New and frozen features in one list by violation; the largest comes first.
 
-    Of new features with the same gradient only the first is taken: they are columns that differ nowhere
-    (a fixed letter in every window makes many). Should they differ after all, the other one is still
-    there to be chosen after the next pass, so nothing is lost.
+    Of new features with the same gradient and factor only the first is taken: they are columns that
+    differ nowhere (a fixed letter in every window makes many). Should they differ after all, the other
+    one is still there to be chosen after the next pass, so nothing is lost. Squares in the penalty
+    spread a weight over equal columns: then all are taken.
 
     frozen : the anchor's weights that are not cached, ``frozen_gradients`` their g_j.
     cached : ids of the cached features.
     most : number of features. tolerance : violations at most this are left alone.
     """
-    from fcl.kernels import descent
-
     new = ~np.isin(prices.ids, cached) & ~np.isin(prices.ids, frozen.ids)
     ids, gradients = prices.ids[new], prices.gradients[new]
-    violations = np.abs(C * gradients) - 1.0
-
-    order = np.lexsort((ids, -np.abs(gradients)))
-    ids, gradients, violations = ids[order], gradients[order], violations[order]
-    size = np.abs(gradients)
-    near = np.zeros(len(ids), bool)
-    near[1:] = (size[:-1] - size[1:]) <= SAME_GRADIENT * size[:-1]
-    near[1:] &= np.sign(gradients[:-1]) == np.sign(gradients[1:])
-    ids, gradients, violations = ids[~near], gradients[~near], violations[~near]
-
-    frozen_violations = np.empty(len(frozen.ids))
-    descent.violations(C, frozen_gradients, frozen.weights, frozen_violations)
+    if conditions.penalty.pure_l1:
+        first = _first_of_equals(ids, gradients, conditions.factors(ids))
+        ids, gradients = ids[first], gradients[first]
+    violations = conditions.violations(ids, gradients, np.zeros(len(ids)))
+    frozen_violations = conditions.violations(frozen.ids, frozen_gradients, frozen.weights)
     ids = np.concatenate([ids, frozen.ids])
     gradients = np.concatenate([gradients, frozen_gradients])
     weights = np.concatenate([np.zeros(len(violations)), frozen.weights])
@@ -72,3 +65,15 @@ def select(
     order = np.lexsort((ids, -violations))
     order = order[violations[order] > tolerance][:most]
     return Selection(ids[order], violations[order], gradients[order], weights[order])
+
+
+def _first_of_equals(ids: Ids, gradients: Floats, factors: Floats) -> npt.NDArray[np.intp]:
+    """Which features remain when of each run of equal gradients and factors the first does."""
+    size = np.abs(gradients)
+    order = np.lexsort((ids, -size, factors))
+    size, gradients, factors = size[order], gradients[order], factors[order]
+    near = np.zeros(len(ids), bool)
+    near[1:] = (size[:-1] - size[1:]) <= SAME_GRADIENT * size[:-1]
+    near[1:] &= np.sign(gradients[:-1]) == np.sign(gradients[1:])
+    near[1:] &= factors[:-1] == factors[1:]
+    return order[~near]

@@ -60,7 +60,7 @@ def null_outer(passes: Passes, tol: float) -> Outer:
             f"the objective of the model without features is {value}: C = {passes.objective.C:g} "
             "times the losses is more than a float64 holds; lower C (raise alpha), or scale the target"
         )
-    return Outer(passes.objective.C, tol, passes.family.n_features, point, value)
+    return Outer(passes.conditions, tol, passes.family.n_features, point, value)
 
 
 class Solver:
@@ -110,7 +110,7 @@ class Solver:
             view.objective.block_rows,
             objective.team,
         )
-        self.local = LocalSolver(view, cache, trainer)
+        self.local = LocalSolver(view, cache, trainer, family.penalty_factors)
         self._all_blocks = range(prepared.n_blocks)
         self._prices: Prices | None = None
         self._frozen = Point(np.empty(0, np.int64), np.empty(0), 0.0)
@@ -149,7 +149,8 @@ class Solver:
         self._prices = prices
         n = len(cached)
         self._frozen_gradients = prices.watched[n:]
-        certified = outer.certify(prices.largest, passes.bound(prices.largest))
+        bound = passes.bound(prices.largest, math.fsum(prices.excess))
+        certified = outer.certify(prices, watch, bound)
         self.local.move_anchor(
             outer.point,
             passes.vectors.accepted,
@@ -209,7 +210,9 @@ class Solver:
         """As :meth:`LocalSolver.has_equal`, among columns that have only just come as well."""
         if not self.local.view.complete:
             self.local.working.gradients[first : self.cache.n] = entered
-        return self.local.has_equal(int(staged.nonzeros[t]), int(staged.hashes[t]), gradient)
+        return self.local.has_equal(
+            int(staged.ids[t]), int(staged.nonzeros[t]), int(staged.hashes[t]), gradient
+        )
 
     def _staged(self, ids: Ids) -> Iterator[tuple[npt.NDArray[np.intp], StagedColumns]]:
         """Make the columns of features batch by batch: (which of them, measured columns)."""
@@ -235,7 +238,7 @@ class Solver:
         live_room = 0
         keep = np.ones(n, bool)
         need = int(sizes.sum())
-        for j in self.local.leaving_order(self.objective.C):
+        for j in self.local.leaving_order():
             if room >= need and slots >= len(sizes):
                 break
             size = int(held[j])
@@ -251,6 +254,10 @@ class Solver:
         if evicted:
             self.local.evict(keep)
         curvatures = self.passes.pricer.sums(self.passes.vectors.curvatures, selection.ids)
+        factors = self.family.penalty_factors(selection.ids)
+        penalty, C = self.objective.penalty, self.objective.C
+        # in the units of slopes
+        curvatures = (C * curvatures + penalty.ridge(factors)) / penalty.absolute(factors) ** 2
         chosen = np.flatnonzero(fit_in_room(selection.violations, curvatures, sizes, cache.free))
         chosen = chosen[: cache.max_columns - cache.n]  # the largest violation is the first
         return selection.take(chosen), evicted

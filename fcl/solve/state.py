@@ -7,7 +7,6 @@ Certificates belong to anchors.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -34,11 +33,6 @@ class Point:
         ids, weights = ids[keep], weights[keep]
         order = np.argsort(ids)
         return cls(ids[order], weights[order], float(intercept))
-
-    @property
-    def penalty(self) -> float:
-        """||w||_1."""
-        return math.fsum(np.abs(self.weights))
 
     def weights_of(self, ids: Ids) -> Floats:
         """The weights of any features, 0 where there is none."""
@@ -78,6 +72,7 @@ class WorkingSet:
     """
 
     cache: LiveColumns
+    factor: Floats = field(init=False)  #: f_j in the penalty
     weights: Floats = field(init=False)  #: the trainer's point
     anchor_weights: Floats = field(init=False)  #: the anchor's
     gradients: Floats = field(init=False)  #: g_j at the anchor over all rows, exact
@@ -89,15 +84,17 @@ class WorkingSet:
         room = self.cache.max_columns
         for name in ("weights", "anchor_weights", "gradients", "correction", "floor"):
             setattr(self, name, np.zeros(room))
+        self.factor = np.ones(room)
         self.seen = np.zeros(room, bool)
 
     @staticmethod
     def bytes_for(max_columns: int) -> int:
         """Bytes of the arrays beside the cache."""
-        return max_columns * (5 * 8 + 1)
+        return max_columns * (6 * 8 + 1)
 
-    def reset(self, j: int, weight: float, gradient: float) -> None:
+    def reset(self, j: int, factor: float, weight: float, gradient: float) -> None:
         """Begin with a column that has just been admitted."""
+        self.factor[j] = factor
         self.weights[j] = self.anchor_weights[j] = weight
         self.gradients[j] = gradient
         self.correction[j] = self.floor[j] = 0.0
@@ -107,6 +104,7 @@ class WorkingSet:
         """Drop the columns that are not kept. Their anchor weights are frozen from now on."""
         kept = np.flatnonzero(keep)
         for array in (
+            self.factor,
             self.weights,
             self.anchor_weights,
             self.gradients,

@@ -34,7 +34,7 @@ from fcl.solve.inner import Columns, InnerModel, LocalPoint, Step
 from fcl.solve.state import Floats, WorkingSet
 from fcl.solve.view import RowView, add_columns, column_moments
 
-#: Columns with weight 0 and |C g_j| below this at the anchor rest until the next pass.
+#: Columns with weight 0 and a slope below this at the anchor rest until the next pass.
 RESTING = 0.8
 #: Sufficient decrease of the line search (0 < sigma < 1/2).
 SIGMA = 0.01
@@ -103,7 +103,7 @@ class Trainer:
         # the local problem that is being solved
         self.intercept = 0.0  #: of the trainer's point
         self._anchor_b = 0.0
-        #: columns worked on in the last step, and their gradients before it
+        #: columns worked on in the last step, and their slopes before it
         self.seen: tuple[Columns, Floats] = (np.empty(0, np.intp), np.empty(0))
         self._before = math.inf  # violation before the last step
         self._undo: tuple[Columns, Floats, float] | None = None
@@ -163,6 +163,7 @@ class Trainer:
         away = working.weights[:n] - working.anchor_weights[:n]
         moved = np.flatnonzero(away)
         away = away[moved]
+        factor, of = working.factor[moved], view.objective.penalty
         db = self.intercept - self._anchor_b
         floor = working.floor[moved]
         smooth = (
@@ -172,8 +173,8 @@ class Trainer:
             + view.intercept_correction * db
             + 0.5 * view.intercept_floor * db * db
         )
-        penalty = math.fsum(np.abs(working.weights[moved]))
-        penalty -= math.fsum(np.abs(working.anchor_weights[moved]))
+        penalty = of.value(working.weights[moved], factor)
+        penalty -= of.value(working.anchor_weights[moved], factor)
         return penalty + view.objective.C * smooth
 
     def step(
@@ -183,13 +184,14 @@ class Trainer:
         n = working.cache.n
         C = view.objective.C
         anchor_b = self._anchor_b
-        columns = np.flatnonzero(
-            (working.weights[:n] != 0.0) | (np.abs(C * working.gradients[:n]) > RESTING)
-        )
+        weights, penalty = working.weights[:n], view.objective.penalty
+        at_anchor = penalty.slopes(C * working.gradients[:n], weights, working.factor[:n])
+        columns = np.flatnonzero((weights != 0.0) | (np.abs(at_anchor) > RESTING))
         decrease = self._settle_intercept(view)
         local = self._localise(view, working, columns)
-        self.seen = columns, local.gradients
-        violation = self._violation(C, local)
+        slopes = local.gradients / local.absolute
+        self.seen = columns, slopes
+        violation = float(descent.violations(slopes, local.weights, np.empty(len(columns))))
         if self._undo is not None and violation >= self._before:
             undone, weights, b = self._undo
             self._return_to(working, undone, weights, b)
@@ -264,20 +266,18 @@ class Trainer:
                 + view.intercept_correction
                 + view.intercept_floor * (self.intercept - self._anchor_b)
             )
+        factor, penalty = working.factor[columns], objective.penalty
+        ridge = penalty.ridge(factor) / objective.C
         return LocalPoint(
             columns,
             weights,
-            g,
+            g + ridge * weights,
             h + floor,
+            penalty.absolute(factor) / objective.C,
+            ridge,
             objective.loss_sum(self._m, 0.0),
             slope_b,
         )
-
-    @staticmethod
-    def _violation(C: float, local: LocalPoint) -> float:
-        out = np.empty(len(local.columns))
-        largest: float = descent.violations(C, local.gradients, local.weights, out)
-        return largest
 
     # -- the line search -----------------------------------------------------------------------
 
@@ -295,26 +295,27 @@ class Trainer:
         self._dm[:] = db
         changed = np.flatnonzero(d)
         add_columns(working, columns[changed], d[changed], self._dm, self._team)
-        w = local.weights
-        penalty = math.fsum(np.abs(w))
+        w, absolute = local.weights, local.absolute
+        norm = math.fsum(absolute * np.abs(w))
         # term by term: in a difference of sums what the last steps promise would drown
         rise = np.where(w * (w + d) > 0.0, np.sign(w) * d, np.abs(w + d) - np.abs(w))
-        promised = float((C * local.gradients * d + rise).sum()) + C * local.slope_b * db
+        promised = float((local.gradients * d + absolute * rise).sum()) + local.slope_b * db
+        promised *= C
         if not promised < 0.0:
             return None
         away = w - working.anchor_weights[columns]
         floor = working.floor[columns]
         linear = (
-            float(((working.correction[columns] + floor * away) * d).sum())
+            float(((working.correction[columns] + floor * away + local.ridge * w) * d).sum())
             + (view.intercept_correction + view.intercept_floor * away_b) * db
         )
-        square = float((floor * d * d).sum()) + view.intercept_floor * db * db
-        rounding = ROUNDING * (C * local.loss + penalty)
+        square = float(((floor + local.ridge) * d * d).sum()) + view.intercept_floor * db * db
+        rounding = ROUNDING * C * (local.loss + norm)
         beta = 1.0
         for _ in range(MAX_HALVINGS):
             loss = objective.line_sums(self._m, self._dm, beta, 0.0).value
             smooth = loss - local.loss + beta * linear + 0.5 * beta * beta * square
-            change = C * smooth + math.fsum(np.abs(w + beta * d)) - penalty
+            change = C * (smooth + math.fsum(absolute * np.abs(w + beta * d)) - norm)
             if change <= SIGMA * beta * promised:
                 return beta, -change, -promised > rounding
             if -promised <= rounding and change <= rounding:

@@ -2,7 +2,7 @@
 
 The local objective of a view S of the rows, at an anchor (w_e, b_e):
 
-    Q(w, b) = ||w||_1 + C [ sum_{i in S} (s_i / pi_i) loss(m_i) + c . (w - w_e) + c_b (b - b_e)
+    Q(w, b) = penalty(w) + C [ sum_{i in S} (s_i / pi_i) loss(m_i) + c . (w - w_e) + c_b (b - b_e)
                             + 1/2 sum_j kappa_j (w_j - w_e,j)^2 + 1/2 kappa_b (b - b_e)^2 ]
 
 c makes the gradient at the anchor exact; kappa floors the curvature of columns that the view hardly

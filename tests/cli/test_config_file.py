@@ -34,6 +34,20 @@ def test_file_then_command_line(config: Callable[[str], Path], driver: Any, run:
     assert call["tol"] == 1e-3 and call["seed"] == 0
 
 
+def test_class_weights(config: Callable[[str], Path], driver: Any, run: Run) -> None:
+    path = config('C = 1\nl1-ratio = 0.25\nclass-weight = { 0 = 1, "1" = 2.5 }\n')
+    result = run("train", "--config", path)
+    assert result.exit_code == 0, result.output
+    call = driver.calls[-1]
+    assert call["l1_ratio"] == 0.25 and call["class_weight"] == {"0": 1.0, "1": 2.5}
+    result = run("train", "--config", path, "--overwrite", "--class-weight", "balanced")
+    assert result.exit_code == 0, result.output
+    assert driver.calls[-1]["class_weight"] == "balanced"
+    path = config('C = 1\nclass-weight = "1=3"\n')
+    assert run("train", "--config", path, "--overwrite").exit_code == 0
+    assert driver.calls[-1]["class_weight"] == {"1": 3.0}
+
+
 def test_negated_name(config: Callable[[str], Path], driver: Any, run: Run) -> None:
     assert run("train", "--config", config("C = 1\nno-intercept = true\n")).exit_code == 0
     assert driver.calls[-1]["intercept"] is False
@@ -74,6 +88,8 @@ def test_the_rival_in_the_file_gives_way(
             "C = 1\nmax-pases = 3",
             "run.toml: unknown option 'max-pases'; did you mean 'max-passes'?",
         ),
+        ("C = 1\nclass-weight = 3", 'expected "balanced" or a table of weights by label, got 3'),
+        ("C = 1\nl1-ratio = 2", "l1-ratio: expected a number in (0, 1], got 2"),
         ("C = 1\nlog_jsn = 'x'", "unknown option 'log_jsn'; did you mean 'log-json'?"),
         ("c = 1", "unknown option 'c'; did you mean 'C'?"),
         ("C = 1\nqqqq = 3", "unknown option 'qqqq'; there are: C, "),

@@ -107,6 +107,22 @@ def test_inspect(model: Model, model_file: Path, tmp_path: Path, run: Run) -> No
     assert run("inspect", model_file, "--tsv", model_file, "--overwrite").exit_code == 2
 
 
+def test_inspect_of_another_penalty(model: Model, tmp_path: Path, run: Run) -> None:
+    from dataclasses import replace
+
+    for number, (given, text) in enumerate(
+        {
+            ((0, 1.0), (1, 20.0)): "0 is -1, 1 is +1, class weights 0: 1, 1: 20",
+            "balanced": "0 is -1, 1 is +1, class weights balanced",
+        }.items()
+    ):
+        path = tmp_path / f"{number}.fcl"
+        replace(model, options={"l1_ratio": 0.5, "class_weight": given}).save(path)
+        result = run("inspect", path)
+        assert result.exit_code == 0 and text in result.stdout
+        assert "sum_j (0.5 |w_j| + 0.25 w_j^2) + C sum_i s_i log" in result.stdout
+
+
 def test_inspect_without_features(model: Model, tmp_path: Path, run: Run) -> None:
     from dataclasses import replace
 

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from fcl.cli.common import messages
 from fcl.cli.progress import LiveView
-from fcl.drivers.events import PassDone, Prepared
+from fcl.drivers.events import PassDone, Prepared, Started
 
 
 def a_pass(**changes: float) -> PassDone:
@@ -62,3 +62,16 @@ def test_lines_and_live_view_show_the_same() -> None:
     assert Prepared(1.0, 2.0).to_dict() == {
         "event": "Prepared", "seconds": 1.0, "rows_per_second": 2.0,
     }  # fmt: skip
+
+
+def test_the_problem_in_one_line() -> None:
+    from fcl.cli.progress import started_line
+
+    def line(options: dict[str, Any]) -> str:
+        return started_line(Started(None, options, 600, 1000, 0.5, 0.25, 150))
+
+    usual = "600 rows (150 positive), 1,000 features, C 0.5 = alpha 0.25"
+    assert line({}) == line({"l1_ratio": 1.0, "class_weight": None}) == usual
+    mixed = {"l1_ratio": 0.5, "class_weight": (("a", 1.0), ("b", 2.5))}
+    assert line(mixed) == f"{usual}, l1_ratio 0.5, class weights 'a': 1, 'b': 2.5"
+    assert line({"class_weight": "balanced"}) == f"{usual}, class weights balanced"

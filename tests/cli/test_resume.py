@@ -168,6 +168,11 @@ def test_the_same_given_again(
         (["--C", 0.3], "--C is 0.3 and it was 0.1"),
         (["--alpha", 0.3], "--alpha is 0.3 and it was not given"),
         (["--features", "kmers:d=4"], "--features is kmers:d=4 and it was kmers:d=3"),
+        (["--l1-ratio", 0.5], "--l1-ratio is 0.5 and it was 1.0"),
+        (
+            ["--class-weight", "balanced"],
+            "--class-weight is balanced and it was not given",
+        ),
         (["--loss", "squared"], "--loss is squared and it was logistic"),
         (["--no-intercept"], "--intercept is False and it was True"),
         (["--seed", 1], "--seed is 1 and it was 0"),

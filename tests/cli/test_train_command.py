@@ -67,6 +67,44 @@ def test_a_run(data: Path, tmp_path: Path, driver: Any, run: Run) -> None:
     assert records[-1]["certificate"]["objective"] == 12.5
 
 
+def test_options_of_the_penalty(data: Path, tmp_path: Path, driver: Any, run: Run) -> None:
+    arguments = ["train", data, "--features", "kmers:d=3", "--C", 1, "--out", tmp_path / "o.fcl"]
+    assert run(*arguments).exit_code == 0
+    call = driver.calls[-1]
+    assert call["l1_ratio"] == 1.0 and call["class_weight"] is None
+    for text, weights in (
+        ("balanced", "balanced"),
+        ("0=1,1=20", {"0": 1.0, "1": 20.0}),
+        ("a=b=0.5", {"a=b": 0.5}),
+    ):
+        result = run(*arguments, "--overwrite", "--l1-ratio", 0.5, "--class-weight", text)
+        assert result.exit_code == 0, result.output
+        call = driver.calls[-1]
+        assert call["l1_ratio"] == 0.5 and call["class_weight"] == weights
+        assert call["command"]["l1_ratio"] == 0.5 and call["command"]["class_weight"] == weights
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        *[
+            ("--l1-ratio", value, "expected a number in (0, 1]")
+            for value in ("0", "-1", "1.5", "nan", "x")
+        ],
+        ("--class-weight", "even", "expected balanced or LABEL=W,LABEL=W, got 'even'"),
+        ("--class-weight", "1=0", "expected a number above 0 and finite, got '0'"),
+        ("--class-weight", "1=2,1=3", "two weights for the label '1'"),
+    ],
+)
+def test_options_of_the_penalty_refused(
+    option: str, value: str, message: str, data: Path, tmp_path: Path, driver: Any, run: Run
+) -> None:
+    arguments = ["train", data, "--features", "kmers:d=3", "--C", 1, "--out", tmp_path / "o.fcl"]
+    result = run(*arguments, option, value)
+    assert result.exit_code == 2 and message in result.stderr
+    assert not driver.calls
+
+
 def test_valid_fraction_is_passed_on(data: Path, tmp_path: Path, driver: Any, run: Run) -> None:
     arguments = ["train", data, "--features", "kmers:d=3", "--C", 1, "--out", tmp_path / "o.fcl"]
     assert run(*arguments, "--valid-fraction", "0.1").exit_code == 0

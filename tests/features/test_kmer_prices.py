@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+import uneven
 from hypothesis import given
 from hypothesis import strategies as st
 
 import fcl.features.kmers.pricing as module
 from fcl.features import KmerFamily
-from fcl.features.base import Prices
+from fcl.features.base import Prices, merge_prices
 from fcl.kernels import patterns as kernels
 from tests import brute
 from tests.windows import (
@@ -77,6 +79,7 @@ def same_bits(a: Prices, b: Prices) -> bool:
         and a.gradients.tobytes() == b.gradients.tobytes()
         and a.watched.tobytes() == b.watched.tobytes()
         and np.float64(a.largest).tobytes() == np.float64(b.largest).tobytes()
+        and a.excess.tobytes() == b.excess.tobytes()
     )
 
 
@@ -107,6 +110,60 @@ def test_prices_of_all_features(
     other = make_residuals(seed + 1, len(codes), "balanced")
     pricer.price(other, watch[:3], 0.0)
     assert same_bits(found, pricer.price(r, watch, threshold))
+
+
+@examples(60)
+@given(
+    case=cases(),
+    kind=st.sampled_from(RESIDUALS),
+    keep=st.sampled_from([1, 40]),
+    quantiles=st.tuples(*[st.sampled_from([0.0, 0.5, 0.9, 0.999, 1.0])] * 2),
+    share=st.sampled_from([0.0, 1e-9, 0.1, 1.0, 3.0]),
+    five=st.sampled_from(FIVE_LETTERS),
+    wrapped=st.booleans(),
+)
+def test_the_excess_over_a_level(
+    case: tuple[KmerFamily, np.ndarray, int],
+    kind: str,
+    keep: int,
+    quantiles: tuple[float, float],
+    share: float,
+    five: float,
+    wrapped: bool,
+) -> None:
+    """Whatever the threshold prunes, and with a slack above the level itself."""
+    family, codes, seed = case
+    if wrapped:
+        family = uneven.UnevenFamily(family.d, family.length)
+    r = make_residuals(seed, len(codes), kind)
+    g = np.abs(r @ brute.matrix(codes, family.d))
+    f = family.penalty_factors(np.arange(len(g)))
+    level, threshold = (float(np.quantile(g / f, q)) for q in quantiles)
+    slack = share * level
+    watch = np.random.default_rng(seed).integers(family.n_features, size=30)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "FIVE_LETTERS_FROM", five)
+        pricer = family.pricer(prepare(family, codes), keep)
+    found = pricer.price(r, watch, threshold, None, level, slack)
+    above = np.maximum((g + slack) / f - level, 0.0)
+    expected = (f * above**2).reshape(family.n_positions, -1)
+    rounding = (4.0 * tolerance(r) * (above + tolerance(r))).reshape(expected.shape)
+    assert found.excess.shape == (family.n_positions,)
+    assert (
+        np.abs(found.excess - expected.sum(1)) <= rounding.sum(1) + 1e-11 * expected.sum(1)
+    ).all()
+
+    # parts have theirs, and nothing else of the prices is changed by it
+    cut = family.n_positions // 2
+    parts = [range(cut), range(cut, family.n_positions)]
+    merged = merge_prices(
+        [pricer.price(r, watch, threshold, p, level, slack) for p in parts if len(p)]
+    )
+    assert same_bits(found, merged)
+    without = pricer.price(r, watch, threshold)
+    assert (without.excess == 0.0).all()
+    assert same_bits(replace(found, excess=without.excess, largest=without.largest), without)
+    assert found.largest <= without.largest
 
 
 @examples(80)
@@ -157,14 +214,15 @@ def test_neither_scratch_file_nor_groups_of_positions_change_a_bit(
     r = make_residuals(5, MAX_ROWS, "balanced")
     watch = np.random.default_rng(5).integers(family.n_features, size=40)
     monkeypatch.setattr(module, "FIVE_LETTERS_FROM", five)
-    expected = family.pricer(prepare(family, codes), 20).price(r, watch, 1.0)
+    options = (None, 2.0, 0.5)  # all parts, a level and a slack
+    expected = family.pricer(prepare(family, codes), 20).price(r, watch, 1.0, *options)
     on_disk = prepare(family, codes, scratch=tmp_path)
     for group in (1, 2, 3, 9, 100):
         monkeypatch.setattr(module, "GROUP_BYTES", group * 8 * 4**d)
         most = min(group, module.SCRATCH_POSITIONS, family.n_positions)
         assert module.tables_in_group(family, in_memory=False) == most
         pricer = family.pricer(on_disk, 20)
-        assert same_bits(pricer.price(r, watch, 1.0), expected)
+        assert same_bits(pricer.price(r, watch, 1.0, *options), expected)
         assert pricer.sums(r, watch).tobytes() == expected.watched.tobytes()
 
 

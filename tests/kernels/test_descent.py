@@ -23,7 +23,7 @@ class Model:
     extra: np.ndarray
     lin_b: float
     extra_b: float
-    C: float
+    absolute: np.ndarray
     free: bool
     w: np.ndarray
 
@@ -35,7 +35,7 @@ class Model:
         dm = d @ self.phi + d_b
         smooth = self.lin @ d + self.lin_b * d_b + 0.5 * (self.q @ dm**2)
         smooth += 0.5 * (self.extra @ d**2) + 0.5 * self.extra_b * d_b**2
-        return float(np.abs(self.w + d).sum() + self.C * smooth)
+        return float(self.absolute @ np.abs(self.w + d) + smooth)
 
     def slopes(self, d: np.ndarray, d_b: float) -> np.ndarray:
         return self.lin + self.extra * d + self.phi @ (self.q * (d @ self.phi + d_b))
@@ -69,7 +69,7 @@ class State:
     def sweep(self, order: np.ndarray) -> float:
         m = self.model
         return descent.descent_sweep(
-            m.C,
+            m.absolute,
             order,
             self.start,
             self.stop,
@@ -108,7 +108,7 @@ def make(seed: int, valued: bool, free: bool) -> State:
         extra,
         float(r.sum()),
         1e-12,
-        float(rng.choice([0.3, 2.0, 50.0])),
+        rng.uniform(0.5, 2.0, k) / rng.choice([0.3, 2.0, 50.0]),
         free,
         rng.normal(size=k) * (rng.random(k) < 0.5),
     )
@@ -141,7 +141,7 @@ def test_sweeps_descend_to_the_minimum_of_the_model(state: State) -> None:
         if largest < 1e-9:
             break
     assert largest < 1e-3  # nearly dependent columns crawl
-    slopes = model.C * model.slopes(state.d, state.b[0])
+    slopes = model.slopes(state.d, state.b[0]) / model.absolute
     at_zero = state.w == 0.0
     slack = 1e-6 + 10 * largest
     assert (np.abs(slopes[at_zero]) <= 1.0 + slack).all()
@@ -169,10 +169,10 @@ def test_violations_are_distances_from_the_conditions() -> None:
     g = np.array([0.5, -0.5, 2.0, -2.0, 0.0, -1.0, 1.0, 3.0])
     w = np.array([0.0, 0.0, 0.0, 0.0, 1.0, 1.0, -1.0, -1.0])
     out = np.empty(8)
-    assert descent.violations(1.0, g, w, out) == 2.0
+    assert descent.violations(g, w, out) == 2.0
     assert out.tolist() == [0.0, 0.0, 1.0, 1.0, 1.0, 0.0, 0.0, 2.0]
-    assert descent.violations(0.5, g, w, out) == pytest.approx(1.0)
-    assert descent.violations(1.0, g[:0], w[:0], out) == 0.0
+    assert descent.violations(0.5 * g, w, out) == pytest.approx(1.0)
+    assert descent.violations(g[:0], w[:0], out) == 0.0
     assert [descent.soft_threshold(x, 1.0) for x in (3.0, 0.5, -0.5, -3.0)] == [2.0, 0.0, 0.0, -2.0]
 
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import sklearn
 from judge import LOSSES, Problem, kmer_matrix
 from rows import acceptors, pyrimidines
 from scipy.optimize import check_grad
-from sklearn.linear_model import Lasso, LogisticRegression
+from scipy.special import expit
+from sklearn.linear_model import ElasticNet, Lasso, LogisticRegression
 from sklearn.svm import LinearSVC
+from threadpoolctl import threadpool_limits
 
 
 def _problem(loss: str, C: float, intercept: bool = False, weighted: bool = True) -> Problem:
@@ -45,6 +49,60 @@ def test_lasso(intercept: bool) -> None:
     theirs.fit(problem.phi, problem.y, sample_weight=problem.s)
     value = problem.objective(theirs.coef_, float(theirs.intercept_))
     assert ours.objective == pytest.approx(value, rel=1e-9)
+    assert ours.objective <= value * (1.0 + 1e-12)
+
+
+@pytest.mark.parametrize("rho", [0.5, 0.05])
+@pytest.mark.parametrize("intercept", [False, True])
+def test_elastic_net(intercept: bool, rho: float) -> None:
+    problem = replace(_problem("squared", 0.02, intercept), rho=rho)
+    ours = problem.solve()
+    alpha = 1.0 / (2.0 * problem.C * problem.s.sum())
+    theirs = ElasticNet(
+        alpha, l1_ratio=rho, fit_intercept=intercept, tol=1e-14, max_iter=100_000
+    ).fit(problem.phi, problem.y, sample_weight=problem.s)
+    value = problem.objective(theirs.coef_, float(theirs.intercept_))
+    assert ours.objective == pytest.approx(value, rel=1e-9)
+    assert ours.objective <= value * (1.0 + 1e-12)
+
+
+def fista(problem: Problem, steps: int) -> tuple[np.ndarray, float]:
+    """Proximal gradient steps with momentum, begun anew where they turn uphill."""
+    a = np.column_stack([problem.phi, np.full(len(problem.y), float(problem.intercept))])
+    kink = np.append(problem.rho * problem.f, 0.0)
+    ridge = np.append((1.0 - problem.rho) * problem.f, 0.0)
+    bend = 0.25 if problem.loss == "logistic" else 2.0
+    size = problem.C * bend * np.linalg.norm(np.sqrt(problem.s)[:, None] * a, 2) ** 2 + ridge.max()
+    x = z = np.zeros(a.shape[1])
+    t = 1.0
+    for _ in range(steps):
+        m = a @ z
+        if problem.loss == "logistic":
+            slope = -problem.y * expit(-problem.y * m)
+        else:
+            slope = -2.0 * problem.y * np.maximum(0.0, 1.0 - problem.y * m)
+        forward = z - (problem.C * (problem.s * slope) @ a + ridge * z) / size
+        new = np.sign(forward) * np.maximum(np.abs(forward) - kink / size, 0.0)
+        if (z - new) @ (new - x) > 0.0:
+            t = 1.0
+        after = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * t * t))
+        z, x, t = new + (t - 1.0) / after * (new - x), new, after
+    return x[:-1], float(x[-1]) * problem.intercept
+
+
+@pytest.mark.parametrize("factors", [False, True])
+@pytest.mark.parametrize("rho", [1.0, 0.5, 0.05])
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("loss", ["logistic", "squared_hinge"])
+def test_proximal_gradient(loss: str, intercept: bool, rho: float, factors: bool) -> None:
+    problem = replace(_problem(loss, 0.3, intercept), rho=rho)
+    if factors:
+        f = np.random.default_rng(5).uniform(0.5, 2.0, problem.phi.shape[1])
+        problem = replace(problem, factors=f)
+    ours = problem.solve()
+    with threadpool_limits(1):
+        value = problem.objective(*fista(problem, 6000))
+    assert ours.objective == pytest.approx(value, rel=1e-7)
     assert ours.objective <= value * (1.0 + 1e-12)
 
 

@@ -184,6 +184,37 @@ def test_no_residuals_give_too_high_a_bound(
         assert bound == 0.0
 
 
+@pytest.mark.parametrize("rho", [0.9, 0.5, 0.01])
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_bound_of_the_elastic_net(loss: str, intercept: bool, rho: float) -> None:
+    """Not above the optimum anywhere, and tight there, without any scaling."""
+    problem = replace(problem_of(loss, intercept), rho=rho)
+    f = np.random.default_rng(6).uniform(0.5, 2.0, problem.phi.shape[1])
+    problem = replace(problem, factors=f)
+    best, objective = problem.solve(1e-9), objective_of(problem)
+    random = np.random.default_rng(7)
+
+    def bounds(w: np.ndarray, b: float) -> tuple[float, float]:
+        """Without and with the excess."""
+        r = problem.residuals(w, b)
+        g = np.abs(r @ problem.phi)
+        slack = objective.imbalance(r)
+        assert slack == pytest.approx(abs(r.sum()) if intercept else 0.0, abs=1e-9)
+        above = np.maximum((g + slack) / f - objective.penalty.limit(problem.C), 0.0)
+        prices = r, float((g / f).max()), 1.0 / float(f.min())
+        plain = objective.dual_bound(*prices)
+        return plain, objective.dual_bound(*prices, float(np.sum(f * above**2)))
+
+    for size in (0.0, 1e-4, 0.01, 0.3):
+        w = best.w + size * random.normal(size=len(f))
+        b = objective.best_intercept(problem.margins(w, 0.0)) + size * random.normal() * intercept
+        plain, both = bounds(w, b)
+        assert plain <= both <= best.objective * (1.0 + 1e-12)
+        if size == 0.0:
+            assert both == pytest.approx(best.objective, rel=1e-8)
+
+
 @pytest.mark.parametrize("loss", LOSSES)
 def test_residuals_that_do_not_balance(
     solved: dict[tuple[str, bool], tuple[Problem, Solution]], loss: str

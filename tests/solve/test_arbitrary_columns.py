@@ -76,6 +76,46 @@ def test_zero_columns_never_enter_and_duplicates_once() -> None:
         assert not {first, 46 + first} <= cached
 
 
+@pytest.mark.parametrize("rho", [1.0, 0.6, 0.1])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_squares_and_factors_against_the_judge(loss: str, rho: float) -> None:
+    phi = _hard_matrix()
+    f = np.random.default_rng(1).uniform(0.3, 3.0, phi.shape[1])
+    problem = Problem(
+        phi, _target(phi, loss), np.ones(len(phi)), loss, STRENGTHS[loss], True, rho, f
+    )
+    best = problem.solve(1e-8)
+    solver = make_solver(explicit_family(phi, f), phi, problem, tol=1e-8)
+    passes = run(solver, 40)
+    last = passes[-1]
+    assert last.gap <= 1e-8, f"{len(passes)} passes"
+    assert last.objective == pytest.approx(best.objective, rel=1e-7)
+    confirm(problem, dense_weights(solver), solver.outer.point.intercept, last, best)
+    objectives = [p.objective for p in passes]
+    assert objectives == sorted(objectives, reverse=True)
+
+
+def test_of_equal_columns_the_one_penalised_least_has_the_weight() -> None:
+    """Also if another one has come into the cache before it."""
+    phi = _hard_matrix()
+    f = np.ones(phi.shape[1])
+    f[46:51] = 0.5  # columns 46-50 repeat 0-4
+    problem = Problem(phi, _target(phi, "squared"), np.ones(len(phi)), "squared", 0.02, factors=f)
+    solver = make_solver(explicit_family(phi, f), phi, problem, tol=1e-8)
+    assert run(solver)[-1].gap <= 1e-8
+    w = dense_weights(solver)
+    assert (w[:5] == 0.0).all() and (w[46:51] != 0.0).any()
+
+    cheap = 46 + int(np.flatnonzero(w[46:51])[0])
+    cache, local = solver.cache, solver.local
+    cache.evict(cache.ids != cheap - 46)  # should it be there
+    j = int(np.flatnonzero(cache.ids == cheap)[0])
+    equal = int(cache.nonzeros[j]), int(cache.store.hashes[cache.slots[j]]), 1.0
+    assert local.has_equal(cheap - 46, *equal)
+    local.factors = lambda ids: np.where(ids == cheap, 2.0, 1.0)
+    assert not local.has_equal(cheap - 46, *equal)
+
+
 def test_a_worse_point_is_not_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever search says: the value of the point itself decides."""
     phi = _hard_matrix()

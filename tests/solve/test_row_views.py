@@ -54,6 +54,27 @@ def test_far_too_few_rows_reach_the_same_objective(loss: str, intercept: bool) -
     confirm(problem, dense_weights(solver), solver.outer.point.intercept, passes[-1], best)
 
 
+@pytest.mark.parametrize("rho", [0.7, 0.1])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_squares_and_factors_on_few_rows(loss: str, rho: float) -> None:
+    """Corrections belong to the loss alone: the penalty is the same on any rows."""
+    random = np.random.default_rng(6)
+    phi = np.column_stack([random.normal(size=(N, 30)), random.random((N, 20)) < 0.1])
+    phi = phi.astype(np.float32).astype(np.float64)
+    m = phi[:, 0] - phi[:, 1] + 2.0 * phi[:, 40] + random.normal(size=N)
+    y = m if loss == "squared" else np.where(m > 0.5, 1.0, -1.0)
+    f = random.uniform(0.5, 2.0, phi.shape[1])
+    problem = Problem(phi, y, np.ones(N), loss, STRENGTHS[loss], True, rho, f)
+    best = problem.solve(1e-9)
+    family = explicit_family(phi, f)
+    solver = make_solver(family, phi, problem, tol=1e-5, sample=draw(problem, 400))
+    passes = run(solver, 150)
+    objectives = [p.objective for p in passes]
+    assert objectives == sorted(objectives, reverse=True)
+    assert passes[-1].gap <= 1e-5, f"gap {passes[-1].gap:.1e} after {len(passes)} passes"
+    confirm(problem, dense_weights(solver), solver.outer.point.intercept, passes[-1], best)
+
+
 def test_thirty_rows_do_not_diverge() -> None:
     """Most columns have no row in the sample at all: the floor alone holds them."""
     codes, problem = problem_of("logistic")

@@ -15,12 +15,14 @@ from fcl.solve.state import Anchor, Point
 N = 200
 
 
-def problem_of(loss: str, intercept: bool) -> Problem:
+def problem_of(loss: str, intercept: bool, rho: float = 1.0) -> Problem:
     codes, labels = acceptors(10, N)
     y = pyrimidines(N) if loss == "squared" else labels
     s = np.random.default_rng(1).uniform(0.2, 2.0, N)
     C = {"logistic": 0.5, "squared": 0.03, "squared_hinge": 0.2}[loss]
-    return Problem(kmer_matrix(codes, 2), y, s, loss, C, intercept)
+    phi = kmer_matrix(codes, 2)
+    f = None if rho == 1.0 else np.random.default_rng(2).uniform(0.5, 2.0, phi.shape[1])
+    return Problem(phi, y, s, loss, C, intercept, rho, f)
 
 
 def sparse_point(random: np.random.Generator, p: int, size: float) -> Point:
@@ -40,10 +42,16 @@ def search_line(problem: Problem, start: Point, end: Point) -> tuple[Found, floa
     p = problem.phi.shape[1]
     m, m_end = problem.phi @ dense(start, p), problem.phi @ dense(end, p)
     b = objective.best_intercept(m)
-    value = objective.value(start.penalty, m, b)
+
+    def factors(ids: np.ndarray) -> np.ndarray:
+        return problem.f[ids]
+
+    penalty = objective.penalty.value(start.weights, factors(start.ids))
+    value = objective.value(penalty, m, b)
     anchor = Anchor(Point(start.ids, start.weights, b), m, value)
     step = np.empty(N)
-    found = search(objective, anchor, Point(end.ids, end.weights, b), m_end, step)
+    proposed = Point(end.ids, end.weights, b)
+    found = search(objective, anchor, proposed, m_end, step, factors)
     assert step == pytest.approx(m_end - m, abs=1e-14)
     return found, value
 
@@ -59,7 +67,17 @@ def value_at(problem: Problem, start: Point, end: Point, beta: float) -> float:
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("seed", range(8))
 def test_random_lines(loss: str, seed: int, intercept: bool) -> None:
-    problem = problem_of(loss, intercept)
+    check_line(problem_of(loss, intercept), seed)
+
+
+@pytest.mark.parametrize("rho", [0.5, 0.05])
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("seed", range(4))
+def test_lines_with_squares_and_factors(loss: str, seed: int, rho: float) -> None:
+    check_line(problem_of(loss, True, rho), seed)
+
+
+def check_line(problem: Problem, seed: int) -> None:
     random = np.random.default_rng(seed)
     p = problem.phi.shape[1]
     start = sparse_point(random, p, 0.3)

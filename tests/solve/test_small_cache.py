@@ -46,6 +46,22 @@ def test_gap_is_reached_with_frozen_weights(loss: str, intercept: bool) -> None:
     assert objectives == sorted(objectives, reverse=True)
 
 
+def test_squares_and_factors_with_frozen_weights() -> None:
+    """More active features than fit, ranked by their slopes."""
+    random = np.random.default_rng(5)
+    phi = random.normal(size=(500, 60)).astype(np.float32).astype(np.float64)
+    y = phi @ random.normal(size=60) + random.normal(size=500)
+    f = random.uniform(0.2, 5.0, 60)
+    problem = Problem(phi, y, np.ones(500), "squared", 0.05, True, 0.5, f)
+    best = problem.solve(1e-9)
+    largest = ColumnCache.largest_column(500, 256, binary=False)
+    solver = make_solver(explicit_family(phi, f), phi, problem, tol=1e-6, capacity=15 * largest)
+    passes = run(solver, 300)
+    assert passes[-1].gap <= 1e-6, f"{len(passes)} passes"
+    assert solver.cache.n <= 15 < len(solver.outer.point.ids)
+    confirm(problem, dense_weights(solver), solver.outer.point.intercept, passes[-1], best)
+
+
 def test_few_places_in_the_directory() -> None:
     """The limit is the number of columns, not their bytes."""
     codes, problem = _problem("logistic")

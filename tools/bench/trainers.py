@@ -238,6 +238,8 @@ class OneVariableNewton:
     ) -> Solved:
         """As :meth:`fcl.solve.trainer.Trainer.solve`; ``max_steps`` has no meaning here."""
         n = working.cache.n
+        if not view.objective.penalty.pure_l1 or (working.factor[:n] != 1.0).any():
+            raise ValueError("OneVariableNewton is for the L1 norm, without factors")
         self._m[:] = view.margins
         self._m += anchor_b
         if (working.weights[:n] != working.anchor_weights[:n]).any():

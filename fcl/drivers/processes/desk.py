@@ -6,6 +6,7 @@ an order needs, gives it what came back, and lets it decide what a certified pas
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,7 +39,7 @@ class Handed:
     active: int
     intercept: float
     target: float  #: violation at which the trainer may stop
-    violation: float  #: largest |C g_j| over the family
+    violation: float  #: largest |slope_j| over the family
     total_r: float
     total_q: float
     version: int  #: of the proposal that led there
@@ -161,7 +162,8 @@ class Desk:
                     self._begin_pricing(task.pass_number)
                 return self._n_watched, 0, (outer.threshold,)
             case "certify":
-                return 0, 0, (float(self.layout.array("priced_largest").max()),)
+                largest = float(self.layout.array("priced_largest").max())
+                return 0, 0, (largest, math.fsum(self.layout.array("priced_excess")))
             case "draw":
                 self.slots.clear()
                 return self._sample.draws, self._sample.wanted, ()
@@ -287,7 +289,8 @@ class Desk:
         self._merge_prices()
         assert self._prices is not None
         before, bound = self.certified, self._bound[0]
-        self.certified = outer.certify(self._prices.largest, bound)
+        watch = layout.array("watch_ids")[: self._n_watched]
+        self.certified = outer.certify(self._prices, watch, bound)
         if not self._repeated:  # a pass that was made before the checkpoint too shows no progress
             self.session.counted(before, self.certified)
         self._repeated = False
@@ -355,7 +358,9 @@ class Desk:
         gradients = layout.array("priced_gradients")[found][order]
         largest = float(layout.array("priced_largest").max())
         n_features = self.job.family.n_features
-        self._prices = Prices(ids[order], gradients, largest, np.empty(0), n_features)
+        watched = layout.array("watched")[: self._n_watched]
+        excess = layout.array("priced_excess")
+        self._prices = Prices(ids[order], gradients, largest, watched, n_features, excess)
         self._curvatures = layout.array("priced_curvatures")[found][order]
 
     def _select(self, drop_cache: bool = False) -> int:

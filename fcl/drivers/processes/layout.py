@@ -44,6 +44,7 @@ class Config:
     sources: list[dict[str, str] | None]  #: of training and validation rows
     loss: str
     C: float
+    l1_ratio: float
     intercept: bool
     seed: int
     n_rows: int
@@ -132,6 +133,7 @@ class Layout:
                 "priced_curvatures": (np.float64, (kept,)),
                 "priced_counts": (np.int64, (len(config.parts["price"]),)),
                 "priced_largest": (np.float64, (len(config.parts["price"]),)),
+                "priced_excess": (np.float64, (config.parts["price"][-1][2],)),
                 # features to make columns of: what the first ones promise is best
                 "job_ids": (np.int64, (k,)),
                 "job_violations": (np.float64, (k,)),

@@ -76,11 +76,6 @@ def rss_anon(pid: int) -> int:
             return 0
 
 
-def pss(pid: int) -> int | None:
-    """Bytes of resident memory, shared pages divided among those who map them; None if unknown."""
-    return _field(PROC / str(pid) / "smaps_rollup", "Pss:") or None
-
-
 def available_memory() -> int | None:
     """Bytes that can still be taken without swapping or being killed; None if unknown."""
     if not PROC.joinpath("meminfo").exists():

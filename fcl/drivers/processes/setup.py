@@ -222,6 +222,7 @@ def _configure(job: Job, cores: int) -> Config:
         sources=[r.data.source if r else None for r in rows],
         loss=job.loss.name,
         C=job.options.C,
+        l1_ratio=job.options.l1_ratio,
         intercept=job.options.intercept,
         seed=job.options.seed,
         n_rows=job.train.n,

@@ -18,7 +18,7 @@ from fcl.drivers.processes.layout import Config, Layout
 from fcl.drivers.processes.messages import From, To
 from fcl.drivers.processes.points import read_point, write_point
 from fcl.features import family_from_config
-from fcl.objective import Objective, find_loss
+from fcl.objective import Objective, Penalty, find_loss
 from fcl.parallel import Team
 from fcl.solve.local import LocalSolver
 from fcl.solve.trainer import Trainer
@@ -112,6 +112,7 @@ class TrainerProcess:
             config.intercept,
             config.block_rows,
             self._team,
+            Penalty(config.l1_ratio),
         )
         self._rounded = not family.binary
         store = layout.store()
@@ -126,7 +127,7 @@ class TrainerProcess:
             self._team,
         )
         trainer.inner.hurry = self.link.hurry
-        self._local = LocalSolver(self._all_rows(), cache, trainer)
+        self._local = LocalSolver(self._all_rows(), cache, trainer, family.penalty_factors)
         self._margins = [layout.array(f"margins{i}") for i in range(2)]
 
     def _all_rows(self) -> RowView:
@@ -285,9 +286,12 @@ class TrainerProcess:
         first = cache.n
         entered = []
         for i, slot in enumerate(slots):
-            nonzeros, hash_ = int(cache.store.nonzeros[slot]), int(cache.store.hashes[slot])
+            store = cache.store
+            nonzeros, hash_ = int(store.nonzeros[slot]), int(store.hashes[slot])
             # a frozen weight needs its own column, a new feature none that is there already
-            if weights[i] == 0.0 and local.has_equal(nonzeros, hash_, float(gradients[i])):
+            if weights[i] == 0.0 and local.has_equal(
+                int(store.ids[slot]), nonzeros, hash_, float(gradients[i])
+            ):
                 cache.drop(int(slot))
                 continue
             cache.adopt(int(slot))
@@ -314,7 +318,7 @@ class TrainerProcess:
         short = wanted - len(given)
         if short or leaving:
             n = cache.n
-            order = local.leaving_order(self._objective.C)
+            order = local.leaving_order()
             sizes, weights = cache.sizes, local.live_weights
             # one extent more than wanted: what is left in the others has to be moved together
             need = (short + 1) * cache.extent_bytes if short else 0

@@ -21,7 +21,7 @@ from fcl.drivers.processes.points import read_point, write_point
 from fcl.features import family_from_config
 from fcl.features.base import ColumnMaker
 from fcl.model.metrics import average_precision
-from fcl.objective import Objective, find_loss
+from fcl.objective import Objective, Penalty, find_loss
 from fcl.solve.passes import Passes, Searched, Vectors
 from fcl.solve.sample import draw_rows
 
@@ -134,6 +134,7 @@ class Writer:
                 config.C,
                 config.intercept,
                 config.block_rows,
+                penalty=Penalty(config.l1_ratio),
             )
             vectors = Vectors(config.n_rows, layout.allocator)
             self._passes = Passes(objective, self.family, self._rows(), vectors)
@@ -209,6 +210,7 @@ class Writer:
             layout.array("priced_curvatures")[at : at + found] = sums[len(watch) :]
         layout.array("priced_counts")[number] = found
         layout.array("priced_largest")[number] = prices.largest
+        layout.array("priced_excess")[part.start : part.stop] = prices.excess
         return NOTHING
 
     @staticmethod
@@ -218,8 +220,8 @@ class Writer:
         target[own] = part[own]
 
     def _certify(self, message: Message) -> Result:
-        """floats: largest |g_j| over the family."""
-        bound = self.passes.bound(message.floats[0])
+        """floats: largest |g_j| / f_j and excess over the family."""
+        bound = self.passes.bound(*message.floats[:2])
         return (0, "", 0, (bound, *self.passes.totals()))
 
     # -- the sample ----------------------------------------------------------------------------
@@ -267,7 +269,8 @@ class Writer:
         layout, config = self.layout, self.config
         store = self._columns_store()
         ids = layout.array("job_ids")[start:stop].copy()
-        violations = layout.array("job_violations")[start:stop]
+        # where slopes are off by as much, a larger factor promises more
+        violations = layout.array("job_violations")[start:stop] * self.family.penalty_factors(ids)
         maker = self._column_maker()
         order = maker.order(ids)
         begin = extent * config.extent_bytes

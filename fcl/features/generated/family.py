@@ -77,8 +77,15 @@ class GeneratedFamily:
         return 0.0  # the pricer adds what balancing may change by itself
 
     @property
+    def least_factor(self) -> float:
+        return 1.0
+
+    @property
     def binary(self) -> bool:
         return self.generator.binary
+
+    def penalty_factors(self, ids: Ids) -> Floats:
+        return np.ones(len(ids))
 
     def describe(self, feature: int) -> str:
         return self.generator.describe(int(feature))
@@ -278,6 +285,7 @@ class GeneratedPricer:
         self._family, self._prepared, self._keep = family, prepared, keep
         generator = family.generator
         self._fast = overrides(generator, "gradients")
+        self._largest: dict[int, float] = {}  # value of any feature, by block
         if self._fast and not overrides(generator, "largest"):
             raise InputError(
                 f"features {name_of(generator)}: a class with gradients of its own has to give "
@@ -293,7 +301,13 @@ class GeneratedPricer:
         return part * n // parts, (part + 1) * n // parts
 
     def price(
-        self, residuals: Floats, watch: Ids, threshold: float, parts: range | None = None
+        self,
+        residuals: Floats,
+        watch: Ids,
+        threshold: float,
+        parts: range | None = None,
+        level: float | None = None,
+        slack: float = 0.0,
     ) -> Prices:
         total = abs(float(residuals.sum()))
         prices = []
@@ -302,6 +316,9 @@ class GeneratedPricer:
             g, most = self._gradients(first, last, residuals)
             size = np.abs(g)
             largest = float(size.max(initial=0.0))
+            excess = np.zeros(1)
+            if level is not None:
+                excess[0] = np.sum(np.maximum(size + (slack + total * most) - level, 0.0) ** 2)
             watched = np.zeros(len(watch))
             own = (watch >= first) & (watch < last)
             watched[own] = g[watch[own] - first]
@@ -312,7 +329,7 @@ class GeneratedPricer:
                 found.sort()
             # balancing the residuals to a sum of 0 changes g_j by no more than |sum r| max |phi_j|
             largest += total * most
-            prices.append(Prices(found + first, g[found], largest, watched, last - first))
+            prices.append(Prices(found + first, g[found], largest, watched, last - first, excess))
         return merge_prices(prices)
 
     def _gradients(self, first: int, last: int, residuals: Floats) -> tuple[Floats, float]:
@@ -325,7 +342,9 @@ class GeneratedPricer:
             if self._fast:
                 found = generator.gradients(first, last, block, r)
                 g += checked_vector(generator, "gradients", found, last - first, number)
-                most = max(most, float(generator.largest(block)))
+                if number not in self._largest:  # the rows stay, and it may look at all of them
+                    self._largest[number] = float(generator.largest(block))
+                most = max(most, self._largest[number])
                 continue
             for some in _batches(last - first, n):
                 ids = np.arange(first + some.start, first + some.stop)

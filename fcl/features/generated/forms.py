@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["RowForm", "SparseColumns", "form_for", "form_from_config"]
 
+#: Columns for each entry up to which they are counted one by one.
+MOST_COUNTED = 4
 Keep = npt.NDArray[np.bool_] | None
 
 
@@ -221,20 +223,23 @@ class SparseColumns:
     @classmethod
     def of(cls, rows: SparseRows) -> SparseColumns:
         """From sparse rows, at most 65,536 of them."""
-        order = np.argsort(rows.indices, kind="stable")
-        columns, start = np.unique(rows.indices[order], return_index=True)
-        return cls(
-            columns.astype(np.int64),
-            np.append(start, len(order)).astype(np.int64),
-            rows.entry_rows()[order].astype(np.uint16),
-            rows.data[order],
-            len(rows),
-            rows.n_columns,
-        )
+        from fcl.kernels import matrix
+
+        columns, indices = None, rows.indices
+        if rows.n_columns > MOST_COUNTED * max(1, rows.nnz):  # few of very many columns are there
+            columns, indices = np.unique(indices, return_inverse=True)
+        start = np.zeros((rows.n_columns if columns is None else len(columns)) + 1, np.int64)
+        at = np.empty(rows.nnz, np.uint16)
+        values = np.empty(rows.nnz, rows.dtype)
+        matrix.by_columns(rows.indptr, indices, rows.data, start, at, values)
+        if columns is None:
+            columns = np.flatnonzero(np.diff(start))
+            start = np.append(start[columns], rows.nnz)
+        return cls(columns.astype(np.int64), start, at, values, len(rows), rows.n_columns)
 
     def to_scipy(self) -> Any:
         """As ``scipy.sparse.csc_array`` (n, m)."""
-        from scipy.sparse import csc_array  # type: ignore[import-untyped]
+        from scipy.sparse import csc_array
 
         counts = np.zeros(self.n_columns + 1, np.int64)
         counts[self.columns + 1] = np.diff(self.start)

@@ -104,8 +104,15 @@ class KmerFamily:
         return 1.0
 
     @property
+    def least_factor(self) -> float:
+        return 1.0
+
+    @property
     def binary(self) -> bool:
         return True
+
+    def penalty_factors(self, ids: Ids) -> Floats:
+        return np.ones(len(ids))
 
     def most_block_rows(self) -> int:
         return 65536

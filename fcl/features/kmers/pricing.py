@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -144,7 +145,13 @@ class KmerPricer:
         return self.family.n_positions
 
     def price(
-        self, residuals: Floats, watch: Ids, threshold: float, parts: range | None = None
+        self,
+        residuals: Floats,
+        watch: Ids,
+        threshold: float,
+        parts: range | None = None,
+        level: float | None = None,
+        slack: float = 0.0,
     ) -> Prices:
         """See :class:`fcl.features.base.Pricer`."""
         family = self.family
@@ -155,14 +162,18 @@ class KmerPricer:
         found_ids: list[Ids] = []
         found_values: list[Floats] = []
         largest = 0.0
+        floor = math.inf if level is None else level - slack
         each = family.per_position
         positions = np.arange(family.n_positions)
         if parts is not None:
             positions = positions[parts.start : parts.stop]
+        excess = np.zeros(family.n_positions)
         for k, cells, items in self._tables(residuals, positions):
             self._watched_sums(k, cells, items, watched, sums)
             here = known[slice(*np.searchsorted(known, (k * each, (k + 1) * each)))]
-            bound = self._scan(k, cells, items, threshold, here, found_ids, found_values)
+            bound, excess[k] = self._scan(
+                k, cells, items, threshold, floor, here, found_ids, found_values
+            )
             largest = max(largest, bound)
         gradients = np.empty(len(watch))
         gradients[order] = sums
@@ -174,6 +185,7 @@ class KmerPricer:
             largest=largest,
             watched=gradients,
             n_priced=len(positions) * family.per_position,
+            excess=excess[positions],
         )
 
     def sums(self, values: Floats, ids: Ids, parts: range | None = None) -> Floats:
@@ -262,14 +274,15 @@ class KmerPricer:
         cells: Floats,
         items: slice,
         threshold: float,
+        floor: float,
         known: Ids,
         found_ids: list[Ids],
         found_values: list[Floats],
-    ) -> float:
-
+    ) -> tuple[float, float]:
+        """Scan a position: an upper bound of the largest |g_j|, and the excess over the floor."""
         from fcl.kernels import patterns
 
-        out = np.empty(4)
+        out = np.empty(5)
         radix, n_items = 4, items.stop - items.start
         code, mask = self._item_code[items], self._item_mask[items]
         value = self._item_value[items]
@@ -289,6 +302,7 @@ class KmerPricer:
             self._stack,
             k * self.family.per_position,
             threshold,
+            floor,
             known,
             self._heap_ids,
             self._heap_values,
@@ -298,4 +312,4 @@ class KmerPricer:
         kept = int(out[2])
         found_ids.append(self._heap_ids[:kept].copy())
         found_values.append(self._heap_values[:kept].copy())
-        return float(max(out[0], out[1]))
+        return float(max(out[0], out[1])), float(out[4])

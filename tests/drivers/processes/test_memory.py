@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
 import psutil
 import pytest
+from rows import ACCEPTORS
 
 from fcl.drivers.processes import memory
-from fcl.drivers.processes.memory import Meter, available_memory, on_tmpfs, oom_kills, pss, rss_anon
+from fcl.drivers.processes.memory import Meter, available_memory, on_tmpfs, oom_kills, rss_anon
 from fcl.drivers.processes.shared import Segment
+from tools.bench.memory import Watch
 
 MIB = 1 << 20
 linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
@@ -66,7 +71,6 @@ def test_without_proc_psutil_is_asked(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(memory, "PROC", tmp_path / "none")
     assert rss_anon(os.getpid()) > 5 * MIB
     assert rss_anon(2**22 + 1) == 0
-    assert pss(os.getpid()) is None
     assert oom_kills() is None
     assert available_memory() == pytest.approx(psutil.virtual_memory().available, rel=0.2)
 
@@ -81,8 +85,6 @@ def test_without_proc_psutil_is_asked(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_this_machine() -> None:
     available = available_memory()
     assert available is not None and 0 < available <= psutil.virtual_memory().total
-    proportional = pss(os.getpid())
-    assert proportional is None or proportional > 5 * MIB
     assert (oom_kills() or 0) >= 0
 
 
@@ -129,3 +131,29 @@ def test_on_tmpfs(tmp_path: Path) -> None:
     for folder in ("/", "/dev/shm"):
         if folder in kinds:
             assert on_tmpfs(folder) == (kinds[folder] in ("tmpfs", "ramfs"))
+
+
+@linux
+def test_the_peak_of_all_processes_is_within_the_budget(tmp_path: Path) -> None:
+    """Watched from outside, through /proc, without a line of fcl."""
+    budget = 640 * MIB
+    out = tmp_path / "model.fcl"
+    command = ["train", str(ACCEPTORS), "--features", "kmers:d=6", "--C", "0.1", "--writers", "2"]
+    command += ["--memory", "640MiB", "--max-passes", "4", "--no-checkpoint", "--out", str(out)]
+    log = tmp_path / "log.jsonl"
+    job = subprocess.Popen(
+        [sys.executable, "-m", "fcl", *command, "--quiet", "--log-json", str(log)],
+        stdout=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    watch = Watch(job.pid)
+    while job.poll() is None:
+        watch.look()
+        time.sleep(0.05)
+    assert job.returncode == 0
+    assert watch.looks > 20
+    assert {"supervisor", "trainer 0", "writer 0", "writer 1"} <= set(watch.highest)
+    stopped = json.loads(log.read_text().splitlines()[-1])
+    assert stopped["event"] == "Stopped"
+    assert 0.5 * budget < watch.peak <= budget, watch.at_peak
+    assert stopped["peak_memory"] <= budget

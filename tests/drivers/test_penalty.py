@@ -1,0 +1,211 @@
+"""Penalty factors of features, class weights, and how options of the penalty are refused."""
+
+from __future__ import annotations
+
+import warnings
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import uneven
+from judge import LOSSES, Problem, Solution, confirm, kmer_matrix
+from rows import acceptors, pyrimidines
+
+import fcl
+from fcl.drivers.job import make_job
+from fcl.drivers.processes import children
+from fcl.model.checkpoint import CheckpointFolder
+
+STRENGTHS = {"logistic": 1.0, "squared": 0.05, "squared_hinge": 0.3}
+N, LENGTH, D, TOL = 400, 14, 2, 1e-8
+PRICED = ("objective", "bound", "gap", "max_violation", "priced", "active")
+
+
+def train(features: Any, y: Any, s: Any = None, **options: Any) -> fcl.TrainResult:
+    codes, _ = acceptors(LENGTH, N)
+    defaults = {"tol": TOL, "block_rows": 128, "memory": "1GiB"}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", fcl.ConvergenceWarning)
+        return fcl.train(fcl.open_data(codes, y=y, weights=s), features, **(defaults | options))
+
+
+@cache
+def solved(loss: str, rho: float) -> tuple[Problem, Solution]:
+    codes, labels = acceptors(LENGTH, N)
+    y = pyrimidines(N) if loss == "squared" else labels
+    family = uneven.UnevenFamily(D, LENGTH)
+    factors = family.penalty_factors(np.arange(family.n_features))
+    assert factors.min() == 0.5 and factors.max() == 2.0
+    phi = kmer_matrix(codes, D)
+    problem = Problem(phi, y, np.ones(N), loss, STRENGTHS[loss], True, rho, factors)
+    return problem, problem.solve(1e-9)
+
+
+def check(result: fcl.TrainResult, problem: Problem, best: Solution) -> None:
+    w = np.zeros(problem.phi.shape[1])
+    w[result.model.ids] = result.model.weights
+    assert result.converged
+    confirm(problem, w, result.model.intercept, result.certificate, best)
+    assert result.certificate.objective == pytest.approx(best.objective, rel=10 * TOL)
+    assert result.model.options["C_min"] == pytest.approx(problem.null()[1], rel=1e-9)
+    for entry in result.model.history:
+        assert entry["bound"] <= best.objective * (1.0 + 1e-12)
+
+
+# -- factors ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rho", [1.0, 0.5, 0.05])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_factors(loss: str, rho: float) -> None:
+    problem, best = solved(loss, rho)
+    result = train(uneven.UnevenKmers(D), problem.y, C=problem.C, loss=loss, l1_ratio=rho)
+    check(result, problem, best)
+
+
+@pytest.mark.parametrize("rho", [1.0, 0.3])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_factors_in_processes(loss: str, rho: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(children, "_ENTRY", Path(uneven.__file__))
+    problem, best = solved(loss, rho)
+    options = {"C": problem.C, "loss": loss, "l1_ratio": rho}
+    alone = train(uneven.UnevenKmers(D), problem.y, **options)
+    for writers in (1, 3):
+        result = train(
+            uneven.UnevenKmers(D), problem.y, **options, driver="processes", writers=writers
+        )
+        check(result, problem, best)
+        first, other = result.model.history[0], alone.model.history[0]
+        assert [first[name] for name in PRICED] == [other[name] for name in PRICED]
+
+
+def test_factors_in_processes_on_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    from fcl.drivers import plan
+
+    monkeypatch.setattr(children, "_ENTRY", Path(uneven.__file__))
+    monkeypatch.setattr(plan, "ALL_ROWS", 64)
+    monkeypatch.setattr(plan, "LEAST_SAMPLE", 128)
+    problem, best = solved("logistic", 0.3)
+    result = train(
+        uneven.UnevenKmers(D), problem.y, C=problem.C, l1_ratio=0.3, driver="processes", writers=2
+    )
+    check(result, problem, best)
+
+
+# -- classes ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("driver", ["inline", "processes"])
+def test_class_weights_multiply_sample_weights(driver: str) -> None:
+    _, y = acceptors(LENGTH, N)
+    s = np.random.default_rng(4).uniform(0.2, 2.0, N)
+    options: dict[str, Any] = {"driver": driver}
+    if driver == "processes":
+        options["writers"] = 2
+    given = train("kmers:d=2", y, s, C=0.7, class_weight={1: 3.0, -1: 0.5}, **options)
+    same = train("kmers:d=2", y, s * np.where(y > 0, 3.0, 0.5), C=0.7, **options)
+    assert given.model.history[0]["objective"] == same.model.history[0]["objective"]
+    slack = TOL * same.certificate.objective
+    assert given.certificate.objective == pytest.approx(same.certificate.objective, abs=2 * slack)
+    if driver == "inline":
+        assert given.model.weights.tobytes() == same.model.weights.tobytes()
+    # one is a weight by itself, of the users' weights alone
+    assert given.model.sum_weights == pytest.approx(s.sum())
+    assert given.model.options["class_weight"] == ((-1.0, 0.5), (1.0, 3.0))
+
+
+def test_alpha_goes_by_the_users_weights() -> None:
+    _, y = acceptors(LENGTH, N)
+    model = train("kmers:d=2", y, alpha=0.01, class_weight={1: 5.0}, tol=1e-3).model
+    assert pytest.approx(1.0 / (0.01 * N)) == model.C
+
+
+def test_balanced_classes() -> None:
+    codes, y = acceptors(LENGTH, N)
+    s = np.random.default_rng(4).uniform(0.2, 2.0, N)
+    job = make_job(
+        fcl.open_data(codes, y=y, weights=s), "kmers:d=2", C=1.0, class_weight="balanced"
+    )
+    for sign in (-1.0, 1.0):
+        assert job.train.s[y == sign].sum() == pytest.approx(0.5 * s.sum())
+        ratio = job.train.s[y == sign] / s[y == sign]
+        assert np.ptp(ratio) <= 1e-12
+    # the data set keeps its own
+    assert (job.train.data.weights == s).all()
+
+
+@pytest.mark.parametrize(
+    ("labels", "key"),
+    [
+        ((0, 1), "1"),
+        ((0, 1), 1),
+        ((0.0, 1.0), "1"),
+        (("no", "yes"), "yes"),
+        ((False, True), "True"),
+    ],
+)
+def test_labels_may_be_given_as_text(labels: tuple[Any, Any], key: Any) -> None:
+    codes, y = acceptors(LENGTH, N)
+    target = np.array(labels)[(y > 0).astype(int)]
+    job = make_job(fcl.open_data(codes, y=target), "kmers:d=2", C=1.0, class_weight={key: 4.0})
+    assert job.options.class_weight == ((labels[0], 1.0), (labels[1], 4.0))
+    assert (job.train.s == np.where(y > 0, 4.0, 1.0)).all()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        *[
+            ({"l1_ratio": value}, "l1_ratio must be above 0 and at most 1, got")
+            for value in (0.0, 0, -0.5, 1.1, float("nan"), "0.5", True)
+        ],
+        ({"class_weight": "even"}, "class_weight must be one of balanced, got 'even'"),
+        ({"class_weight": 3.0}, 'class_weight must be "balanced" or a weight for each label'),
+        ({"class_weight": {2: 1.0}}, r"there is no label 2; the labels are -1\.0 and 1\.0"),
+        ({"class_weight": {"x": 1.0}}, "there is no label 'x'"),
+        ({"class_weight": {1: 0.0}}, "class_weight of 1 must be a finite number above 0, got 0"),
+        ({"class_weight": {1: 2.0, "1": 2.0}}, "two weights for the label 1.0"),
+        ({"class_weight": "balanced", "loss": "squared"}, "class_weight is for classification"),
+    ],
+)
+def test_refused(options: dict[str, Any], message: str) -> None:
+    codes, y = acceptors(LENGTH, N)
+    with pytest.raises(fcl.InputError, match=message):
+        make_job(fcl.open_data(codes, y=y), "kmers:d=2", **({"C": 1.0} | options))
+
+
+# -- checkpoints and model files -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("driver", ["inline", "processes"])
+def test_going_on(driver: str, tmp_path: Path) -> None:
+    _, y = acceptors(LENGTH, N)
+    options: dict[str, Any] = {"C": 0.7, "driver": driver, "checkpoint": tmp_path / "c"}
+    own = {"l1_ratio": 0.4, "class_weight": {1: 3.0}}
+    first = train("kmers:d=2", y, **options, **own, max_passes=2)
+    assert not first.converged
+    for other in ({}, own | {"l1_ratio": 0.5}, own | {"class_weight": "balanced"}):
+        names = sorted(n for n in own if other.get(n) != own[n])
+        with pytest.raises(fcl.InputError, match=".*".join(f"{n} was" for n in names)):
+            train("kmers:d=2", y, **options, **other, resume=tmp_path / "c")
+    result = train("kmers:d=2", y, **options, **own, resume=tmp_path / "c")
+    whole = train("kmers:d=2", y, C=0.7, **own)
+    assert result.converged
+    assert result.certificate.objective == pytest.approx(whole.certificate.objective, rel=2 * TOL)
+    result.model.save(tmp_path / "m.fcl")
+    read = fcl.load_model(tmp_path / "m.fcl")
+    assert read.options["l1_ratio"] == 0.4
+    assert read.options["class_weight"] == [[-1.0, 1.0], [1.0, 3.0]]
+
+
+def test_a_checkpoint_from_before_had_neither(tmp_path: Path) -> None:
+    _, y = acceptors(LENGTH, N)
+    train("kmers:d=2", y, C=0.7, max_passes=2, checkpoint=tmp_path)
+    saved = CheckpointFolder(tmp_path).load()
+    for name in ("l1_ratio", "class_weight"):
+        del saved.options[name]  # type: ignore[attr-defined]
+    CheckpointFolder.check_resume(saved, {"l1_ratio": 1.0, "class_weight": None})
+    with pytest.raises(fcl.InputError, match=r"l1_ratio was 1\.0, is 0\.5"):
+        CheckpointFolder.check_resume(saved, {"l1_ratio": 0.5})
