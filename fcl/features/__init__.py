@@ -5,7 +5,7 @@
 ``generated``  what makes the one of the other
 ``registry``   families by name
 ``concat``     several families as one
-``kmers``, ``bag``, ``plain``  the families that come with fcl
+``kmers``, ``bag``, ``plain``, ``products``  the families that come with fcl
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from fcl.features.concat import Concat, ConcatFamily
 from fcl.features.generator import Generator
 from fcl.features.kmers import KmerFamily, Kmers
 from fcl.features.plain import Columns
+from fcl.features.products import Products
 from fcl.features.registry import (
     Spec,
     bind_features,
@@ -35,6 +36,7 @@ __all__ = [
     "Generator",
     "KmerFamily",
     "Kmers",
+    "Products",
     "Spec",
     "bind_features",
     "family_from_config",

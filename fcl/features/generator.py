@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from fcl.features.base import Floats, Ids
+from fcl.features.base import Floats, Ids, Pricer
+
+if TYPE_CHECKING:
+    from fcl.data.prepared import PreparedRows
+    from fcl.features.generated.family import GeneratedFamily
 
 __all__ = ["Generator"]
 
@@ -38,6 +42,9 @@ class Generator(ABC):
     name: ClassVar[str] = ""  #: of a family that fcl or an entry point knows; else ``module:Class``
     binary: bool = False
     n_features: int
+    stored: np.dtype[Any] | None = (
+        None  #: dtype of the rows as they are stored; set before :meth:`fit`
+    )
 
     @abstractmethod
     def columns(self, ids: Ids, block: Any) -> np.ndarray:
@@ -81,6 +88,39 @@ class Generator(ABC):
 
     def margins(self, ids: Ids, weights: Floats, block: Any) -> Floats:
         """columns(ids, block) @ weights: float64 (n,)."""
+        raise NotImplementedError
+
+    def bits(self, ids: Ids, block: Any) -> npt.NDArray[np.uint64]:
+        """The columns of a ``binary`` family as bitmaps, as of :class:`fcl.features.base.BitColumns`."""
+        raise NotImplementedError
+
+    def check(self, rows: Any, numbers: Ids, name: str) -> None:
+        """Raise InputError for rows that the family is not made for; sees every block that is read.
+
+        rows : array (n, m) or ``fcl.data.sparse.SparseRows``, as they were read.
+        numbers : of the rows in the data set, int64 (n,).  name : of the data set.
+        """
+        raise NotImplementedError
+
+    # -- prices of a family that is too large to make every column of ---------------------------
+
+    def pricer(self, family: GeneratedFamily, prepared: PreparedRows, keep: int) -> Pricer:
+        """A pricer instead of one that makes all columns; needs the three that follow.
+
+        Its ``largest`` has to hold for balanced residuals too: |sum r| max |phi| is added.
+        """
+        raise NotImplementedError
+
+    def price_parts(self) -> int:
+        """Parts of that pricer; known after :meth:`fit`."""
+        raise NotImplementedError
+
+    def pricing_bytes(self, block_rows: int, dense: bool) -> int:
+        """Bytes that it allocates; of blocks of sparse rows without what depends on their entries."""
+        raise NotImplementedError
+
+    def pricing_extra(self, prepared: PreparedRows, dense: bool) -> int:
+        """Bytes beyond that, now that the rows are read."""
         raise NotImplementedError
 
     def __eq__(self, other: object) -> bool:

@@ -39,7 +39,10 @@ _OWN: dict[str, tuple[type[Kmers] | type[Bag], Any]] = {
     "kmers": (Kmers, KmerFamily),
     "bag": (Bag, BagFamily),
 }
-_BUILT_IN = {"columns": "fcl.features.plain:Columns"}
+_BUILT_IN = {
+    "columns": "fcl.features.plain:Columns",
+    "products": "fcl.features.products:Products",
+}
 _CLASS = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*(?=:|$)")
 _PLUS = re.compile(r"\s\+\s")
 _TIMES = re.compile(r"\s\*\s")

@@ -15,7 +15,16 @@ import numpy.typing as npt
 
 from fcl.data.prepared import PreparedRows
 from fcl.errors import InputError
-from fcl.features.base import BitColumns, Columns, DenseColumns, Floats, Ids, Prices, merge_prices
+from fcl.features.base import (
+    BitColumns,
+    Columns,
+    DenseColumns,
+    Floats,
+    Ids,
+    Pricer,
+    Prices,
+    merge_prices,
+)
 from fcl.features.generated.checked import checked_columns, checked_vector, name_of
 from fcl.features.generated.forms import MatrixRecord, RowForm, form_for
 from fcl.features.generator import ROWS, Generator, encode, family_name, overrides
@@ -59,6 +68,8 @@ class GeneratedFamily:
 
     @property
     def n_price_parts(self) -> int:
+        if overrides(self.generator, "price_parts"):
+            return self.generator.price_parts()
         return max(1, min(MOST_PARTS, -(-self.n_features // LEAST_PART)))
 
     @property
@@ -110,7 +121,24 @@ class GeneratedFamily:
         first: int = 0,
         last: int | None = None,
     ) -> Iterator[tuple[int, int, Any]]:
-        return self.form.read(rows, block_rows, keep, first, last)
+        blocks = self.form.read(rows, block_rows, keep, first, last)
+        return self._checked(blocks, rows.name, keep) if self._checks else blocks
+
+    @property
+    def _checks(self) -> bool:
+        return overrides(self.generator, "check")
+
+    def _checked(
+        self,
+        blocks: Iterator[tuple[int, int, Any]],
+        name: str,
+        keep: npt.NDArray[np.bool_] | None,
+    ) -> Iterator[tuple[int, int, Any]]:
+        kept = None if keep is None else np.flatnonzero(keep)
+        for start, stop, raw in blocks:
+            numbers = np.arange(start, stop) if kept is None else kept[start:stop]
+            self.generator.check(raw, numbers, name)
+            yield start, stop, raw
 
     def check_rows(self, rows: RowReader[Any]) -> None:
         self.form.check(rows)
@@ -185,17 +213,29 @@ class GeneratedFamily:
 
     # -- prices and columns --------------------------------------------------------------------
 
-    def pricer(self, prepared: PreparedRows, keep: int) -> GeneratedPricer:
+    def pricer(self, prepared: PreparedRows, keep: int) -> Pricer:
+        if overrides(self.generator, "pricer"):
+            return self.generator.pricer(self, prepared, keep)
         return GeneratedPricer(self, prepared, keep)
 
     def column_maker(self, prepared: PreparedRows, buffer_bytes: int) -> GeneratedColumns:
         return GeneratedColumns(self, prepared, buffer_bytes)
 
     def workspace_bytes(self, block_rows: int, scratch: bool) -> int:
-        return 3 * STAGE_BYTES + 2 * int(np.prod(self.record_shape(block_rows)))
+        own = 3 * STAGE_BYTES + 2 * int(np.prod(self.record_shape(block_rows)))
+        if overrides(self.generator, "pricing_bytes"):
+            own += self.generator.pricing_bytes(block_rows, self._dense)
+        return own
+
+    @property
+    def _dense(self) -> bool:
+        return self.form.to_config()["rows"] != "sparse"
 
     def extra_bytes(self, prepared: PreparedRows, pricers: int = 1) -> int:
-        return prepared.side_bytes()
+        own = 0
+        if overrides(self.generator, "pricing_extra"):
+            own = pricers * self.generator.pricing_extra(prepared, self._dense)
+        return prepared.side_bytes() + own
 
 
 class GeneratedScorer:
@@ -235,7 +275,11 @@ class GeneratedColumns:
                 values = np.zeros((len(ids), -(-n // 64)), np.uint64)
             else:
                 values = np.empty((len(ids), n), np.float32)
+            direct = family.binary and overrides(family.generator, "bits")
             for some in _batches(len(ids), n):
+                if direct:
+                    values[some] = family.generator.bits(ids[some], block)
+                    continue
                 columns = checked_columns(family.generator, ids[some], block, number, n).T
                 values[some] = _bits(columns) if family.binary else columns
             made.append(BitColumns(values, n) if family.binary else DenseColumns(values, n))
@@ -357,6 +401,7 @@ def bind(generator: Generator, rows: RowReader[Any]) -> GeneratedFamily:
         )
     form = form_for(generator.rows, rows)
     fitted = type(generator)(**generator.options())
+    fitted.stored = rows.dtype
     sample = form.block_of(_sample(form, rows))
     if generator.rows == "sparse":
         sample = sample.to_scipy()

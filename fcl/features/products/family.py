@@ -1,0 +1,194 @@
+"""All products of a few columns, as a family."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fcl.checks import flag, whole
+from fcl.errors import InputError
+from fcl.features.base import Floats, Ids
+from fcl.features.generated.forms import SparseColumns
+from fcl.features.generator import Generator
+from fcl.features.products.numbering import Numbering, count_products
+
+if TYPE_CHECKING:
+    from fcl.data.prepared import PreparedRows
+    from fcl.features.generated.family import GeneratedFamily
+    from fcl.features.products.pricing import ProductPricer
+
+__all__ = ["Products"]
+
+#: Factors of a product, at most.
+MOST_DEGREE = 64
+#: Parts of the family for pricing, at most, and features of one at least.
+MOST_PARTS = 128
+LEAST_PART = 64
+#: Ids are int64, and sums of a few of them have to be as well.
+MOST_FEATURES = 2**62 - 1
+
+#: A block as kernels get it: matrix, columns, start, rows, values (see fcl.kernels.products).
+Parts = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+
+
+class Products(Generator):
+    """All products of 1 to ``degree`` columns of dense or sparse numbers.
+
+    With powers (x3^2 * x5), unless the data are ``binary``: 0 and 1 alone, whose powers are duplicates.
+    Ids are those of :class:`fcl.features.products.numbering.Numbering`. Values are products in float64,
+    of the columns as they are: nothing is scaled.
+
+    degree : int
+        Factors of a product, at most; for binary data no more than there are columns.
+    binary : bool
+        Whether all values are 0 or 1. Every block is checked; data that are stored as booleans are
+        binary in any case.
+    """
+
+    rows = "any"
+    name = "products"
+
+    def __init__(self, degree: int = 2, binary: bool = False) -> None:
+        self.degree = whole("products: degree", degree, 1)
+        self.binary = flag("products: binary", binary)
+        if self.degree > MOST_DEGREE:
+            raise InputError(f"products: degree must be at most {MOST_DEGREE}, got {degree}")
+        self._numbering: Numbering | None = None
+        self._cuts: Ids | None = None
+
+    # -- what it is ----------------------------------------------------------------------------
+
+    def fit(self, sample: Any) -> None:
+        self.columns_ = (
+            sample.n_columns if isinstance(sample, SparseColumns) else int(sample.shape[1])
+        )
+        if self.stored is not None and self.stored.kind == "b":
+            self.binary = True
+        m, degree = self.columns_, self.degree
+        if not m:
+            raise InputError("products: the data have no columns")
+        if self.binary and degree > m:
+            raise InputError(
+                f"products: degree is {degree}, but products of binary columns have no repeated "
+                f"factors, and there are {m} columns; lower degree to {m} or less"
+            )
+        self.n_features = count_products(m, degree, not self.binary)
+        if self.n_features > MOST_FEATURES:
+            raise InputError(
+                f"products: {m} columns have {self.n_features:,} products up to degree {degree}, more "
+                f"than the 2^62 that can be numbered; lower degree, or choose columns"
+            )
+
+    @property
+    def numbering(self) -> Numbering:
+        """Ids and columns of the products; known after :meth:`fit`."""
+        if self._numbering is None:
+            self._numbering = Numbering(self.columns_, self.degree, repeats=not self.binary)
+        return self._numbering
+
+    def describe(self, feature: int) -> str:
+        columns = self.numbering.tuples(np.array([feature], np.int64))[0]
+        words = []
+        for column, power in zip(
+            *np.unique(columns[columns >= 0], return_counts=True), strict=True
+        ):
+            words.append(f"x{column}" + (f"^{power}" if power > 1 else ""))
+        return " * ".join(words)
+
+    def check(self, rows: Any, numbers: Ids, name: str) -> None:
+        """Of binary data: every value is 0 or 1."""
+        if not self.binary:
+            return
+        values = rows if isinstance(rows, np.ndarray) else rows.data
+        wrong = (values != 0) & (values != 1)
+        if not wrong.any():
+            return
+        at = int(wrong.argmax())
+        if isinstance(rows, np.ndarray):
+            row, column = divmod(at, rows.shape[1])
+            value = rows[row, column]
+        else:
+            row = int(np.searchsorted(rows.indptr, at, side="right")) - 1
+            column, value = int(rows.indices[at]), rows.data[at]
+        raise InputError(
+            f"{name}: row {numbers[row]}, column {column} is {value}, but the products were said to be "
+            "of binary columns, all 0 or 1; leave out binary=True, or correct the value"
+        )
+
+    # -- columns and margins -------------------------------------------------------------------
+
+    def columns(self, ids: Ids, block: Any) -> np.ndarray:
+        from fcl.kernels import products
+
+        parts, n = kernel_block(block)
+        out = np.zeros((len(ids), n))
+        products.product_columns(*parts, *self._made(ids, n), out)
+        return out.T
+
+    def bits(self, ids: Ids, block: Any) -> npt.NDArray[np.uint64]:
+        from fcl.kernels import products
+
+        parts, n = kernel_block(block)
+        out = np.zeros((len(ids), -(-n // 64)), np.uint64)
+        products.product_bits(*parts, *self._made(ids, n), out)
+        return out
+
+    def margins(self, ids: Ids, weights: Floats, block: Any) -> Floats:
+        from fcl.kernels import products
+
+        parts, n = kernel_block(block)
+        out = np.zeros(n)
+        products.product_margins(*parts, *self._made(ids, n), weights, out)
+        return out
+
+    def _made(self, ids: Ids, n: int) -> tuple[Ids, np.ndarray, np.ndarray, np.ndarray]:
+        return self.numbering.tuples(ids), *buffers(self.degree, n)
+
+    # -- prices --------------------------------------------------------------------------------
+
+    def cuts(self) -> Ids:
+        """Where parts begin, by the largest column of their products: int64 (parts + 1,)."""
+        if self._cuts is None:
+            wanted = max(1, min(MOST_PARTS, self.columns_, self.n_features // LEAST_PART))
+            shares = [self.n_features * t // wanted for t in range(wanted + 1)]
+            below = self.numbering.below()
+            self._cuts = np.unique(np.searchsorted(below, np.array(shares, np.int64)))
+        return self._cuts
+
+    def price_parts(self) -> int:
+        return len(self.cuts()) - 1
+
+    def pricer(self, family: GeneratedFamily, prepared: PreparedRows, keep: int) -> ProductPricer:
+        from fcl.features.products.pricing import ProductPricer
+
+        return ProductPricer(self, family, prepared, keep)
+
+    def pricing_bytes(self, block_rows: int, dense: bool) -> int:
+        from fcl.features.products.pricing import pricing_bytes
+
+        return pricing_bytes(self.columns_, self.degree, block_rows, dense)
+
+    def pricing_extra(self, prepared: PreparedRows, dense: bool) -> int:
+        from fcl.features.products.pricing import pricing_extra
+
+        return 0 if dense else pricing_extra(prepared)
+
+
+def kernel_block(block: Any) -> tuple[Parts, int]:
+    """A block of numbers, dense (n, m) or sparse columns, as kernels get it, and its rows."""
+    if isinstance(block, SparseColumns):
+        nothing = np.empty((0, 0), block.values.dtype)
+        return (nothing, block.columns, block.start, block.rows, block.values), block.n_rows
+    matrix = block.T
+    if matrix.strides[1] != matrix.itemsize:  # raw rows
+        matrix = np.ascontiguousarray(matrix)
+    empty = np.empty(0, np.int64)
+    parts = (matrix, empty, empty, np.empty(0, np.uint16), np.empty(0, matrix.dtype))
+    return parts, matrix.shape[1]
+
+
+def buffers(degree: int, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Buffers of kernels for products over n rows."""
+    return np.empty((degree, n), np.int32), np.empty((degree, n)), np.empty(degree, np.int64)

@@ -1,0 +1,133 @@
+"""Models in products of columns against solvers on the matrix of all of them, driver by driver."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+from judge import Problem, confirm
+from product_matrix import make_rows, product_matrix, stored
+
+from fcl import open_data
+from fcl.drivers.train import TrainResult, train
+from fcl.errors import InputError
+from fcl.features import Products
+from fcl.model.model import Model
+
+N_ROWS = 500
+
+
+def target(X: np.ndarray, loss: str) -> np.ndarray:
+    """Depends on a pair and a triple of columns."""
+    random = np.random.default_rng(5)
+    m = 2.0 * X[:, 0] * X[:, 2] - X[:, 1] * X[:, 2] * X[:, 4] + 0.5 * X[:, 3]
+    m = m - m.mean() + 0.3 * m.std() * random.normal(size=len(m))
+    return m if loss == "squared" else np.where(m > 0.0, 1.0, -1.0)
+
+
+def dense_weights(result: TrainResult) -> np.ndarray:
+    w = np.zeros(result.certificate.n_priced)
+    w[result.model.ids] = result.model.weights
+    return w
+
+
+def check(result: TrainResult, problem: Problem, tol: float) -> None:
+    """The result is certified, and the certificate true, over all products."""
+    assert result.converged and result.certificate.gap <= tol
+    assert result.certificate.n_priced == problem.phi.shape[1]
+    best = problem.solve(1e-8)
+    confirm(problem, dense_weights(result), result.model.intercept, result.certificate, best)
+    assert result.certificate.objective <= best.objective * (1.0 + 2.0 * tol)
+
+
+@pytest.mark.parametrize("degree", [1, 2, 3])
+def test_thirty_binary_columns(degree: int) -> None:
+    random = np.random.default_rng(degree)
+    X = random.random((N_ROWS, 30)) < random.uniform(0.1, 0.7, 30)
+    y = target(X.astype(float), "logistic")
+    result = train(open_data(X, y=y), f"products:degree={degree}", C=0.3, tol=1e-6)
+    phi = product_matrix(X, degree, repeats=False)
+    assert phi.shape[1] == {1: 30, 2: 465, 3: 4525}[degree]
+    check(result, Problem(phi, y, np.ones(N_ROWS), "logistic", 0.3), 1e-6)
+
+
+@pytest.mark.parametrize("degree", [1, 2, 3])
+def test_liblinear_finds_the_same_optimum(degree: int) -> None:
+    """Without an intercept, which it would penalise."""
+    from sklearn.svm import LinearSVC
+
+    random = np.random.default_rng(degree)
+    X = (random.random((N_ROWS, 30)) < random.uniform(0.1, 0.7, 30)).astype(np.float32)
+    y = target(X, "logistic")
+    options = {"C": 0.05, "loss": "squared_hinge", "tol": 1e-6}
+    result = train(open_data(X, y=y), Products(degree, binary=True), intercept=False, **options)
+    assert result.converged
+    phi = product_matrix(X, degree, repeats=False)
+    reference = LinearSVC(
+        penalty="l1",
+        loss="squared_hinge",
+        dual=False,
+        C=0.05,
+        fit_intercept=False,
+        tol=1e-8,
+        max_iter=100_000,
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        w = reference.fit(phi, y).coef_[0]
+    problem = Problem(phi, y, np.ones(N_ROWS), "squared_hinge", 0.05, intercept=False)
+    assert result.certificate.objective == pytest.approx(problem.objective(w, 0.0), rel=1e-5)
+
+
+@pytest.mark.parametrize("driver", ["inline", "processes"])
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "degree", "loss"),
+    [("small", 3, "logistic"), ("signed", 3, "squared"), ("counts", 2, "squared_hinge")],
+)
+def test_real_columns(kind: str, degree: int, loss: str, sparse: bool, driver: str) -> None:
+    X = make_rows(4, N_ROWS, 8, kind)
+    y = target(X.astype(float), loss)
+    if sparse and driver == "inline":
+        degree += 1
+    C = {"logistic": 1.0, "squared": 0.02, "squared_hinge": 0.01}[loss]
+    data = open_data(stored(X, sparse), y=y)
+    options = {"C": C, "loss": loss, "tol": 1e-6, "block_rows": 192, "driver": driver}
+    result = train(data, Products(degree), **options, memory="3GiB")
+    phi = product_matrix(X, degree, repeats=True)
+    check(result, Problem(phi, y, np.ones(N_ROWS), loss, C), 1e-6)
+
+
+def test_a_model_of_products_is_stored_and_predicts(tmp_path: Path) -> None:
+    X = make_rows(6, N_ROWS, 8, "binary")
+    y = target(X, "logistic")
+    result = train(open_data(X, y=y), "products:degree=3,binary=true", C=0.5, tol=1e-4)
+    result.model.save(tmp_path / "model.npz")
+    model = Model.load(tmp_path / "model.npz")
+    phi = product_matrix(X, 3, repeats=False)
+    expected = phi @ dense_weights(result) + result.model.intercept
+    for sparse in (False, True):
+        rows = open_data(stored(X, sparse), y=None)
+        np.testing.assert_allclose(model.margins(rows), expected, rtol=0, atol=1e-12)
+    X[7, 3] = 0.5
+    with pytest.raises(InputError, match=r"row 7, column 3 is 0\.5.*binary"):
+        model.margins(open_data(X, y=None))
+
+
+def test_values_that_are_not_binary_stop_the_training() -> None:
+    X = make_rows(6, N_ROWS, 8, "counts")
+    y = target(X, "logistic")
+    with pytest.raises(InputError, match=r"row 0, column \d is.*binary"):
+        train(open_data(X, y=y), Products(2, binary=True), C=0.5)
+
+
+def test_the_first_weight_appears_at_c_min() -> None:
+    X = make_rows(4, N_ROWS, 8, "small")
+    y = target(X, "logistic")
+    phi = product_matrix(X, 3, repeats=True)
+    _, least = Problem(phi, y, np.ones(N_ROWS), "logistic", 1.0).null()
+    result = train(open_data(X, y=y), Products(3), C=0.999 * least, tol=1e-9)
+    assert result.model.options["C_min"] == pytest.approx(least, rel=1e-6)
+    assert not len(result.model.ids)
