@@ -27,6 +27,8 @@ class ExplicitFamily:
     max_abs: float
     binary: bool = False
     n_price_parts: int = 1
+    name: str = "matrix"
+    compared: bool = True
 
     def describe(self, feature: int) -> str:
         return f"column {feature}"

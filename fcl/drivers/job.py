@@ -18,6 +18,7 @@ from fcl.data.prepared import PreparedRows
 from fcl.drivers.plan import Plan, make_plan
 from fcl.errors import InputError
 from fcl.features import Generator, Kmers, Spec, bind_features, parse_features, spell_features
+from fcl.features.registry import check_home
 from fcl.objective import Loss, Objective, find_loss, resolve_C
 from fcl.units import parse_size
 
@@ -182,7 +183,8 @@ def make_job(
         valid_fraction = share("valid_fraction", valid_fraction)
     budget = parse_size(memory, "memory")
 
-    family = bind_features(spec, data.rows)
+    if isinstance(spec, Generator):
+        check_home(spec)
     if data.target is None:
         raise InputError(f"{data.name}: training needs a target, and none was opened (y=None)")
     labels: tuple[Any, Any] | None = None
@@ -199,6 +201,7 @@ def make_job(
             f"{data.target_name}: only one class is left among the {train.n} training rows with "
             "a weight above 0"
         )
+    family = bind_features(spec, data.rows, train.keep)
     valid_rows = None
     if held is not None:
         valid_rows = _rows(data, y, data.weights, held, "validate on: raise valid_fraction")

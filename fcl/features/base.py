@@ -139,6 +139,17 @@ class Family(Protocol):
     def binary(self) -> bool:
         """Whether all values are 0 or 1."""
 
+    @property
+    def name(self) -> str:
+        """How it is called in messages."""
+
+    @property
+    def compared(self) -> bool:
+        """Whether cached columns are held against their prices.
+
+        They may be less exact than those were, or a user's class may make others each time.
+        """
+
     def most_block_rows(self) -> int:
         """Rows of the largest block that is convenient; a multiple of 64, at most 65,536."""
 

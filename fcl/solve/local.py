@@ -81,7 +81,7 @@ class LocalSolver:
         little: their gradients over all rows have to agree too.
         """
         j = self.cache.find(nonzeros, hash_)
-        if j is None or (self.view.complete and not self.view.rounded):
+        if j is None or (self.view.complete and not self.view.compared):
             return j is not None
         other = float(self.working.gradients[j])
         return abs(gradient - other) <= SAME_GRADIENT * abs(gradient)

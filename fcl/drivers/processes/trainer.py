@@ -113,7 +113,7 @@ class TrainerProcess:
             config.block_rows,
             self._team,
         )
-        self._rounded = not family.binary
+        self._compared_with = family.name if family.compared else ""
         store = layout.store()
         cache = ExtentCache(store, config.extent_bytes)
         trainer = Trainer(
@@ -130,7 +130,7 @@ class TrainerProcess:
         self._margins = [layout.array(f"margins{i}") for i in range(2)]
 
     def _all_rows(self) -> RowView:
-        return RowView.all_rows(self._objective, self._rounded)
+        return RowView.all_rows(self._objective, self._compared_with)
 
     @property
     def local(self) -> LocalSolver:

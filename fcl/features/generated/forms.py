@@ -17,7 +17,14 @@ if TYPE_CHECKING:
     from fcl.data.base import RowReader
     from fcl.data.sparse import SparseRows
 
-__all__ = ["RowForm", "SparseColumns", "form_for", "form_from_config"]
+__all__ = [
+    "MatrixRecord",
+    "RowForm",
+    "SparseColumns",
+    "form_for",
+    "form_from_config",
+    "read_only",
+]
 
 Keep = npt.NDArray[np.bool_] | None
 
@@ -62,6 +69,10 @@ class MatrixRecord:
 
     width: int
     dtype: str
+
+    def to_config(self) -> dict[str, Any]:
+        """As a dictionary."""
+        return {"width": self.width, "dtype": self.dtype}
 
     def shape(self, block_rows: int) -> tuple[int, int]:
         """Of the record of a block."""
@@ -219,15 +230,15 @@ class SparseColumns:
     n_columns: int
 
     @classmethod
-    def of(cls, rows: SparseRows) -> SparseColumns:
-        """From sparse rows, at most 65,536 of them."""
+    def of(cls, rows: SparseRows, dtype: str) -> SparseColumns:
+        """From sparse rows, at most 65,536 of them; values of the given type."""
         order = np.argsort(rows.indices, kind="stable")
         columns, start = np.unique(rows.indices[order], return_index=True)
         return cls(
-            columns.astype(np.int64),
-            np.append(start, len(order)).astype(np.int64),
-            rows.entry_rows()[order].astype(np.uint16),
-            rows.data[order],
+            read_only(columns.astype(np.int64)),
+            read_only(np.append(start, len(order)).astype(np.int64)),
+            read_only(rows.entry_rows()[order].astype(np.uint16)),
+            read_only(rows.data[order].astype(dtype, copy=False)),
             len(rows),
             rows.n_columns,
         )
@@ -257,16 +268,18 @@ class SparseForm(_NumericForm):
         return (8,)  # the least that can be kept; everything is in the side arrays
 
     def prepare(self, raw: Any, record: npt.NDArray[np.uint8]) -> Sequence[np.ndarray]:
-        found = SparseColumns.of(raw)
+        found = SparseColumns.of(raw, self.dtype)
         record.view(np.int64)[0] = found.n_rows
-        return (found.columns, found.start, found.rows, found.values.astype(self.dtype))
+        return (found.columns, found.start, found.rows, found.values)
 
     def block(self, prepared: PreparedRows, number: int) -> SparseColumns:
         rows = prepared.rows_of(number)
-        return SparseColumns(*prepared.sides(number), rows.stop - rows.start, self.width)  # type: ignore[call-arg,arg-type]
+        columns, start, entry_rows, values = (read_only(side) for side in prepared.sides(number))
+        n = rows.stop - rows.start
+        return SparseColumns(columns, start, entry_rows, values, n, self.width)
 
     def block_of(self, raw: Any) -> SparseColumns:
-        return SparseColumns.of(raw)
+        return SparseColumns.of(raw, self.dtype)
 
     def select(self, prepared: PreparedRows, rows: Ids, chosen: PreparedRows, number: int) -> None:
         wanted = rows[chosen.rows_of(number)]
@@ -291,6 +304,13 @@ class SparseForm(_NumericForm):
             values[order],
         )
         chosen.commit(number, sides)
+
+
+def read_only(array: np.ndarray) -> np.ndarray:
+    """A view that cannot be written to: what a user's class gets is read again by everybody."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
 
 
 _FORMS: dict[str, Any] = {"sequences": SequenceForm, "numbers": NumberForm, "sparse": SparseForm}

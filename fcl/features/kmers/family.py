@@ -107,6 +107,14 @@ class KmerFamily:
     def binary(self) -> bool:
         return True
 
+    @property
+    def name(self) -> str:
+        return "kmers"
+
+    @property
+    def compared(self) -> bool:
+        return False
+
     def most_block_rows(self) -> int:
         return 65536
 
