@@ -418,7 +418,7 @@ def bind(
         )
     form = form_for(generator.rows, rows)
     options = called(
-        f"features {name}: options(), the arguments of __init__ kept under their names",
+        f"features {name}: options(), the arguments of __init__ under their own names,",
         generator.options,
     )
     fitted = called(
