@@ -23,8 +23,10 @@ if TYPE_CHECKING:
     from fcl.errors import BudgetError as BudgetError
     from fcl.errors import ConvergenceWarning as ConvergenceWarning
     from fcl.errors import FclError as FclError
+    from fcl.errors import GeneratorError as GeneratorError
     from fcl.errors import InputError as InputError
     from fcl.errors import ModelFileError as ModelFileError
+    from fcl.features import Generator as Generator
     from fcl.features import Kmers as Kmers
     from fcl.features import parse_features as parse_features
     from fcl.model import Certificate as Certificate
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
 _HOME = {
     "DataSet": "fcl.data",
     "open_data": "fcl.data",
+    "Generator": "fcl.features",
     "Kmers": "fcl.features",
     "parse_features": "fcl.features",
     "TrainResult": "fcl.drivers.train",
@@ -50,6 +53,7 @@ _HOME = {
     "BudgetError": "fcl.errors",
     "ConvergenceWarning": "fcl.errors",
     "FclError": "fcl.errors",
+    "GeneratorError": "fcl.errors",
     "InputError": "fcl.errors",
     "ModelFileError": "fcl.errors",
 }

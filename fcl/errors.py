@@ -13,6 +13,10 @@ class InputError(FclError, ValueError):
     """The user's data, option or file is wrong; the message says which, and what to do."""
 
 
+class GeneratorError(InputError):
+    """A class of features breaks its contract; the message names class, features and row block."""
+
+
 class BudgetError(InputError):
     """The memory budget is too small; the message names the smallest that works."""
 

@@ -27,6 +27,8 @@ class ExplicitFamily:
     max_abs: float
     binary: bool = False
     n_price_parts: int = 1
+    name: str = "matrix"
+    compared: bool = True
     factors: tuple[float, ...] = ()  #: of the features in the penalty; none: 1
 
     @property

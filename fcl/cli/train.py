@@ -32,7 +32,7 @@ from fcl.cli.options import (
     x_option,
 )
 from fcl.cli.signals import Stop, stop_on_signals
-from fcl.errors import ConvergenceWarning, InputError, RepeatedDeaths
+from fcl.errors import ConvergenceWarning, GeneratorError, InputError, RepeatedDeaths
 
 if TYPE_CHECKING:
     from fcl.cli.progress import View
@@ -46,7 +46,8 @@ EPILOG = """\
 Exit codes:
   0    done; also when --max-time or --max-passes ended it (a warning names the gap reached)
   1    the machine failed: a disk full, memory exhausted
-  2    a wrong option or input; nothing was written
+  2    a wrong option or input, nothing was written; or a class of features that gave something
+       wrong later on: there is a checkpoint, but no model
   5    a process of the training died again and again; there is a checkpoint, but no model
   6    the last checkpoint could not be written; the model was, unless a message says otherwise
   130  SIGINT, 143 SIGTERM: a checkpoint and the best model so far were written; a second signal
@@ -73,7 +74,11 @@ _SHARED_ARGUMENTS = (
 
 @click.command("fcl-train", cls=Command, epilog=EPILOG)
 @click.argument("data", required=False)
-@click.option("--features", metavar="SPEC", help="Family of features, such as kmers:d=8,origin=70.")
+@click.option(
+    "--features",
+    metavar="SPEC",
+    help="Family of features: kmers:d=8,origin=70, columns, or module:Class:option=1 of your own.",
+)
 @click.option("--C", "C", type=Positive(), help="Weight of the losses; or --alpha.")
 @click.option("--alpha", type=Positive(), help="Weight of the penalty: C = 1 / (alpha sum s_i).")
 @click.option(
@@ -355,7 +360,7 @@ def _run(request: _Request, stop: Stop) -> tuple[TrainResult, View]:
                 should_stop=stop.requested,
                 should_checkpoint=stop.take_checkpoint_request,
             )
-        except RepeatedDeaths:
+        except (RepeatedDeaths, GeneratorError):
             _say_how_to_go_on(options["checkpoint"])
             raise
         except KeyboardInterrupt:

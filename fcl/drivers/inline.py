@@ -98,6 +98,9 @@ class _Run:
             if not session.history:
                 raise
             reason = "interrupted"
+        except Exception:  # a fault of the features' class, perhaps: what was reached is kept
+            session.saver.save()
+            raise
         session.saver.save()
         point = solver.outer.point
         support = solver.passes.pricer.counts(point.ids, solver.passes.vectors.residuals)

@@ -18,7 +18,8 @@ from fcl.data.numeric import NumericReader
 from fcl.data.prepared import PreparedRows
 from fcl.drivers.plan import Plan, make_plan
 from fcl.errors import InputError
-from fcl.features import Spec, bind_features, is_spec, parse_features, spell_features
+from fcl.features import Generator, Spec, bind_features, is_spec, parse_features, spell_features
+from fcl.features.registry import check_home
 from fcl.objective import Loss, Objective, Penalty, find_loss, resolve_C
 from fcl.units import parse_size
 
@@ -192,7 +193,8 @@ def make_job(
         valid_fraction = share("valid_fraction", valid_fraction)
     budget = parse_size(memory, "memory")
 
-    family = bind_features(spec, data.rows)
+    if isinstance(spec, Generator):
+        check_home(spec)
     if data.target is None:
         raise InputError(f"{data.name}: training needs a target, and none was opened (y=None)")
     labels: tuple[Any, Any] | None = None
@@ -209,6 +211,7 @@ def make_job(
             f"{data.target_name}: only one class is left among the {train.n} training rows with "
             "a weight above 0"
         )
+    family = bind_features(spec, data.rows, train.keep)
     valid_rows = None
     if held is not None:
         valid_rows = _rows(data, y, data.weights, held, "validate on: raise valid_fraction")

@@ -158,6 +158,17 @@ class Family(Protocol):
         """Whether all values are 0 or 1."""
 
     @property
+    def name(self) -> str:
+        """How it is called in messages."""
+
+    @property
+    def compared(self) -> bool:
+        """Whether cached columns are held against their prices.
+
+        They may be less exact than those were, or a user's class may make others each time.
+        """
+
+    @property
     def row_kind(self) -> str:
         """What raw rows are: ``"sequences"`` (uint8 codes), ``"numbers"`` or ``"sparse"``."""
 

@@ -90,11 +90,13 @@ class Concat:
     def __repr__(self) -> str:
         return f"Concat({list(self.members)!r})"
 
-    def bind(self, rows: RowReader[Any]) -> ConcatFamily:
-        """The families over the rows of a data set, as one."""
+    def bind(
+        self, rows: RowReader[Any], keep: npt.NDArray[np.bool_] | None = None
+    ) -> ConcatFamily:
+        """The families over the rows of a data set, as one; keep : those that are trained on."""
         from fcl.features.registry import bind_features, spell_features
 
-        bound = [bind_features(spec, rows) for spec, _ in self.members]
+        bound = [bind_features(spec, rows, keep) for spec, _ in self.members]
         names = [spell_features(spec) for spec, _ in self.members]
         for family, name in zip(bound, names, strict=True):
             if family.row_kind != bound[0].row_kind:
@@ -212,6 +214,14 @@ class ConcatFamily:
     @property
     def binary(self) -> bool:
         return all(m.binary for m in self.members)
+
+    @property
+    def name(self) -> str:
+        return " + ".join(m.name for m in self.members)
+
+    @property
+    def compared(self) -> bool:
+        return any(m.compared for m in self.members)
 
     @property
     def row_kind(self) -> str:

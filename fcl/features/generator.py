@@ -51,7 +51,7 @@ class Generator(ABC):
         """The columns of some features on a block of rows.
 
         ids : int64 (k,), increasing.
-        block : rows as ``rows`` says, or what :meth:`prepare` made of them.
+        block : rows as ``rows`` says, or what :meth:`prepare` made of them; not to be written to.
 
         Returns (n, k) of any real dtype, all finite. Must depend on the features and the rows alone: not
         on what else is in the block, on the process, or on what was asked before.
@@ -132,8 +132,7 @@ class Generator(ABC):
 
     def options(self) -> dict[str, Any]:
         """The arguments of ``__init__``."""
-        names = inspect.signature(type(self).__init__).parameters
-        return {name: getattr(self, name) for name in names if name != "self"}
+        return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
 
     def state(self) -> dict[str, Any]:
         """What :meth:`fit` has learnt."""
@@ -175,4 +174,5 @@ def decode(value: Any) -> Any:
 def family_name(generator: Generator) -> str:
     """The name under which a family is stored and found again."""
     cls = type(generator)
-    return cls.name or f"{cls.__module__}:{cls.__qualname__}"
+    # an inherited name is that of another class
+    return vars(cls).get("name") or f"{cls.__module__}:{cls.__qualname__}"

@@ -5,24 +5,29 @@ from __future__ import annotations
 import importlib
 import inspect
 import re
+import sys
 from dataclasses import fields
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
 
 from fcl.checks import positive
-from fcl.errors import InputError
+from fcl.errors import GeneratorError, InputError
 from fcl.features.bag import Bag, BagFamily
 from fcl.features.concat import Concat, ConcatFamily
-from fcl.features.generator import Generator, decode, family_name
+from fcl.features.generator import Generator, family_name
 from fcl.features.kmers import KmerFamily, Kmers
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
     from fcl.data.base import RowReader
     from fcl.features.base import Family
 
 __all__ = [
     "Spec",
     "bind_features",
+    "check_home",
     "family_from_config",
     "is_spec",
     "parse_features",
@@ -105,7 +110,12 @@ def _parse_family(text: str) -> Spec:
     for key, parameter in names.items():
         if parameter.default is parameter.empty and key not in options:
             raise InputError(f"features {text!r}: {key} is missing; for instance {name}:{key}=8")
-    found_spec: Spec = made(**options)
+    try:
+        found_spec: Spec = made(**options)
+    except InputError:
+        raise
+    except (TypeError, ValueError, ArithmeticError) as error:
+        raise InputError(f"features {text!r}: {type(error).__name__}: {error}") from error
     return found_spec
 
 
@@ -137,13 +147,21 @@ def is_spec(value: object) -> bool:
     return isinstance(value, Kmers | Bag | Concat | Generator)
 
 
-def bind_features(spec: Spec, rows: RowReader[Any]) -> Family:
-    """The family over the rows of a data set; families that learn from the data read a sample."""
+def bind_features(
+    spec: Spec, rows: RowReader[Any], keep: npt.NDArray[np.bool_] | None = None
+) -> Family:
+    """The family over the rows of a data set.
+
+    keep : bool (n,), the rows that are trained on, None for all: families that learn from the data read a
+        sample of them.
+    """
+    if isinstance(spec, Concat):
+        return spec.bind(rows, keep)
     if not isinstance(spec, Generator):
         return spec.bind(rows)
     from fcl.features.generated import bind
 
-    return bind(spec, rows)
+    return bind(spec, rows, keep)
 
 
 def family_from_config(config: dict[str, Any]) -> Family:
@@ -161,13 +179,54 @@ def family_from_config(config: dict[str, Any]) -> Family:
             bound: Family = _OWN[name][1](**options)
             return bound
         from fcl.features.generated import GeneratedFamily
-        from fcl.features.generated.forms import form_from_config
 
-        generator = _class_of(name, "model")(**options["options"])
-        generator.restore({key: decode(value) for key, value in options["state"].items()})
-        return GeneratedFamily(generator, form_from_config(options["form"]))
+        return GeneratedFamily.from_config(_class_of(name, "model")(**options["options"]), options)
     except (TypeError, KeyError) as error:
         raise InputError(f"model: bad description of its {name} features: {error}") from None
+
+
+def check_home(generator: Generator) -> None:
+    """Raise GeneratorError unless a model file, or another process, would find the class again.
+
+    Modules are looked for, not run anew: what fails in the child alone is told when it starts.
+    """
+    name, cls = family_name(generator), type(generator)
+    where = f"features {cls.__name__}"
+    if "<locals>" in cls.__qualname__:
+        raise GeneratorError(
+            f"{where}: the class is defined inside a function, where neither another process nor a model "
+            "can find it; move it to the top of a module"
+        )
+    try:
+        found = _class_of(name, where)
+    except GeneratorError:
+        raise
+    except InputError as error:
+        raise GeneratorError(str(error)) from error
+    if found is not cls:
+        raise GeneratorError(
+            f"{where}: expected the class at {name} to be that of the features, got another one; was its "
+            "module loaded anew? Make the features again"
+        )
+    module = sys.modules[cls.__module__]
+    for at in range(len(cls.__module__.split("."))):
+        part = ".".join(cls.__module__.split(".")[: at + 1])
+        parent = sys.modules.get(part.rpartition(".")[0])
+        if not _can_be_found(part, getattr(parent, "__path__", None)):
+            raise GeneratorError(
+                f"{where}: another process cannot import its module {cls.__module__} "
+                f"({getattr(module, '__file__', None) or 'made without a file'}): no {part} is found "
+                "along sys.path; put its folder there (PYTHONPATH), or install it"
+            )
+
+
+def _can_be_found(module: str, path: Any) -> bool:
+    """Whether a fresh interpreter with our sys.path finds a module, whatever is loaded here."""
+    for finder in sys.meta_path:
+        find = getattr(finder, "find_spec", None)
+        if find is not None and find(module, path, None) is not None:
+            return True
+    return False
 
 
 def _names() -> list[str]:
@@ -183,7 +242,7 @@ def _class_of(name: str, where: str) -> Any:
         path = name
     for entry in entry_points(group=ENTRY_POINTS) if path is None else ():
         if entry.name == name:
-            path = entry.value
+            path = f"{entry.module}:{entry.attr}"
     if path is None:
         raise InputError(
             f"{where}: unknown family {name!r}; there is: {', '.join(_names())}, or module:Class of "
@@ -195,10 +254,12 @@ def _class_of(name: str, where: str) -> Any:
 def _import(path: str, where: str) -> Any:
     module, _, name = path.partition(":")
     if module == "__main__":
-        raise InputError(
+        raise GeneratorError(
             f"{where}: the class {name} is defined in a script or notebook, where neither another "
             "process nor a model can find it; move it to a module of its own"
         )
+    if not module or not name:
+        raise InputError(f"{where}: expected module:Class, got {path!r}")
     try:
         found: Any = importlib.import_module(module)
         for part in name.split("."):

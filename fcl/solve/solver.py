@@ -99,7 +99,7 @@ class Solver:
         self.passes = Passes(objective, family, prepared, Vectors(objective.n_rows))
         self.outer = null_outer(self.passes, tol)
         self.cache = cache
-        view = view or RowView.all_rows(objective, rounded=not family.binary)
+        view = view or RowView.all_rows(objective, family.name if family.compared else "")
         self.maker = family.column_maker(view_rows or prepared, staging)
         trainer = Trainer(
             view.objective.n_rows,

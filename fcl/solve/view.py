@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from fcl.errors import InputError
+from fcl.errors import GeneratorError
 from fcl.objective import Objective
 from fcl.parallel import SERIAL, Team
 from fcl.solve.state import Floats, Ids, WorkingSet
@@ -42,9 +42,9 @@ class RowView:
     proximal: float = PROXIMAL
     intercept_correction: float = 0.0
     intercept_floor: float = 0.0
-    #: whether columns are cached in less precision than they are priced in
-    rounded: bool = False
-    #: residuals and curvatures at the anchor (rounded columns on all rows: and ones), where needed
+    #: family whose cached columns are held against their prices: they may be rounded, or wrong
+    compared: str = ""
+    #: residuals and curvatures at the anchor (compared columns on all rows: and ones), where needed
     _r: Floats = field(default_factory=lambda: np.empty(0))
     _q: Floats = field(default_factory=lambda: np.empty(0))
 
@@ -61,15 +61,18 @@ class RowView:
     @property
     def approximate(self) -> bool:
         """Whether what is cached of a column is not all of it: some rows, or rounded values."""
-        return self.rounded or not self.complete
+        return bool(self.compared) or not self.complete
 
     @classmethod
-    def all_rows(cls, objective: Objective, rounded: bool = False) -> RowView:
-        """The view in which nothing needs correction, but for what the cache rounds."""
+    def all_rows(cls, objective: Objective, compared: str = "") -> RowView:
+        """The view in which nothing needs correction, but for what the cache rounds.
+
+        compared : name of a family whose cached columns are held against their prices.
+        """
         n = objective.n_rows
-        if not rounded:
+        if not compared:
             return cls(None, objective, np.empty(n))
-        return cls(None, objective, np.empty(n), rounded=True, _r=np.empty(n), _q=np.empty(n))
+        return cls(None, objective, np.empty(n), compared=compared, _r=np.empty(n), _q=np.empty(n))
 
     @classmethod
     def sample(cls, objective: Objective, rows: Ids, inclusion: Floats) -> RowView:
@@ -84,9 +87,9 @@ class RowView:
         return cls(rows, part, np.empty(n), _r=np.empty(n), _q=np.empty(n))
 
     @staticmethod
-    def bytes_for(n_rows: int, complete: bool, rounded: bool = False) -> int:
+    def bytes_for(n_rows: int, complete: bool, compared: bool = False) -> int:
         """Bytes of the vectors of a view of so many rows: margins; r and q where it corrects."""
-        return 8 * n_rows * (1 if complete and not rounded else 3)
+        return 8 * n_rows * (1 if complete and not compared else 3)
 
     def anchor(self, margins: Floats, b: float, total_r: float, total_q: float) -> None:
         """Move to an anchor.
@@ -97,7 +100,7 @@ class RowView:
         if self.rows is None:
             self.margins[:] = margins
             self.intercept_floor = self.least_curvature
-            if self.rounded:
+            if self.compared:
                 self.objective.residuals_curvatures(self.margins, b, self._r, self._q)
                 self._q[:] = 1.0
             return
@@ -132,11 +135,11 @@ class RowView:
     def _correct_rounding(self, working: WorkingSet, first: int) -> None:
         """Make gradients at the anchor the priced ones, whatever the cache has rounded.
 
-        Raises InputError for a column that is not the one that was priced.
+        Raises GeneratorError for a column that is not the one that was priced.
         """
         some = slice(first, working.cache.n)
         working.correction[some] = 0.0
-        if not self.rounded:
+        if not self.compared:
             return
         columns = np.arange(first, working.cache.n)
         g, squares = column_moments(working, columns, self._r, self._q, self.objective.team)
@@ -145,10 +148,12 @@ class RowView:
         wrong = np.flatnonzero(np.abs(working.correction[some]) > most)
         if len(wrong):
             feature = int(working.cache.ids[first + wrong[0]])
-            raise InputError(
-                f"features: feature {feature} has the gradient {working.gradients[first + wrong[0]]:.9g} "
-                f"where it was priced and {g[wrong[0]]:.9g} where its column is cached: columns() must "
-                "give the same column each time, and agree with gradients() and margins()"
+            raise GeneratorError(
+                f"features {self.compared}: feature {feature} has the gradient "
+                f"{working.gradients[first + wrong[0]]:.9g} where it was priced, and "
+                f"{g[wrong[0]]:.9g} by its column in the cache, over all row blocks: columns() has to "
+                "give the same column each time, with values within the range of float32, and "
+                "gradients() has to agree with it"
             )
 
 

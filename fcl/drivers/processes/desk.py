@@ -262,10 +262,16 @@ class Desk:
     # -- passes --------------------------------------------------------------------------------
 
     def _begin_pricing(self, pass_number: int) -> None:
-        """Say which features are watched: the cached ones, and those with a frozen weight."""
+        """Say which features are watched: the cached ones, those with a frozen weight, those recalled.
+
+        Without its gradient a column would come back with a wrong one.
+        """
         self._watch_pass = pass_number
         self._watched_slots, cached = self.cached()
         watch = np.concatenate([cached, self.outer.frozen(cached).ids])
+        # another budget may have cached more than there is room for now
+        self._recall = self._recall[~np.isin(self._recall, watch)][: self.config.max_columns]
+        watch = np.concatenate([watch, self._recall])
         layout = self.layout
         self._n_watched = len(watch)
         layout.array("watch_ids")[: len(watch)] = watch

@@ -25,7 +25,7 @@ from fcl.drivers.processes.messages import OUTCOMES, TASKS, From, To
 from fcl.drivers.processes.setup import Folders, Shared
 from fcl.drivers.result import TrainResult
 from fcl.drivers.session import Session
-from fcl.errors import BudgetError, FclError, InputError, RepeatedDeaths
+from fcl.errors import BudgetError, FclError, GeneratorError, InputError, RepeatedDeaths
 from fcl.kernels import is_compiled
 from fcl.model import atomic
 
@@ -496,8 +496,8 @@ class Supervisor:
         assert self._failure is not None
         child, failure, message = self._failure
         if message.ints[1]:
-            kind = BudgetError if failure.type.endswith("BudgetError") else InputError
-            return kind(failure.message)
+            kinds = {"BudgetError": BudgetError, "GeneratorError": GeneratorError}
+            return kinds.get(failure.type.rpartition(".")[2], InputError)(failure.message)
         doing = _in_words(child.role, message.ints[2:])
         return FclError(
             f"{child.name} failed {doing} with {failure.type}: {failure.message}\n"

@@ -114,7 +114,7 @@ class TrainerProcess:
             self._team,
             Penalty(config.l1_ratio),
         )
-        self._rounded = not family.binary
+        self._compared_with = family.name if family.compared else ""
         store = layout.store()
         cache = ExtentCache(store, config.extent_bytes)
         trainer = Trainer(
@@ -131,7 +131,7 @@ class TrainerProcess:
         self._margins = [layout.array(f"margins{i}") for i in range(2)]
 
     def _all_rows(self) -> RowView:
-        return RowView.all_rows(self._objective, self._rounded)
+        return RowView.all_rows(self._objective, self._compared_with)
 
     @property
     def local(self) -> LocalSolver:

@@ -106,6 +106,14 @@ class BagFamily:
     wildcards: bool = False
 
     @property
+    def name(self) -> str:
+        return "bag"
+
+    @property
+    def compared(self) -> bool:
+        return False
+
+    @property
     def radix(self) -> int:
         """Digits that a letter of a pattern may be."""
         return 5 if self.wildcards else 4

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from fcl.errors import InputError
+from fcl.errors import GeneratorError
 from fcl.features.base import Floats, Ids
 from fcl.features.generator import Generator
 
-__all__ = ["checked_columns", "checked_vector", "name_of"]
+__all__ = [
+    "called",
+    "checked_columns",
+    "checked_count",
+    "checked_largest",
+    "checked_prepared",
+    "checked_vector",
+    "name_of",
+    "some_ids",
+]
 
 
 def name_of(generator: Generator) -> str:
@@ -18,56 +28,135 @@ def name_of(generator: Generator) -> str:
     return type(generator).__name__
 
 
-def checked_columns(generator: Generator, ids: Ids, block: Any, number: int, n: int) -> np.ndarray:
-    """``generator.columns`` on block ``number`` of n rows: a real, finite matrix (n, len(ids))."""
-    where = f"features {name_of(generator)}: columns({_some(ids)}) on row block {number}"
+def called(where: str, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+    """What a method of a generator returns; what it raises is told with ``where``.
+
+    MemoryError passes: the machine is at fault, or the budget.
+    """
     try:
-        found = generator.columns(ids, block)
-    except (MemoryError, KeyboardInterrupt):
+        return function(*arguments, **options)
+    except MemoryError:
         raise
     except Exception as error:
-        raise InputError(f"{where} raised {type(error).__name__}: {error}") from error
+        raise GeneratorError(f"{where} raised {type(error).__name__}: {error}") from error
+
+
+def checked_count(generator: Generator) -> int:
+    """``n_features`` after fit."""
+    n = getattr(generator, "n_features", None)
+    if not isinstance(n, int | np.integer) or isinstance(n, bool) or not 0 < n < 2**62:
+        raise GeneratorError(
+            f"features {name_of(generator)}: n_features must be a whole number from 1 to 2^62 after "
+            f"fit, got {n!r}"
+        )
+    return int(n)
+
+
+def checked_columns(
+    generator: Generator, ids: Ids, block: Any, number: int | str, n: int
+) -> np.ndarray:
+    """``generator.columns`` on block ``number`` of n rows: a real, finite matrix (n, len(ids))."""
+    where = f"features {name_of(generator)}: columns({some_ids(ids)}) on row block {number}"
+    found = called(where, generator.columns, ids, block)
     if not isinstance(found, np.ndarray):
-        raise InputError(f"{where}: expected a numpy array, got {type(found).__name__}")
+        raise GeneratorError(f"{where}: expected a numpy array, got {type(found).__name__}")
     if found.shape != (n, len(ids)):
-        raise InputError(
+        raise GeneratorError(
             f"{where}: expected shape {(n, len(ids))}, rows by features, got {found.shape}"
         )
     if found.dtype.kind not in "biuf":
-        raise InputError(f"{where}: expected real numbers, got dtype {found.dtype}")
+        raise GeneratorError(f"{where}: expected real numbers, got dtype {found.dtype}")
     if generator.binary and found.dtype != np.bool_:
         wrong = (found != 0) & (found != 1)
         if wrong.any():
             row, k = (int(i) for i in np.argwhere(wrong)[0])
-            raise InputError(
+            raise GeneratorError(
                 f"{where}: the class says binary = True, but feature {ids[k]} is {found[row, k]} at "
                 f"row {row} of the block"
             )
-    if found.dtype.kind == "f" and not np.isfinite(found.sum()) and not np.isfinite(found).all():
+    if not _finite(found):
         row, k = (int(i) for i in np.argwhere(~np.isfinite(found))[0])
-        raise InputError(
+        raise GeneratorError(
             f"{where}: feature {ids[k]} is {found[row, k]} at row {row} of the block; values must be "
             "finite"
         )
     return found
 
 
-def checked_vector(generator: Generator, what: str, found: Any, n: int, number: int) -> Floats:
-    """A vector that a faster way of the generator returned, as float64 (n,)."""
-    where = f"features {name_of(generator)}: {what} on row block {number}"
+def checked_vector(
+    generator: Generator, what: str, function: Callable[..., Any], *arguments: Any, n: int
+) -> Floats:
+    """The vector of n numbers that a faster way of the generator returns, as float64 (n,).
+
+    what : the call, in words, with its features and block.
+    """
+    where = f"features {name_of(generator)}: {what}"
+    found = called(where, function, *arguments)
     if not isinstance(found, np.ndarray) or found.shape != (n,) or found.dtype.kind not in "biuf":
-        got = (
-            f"{found.dtype} {found.shape}"
-            if isinstance(found, np.ndarray)
-            else type(found).__name__
+        raise GeneratorError(f"{where}: expected float64 {(n,)}, got {_kind(found)}")
+    if not _finite(found):
+        raise GeneratorError(
+            f"{where}: expected finite numbers, got {found[~np.isfinite(found)][0]}"
         )
-        raise InputError(f"{where}: expected float64 {(n,)}, got {got}")
-    if not np.isfinite(found).all():
-        raise InputError(f"{where}: expected finite numbers, got {found[~np.isfinite(found)][0]}")
     return found.astype(np.float64, copy=False)
 
 
-def _some(ids: Ids) -> str:
+def checked_largest(generator: Generator, block: Any, number: int | str) -> float:
+    """``generator.largest`` on a block: a finite number, not negative."""
+    where = f"features {name_of(generator)}: largest on row block {number}"
+    found = called(where, generator.largest, block)
+    try:
+        value = float(found)
+    except (TypeError, ValueError):
+        value = np.nan
+    if not 0.0 <= value < np.inf:
+        raise GeneratorError(
+            f"{where}: expected an upper bound of all |values|, a finite number of 0 or more, got "
+            f"{found!r:.80}"
+        )
+    return value
+
+
+def checked_prepared(
+    generator: Generator, block: Any, n: int, like: tuple[int, np.dtype] | None
+) -> np.ndarray:
+    """``generator.prepare`` of a block of n rows: (n, c), of the width and dtype of ``like``."""
+    where = f"features {name_of(generator)}: prepare"
+    made = called(where, generator.prepare, block)
+    if not isinstance(made, np.ndarray) or made.ndim != 2 or len(made) != n:
+        raise GeneratorError(
+            f"{where}: expected an array ({n}, c), a row for each row, got {_kind(made)}"
+        )
+    if made.dtype.kind not in "biuf" or not made.shape[1]:
+        raise GeneratorError(
+            f"{where}: expected at least one column of real numbers, got {_kind(made)}"
+        )
+    if like is not None and (made.shape[1], made.dtype) != like:
+        raise GeneratorError(
+            f"{where}: expected {like[1]} {(n, like[0])}, as it gave for the sample of fit, got "
+            f"{_kind(made)}; width and dtype have to be the same for every block"
+        )
+    return made
+
+
+def some_ids(ids: Ids) -> str:
+    """Features in a message: which, or how many and between which."""
+    if not len(ids):
+        return "no features"
     if len(ids) == 1:
         return f"feature {ids[0]}"
     return f"{len(ids)} features, {ids[0]} to {ids[-1]}"
+
+
+def _finite(found: np.ndarray) -> bool:
+    """Whether all values are finite; a sum needs no array of flags."""
+    if found.dtype.kind != "f":
+        return True
+    with np.errstate(over="ignore", invalid="ignore"):
+        return bool(np.isfinite(found.sum())) or bool(np.isfinite(found).all())
+
+
+def _kind(found: object) -> str:
+    if isinstance(found, np.ndarray):
+        return f"{found.dtype} {found.shape}"
+    return type(found).__name__

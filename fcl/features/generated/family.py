@@ -7,6 +7,7 @@ family, all against the same residuals: so the certificate holds for the whole f
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fcl.data.prepared import PreparedRows
-from fcl.errors import InputError
+from fcl.errors import GeneratorError
 from fcl.features.base import (
     BitColumns,
     Columns,
@@ -25,9 +26,18 @@ from fcl.features.base import (
     Prices,
     merge_prices,
 )
-from fcl.features.generated.checked import checked_columns, checked_vector, name_of
-from fcl.features.generated.forms import MatrixRecord, RowForm, form_for
-from fcl.features.generator import ROWS, Generator, encode, family_name, overrides
+from fcl.features.generated.checked import (
+    called,
+    checked_columns,
+    checked_count,
+    checked_largest,
+    checked_prepared,
+    checked_vector,
+    name_of,
+    some_ids,
+)
+from fcl.features.generated.forms import MatrixRecord, RowForm, SparseColumns, form_for, read_only
+from fcl.features.generator import ROWS, Generator, decode, encode, family_name, overrides
 
 if TYPE_CHECKING:
     from fcl.data.base import RowReader
@@ -37,12 +47,17 @@ __all__ = ["GeneratedFamily", "bind"]
 #: Parts of a family for pricing: at most, and features of one at least (as many are reported of it).
 MOST_PARTS = 128
 LEAST_PART = 64
-#: Bytes of columns in float64 that are made at a time, beside their block.
-STAGE_BYTES = 32 << 20
+#: Features of a part at most, unless there would be more parts than that.
+PART_FEATURES, PARTS_LIMIT = 1 << 20, 1 << 16
+#: Bytes of columns in float64 that are made at a time, beside their block; what there is of them at once:
+#: as they came, in float64, their squares, and three steps on the generator's way to them.
+STAGE_BYTES = 16 << 20
+STAGES = 6
 #: Bytes of a block of prepared rows, about: wider rows have smaller blocks.
 BLOCK_BYTES = 64 << 20
-#: Rows of the sample that :meth:`Generator.fit` sees.
+#: Rows of the sample that :meth:`Generator.fit` sees, fewer if they would take more bytes than that.
 FIT_ROWS = 2000
+FIT_BYTES = 64 << 20
 #: Parts of the data from which they come.
 FIT_PARTS = 20
 
@@ -50,27 +65,31 @@ FIT_PARTS = 20
 class GeneratedFamily:
     """A generator bound to the rows of a data set; see :class:`fcl.features.base.Family`."""
 
-    def __init__(self, generator: Generator, form: RowForm) -> None:
+    def __init__(
+        self, generator: Generator, form: RowForm, record: MatrixRecord | None = None
+    ) -> None:
+        """``record``: of what the generator prepares, if it does."""
         self.generator = generator
         self.form = form
-        self._record: MatrixRecord | None = None
-        if overrides(generator, "prepare"):
-            self._record = MatrixRecord(
-                int(generator.prepared_width_),  # type: ignore[attr-defined]
-                str(generator.prepared_dtype_),  # type: ignore[attr-defined]
-            )
+        self._record = record
 
     # -- what it is ----------------------------------------------------------------------------
 
     @property
+    def name(self) -> str:
+        return name_of(self.generator)
+
+    @property
     def n_features(self) -> int:
-        return self.generator.n_features
+        return int(self.generator.n_features)
 
     @property
     def n_price_parts(self) -> int:
         if overrides(self.generator, "price_parts"):
             return self.generator.price_parts()
-        return max(1, min(MOST_PARTS, -(-self.n_features // LEAST_PART)))
+        n = self.n_features
+        few = min(MOST_PARTS, -(-n // LEAST_PART))
+        return max(few, min(PARTS_LIMIT, -(-n // PART_FEATURES)))
 
     @property
     def max_abs(self) -> float:
@@ -82,7 +101,11 @@ class GeneratedFamily:
 
     @property
     def binary(self) -> bool:
-        return self.generator.binary
+        return bool(self.generator.binary)
+
+    @property
+    def compared(self) -> bool:
+        return True
 
     @property
     def row_kind(self) -> str:
@@ -96,15 +119,30 @@ class GeneratedFamily:
         return np.ones(len(ids))
 
     def describe(self, feature: int) -> str:
-        return self.generator.describe(int(feature))
+        """The feature in words; a fault there spoils no model."""
+        try:
+            return str(self.generator.describe(int(feature)))
+        except Exception as error:
+            return f"{self.name} {feature} (describe raised {type(error).__name__}: {error})"
 
     def to_config(self) -> dict[str, Any]:
+        record = {} if self._record is None else {"record": self._record.to_config()}
         return {
             "family": family_name(self.generator),
             "options": self.generator.options(),
             "state": {name: encode(value) for name, value in self.generator.state().items()},
             "form": self.form.to_config(),
+            **record,
         }
+
+    @classmethod
+    def from_config(cls, generator: Generator, config: dict[str, Any]) -> GeneratedFamily:
+        """The family of :meth:`to_config`, of a generator made anew with the options there."""
+        from fcl.features.generated.forms import form_from_config
+
+        generator.restore({name: decode(value) for name, value in config["state"].items()})
+        record = MatrixRecord(**config["record"]) if "record" in config else None
+        return cls(generator, form_from_config(config["form"]), record)
 
     def most_block_rows(self) -> int:
         """Rows of a block of prepared rows of a convenient size; a multiple of 64."""
@@ -151,35 +189,33 @@ class GeneratedFamily:
     def prepare(self, raw: Any, record: npt.NDArray[np.uint8]) -> Sequence[np.ndarray]:
         if self._record is None:
             return self.form.prepare(raw, record)
-        self._record.write(self._compact(self.form.block_of(raw)), record)
+        self._record.write(self._compact(self.form.block_of(raw), len(raw)), record)
         return ()
 
     def select(self, prepared: PreparedRows, rows: Ids, chosen: PreparedRows, number: int) -> None:
         (self._record or self.form).select(prepared, rows, chosen, number)
 
     def block(self, prepared: PreparedRows, number: int) -> Any:
-        """A prepared block as the generator gets it."""
+        """A prepared block as the generator gets it: not to be written to."""
         if self._record is not None:
-            return self._record.read(prepared, number)
+            return read_only(self._record.read(prepared, number))
         return self._shown(self.form.block(prepared, number))
 
-    def _block_of(self, raw: Any) -> Any:
+    def block_of(self, raw: Any) -> Any:
+        """Raw rows as the generator gets them."""
         block = self.form.block_of(raw)
-        return self._shown(block) if self._record is None else self._compact(block)
+        if self._record is None:
+            return self._shown(block)
+        return read_only(self._compact(block, len(raw)))
 
     def _shown(self, block: Any) -> Any:
-        return block.to_scipy() if self.generator.rows == "sparse" else block
+        return _shown(self.generator, block)
 
-    def _compact(self, block: Any) -> np.ndarray:
-        made = self.generator.prepare(self._shown(block))
+    def _compact(self, block: Any, n: int) -> np.ndarray:
         record = self._record
         assert record is not None
-        if made.ndim != 2 or made.shape[1] != record.width or made.dtype != np.dtype(record.dtype):
-            raise InputError(
-                f"features {name_of(self.generator)}: prepare gave {made.dtype} {made.shape}, expected "
-                f"{np.dtype(record.dtype)} (n, {record.width}) as it did on the sample"
-            )
-        return made
+        like = (record.width, np.dtype(record.dtype))
+        return checked_prepared(self.generator, self._shown(block), n, like)
 
     # -- margins -------------------------------------------------------------------------------
 
@@ -199,12 +235,13 @@ class GeneratedFamily:
     def _margins(self, ids: Ids, weights: Floats, block: Any, number: int, n: int) -> Floats:
         if not len(ids):
             return np.zeros(n)
-        if overrides(self.generator, "margins"):
-            found = self.generator.margins(ids, weights, block)
-            return checked_vector(self.generator, "margins", found, n, number)
+        generator = self.generator
+        if overrides(generator, "margins"):
+            what = f"margins({some_ids(ids)}) on row block {number}"
+            return checked_vector(generator, what, generator.margins, ids, weights, block, n=n)
         total = np.zeros(n)
         for some in _batches(len(ids), n):
-            columns = checked_columns(self.generator, ids[some], block, number, n)
+            columns = checked_columns(generator, ids[some], block, number, n)
             total += columns.astype(np.float64, copy=False) @ weights[some]
         return total
 
@@ -222,20 +259,25 @@ class GeneratedFamily:
         return GeneratedColumns(self, prepared, buffer_bytes)
 
     def workspace_bytes(self, block_rows: int, scratch: bool) -> int:
-        own = 3 * STAGE_BYTES + 2 * int(np.prod(self.record_shape(block_rows)))
+        # gradients of a group of parts, their sizes, and which are large
+        part = -(-self.n_features // self.n_price_parts)
+        own = 25 * min(self.n_features, max(part, PART_FEATURES))
         if overrides(self.generator, "pricing_bytes"):
-            own += self.generator.pricing_bytes(block_rows, self._dense)
-        return own
+            own = self.generator.pricing_bytes(block_rows, self._dense)
+        return STAGES * STAGE_BYTES + 2 * int(np.prod(self.record_shape(block_rows))) + own
 
     @property
     def _dense(self) -> bool:
         return self.form.to_config()["rows"] != "sparse"
 
     def extra_bytes(self, prepared: PreparedRows, pricers: int = 1) -> int:
-        own = 0
+        shown = 0
+        if self.generator.rows == "sparse" and self._record is None:
+            entries = max(len(prepared.sides(b)[2]) for b in range(prepared.n_blocks))
+            shown = 4 * entries + 28 * self.form.width
         if overrides(self.generator, "pricing_extra"):
-            own = pricers * self.generator.pricing_extra(prepared, self._dense)
-        return prepared.side_bytes() + own
+            shown += self.generator.pricing_extra(prepared, self._dense)
+        return prepared.side_bytes() + pricers * shown
 
 
 class GeneratedScorer:
@@ -248,7 +290,7 @@ class GeneratedScorer:
     def margins(self, rows: Any) -> Floats:
         """The margins, without the intercept."""
         self._seen += 1
-        block = self._family._block_of(rows)
+        block = self._family.block_of(rows)
         return self._family._margins(self._ids, self._weights, block, self._seen - 1, len(rows))
 
 
@@ -281,9 +323,23 @@ class GeneratedColumns:
                     values[some] = family.generator.bits(ids[some], block)
                     continue
                 columns = checked_columns(family.generator, ids[some], block, number, n).T
-                values[some] = _bits(columns) if family.binary else columns
+                if family.binary:
+                    values[some] = _bits(columns)
+                    continue
+                with np.errstate(over="ignore"):
+                    values[some] = columns
+                if columns.dtype.itemsize > 4 and not np.isfinite(values[some]).all():
+                    self._refuse_large(ids[some], columns, number)
             made.append(BitColumns(values, n) if family.binary else DenseColumns(values, n))
         return made
+
+    def _refuse_large(self, ids: Ids, columns: np.ndarray, number: int) -> None:
+        most = np.abs(columns).max(axis=1)
+        k = int(np.argmax(most))
+        raise GeneratorError(
+            f"features {self._family.name}: feature {ids[k]} is as large as {most[k]:.3g} on row block "
+            f"{number}; columns are cached in float32, which ends at 3.4e38: scale the feature"
+        )
 
 
 class GeneratedPricer:
@@ -293,12 +349,7 @@ class GeneratedPricer:
         self._family, self._prepared, self._keep = family, prepared, keep
         generator = family.generator
         self._fast = overrides(generator, "gradients")
-        self._largest: dict[int, float] = {}  # value of any feature, by block
-        if self._fast and not overrides(generator, "largest"):
-            raise InputError(
-                f"features {name_of(generator)}: a class with gradients of its own has to give "
-                "largest(), an upper bound of its values; without one nothing could be certified"
-            )
+        self._largest = np.full(prepared.n_blocks, -1.0)  # of each block, once asked for
 
     @property
     def n_parts(self) -> int:
@@ -319,47 +370,73 @@ class GeneratedPricer:
     ) -> Prices:
         total = abs(float(residuals.sum()))
         prices = []
-        for part in range(self.n_parts) if parts is None else parts:
-            first, last = self._features(part)
-            g, most = self._gradients(first, last, residuals)
-            size = np.abs(g)
-            largest = float(size.max(initial=0.0))
-            excess = np.zeros(1)
-            if level is not None:
-                excess[0] = np.sum(np.maximum(size + (slack + total * most) - level, 0.0) ** 2)
-            watched = np.zeros(len(watch))
-            own = (watch >= first) & (watch < last)
-            watched[own] = g[watch[own] - first]
-            size[watch[own] - first] = 0.0
-            found = np.flatnonzero(size > threshold)
-            if len(found) > self._keep:
-                found = found[np.argsort(-size[found], kind="stable")[: self._keep]]
-                found.sort()
-            # balancing the residuals to a sum of 0 changes g_j by no more than |sum r| max |phi_j|
-            largest += total * most
-            prices.append(Prices(found + first, g[found], largest, watched, last - first, excess))
+        for group in self._groups(range(self.n_parts) if parts is None else parts):
+            for (first, last), g, most in self._gradients(group, residuals):
+                size = np.abs(g)
+                largest = float(size.max(initial=0.0))
+                excess = np.zeros(1)
+                if level is not None:
+                    above = size + (slack + total * most - level)
+                    excess[0] = np.sum(np.maximum(above, 0.0) ** 2)
+                watched = np.zeros(len(watch))
+                own = (watch >= first) & (watch < last)
+                watched[own] = g[watch[own] - first]
+                size[watch[own] - first] = 0.0
+                found = np.flatnonzero(size > threshold)
+                if len(found) > self._keep:
+                    found = found[np.argsort(-size[found], kind="stable")[: self._keep]]
+                    found.sort()
+                # balancing the residuals to a sum of 0 changes g_j by no more than |sum r| max |phi_j|
+                largest += total * most
+                prices.append(
+                    Prices(found + first, g[found], largest, watched, last - first, excess)
+                )
         return merge_prices(prices)
 
-    def _gradients(self, first: int, last: int, residuals: Floats) -> tuple[Floats, float]:
-        """g_j of features, and the largest |value| met."""
-        generator = self._family.generator
-        g, most = np.zeros(last - first), 0.0
+    def _groups(self, parts: range) -> Iterator[range]:
+        """Parts whose gradients are made together: each block is read once for all of them."""
+        size = -(-self._family.n_features // self.n_parts)
+        at_once = max(1, PART_FEATURES // size)
+        for at in range(parts.start, parts.stop, at_once):
+            yield range(at, min(at + at_once, parts.stop))
+
+    def _gradients(
+        self, group: range, residuals: Floats
+    ) -> list[tuple[tuple[int, int], Floats, float]]:
+        """Features of each part, their g_j, and the largest |value| of them."""
+        features = [self._features(part) for part in group]
+        g = [np.zeros(last - first) for first, last in features]
+        most = np.zeros(len(features))
         for number, rows in self._prepared.blocks():
-            n, r = rows.stop - rows.start, residuals[rows]
+            r = residuals[rows]
             block = self._family.block(self._prepared, number)
-            if self._fast:
-                found = generator.gradients(first, last, block, r)
-                g += checked_vector(generator, "gradients", found, last - first, number)
-                if number not in self._largest:  # the rows stay, and it may look at all of them
-                    self._largest[number] = float(generator.largest(block))
-                most = max(most, self._largest[number])
-                continue
-            for some in _batches(last - first, n):
-                ids = np.arange(first + some.start, first + some.stop)
-                columns = checked_columns(generator, ids, block, number, n)
-                columns = columns.astype(np.float64, copy=False)
-                most = max(most, float(np.abs(columns).max(initial=0.0)))
-                g[some] += r @ columns
+            for i, (first, last) in enumerate(features):
+                found, largest = self._block_gradients(first, last, block, number, r)
+                g[i] += found
+                most[i] = max(most[i], largest)
+        return list(zip(features, g, most.tolist(), strict=True))
+
+    def _block_gradients(
+        self, first: int, last: int, block: Any, number: int, r: Floats
+    ) -> tuple[Floats, float]:
+        """sum_i r_i phi_ij over a block, and the largest |value| there."""
+        generator, n = self._family.generator, len(r)
+        if self._fast:
+            if self._largest[number] < 0.0:
+                self._largest[number] = checked_largest(generator, block, number)
+            what = f"gradients(features {first} to {last - 1}) on row block {number}"
+            arguments = (first, last, block, r)
+            found = checked_vector(generator, what, generator.gradients, *arguments, n=last - first)
+            return found, float(self._largest[number])
+        g, most = np.empty(last - first), 0.0
+        for some in _batches(last - first, n):
+            ids = np.arange(first + some.start, first + some.stop)
+            columns = checked_columns(generator, ids, block, number, n)
+            if columns.dtype == np.bool_:
+                most = max(most, 1.0)
+            else:
+                most = max(most, float(columns.max()), -float(columns.min()))
+            g[some] = r @ columns.astype(np.float64, copy=False)
         return g, most
 
     def sums(self, values: Floats, ids: Ids, parts: range | None = None) -> Floats:
@@ -388,51 +465,93 @@ class GeneratedPricer:
         return total[where]
 
 
-def bind(generator: Generator, rows: RowReader[Any]) -> GeneratedFamily:
+def bind(
+    generator: Generator, rows: RowReader[Any], keep: npt.NDArray[np.bool_] | None = None
+) -> GeneratedFamily:
     """A copy of the generator, fitted to the rows of a data set.
 
-    Raises InputError for rows of another kind, a class that breaks the contract, or one that could not be
-    made again from what is stored.
+    keep : the rows that are trained on; None for all.
+
+    Raises InputError for rows of another kind; GeneratorError for a class that breaks the contract, or
+    one that could not be made again from what is stored.
     """
     name = name_of(generator)
     if generator.rows not in ROWS:
-        raise InputError(
+        raise GeneratorError(
             f"features {name}: rows must be one of {', '.join(ROWS)}, got {generator.rows!r}"
         )
-    form = form_for(generator.rows, rows)
-    fitted = type(generator)(**generator.options())
-    fitted.stored = rows.dtype
-    sample = form.block_of(_sample(form, rows))
-    if generator.rows == "sparse":
-        sample = sample.to_scipy()
-    fitted.fit(sample)
-    n = getattr(fitted, "n_features", None)
-    if not isinstance(n, int | np.integer) or isinstance(n, bool) or not 0 < n < 2**62:
-        raise InputError(
-            f"features {name}: n_features must be a whole number from 1 to 2^62 after fit, got {n!r}"
+    if overrides(generator, "gradients") and not overrides(generator, "largest"):
+        raise GeneratorError(
+            f"features {name}: a class with gradients of its own has to give largest(), an upper bound "
+            "of its values; without one nothing could be certified"
         )
+    form = form_for(generator.rows, rows)
+    options = called(
+        f"features {name}: options(), the arguments of __init__ under their own names,",
+        generator.options,
+    )
+    fitted = called(
+        f"features {name}: {name}(**options) with options {options}", type(generator), **options
+    )
+    fitted.stored = rows.dtype
+    raw = _sample(form, rows, keep)
+    sample = _shown(fitted, form.block_of(raw))
+    called(f"features {name}: fit on a sample of {len(raw)} rows", fitted.fit, sample)
+    checked_count(fitted)
+    record = None
     if overrides(fitted, "prepare"):
-        made = fitted.prepare(sample)
-        if not isinstance(made, np.ndarray) or made.ndim != 2 or len(made) != sample.shape[0]:
-            raise InputError(
-                f"features {name}: prepare must return an array (n, c), got {made!r:.80}"
-            )
-        fitted.prepared_width_ = made.shape[1]  # type: ignore[attr-defined]
-        fitted.prepared_dtype_ = made.dtype.str  # type: ignore[attr-defined]
-    return GeneratedFamily(fitted, form)
+        made = checked_prepared(fitted, sample, len(raw), None)
+        record = MatrixRecord(made.shape[1], made.dtype.str)
+    family = GeneratedFamily(fitted, form, record)
+    _check_stored(family)
+    return family
 
 
-def _sample(form: RowForm, rows: RowReader[Any]) -> Any:
-    """Raw rows from all over the data."""
-    n = rows.shape[0]
-    keep = np.zeros(n, bool)
-    part = FIT_ROWS // FIT_PARTS
-    if n <= FIT_ROWS:
-        keep[:] = True
-    else:
-        for start in np.linspace(0, n - part, FIT_PARTS).astype(np.int64):
-            keep[start : start + part] = True
-    _, _, raw = next(form.read(rows, FIT_ROWS, keep, 0, None))
+def _check_stored(family: GeneratedFamily) -> None:
+    """Raise GeneratorError unless what is stored makes the same generator again."""
+    generator, name = family.generator, family.name
+    config = called(f"features {name}: options() or state()", family.to_config)
+    try:
+        text = json.dumps(config)
+    except (TypeError, ValueError) as error:
+        raise GeneratorError(
+            f"features {name}: options and what fit has learnt (attributes whose names end in _) must be "
+            f"numbers, text, lists or arrays of numbers, which JSON can hold: {error}"
+        ) from None
+
+    def again() -> str:
+        stored = json.loads(text)
+        new = type(generator)(**stored["options"])
+        return json.dumps(GeneratedFamily.from_config(new, stored).to_config())
+
+    found = called(f"features {name}: making it again from its options and state", again)
+    if found != text:
+        raise GeneratorError(
+            f"features {name}: expected the same options and state after making it again from them, "
+            f"{text:.200}, got {found:.200}; keep the arguments of __init__ unchanged under their "
+            "names, and let restore() take up all that state() gives"
+        )
+
+
+def _shown(generator: Generator, block: Any) -> Any:
+    """A block as the class wants it."""
+    if isinstance(block, SparseColumns):
+        return block.to_scipy() if generator.rows == "sparse" else block
+    return read_only(block)
+
+
+def _sample(form: RowForm, rows: RowReader[Any], keep: npt.NDArray[np.bool_] | None) -> Any:
+    """Raw rows from all over those that are kept."""
+    row_bytes = form.width * rows.dtype.itemsize
+    most = max(FIT_PARTS, min(FIT_ROWS, FIT_BYTES // max(1, row_bytes)))
+    kept = np.arange(rows.shape[0]) if keep is None else np.flatnonzero(keep)
+    if len(kept) > most:
+        part = most // FIT_PARTS
+        starts = np.linspace(0, len(kept) - part, FIT_PARTS).astype(np.int64)
+        kept = kept[np.unique((starts[:, None] + np.arange(part)).ravel())]
+    chosen = np.zeros(rows.shape[0], bool)
+    chosen[kept] = True
+    _, _, raw = next(form.read(rows, len(kept), chosen, 0, None))
     return raw
 
 

@@ -17,7 +17,14 @@ if TYPE_CHECKING:
     from fcl.data.base import RowReader
     from fcl.data.sparse import SparseRows
 
-__all__ = ["RowForm", "SparseColumns", "form_for", "form_from_config"]
+__all__ = [
+    "MatrixRecord",
+    "RowForm",
+    "SparseColumns",
+    "form_for",
+    "form_from_config",
+    "read_only",
+]
 
 #: Columns for each entry up to which they are counted one by one.
 MOST_COUNTED = 4
@@ -64,6 +71,10 @@ class MatrixRecord:
 
     width: int
     dtype: str
+
+    def to_config(self) -> dict[str, Any]:
+        """As a dictionary."""
+        return {"width": self.width, "dtype": self.dtype}
 
     def shape(self, block_rows: int) -> tuple[int, int]:
         """Of the record of a block."""
@@ -221,8 +232,8 @@ class SparseColumns:
     n_columns: int
 
     @classmethod
-    def of(cls, rows: SparseRows) -> SparseColumns:
-        """From sparse rows, at most 65,536 of them."""
+    def of(cls, rows: SparseRows, dtype: str) -> SparseColumns:
+        """From sparse rows, at most 65,536 of them; values of the given type."""
         from fcl.kernels import matrix
 
         columns, indices = None, rows.indices
@@ -230,12 +241,19 @@ class SparseColumns:
             columns, indices = np.unique(indices, return_inverse=True)
         start = np.zeros((rows.n_columns if columns is None else len(columns)) + 1, np.int64)
         at = np.empty(rows.nnz, np.uint16)
-        values = np.empty(rows.nnz, rows.dtype)
+        values = np.empty(rows.nnz, dtype)
         matrix.by_columns(rows.indptr, indices, rows.data, start, at, values)
         if columns is None:
             columns = np.flatnonzero(np.diff(start))
             start = np.append(start[columns], rows.nnz)
-        return cls(columns.astype(np.int64), start, at, values, len(rows), rows.n_columns)
+        return cls(
+            read_only(columns.astype(np.int64)),
+            read_only(start),
+            read_only(at),
+            read_only(values),
+            len(rows),
+            rows.n_columns,
+        )
 
     def to_scipy(self) -> Any:
         """As ``scipy.sparse.csc_array`` (n, m)."""
@@ -262,16 +280,18 @@ class SparseForm(_NumericForm):
         return (8,)  # the least that can be kept; everything is in the side arrays
 
     def prepare(self, raw: Any, record: npt.NDArray[np.uint8]) -> Sequence[np.ndarray]:
-        found = SparseColumns.of(raw)
+        found = SparseColumns.of(raw, self.dtype)
         record.view(np.int64)[0] = found.n_rows
-        return (found.columns, found.start, found.rows, found.values.astype(self.dtype))
+        return (found.columns, found.start, found.rows, found.values)
 
     def block(self, prepared: PreparedRows, number: int) -> SparseColumns:
         rows = prepared.rows_of(number)
-        return SparseColumns(*prepared.sides(number), rows.stop - rows.start, self.width)  # type: ignore[call-arg,arg-type]
+        columns, start, entry_rows, values = (read_only(side) for side in prepared.sides(number))
+        n = rows.stop - rows.start
+        return SparseColumns(columns, start, entry_rows, values, n, self.width)
 
     def block_of(self, raw: Any) -> SparseColumns:
-        return SparseColumns.of(raw)
+        return SparseColumns.of(raw, self.dtype)
 
     def select(self, prepared: PreparedRows, rows: Ids, chosen: PreparedRows, number: int) -> None:
         wanted = rows[chosen.rows_of(number)]
@@ -296,6 +316,13 @@ class SparseForm(_NumericForm):
             values[order],
         )
         chosen.commit(number, sides)
+
+
+def read_only(array: np.ndarray) -> np.ndarray:
+    """A view that cannot be written to: what a user's class gets is read again by everybody."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
 
 
 _FORMS: dict[str, Any] = {"sequences": SequenceForm, "numbers": NumberForm, "sparse": SparseForm}

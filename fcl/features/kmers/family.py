@@ -112,6 +112,14 @@ class KmerFamily:
         return True
 
     @property
+    def name(self) -> str:
+        return "kmers"
+
+    @property
+    def compared(self) -> bool:
+        return False
+
+    @property
     def row_kind(self) -> str:
         return "sequences"
 

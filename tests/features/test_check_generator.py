@@ -1,0 +1,123 @@
+"""check_generator: good classes pass, each fault is told by a message of its own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import generators
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+
+import fcl
+from fcl.features import Columns, Generator, check_generator
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(400, 12))
+SPARSE = csr_array(X * (RNG.random(X.shape) < 0.2))
+
+#: Class, and what the message has to say.
+BROKEN = {
+    "LostOption": r"options: __init__ takes scale, .*self\.scale = scale",
+    "ChangedOption": r"fit: expected the same options and state after making it again",
+    "ArrayOption": r"options: the option scale is array.*JSON cannot hold",
+    "NoNumber": r"fit: n_features must be a whole number .* got None",
+    "FractionalNumber": r"fit: n_features must be a whole number .* got 6\.0",
+    "RandomFit": r"fit: fit\(\) learns something else from the same sample",
+    "FailingFit": r"fit: fit on a sample of 400 rows raised ZeroDivisionError: no rows like that",
+    "Transposed": r"columns: columns\(12 features, 0 to 11\) .* expected shape \(300, 12\)",
+    "Complex": r"columns: .*expected real numbers, got dtype complex128",
+    "AList": r"columns: .*expected a numpy array, got list",
+    "NotFinite": r"columns: .*feature \d+ is nan at row \d+ of the block; values must be finite",
+    "NotBinary": r"columns: .*says binary = True, but feature 0 is",
+    "Raises": r"columns: columns\(12 features, 0 to 11\) on row block 0 raised KeyError: 'table'",
+    "Writes": r"columns: .*raised ValueError: output array is read-only",
+    "Centered": r"columns of other blocks: .*feature 0 in a block of rows 0 to 63 alone",
+    "RanksFeatures": r"columns of single features: .*feature 1 when it is the only one asked for",
+    "Counting": r"columns again: .*another column of feature 0 when it is called a second time",
+    "ByProcess": r"another process: columns\(\) gives another column of feature 0 in another process",
+    "Float32Gradients": r"gradients: gradients\(\) gives .*added up in float64",
+    "NoLargest": r"fit: a class with gradients of its own has to give largest\(\)",
+    "SmallLargest": r"largest: largest\(\) says that no value is beyond 0\.01",
+    "WrongMargins": r"margins: margins\(\) gives .* for row 0, where the columns give",
+    "PreparesRanks": r"prepare of other blocks: prepare\(\) makes something else of row 0 alone",
+    "PreparesFewer": r"prepare: .*width and dtype have to be the same for every block",
+    "SameWords": r"describe: describe\(\) says 'a feature' of both feature 0 and feature 1",
+    "NoWords": r"describe: describe\(0\) gives ''",
+    "Forgets": r"stored: columns\(\) gives another column .*made again from options\(\) and state\(\)",
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_fault_has_a_message_of_its_own(name: str) -> None:
+    with pytest.raises(fcl.GeneratorError, match=BROKEN[name]) as found:
+        check_generator(getattr(generators, name)(), X, training=False)
+    assert f"features {name} break the contract" in str(found.value)
+
+
+def test_all_faults_are_told_at_once() -> None:
+    class Both(generators.WrongMargins):
+        def describe(self, feature: int) -> str:
+            return ""
+
+    with pytest.raises(fcl.GeneratorError) as found:
+        check_generator(Both(), X, training=False)
+    text = str(found.value)
+    assert "home: " in text and "defined inside a function" in text
+    assert "margins: " in text and "describe: " in text
+
+
+@pytest.mark.parametrize(
+    ("generator", "data"),
+    [
+        (generators.Tanh(scale=0.5), X),
+        (generators.Above(), X.astype(np.float32)),
+        (generators.Sparse(), SPARSE),
+        (generators.NoOptions(), X[:60]),
+        (Columns(), SPARSE),
+    ],
+    ids=["duty alone", "everything", "sparse", "no options", "columns"],
+)
+def test_good_classes_pass(generator: Generator, data: Any) -> None:
+    report = check_generator(generator, data)
+    assert not report.faults and str(report).startswith(type(generator).__name__)
+    names = [check.name for check in report.checks]
+    assert names[-1] == "training" and not any(check.left_out for check in report.checks)
+    assert ("gradients" in names) == isinstance(generator, generators.Above | Columns)
+    assert len(names) >= 11
+
+
+def test_the_training_run_sees_what_the_samples_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gradients that are wrong for a few features out of many: only the run prices them all."""
+
+    def wrong(self: Any, first: int, last: int, block: Any, residuals: Any) -> np.ndarray:
+        g = residuals @ block[:, first:last].astype(np.float64)
+        g[np.arange(first, last) == 1] *= 0.5
+        return g
+
+    monkeypatch.setattr(generators.Above, "gradients", wrong)
+    with pytest.raises(
+        fcl.GeneratorError, match=r"gradients: gradients\(\) gives .* for feature 1"
+    ):
+        check_generator(generators.Above(), X)
+    from fcl.features import check
+
+    monkeypatch.setattr(check._Subject, "gradients_right", lambda self: None)
+    with pytest.raises(fcl.GeneratorError, match="training: the driver inline"):
+        check_generator(generators.Above(), X)
+
+
+def test_rows_of_another_kind() -> None:
+    class Letters(generators.NoOptions):
+        rows = "sequences"
+
+    with pytest.raises(fcl.InputError, match=r"expected|holds"):
+        check_generator(Letters(), X)
+    with pytest.raises(fcl.InputError, match="instance of a subclass"):
+        check_generator(generators.Tanh, X)  # type: ignore[arg-type]
+
+
+def test_a_large_family_is_not_trained(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fcl.features.check.TRAINING_VALUES", 100)
+    report = check_generator(generators.Tanh(), X)
+    assert "12 features are too many" in report.checks[-1].left_out

@@ -1,0 +1,228 @@
+"""Classes that go wrong in a run: told by name, features and block, with what was reached saved."""
+
+from __future__ import annotations
+
+import sys
+import types
+import warnings
+from pathlib import Path
+from typing import Any
+
+import generators
+import numpy as np
+import pytest
+
+import fcl
+from fcl.drivers.events import Event, PassDone
+from fcl.features import Generator
+from fcl.model.checkpoint import CheckpointFolder
+
+DRIVERS = ("inline", "processes")
+BLOCK_ROWS = 64
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(300, 70))
+Y = np.where(X[:, 0] - X[:, 5] + 0.5 * RNG.normal(size=300) > 0, 1, -1)
+#: The first value of row block 2, at which a class may go wrong.
+MARK = float(X[2 * BLOCK_ROWS, 0])
+
+
+def train(features: Generator | str, data: Any = None, **options: Any) -> fcl.TrainResult:
+    defaults: dict[str, Any] = {"C": 0.1, "tol": 1e-9, "block_rows": BLOCK_ROWS, "memory": "1GiB"}
+    if options.get("driver") == "processes":
+        defaults["writers"] = 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", fcl.ConvergenceWarning)
+        return fcl.train(data or fcl.open_data(X, y=Y), features, **(defaults | options))
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+@pytest.mark.parametrize(
+    ("how", "says"),
+    [
+        ("shape", r"expected shape \(64, 35\), rows by features, got \(63, 35\)"),
+        ("nan", r"feature 0 is nan at row 3 of the block"),
+        ("raise", r"raised RuntimeError: the table is gone"),
+    ],
+)
+def test_a_fault_at_the_first_pass(driver: str, how: str, says: str) -> None:
+    where = r"^features Later: columns\(35 features, 0 to 34\) on row block 2:? ?"
+    with pytest.raises(fcl.GeneratorError, match=where + says):
+        train(generators.Later(how, MARK), driver=driver)
+
+
+def test_text_instead_of_numbers() -> None:
+    with pytest.raises(fcl.GeneratorError, match="expected real numbers, got dtype <U"):
+        train(generators.Later("dtype", MARK), driver="inline")
+
+
+def test_values_that_the_cache_cannot_hold() -> None:
+    with pytest.raises(
+        fcl.GeneratorError, match=r"feature 0 is as large as 1e\+200 on row block 2"
+    ):
+        train(generators.Later("huge", MARK), C=1e-190, driver="inline")
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_what_was_reached_is_saved(tmp_path: Path, driver: str) -> None:
+    """A fault in the third pass: a checkpoint, from which a mended class goes on."""
+    late = tmp_path / "late"
+
+    def progress(event: Event) -> None:
+        if isinstance(event, PassDone) and event.number == 1:
+            late.touch()
+
+    features = generators.Later("raise", MARK, str(late))
+    folder = tmp_path / "checkpoint"
+    with pytest.raises(fcl.GeneratorError, match="the table is gone"):
+        train(features, checkpoint=folder, driver=driver, progress=progress, tol=1e-12)
+    saved = CheckpointFolder(folder).load()
+    assert saved.history and saved.state["objective"] < saved.history[0]["objective"]
+    late.unlink()  # mended
+    result = train(features, resume=folder, driver=driver, tol=1e-7)
+    assert result.converged
+    objectives = [h["objective"] for h in result.model.history]
+    assert objectives[: len(saved.history)] == [h["objective"] for h in saved.history]
+    assert objectives == sorted(objectives, reverse=True)
+
+
+@pytest.mark.parametrize("binary", [False, True], ids=["values", "binary"])
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_another_column_each_time(driver: str, binary: bool) -> None:
+    """The cached column is not the one that was priced; nothing else would ever show it."""
+    with pytest.raises(
+        fcl.GeneratorError, match=r"features Unsteady: feature \d+ has the gradient .* cache"
+    ):
+        train(generators.Unsteady(binary), driver=driver)
+
+
+# -- faster ways -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("method", "gives", "says"),
+    [
+        ("gradients", lambda *_: np.ones(3), r"gradients\(features 0 to 34\) on row block 0: .*35"),
+        ("gradients", lambda *_: None, r"gradients\(features 0 to 34\).*got NoneType"),
+        ("largest", lambda *_: np.nan, r"largest on row block 0: .*got nan"),
+        ("largest", lambda *_: "many", r"largest on row block 0: .*got 'many'"),
+        ("margins", lambda *_: np.full(64, np.inf), r"margins\(.*\) on row block 0: .*finite"),
+        ("prepare", lambda _, b: b[:-1], r"prepare: expected an array \(300, c\).*\(299, 70\)"),
+        ("prepare", lambda _, b: 1 / 0, r"prepare raised ZeroDivisionError"),
+        ("fit", lambda *_: 1 / 0, r"fit on a sample of 300 rows raised ZeroDivisionError"),
+    ],
+)
+def test_faster_ways(monkeypatch: pytest.MonkeyPatch, method: str, gives: Any, says: str) -> None:
+    monkeypatch.setattr(generators.Above, method, gives)
+    with pytest.raises(fcl.GeneratorError, match=f"features Above: {says}"):
+        train(generators.Above(), driver="inline")
+
+
+def test_gradients_that_do_not_belong_to_the_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = generators.Above.gradients
+    monkeypatch.setattr(generators.Above, "gradients", lambda *a: 1.01 * right(*a))
+    with pytest.raises(fcl.GeneratorError, match=r"gradients\(\) has to agree with it"):
+        train(generators.Above(), driver="inline")
+
+
+def test_words_that_fail_spoil_no_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(generators.Above, "describe", lambda self, feature: {}[feature])
+    model = train(generators.Above(), driver="inline", tol=1e-2).model
+    assert "describe raised KeyError" in model.describe(top=1)[0].feature
+
+
+# -- where the class is ----------------------------------------------------------------------------
+
+
+def _in_a_module_without_a_file(monkeypatch: pytest.MonkeyPatch) -> Generator:
+    module = types.ModuleType("fleeting")
+    made = type("Fleeting", (generators.Tanh,), {"__module__": "fleeting"})
+    module.Fleeting = made  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "fleeting", module)
+    return made()
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_classes_that_nobody_finds_again(monkeypatch: pytest.MonkeyPatch, driver: str) -> None:
+    """Refused before a row is read."""
+
+    class Inside(generators.Tanh):
+        pass
+
+    in_a_script = type("Script", (generators.Tanh,), {"__module__": "__main__"})
+    replaced = type("Tanh", (generators.Tanh,), {"__module__": "generators"})
+    for features, says in (
+        (Inside(), "defined inside a function"),
+        (in_a_script(), "defined in a script or notebook"),
+        (
+            _in_a_module_without_a_file(monkeypatch),
+            "another process cannot import its module fleeting",
+        ),
+        (replaced(), "expected the class at generators:Tanh to be that of the features"),
+    ):
+        with pytest.raises(fcl.GeneratorError, match=says):
+            train(features, driver=driver)
+
+
+def test_a_class_that_fails_in_the_child_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mine_alone.py").write_text(
+        "import sys\n"
+        "if 'pytest' not in sys.modules:\n    raise OSError('no licence here')\n"
+        "from generators import Tanh\nclass Mine(Tanh):\n    pass\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(
+        fcl.InputError, match=r"mine_alone:Mine cannot be imported.*no licence here"
+    ):
+        train("mine_alone:Mine", driver="processes")
+
+
+def test_options_of_a_class() -> None:
+    with pytest.raises(fcl.InputError, match=r"name one of scale; got 'size=1'"):
+        train("generators:Tanh:size=1")
+    with pytest.raises(fcl.InputError, match="it has none; got 'x=1'"):
+        train("generators:NoOptions:x=1")
+    assert train("generators:NoOptions", driver="inline", tol=1e-2).converged
+    with pytest.raises(fcl.GeneratorError, match=r"under their own names, raised AttributeError"):
+        train("generators:LostOption")
+
+
+# -- rows ------------------------------------------------------------------------------------------
+
+
+def test_rows_that_do_not_fit_the_model() -> None:
+    model = train(generators.Tanh(), driver="inline", tol=1e-2).model
+    with pytest.raises(fcl.InputError, match="71 columns, but the model was trained on 70"):
+        model.margins(np.zeros((5, 71)))
+    bad = X.copy()
+    bad[217, 33] = np.inf
+    with pytest.raises(fcl.InputError, match="row 217, column 33 is inf"):
+        model.margins(bad)
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_rows_that_are_not_finite(driver: str, tmp_path: Path) -> None:
+    bad = X.copy()
+    bad[217, 33] = np.nan
+    np.save(tmp_path / "X.npy", bad)
+    np.save(tmp_path / "y.npy", Y)
+    with pytest.raises(fcl.InputError, match="row 217, column 33 is nan"):
+        train(generators.Tanh(), fcl.open_data(tmp_path), driver=driver)
+
+
+def test_fit_sees_the_training_rows_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[np.ndarray] = []
+    fit = generators.Tanh.fit
+
+    def watch(self: Any, sample: np.ndarray) -> None:
+        seen.append(np.array(sample))
+        fit(self, sample)
+
+    monkeypatch.setattr(generators.Tanh, "fit", watch)
+    s = np.ones(len(X))
+    s[:100] = 0.0
+    data = fcl.open_data(X, y=Y, weights=s)
+    train(generators.Tanh(), data, valid_fraction=0.5, driver="inline", tol=1e-1)
+    held = np.random.default_rng([0, 0xFC1]).random(len(X)) < 0.5
+    np.testing.assert_array_equal(seen[0], X[~held & (s > 0)])

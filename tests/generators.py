@@ -1,0 +1,281 @@
+"""Classes of features for tests, good and bad ones, in a module that other processes find."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+
+from fcl.features import Generator
+
+
+class Tanh(Generator):
+    """tanh(scale x_j): a good one, with the duty alone."""
+
+    def __init__(self, scale: float = 1.0) -> None:
+        self.scale = scale
+
+    def fit(self, sample: Any) -> None:
+        self.n_features = sample.shape[1]
+
+    def columns(self, ids: Any, block: Any) -> np.ndarray:
+        return np.tanh(self.scale * block[:, ids])
+
+
+class Above(Tanh):
+    """1[x_j > scale / 10 times the mean in the sample]: binary, with everything that can be had."""
+
+    binary = True
+
+    def fit(self, sample: Any) -> None:
+        super().fit(sample)
+        self.cut_ = (0.1 * self.scale) * sample.mean(axis=0)
+
+    def prepare(self, block: Any) -> np.ndarray:
+        return (block > self.cut_).astype(np.uint8)
+
+    def columns(self, ids: Any, block: Any) -> np.ndarray:
+        return block[:, ids]
+
+    def gradients(self, first: int, last: int, block: Any, residuals: Any) -> np.ndarray:
+        return residuals @ block[:, first:last].astype(np.float64)
+
+    def largest(self, block: Any) -> float:
+        return float(block.max())
+
+    def margins(self, ids: Any, weights: Any, block: Any) -> np.ndarray:
+        return block[:, ids].astype(np.float64) @ weights
+
+    def describe(self, feature: int) -> str:
+        return f"x{feature} > {self.cut_[feature]:.6g}"
+
+
+class Sparse(Tanh):
+    """|x_j| of sparse rows."""
+
+    rows = "sparse"
+
+    def columns(self, ids: Any, block: Any) -> np.ndarray:
+        return np.abs(block[:, ids].toarray())
+
+
+class Stored(Tanh):
+    """Numbers as they are stored."""
+
+    rows = "any"
+
+
+class NoOptions(Generator):
+    """Without an __init__."""
+
+    def fit(self, sample: Any) -> None:
+        self.n_features = sample.shape[1]
+
+    def columns(self, ids: Any, block: Any) -> np.ndarray:
+        return block[:, ids]
+
+
+# -- bad ones: what check_generator has to find ----------------------------------------------------
+
+
+class LostOption(Tanh):
+    def __init__(self, scale: float = 1.0) -> None:
+        self._scale = scale
+
+    def columns(self, ids: Any, block: Any) -> np.ndarray:
+        return block[:, ids]
+
+
+class ChangedOption(Tanh):
+    def __init__(self, scale: float = 1.0) -> None:
+        self.scale = 2.0 * scale
+
+
+class ArrayOption(Tanh):
+    def __init__(self, scale: Any = None) -> None:
+        self.scale = np.ones(3)
+
+
+class NoNumber(Tanh):
+    def fit(self, sample: Any) -> None:
+        pass
+
+
+class FractionalNumber(Tanh):
+    def fit(self, sample: Any) -> None:
+        self.n_features = sample.shape[1] / 2
+
+
+class RandomFit(Tanh):
+    def fit(self, sample: Any) -> None:
+        super().fit(sample)
+        self.shift_ = np.random.default_rng().normal(size=self.n_features)
+
+    def columns(self, ids: Any, block: Any) -> np.ndarray:
+        return block[:, ids] + self.shift_[ids]
+
+
+class FailingFit(Tanh):
+    def fit(self, sample: Any) -> None:
+        raise ZeroDivisionError("no rows like that")
+
+
+class Transposed(Tanh):
+    def columns(self, ids: Any, block: Any) -> np.ndarray:
+        return super().columns(ids, block).T
+
+
+class Complex(Tanh):
+    def columns(self, ids: Any, block: Any) -> np.ndarray:
+        return super().columns(ids, block) + 0j
+
+
+class AList(Tanh):
+    def columns(self, ids: Any, block: Any) -> Any:
+        return super().columns(ids, block).tolist()
+
+
+class NotFinite(Tanh):
+    def columns(self, ids: Any, block: Any) -> np.ndarray:
+        with np.errstate(invalid="ignore"):
+            return np.log(block[:, ids])
+
+
+class NotBinary(Tanh):
+    binary = True
+
+
+class Raises(Tanh):
+    def columns(self, ids: Any, block: Any) -> np.ndarray:
+        raise KeyError("table")
+
+
+class Writes(Tanh):
+    def columns(self, ids: Any, block: Any) -> np.ndarray:
+        block -= 1.0
+        return block[:, ids]
+
+
+class Centered(Tanh):
+    def columns(self, ids: Any, block: Any) -> np.ndarray:
+        return block[:, ids] - block[:, ids].mean(axis=0)
+
+
+class RanksFeatures(Tanh):
+    def columns(self, ids: Any, block: Any) -> np.ndarray:
+        return block[:, ids] * (1.0 + np.arange(len(ids)))
+
+
+class Counting(Tanh):
+    calls = 0
+
+    def columns(self, ids: Any, block: Any) -> np.ndarray:
+        type(self).calls += 1
+        return super().columns(ids, block) + 0.01 * self.calls
+
+
+class ByProcess(Tanh):
+    def columns(self, ids: Any, block: Any) -> np.ndarray:
+        return super().columns(ids, block) * (1.0 + hash("fcl") % 97)
+
+
+class Float32Gradients(Above):
+    def gradients(self, first: int, last: int, block: Any, residuals: Any) -> np.ndarray:
+        return residuals.astype(np.float32) @ block[:, first:last].astype(np.float32)
+
+
+class NoLargest(Tanh):
+    def gradients(self, first: int, last: int, block: Any, residuals: Any) -> np.ndarray:
+        return residuals @ self.columns(np.arange(first, last), block)
+
+
+class SmallLargest(NoLargest):
+    def largest(self, block: Any) -> float:
+        return 0.01
+
+
+class WrongMargins(Above):
+    def margins(self, ids: Any, weights: Any, block: Any) -> np.ndarray:
+        return super().margins(ids, np.abs(weights), block)
+
+
+class PreparesRanks(Above):
+    binary = False
+
+    def prepare(self, block: Any) -> np.ndarray:
+        return np.argsort(np.argsort(block, axis=0), axis=0).astype(np.uint8)
+
+
+class PreparesFewer(Above):
+    def prepare(self, block: Any) -> np.ndarray:
+        made = super().prepare(block)
+        return made[:, (made != made[0]).any(axis=0)] if len(made) > 1 else made[:, :1]
+
+
+class SameWords(Tanh):
+    def describe(self, feature: int) -> str:
+        return "a feature"
+
+
+class NoWords(Tanh):
+    def describe(self, feature: int) -> str:
+        return ""
+
+
+class Forgets(Above):
+    def fit(self, sample: Any) -> None:
+        super().fit(sample)
+        self.cut = self.cut_
+        del self.cut_
+
+    def prepare(self, block: Any) -> np.ndarray:
+        return (block > getattr(self, "cut", 0.3)).astype(np.uint8)
+
+    def describe(self, feature: int) -> str:
+        return f"x{feature}"
+
+
+# -- bad ones that begin well: for the drivers -----------------------------------------------------
+
+
+class Later(Tanh):
+    """Goes wrong as ``how`` says in the column of feature 0 on blocks whose first value is ``mark``.
+
+    Only once a file ``after`` is there, if one is named.
+    """
+
+    def __init__(self, how: str = "", mark: float = 0.0, after: str = "") -> None:
+        self.how, self.mark, self.after = how, mark, after
+
+    def columns(self, ids: Any, block: Any) -> np.ndarray:
+        made = np.asarray(block[:, ids], np.float64)
+        if ids[0] or block[0, 0] != self.mark or (self.after and not os.path.exists(self.after)):
+            return made
+        if self.how == "shape":
+            return made[:-1]
+        if self.how == "dtype":
+            return made.astype(str)
+        if self.how == "nan":
+            made[3, 0] = np.nan
+        if self.how == "huge":
+            made[3, 0] = 1e200
+        if self.how == "raise":
+            raise RuntimeError("the table is gone")
+        return made
+
+
+class Unsteady(Generator):
+    """Another column for the same feature at each call, binary or not."""
+
+    def __init__(self, binary: bool = False) -> None:
+        self.binary = binary
+
+    def fit(self, sample: Any) -> None:
+        self.n_features = sample.shape[1]
+        self.random = np.random.default_rng(5)
+
+    def columns(self, ids: Any, block: Any) -> np.ndarray:
+        random = np.random.default_rng()
+        made = block[:, ids] + random.normal(size=(len(block), len(ids)))
+        return made > 0.0 if self.binary else made
