@@ -54,6 +54,7 @@ class GeneratedFamily:
         self.generator = generator
         self.form = form
         self._record: MatrixRecord | None = None
+        self._max_abs = 0.0
         if overrides(generator, "prepare"):
             self._record = MatrixRecord(
                 int(generator.prepared_width_),  # type: ignore[attr-defined]
@@ -74,7 +75,7 @@ class GeneratedFamily:
 
     @property
     def max_abs(self) -> float:
-        return 0.0  # the pricer adds what balancing may change by itself
+        return self._max_abs  # 0 where the pricer adds what balancing may change by itself
 
     @property
     def least_factor(self) -> float:
@@ -207,7 +208,10 @@ class GeneratedFamily:
 
     def pricer(self, prepared: PreparedRows, keep: int) -> Pricer:
         if overrides(self.generator, "pricer"):
-            return self.generator.pricer(self, prepared, keep)
+            own: Any = self.generator.pricer(self, prepared, keep)
+            self._max_abs = float(own.max_abs)
+            priced: Pricer = own
+            return priced
         return GeneratedPricer(self, prepared, keep)
 
     def column_maker(self, prepared: PreparedRows, buffer_bytes: int) -> GeneratedColumns:
