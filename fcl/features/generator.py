@@ -107,7 +107,8 @@ class Generator(ABC):
     def pricer(self, family: GeneratedFamily, prepared: PreparedRows, keep: int) -> Pricer:
         """A pricer instead of one that makes all columns; needs the three that follow.
 
-        Its ``largest`` has to hold for balanced residuals too: |sum r| max |phi| is added.
+        Has an attribute ``max_abs`` as well, the largest |value| over all features and rows: by it the
+        prices are made to hold for balanced residuals.
         """
         raise NotImplementedError
 

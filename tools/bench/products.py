@@ -74,7 +74,7 @@ def in_form(X: npt.NDArray[np.bool_], form: str) -> Any:
     dense = X.astype(np.float32)
     if form == "dense":
         return dense
-    from scipy.sparse import csr_matrix  # type: ignore[import-untyped]
+    from scipy.sparse import csr_matrix
 
     return csr_matrix(dense)
 

@@ -72,6 +72,7 @@ class GeneratedFamily:
         self.generator = generator
         self.form = form
         self._record = record
+        self._max_abs = 0.0
 
     # -- what it is ----------------------------------------------------------------------------
 
@@ -93,7 +94,7 @@ class GeneratedFamily:
 
     @property
     def max_abs(self) -> float:
-        return 0.0  # the pricer adds what balancing may change by itself
+        return self._max_abs  # 0 where the pricer adds what balancing may change by itself
 
     @property
     def least_factor(self) -> float:
@@ -252,7 +253,10 @@ class GeneratedFamily:
 
     def pricer(self, prepared: PreparedRows, keep: int) -> Pricer:
         if overrides(self.generator, "pricer"):
-            return self.generator.pricer(self, prepared, keep)
+            own: Any = self.generator.pricer(self, prepared, keep)
+            self._max_abs = float(own.max_abs)
+            priced: Pricer = own
+            return priced
         return GeneratedPricer(self, prepared, keep)
 
     def column_maker(self, prepared: PreparedRows, buffer_bytes: int) -> GeneratedColumns:

@@ -18,6 +18,7 @@ summation: the same bits on any number of cores.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -80,6 +81,7 @@ class ProductPricer:
     With a threshold of 0, features below FIRST_SHARE of the largest |g| of a single column may be left
     out of the candidates; ``largest`` is exact then, too.
 
+    max_abs : largest |value| over all features and rows.
     visited : features whose sum was made by the last call of :meth:`price`.
     """
 
@@ -130,15 +132,20 @@ class ProductPricer:
                 f"products: values up to {largest:.3g} have products of degree {self._degree} up to "
                 f"{power:.3g}, more than the {limit:.3g} that columns hold; scale the columns"
             )
-        #: an upper bound of |value| over all features
-        self._most = max(largest, largest**self._degree)
+        self.max_abs = max(largest, largest**self._degree)
         #: the U of products whose last column is c
         self._reach = np.maximum(1.0, np.maximum.accumulate(most))
 
     # -- prices --------------------------------------------------------------------------------
 
     def price(
-        self, residuals: Floats, watch: Ids, threshold: float, parts: range | None = None
+        self,
+        residuals: Floats,
+        watch: Ids,
+        threshold: float,
+        parts: range | None = None,
+        level: float | None = None,
+        slack: float = 0.0,
     ) -> Prices:
         """See :class:`fcl.features.base.Pricer`."""
         parts = range(self.n_parts) if parts is None else parts
@@ -147,16 +154,18 @@ class ProductPricer:
         floor = threshold
         if threshold == 0.0:
             floor = FIRST_SHARE * float(np.abs(singles).max(initial=0.0))
+        limit = math.inf if level is None else level - slack
         known = np.unique(watch)
         pairs = self._dense and self._degree == 2
         priced = []
         for part in parts:
             first, last = int(self._cuts[part]), int(self._cuts[part + 1])
-            found = _Found(self._keep, floor, known)
+            found = _Found(self._keep, floor, limit, known)
             columns = np.arange(first, last)[:, None]
             g = singles[first:last]
             self.visited += last - first
-            self._offer(found, columns, g)
+            hits = found.look(g)
+            found.add(self._ids(columns[hits]), g[hits])
             if pairs:
                 self._price_pairs(first, last, residuals, found)
             elif self._degree > 1:
@@ -170,13 +179,11 @@ class ProductPricer:
                     found.largest,
                     np.zeros(0),
                     self._features(first, last),
+                    np.array([found.excess]),
                 )
             )
         merged = merge_prices(priced)
-        watched = self._sums_of(watch, residuals, 1, parts)
-        # balancing the residuals to a sum of 0 changes g_j by no more than |sum r| max |phi_j|
-        largest = merged.largest + abs(float(residuals.sum())) * self._most
-        return replace(merged, largest=largest, watched=watched)
+        return replace(merged, watched=self._sums_of(watch, residuals, 1, parts))
 
     def _features(self, first: int, last: int) -> int:
         below = self._numbering.below()
@@ -191,15 +198,8 @@ class ProductPricer:
             products.single_sums(*by_rows, residuals[rows], sums, sizes)
         return sums, sizes
 
-    def _offer(self, found: _Found, tuples: npt.NDArray[np.integer], g: Floats) -> None:
-        """Take sums of products into account; ``tuples`` without the places that none of them fills."""
-        size = np.abs(g)
-        found.largest = max(found.largest, float(size.max(initial=0.0)))
-        hits = np.flatnonzero(size > found.bar)
-        if len(hits):
-            found.add(self._ids(tuples[hits]), g[hits])
-
     def _ids(self, tuples: npt.NDArray[np.integer]) -> Ids:
+        """Ids of products, given without the places that none of them fills."""
         padded = np.full((len(tuples), self._degree), -1, np.int64)
         padded[:, : tuples.shape[1]] = tuples
         return self._numbering.ids(padded)
@@ -224,7 +224,7 @@ class ProductPricer:
             # without repetition nothing follows the first column
             inner = tuples[:, -1] + self._repeats > 0
             tuples, bounds = tuples[inner], bounds[inner]
-            alive = bounds > found.bar
+            alive = bounds > found.edge
             found.skip(bounds[~alive])
             tuples, bounds = tuples[alive], bounds[alive]
             if not len(tuples):
@@ -279,17 +279,14 @@ class ProductPricer:
             parent = np.searchsorted(offsets, cells, side="right") - 1
             return np.column_stack([tuples[parent], cells - offsets[parent]])
 
-        size = np.abs(sums)
-        found.largest = max(found.largest, float(size.max(initial=0.0)))
-        hits = np.flatnonzero(size > found.bar)
-        if len(hits):
-            found.add(self._ids(children(hits)), sums[hits])
+        hits = found.look(sums)
+        found.add(self._ids(children(hits)), sums[hits])
         if not left:
             return None
         met = np.flatnonzero(sizes)  # below the others everything is 0
         below = children(met)
         bounds = self._bounds(sums[met], sizes[met], below[:, -1], left)
-        alive = bounds > found.bar
+        alive = bounds > found.edge
         found.skip(bounds[~alive])
         return below[alive].astype(np.int32), bounds[alive]
 
@@ -313,13 +310,10 @@ class ProductPricer:
             self.visited += len(sums)
             for x, r in self._dense_rows(stop, residuals):
                 products.pair_sums(x, r, at, stop, self._repeats, offsets, sums)
-            size = np.abs(sums)
-            found.largest = max(found.largest, float(size.max(initial=0.0)))
-            hits = np.flatnonzero(size > found.bar)
-            if len(hits):
-                column = np.searchsorted(offsets, hits, side="right") - 1
-                pairs = np.column_stack([column + at, hits - offsets[column]])
-                found.add(self._ids(pairs), sums[hits])
+            hits = found.look(sums)
+            column = np.searchsorted(offsets, hits, side="right") - 1
+            pairs = np.column_stack([column + at, hits - offsets[column]])
+            found.add(self._ids(pairs), sums[hits])
             at = stop
 
     def _dense_rows(self, columns: int, residuals: Floats) -> Iterator[tuple[Floats, Floats]]:
@@ -400,17 +394,33 @@ class ProductPricer:
 class _Found:
     """What was found in a part: the largest candidates, and what has to be beaten.
 
-    bar : |g| up to which nothing is looked for: the threshold, or the least of the candidates when
+    bar : |g| up to which no candidate is looked for: the threshold, or the least of the candidates when
         there are as many as are kept.
     largest : upper bound of |g| over all that was priced or skipped.
+    excess : sum of max(0, |g| - limit)^2; inf where every product, made or not, would have its share.
     """
 
-    def __init__(self, keep: int, floor: float, known: Ids) -> None:
+    def __init__(self, keep: int, floor: float, limit: float, known: Ids) -> None:
         self._keep, self._floor, self._known = keep, floor, known
+        self._limit = limit if limit > 0.0 else math.inf
+        self.excess = 0.0 if limit > 0.0 else math.inf
         self.ids = np.empty(0, np.int64)
         self.values = np.empty(0)
         self.bar = floor
         self.largest = 0.0
+
+    @property
+    def edge(self) -> float:
+        """The bound up to which nothing below a product is of interest."""
+        return min(self.bar, self._limit)
+
+    def look(self, sums: Floats) -> npt.NDArray[np.intp]:
+        """Take the sums of some features into account; returns which of them may be candidates."""
+        size = np.abs(sums)
+        self.largest = max(self.largest, float(size.max(initial=0.0)))
+        if self._limit < math.inf:
+            self.excess += float(np.sum((size[size > self._limit] - self._limit) ** 2))
+        return np.flatnonzero(size > self.bar)
 
     def skip(self, bounds: Floats) -> None:
         """What is below products of these bounds will not be looked at."""
@@ -418,6 +428,8 @@ class _Found:
 
     def add(self, ids: Ids, values: Floats) -> None:
         """Keep the largest that are not known."""
+        if not len(ids):
+            return
         new = ~np.isin(ids, self._known)
         ids = np.concatenate([self.ids, ids[new]])
         values = np.concatenate([self.values, values[new]])
