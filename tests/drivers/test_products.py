@@ -131,3 +131,21 @@ def test_the_first_weight_appears_at_c_min() -> None:
     result = train(open_data(X, y=y), Products(3), C=0.999 * least, tol=1e-9)
     assert result.model.options["C_min"] == pytest.approx(least, rel=1e-6)
     assert not len(result.model.ids)
+
+
+def test_squares_in_the_penalty() -> None:
+    """The conditions of the optimum with half of the penalty in squares, on all products."""
+    X = make_rows(4, N_ROWS, 8, "signed")
+    y = target(X.astype(float), "squared")
+    result = train(
+        open_data(X, y=y), "products:degree=3", C=0.02, loss="squared", tol=1e-7, l1_ratio=0.5
+    )
+    assert result.converged and result.certificate.gap <= 1e-7
+    phi, w = product_matrix(X, 3, repeats=True), dense_weights(result)
+    excess = phi @ w + result.model.intercept - y
+    value = 0.5 * np.abs(w).sum() + 0.25 * w @ w + 0.02 * excess @ excess
+    assert result.certificate.objective == pytest.approx(value, rel=1e-12)
+    price = 0.04 * excess @ phi
+    inside = np.maximum(np.abs(price) - 0.5, 0.0)
+    violation = np.where(w != 0.0, np.abs(price + 0.5 * np.sign(w) + 0.5 * w), inside)
+    assert violation.max() < 1e-3
