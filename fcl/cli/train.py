@@ -73,7 +73,11 @@ _SHARED_ARGUMENTS = (
 
 @click.command("fcl-train", cls=Command, epilog=EPILOG)
 @click.argument("data", required=False)
-@click.option("--features", metavar="SPEC", help="Family of features, such as kmers:d=8,origin=70.")
+@click.option(
+    "--features",
+    metavar="SPEC",
+    help="Family of features, such as kmers:d=8,origin=70, or several: 'kmers:d=6 + bag:d=8 * 2'.",
+)
 @click.option("--C", "C", type=Positive(), help="Weight of the losses; or --alpha.")
 @click.option("--alpha", type=Positive(), help="Weight of the penalty: C = 1 / (alpha sum s_i).")
 @click.option(
