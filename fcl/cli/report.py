@@ -45,21 +45,28 @@ def strongest_lines(model: Model, top: int) -> list[str]:
     return [line.rstrip() for line in lines]
 
 
+def _family_text(config: Mapping[str, Any]) -> str:
+    """A family by its configuration; of several each, with its factor in the penalty."""
+    if config["family"] == "concat":
+        pairs = zip(config["members"], config["factors"], strict=True)
+        return " + ".join(f"{_family_text(member)} * {factor:.10g}" for member, factor in pairs)
+    details = ", ".join(f"{key}={value}" for key, value in config.items() if key != "family")
+    return f"{config['family']} ({details})"
+
+
 def model_lines(model: Model, path: str, top: int) -> list[str]:
     """The summary of ``fcl-inspect``."""
     from fcl.model.file import FORMAT, VERSION
     from fcl.model.model import LOSSES
 
-    config = dict(model.family.to_config())
-    family = config.pop("family", type(model.family).__name__)
-    details = ", ".join(f"{key}={value}" for key, value in config.items())
+    family = _family_text(model.family.to_config())
     labels = "none (regression)"
     if model.labels is not None:
         labels = f"{model.labels[0]!r} is -1, {model.labels[1]!r} is +1"
     items = [
         ("model", path),
         ("file", f"{FORMAT} {VERSION}, written by fcl {model.fcl_version} at {model.created}"),
-        ("features", f"{family} ({details}), {model.family.n_features:,} of them"),
+        ("features", f"{family}, {model.family.n_features:,} of them"),
         ("loss", model.loss),
         ("minimises", f"{_penalty(model).formula} + C sum_i s_i {LOSSES[model.loss]}"),
         ("C", f"{model.C:.10g} (alpha {model.alpha:.10g})"),

@@ -34,6 +34,9 @@ def warmup() -> None:
     for features, loss in (
         ("kmers:d=3", "logistic"),
         ("kmers:d=3", "squared"),
+        ("bag:d=3,strands=both", "logistic"),
+        ("bag:d=3,value=presence", "logistic"),
+        ("bag:d=3,strands=both,wildcards=true", "logistic"),
         ("kmers:d=10", "squared_hinge"),
     ):
         result = train(

@@ -90,9 +90,7 @@ class Concat:
     def __repr__(self) -> str:
         return f"Concat({list(self.members)!r})"
 
-    def bind(
-        self, rows: RowReader[Any], keep: npt.NDArray[np.bool_] | None = None
-    ) -> ConcatFamily:
+    def bind(self, rows: RowReader[Any], keep: npt.NDArray[np.bool_] | None = None) -> ConcatFamily:
         """The families over the rows of a data set, as one; keep : those that are trained on."""
         from fcl.features.registry import bind_features, spell_features
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from judge import Problem, confirm, kmer_matrix
 from rows import acceptors, splice
+from scipy.sparse import csr_matrix
 from sklearn.linear_model import LogisticRegression
 
 import fcl
@@ -227,3 +228,32 @@ def test_plan_counts_the_members() -> None:
     two = fcl.drivers.train.plan_training(data, "kmers:d=8 + bag:d=8", C=1.0)
     tables = [dict(found.lines())["tables of a pass"] for found in (one, two)]
     assert tables[1] > tables[0] + 3 * 8 * 4**8 // 2
+
+
+@pytest.mark.parametrize("driver", ["inline", "processes"])
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
+def test_generators_side_by_side(sparse: bool, driver: str) -> None:
+    """Members of numbers: every column twice, at two prices, and one that reads what it is given."""
+    rng = np.random.default_rng(5)
+    x = rng.normal(size=(300, 12)) * (rng.random((300, 12)) < 0.3)
+    y = np.where(x[:, 0] - x[:, 1] + 0.5 * rng.normal(size=300) > 0, 1.0, -1.0)
+    given = csr_matrix(x) if sparse else x
+    spec = "columns * 2 + columns"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", fcl.ConvergenceWarning)
+        result = fcl.train(
+            fcl.open_data(given, y=y),
+            spec,
+            C=0.5,
+            tol=1e-8,
+            block_rows=128,
+            memory="1GiB",
+            driver=driver,
+            writers=2 if driver == "processes" else None,
+        )
+    factors = np.repeat([2.0, 1.0], 12)
+    problem = Problem(np.hstack([x, x]), y, np.ones(300), "logistic", 0.5, True, factors=factors)
+    w = check(result, problem)
+    assert not w[:12].any()
+    margins = result.model.margins(fcl.open_data(given, y=None))
+    np.testing.assert_allclose(margins, x @ w[12:] + result.model.intercept, rtol=0, atol=1e-12)

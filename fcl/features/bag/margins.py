@@ -36,10 +36,10 @@ class BagScorer:
         if self._empty:
             return
         cells = np.zeros(radix**d)
-        codes = others = family.codes(ids)
+        codes = others = np.array(family.codes(ids))  # those of a model are not writeable
         if family.both and not family.binary:  # presence is by canonical codes
             others = family.others(ids)
-        bags.place_weights(codes, others, np.ascontiguousarray(weights, np.float64), cells)
+        bags.place_weights(codes, others, np.array(weights, np.float64), cells)
         self._five = np.empty(0)
         self._tables = {d: cells}
         if family.wildcards:
