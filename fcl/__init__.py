@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from fcl.errors import FclError as FclError
     from fcl.errors import InputError as InputError
     from fcl.errors import ModelFileError as ModelFileError
+    from fcl.estimators import FCLClassifier as FCLClassifier
+    from fcl.estimators import FCLRegressor as FCLRegressor
     from fcl.features import Kmers as Kmers
     from fcl.features import parse_features as parse_features
     from fcl.model import Certificate as Certificate
@@ -47,6 +49,8 @@ _HOME = {
     "Model": "fcl.model",
     "load_model": "fcl.model",
     "average_precision": "fcl.model.metrics",
+    "FCLClassifier": "fcl.estimators",
+    "FCLRegressor": "fcl.estimators",
     "BudgetError": "fcl.errors",
     "ConvergenceWarning": "fcl.errors",
     "FclError": "fcl.errors",
@@ -54,9 +58,10 @@ _HOME = {
     "ModelFileError": "fcl.errors",
 }
 
+# without the names that need scikit-learn, so that "from fcl import *" does not
 __all__ = [  # noqa: PLE0604  (the names are strings of _HOME)
     "__version__",
-    *sorted(_HOME),
+    *sorted(name for name, home in _HOME.items() if home != "fcl.estimators"),
 ]
 
 
@@ -82,4 +87,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(set(globals()) | set(__all__))
+    return sorted(set(globals()) | set(_HOME) | set(__all__))

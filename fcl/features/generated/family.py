@@ -232,6 +232,7 @@ class GeneratedPricer:
 
     def __init__(self, family: GeneratedFamily, prepared: PreparedRows, keep: int) -> None:
         self._family, self._prepared, self._keep = family, prepared, keep
+        self.balances = True
         generator = family.generator
         self._fast = overrides(generator, "gradients")
         if self._fast and not overrides(generator, "largest"):
@@ -251,7 +252,7 @@ class GeneratedPricer:
     def price(
         self, residuals: Floats, watch: Ids, threshold: float, parts: range | None = None
     ) -> Prices:
-        total = abs(float(residuals.sum()))
+        total = abs(float(residuals.sum())) if self.balances else 0.0
         prices = []
         for part in range(self.n_parts) if parts is None else parts:
             first, last = self._features(part)
