@@ -32,7 +32,15 @@ DRIVERS = ("inline", "processes")
 def plan_training(data: DataSet, features: Spec | str, **options: Any) -> Plan:
     """The memory plan of :func:`train` with the same arguments; reads no rows."""
     for name in (
-        *("initial", "warn", "scratch", "progress", "should_stop", "should_checkpoint", "checkpoint"),
+        *(
+            "initial",
+            "warn",
+            "scratch",
+            "progress",
+            "should_stop",
+            "should_checkpoint",
+            "checkpoint",
+        ),
         *("checkpoint_every", "resume", "command", "share_cores", "shared_files"),
     ):
         options.pop(name, None)  # change no plan

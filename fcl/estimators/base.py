@@ -31,7 +31,7 @@ DRIVERS = ("inline", "processes")
 DEFAULT_C = 1.0
 
 
-class EstimatorConvergenceWarning(ConvergenceWarning, SklearnConvergenceWarning):
+class EstimatorConvergenceWarning(ConvergenceWarning, SklearnConvergenceWarning):  # type: ignore[misc]
     """A fit stopped before the tolerance; fcl's warning and scikit-learn's at once."""
 
 
@@ -45,11 +45,16 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
     _losses: tuple[str, ...]
     models_: list[Model]
     feature_keys_: np.ndarray
+    coef_: Any
+    intercept_: Any
 
     # -- fit -----------------------------------------------------------------------------------
 
     def _checked_options(self) -> dict[str, Any]:
-        """The parameters as arguments of :func:`fcl.train`; raises InputError naming the first bad one."""
+        """The parameters as arguments of :func:`fcl.train`.
+
+        Raises InputError naming the first bad one.
+        """
         # the default of C stands for None, so that alpha can be set alone
         if self.alpha is not None and self.C is not None and self.C != DEFAULT_C:
             raise InputError(
@@ -154,7 +159,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         self.dual_gap_ = gap / self.objective_ if self.objective_ > 0.0 else 0.0
         self.converged_ = all(result.converged for result in results)
         # the first pass is of the null model, which max_iter does not count
-        self.n_iter_ = max(max(result.passes - 1 for result in results), 1)
+        self.n_iter_ = max(1, *(result.passes - 1 for result in results))
         ids = [model.ids[model.weights != 0.0] for model in self.models_]
         self.feature_keys_ = np.unique(np.concatenate(ids))
         self.coef_ = self._coefficients()

@@ -146,7 +146,7 @@ class FCLClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         if len(classes) < 2:
             raise InputError(
                 f"{training.data.target_name}: expected at least two classes among the rows of a weight "
-                f"above 0, got only one class, {classes[0]!r}"
+                f"above 0, got only one class, {classes.tolist()[0]!r}"
             )
         begin = self._begin(classes)
         weights = self._loss_weights(training, classes)
@@ -178,9 +178,7 @@ class FCLClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         at = np.minimum(np.searchsorted(classes, training.target), len(classes) - 1)
         if isinstance(given, str):
             if given != "balanced":
-                raise InputError(
-                    f"class_weight must be None, 'balanced' or a dict, got {given!r}"
-                )
+                raise InputError(f"class_weight must be None, 'balanced' or a dict, got {given!r}")
             sums = np.bincount(at, weights=sample, minlength=len(classes))
             factors = sums.sum() / (len(classes) * sums)
         else:
@@ -249,7 +247,7 @@ class FCLClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
 
     def sparsify(self) -> FCLClassifier:
         """Make ``coef_`` a CSR array; of many classes most weights are 0. Prediction stays as it is."""
-        from scipy.sparse import csr_array
+        from scipy.sparse import csr_array  # type: ignore[import-untyped]
 
         check_is_fitted(self)
         self.coef_ = csr_array(self.coef_)
@@ -258,6 +256,6 @@ class FCLClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
     def densify(self) -> FCLClassifier:
         """Make ``coef_`` an array again."""
         check_is_fitted(self)
-        if not isinstance(self.coef_, np.ndarray):
+        if hasattr(self.coef_, "toarray"):
             self.coef_ = self.coef_.toarray()
         return self

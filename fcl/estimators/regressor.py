@@ -17,14 +17,15 @@ __all__ = ["FCLRegressor"]
 class FCLRegressor(RegressorMixin, Estimator):  # type: ignore[misc]
     """L1-regularised linear regression over a family of features, to a certified duality gap.
 
-    Minimises ||w||_1 + C sum_i s_i (y_i - <w, phi(x_i)> - b)^2 over all features phi of the family, without
-    1/2: with n rows of weight 1, ``Lasso(alpha=a)`` has C = 1 / (2 n a), which is ``alpha = 2 a`` here.
+    Minimises ||w||_1 + C sum_i s_i (y_i - <w, phi(x_i)> - b)^2 over all features phi of the family. There
+    is no 1/2: with n rows of weight 1, ``Lasso(alpha=a)`` has C = 1 / (2 n a), which is ``alpha = 2 a`` here.
 
     Parameters
     ----------
     loss : {"squared"}
-    features, C, alpha, l1_ratio, fit_intercept, tol, max_iter, warm_start, random_state, n_jobs, driver, \
-    memory, max_time, verbose
+    features, C, alpha, l1_ratio, fit_intercept, tol, max_iter
+        As of :class:`FCLClassifier`.
+    warm_start, random_state, n_jobs, driver, memory, max_time, verbose
         As of :class:`FCLClassifier`.
 
     Attributes
@@ -32,7 +33,8 @@ class FCLRegressor(RegressorMixin, Estimator):  # type: ignore[misc]
     coef_ : float64 (n_discovered,), weights of the features whose ids ``feature_keys_`` has.
     intercept_ : float
     model_ : :class:`fcl.Model`, which can be saved; also the one of ``models_``.
-    feature_keys_, feature_names_out_, n_nonzero_, objective_, dual_gap_, converged_, n_iter_, \
+    feature_keys_, feature_names_out_, n_nonzero_, objective_, dual_gap_, converged_, n_iter_
+        As of :class:`FCLClassifier`.
     n_features_in_, feature_names_in_
         As of :class:`FCLClassifier`.
     """

@@ -103,7 +103,7 @@ def open_training(
         data = open_data(_canonical(X), y=None)
         weights = _weights(sample_weight, data)
     target = np.asarray(target)
-    if target.dtype.kind in "OT" and not numeric:
+    if not numeric:
         target = _plain_labels(target)
     return Training(data, target, weights)
 
@@ -125,7 +125,8 @@ def open_scored(X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
     if not is_data_set(X):
         return X, y, sample_weight
     data = _open_data_set(X, y, sample_weight)
-    return data, data.target, data.weights
+    target = np.asarray(data.target)
+    return data, _plain_labels(target) if target.dtype.kind == "S" else target, data.weights
 
 
 def _open_data_set(X: Any, y: Any, sample_weight: Any) -> DataSet:
@@ -186,7 +187,11 @@ def _canonical(X: Any) -> Any:
 
 
 def _plain_labels(labels: np.ndarray) -> np.ndarray:
-    """Python objects as an array of one type, where they are all numbers or all text."""
+    """Labels of one type, which scikit-learn knows: bytes are text, objects what they are."""
+    if labels.dtype.kind == "S":
+        return np.char.decode(labels, "utf-8", "backslashreplace")
+    if labels.dtype.kind not in "OT":
+        return labels
     if all(isinstance(label, str) for label in labels):
         return fixed_text(labels, "y")
     return np.array(labels.tolist())
