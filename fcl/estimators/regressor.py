@@ -18,7 +18,8 @@ class FCLRegressor(RegressorMixin, Estimator):  # type: ignore[misc]
     """L1-regularised linear regression over a family of features, to a certified duality gap.
 
     Minimises ||w||_1 + C sum_i s_i (y_i - <w, phi(x_i)> - b)^2 over all features phi of the family. There
-    is no 1/2: with n rows of weight 1, ``Lasso(alpha=a)`` has C = 1 / (2 n a), which is ``alpha = 2 a`` here.
+    is no 1/2: with n rows of weight 1, ``Lasso(alpha=a)`` has C = 1 / (2 n a), which is ``alpha = 2 a``
+    here.
 
     Parameters
     ----------
