@@ -17,7 +17,7 @@ from sklearn.utils.validation import _check_feature_names, column_or_1d, validat
 from fcl.data import DataSet, SequenceReader, check_weights, open_data
 from fcl.data.base import fixed_text
 from fcl.errors import InputError
-from fcl.features import Family, Generator, Kmers, Spec, parse_features
+from fcl.features import Family, Generator, Spec, parse_features
 
 __all__ = [
     "Training",
@@ -52,7 +52,7 @@ class Training:
 def resolve_features(features: Any) -> Spec:
     """The family that a parameter names. Raises InputError where there is none."""
     spec = parse_features(features) if isinstance(features, str) else features
-    if not isinstance(spec, Kmers | Generator):
+    if not isinstance(spec, Spec):
         raise InputError(
             "features must be the text of a family such as 'columns' or 'kmers:d=8', Kmers or a "
             f"Generator, got {features!r}"
