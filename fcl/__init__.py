@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from fcl.errors import GeneratorError as GeneratorError
     from fcl.errors import InputError as InputError
     from fcl.errors import ModelFileError as ModelFileError
+    from fcl.estimators import FCLClassifier as FCLClassifier
+    from fcl.estimators import FCLRegressor as FCLRegressor
     from fcl.features import Generator as Generator
     from fcl.features import Kmers as Kmers
     from fcl.features import parse_features as parse_features
@@ -50,6 +52,8 @@ _HOME = {
     "Model": "fcl.model",
     "load_model": "fcl.model",
     "average_precision": "fcl.model.metrics",
+    "FCLClassifier": "fcl.estimators",
+    "FCLRegressor": "fcl.estimators",
     "BudgetError": "fcl.errors",
     "ConvergenceWarning": "fcl.errors",
     "FclError": "fcl.errors",
@@ -58,9 +62,10 @@ _HOME = {
     "ModelFileError": "fcl.errors",
 }
 
+# without the names that need scikit-learn, so that "from fcl import *" does not
 __all__ = [  # noqa: PLE0604  (the names are strings of _HOME)
     "__version__",
-    *sorted(_HOME),
+    *sorted(name for name, home in _HOME.items() if home != "fcl.estimators"),
 ]
 
 
@@ -86,4 +91,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(set(globals()) | set(__all__))
+    return sorted(set(globals()) | set(_HOME) | set(__all__))

@@ -34,4 +34,7 @@ class RepeatedDeaths(FclError):
 
 
 class ConvergenceWarning(UserWarning):
-    """Training stopped before the tolerance was reached; the message gives the gap."""
+    """Training stopped before the tolerance was reached; the message gives the gap.
+
+    Estimators warn with a kind of this that is scikit-learn's warning of the same name too.
+    """

@@ -13,8 +13,12 @@ import pytest
 SHARED_MEMORY = Path("/dev/shm")
 PREFIX = "fcl"
 PATIENCE = 2.0  # seconds that children, told to leave, may take for it
-# kept by the multiprocessing module until the interpreter ends, by design
-KEPT_PROCESSES = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
+# kept by the modules of these names until the interpreter ends, by design
+KEPT_PROCESSES = (
+    "multiprocessing.resource_tracker",
+    "multiprocessing.forkserver",
+    "loky.backend.resource_tracker",  # of joblib
+)
 # pytest changes the first at every phase; OpenMP and scikit-learn set the others when imported
 IGNORED_VARIABLES = ("PYTEST_CURRENT_TEST", "KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK")
 

@@ -12,7 +12,7 @@ ROOT = Path(__file__).parent.parent / "fcl"
 
 #: Folders by level; a module imports from its own level and from those below.
 LEVELS = (
-    ("cli",),
+    ("cli", "estimators"),
     ("drivers",),
     ("solve",),
     ("cache", "features", "data", "model"),

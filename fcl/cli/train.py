@@ -77,8 +77,8 @@ _SHARED_ARGUMENTS = (
 @click.option(
     "--features",
     metavar="SPEC",
-    help="Family of features: kmers:d=8,origin=70, columns, products:degree=2, module:Class:option=1 of your "
-    "own; or several: 'kmers:d=6 + bag:d=8 * 2'.",
+    help="Family of features: kmers:d=8,origin=70, columns, products:degree=2, module:Class:option=1 of "
+    "your own; or several: 'kmers:d=6 + bag:d=8 * 2'.",
 )
 @click.option("--C", "C", type=Positive(), help="Weight of the losses; or --alpha.")
 @click.option("--alpha", type=Positive(), help="Weight of the penalty: C = 1 / (alpha sum s_i).")

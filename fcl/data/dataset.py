@@ -41,6 +41,14 @@ class DataSet:
         #: arguments of ``open_data`` with which another process opens the same rows; None: it cannot
         self.source: dict[str, str] | None = None
 
+    def with_target(
+        self, target: np.ndarray, weights: np.ndarray | None, target_name: str = "y"
+    ) -> DataSet:
+        """The same rows with another target (n,) and other weights, float64 (n,) or None."""
+        other = DataSet(self.name, self.rows, target, weights, target_name, self._stamps)
+        other.source = self.source
+        return other
+
     @property
     def n_rows(self) -> int:
         """Number of rows."""

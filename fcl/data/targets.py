@@ -53,7 +53,7 @@ def check_weights(values: np.ndarray, n_rows: int, name: str) -> np.ndarray:
         raise InputError(f"{name} has {len(weights)} weights for {n_rows} rows; one per row")
     _refuse_row(weights < 0, weights, name, "weights must not be negative")
     if not weights.any():
-        raise InputError(f"{name}: all weights are 0, so no row counts")
+        raise InputError(f"{name}: all weights are 0 (zero), so no row counts")
     return weights
 
 

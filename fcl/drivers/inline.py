@@ -81,10 +81,14 @@ class _Run:
             if session.resumed is not None:
                 solver.restore(dict(session.resumed.state), dict(session.resumed.arrays))
                 self.certified = last_certified(session.resumed.state)
-        reason = "interrupted"
+        reason, start = "interrupted", session.start
         try:
             while not (reason := self._pass(solver, valid)):
                 self._poll()
+                if start is not None:
+                    self.beta, start = solver.propose(start), None
+                    if self.beta > 0.0:
+                        continue
                 with session.timed("columns"):
                     self.evicted = solver.admit().evicted
                 self._poll()

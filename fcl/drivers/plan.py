@@ -240,8 +240,11 @@ def _divide(
     # beyond the least, which stays whole: else the directory of many row blocks could eat the cache
     spare = budget - taken(scratch) - least_cache
     max_columns = min(MAX_COLUMNS, MIN_COLUMNS + spare // (COLUMN_SHARE + per_column))
+    # no more than there can be: to make room that is never used takes longer than to fit a small model
+    max_columns = min(max_columns, max(MIN_COLUMNS, family.n_features))
     spare -= (max_columns - MIN_COLUMNS) * per_column
     entries = min(MAX_ENTRIES, MIN_ENTRIES + spare // 3 // entry)
+    entries = min(entries, 2 * min(max_columns, family.n_features) * (n_view + 1))
     spare -= (entries - MIN_ENTRIES) * entry
     # more than the largest columns of all can take is of no use
     most = min(max_columns, family.n_features) * column

@@ -41,6 +41,7 @@ class Session:
     should_stop: Callable[[], bool]
     saver: Saver
     resumed: Checkpoint | None = None
+    start: Point | None = None  #: to be tried after the null model
     seconds: dict[str, float] = field(default_factory=dict)
     history: list[dict[str, Any]] = field(default_factory=list)
     begun: float = field(default_factory=time.monotonic)

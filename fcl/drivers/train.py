@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from fcl.checks import choice, flag, positive, whole
 from fcl.drivers.inline import run_inline
-from fcl.drivers.job import make_job
+from fcl.drivers.job import Job, make_job
 from fcl.drivers.plan import Plan
 from fcl.drivers.result import TrainResult
 from fcl.drivers.saving import Saver
 from fcl.drivers.session import Progress, Session
-from fcl.errors import ConvergenceWarning
+from fcl.errors import ConvergenceWarning, InputError
 from fcl.model.checkpoint import Checkpoint, CheckpointFolder
+from fcl.model.model import Model
+from fcl.solve.state import Point
 
 if TYPE_CHECKING:
     from fcl.data import DataSet
@@ -30,7 +32,15 @@ DRIVERS = ("inline", "processes")
 def plan_training(data: DataSet, features: Spec | str, **options: Any) -> Plan:
     """The memory plan of :func:`train` with the same arguments; reads no rows."""
     for name in (
-        *("scratch", "progress", "should_stop", "should_checkpoint", "checkpoint"),
+        *(
+            "initial",
+            "warn",
+            "scratch",
+            "progress",
+            "should_stop",
+            "should_checkpoint",
+            "checkpoint",
+        ),
         *("checkpoint_every", "resume", "command", "share_cores", "shared_files"),
     ):
         options.pop(name, None)  # change no plan
@@ -60,6 +70,7 @@ def train(
     checkpoint: str | os.PathLike[str] | None = None,
     checkpoint_every: float = 300.0,
     resume: Checkpoint | str | os.PathLike[str] | None = None,
+    initial: Model | None = None,
     scratch: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
     should_stop: Callable[[], bool] | None = None,
@@ -67,6 +78,7 @@ def train(
     share_cores: bool = True,
     shared_files: str | os.PathLike[str] | None = None,
     command: Mapping[str, Any] | None = None,
+    warn: bool = True,
 ) -> TrainResult:
     """Minimise penalty(w) + C sum_i s_i loss(y_i, <w, phi(x_i)> + b) over a whole family of features.
 
@@ -110,6 +122,8 @@ def train(
         Folder in which to save checkpoints, every ``checkpoint_every`` seconds and at the end.
     resume : Checkpoint or path
         Go on from it, or from the newest in that folder, with the same data and options.
+    initial : Model
+        Of the same family: its weights are tried first, after the null model (driver ``inline``).
     scratch : path
         Folder of the scratch file that holds prepared rows when the budget cannot.
     progress : callable
@@ -122,6 +136,8 @@ def train(
         Folder of unlinked files to use instead of anonymous shared memory (``processes``).
     command : mapping
         Kept in checkpoints: what a command needs to run the job again.
+    warn : bool
+        Whether to warn of an end before the tolerance; the result tells of it in any case.
 
     Returns
     -------
@@ -139,8 +155,15 @@ def train(
     driver = choice("driver", driver, DRIVERS)
     share_cores = flag("share_cores", share_cores)
     checkpoint_every = positive("checkpoint_every", checkpoint_every)
+    warn = flag("warn", warn)
     if writers is not None:
         writers = whole("writers", writers, 1)
+    if initial is not None and (resume is not None or driver != "inline"):
+        raise InputError(
+            "initial: expected the driver inline and no resume, got "
+            + (f"driver={driver!r}" if resume is None else "both initial and resume")
+            + "; leave it out, or change the other"
+        )
     if resume is not None and not isinstance(resume, Checkpoint):
         resume = CheckpointFolder(resume).load()
     job = make_job(
@@ -163,6 +186,7 @@ def train(
         driver=driver,
         writers=writers,
     )
+    start = None if initial is None else _start(job, initial)
     options = asdict(job.options)
     if resume is not None:
         # what follows from the data is compared when they are read: then it can be said that they differ
@@ -182,6 +206,7 @@ def train(
             should_stop or (lambda: False),
             saver,
             resume,
+            start,
         )
         del job  # the session has it, and may move its arrays elsewhere
         if driver == "inline":
@@ -192,6 +217,16 @@ def train(
             result = run_processes(session, scratch, share_cores, shared_files)
     finally:
         saver.close()
-    if not result.converged:
+    if warn and not result.converged:
         warnings.warn(result.message, ConvergenceWarning, stacklevel=2)
     return result
+
+
+def _start(job: Job, model: Model) -> Point:
+    """The point of a model of the same family."""
+    if model.family.to_config() != job.family.to_config():
+        raise InputError(
+            "initial: expected a model of the same features over rows of the same form, got one of "
+            f"{model.family.to_config()}, for {job.family.to_config()}; leave it out"
+        )
+    return Point.make(model.ids, model.weights, model.intercept if job.options.intercept else 0.0)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -125,6 +125,16 @@ class Pricer(Protocol):
 
     def counts(self, ids: Ids, spare: Floats) -> Ids:
         """Rows where each of some features is not 0: int64.  spare : float64 (n_rows,), overwritten."""
+
+
+@runtime_checkable
+class BalancingPricer(Protocol):
+    """A pricer that adds to ``Prices.largest`` what balancing the residuals to a sum of 0 may change.
+
+    For families whose ``max_abs`` is not known beforehand. Without an intercept nothing is balanced.
+    """
+
+    balances: bool
 
 
 class Scorer(Protocol):

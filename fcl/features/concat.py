@@ -23,6 +23,7 @@ from fcl.checks import positive
 from fcl.data.prepared import PreparedRows, SideArrays
 from fcl.errors import InputError
 from fcl.features.base import (
+    BalancingPricer,
     BitColumns,
     ColumnMaker,
     Columns,
@@ -498,6 +499,17 @@ class ConcatPricer:
         self._pricers: list[Pricer] = [
             member.pricer(family.part(prepared, m), keep) for m, member in enumerate(family.members)
         ]
+
+    @property
+    def balances(self) -> bool:
+        """See :class:`fcl.features.base.BalancingPricer`; of those members that have it."""
+        return any(p.balances for p in self._pricers if isinstance(p, BalancingPricer))
+
+    @balances.setter
+    def balances(self, value: bool) -> None:
+        for pricer in self._pricers:
+            if isinstance(pricer, BalancingPricer):
+                pricer.balances = value
 
     @property
     def n_parts(self) -> int:

@@ -12,7 +12,7 @@ import numpy as np
 
 from fcl.cache.store import Allocate, fresh
 from fcl.data.prepared import PreparedRows
-from fcl.features.base import Family, Ids, Prices
+from fcl.features.base import BalancingPricer, Family, Ids, Prices
 from fcl.objective import ROUNDING, Objective
 from fcl.solve.conditions import Conditions
 from fcl.solve.search import search
@@ -84,6 +84,8 @@ class Passes:
         self.vectors = vectors
         self.pricer = family.pricer(prepared, KEEP_PER_GROUP)
         self.conditions = Conditions(objective.penalty, objective.C, family.penalty_factors)
+        if isinstance(self.pricer, BalancingPricer):
+            self.pricer.balances = objective.intercept
 
     def null_model(self) -> tuple[Point, float]:
         """The model without features, and its objective; its margins are the anchor's."""

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import fcl
 from fcl.cache import ColumnCache
 from fcl.drivers.plan import MIB, Plan, make_plan
 from fcl.errors import BudgetError
@@ -207,3 +208,15 @@ def test_passes_hold_no_more_than_planned(
         40 * 100 * family.n_positions
     )  # candidates: the plan's other parts have room for them
     assert peak(passes) <= planned + reported + (1 << 18)
+
+
+def test_a_small_family_gets_no_more_room_than_it_can_use() -> None:
+    rng = np.random.default_rng(0)
+    data = fcl.open_data(rng.random((100, 10)), y=rng.integers(0, 2, 100))
+    plan = fcl.plan_training(data, "columns", C=1.0, memory="4GiB")
+    assert plan.max_columns == 256 and 10 * 101 <= plan.entries <= 2 * 10 * 101
+    # every column dense, all of them active: the room does
+    result = fcl.train(data, "columns", C=1e6, memory="4GiB", tol=1e-6)
+    assert result.converged and result.model.n_active == 10
+    wide = fcl.open_data(rng.integers(0, 4, (100, 50)).astype(np.uint8), y=np.arange(100) % 2)
+    assert fcl.plan_training(wide, "kmers:d=8", C=1.0, memory="4GiB").max_columns > 10_000

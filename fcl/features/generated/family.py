@@ -351,6 +351,7 @@ class GeneratedPricer:
 
     def __init__(self, family: GeneratedFamily, prepared: PreparedRows, keep: int) -> None:
         self._family, self._prepared, self._keep = family, prepared, keep
+        self.balances = True
         generator = family.generator
         self._fast = overrides(generator, "gradients")
         self._largest = np.full(prepared.n_blocks, -1.0)  # of each block, once asked for
@@ -372,7 +373,7 @@ class GeneratedPricer:
         level: float | None = None,
         slack: float = 0.0,
     ) -> Prices:
-        total = abs(float(residuals.sum()))
+        total = abs(float(residuals.sum())) if self.balances else 0.0
         prices = []
         for group in self._groups(range(self.n_parts) if parts is None else parts):
             for (first, last), g, most in self._gradients(group, residuals):

@@ -1,0 +1,17 @@
+"""Estimators for scikit-learn: :class:`FCLClassifier` and :class:`FCLRegressor`.
+
+They are ``fcl.train`` under the rules of scikit-learn 1.6 and later; nothing else of fcl needs it.
+"""
+
+try:
+    import sklearn as sklearn
+except ImportError as error:
+    raise ImportError(
+        "the estimators of fcl need scikit-learn 1.6 or later: pip install 'fcl[sklearn]'"
+    ) from error
+
+from fcl.estimators.base import EstimatorConvergenceWarning
+from fcl.estimators.classifier import FCLClassifier
+from fcl.estimators.regressor import FCLRegressor
+
+__all__ = ["EstimatorConvergenceWarning", "FCLClassifier", "FCLRegressor"]

@@ -1,0 +1,246 @@
+"""What classifier and regressor share: options, fits, warm starts, attributes."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning as SklearnConvergenceWarning
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from fcl.checks import choice, flag, is_whole, positive, up_to_one, whole
+from fcl.data import DataSet
+from fcl.drivers.train import train
+from fcl.errors import ConvergenceWarning, InputError
+from fcl.estimators.rows import Training, open_rows, resolve_features, takes_sequences
+from fcl.features import Columns, bind_features
+from fcl.objective import resolve_C
+
+if TYPE_CHECKING:
+    from fcl.drivers.result import TrainResult
+    from fcl.model import Model
+
+__all__ = ["Estimator", "EstimatorConvergenceWarning"]
+
+DRIVERS = ("inline", "processes")
+DEFAULT_C = 1.0
+
+
+class EstimatorConvergenceWarning(ConvergenceWarning, SklearnConvergenceWarning):  # type: ignore[misc]
+    """A fit stopped before the tolerance; fcl's warning and scikit-learn's at once."""
+
+
+class Estimator(BaseEstimator):  # type: ignore[misc]
+    """The common part of the estimators.
+
+    A fit solves one problem or several, over the same rows with targets of their own; ``models_`` are
+    their models.
+    """
+
+    _losses: tuple[str, ...]
+    models_: list[Model]
+    feature_keys_: np.ndarray
+    coef_: Any
+    intercept_: Any
+
+    # -- fit -----------------------------------------------------------------------------------
+
+    def _checked_options(self) -> dict[str, Any]:
+        """The parameters as arguments of :func:`fcl.train`.
+
+        Raises InputError naming the first bad one.
+        """
+        # the default of C stands for None, so that alpha can be set alone
+        if self.alpha is not None and self.C is not None and self.C != DEFAULT_C:
+            raise InputError(
+                f"expected either C or alpha, got C={self.C!r} and alpha={self.alpha!r}; set C=None to "
+                "go by alpha"
+            )
+        flag("warm_start", self.warm_start)
+        if self.n_jobs is not None and (not is_whole(self.n_jobs) or self.n_jobs == 0):
+            raise InputError(f"n_jobs must be None or a whole number but 0, got {self.n_jobs!r}")
+        if not isinstance(self.verbose, bool):
+            whole("verbose", self.verbose, 0)
+        options: dict[str, Any] = {
+            "features": resolve_features(self.features),
+            "loss": choice("loss", self.loss, self._losses),
+            "l1_ratio": up_to_one("l1_ratio", self.l1_ratio),
+            "intercept": flag("fit_intercept", self.fit_intercept),
+            "tol": positive("tol", self.tol),
+            "max_passes": whole("max_iter", self.max_iter, 1),
+            "memory": self.memory,
+            "seed": self._seed(),
+            **self._driver(),
+        }
+        if self.max_time is not None:
+            positive("max_time", self.max_time)
+        return options
+
+    def _seed(self) -> int:
+        if self.random_state is None:
+            return 0
+        if is_whole(self.random_state) and self.random_state >= 0:
+            return int(self.random_state)
+        return int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+
+    def _driver(self) -> dict[str, Any]:
+        """The driver and its writers; workers of joblib and other children start no processes."""
+        if choice("driver", self.driver, DRIVERS) == "inline":
+            return {"driver": "inline"}
+        from joblib import effective_n_jobs
+
+        if _is_nested():
+            return {"driver": "inline"}
+        writers = None if self.n_jobs is None else max(1, effective_n_jobs(self.n_jobs))
+        return {"driver": "processes", "writers": writers}
+
+    def _fit_all(
+        self,
+        training: Training,
+        targets: Sequence[np.ndarray],
+        weights: np.ndarray | None,
+        begin: Sequence[Model | None],
+        options: dict[str, Any],
+    ) -> None:
+        """Solve a problem for each target, and set the attributes.
+
+        weights : of the losses, float64 (n,) or None: sample weights times class weights.
+        begin : models to start from; those of another family are not used.
+        """
+        given = self.C if self.alpha is None else None
+        C, _ = resolve_C(given, self.alpha, training.sum_weights)
+        options["C"] = C
+        deadline = None if self.max_time is None else time.monotonic() + float(self.max_time)
+        results: list[TrainResult] = []
+        for target, initial in zip(targets, begin, strict=True):
+            if deadline is not None:  # the first pass is made in any case
+                options["max_time"] = max(1e-3, deadline - time.monotonic())
+            data = training.data.with_target(target, weights, training.data.target_name)
+            results.append(self._fit_one(data, initial, options))
+        self._take(results)
+
+    def _fit_one(
+        self, data: DataSet, initial: Model | None, options: dict[str, Any]
+    ) -> TrainResult:
+        options = dict(options)
+        features = options.pop("features")
+        if initial is not None and options["driver"] == "inline":
+            config = bind_features(features, data.rows).to_config()
+            if initial.family.to_config() == config:
+                options["initial"] = initial
+        if self.verbose:
+            from fcl.cli.progress import LineView
+
+            options["progress"] = LineView()
+        result = train(data, features, warn=False, **options)
+        if result.reason == "interrupted":
+            raise KeyboardInterrupt
+        return result
+
+    def _take(self, results: list[TrainResult]) -> None:
+        """Set what scikit-learn and users want to know of a fit."""
+        self.models_ = [result.model for result in results]
+        if len(results) == 1:
+            self.model_ = self.models_[0]
+        elif hasattr(self, "model_"):
+            del self.model_
+        certificates = [model.certificate for model in self.models_]
+        bound = sum(certificate.bound for certificate in certificates)
+        self.objective_ = float(sum(certificate.objective for certificate in certificates))
+        gap = max(0.0, self.objective_ - bound)
+        self.dual_gap_ = gap / self.objective_ if self.objective_ > 0.0 else 0.0
+        self.converged_ = all(result.converged for result in results)
+        # the first pass is of the null model, which max_iter does not count
+        self.n_iter_ = max(1, *(result.passes - 1 for result in results))
+        ids = [model.ids[model.weights != 0.0] for model in self.models_]
+        self.feature_keys_ = np.unique(np.concatenate(ids))
+        self.coef_ = self._coefficients()
+        self.n_nonzero_ = int(np.count_nonzero(self.coef_))
+        self.intercept_ = np.array([model.intercept for model in self.models_])
+        early = [result for result in results if not result.converged]
+        if early:
+            of = f" ({len(early)} of {len(results)} problems)" if len(results) > 1 else ""
+            message = early[0].message.replace("max_passes", "max_iter")
+            warnings.warn(message + of, EstimatorConvergenceWarning, stacklevel=4)
+
+    def _coefficients(self) -> np.ndarray:
+        """Weights of the discovered features, float64 (models, features)."""
+        weights = np.zeros((len(self.models_), len(self.feature_keys_)))
+        for row, model in zip(weights, self.models_, strict=True):
+            active = model.weights != 0.0
+            row[np.searchsorted(self.feature_keys_, model.ids[active])] = model.weights[active]
+        return weights
+
+    # -- prediction ----------------------------------------------------------------------------
+
+    def _margins(self, X: Any) -> np.ndarray:
+        """Margins with the intercepts, float64 (n, models); reads the rows once."""
+        check_is_fitted(self)
+        models = self.models_
+        family = models[0].family
+        data = open_rows(self, family, X)
+        scorers = [model.family.scorer(model.ids, model.weights) for model in models]
+        margins = np.empty((data.n_rows, len(models)))
+        for start, stop, block in family.read_rows(data.rows, family.most_block_rows()):
+            for k, (model, scorer) in enumerate(zip(models, scorers, strict=True)):
+                margins[start:stop, k] = scorer.margins(block) + model.intercept
+        return margins
+
+    # -- names ---------------------------------------------------------------------------------
+
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+        """Names of the discovered features, objects (n_discovered,), in the order of ``coef_``.
+
+        Columns have the names of the data frame of the fit, others the words of their family.
+        input_features : names of the columns of X instead; must be those of the fit if it had any.
+        """
+        check_is_fitted(self)
+        names = input_features
+        known = getattr(self, "feature_names_in_", None)
+        if names is not None:
+            names = np.asarray(names, dtype=object)
+            if known is not None and not np.array_equal(known, names):
+                raise ValueError("input_features is not equal to feature_names_in_")
+            if names.shape != (self.n_features_in_,):
+                raise ValueError(
+                    "input_features should have length equal to number of features "
+                    f"({self.n_features_in_}), got {len(names)}"
+                )
+        else:
+            names = known
+        family = self.models_[0].family
+        if names is not None and isinstance(getattr(family, "generator", None), Columns):
+            return np.asarray(names[self.feature_keys_], dtype=object)
+        words = [family.describe(int(feature)) for feature in self.feature_keys_]
+        return np.array(words, dtype=object)
+
+    @property
+    def feature_names_out_(self) -> np.ndarray:
+        """Names of the discovered features."""
+        check_is_fitted(self)
+        return self.get_feature_names_out()
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        try:
+            sequences = takes_sequences(resolve_features(self.features))
+        except InputError:  # fit says so
+            sequences = False
+        tags.input_tags.sparse = not sequences
+        tags.input_tags.string = sequences
+        return tags
+
+
+def _is_nested() -> bool:
+    """Whether this is a child process, or work that joblib has handed out."""
+    import multiprocessing
+
+    from joblib.parallel import get_active_backend
+
+    backend, _ = get_active_backend()
+    return multiprocessing.parent_process() is not None or bool(backend.nesting_level)

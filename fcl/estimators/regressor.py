@@ -1,0 +1,98 @@
+"""The regressor."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sklearn.base import RegressorMixin
+
+from fcl.data import regression_target
+from fcl.estimators.base import Estimator
+from fcl.estimators.rows import open_scored, open_training
+from fcl.features import Spec
+
+__all__ = ["FCLRegressor"]
+
+
+class FCLRegressor(RegressorMixin, Estimator):  # type: ignore[misc]
+    """L1-regularised linear regression over a family of features, to a certified duality gap.
+
+    Minimises ||w||_1 + C sum_i s_i (y_i - <w, phi(x_i)> - b)^2 over all features phi of the family. There
+    is no 1/2: with n rows of weight 1, ``Lasso(alpha=a)`` has C = 1 / (2 n a), which is ``alpha = 2 a``
+    here.
+
+    Parameters
+    ----------
+    loss : {"squared"}
+    features, C, alpha, l1_ratio, fit_intercept, tol, max_iter
+        As of :class:`FCLClassifier`.
+    warm_start, random_state, n_jobs, driver, memory, max_time, verbose
+        As of :class:`FCLClassifier`.
+
+    Attributes
+    ----------
+    coef_ : float64 (n_discovered,), weights of the features whose ids ``feature_keys_`` has.
+    intercept_ : float
+    model_ : :class:`fcl.Model`, which can be saved; also the one of ``models_``.
+    feature_keys_, feature_names_out_, n_nonzero_, objective_, dual_gap_, converged_, n_iter_
+        As of :class:`FCLClassifier`.
+    n_features_in_, feature_names_in_
+        As of :class:`FCLClassifier`.
+    """
+
+    _losses = ("squared",)
+
+    def __init__(
+        self,
+        features: Spec | str = "columns",
+        *,
+        C: float | None = 1.0,
+        alpha: float | None = None,
+        l1_ratio: float = 1.0,
+        loss: str = "squared",
+        fit_intercept: bool = True,
+        tol: float = 1e-6,
+        max_iter: int = 1000,
+        warm_start: bool = False,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+        driver: str = "inline",
+        memory: int | str = "1GiB",
+        max_time: float | None = None,
+        verbose: bool | int = 0,
+    ) -> None:
+        self.features = features
+        self.C = C
+        self.alpha = alpha
+        self.l1_ratio = l1_ratio
+        self.loss = loss
+        self.fit_intercept = fit_intercept
+        self.tol = tol
+        self.max_iter = max_iter
+        self.warm_start = warm_start
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.driver = driver
+        self.memory = memory
+        self.max_time = max_time
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> FCLRegressor:
+        """Fit to rows with numbers; arguments, errors and warnings as of :meth:`FCLClassifier.fit`."""
+        options = self._checked_options()
+        training = open_training(self, options["features"], X, y, sample_weight, numeric=True)
+        target = regression_target(training.target, training.data.target_name)
+        begin = getattr(self, "model_", None) if self.warm_start else None
+        self._fit_all(training, [target], training.weights, [begin], options)
+        self.coef_ = self.coef_[0]
+        self.intercept_ = float(self.intercept_[0])
+        return self
+
+    def predict(self, X: Any) -> Any:
+        """Predictions, float64 (n,)."""
+        return self._margins(X)[:, 0]
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """The coefficient of determination R^2; X and y as of :meth:`fit`."""
+        X, y, sample_weight = open_scored(X, y, sample_weight)
+        return float(super().score(X, y, sample_weight))

@@ -1,0 +1,202 @@
+"""What estimators take as X, y and weights, brought to data sets.
+
+X is an array, a data frame or a sparse matrix, as everywhere in scikit-learn; or a data set: its path, or
+one that ``fcl.open_data`` has opened. Families over sequences take arrays and lists of letters or codes.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import _check_feature_names, column_or_1d, validate_data
+
+from fcl.data import DataSet, SequenceReader, check_weights, open_data
+from fcl.data.base import fixed_text
+from fcl.errors import InputError
+from fcl.features import Concat, Family, Generator, Spec, parse_features
+
+__all__ = [
+    "Training",
+    "is_data_set",
+    "open_rows",
+    "open_scored",
+    "open_training",
+    "resolve_features",
+    "takes_sequences",
+]
+
+
+@dataclass(frozen=True)
+class Training:
+    """Rows with a target (n,) and sample weights, float64 (n,) or None."""
+
+    data: DataSet
+    target: np.ndarray
+    weights: np.ndarray | None
+
+    @property
+    def sum_weights(self) -> float:
+        """Of the rows; their number where no weights are given."""
+        return float(len(self.target) if self.weights is None else self.weights.sum())
+
+    @property
+    def counting(self) -> np.ndarray:
+        """Targets of the rows whose weight is not 0."""
+        return self.target if self.weights is None else self.target[self.weights > 0.0]
+
+
+def resolve_features(features: Any) -> Spec:
+    """The family that a parameter names. Raises InputError where there is none."""
+    spec = parse_features(features) if isinstance(features, str) else features
+    if not isinstance(spec, Spec):
+        raise InputError(
+            "features must be the text of a family such as 'columns' or 'kmers:d=8', Kmers or a "
+            f"Generator, got {features!r}"
+        )
+    return spec
+
+
+def takes_sequences(features: Spec | Family) -> bool:
+    """Whether the rows of a family are windows of letters."""
+    if isinstance(features, Concat):
+        return takes_sequences(features.members[0][0])
+    if isinstance(features, Generator):
+        return features.rows == "sequences"
+    return (
+        getattr(features, "row_kind", "sequences") == "sequences"
+    )  # k-mers and bags know no other
+
+
+def is_data_set(X: Any) -> bool:
+    """Whether X is a data set or the path of one."""
+    return isinstance(X, DataSet | str | os.PathLike)
+
+
+def open_training(
+    estimator: BaseEstimator, spec: Spec, X: Any, y: Any, sample_weight: Any, numeric: bool
+) -> Training:
+    """Rows, target and weights to fit; sets what scikit-learn wants to know of the columns.
+
+    y : of a data set, the name of the target or an array; None for the data set's own, named y in a file.
+    sample_weight : an array, or for a path the name of one.
+    """
+    if is_data_set(X):
+        data = _open_data_set(X, y, sample_weight)
+        target, weights = data.target, data.weights
+        assert target is not None
+        estimator.n_features_in_ = _width(spec, data)
+        # the names of an earlier fit, if there are any
+        _check_feature_names(estimator, data, reset=True)
+    elif takes_sequences(spec):
+        if y is None:
+            raise InputError("requires y to be passed, but the target y is None")
+        rows = _sequences(X)
+        data = open_data(rows, y=None)
+        target = column_or_1d(y, warn=True)
+        _check_length("y", target, data)
+        estimator.n_features_in_ = _width(spec, data)
+        _check_feature_names(estimator, data, reset=True)
+        weights = _weights(sample_weight, data)
+    else:
+        X, target = validate_data(
+            estimator, X, y, accept_sparse="csr", dtype=(np.float64, np.float32), y_numeric=numeric
+        )
+        data = open_data(_canonical(X), y=None)
+        weights = _weights(sample_weight, data)
+    target = np.asarray(target)
+    if not numeric:
+        target = _plain_labels(target)
+    return Training(data, target, weights)
+
+
+def open_rows(estimator: BaseEstimator, family: Family, X: Any) -> DataSet:
+    """Rows to predict."""
+    if is_data_set(X):
+        return X if isinstance(X, DataSet) else open_data(X, y=None)
+    if takes_sequences(family):
+        return open_data(_sequences(X), y=None)
+    X = validate_data(
+        estimator, X, accept_sparse="csr", dtype=(np.float64, np.float32), reset=False
+    )
+    return open_data(_canonical(X), y=None)
+
+
+def open_scored(X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
+    """X, y and weights to score, as scikit-learn takes them; of a data set as :func:`open_training`."""
+    if not is_data_set(X):
+        return X, y, sample_weight
+    data = _open_data_set(X, y, sample_weight)
+    target = np.asarray(data.target)
+    return data, _plain_labels(target) if target.dtype.kind == "S" else target, data.weights
+
+
+def _open_data_set(X: Any, y: Any, sample_weight: Any) -> DataSet:
+    if not isinstance(y, str) and y is not None:
+        y = column_or_1d(y, warn=True)
+    if not isinstance(X, DataSet):
+        weights = sample_weight
+        if weights is not None and not isinstance(weights, str):
+            weights = np.asarray(weights)
+        return open_data(X, y="y" if y is None else y, weights=weights)
+    if isinstance(y, str) or isinstance(sample_weight, str):
+        raise InputError(
+            f"{X.name} is opened already: expected y and sample_weight as arrays, or None for its own, "
+            f"got y={y!r:.40}, sample_weight={sample_weight!r:.40}; name them in fcl.open_data"
+        )
+    target = X.target if y is None else y
+    if target is None:
+        raise InputError(f"{X.name}: training needs a target, and none was opened (y=None)")
+    _check_length("y", target, X)
+    weights = X.weights if sample_weight is None else _weights(sample_weight, X)
+    return X.with_target(target, weights, X.target_name if y is None else "y")
+
+
+def _weights(sample_weight: Any, data: DataSet) -> np.ndarray | None:
+    if sample_weight is None:
+        return None
+    return check_weights(np.asarray(sample_weight), data.n_rows, "sample_weight")
+
+
+def _check_length(name: str, values: np.ndarray, data: DataSet) -> None:
+    if len(values) != data.n_rows:
+        raise InputError(
+            f"{name} has {len(values)} values for {data.n_rows} rows; expected one per row"
+        )
+
+
+def _width(spec: Spec, data: DataSet) -> int:
+    if takes_sequences(spec):
+        return SequenceReader(data.rows).length
+    return data.rows.shape[1] if len(data.rows.shape) == 2 else 1
+
+
+def _sequences(X: Any) -> np.ndarray:
+    """Letters or codes: (n,) or (n, L); a table of one column of text is that column."""
+    rows = np.asarray(X)
+    if rows.ndim == 2 and rows.shape[1] == 1 and rows.dtype.kind in "OSTU":
+        rows = rows[:, 0]
+    return rows
+
+
+def _canonical(X: Any) -> Any:
+    """A sparse matrix with one entry a place; what is not sparse as it is."""
+    if isinstance(X, np.ndarray) or X.has_canonical_format:
+        return X
+    X = X.copy()
+    X.sum_duplicates()
+    return X
+
+
+def _plain_labels(labels: np.ndarray) -> np.ndarray:
+    """Labels of one type, which scikit-learn knows: bytes are text, objects what they are."""
+    if labels.dtype.kind == "S":
+        return np.char.decode(labels, "utf-8", "backslashreplace")
+    if labels.dtype.kind not in "OT":
+        return labels
+    if all(isinstance(label, str) for label in labels):
+        return fixed_text(labels, "y")
+    return np.array(labels.tolist())

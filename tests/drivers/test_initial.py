@@ -1,0 +1,69 @@
+"""Weights to begin with: tried after the null model, and certified like any others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fcl
+from fcl.errors import ConvergenceWarning, InputError
+
+
+def windows(n: int = 500, length: int = 12) -> fcl.DataSet:
+    rng = np.random.default_rng(7)
+    codes = rng.integers(0, 4, (n, length)).astype(np.uint8)
+    y = (codes[:, 2] == 1) & (codes[:, 4] == 2) | (rng.random(n) < 0.2)
+    return fcl.open_data(codes, y=y)
+
+
+def test_the_optimum_is_certified_by_the_next_pass() -> None:
+    data = windows()
+    cold = fcl.train(data, "kmers:d=4", C=0.3, tol=1e-7)
+    warm = fcl.train(data, "kmers:d=4", C=0.3, tol=1e-7, initial=cold.model)
+    assert cold.passes > 2 == warm.passes and warm.converged
+    assert warm.certificate.gap <= 1e-7
+    np.testing.assert_array_equal(warm.model.ids, cold.model.ids)
+    assert warm.model.options["C_min"] == cold.model.options["C_min"]
+
+
+@pytest.mark.parametrize("C", [0.1, 1.0])
+def test_another_C_ends_at_its_own_optimum(C: float) -> None:
+    data = windows()
+    start = fcl.train(data, "kmers:d=4", C=0.3, tol=1e-6).model
+    cold = fcl.train(data, "kmers:d=4", C=C, tol=1e-7)
+    warm = fcl.train(data, "kmers:d=4", C=C, tol=1e-7, initial=start)
+    assert warm.converged
+    assert warm.certificate.objective == pytest.approx(cold.certificate.objective, rel=2e-7)
+
+
+def test_a_start_worse_than_the_null_model_is_left() -> None:
+    data = windows()
+    good = fcl.train(data, "kmers:d=3", C=0.3, tol=1e-6).model
+    other = fcl.open_data(data.rows.read(0, 500), y=~np.asarray(data.target))
+    bad = fcl.train(other, "kmers:d=3", C=0.3, tol=1e-6).model
+    result = fcl.train(data, "kmers:d=3", C=0.3, tol=1e-6, initial=bad)
+    assert result.converged
+    assert result.certificate.objective == pytest.approx(good.certificate.objective, rel=2e-6)
+
+
+@pytest.mark.parametrize(
+    ("features", "options", "message"),
+    [
+        ("kmers:d=3", {}, "initial: expected a model of the same features"),
+        ("kmers:d=4", {"driver": "processes"}, "initial: expected the driver inline"),
+    ],
+)
+def test_a_start_that_does_not_fit(features: str, options: dict[str, Any], message: str) -> None:
+    data = windows()
+    model = fcl.train(data, "kmers:d=4", C=0.3, tol=1e-3).model
+    with pytest.raises(InputError, match=message):
+        fcl.train(data, features, C=0.3, initial=model, **options)
+
+
+def test_an_early_end_without_a_warning() -> None:
+    with pytest.warns(ConvergenceWarning):
+        fcl.train(windows(), "kmers:d=4", C=10.0, tol=1e-9, max_passes=1)
+    result = fcl.train(windows(), "kmers:d=4", C=10.0, tol=1e-9, max_passes=1, warn=False)
+    assert not result.converged

@@ -1,0 +1,377 @@
+"""The estimators as parts of scikit-learn, their data sets, names, warm starts and errors."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import h5py
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+import sklearn.exceptions
+from joblib.externals.loky import get_reusable_executor
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.datasets import make_classification
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.multioutput import MultiOutputRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import fcl
+from fcl import FCLClassifier, FCLRegressor
+from fcl.drivers.train import train
+from fcl.errors import ConvergenceWarning, InputError
+from fcl.estimators import base
+
+
+@pytest.fixture(name="X")
+def rows() -> np.ndarray:
+    return make_classification(120, 12, n_informative=5, random_state=0)[0]
+
+
+@pytest.fixture(name="y")
+def labels() -> np.ndarray:
+    return make_classification(120, 12, n_informative=5, random_state=0)[1]
+
+
+@pytest.fixture(name="workers")
+def joblib_workers() -> Iterator[None]:
+    """Ends the workers that joblib keeps for later."""
+    yield
+    get_reusable_executor().shutdown(wait=True)
+
+
+def sequences(n: int = 300, length: int = 20) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    codes = rng.integers(0, 4, (n, length)).astype(np.uint8)
+    return codes, np.where(
+        (codes[:, 3] == 1) & (codes[:, 5] == 2) | (rng.random(n) < 0.1), "yes", "no"
+    )
+
+
+# -- forms of X --------------------------------------------------------------------------------
+
+
+def test_forms_of_rows(X: np.ndarray, y: np.ndarray) -> None:
+    X[np.abs(X) < 0.3] = 0.0
+    plain = FCLClassifier(C=0.5, tol=1e-10).fit(X, y)
+    margins = plain.decision_function(X)
+    twice = sparse.coo_array(
+        (np.r_[0.5 * X[X != 0], 0.5 * X[X != 0]], tuple(np.tile(i, 2) for i in np.nonzero(X))),
+        shape=X.shape,
+    )
+    for form in (
+        X.tolist(),
+        np.asfortranarray(X),
+        np.repeat(X, 2, axis=1)[:, ::2],
+        sparse.csr_array(X),
+        sparse.csc_matrix(X),
+        twice,
+        pd.DataFrame(X),
+    ):
+        other = clone(plain).fit(form, y)
+        assert other.objective_ == pytest.approx(plain.objective_, rel=1e-9)
+        np.testing.assert_allclose(other.decision_function(form), margins, atol=1e-5)
+    single = clone(plain).fit(X.astype(np.float32), y)
+    np.testing.assert_allclose(single.decision_function(X), margins, atol=1e-4)
+    many = np.repeat(X, 600, axis=0)  # more rows than a block of prediction
+    np.testing.assert_array_equal(plain.decision_function(many)[::600], margins)
+
+
+def test_entries_that_are_there_twice_are_added(X: np.ndarray, y: np.ndarray) -> None:
+    matrix = sparse.csr_matrix(X)
+    doubled = sparse.csr_matrix(
+        (np.repeat(matrix.data / 2, 2), np.repeat(matrix.indices, 2), 2 * matrix.indptr), X.shape
+    )
+    before = doubled.data.copy()
+    plain, other = FCLClassifier().fit(matrix, y), FCLClassifier().fit(doubled, y)
+    assert other.objective_ == pytest.approx(plain.objective_, rel=1e-9)
+    np.testing.assert_array_equal(doubled.data, before)
+
+
+def test_sequences_as_codes_text_and_frames() -> None:
+    codes, y = sequences()
+    texts = ["".join("ACGT"[c] for c in row) for row in codes]
+    one = FCLClassifier("kmers:d=3", C=0.2).fit(codes, y)
+    assert one.n_features_in_ == 20 and one.classes_.tolist() == ["no", "yes"]
+    for form in (texts, np.array(texts, object), pd.Series(texts), pd.DataFrame({"s": texts})):
+        other = FCLClassifier(fcl.Kmers(d=3), C=0.2).fit(form, y)
+        np.testing.assert_array_equal(other.coef_, one.coef_)
+        np.testing.assert_array_equal(other.predict(texts), one.predict(codes))
+    strongest = np.abs(one.coef_[0]).argmax()
+    assert "C.G at 3" in one.get_feature_names_out()[strongest]
+    assert one.score(codes, y) > 0.9
+    assert not hasattr(one, "feature_names_in_")
+    assert one.__sklearn_tags__().input_tags.string and not one.__sklearn_tags__().input_tags.sparse
+    with pytest.raises(InputError, match="requires y"):
+        one.fit(codes, None)
+
+
+# -- data sets ---------------------------------------------------------------------------------
+
+
+@pytest.fixture(name="file")
+def data_file(tmp_path: Path, X: np.ndarray, y: np.ndarray) -> str:
+    with h5py.File(tmp_path / "train.h5", "w") as file:
+        group = file.create_group("fold")
+        group["X"], group["y"], group["quality"] = X, y, np.arange(len(y)) % 3
+        group["kind"] = np.array([b"x", b"y", b"z"])[np.arange(len(y)) % 3]
+        group["size"] = X @ np.arange(12.0)
+    return f"{tmp_path / 'train.h5'}::/fold"
+
+
+def test_paths_and_opened_data_sets(file: str, X: np.ndarray, y: np.ndarray) -> None:
+    plain = FCLClassifier(C=0.5).fit(X, y)
+    opened = fcl.open_data(file)
+    for model in (
+        FCLClassifier(C=0.5).fit(file),
+        FCLClassifier(C=0.5).fit(file, "y"),
+        FCLClassifier(C=0.5).fit(Path(file), y.tolist()),
+        FCLClassifier(C=0.5).fit(opened),
+        FCLClassifier(C=0.5).fit(opened, y),
+    ):
+        np.testing.assert_array_equal(model.coef_, plain.coef_)
+        np.testing.assert_array_equal(model.decision_function(file), plain.decision_function(X))
+        np.testing.assert_array_equal(model.predict(opened), plain.predict(X))
+        assert model.n_features_in_ == 12 and not hasattr(model, "feature_names_in_")
+        assert model.score(file) == model.score(file, "y") == plain.score(X, y)
+    weights = np.arange(len(y)) % 3
+    by_name = FCLClassifier(C=0.5).fit(file, sample_weight="quality")
+    by_hand = FCLClassifier(C=0.5).fit(X, y, sample_weight=weights)
+    np.testing.assert_array_equal(by_name.coef_, by_hand.coef_)
+    again = FCLClassifier(C=0.5).fit(opened, sample_weight=weights)
+    np.testing.assert_array_equal(again.coef_, by_hand.coef_)
+    many = FCLClassifier(C=0.5).fit(file, "kind")
+    assert many.classes_.tolist() == ["x", "y", "z"] and len(many.models_) == 3
+    assert many.predict(file).dtype == many.classes_.dtype
+    found = many.predict(file) == np.array(["x", "y", "z"])[np.arange(len(y)) % 3]
+    assert many.score(file, "kind") == found.mean()
+    regressor = FCLRegressor().fit(file, "size")
+    assert regressor.score(file, "size") > 0.99
+
+
+def test_bad_data_sets(file: str, y: np.ndarray) -> None:
+    with pytest.raises(InputError, match="is opened already"):
+        FCLClassifier().fit(fcl.open_data(file), "y")
+    with pytest.raises(InputError, match="needs a target"):
+        FCLClassifier().fit(fcl.open_data(file, y=None))
+    with pytest.raises(InputError, match="119 values for 120 rows"):
+        FCLClassifier().fit(fcl.open_data(file), y[1:])
+    with pytest.raises(InputError, match="does not exist"):
+        FCLClassifier().fit("nowhere.zarr")
+
+
+# -- names -------------------------------------------------------------------------------------
+
+
+def test_names(X: np.ndarray, y: np.ndarray, file: str) -> None:
+    names = [f"column {letter}" for letter in "abcdefghijkl"]
+    model = FCLClassifier(C=0.05).fit(pd.DataFrame(X, columns=names), y)
+    keys = model.feature_keys_
+    assert 0 < len(keys) < 12 and model.n_nonzero_ == len(keys) == model.coef_.shape[1]
+    assert model.get_feature_names_out().tolist() == [names[k] for k in keys]
+    assert (model.feature_names_out_ == model.get_feature_names_out(names)).all()
+    with pytest.raises(ValueError, match="not equal to feature_names_in_"):
+        model.get_feature_names_out(names[::-1])
+    with pytest.warns(UserWarning, match="does not have valid feature names"):
+        model.predict(X)
+    model.fit(X, y)
+    assert not hasattr(model, "feature_names_in_")
+    assert model.get_feature_names_out().tolist() == [f"x{k}" for k in keys]
+    assert model.get_feature_names_out(names).tolist() == [names[k] for k in keys]
+    with pytest.raises(ValueError, match="length equal to number of features"):
+        model.get_feature_names_out(names[:3])
+    model.fit(pd.DataFrame(X, columns=names), y).fit(file)
+    assert not hasattr(model, "feature_names_in_")
+    with pytest.raises(sklearn.exceptions.NotFittedError):
+        FCLClassifier().get_feature_names_out()
+
+
+def test_an_empty_model(X: np.ndarray, y: np.ndarray) -> None:
+    model = FCLClassifier(C=1e-6).fit(X, y)
+    assert model.coef_.shape == (1, 0) and model.n_nonzero_ == 0 and model.n_iter_ == 1
+    assert model.converged_ and model.dual_gap_ <= 1e-6
+    assert model.sparsify().densify().coef_.shape == (1, 0)
+    share = y.mean()
+    np.testing.assert_allclose(model.predict_proba(X)[:, 1], share, rtol=1e-6)
+
+
+# -- the rest of scikit-learn ------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("workers")
+def test_pipelines_searches_and_pickles(X: np.ndarray, y: np.ndarray, tmp_path: Path) -> None:
+    pipeline = make_pipeline(StandardScaler(), FCLClassifier())
+    search = GridSearchCV(pipeline, {"fclclassifier__C": [1e-3, 0.1]}, cv=3, n_jobs=2).fit(X, y)
+    assert search.best_params_ == {"fclclassifier__C": 0.1}
+    families = {"features": ["columns", fcl.parse_features("columns")]}
+    assert GridSearchCV(FCLClassifier(), families, cv=2).fit(X, y).best_score_ > 0.7
+    assert cross_val_score(pipeline, X, y, cv=3).mean() > 0.75
+    fitted = search.best_estimator_
+    for copy in (pickle.loads(pickle.dumps(fitted)), _through_joblib(fitted, tmp_path)):
+        np.testing.assert_array_equal(copy.predict_proba(X), fitted.predict_proba(X))
+    both = MultiOutputRegressor(FCLRegressor()).fit(X, X[:, :2] * 2.0)
+    assert both.score(X, X[:, :2] * 2.0) > 0.99
+    codes, labels_ = sequences()
+    kmers = FCLClassifier(fcl.Kmers(d=2)).fit(codes, labels_)
+    copy = pickle.loads(pickle.dumps(clone(kmers).fit(codes, labels_)))
+    np.testing.assert_array_equal(copy.predict(codes), kmers.predict(codes))
+
+
+def _through_joblib(estimator: Any, folder: Path) -> Any:
+    joblib.dump(estimator, folder / "model.joblib")
+    return joblib.load(folder / "model.joblib")
+
+
+def test_the_model_can_be_saved(X: np.ndarray, y: np.ndarray, tmp_path: Path) -> None:
+    model = FCLClassifier(C=0.1).fit(X, np.where(y == 1, "good", "bad"))
+    model.model_.save(tmp_path / "model.fcl")
+    loaded = fcl.load_model(tmp_path / "model.fcl")
+    np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
+    assert loaded.labels == ("bad", "good")
+    assert loaded.certificate.gap == model.dual_gap_
+
+
+def test_the_same_bits_each_time(X: np.ndarray, y: np.ndarray) -> None:
+    one, two = (FCLClassifier().fit(X, y) for _ in range(2))
+    np.testing.assert_array_equal(one.coef_, two.coef_)
+    drawn = FCLClassifier(random_state=np.random.RandomState(0)).fit(X, y)
+    assert drawn.model_.options["seed"] != 0
+    assert FCLClassifier(random_state=5).fit(X, y).model_.options["seed"] == 5
+
+
+@pytest.mark.usefixtures("workers")
+def test_processes_but_not_within_workers(X: np.ndarray, y: np.ndarray) -> None:
+    model = FCLClassifier(driver="processes", n_jobs=1, tol=1e-8)
+    there = clone(model).fit(X, y)
+    assert there.model_.options["driver"] == "processes"
+    assert there.model_.options["writers"] == 1
+    for backend in ("loky", "threading"):
+        parallel = joblib.Parallel(n_jobs=2, backend=backend)
+        for nested in parallel(joblib.delayed(clone(model).fit)(X, y) for _ in range(2)):
+            assert nested.model_.options["driver"] == "inline"
+            assert nested.objective_ == pytest.approx(there.objective_, rel=1e-7)
+
+
+# -- warm starts -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_warm_start(n_classes: int) -> None:
+    X, y = make_classification(300, 20, n_informative=8, n_classes=n_classes, random_state=1)
+    model = FCLClassifier(C=0.5, warm_start=True, tol=1e-7).fit(X, y)
+    cold = model.n_iter_
+    assert model.fit(X, y).n_iter_ == 1 < cold  # begun at the optimum, certified by the next pass
+    assert model.converged_ and model.dual_gap_ <= 1e-7
+    fresh = FCLClassifier(C=0.6, tol=1e-7).fit(X, y)
+    assert model.set_params(C=0.6).fit(X, y).objective_ == pytest.approx(fresh.objective_, rel=2e-7)
+    assert model.converged_
+    # other classes, another family: begun anew
+    np.testing.assert_array_equal(
+        model.fit(X, y + 1).coef_, FCLClassifier(C=0.6, tol=1e-7).fit(X, y + 1).coef_
+    )
+    np.testing.assert_array_equal(
+        model.fit(X[:, 2:], y + 1).coef_, FCLClassifier(C=0.6, tol=1e-7).fit(X[:, 2:], y + 1).coef_
+    )
+
+
+def test_warm_start_of_the_regressor_and_without_an_intercept(X: np.ndarray) -> None:
+    y = X @ np.arange(12.0) + 5.0
+    model = FCLRegressor(warm_start=True, tol=1e-8).fit(X, y)
+    assert model.fit(X, y).n_iter_ == 1
+    model.set_params(fit_intercept=False).fit(X, y)
+    fresh = FCLRegressor(fit_intercept=False, tol=1e-8).fit(X, y)
+    assert model.intercept_ == 0.0 and model.objective_ == pytest.approx(fresh.objective_, rel=1e-7)
+
+
+# -- early ends --------------------------------------------------------------------------------
+
+
+def test_one_warning_of_both_kinds(X: np.ndarray, y: np.ndarray) -> None:
+    many = y + 2 * (X[:, 0] > 0)
+    with pytest.warns(sklearn.exceptions.ConvergenceWarning, match="raise max_iter or tol") as seen:
+        model = FCLClassifier(C=100.0, max_iter=1, tol=1e-10).fit(X, many)
+    assert len(seen) == 1 and issubclass(seen[0].category, ConvergenceWarning)
+    assert seen[0].filename == __file__ and "4 of 4 problems" in str(seen[0].message)
+    assert not model.converged_ and model.n_iter_ == 1 and model.dual_gap_ > 1e-10
+    with pytest.warns(ConvergenceWarning, match="limit of time"):
+        FCLClassifier(max_time=1e-9).fit(X, y)
+
+
+def test_an_interrupt_is_raised(
+    X: np.ndarray, y: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    polls = iter([False] * 4 + [True] * 100)
+
+    def interrupted(*arguments: Any, **options: Any) -> Any:
+        return train(*arguments, **options, should_stop=lambda: next(polls))
+
+    monkeypatch.setattr(base, "train", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        FCLClassifier(tol=1e-12).fit(X, y)
+
+
+def test_verbose(X: np.ndarray, y: np.ndarray, capsys: pytest.CaptureFixture[str]) -> None:
+    FCLClassifier(verbose=1).fit(X, y)
+    shown = capsys.readouterr()
+    assert "pass 0" in shown.err and "gap" in shown.err and not shown.out
+    FCLClassifier().fit(X, y)
+    assert not capsys.readouterr().err
+
+
+# -- parameters --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"C": 0.5, "alpha": 0.1}, "either C or alpha, got C=0.5 and alpha=0.1; set C=None"),
+        ({"C": None}, "give either C"),
+        ({"C": -1.0}, "C must be a finite number above 0"),
+        ({"alpha": 0.0}, "alpha must be"),
+        ({"l1_ratio": 0.0}, "l1_ratio must be"),
+        ({"loss": "hinge"}, "loss must be one of logistic, squared_hinge"),
+        ({"loss": "squared"}, "loss must be one of logistic, squared_hinge"),
+        ({"features": "nothing"}, "unknown family 'nothing'"),
+        ({"features": 3}, "features must be"),
+        ({"fit_intercept": 1}, "fit_intercept must be"),
+        ({"tol": 0}, "tol must be"),
+        ({"max_iter": 0}, "max_iter must be"),
+        ({"class_weight": "even"}, "class_weight must be"),
+        ({"class_weight": [1, 2]}, "class_weight must be"),
+        ({"class_weight": {7: 1.0}}, "expected classes of y"),
+        ({"class_weight": {0: -1.0}}, "expected finite numbers above 0"),
+        ({"warm_start": "yes"}, "warm_start must be"),
+        ({"random_state": "x"}, "cannot be used to seed"),
+        ({"n_jobs": 0}, "n_jobs must be"),
+        ({"n_jobs": 1.5}, "n_jobs must be"),
+        ({"driver": "threads"}, "driver must be one of inline, processes"),
+        ({"memory": "1MiB"}, "too small"),
+        ({"memory": "much"}, "memory"),
+        ({"max_time": -1.0}, "max_time must be"),
+        ({"verbose": -1}, "verbose must be"),
+    ],
+)
+def test_bad_parameters_are_named_by_fit(
+    X: np.ndarray, y: np.ndarray, parameters: dict[str, Any], message: str
+) -> None:
+    model = FCLClassifier(**parameters)  # takes anything
+    with pytest.raises(ValueError, match=message):
+        model.fit(X, y)
+
+
+def test_alpha_counts_where_C_is_left_alone(X: np.ndarray, y: np.ndarray) -> None:
+    one = FCLClassifier(alpha=0.05).fit(X, y)
+    two = FCLClassifier(C=None, alpha=0.05).fit(X, y)
+    three = FCLClassifier(C=1.0 / (0.05 * 120)).fit(X, y)
+    assert one.objective_ == two.objective_ == pytest.approx(three.objective_, rel=1e-12)
+
+
+def test_one_class(X: np.ndarray) -> None:
+    with pytest.raises(InputError, match="got only one class, 'a'"):
+        FCLClassifier().fit(X, ["a"] * 120)

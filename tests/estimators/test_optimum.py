@@ -1,0 +1,201 @@
+"""The same optimum as scikit-learn's own solvers, of the same problem."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import sklearn
+from scipy.special import expit
+from sklearn.datasets import make_classification, make_regression
+from sklearn.linear_model import Lasso, LogisticRegression
+from sklearn.svm import LinearSVC
+
+import fcl
+from fcl import FCLClassifier, FCLRegressor
+
+NEW_PENALTY = tuple(map(int, sklearn.__version__.split(".")[:2])) >= (1, 8)
+
+
+def objective(
+    loss: str,
+    w: np.ndarray,
+    b: float,
+    C: float,
+    X: np.ndarray,
+    y: np.ndarray,
+    s: np.ndarray | float = 1.0,
+) -> float:
+    """||w||_1 + C sum_i s_i loss_i, from its definition; y of -1 and +1, or numbers."""
+    m = X @ np.ravel(w) + b
+    losses = {
+        "logistic": lambda: np.logaddexp(0.0, -y * m),
+        "squared_hinge": lambda: np.maximum(0.0, 1.0 - y * m) ** 2,
+        "squared": lambda: (y - m) ** 2,
+    }
+    return float(np.abs(w).sum() + C * (s * losses[loss]()).sum())
+
+
+def dense(model: Any, n_columns: int) -> np.ndarray:
+    """The weights of all columns of X, (n_models, n_columns)."""
+    weights = np.zeros((len(np.atleast_2d(model.coef_)), n_columns))
+    weights[:, model.feature_keys_] = model.coef_
+    return weights
+
+
+@pytest.fixture(name="data")
+def binary_data() -> tuple[np.ndarray, np.ndarray]:
+    return make_classification(150, 30, n_informative=6, random_state=3)
+
+
+@pytest.mark.parametrize("C", [0.02, 0.3, 5.0])
+def test_logistic_regression(data: tuple[np.ndarray, np.ndarray], C: float) -> None:
+    X, y = data
+    ours = FCLClassifier(C=C, tol=1e-8).fit(X, y)
+    how: dict[str, Any] = {"l1_ratio": 1.0} if NEW_PENALTY else {"penalty": "l1"}
+    theirs = LogisticRegression(C=C, solver="saga", tol=1e-12, max_iter=100_000, **how).fit(X, y)
+    signs = np.where(y == 1, 1.0, -1.0)
+    w, b = dense(ours, 30)[0], ours.intercept_[0]
+    mine = objective("logistic", w, b, C, X, signs)
+    assert ours.objective_ == pytest.approx(mine, rel=1e-12)
+    best = objective("logistic", theirs.coef_[0], theirs.intercept_[0], C, X, signs)
+    assert mine == pytest.approx(best, rel=1e-6) and mine <= best * (1.0 + 1e-8)
+    np.testing.assert_allclose(w, theirs.coef_[0], atol=1e-3 * np.abs(w).max())
+    np.testing.assert_allclose(ours.predict_proba(X)[:, 1], expit(X @ w + b), rtol=1e-9)
+
+
+@pytest.mark.parametrize("C", [0.02, 0.5])
+def test_linear_svc(data: tuple[np.ndarray, np.ndarray], C: float) -> None:
+    # without an intercept: liblinear penalises its own
+    X, y = data
+    ours = FCLClassifier(C=C, loss="squared_hinge", fit_intercept=False, tol=1e-8).fit(X, y)
+    theirs = LinearSVC(
+        penalty="l1", dual=False, C=C, fit_intercept=False, tol=1e-10, max_iter=100_000
+    ).fit(X, y)
+    signs = np.where(y == 1, 1.0, -1.0)
+    mine = objective("squared_hinge", dense(ours, 30)[0], 0.0, C, X, signs)
+    best = objective("squared_hinge", theirs.coef_[0], 0.0, C, X, signs)
+    assert ours.intercept_ == [0.0] and ours.converged_
+    assert mine == pytest.approx(best, rel=1e-6) and mine <= best * (1.0 + 1e-8)
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("a", [0.05, 3.0])
+def test_lasso(a: float, intercept: bool) -> None:
+    X, y = make_regression(120, 200, n_informative=8, noise=3.0, bias=20.0, random_state=1)
+    weights = np.random.default_rng(0).random(120)
+    weights *= 120 / weights.sum()
+    ours = FCLRegressor(alpha=2.0 * a, fit_intercept=intercept, tol=1e-9)
+    ours.fit(X, y, sample_weight=weights)
+    theirs = Lasso(alpha=a, fit_intercept=intercept, tol=1e-10, max_iter=100_000)
+    theirs.fit(X, y, sample_weight=weights)
+    C = 1.0 / (2.0 * 120 * a)
+    mine = objective("squared", dense(ours, 200)[0], ours.intercept_, C, X, y, weights)
+    best = objective("squared", theirs.coef_, theirs.intercept_, C, X, y, weights)
+    assert mine == pytest.approx(best, rel=1e-6) and mine <= best * (1.0 + 1e-8)
+    assert ours.score(X, y) == pytest.approx(theirs.score(X, y), abs=1e-5)
+    assert isinstance(ours.intercept_, float) and ours.coef_.shape == (ours.n_nonzero_,)
+
+
+def test_generated_families_are_certified_without_an_intercept() -> None:
+    # the residuals are not balanced then, and far from it: the bound must not pay for that
+    rng = np.random.default_rng(2)
+    X = rng.random((200, 40)) + 3.0
+    y = X @ rng.normal(size=40) + 50.0
+    result = fcl.train(
+        fcl.open_data(X, y=y), "columns", C=1.0, loss="squared", intercept=False, tol=1e-8
+    )
+    assert result.converged
+    largest = np.abs(2.0 * X.T @ (y - result.model.margins(X))).max()
+    assert result.certificate.max_violation == pytest.approx(largest, rel=1e-6)
+
+
+def test_bad_bound_would_show() -> None:
+    """The bound is below the objective of any point, ours among them."""
+    X, y = make_classification(80, 10, random_state=0)
+    model = FCLClassifier(C=0.1).fit(X, y)
+    certificate = model.model_.certificate
+    better = FCLClassifier(C=0.1, tol=1e-12).fit(X, y)
+    assert certificate.bound <= better.objective_ <= model.objective_ * (1.0 + 1e-14)
+
+
+# -- more than two classes ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("loss", ["logistic", "squared_hinge"])
+def test_each_class_against_the_rest(loss: str) -> None:
+    X, y = make_classification(200, 12, n_informative=6, n_classes=4, random_state=0)
+    labels = np.array(["d", "a", "c", "b"])[y]
+    many = FCLClassifier(C=0.3, loss=loss, tol=1e-9).fit(X, labels)
+    assert many.classes_.tolist() == ["a", "b", "c", "d"]
+    assert many.coef_.shape == (4, len(many.feature_keys_)) and many.intercept_.shape == (4,)
+    assert not hasattr(many, "model_") and len(many.models_) == 4
+    margins = many.decision_function(X)
+    total = 0.0
+    for k, label in enumerate(many.classes_):
+        one = FCLClassifier(C=0.3, loss=loss, tol=1e-9).fit(X, labels == label)
+        total += one.objective_
+        np.testing.assert_allclose(margins[:, k], one.decision_function(X), atol=1e-6)
+        np.testing.assert_allclose(dense(many, 12)[k], dense(one, 12)[0], atol=1e-6)
+    assert many.objective_ == pytest.approx(total, rel=1e-12)
+    assert (many.predict(X) == many.classes_[margins.argmax(axis=1)]).all()
+    if loss == "logistic":
+        each = expit(margins)
+        expected = each / each.sum(axis=1, keepdims=True)
+        np.testing.assert_allclose(many.predict_proba(X), expected, rtol=1e-9)
+    else:
+        assert not hasattr(many, "predict_proba")
+
+
+def test_probabilities_do_not_underflow() -> None:
+    X = np.array([[-1.0], [0.0], [1.0]] * 5)
+    y = np.array([0, 1, 2] * 5)
+    model = FCLClassifier(C=10.0).fit(X, y)
+    for at in (1e6, -1e6, 1e12):
+        found = model.predict_proba([[at], [0.0]])
+        assert np.isfinite(found).all()
+        np.testing.assert_allclose(found.sum(axis=1), 1.0, rtol=1e-12)
+        assert np.isfinite(model.predict_log_proba([[at]])).all()
+
+
+# -- weights -----------------------------------------------------------------------------------
+
+
+def test_weights_are_repetitions_and_alpha_counts_them() -> None:
+    X, y = make_classification(90, 15, random_state=5)
+    weights = np.random.default_rng(1).integers(0, 4, 90)
+    for option in ({"C": 0.2}, {"alpha": 0.02}):
+        plain = FCLClassifier(tol=1e-10, **option)
+        repeated = plain.fit(X.repeat(weights, 0), y.repeat(weights)).objective_
+        assert plain.fit(X, y, sample_weight=weights).objective_ == pytest.approx(
+            repeated, rel=1e-9
+        )
+    assert plain.model_.alpha == pytest.approx(0.02, rel=1e-12)
+
+
+def test_class_weights_multiply_sample_weights_and_leave_alpha_alone() -> None:
+    X, y = make_classification(100, 8, n_classes=3, n_informative=4, random_state=2)
+    sample = np.random.default_rng(4).random(100)
+    by_class = {0: 1.0, 1: 2.5, 2: 0.5}
+    given = FCLClassifier(alpha=0.05, class_weight={1: 2.5, 2: 0.5}, tol=1e-10)
+    given.fit(X, y, sample_weight=sample)
+    C = 1.0 / (0.05 * sample.sum())
+    factors = np.array([by_class[label] for label in y])
+    other = FCLClassifier(C=C, tol=1e-10).fit(X, y, sample_weight=sample * factors)
+    assert given.objective_ == pytest.approx(other.objective_, rel=1e-9)
+    sums = np.array([sample[y == label].sum() for label in range(3)])
+    balanced = FCLClassifier(C=C, class_weight="balanced", tol=1e-10)
+    balanced.fit(X, y, sample_weight=sample)
+    other.fit(X, y, sample_weight=sample * (sums.sum() / (3 * sums))[y])
+    assert balanced.objective_ == pytest.approx(other.objective_, rel=1e-9)
+
+
+def test_labels_of_rows_without_weight_do_not_count() -> None:
+    X, y = make_classification(60, 5, random_state=0)
+    y = y.astype(object)
+    y[:5] = 7
+    weights = np.r_[np.zeros(5), np.ones(55)]
+    model = FCLClassifier().fit(X, y, sample_weight=weights)
+    assert model.classes_.tolist() == [0, 1]
+    assert model.objective_ == pytest.approx(FCLClassifier().fit(X[5:], y[5:]).objective_, rel=1e-9)
