@@ -16,10 +16,9 @@ if __name__ == "__main__":
 
 import numpy as np
 
-from fcl import features
 from fcl.data.prepared import PreparedRows
 from fcl.drivers.processes import child
-from fcl.features import KmerFamily, Kmers
+from fcl.features import KmerFamily, Kmers, registry
 from fcl.features.base import Prices, merge_prices
 from fcl.features.kmers.pricing import KmerPricer
 
@@ -83,7 +82,7 @@ class UnevenKmers(Kmers):
         return UnevenFamily(bound.d, bound.length, bound.origin)
 
 
-features._FAMILIES["uneven"] = UnevenFamily
+registry._OWN["uneven"] = (UnevenKmers, UnevenFamily)
 
 if __name__ == "__main__":
     runpy.run_path(str(child.__file__), run_name="__main__")
