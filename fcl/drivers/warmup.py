@@ -20,6 +20,7 @@ def warmup() -> None:
     """Train and predict on a few made-up rows in every way that reaches another kernel."""
     from fcl.cache import ColumnCache
     from fcl.data import open_data
+    from fcl.data.sparse import SparseRows
     from fcl.drivers.train import train
     from fcl.features.base import DenseColumns
     from fcl.kernels import descent, mark_compiled
@@ -52,6 +53,17 @@ def warmup() -> None:
     scorer.margins(codes)
     scorer = result.model.family.scorer(np.array([0], np.int64), np.ones(1))
     scorer.margins(codes)
+
+    # numbers as they are, dense and sparse, of both types
+    for dtype in (np.float32, np.float64):
+        values = np.where(codes == 2, 1.5, 0.0).astype(dtype)
+        indptr = np.concatenate([[0], np.cumsum(np.count_nonzero(values, axis=1))])
+        entries = np.nonzero(values)
+        sparse = SparseRows(indptr, entries[1].astype(np.int32), values[entries], 16)
+        for rows in (values, sparse):
+            numbers = open_data(rows, y=labels)
+            options = {"C": 1.0, "tol": 1e-2, "block_rows": 128, "memory": "1GiB"}
+            train(numbers, "columns", valid_fraction=0.2, **options).model.margins(rows)
 
     # what k-mers need not: columns with values, eviction
     cache = ColumnCache(1 << 20, 8, 128, 64, binary=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import warnings
@@ -19,6 +20,7 @@ from judge import Problem, confirm
 from scipy.sparse import csr_array
 
 import fcl
+from fcl.data.prepared import PreparedRows
 from fcl.drivers import plan
 from fcl.features import Columns
 from fcl.features.generated import GeneratedFamily, family, forms
@@ -27,7 +29,6 @@ from fcl.features.registry import bind_features
 N, M = 640, 90
 C = 0.15
 ROOT = Path(__file__).parents[2]
-DRIVERS = ("inline", "processes")
 
 
 @cache
@@ -73,9 +74,11 @@ def check(result: fcl.TrainResult, kind: str) -> None:
         np.testing.assert_allclose(result.model.margins(rows), expected, rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize("driver", DRIVERS)
 @pytest.mark.parametrize("sparse", [False, True], ids=["dense", "csr"])
-@pytest.mark.parametrize("kind", ["float64", "float32", "bool"])
+@pytest.mark.parametrize(
+    ("kind", "driver"),
+    [("float64", "inline"), ("float32", "inline"), ("bool", "inline"), ("float64", "processes")],
+)
 def test_types(kind: str, sparse: bool, driver: str) -> None:
     X, y = table(kind)
     stored = X.astype(kind)
@@ -86,11 +89,8 @@ def test_types(kind: str, sparse: bool, driver: str) -> None:
     )
 
 
-@pytest.mark.parametrize("driver", DRIVERS)
 @pytest.mark.parametrize("features", ["numbers", "sparse", "prepared", "any"])
-def test_a_sample_of_the_rows(
-    features: str, driver: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_sample_of_the_rows(features: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The trainer begins with some of the rows, which are selected from the prepared ones."""
     monkeypatch.setattr(plan, "ALL_ROWS", 100)
     monkeypatch.setattr(plan, "LEAST_SAMPLE", 128)
@@ -103,7 +103,7 @@ def test_a_sample_of_the_rows(
         "prepared": generators.Above(scale=3.0),
         "any": Columns(),
     }[features]
-    result = train(data, made, driver=driver)
+    result = train(data, made, driver="processes")
     assert result.converged, result.message
     first, phi = result.model.family, _matrix(result.model.family, stored)
     problem = Problem(phi, y, np.ones(N), "logistic", C)
@@ -145,29 +145,13 @@ def test_selected_rows_are_as_if_prepared_alone(sparse: bool) -> None:
             assert all((a == b).all() for a, b in zip(sides, wanted_sides, strict=True))
 
 
-def forms_prepared(bound: Any, raw: Any, rows: np.ndarray, block_rows: int = 192) -> Any:
-    class Rows:
-        """What tests/explicit.py cuts."""
-
-        def __len__(self) -> int:
-            return len(rows)
-
-        def __getitem__(self, part: slice) -> Any:
-            return rows[part]
-
-    class Bound:
-        record_shape = staticmethod(bound.record_shape)
-
-        @staticmethod
-        def prepare(part: np.ndarray, record: np.ndarray) -> Any:
-            some = (
-                raw.take(part)
-                if hasattr(raw, "take_rows") or not isinstance(raw, np.ndarray)
-                else raw[part]
-            )
-            return bound.prepare(some, record)
-
-    return prepare(Bound, Rows(), block_rows)  # type: ignore[arg-type]
+def forms_prepared(bound: Any, raw: Any, rows: np.ndarray, block_rows: int = 192) -> PreparedRows:
+    """The prepared form of some raw rows, dense or sparse."""
+    prepared = PreparedRows(len(rows), block_rows, bound.record_shape(block_rows))
+    for number, some in prepared.blocks():
+        part = raw[rows[some]] if isinstance(raw, np.ndarray) else raw.take(rows[some])
+        prepared.commit(number, bound.prepare(part, prepared.writable(number)))
+    return prepared
 
 
 # -- files -----------------------------------------------------------------------------------------
@@ -216,7 +200,7 @@ def _command(name: str, place: Path, *arguments: object) -> None:
         cwd=place,
         capture_output=True,
         text=True,
-        env={**__import__("os").environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
     assert done.returncode == 0, done.stderr
 
@@ -289,3 +273,31 @@ def test_what_a_class_gets_cannot_be_written_to() -> None:
         with pytest.raises(ValueError, match="read-only"):
             values[:1] = 0.0
     assert forms.read_only(X).base is X
+
+
+def test_side_arrays_are_planned_for(tmp_path: Path) -> None:
+    """Those that writers made count as well: the plan after reading has room for all of them."""
+    X, _ = table("float64")
+    rows = fcl.open_data(csr_array(X), y=None).rows
+    bound = bind_features(Columns(), rows)
+    (_, _, raw) = next(bound.read_rows(rows, N))
+    mine = forms_prepared(bound, raw, np.arange(N))
+    theirs = PreparedRows.attach(
+        N, 192, mine.record_shape, mine._records, load_sides=lambda b: mine.sides(b)
+    )
+    assert bound.extra_bytes(theirs) == mine.side_bytes() > 10 * csr_array(X).nnz
+    sparse = bind_features(generators.Sparse(), rows)
+    assert sparse.extra_bytes(mine, 3) - sparse.extra_bytes(mine, 2) > 28 * M
+
+
+def test_wide_rows_are_scored_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y = table("float64")
+    model = train(fcl.open_data(X, y=y), tol=1e-2).model
+    whole = model.margins(X)
+    monkeypatch.setattr(family, "BLOCK_BYTES", 64 * M * 8)
+    assert model.family.most_block_rows() == 64
+    from fcl.model.predict import iter_margins
+
+    parts = list(iter_margins(model, X))
+    assert len(parts) == N // 64
+    np.testing.assert_allclose(np.concatenate([m for *_, m in parts]), whole, rtol=1e-12)
