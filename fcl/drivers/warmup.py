@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 
@@ -56,14 +58,22 @@ def warmup() -> None:
 
     # numbers as they are, dense and sparse, of both types
     for dtype in (np.float32, np.float64):
-        values = np.where(codes == 2, 1.5, 0.0).astype(dtype)
-        indptr = np.concatenate([[0], np.cumsum(np.count_nonzero(values, axis=1))])
-        entries = np.nonzero(values)
-        sparse = SparseRows(indptr, entries[1].astype(np.int32), values[entries], 16)
-        for rows in (values, sparse):
-            numbers = open_data(rows, y=labels)
-            options = {"C": 1.0, "tol": 1e-2, "block_rows": 128, "memory": "1GiB"}
-            train(numbers, "columns", valid_fraction=0.2, **options).model.margins(rows)
+        numbers = np.where(codes == 2, 1.5, 0.0).astype(dtype)
+        indptr = np.concatenate([[0], np.cumsum(np.count_nonzero(numbers, axis=1))])
+        entries = np.nonzero(numbers)
+        sparse = SparseRows(indptr, entries[1].astype(np.int32), numbers[entries], 16)
+        matrices: tuple[Any, ...] = (numbers, sparse)
+        for rows in matrices:
+            result = train(
+                open_data(rows, y=labels),
+                "columns",
+                C=1.0,
+                tol=1e-2,
+                block_rows=128,
+                memory="1GiB",
+                valid_fraction=0.2,
+            )
+            result.model.margins(rows)
 
     # what k-mers need not: columns with values, eviction
     cache = ColumnCache(1 << 20, 8, 128, 64, binary=False)

@@ -282,9 +282,7 @@ def test_side_arrays_are_planned_for(tmp_path: Path) -> None:
     bound = bind_features(Columns(), rows)
     (_, _, raw) = next(bound.read_rows(rows, N))
     mine = forms_prepared(bound, raw, np.arange(N))
-    theirs = PreparedRows.attach(
-        N, 192, mine.record_shape, mine._records, load_sides=lambda b: mine.sides(b)
-    )
+    theirs = PreparedRows.attach(N, 192, mine.record_shape, mine._records, load_sides=mine.sides)
     assert bound.extra_bytes(theirs) == mine.side_bytes() > 10 * csr_array(X).nnz
     sparse = bind_features(generators.Sparse(), rows)
     assert sparse.extra_bytes(mine, 3) - sparse.extra_bytes(mine, 2) > 28 * M
