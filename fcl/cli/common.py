@@ -73,12 +73,19 @@ def _command(name: str) -> Iterator[None]:
     logger = logging.getLogger("fcl")
     before = messages.command, logger.level, logger.propagate
     messages.command = name
+    # as for python -m, but behind all else: --features module:Class may be in the folder where we are
+    here = os.getcwd()
+    added = not sys.flags.safe_path and here not in sys.path and "" not in sys.path
+    if added:
+        sys.path.append(here)
     logger.addHandler(messages)
     logger.setLevel(logging.WARNING)
     logger.propagate = False
     try:
         yield
     finally:
+        if added and here in sys.path:
+            sys.path.remove(here)
         logger.removeHandler(messages)
         messages.command, logger.level, logger.propagate = before
         messages.write = messages.to_stderr

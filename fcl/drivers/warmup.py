@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 
@@ -20,6 +22,7 @@ def warmup() -> None:
     """Train and predict on a few made-up rows in every way that reaches another kernel."""
     from fcl.cache import ColumnCache
     from fcl.data import open_data
+    from fcl.data.sparse import SparseRows
     from fcl.drivers.train import train
     from fcl.features.base import DenseColumns
     from fcl.kernels import descent, mark_compiled
@@ -55,6 +58,25 @@ def warmup() -> None:
     scorer.margins(codes)
     scorer = result.model.family.scorer(np.array([0], np.int64), np.ones(1))
     scorer.margins(codes)
+
+    # numbers as they are, dense and sparse, of both types
+    for dtype in (np.float32, np.float64):
+        numbers = np.where(codes == 2, 1.5, 0.0).astype(dtype)
+        indptr = np.concatenate([[0], np.cumsum(np.count_nonzero(numbers, axis=1))])
+        entries = np.nonzero(numbers)
+        sparse = SparseRows(indptr, entries[1].astype(np.int32), numbers[entries], 16)
+        matrices: tuple[Any, ...] = (numbers, sparse)
+        for rows in matrices:
+            result = train(
+                open_data(rows, y=labels),
+                "columns",
+                C=1.0,
+                tol=1e-2,
+                block_rows=128,
+                memory="1GiB",
+                valid_fraction=0.2,
+            )
+            result.model.margins(rows)
 
     # what k-mers need not: columns with values, eviction
     cache = ColumnCache(1 << 20, 8, 128, 64, binary=False)

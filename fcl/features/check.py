@@ -432,11 +432,14 @@ class _Subject:
         """Both drivers, on the rows at hand, against the matrix of all columns."""
         import fcl  # the door of the package: nothing above this folder is imported here
 
-        n_features = self.family.n_features
+        unknown = fcl.open_data(self.raw, y=None)
+        family = bind(self.generator, unknown.rows)  # these rows may teach it something else
+        n_features = family.n_features
         if n_features * self.n > TRAINING_VALUES:
             raise _LeftOut(f"{n_features:,} features are too many to train on {self.n} rows here")
         ids = np.arange(n_features)
-        phi = self._columns(ids, self.blocks[0], self.n).astype(np.float64)
+        block = family.block_of(self.raw)
+        phi = checked_columns(family.generator, ids, block, 0, self.n).astype(np.float64)
         random = np.random.default_rng(4)
         spread = phi.std(axis=0)
         signal = np.zeros(self.n)

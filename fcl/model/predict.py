@@ -34,6 +34,7 @@ def iter_margins(
     """
     rows = _open(data).rows
     scorer = model.family.scorer(model.ids, model.weights)
+    block_rows = min(block_rows, model.family.most_block_rows())  # wide rows: fewer at a time
     for start, stop, block in model.family.read_rows(rows, block_rows):
         yield start, stop, scorer.margins(block) + model.intercept
 

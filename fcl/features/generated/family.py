@@ -275,13 +275,14 @@ class GeneratedFamily:
         return self.form.to_config()["rows"] != "sparse"
 
     def extra_bytes(self, prepared: PreparedRows, pricers: int = 1) -> int:
+        # asked for one by one: those that other processes made are found only then
+        sides = [prepared.sides(number) for number in range(prepared.n_blocks)]
         shown = 0
         if self.generator.rows == "sparse" and self._record is None:
-            entries = max(len(prepared.sides(b)[2]) for b in range(prepared.n_blocks))
-            shown = 4 * entries + 28 * self.form.width
+            shown = 4 * max(len(arrays[2]) for arrays in sides) + 28 * self.form.width
         if overrides(self.generator, "pricing_extra"):
             shown += self.generator.pricing_extra(prepared, self._dense)
-        return prepared.side_bytes() + pricers * shown
+        return sum(a.nbytes for arrays in sides for a in arrays) + pricers * shown
 
 
 class GeneratedScorer:

@@ -1,0 +1,301 @@
+"""The data's own columns: dense, sparse, of every type, from every format, on all rows or a sample."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import warnings
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import generators
+import h5py
+import numpy as np
+import pytest
+import zarr
+from explicit import prepare, select_rows
+from judge import Problem, confirm
+from scipy.sparse import csr_array
+
+import fcl
+from fcl.data.prepared import PreparedRows
+from fcl.drivers import plan
+from fcl.features import Columns
+from fcl.features.generated import GeneratedFamily, family, forms
+from fcl.features.registry import bind_features
+
+N, M = 640, 90
+C = 0.15
+ROOT = Path(__file__).parents[2]
+
+
+@cache
+def table(kind: str) -> tuple[np.ndarray, np.ndarray]:
+    """float64 (N, M) whose values the type of the kind holds exactly, and labels."""
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(N, M)) * (rng.random((N, M)) < 0.3)
+    if kind == "bool":
+        X = (X != 0).astype(np.float64)
+    X = X.astype(np.float32).astype(np.float64) if kind == "float32" else X
+    m = X[:, :5] @ [2.0, -2.0, 1.5, 1.0, -1.0] + 0.4 * rng.normal(size=N)
+    return X, np.where(m > np.median(m), 1.0, -1.0)
+
+
+@cache
+def judged(kind: str) -> tuple[Problem, Any]:
+    X, y = table(kind)
+    problem = Problem(X, y, np.ones(N), "logistic", C)
+    return problem, problem.solve(1e-8)
+
+
+def train(data: Any, features: Any = "columns", **options: Any) -> fcl.TrainResult:
+    defaults: dict[str, Any] = {"C": C, "tol": 1e-7, "memory": "1GiB", "block_rows": 128}
+    if options.get("driver") == "processes":
+        defaults["writers"] = 2
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", fcl.ConvergenceWarning)
+        return fcl.train(data, features, **(defaults | options))
+
+
+def check(result: fcl.TrainResult, kind: str) -> None:
+    problem, best = judged(kind)
+    assert result.converged, result.message
+    w = np.zeros(M)
+    w[result.model.ids] = result.model.weights
+    confirm(problem, w, result.model.intercept, result.certificate, best)
+    assert result.certificate.objective == pytest.approx(best.objective, rel=1e-6)
+    support = (problem.phi[:, result.model.ids] != 0).sum(axis=0)
+    np.testing.assert_array_equal(result.model.support, support)
+    # dense and sparse rows are scored alike, whichever the model was made of
+    expected = problem.phi @ w + result.model.intercept
+    for rows in (problem.phi, csr_array(problem.phi)):
+        np.testing.assert_allclose(result.model.margins(rows), expected, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "csr"])
+@pytest.mark.parametrize(
+    ("kind", "driver"),
+    [("float64", "inline"), ("float32", "inline"), ("bool", "inline"), ("float64", "processes")],
+)
+def test_types(kind: str, sparse: bool, driver: str) -> None:
+    X, y = table(kind)
+    stored = X.astype(kind)
+    result = train(fcl.open_data(csr_array(stored) if sparse else stored, y=y), driver=driver)
+    check(result, kind)
+    assert result.model.family.to_config()["form"]["dtype"] == (
+        "<f8" if kind == "float64" else "<f4"
+    )
+
+
+@pytest.mark.parametrize("features", ["numbers", "sparse", "prepared", "any"])
+def test_a_sample_of_the_rows(features: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The trainer begins with some of the rows, which are selected from the prepared ones."""
+    monkeypatch.setattr(plan, "ALL_ROWS", 100)
+    monkeypatch.setattr(plan, "LEAST_SAMPLE", 128)
+    X, y = table("float32")
+    stored = X.astype(np.float32)
+    data = fcl.open_data(csr_array(stored) if features in ("sparse", "any") else stored, y=y)
+    made = {
+        "numbers": generators.NoOptions(),
+        "sparse": generators.Sparse(),
+        "prepared": generators.Above(scale=3.0),
+        "any": Columns(),
+    }[features]
+    result = train(data, made, driver="processes")
+    assert result.converged, result.message
+    first, phi = result.model.family, _matrix(result.model.family, stored)
+    problem = Problem(phi, y, np.ones(N), "logistic", C)
+    w = np.zeros(first.n_features)
+    w[result.model.ids] = result.model.weights
+    confirm(problem, w, result.model.intercept, result.certificate, problem.solve(1e-7))
+
+
+def _matrix(bound: Any, stored: np.ndarray) -> np.ndarray:
+    """All columns, by the class alone."""
+    made = bound.generator
+    block: Any = stored
+    if isinstance(made, Columns):
+        return stored.astype(np.float64)
+    if made.rows == "sparse":
+        return np.abs(stored).astype(np.float64)
+    if isinstance(made, generators.Above):
+        block = made.prepare(stored)
+    return np.asarray(made.columns(np.arange(bound.n_features), block), np.float64)
+
+
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "csr"])
+def test_selected_rows_are_as_if_prepared_alone(sparse: bool) -> None:
+    X, _ = table("float32")
+    source = csr_array(X) if sparse else X
+    bound = bind_features(Columns(), fcl.open_data(source, y=None).rows)
+    assert isinstance(bound, GeneratedFamily)
+    (_, _, raw) = next(bound.read_rows(fcl.open_data(source, y=None).rows, N))
+    rng = np.random.default_rng(0)
+    for share in (0.01, 0.4, 1.0):
+        rows = np.flatnonzero(rng.random(N) < share)
+        whole = forms_prepared(bound, raw, np.arange(N))
+        chosen = select_rows(bound, whole, rows, 128)
+        expected = forms_prepared(bound, raw, rows, 128)
+        for number, _ in expected.blocks():
+            record, sides = chosen.read(number)
+            wanted, wanted_sides = expected.read(number)
+            assert (record == wanted).all()
+            assert all((a == b).all() for a, b in zip(sides, wanted_sides, strict=True))
+
+
+def forms_prepared(bound: Any, raw: Any, rows: np.ndarray, block_rows: int = 192) -> PreparedRows:
+    """The prepared form of some raw rows, dense or sparse."""
+    prepared = PreparedRows(len(rows), block_rows, bound.record_shape(block_rows))
+    for number, some in prepared.blocks():
+        part = raw[rows[some]] if isinstance(raw, np.ndarray) else raw.take(rows[some])
+        prepared.commit(number, bound.prepare(part, prepared.writable(number)))
+    return prepared
+
+
+# -- files -----------------------------------------------------------------------------------------
+
+
+def _write(group: Any, X: np.ndarray, y: np.ndarray) -> None:
+    """The layout of anndata: X as CSR, labels under obs."""
+    matrix = csr_array(X)
+    part = group.create_group("X")
+    part.attrs.update({"encoding-type": "csr_matrix", "encoding-version": "0.1.0"})
+    part.attrs["shape"] = list(X.shape)
+    obs = group.create_group("obs")
+    for where, name, values in (
+        *((part, name, getattr(matrix, name)) for name in ("indptr", "indices", "data")),
+        (obs, "label", y.astype(np.int8)),
+    ):
+        if hasattr(where, "create_array"):
+            where.create_array(name, data=values)
+        else:
+            where.create_dataset(name, data=values)
+
+
+@pytest.mark.parametrize("suffix", ["h5ad", "zarr"])
+def test_anndata_through_the_commands(suffix: str, tmp_path: Path) -> None:
+    X, y = table("float32")
+    path = tmp_path / f"data.{suffix}"
+    if suffix == "zarr":
+        _write(zarr.open_group(path, mode="w"), X.astype(np.float32), y)
+    else:
+        with h5py.File(path, "w") as file:
+            _write(file, X.astype(np.float32), y)
+    arguments = ["--features", "columns", "--C", C, "--tol", 1e-7, "--out", "m.fcl", "--writers", 2]
+    _command("train", tmp_path, path, "--x", "X", "--y", "obs/label", *arguments)
+    _command("predict", tmp_path, "m.fcl", path, "--x", "X", "--out", "scores.npy")
+    model = fcl.load_model(tmp_path / "m.fcl")
+    problem, best = judged("float32")
+    assert model.certificate.objective == pytest.approx(best.objective, rel=1e-6)
+    margins = problem.phi[:, model.ids] @ model.weights + model.intercept
+    np.testing.assert_allclose(np.load(tmp_path / "scores.npy"), margins, atol=1e-12)
+    np.testing.assert_allclose(model.margins(X), margins, atol=1e-12)
+
+
+def _command(name: str, place: Path, *arguments: object) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "fcl", name, *map(str, arguments)],
+        cwd=place,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert done.returncode == 0, done.stderr
+
+
+# -- passes ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("parts", [1, 7, 64])
+def test_prices_do_not_depend_on_how_parts_go_together(
+    parts: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(family, "LEAST_PART", 4)
+    X, _ = table("float64")
+    bound = bind_features(generators.Tanh(), fcl.open_data(X, y=None).rows)
+    pricer = bound.pricer(prepare(bound, X, 192), 5)
+    r = np.random.default_rng(0).normal(size=N)
+    watch = np.array([3, 77])
+    whole = pricer.price(r, watch, 1.0)
+    monkeypatch.setattr(family, "PART_FEATURES", parts)
+    assert bound.n_price_parts >= 23
+    pricer = bound.pricer(prepare(bound, X, 192), 5)
+    g = r @ np.tanh(X)
+    again = pricer.price(r, watch, 1.0)
+    if bound.n_price_parts == 23:
+        for name in ("ids", "gradients", "watched", "largest", "n_priced"):
+            np.testing.assert_array_equal(getattr(again, name), getattr(whole, name))
+    np.testing.assert_allclose(again.watched, g[watch], rtol=1e-12)
+    np.testing.assert_allclose(again.gradients, g[again.ids], rtol=1e-10)
+    assert again.largest >= np.abs(g).max() and again.n_priced == M
+
+
+def test_a_block_is_read_once_a_pass_and_bounded_once_a_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    calls = {"block": 0, "largest": 0}
+    block, largest = GeneratedFamily.block, Columns.largest
+    monkeypatch.setattr(family, "LEAST_PART", 4)
+
+    def counted_block(self: Any, *arguments: Any) -> Any:
+        calls["block"] += 1
+        return block(self, *arguments)
+
+    def counted_largest(self: Any, *arguments: Any) -> float:
+        calls["largest"] += 1
+        return largest(self, *arguments)
+
+    monkeypatch.setattr(GeneratedFamily, "block", counted_block)
+    monkeypatch.setattr(Columns, "largest", counted_largest)
+    X, _ = table("float64")
+    bound = bind_features(Columns(), fcl.open_data(X, y=None).rows)
+    pricer = bound.pricer(prepare(bound, X, 192), 5)
+    for _ in range(3):
+        pricer.price(np.ones(N), np.empty(0, np.int64), 1.0)
+    assert calls == {"block": 3 * 4, "largest": 4}
+
+
+def test_what_a_class_gets_cannot_be_written_to() -> None:
+    X, _ = table("float64")
+    for source, made in (
+        (X, generators.Tanh()),
+        (X, generators.Above()),
+        (csr_array(X), generators.Sparse()),
+    ):
+        rows = fcl.open_data(source, y=None).rows
+        bound = bind_features(made, rows)
+        assert isinstance(bound, GeneratedFamily)
+        (_, _, raw) = next(bound.read_rows(rows, N))
+        block = bound.block_of(raw)
+        values = block.data if made.rows == "sparse" else block
+        with pytest.raises(ValueError, match="read-only"):
+            values[:1] = 0.0
+    assert forms.read_only(X).base is X
+
+
+def test_side_arrays_are_planned_for(tmp_path: Path) -> None:
+    """Those that writers made count as well: the plan after reading has room for all of them."""
+    X, _ = table("float64")
+    rows = fcl.open_data(csr_array(X), y=None).rows
+    bound = bind_features(Columns(), rows)
+    (_, _, raw) = next(bound.read_rows(rows, N))
+    mine = forms_prepared(bound, raw, np.arange(N))
+    theirs = PreparedRows.attach(N, 192, mine.record_shape, mine._records, load_sides=mine.sides)
+    assert bound.extra_bytes(theirs) == mine.side_bytes() > 10 * csr_array(X).nnz
+    sparse = bind_features(generators.Sparse(), rows)
+    assert sparse.extra_bytes(mine, 3) - sparse.extra_bytes(mine, 2) > 28 * M
+
+
+def test_wide_rows_are_scored_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y = table("float64")
+    model = train(fcl.open_data(X, y=y), tol=1e-2).model
+    whole = model.margins(X)
+    monkeypatch.setattr(family, "BLOCK_BYTES", 64 * M * 8)
+    assert model.family.most_block_rows() == 64
+    from fcl.model.predict import iter_margins
+
+    parts = list(iter_margins(model, X))
+    assert len(parts) == N // 64
+    np.testing.assert_allclose(np.concatenate([m for *_, m in parts]), whole, rtol=1e-12)
