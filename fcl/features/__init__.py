@@ -4,12 +4,13 @@
 ``generator``  the contract of a family that its user writes
 ``generated``  what makes the one of the other
 ``registry``   families by name
-``kmers``, ``plain``  the families that come with fcl
+``kmers``, ``plain``, ``fourier``  the families that come with fcl
 """
 
 from __future__ import annotations
 
 from fcl.features.base import Family
+from fcl.features.fourier import Fourier
 from fcl.features.generator import Generator
 from fcl.features.kmers import KmerFamily, Kmers
 from fcl.features.plain import Columns
@@ -24,6 +25,7 @@ from fcl.features.registry import (
 __all__ = [
     "Columns",
     "Family",
+    "Fourier",
     "Generator",
     "KmerFamily",
     "Kmers",

@@ -23,7 +23,10 @@ Spec = Kmers | Generator
 
 #: Other packages name their families here.
 ENTRY_POINTS = "fcl.generators"
-_BUILT_IN = {"columns": "fcl.features.plain:Columns"}
+_BUILT_IN = {
+    "columns": "fcl.features.plain:Columns",
+    "fourier": "fcl.features.fourier:Fourier",
+}
 _CLASS = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*(?=:|$)")
 
 
