@@ -28,6 +28,9 @@ class ExplicitFamily:
     binary: bool = False
     n_price_parts: int = 1
 
+    def drawn(self, number: int) -> range:
+        return range(self.n_features)
+
     def describe(self, feature: int) -> str:
         return f"column {feature}"
 

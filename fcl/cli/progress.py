@@ -37,7 +37,7 @@ def pass_items(event: PassDone, validation: Mapping[str, Any] | None) -> list[tu
         ("violation", f"{event.max_violation:.4g}"),
         ("active", f"{event.active:,}"),
         ("cached", f"{event.cached:,}"),
-        ("priced", f"{event.priced:,}"),
+        ("priced", f"{event.priced:,}" + (" sampled" if "sampled" in event.scope else "")),
         ("cache", f"{fill:.0%}" + (f" (evicted {event.evicted:,})" if event.evicted else "")),
         ("rows/s", f"{event.rows_per_second:,.0f}"),
         ("memory", format_bytes(event.memory_bytes)),
@@ -71,8 +71,13 @@ def started_line(event: Started) -> str:
     """The problem in one line."""
     positive = "" if event.n_positive is None else f" ({event.n_positive:,} positive)"
     smallest = "" if event.C_min is None else f", C_min {event.C_min:.4g}"
+    features = f"{event.n_features:,} features"
+    if event.n_sampled is not None:
+        features = (
+            f"{event.n_sampled:,} features sampled each pass, certified for what a pass priced"
+        )
     return (
-        f"{event.n_rows:,} rows{positive}, {event.n_features:,} features, "
+        f"{event.n_rows:,} rows{positive}, {features}, "
         f"C {event.C:.6g} = alpha {event.alpha:.6g}{smallest}"
     )
 

@@ -46,19 +46,25 @@ def strongest_lines(model: Model, top: int) -> list[str]:
 
 def model_lines(model: Model, path: str, top: int) -> list[str]:
     """The summary of ``fcl-inspect``."""
+    from fcl.model.certificate import WHOLE
     from fcl.model.file import FORMAT, VERSION
     from fcl.model.model import LOSSES
 
     config = dict(model.family.to_config())
     family = config.pop("family", type(model.family).__name__)
-    details = ", ".join(f"{key}={value}" for key, value in config.items())
+    # what a generator has learnt may be long
+    options = config.get("options", config)
+    details = ", ".join(f"{key}={value}" for key, value in options.items() if value is not None)
+    size = f"{model.family.n_features:,} of them"
+    if model.certificate.scope != WHOLE:
+        size = "sampled without end"
     labels = "none (regression)"
     if model.labels is not None:
         labels = f"{model.labels[0]!r} is -1, {model.labels[1]!r} is +1"
     items = [
         ("model", path),
         ("file", f"{FORMAT} {VERSION}, written by fcl {model.fcl_version} at {model.created}"),
-        ("features", f"{family} ({details}), {model.family.n_features:,} of them"),
+        ("features", f"{family} ({details}), {size}"),
         ("loss", model.loss),
         ("minimises", f"sum_j |w_j| + C sum_i s_i {LOSSES[model.loss]}"),
         ("C", f"{model.C:.10g} (alpha {model.alpha:.10g})"),

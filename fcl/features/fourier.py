@@ -112,7 +112,9 @@ class Fourier(Generator):
             some = spread > 1e-12 * np.abs(sample).max(axis=0, initial=0.0)
             self.scale_[some] = spread[some]
         self.gamma_ = self._median(sample) if self.gamma is None else self.gamma
-        self.n_features = self.n or MOST_FEATURES // self.per_pass * self.per_pass
+        self.n_features = self.n or MOST_FEATURES
+        if self.per_pass is not None:
+            self.n_features -= MOST_FEATURES % self.per_pass
 
     def _median(self, sample: Floats) -> float:
         """The bandwidth by the median distance."""

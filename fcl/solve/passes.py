@@ -22,6 +22,11 @@ from fcl.solve.state import Anchor, Floats, Point
 KEEP_PER_GROUP = 64
 
 
+def is_sampled(family: Family) -> bool:
+    """Whether a pass prices no more than a part of the family."""
+    return len(family.drawn(0)) < family.n_features
+
+
 class Vectors:
     """float64 vectors over all rows.
 
@@ -82,6 +87,7 @@ class Passes:
         self.prepared = prepared
         self.vectors = vectors
         self.pricer = family.pricer(prepared, KEEP_PER_GROUP)
+        self.sampled = is_sampled(family)
 
     def null_model(self) -> tuple[Point, float]:
         """The model without features, and its objective; its margins are the anchor's."""
@@ -139,12 +145,20 @@ class Passes:
                 self.vectors.curvatures,
             )
 
+    def draw(self, number: int) -> None:
+        """Before step D: which pass this is; a sampled family draws its features by that."""
+        if self.sampled:
+            self.pricer.draw(number)  # type: ignore[attr-defined]
+
     def price(self, watch: Ids, threshold: float, parts: range) -> Prices:
         """Step D: prices of some parts of the family against the residuals."""
         return self.pricer.price(self.vectors.residuals, watch, threshold, parts)
 
     def bound(self, largest: float) -> float:
-        """The dual bound, given the largest |g_j| over the family."""
+        """The dual bound, given the largest |g_j| over the family, or over what a pass has drawn of it.
+
+        Then it is a bound of the problem with these features alone.
+        """
         return self.objective.dual_bound(self.vectors.residuals, largest, self.family.max_abs)
 
     def totals(self) -> tuple[float, float]:

@@ -22,7 +22,7 @@ from fcl.drivers.processes.wanted import Known, WantedColumns
 from fcl.drivers.saving import Snapshot, last_certified
 from fcl.drivers.session import MAX_IDLE, Session
 from fcl.features.base import Prices
-from fcl.solve.outer import Certified, Outer
+from fcl.solve.outer import Certified, Outer, Priced
 from fcl.solve.passes import Passes, Vectors
 from fcl.solve.solver import null_outer
 from fcl.solve.state import Ids, Point
@@ -159,7 +159,7 @@ class Desk:
             case "price":
                 if self._watch_pass != task.pass_number:
                     self._begin_pricing(task.pass_number)
-                return self._n_watched, 0, (outer.threshold,)
+                return self._n_watched, task.pass_number, (outer.threshold,)
             case "certify":
                 return 0, 0, (float(self.layout.array("priced_largest").max()),)
             case "draw":
@@ -287,7 +287,11 @@ class Desk:
         self._merge_prices()
         assert self._prices is not None
         before, bound = self.certified, self._bound[0]
-        self.certified = outer.certify(self._prices.largest, bound)
+        priced = None
+        if self.passes.sampled:
+            watch = layout.array("watch_ids")[: self._n_watched].copy()
+            priced = Priced(self.job.family.drawn(pass_number), watch)
+        self.certified = outer.certify(self._prices.largest, bound, priced)
         if not self._repeated:  # a pass that was made before the checkpoint too shows no progress
             self.session.counted(before, self.certified)
         self._repeated = False

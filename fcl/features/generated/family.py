@@ -2,7 +2,8 @@
 
 Columns are what the generator says, in float64; the cache holds them in float32 (or as bits), and the
 trainer's view corrects what that changes. Prices come from the columns themselves, part by part of the
-family, all against the same residuals: so the certificate holds for the whole family.
+family, all against the same residuals: so the certificate holds for the whole family; for what a pass
+draws where the family is sampled (``per_pass``).
 """
 
 from __future__ import annotations
@@ -57,9 +58,16 @@ class GeneratedFamily:
     def n_features(self) -> int:
         return self.generator.n_features
 
+    def drawn(self, number: int) -> range:
+        size = self.generator.per_pass
+        if size is None:
+            return range(self.n_features)
+        first = number * size % self.n_features
+        return range(first, first + size)
+
     @property
     def n_price_parts(self) -> int:
-        return max(1, min(MOST_PARTS, -(-self.n_features // LEAST_PART)))
+        return max(1, min(MOST_PARTS, -(-len(self.drawn(0)) // LEAST_PART)))
 
     @property
     def max_abs(self) -> float:
@@ -233,6 +241,7 @@ class GeneratedPricer:
     def __init__(self, family: GeneratedFamily, prepared: PreparedRows, keep: int) -> None:
         self._family, self._prepared, self._keep = family, prepared, keep
         generator = family.generator
+        self._drawn = family.drawn(0)
         self._fast = overrides(generator, "gradients")
         if self._fast and not overrides(generator, "largest"):
             raise InputError(
@@ -244,9 +253,20 @@ class GeneratedPricer:
     def n_parts(self) -> int:
         return self._family.n_price_parts
 
+    def draw(self, number: int) -> None:
+        """Pass ``number`` is priced next: a sampled family draws its features by that."""
+        self._drawn = self._family.drawn(number)
+
     def _features(self, part: int) -> tuple[int, int]:
-        n, parts = self._family.n_features, self.n_parts
+        """The features of a part, as places in what is drawn."""
+        n, parts = len(self._drawn), self.n_parts
         return part * n // parts, (part + 1) * n // parts
+
+    def _home(self, ids: Ids, first: int, last: int) -> npt.NDArray[np.bool_]:
+        """Which features belong to these places, whichever pass draws them."""
+        place = ids % len(self._drawn)
+        found: npt.NDArray[np.bool_] = (place >= first) & (place < last)
+        return found
 
     def price(
         self, residuals: Floats, watch: Ids, threshold: float, parts: range | None = None
@@ -255,37 +275,52 @@ class GeneratedPricer:
         prices = []
         for part in range(self.n_parts) if parts is None else parts:
             first, last = self._features(part)
+            own = self._home(watch, first, last)
+            first, last = first + self._drawn.start, last + self._drawn.start
             g, most = self._gradients(first, last, residuals)
             size = np.abs(g)
             largest = float(size.max(initial=0.0))
             watched = np.zeros(len(watch))
-            own = (watch >= first) & (watch < last)
-            watched[own] = g[watch[own] - first]
-            size[watch[own] - first] = 0.0
+            fresh = own & (watch >= first) & (watch < last)
+            watched[fresh] = g[watch[fresh] - first]
+            size[watch[fresh] - first] = 0.0
+            other = np.flatnonzero(own & ~fresh)  # of passes before, where the family is sampled
+            if len(other):
+                other = other[np.argsort(watch[other], kind="stable")]
+                watched[other], value = self._from_columns(watch[other], residuals)
+                largest = max(largest, float(np.abs(watched[other]).max()))
+                most = max(most, value)
             found = np.flatnonzero(size > threshold)
             if len(found) > self._keep:
                 found = found[np.argsort(-size[found], kind="stable")[: self._keep]]
                 found.sort()
             # balancing the residuals to a sum of 0 changes g_j by no more than |sum r| max |phi_j|
             largest += total * most
-            prices.append(Prices(found + first, g[found], largest, watched, last - first))
+            n_priced = last - first + len(other)
+            prices.append(Prices(found + first, g[found], largest, watched, n_priced))
         return merge_prices(prices)
 
     def _gradients(self, first: int, last: int, residuals: Floats) -> tuple[Floats, float]:
         """g_j of features, and the largest |value| met."""
+        if not self._fast:
+            return self._from_columns(np.arange(first, last), residuals)
         generator = self._family.generator
         g, most = np.zeros(last - first), 0.0
         for number, rows in self._prepared.blocks():
+            block = self._family.block(self._prepared, number)
+            found = generator.gradients(first, last, block, residuals[rows])
+            g += checked_vector(generator, "gradients", found, last - first, number)
+            most = max(most, float(generator.largest(block)))
+        return g, most
+
+    def _from_columns(self, ids: Ids, residuals: Floats) -> tuple[Floats, float]:
+        """As :meth:`_gradients`, of any features (increasing), from their columns."""
+        g, most = np.zeros(len(ids)), 0.0
+        for number, rows in self._prepared.blocks():
             n, r = rows.stop - rows.start, residuals[rows]
             block = self._family.block(self._prepared, number)
-            if self._fast:
-                found = generator.gradients(first, last, block, r)
-                g += checked_vector(generator, "gradients", found, last - first, number)
-                most = max(most, float(generator.largest(block)))
-                continue
-            for some in _batches(last - first, n):
-                ids = np.arange(first + some.start, first + some.stop)
-                columns = checked_columns(generator, ids, block, number, n)
+            for some in _batches(len(ids), n):
+                columns = checked_columns(self._family.generator, ids[some], block, number, n)
                 columns = columns.astype(np.float64, copy=False)
                 most = max(most, float(np.abs(columns).max(initial=0.0)))
                 g[some] += r @ columns
@@ -295,7 +330,7 @@ class GeneratedPricer:
         own = np.ones(len(ids), bool)
         if parts is not None:
             first, last = self._features(parts.start)[0], self._features(parts.stop - 1)[1]
-            own = (ids >= first) & (ids < last)
+            own = self._home(ids, first, last)
         out = np.zeros(len(ids))
         out[own] = self._sums(ids[own], lambda columns, rows: values[rows] @ columns**2)
         return out
@@ -338,6 +373,11 @@ def bind(generator: Generator, rows: RowReader[Any]) -> GeneratedFamily:
     if not isinstance(n, int | np.integer) or isinstance(n, bool) or not 0 < n < 2**62:
         raise InputError(
             f"features {name}: n_features must be a whole number from 1 to 2^62 after fit, got {n!r}"
+        )
+    size = fitted.per_pass
+    if size is not None and (not 0 < size <= n or n % size):
+        raise InputError(
+            f"features {name}: per_pass must divide n_features = {n} (or be None), got {size!r}"
         )
     if overrides(fitted, "prepare"):
         made = fitted.prepare(sample)
