@@ -265,5 +265,6 @@ def _tiles(block: Any, wave: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
         if len(part) < TILE_ROWS:
             part = np.zeros((TILE_ROWS, m), wave.dtype, order="F")
             part[: n - at] = block[rows]
-        np.matmul(part, wave, out=turns)
+        with np.errstate(over="ignore", invalid="ignore"):  # what comes of it is looked at
+            np.matmul(part, wave, out=turns)
         yield rows, turns
