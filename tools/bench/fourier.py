@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from threadpoolctl import threadpool_limits
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from tools.bench import common
@@ -161,7 +161,7 @@ def squared_penalty(
     made: Any, k: int, x: np.ndarray, y: np.ndarray, test_x: np.ndarray, test_y: np.ndarray
 ) -> float:
     """Test error of logistic regression with a squared penalty on the first k features, the best."""
-    from sklearn.linear_model import LogisticRegression  # type: ignore[import-untyped]
+    from sklearn.linear_model import LogisticRegression
 
     phi, test = (made.columns(np.arange(k), made.prepare(rows)) for rows in (x, test_x))
     best = 1.0
