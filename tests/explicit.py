@@ -38,6 +38,9 @@ class ExplicitFamily:
     def penalty_factors(self, ids: np.ndarray) -> np.ndarray:
         return np.array(self.factors)[ids] if self.factors else np.ones(len(ids))
 
+    def drawn(self, number: int) -> range:
+        return range(self.n_features)
+
     def describe(self, feature: int) -> str:
         return f"column {feature}"
 

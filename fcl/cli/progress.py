@@ -37,7 +37,7 @@ def pass_items(event: PassDone, validation: Mapping[str, Any] | None) -> list[tu
         ("violation", f"{event.max_violation:.4g}"),
         ("active", f"{event.active:,}"),
         ("cached", f"{event.cached:,}"),
-        ("priced", f"{event.priced:,}"),
+        ("priced", f"{event.priced:,}" + (" sampled" if "sampled" in event.scope else "")),
         ("cache", f"{fill:.0%}" + (f" (evicted {event.evicted:,})" if event.evicted else "")),
         ("rows/s", f"{event.rows_per_second:,.0f}"),
         ("memory", format_bytes(event.memory_bytes)),
@@ -83,8 +83,13 @@ def started_line(event: Started) -> str:
     rho = event.options.get("l1_ratio", 1.0)
     mixed = "" if rho == 1.0 else f", l1_ratio {rho:g}"
     mixed += class_weight_text(event.options.get("class_weight"))
+    features = f"{event.n_features:,} features"
+    if event.n_sampled is not None:
+        features = (
+            f"{event.n_sampled:,} features sampled each pass, certified for what a pass priced"
+        )
     return (
-        f"{event.n_rows:,} rows{positive}, {event.n_features:,} features, "
+        f"{event.n_rows:,} rows{positive}, {features}, "
         f"C {event.C:.6g} = alpha {event.alpha:.6g}{mixed}{smallest}"
     )
 

@@ -50,23 +50,29 @@ def _family_text(config: Mapping[str, Any]) -> str:
     if config["family"] == "concat":
         pairs = zip(config["members"], config["factors"], strict=True)
         return " + ".join(f"{_family_text(member)} * {factor:.10g}" for member, factor in pairs)
-    details = ", ".join(f"{key}={value}" for key, value in config.items() if key != "family")
+    # what a generator has learnt may be long
+    options = config.get("options", {k: v for k, v in config.items() if k != "family"})
+    details = ", ".join(f"{key}={value}" for key, value in options.items() if value is not None)
     return f"{config['family']} ({details})"
 
 
 def model_lines(model: Model, path: str, top: int) -> list[str]:
     """The summary of ``fcl-inspect``."""
+    from fcl.model.certificate import WHOLE
     from fcl.model.file import FORMAT, VERSION
     from fcl.model.model import LOSSES
 
     family = _family_text(model.family.to_config())
+    size = f"{model.family.n_features:,} of them"
+    if model.certificate.scope != WHOLE:
+        size = "sampled without end"
     labels = "none (regression)"
     if model.labels is not None:
         labels = f"{model.labels[0]!r} is -1, {model.labels[1]!r} is +1"
     items = [
         ("model", path),
         ("file", f"{FORMAT} {VERSION}, written by fcl {model.fcl_version} at {model.created}"),
-        ("features", f"{family}, {model.family.n_features:,} of them"),
+        ("features", f"{family}, {size}"),
         ("loss", model.loss),
         ("minimises", f"{_penalty(model).formula} + C sum_i s_i {LOSSES[model.loss]}"),
         ("C", f"{model.C:.10g} (alpha {model.alpha:.10g})"),

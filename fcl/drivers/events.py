@@ -53,7 +53,8 @@ class Event:
 class Started(Event):
     """The data are open and checked, the memory is planned, the first pass has not begun.
 
-    n_positive is None for regression; C_min is None while it is not known.
+    n_positive is None for regression; C_min is None while it is not known. n_sampled : features that
+    each pass draws of a family too large to be priced whole; None: all are priced.
     """
 
     plan: Any
@@ -64,6 +65,7 @@ class Started(Event):
     alpha: float
     n_positive: int | None = None
     C_min: float | None = None
+    n_sampled: int | None = None
 
 
 @dataclass(frozen=True)
@@ -88,6 +90,7 @@ class PassDone(Event):
     number      counts passes from 1 (0 is the null model); seconds are since the start.
     gap         relative; max_violation as in the certificate (at most 1 at the optimum).
     priced, cached, active : numbers of features.
+    scope       the features that bound, gap and violation cover, in words.
     beta        the step that the search took of the proposed one.
     validation  {"auprc": ..., "n_rows": ...} if it was measured at this anchor.
     time_left   an estimate, None where there is none.
@@ -112,6 +115,7 @@ class PassDone(Event):
     validation: Mapping[str, Any] | None = None
     time_left: float | None = None
     busy: Mapping[str, float] | None = None
+    scope: str = "all features of the family"
 
 
 @dataclass(frozen=True)

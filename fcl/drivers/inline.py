@@ -124,7 +124,7 @@ class _Run:
         session.saver.offer(lambda: snapshot)
         self._poll()
         with session.timed("pricing"):
-            certified = solver.price()
+            certified = solver.price(len(session.history))
         session.counted(self.certified, certified)
         self.certified = certified
         validation = None

@@ -6,7 +6,7 @@ import resource
 import sys
 from dataclasses import dataclass
 
-from fcl.model.certificate import Certificate
+from fcl.model.certificate import WHOLE, Certificate
 from fcl.model.model import Model
 
 __all__ = ["TrainResult", "end_in_words", "peak_memory"]
@@ -37,6 +37,8 @@ class TrainResult:
 def end_in_words(reason: str, certificate: Certificate, tol: float) -> str:
     """Why training ended, for the user."""
     reached = f"relative gap {certificate.gap:.2e}, asked {tol:.2e}"
+    if certificate.scope != WHOLE:
+        reached += f", over {certificate.scope}"
     return {
         "tolerance": f"converged: {reached}",
         "max-passes": f"stopped by the limit of passes: {reached}; raise max_passes or tol",

@@ -15,7 +15,8 @@ from fcl.drivers.events import Event, PassDone, Prepared, Started, Stopped, Vali
 from fcl.drivers.job import Job
 from fcl.drivers.result import TrainResult, end_in_words
 from fcl.drivers.saving import Saver
-from fcl.model.certificate import Certificate
+from fcl.features.base import is_sampled
+from fcl.model.certificate import WHOLE, Certificate
 from fcl.model.checkpoint import Checkpoint, CheckpointFolder
 from fcl.model.metrics import average_precision
 from fcl.model.model import Model
@@ -83,6 +84,7 @@ class Session:
                 options=asdict(job.options),
                 n_rows=job.train.n,
                 n_features=job.family.n_features,
+                n_sampled=len(job.family.drawn(0)) if is_sampled(job.family) else None,
                 C=job.options.C,
                 alpha=job.options.alpha,
                 n_positive=int((y > 0).sum()) if job.loss.classifies else None,
@@ -150,6 +152,7 @@ class Session:
             gap=certified.gap,
             max_violation=certified.max_violation,
             priced=certified.n_priced,
+            scope=certified.scope,
             cached=cached,
             active=active,
             cache_bytes=cache_bytes,
@@ -211,12 +214,15 @@ class Session:
         support : int64 (len(point.ids),), training rows that have each feature.
         """
         job, options = self.job, self.job.options
+        # of a sample it says nothing of other features
+        smallest = C_min if certified.scope == WHOLE else None
         certificate = Certificate(
             objective=certified.objective,
             bound=certified.bound,
             gap=certified.gap,
             max_violation=certified.max_violation,
             n_priced=certified.n_priced,
+            scope=certified.scope,
             passes=len(self.history),
         )
         model = Model(
@@ -233,7 +239,7 @@ class Session:
             sum_weights=job.sum_weights,
             fingerprint=self.fingerprint,
             certificate=certificate,
-            options={**asdict(options), "C_min": C_min},
+            options={**asdict(options), "C_min": smallest},
             history=self.history,
         )
         message = end_in_words(reason, certificate, options.tol)

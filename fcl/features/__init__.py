@@ -6,7 +6,7 @@
 ``check``      tests a user's class against the contract
 ``registry``   families by name
 ``concat``     several families as one
-``kmers``, ``bag``, ``plain``, ``products``  the families that come with fcl
+``kmers``, ``bag``, ``plain``, ``products``, ``fourier``  the families that come with fcl
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from fcl.features.bag import Bag, BagFamily
 from fcl.features.base import Family
 from fcl.features.concat import Concat, ConcatFamily
+from fcl.features.fourier import Fourier
 from fcl.features.generator import Generator
 from fcl.features.kmers import KmerFamily, Kmers
 from fcl.features.plain import Columns
@@ -39,6 +40,7 @@ __all__ = [
     "Concat",
     "ConcatFamily",
     "Family",
+    "Fourier",
     "Generator",
     "KmerFamily",
     "Kmers",

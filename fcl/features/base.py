@@ -95,7 +95,8 @@ class Pricer(Protocol):
     """Prices the whole family, in buffers of its own.
 
     The family falls into ``n_parts`` parts, which may be priced one by one (:func:`merge_prices`). No bit
-    of the result depends on how they are grouped.
+    of the result depends on how they are grouped. Of a sampled family (:meth:`Family.drawn`) what a pass
+    draws is priced, and what is watched; its pricer has a method ``draw(number)`` that says the pass.
     """
 
     @property
@@ -150,6 +151,12 @@ class Family(Protocol):
     @property
     def n_features(self) -> int:
         """Number of features."""
+
+    def drawn(self, number: int) -> range:
+        """Features that pass ``number`` prices unasked: all, or as many as it samples of too many.
+
+        Of a sampled family each pass draws others; the watched features are priced with them.
+        """
 
     @property
     def n_price_parts(self) -> int:
@@ -256,3 +263,8 @@ class Family(Protocol):
 
         pricers : how many there are.
         """
+
+
+def is_sampled(family: Family) -> bool:
+    """Whether a pass prices no more than a part of the family."""
+    return len(family.drawn(0)) < family.n_features

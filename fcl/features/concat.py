@@ -34,6 +34,7 @@ from fcl.features.base import (
     Pricer,
     Prices,
     Scorer,
+    is_sampled,
     merge_prices,
 )
 
@@ -98,6 +99,11 @@ class Concat:
         bound = [bind_features(spec, rows, keep) for spec, _ in self.members]
         names = [spell_features(spec) for spec, _ in self.members]
         for family, name in zip(bound, names, strict=True):
+            if is_sampled(family):
+                raise InputError(
+                    f"features {name}: a family that is sampled cannot be one of several, whose proof is "
+                    "over all features; give it a number of features"
+                )
             if family.row_kind != bound[0].row_kind:
                 raise InputError(
                     f"{rows.name}: families of one model read the same kind of rows, but {names[0]} "
@@ -221,6 +227,9 @@ class ConcatFamily:
     @property
     def compared(self) -> bool:
         return any(m.compared for m in self.members)
+
+    def drawn(self, number: int) -> range:
+        return range(self.n_features)
 
     @property
     def row_kind(self) -> str:

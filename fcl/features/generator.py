@@ -36,11 +36,15 @@ class Generator(ABC):
         ``"sparse"``: ``scipy.sparse.csc_array`` (n, m) of float32 or float64.
         ``"any"``: numbers as they are stored, dense or :class:`SparseColumns`.
     binary : whether all values are 0 or 1; the cache then needs a sixth of the room.
+    per_pass : None where every pass prices all features. Else how many features each pass draws of a
+        family too large for that, a divisor of ``n_features``: pass k those from k * per_pass on. It
+        prices them and those with a weight or a cached column, and its certificate is for these alone.
     """
 
     rows: ClassVar[str] = "numbers"
     name: ClassVar[str] = ""  #: of a family that fcl or an entry point knows; else ``module:Class``
     binary: bool = False
+    per_pass: int | None = None
     n_features: int
     stored: np.dtype[Any] | None = (
         None  #: dtype of the rows as they are stored; set before :meth:`fit`

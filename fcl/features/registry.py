@@ -46,6 +46,7 @@ _OWN: dict[str, tuple[type[Kmers] | type[Bag], Any]] = {
 }
 _BUILT_IN = {
     "columns": "fcl.features.plain:Columns",
+    "fourier": "fcl.features.fourier:Fourier",
     "products": "fcl.features.products:Products",
 }
 _CLASS = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*(?=:|$)")

@@ -9,12 +9,18 @@ from typing import Any
 
 from fcl.plain import plain
 
-__all__ = ["Certificate"]
+__all__ = ["WHOLE", "Certificate"]
+
+#: What a certificate covers where every pass prices all features.
+WHOLE = "all features of the family"
 
 
 @dataclass(frozen=True)
 class Certificate:
     """Objective, lower bound and optimality of a point, over all features that were priced.
+
+    Where a family is sampled these are not all it has, and all that is said here is of the problem with
+    these alone; ``scope`` says so.
 
     objective      P(w, b) = sum_j f_j (rho |w_j| + (1 - rho) w_j^2 / 2) + C sum_i s_i loss(y_i, m_i)
                    of the model; rho is l1_ratio, f_j the penalty factors (1 but for some families).
@@ -33,7 +39,7 @@ class Certificate:
     gap: float
     max_violation: float
     n_priced: int
-    scope: str = "all features of the family"
+    scope: str = WHOLE
     passes: int = 0
 
     def to_dict(self) -> dict[str, Any]:

@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from fcl.features.base import Prices
+from fcl.model.certificate import WHOLE
 from fcl.objective import ROUNDING, relative_gap
 from fcl.solve.conditions import Conditions
 from fcl.solve.select import Selection, select
@@ -25,20 +27,47 @@ TRAIN_SHARE = 0.3
 
 
 @dataclass(frozen=True)
+class Priced:
+    """The features that a pass over a sampled family priced: drawn ones, and watched ones."""
+
+    drawn: range
+    watched: Ids
+
+    @property
+    def n(self) -> int:
+        """How many they are."""
+        return len(self.drawn) + int((~self._fresh(self.watched)).sum())
+
+    def cover(self, ids: Ids) -> bool:
+        """Whether all these features are among them."""
+        return bool((self._fresh(ids) | np.isin(ids, self.watched)).all())
+
+    def _fresh(self, ids: Ids) -> npt.NDArray[np.bool_]:
+        found: npt.NDArray[np.bool_] = (ids >= self.drawn.start) & (ids < self.drawn.stop)
+        return found
+
+
+@dataclass(frozen=True)
 class Certified:
-    """What a pass proved of the anchor."""
+    """What a pass proved of the anchor, as ``scope`` says: over all features, or those it has priced."""
 
     objective: float
-    bound: float  #: the best over all passes
+    bound: float  #: the best over all passes; of a sampled family that of the pass alone
     gap: float  #: relative
     max_violation: float  #: upper bound of |slope_j| over the family
     n_priced: int
+    scope: str = WHOLE
 
     def progressed(self, before: Certified | None) -> bool:
-        """Whether the objective fell by more than rounding since, or the gap by 1 % of itself."""
+        """Whether the objective fell by more than rounding since, or the gap by 1 % of itself.
+
+        Bounds of two samples are of two problems, and say nothing of progress.
+        """
         if before is None or self.objective < before.objective * (1.0 - ROUNDING):
             return True
-        return self.bound - before.bound > 0.01 * (before.objective - before.bound)
+        return self.scope == WHOLE and self.bound - before.bound > 0.01 * (
+            before.objective - before.bound
+        )
 
 
 class Outer:
@@ -50,8 +79,10 @@ class Outer:
         Of the problem.
     tol : float
         The relative gap that is wanted.
-    n_features : int
-        Of the family.
+    n_features : int or None
+        Of the family; None: it is sampled, and every pass proves something of the problem restricted to
+        the features that it priced, which hold all with a weight. A bound from one pass is none of the
+        next one's problem: none is carried over.
     point, objective
         The null model, and its value.
     """
@@ -60,7 +91,7 @@ class Outer:
         self,
         conditions: Conditions,
         tol: float,
-        n_features: int,
+        n_features: int | None,
         point: Point,
         objective: float,
     ) -> None:
@@ -73,6 +104,7 @@ class Outer:
         self.max_violation = math.inf
         self.C_min = math.nan  #: known after the first pricing
         self._priced = False  # whether max_violation is this anchor's
+        self._last: Priced | None = None  # of a sampled family: what the last pass priced
         self._gap = math.inf  # absolute, after the last pass
         self._sharpness = 1.0  # lowers the target of the trainer while the gap stands still
 
@@ -86,14 +118,31 @@ class Outer:
         # the first pass is of the null model: its exact maximum gives C_min
         return 0.0 if math.isnan(self.C_min) else self.conditions.limit
 
-    def certify(self, prices: Prices, watch: Ids, bound: float) -> Certified:
-        """A pass priced the anchor, with these features watched; the dual bound."""
-        self.max_violation = self._largest_slope(prices, watch)
+    def certify(
+        self, prices: Prices, watch: Ids, bound: float, drawn: range | None = None
+    ) -> Certified:
+        """A pass priced the anchor, with these features watched; the dual bound.
+
+        drawn : of a sampled family, the features that the pass has drawn; the bound is of the problem
+            with them and the watched ones.
+        """
+        if (drawn is None) != (self.n_features is not None):
+            raise ValueError("a sampled family, and no other, has to say what was priced")
+        violation = self._largest_slope(prices, watch)
         if math.isnan(self.C_min):
             self.C_min = self.conditions.penalty.least_C(prices.largest)
-        gap = self.objective - max(self.bound, bound)
-        self._sharpness = 1.0 if gap < 0.9 * self._gap else max(0.3 * self._sharpness, 1e-6)
-        self.bound, self._gap = max(self.bound, bound), gap
+        if drawn is None:
+            bound = max(self.bound, bound)
+            standing = True
+        else:
+            # features drawn just now keep the gap up, which is no fault of the trainer
+            standing = violation - 1.0 <= self.target()
+        self._last = None if drawn is None else Priced(drawn, watch)
+        gap = self.objective - bound
+        lower = standing and gap >= 0.9 * self._gap
+        self._sharpness = max(0.3 * self._sharpness, 1e-6) if lower else 1.0
+        self.bound, self._gap = bound, gap
+        self.max_violation = violation
         self._priced = True
         return self.certified()
 
@@ -116,14 +165,25 @@ class Outer:
         """What is proved of the anchor now.
 
         The bound holds for every point, so it certifies a newer anchor too; what that one violates is
-        not known before it is priced.
+        not known before it is priced. A sample's bound holds for points in the features of that sample.
         """
+        bound, n_priced, scope = self.bound, self.n_features, WHOLE
+        if n_priced is None:
+            last = self._last
+            if last is None or not last.cover(self.point.ids):
+                bound, n_priced = -math.inf, 0
+                scope = "no features: the point is newer than the last pricing"
+            else:
+                n_priced = last.n
+                where = "this point" if self._priced else "the point before"
+                scope = f"{n_priced:,} sampled features priced at {where}, not over all"
         return Certified(
             self.objective,
-            self.bound,
-            relative_gap(self.objective, self.bound),
+            bound,
+            relative_gap(self.objective, bound),
             self.max_violation if self._priced else math.inf,
-            self.n_features,
+            n_priced,
+            scope,
         )
 
     @property

@@ -12,7 +12,7 @@ import numpy as np
 
 from fcl.cache.store import Allocate, fresh
 from fcl.data.prepared import PreparedRows
-from fcl.features.base import BalancingPricer, Family, Ids, Prices
+from fcl.features.base import BalancingPricer, Family, Ids, Prices, is_sampled
 from fcl.objective import ROUNDING, Objective
 from fcl.solve.conditions import Conditions
 from fcl.solve.search import search
@@ -86,6 +86,7 @@ class Passes:
         self.conditions = Conditions(objective.penalty, objective.C, family.penalty_factors)
         if isinstance(self.pricer, BalancingPricer):
             self.pricer.balances = objective.intercept
+        self.sampled = is_sampled(family)
 
     def null_model(self) -> tuple[Point, float]:
         """The model without features, and its objective; its margins are the anchor's."""
@@ -144,6 +145,11 @@ class Passes:
                 self.vectors.curvatures,
             )
 
+    def draw(self, number: int) -> None:
+        """Before step D: which pass this is; a sampled family draws its features by that."""
+        if self.sampled:
+            self.pricer.draw(number)  # type: ignore[attr-defined]
+
     def price(self, watch: Ids, threshold: float, parts: range) -> Prices:
         """Step D: prices of some parts of the family against the residuals.
 
@@ -157,7 +163,10 @@ class Passes:
         return self.pricer.price(residuals, watch, threshold, parts, level, slack)
 
     def bound(self, largest: float, excess: float) -> float:
-        """The dual bound, given the largest |g_j| / f_j and the excess of the whole family."""
+        """The dual bound, given the largest |g_j| / f_j and the excess of the whole family.
+
+        Or of what a pass has drawn of it: then it is a bound of the problem with these features alone.
+        """
         reach = self.family.max_abs / self.family.least_factor
         return self.objective.dual_bound(self.vectors.residuals, largest, reach, excess)
 

@@ -60,7 +60,8 @@ def null_outer(passes: Passes, tol: float) -> Outer:
             f"the objective of the model without features is {value}: C = {passes.objective.C:g} "
             "times the losses is more than a float64 holds; lower C (raise alpha), or scale the target"
         )
-    return Outer(passes.conditions, tol, passes.family.n_features, point, value)
+    n_features = None if passes.sampled else passes.family.n_features
+    return Outer(passes.conditions, tol, n_features, point, value)
 
 
 class Solver:
@@ -138,19 +139,24 @@ class Solver:
         outer.accept(found.point, found.objective)
         return found.beta
 
-    def price(self) -> Certified:
-        """Steps C and D: price the whole family at the anchor, certify, re-anchor the view."""
+    def price(self, number: int = 0) -> Certified:
+        """Steps C and D: price the whole family at the anchor, certify, re-anchor the view.
+
+        number : of the pass; says what a sampled family draws.
+        """
         outer, passes, cached = self.outer, self.passes, self.cache.ids
         passes.write_residuals(outer.point.intercept, self._all_blocks)
         self._frozen = outer.frozen(cached)
         watch = np.concatenate([cached, self._frozen.ids])
         parts = range(passes.pricer.n_parts)
+        passes.draw(number)
         prices = passes.price(watch, outer.threshold, parts)
         self._prices = prices
         n = len(cached)
         self._frozen_gradients = prices.watched[n:]
         bound = passes.bound(prices.largest, math.fsum(prices.excess))
-        certified = outer.certify(prices, watch, bound)
+        drawn = self.family.drawn(number) if passes.sampled else None
+        certified = outer.certify(prices, watch, bound, drawn)
         self.local.move_anchor(
             outer.point,
             passes.vectors.accepted,

@@ -160,7 +160,7 @@ class Desk:
             case "price":
                 if self._watch_pass != task.pass_number:
                     self._begin_pricing(task.pass_number)
-                return self._n_watched, 0, (outer.threshold,)
+                return self._n_watched, task.pass_number, (outer.threshold,)
             case "certify":
                 largest = float(self.layout.array("priced_largest").max())
                 return 0, 0, (largest, math.fsum(self.layout.array("priced_excess")))
@@ -295,8 +295,9 @@ class Desk:
         self._merge_prices()
         assert self._prices is not None
         before, bound = self.certified, self._bound[0]
-        watch = layout.array("watch_ids")[: self._n_watched]
-        self.certified = outer.certify(self._prices, watch, bound)
+        watch = layout.array("watch_ids")[: self._n_watched].copy()
+        drawn = self.job.family.drawn(pass_number) if self.passes.sampled else None
+        self.certified = outer.certify(self._prices, watch, bound, drawn)
         if not self._repeated:  # a pass that was made before the checkpoint too shows no progress
             self.session.counted(before, self.certified)
         self._repeated = False

@@ -191,11 +191,12 @@ class Writer:
         return NOTHING
 
     def _price(self, message: Message) -> Result:
-        """floats: threshold."""
+        """Argument: number of the pass. floats: threshold."""
         passes, layout, config = self.passes, self.layout, self.config
         number = message.ints[1]
         part = self._part("price", message)
         watch = layout.array("watch_ids")[: message.ints[5]]
+        passes.draw(message.ints[6])
         prices = passes.price(watch, message.floats[0], part)
         self._scatter(layout.array("watched"), prices.watched)
         at = config.keep * part.start

@@ -113,6 +113,9 @@ class BagFamily:
     def compared(self) -> bool:
         return False
 
+    def drawn(self, number: int) -> range:
+        return range(self.n_features)
+
     @property
     def radix(self) -> int:
         """Digits that a letter of a pattern may be."""

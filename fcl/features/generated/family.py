@@ -2,7 +2,8 @@
 
 Columns are what the generator says, in float64; the cache holds them in float32 (or as bits), and the
 trainer's view corrects what that changes. Prices come from the columns themselves, part by part of the
-family, all against the same residuals: so the certificate holds for the whole family.
+family, all against the same residuals: so the certificate holds for the whole family; for what a pass
+draws where the family is sampled (``per_pass``).
 """
 
 from __future__ import annotations
@@ -84,11 +85,18 @@ class GeneratedFamily:
     def n_features(self) -> int:
         return int(self.generator.n_features)
 
+    def drawn(self, number: int) -> range:
+        size = self.generator.per_pass
+        if size is None:
+            return range(self.n_features)
+        first = number * size % self.n_features
+        return range(first, first + size)
+
     @property
     def n_price_parts(self) -> int:
         if overrides(self.generator, "price_parts"):
             return self.generator.price_parts()
-        n = self.n_features
+        n = len(self.drawn(0))
         few = min(MOST_PARTS, -(-n // LEAST_PART))
         return max(few, min(PARTS_LIMIT, -(-n // PART_FEATURES)))
 
@@ -354,6 +362,7 @@ class GeneratedPricer:
         self._family, self._prepared, self._keep = family, prepared, keep
         self.balances = True
         generator = family.generator
+        self._drawn = family.drawn(0)
         self._fast = overrides(generator, "gradients")
         self._largest = np.full(prepared.n_blocks, -1.0)  # of each block, once asked for
 
@@ -361,9 +370,20 @@ class GeneratedPricer:
     def n_parts(self) -> int:
         return self._family.n_price_parts
 
+    def draw(self, number: int) -> None:
+        """Pass ``number`` is priced next: a sampled family draws its features by that."""
+        self._drawn = self._family.drawn(number)
+
     def _features(self, part: int) -> tuple[int, int]:
-        n, parts = self._family.n_features, self.n_parts
+        """The features of a part, as places in what is drawn."""
+        n, parts = len(self._drawn), self.n_parts
         return part * n // parts, (part + 1) * n // parts
+
+    def _home(self, ids: Ids, first: int, last: int) -> npt.NDArray[np.bool_]:
+        """Which features belong to these places, whichever pass draws them."""
+        place = ids % len(self._drawn)
+        found: npt.NDArray[np.bool_] = (place >= first) & (place < last)
+        return found
 
     def price(
         self,
@@ -377,67 +397,90 @@ class GeneratedPricer:
         total = abs(float(residuals.sum())) if self.balances else 0.0
         prices = []
         for group in self._groups(range(self.n_parts) if parts is None else parts):
-            for (first, last), g, most in self._gradients(group, residuals):
-                size = np.abs(g)
-                largest = float(size.max(initial=0.0))
+            for part, g, most in self._gradients(group, residuals):
+                first, last = self._features(part)
+                own = self._home(watch, first, last)
+                first, last = first + self._drawn.start, last + self._drawn.start
+                watched, reach = np.zeros(len(watch)), most
+                fresh = own & (watch >= first) & (watch < last)
+                watched[fresh] = g[watch[fresh] - first]
+                other = np.flatnonzero(
+                    own & ~fresh
+                )  # of passes before, where the family is sampled
+                if len(other):
+                    other = other[np.argsort(watch[other], kind="stable")]
+                    watched[other], value = self._from_columns(watch[other], residuals)
+                    reach = max(most, value)
+                size = np.concatenate([np.abs(g), np.abs(watched[other])])
+                # balancing the residuals to a sum of 0 changes g_j by no more than |sum r| max |phi_j|
+                change = total * reach
+                largest = float(size.max(initial=0.0)) + change
                 excess = np.zeros(1)
                 if level is not None:
-                    above = size + (slack + total * most - level)
-                    excess[0] = np.sum(np.maximum(above, 0.0) ** 2)
-                watched = np.zeros(len(watch))
-                own = (watch >= first) & (watch < last)
-                watched[own] = g[watch[own] - first]
-                size[watch[own] - first] = 0.0
+                    excess[0] = np.sum(np.maximum(size + (slack + change - level), 0.0) ** 2)
+                size = size[: last - first]
+                size[watch[fresh] - first] = 0.0
                 found = np.flatnonzero(size > threshold)
                 if len(found) > self._keep:
                     found = found[np.argsort(-size[found], kind="stable")[: self._keep]]
                     found.sort()
-                # balancing the residuals to a sum of 0 changes g_j by no more than |sum r| max |phi_j|
-                largest += total * most
-                prices.append(
-                    Prices(found + first, g[found], largest, watched, last - first, excess)
-                )
+                n_priced = last - first + len(other)
+                prices.append(Prices(found + first, g[found], largest, watched, n_priced, excess))
         return merge_prices(prices)
 
     def _groups(self, parts: range) -> Iterator[range]:
         """Parts whose gradients are made together: each block is read once for all of them."""
-        size = -(-self._family.n_features // self.n_parts)
+        size = -(-len(self._drawn) // self.n_parts)
         at_once = max(1, PART_FEATURES // size)
         for at in range(parts.start, parts.stop, at_once):
             yield range(at, min(at + at_once, parts.stop))
 
-    def _gradients(
-        self, group: range, residuals: Floats
-    ) -> list[tuple[tuple[int, int], Floats, float]]:
-        """Features of each part, their g_j, and the largest |value| of them."""
-        features = [self._features(part) for part in group]
-        g = [np.zeros(last - first) for first, last in features]
-        most = np.zeros(len(features))
+    def _gradients(self, group: range, residuals: Floats) -> list[tuple[int, Floats, float]]:
+        """Parts, g_j of their features, and the largest |value| of them."""
+        places = [self._features(part) for part in group]
+        g = [np.zeros(last - first) for first, last in places]
+        most = np.zeros(len(places))
+        start = self._drawn.start
         for number, rows in self._prepared.blocks():
             r = residuals[rows]
             block = self._family.block(self._prepared, number)
-            for i, (first, last) in enumerate(features):
-                found, largest = self._block_gradients(first, last, block, number, r)
+            for i, (first, last) in enumerate(places):
+                features = first + start, last + start
+                found, largest = self._block_gradients(*features, block, number, r)
                 g[i] += found
                 most[i] = max(most[i], largest)
-        return list(zip(features, g, most.tolist(), strict=True))
+        return list(zip(group, g, most.tolist(), strict=True))
 
     def _block_gradients(
         self, first: int, last: int, block: Any, number: int, r: Floats
     ) -> tuple[Floats, float]:
         """sum_i r_i phi_ij over a block, and the largest |value| there."""
-        generator, n = self._family.generator, len(r)
-        if self._fast:
-            if self._largest[number] < 0.0:
-                self._largest[number] = checked_largest(generator, block, number)
-            what = f"gradients(features {first} to {last - 1}) on row block {number}"
-            arguments = (first, last, block, r)
-            found = checked_vector(generator, what, generator.gradients, *arguments, n=last - first)
-            return found, float(self._largest[number])
-        g, most = np.empty(last - first), 0.0
-        for some in _batches(last - first, n):
-            ids = np.arange(first + some.start, first + some.stop)
-            columns = checked_columns(generator, ids, block, number, n)
+        generator = self._family.generator
+        if not self._fast:
+            return self._block_from_columns(np.arange(first, last), block, number, r)
+        if self._largest[number] < 0.0:
+            self._largest[number] = checked_largest(generator, block, number)
+        what = f"gradients(features {first} to {last - 1}) on row block {number}"
+        arguments = (first, last, block, r)
+        found = checked_vector(generator, what, generator.gradients, *arguments, n=last - first)
+        return found, float(self._largest[number])
+
+    def _from_columns(self, ids: Ids, residuals: Floats) -> tuple[Floats, float]:
+        """g_j of any features (increasing) from their columns, and the largest |value| met."""
+        g, most = np.zeros(len(ids)), 0.0
+        for number, rows in self._prepared.blocks():
+            block = self._family.block(self._prepared, number)
+            found, largest = self._block_from_columns(ids, block, number, residuals[rows])
+            g += found
+            most = max(most, largest)
+        return g, most
+
+    def _block_from_columns(
+        self, ids: Ids, block: Any, number: int, r: Floats
+    ) -> tuple[Floats, float]:
+        g, most, n = np.empty(len(ids)), 0.0, len(r)
+        for some in _batches(len(ids), n):
+            columns = checked_columns(self._family.generator, ids[some], block, number, n)
             if columns.dtype == np.bool_:
                 most = max(most, 1.0)
             else:
@@ -449,7 +492,7 @@ class GeneratedPricer:
         own = np.ones(len(ids), bool)
         if parts is not None:
             first, last = self._features(parts.start)[0], self._features(parts.stop - 1)[1]
-            own = (ids >= first) & (ids < last)
+            own = self._home(ids, first, last)
         out = np.zeros(len(ids))
         out[own] = self._sums(ids[own], lambda columns, rows: values[rows] @ columns**2)
         return out
@@ -504,6 +547,11 @@ def bind(
     sample = _shown(fitted, form.block_of(raw))
     called(f"features {name}: fit on a sample of {len(raw)} rows", fitted.fit, sample)
     checked_count(fitted)
+    size, n = fitted.per_pass, fitted.n_features
+    if size is not None and (not 0 < size <= n or n % size):
+        raise GeneratorError(
+            f"features {name}: per_pass must divide n_features = {n} (or be None), got {size!r}"
+        )
     record = None
     if overrides(fitted, "prepare"):
         made = checked_prepared(fitted, sample, len(raw), None)

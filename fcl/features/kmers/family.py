@@ -95,6 +95,9 @@ class KmerFamily:
     def n_features(self) -> int:
         return self.n_positions * self.per_position
 
+    def drawn(self, number: int) -> range:
+        return range(self.n_features)
+
     @property
     def n_price_parts(self) -> int:
         return self.n_positions

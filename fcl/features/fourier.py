@@ -1,0 +1,270 @@
+"""Random Fourier features of dense numbers (Rahimi and Recht, "Random features for large-scale kernel
+machines", NIPS 2007).
+
+Feature j is cos(<omega_j, z> + b_j), z the standardised inputs: the mean over features of
+2 phi(x) phi(x') tends to a kernel of z and z'. omega_j and b_j come from (seed, j) alone, by a
+counter-based generator (:mod:`fcl.kernels.fourier`), so nothing of a feature is stored.
+
+**The feature is the float function** that is computed here: columns, prices, margins and prediction all
+make the angles by one product of matrices of one shape, and the cosines by one kernel. For the Gaussian
+kernel in float32: against exact arithmetic with the same omega values differ by about 1e-6 (angles of a
+few turns; tests measure it). The frequencies of the Laplace kernel have heavy tails, and float64 it is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from fcl.checks import choice, flag, positive, whole
+from fcl.errors import InputError
+from fcl.features.base import Floats, Ids
+from fcl.features.generator import Generator
+
+__all__ = ["Fourier"]
+
+#: Rows and features of a tile of angles. 50 inputs, values/s on one core of a Xeon with AVX-512:
+#: 256 x 64 665 M, 256 x 128 565 M, 512 x 256 397 M; 784 inputs: 22 M, 31 M, 43 M.
+TILE_ROWS, TILE_FEATURES = 256, 128
+#: Frequencies of the features priced last are kept up to so many bytes: the next block wants them too.
+KEPT_BYTES = 16 << 20
+#: Features that a pass draws where there is no end of them.
+PER_PASS = 65536
+#: Ids where there is no end of them.
+MOST_FEATURES = 1 << 40
+#: Rows whose distances give the bandwidth.
+MEDIAN_ROWS = 1000
+#: Coefficients that a feature is described by.
+SHOWN = 3
+
+#: Place of a tile of features, frequencies (m, features) and phases, in turns.
+_Wave = tuple[int, np.ndarray, np.ndarray]
+
+
+class Fourier(Generator):
+    """Cosines of random directions.
+
+    Parameters
+    ----------
+    n : int or None
+        Number of features. None: there is no end of them; each pass draws ``per_pass`` new ones, and a
+        certificate covers what its pass has priced, not all.
+    kernel : {"gaussian", "laplace"}
+        exp(-gamma ||z - z'||_2^2): omega ~ N(0, 2 gamma); exp(-gamma ||z - z'||_1): omega ~ gamma Cauchy.
+    gamma : float or None
+        Bandwidth. None: from the distances between up to 1,000 rows of the sample, all pairs:
+        gaussian 1 / (2 median ||z - z'||_2^2), laplace 1 / median ||z - z'||_1.
+    standardise : bool
+        z = (x - mean) / standard deviation, both of the sample; a column that is constant there is only
+        centred. False: z = x.
+    seed : int
+        Of omega and b, 0 to 2^62.
+    per_pass : int
+        Features that a pass draws (default 65,536), where ``n`` is None.
+    """
+
+    rows = "numbers"
+    name = "fourier"
+
+    def __init__(
+        self,
+        n: int | None = None,
+        kernel: str = "gaussian",
+        gamma: float | None = None,
+        standardise: bool = True,
+        seed: int = 0,
+        per_pass: int | None = None,
+    ) -> None:
+        where = "features fourier: "
+        self.n = None if n is None else whole(where + "n", n, 1)
+        self.kernel = choice(where + "kernel", kernel, ("gaussian", "laplace"))
+        self.gamma = None if gamma is None else positive(where + "gamma", gamma)
+        self.standardise = flag(where + "standardise", standardise)
+        self.seed = whole(where + "seed", seed, 0)
+        for option, value, most in (("n", self.n, MOST_FEATURES), ("seed", self.seed, 1 << 62)):
+            if value is not None and value > most:
+                raise InputError(f"{where}{option} must be at most {most}, got {value}")
+        if self.n is None:
+            per_pass = PER_PASS if per_pass is None else per_pass
+            self.per_pass = whole(where + "per_pass", per_pass, 1)
+            if self.per_pass > MOST_FEATURES:
+                raise InputError(f"{where}per_pass must be at most {MOST_FEATURES}, got {per_pass}")
+        elif per_pass is not None:
+            raise InputError(
+                f"{where}per_pass is for features without end: leave n out, or per_pass; got "
+                f"n = {n} and per_pass = {per_pass}"
+            )
+        self._last: tuple[tuple[int, int], list[_Wave]] | None = None
+
+    # -- what the sample tells -----------------------------------------------------------------
+
+    def fit(self, sample: Any) -> None:
+        sample = np.asarray(sample, np.float64)
+        m = sample.shape[1]
+        self.mean_, self.scale_ = np.zeros(m), np.ones(m)
+        if self.standardise:
+            self.mean_ = sample.mean(axis=0)
+            spread = sample.std(axis=0)
+            # what rounding leaves of a constant is none
+            some = spread > 1e-12 * np.abs(sample).max(axis=0, initial=0.0)
+            self.scale_[some] = spread[some]
+        self.gamma_ = self._median(sample) if self.gamma is None else self.gamma
+        self.n_features = self.n or MOST_FEATURES
+        if self.per_pass is not None:
+            self.n_features -= MOST_FEATURES % self.per_pass
+
+    def _median(self, sample: Floats) -> float:
+        """The bandwidth by the median distance."""
+        from scipy.spatial.distance import pdist
+
+        some = np.linspace(0, len(sample) - 1, min(len(sample), MEDIAN_ROWS)).astype(np.int64)
+        z = (sample[some] - self.mean_) / self.scale_
+        gaussian = self.kernel == "gaussian"
+        distances = pdist(z, "sqeuclidean" if gaussian else "cityblock")
+        median = float(np.median(distances)) if len(distances) else 0.0
+        gamma = 1.0 / ((2.0 if gaussian else 1.0) * median) if median > 0.0 else math.inf
+        if not 0.0 < gamma < math.inf:
+            raise InputError(
+                f"features fourier: the median distance between {len(z)} rows of the sample is "
+                f"{median:g}, which gives no bandwidth (are most rows equal?); give gamma, a number "
+                "above 0"
+            )
+        return gamma
+
+    # -- rows ----------------------------------------------------------------------------------
+
+    @property
+    def _dtype(self) -> type[np.float32] | type[np.float64]:
+        return np.float32 if self.kernel == "gaussian" else np.float64
+
+    def prepare(self, block: Any) -> np.ndarray:
+        """The standardised inputs z, column by column: float32 for the Gaussian kernel, else float64."""
+        out = np.empty(block.shape, self._dtype, order="F")
+        with np.errstate(
+            over="ignore"
+        ):  # an infinite value is told of with the feature that has it
+            for at in range(0, len(block), 4096):
+                some = slice(at, at + 4096)
+                out[some] = (block[some] - self.mean_) / self.scale_
+        return out
+
+    # -- features ------------------------------------------------------------------------------
+
+    def columns(self, ids: Ids, block: Any) -> np.ndarray:
+        from fcl.kernels import fourier
+
+        ids = np.asarray(ids, np.int64)
+        out = np.empty((len(ids), len(block)), self._dtype).T
+        for at, wave, phases in self._waves(ids):
+            for rows, turns in _tiles(block, wave):
+                fourier.cosines(turns, phases, *self._sine)
+                part = out[rows, at : at + TILE_FEATURES]
+                part[:] = turns[: part.shape[0], : part.shape[1]]
+        return out
+
+    def gradients(self, first: int, last: int, block: Any, residuals: Floats) -> Floats:
+        from fcl.kernels import fourier
+
+        residuals = np.ascontiguousarray(residuals, np.float64)
+        out = np.zeros(last - first)
+        for at, wave, phases in self._range(first, last):
+            sums = out[at : at + TILE_FEATURES]
+            for rows, turns in _tiles(block, wave):
+                fourier.cosine_sums(turns, phases, *self._sine, residuals[rows], sums)
+        return out
+
+    def margins(self, ids: Ids, weights: Floats, block: Any) -> Floats:
+        from fcl.kernels import fourier
+
+        out = np.zeros(len(block))
+        for at, wave, phases in self._waves(np.asarray(ids, np.int64)):
+            some = np.zeros(TILE_FEATURES)
+            part = weights[at : at + TILE_FEATURES]
+            some[: len(part)] = part
+            for rows, turns in _tiles(block, wave):
+                fourier.cosine_margins(turns, phases, *self._sine, some, out[rows])
+        return out
+
+    def largest(self, block: Any) -> float:
+        return 1.0 + 1e-6  # the polynomial of the cosine leaves [-1, 1] by 1.2e-7
+
+    def frequencies(self, ids: Ids) -> tuple[Floats, Floats]:
+        """omega (m, k) and b (k,) of some features, in radians, as float64."""
+        turns = [(wave.astype(np.float64), phases) for _, wave, phases in self._waves(ids)]
+        omega = np.concatenate([wave for wave, _ in turns], axis=1)[:, : len(ids)]
+        b = np.concatenate([phases for _, phases in turns])[: len(ids)]
+        return 2.0 * math.pi * omega, 2.0 * math.pi * b.astype(np.float64)
+
+    def describe(self, feature: int) -> str:
+        """The cosine with its largest coefficients; z3 is the standardised x3."""
+        omega, b = self.frequencies(np.array([feature], np.int64))
+        coefficients = omega[:, 0]
+        letter = "z" if self.standardise else "x"
+        shown = np.sort(np.argsort(-np.abs(coefficients), kind="stable")[:SHOWN])
+        text = ""
+        for k in shown:
+            value = coefficients[k]
+            sign = " - " if value < 0.0 else " + "
+            text += (sign if text else sign.strip(" +")) + f"{abs(value):.3g} {letter}{k}"
+        rest = " + ..." if len(coefficients) > SHOWN else ""
+        return f"cos({text}{rest} + {b[0]:.3g})"
+
+    # -- frequencies ---------------------------------------------------------------------------
+
+    @property
+    def _sine(self) -> tuple[Any, Any]:
+        from fcl.kernels import fourier
+
+        if self.kernel == "gaussian":
+            return fourier.QUARTER_32, fourier.SINE_32
+        return fourier.QUARTER_64, fourier.SINE_64
+
+    def _waves(self, ids: Ids) -> Iterator[_Wave]:
+        """Frequencies and phases in turns, a tile of features at a time; the last one is filled up."""
+        from fcl.kernels import fourier
+
+        gaussian = self.kernel == "gaussian"
+        scale = (math.sqrt(2.0 * self.gamma_) if gaussian else self.gamma_) / (2.0 * math.pi)
+        kind = fourier.NORMAL if gaussian else fourier.CAUCHY
+        for at in range(0, len(ids), TILE_FEATURES):
+            part = np.ascontiguousarray(ids[at : at + TILE_FEATURES])
+            wave = np.zeros((len(self.mean_), TILE_FEATURES), self._dtype)
+            phases = np.zeros(TILE_FEATURES, self._dtype)
+            fourier.frequencies(self.seed, part, kind, scale, fourier.SINE_64, wave)
+            fourier.phases(self.seed, part, phases)
+            yield at, wave, phases
+
+    def _range(self, first: int, last: int) -> Iterator[_Wave]:
+        """Those of a range of features: kept, since the next block wants the same ones."""
+        if self._last is None or self._last[0] != (first, last):
+            self._last = None
+            waves = self._waves(np.arange(first, last))
+            size = (last - first) * len(self.mean_) * np.dtype(self._dtype).itemsize
+            if size > KEPT_BYTES:
+                return waves
+            self._last = (first, last), list(waves)
+        return iter(self._last[1])
+
+
+def _tiles(block: Any, wave: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
+    """Angles of a block (n, m), a tile of rows at a time: (rows, turns without the phases).
+
+    Every product has the same shape: another might add in another order, and the bits of a row must not
+    depend on how many others are in its block. What is left over is filled up with zeros.
+    """
+    n, m = block.shape
+    if block.strides[0] != block.itemsize:
+        block = np.asfortranarray(block)
+    turns = np.empty((TILE_ROWS, TILE_FEATURES), wave.dtype)
+    for at in range(0, n, TILE_ROWS):
+        rows = slice(at, min(at + TILE_ROWS, n))
+        part = block[rows]
+        if len(part) < TILE_ROWS:
+            part = np.zeros((TILE_ROWS, m), wave.dtype, order="F")
+            part[: n - at] = block[rows]
+        with np.errstate(over="ignore", invalid="ignore"):  # what comes of it is looked at
+            np.matmul(part, wave, out=turns)
+        yield rows, turns

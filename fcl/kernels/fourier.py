@@ -1,0 +1,188 @@
+"""Random Fourier features: frequencies from a counter, and sums over cosines.
+
+Angles are in turns, so that taking whole turns away is exact: cos(2 pi t) = sin(2 pi u) with
+u = 1/4 - |t - rint t| in [-1/4, 1/4], an odd polynomial of u. Coefficients: interpolation of
+sin(2 pi u) / u in u^2 at Chebyshev nodes of [0, 1/16]; errors measured on 200,000 points.
+
+Random numbers come from Philox4x32-10 (Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy
+as 1, 2, 3", SC 2011): counter (id low, id high, number, stream), key (seed low, seed high). Logarithm,
+sine and cosine are made of sums, products and square roots here, which every machine rounds alike.
+"""
+
+import math
+
+import numpy as np
+
+from fcl.kernels import kernel
+
+#: float32: |error| <= 1.8e-7 all in all, rounding included; |value| <= 1 + 1.2e-7.
+SINE_32 = tuple(
+    np.float32(c)
+    for c in (
+        6.2831852801544065,
+        -41.341680613346515,
+        81.602476368925180,
+        -76.581172644278724,
+        39.759827085319101,
+    )
+)
+#: float64: |error| <= 3.2e-16; |value| <= 1 + 2.3e-16.
+SINE_64 = (
+    6.2831853071795864756,
+    -41.341702240399756862,
+    81.605249276073615183,
+    -76.705859752824919209,
+    42.05869392542868225,
+    -15.094641676117900093,
+    3.8199280942271642021,
+    -0.71773379214134533133,
+    0.10089695501646811163,
+)
+#: Streams of the generator.
+FREQUENCIES, PHASES = 0, 1
+#: Distributions of frequencies.
+NORMAL, CAUCHY = 0, 1
+QUARTER_32, QUARTER_64 = np.float32(0.25), 0.25
+
+
+@kernel
+def _cosine(t, quarter, sine):
+    """cos(2 pi t), in the type of the arguments."""
+    u = quarter - abs(t - np.rint(t))
+    s = u * u
+    p = sine[-1]
+    for k in range(len(sine) - 2, -1, -1):
+        p = p * s + sine[k]
+    return u * p
+
+
+@kernel
+def cosines(turns, phases, quarter, sine):
+    """Make cos(2 pi (turns[i, j] + phases[j])) of ``turns`` (n, k), in place."""
+    for i in range(turns.shape[0]):
+        for j in range(turns.shape[1]):
+            turns[i, j] = _cosine(turns[i, j] + phases[j], quarter, sine)
+
+
+@kernel
+def cosine_sums(turns, phases, quarter, sine, r, out):
+    """Add sum_i r_i cos(2 pi (turns[i, j] + phases[j])) to out[j], i over ``r``; overwrites ``turns``.
+
+    Cosines first, then sums: loops that hold both types of numbers run at a third of the speed.
+    """
+    cosines(turns, phases, quarter, sine)
+    n = r.shape[0]
+    i = 0
+    while i + 4 <= n:  # four rows at a time: the sums are read and written once for them
+        r0, r1, r2, r3 = r[i], r[i + 1], r[i + 2], r[i + 3]
+        for j in range(out.shape[0]):
+            a = r0 * turns[i, j] + r1 * turns[i + 1, j]
+            out[j] += a + (r2 * turns[i + 2, j] + r3 * turns[i + 3, j])
+        i += 4
+    while i < n:
+        for j in range(out.shape[0]):
+            out[j] += r[i] * turns[i, j]
+        i += 1
+
+
+@kernel
+def cosine_margins(turns, phases, quarter, sine, weights, out):
+    """Add sum_j weights[j] cos(2 pi (turns[i, j] + phases[j])) to out[i]; overwrites ``turns``.
+
+    weights : float64 (k,), k a multiple of 8.
+    """
+    cosines(turns, phases, quarter, sine)
+    for i in range(out.shape[0]):
+        g0 = g1 = g2 = g3 = g4 = g5 = g6 = g7 = 0.0
+        for j in range(0, weights.shape[0], 8):
+            g0 += weights[j] * turns[i, j]
+            g1 += weights[j + 1] * turns[i, j + 1]
+            g2 += weights[j + 2] * turns[i, j + 2]
+            g3 += weights[j + 3] * turns[i, j + 3]
+            g4 += weights[j + 4] * turns[i, j + 4]
+            g5 += weights[j + 5] * turns[i, j + 5]
+            g6 += weights[j + 6] * turns[i, j + 6]
+            g7 += weights[j + 7] * turns[i, j + 7]
+        out[i] += ((g0 + g1) + (g2 + g3)) + ((g4 + g5) + (g6 + g7))
+
+
+# -- random numbers --------------------------------------------------------------------------------
+
+
+@kernel
+def philox(c0, c1, c2, c3, k0, k1):
+    """Philox4x32-10: four words of 32 bits from a counter and a key; all are uint64."""
+    mask = np.uint64(0xFFFFFFFF)
+    shift = np.uint64(32)
+    for _ in range(10):
+        p0 = np.uint64(0xD2511F53) * c0
+        p1 = np.uint64(0xCD9E8D57) * c2
+        c0, c1, c2, c3 = (p1 >> shift) ^ c1 ^ k0, p1 & mask, (p0 >> shift) ^ c3 ^ k1, p0 & mask
+        k0 = (k0 + np.uint64(0x9E3779B9)) & mask
+        k1 = (k1 + np.uint64(0xBB67AE85)) & mask
+    return c0, c1, c2, c3
+
+
+@kernel
+def _uniform(high, low):
+    """A number of (0, 1) from two words: 53 bits, at the middle of its interval but for the last one."""
+    bits = ((high >> np.uint64(5)) << np.uint64(26)) | (low >> np.uint64(6))
+    return (np.float64(bits) + 0.5) / 9007199254740992.0
+
+
+@kernel
+def uniforms(seed, feature, number, stream):
+    """Two numbers of (0, 1], the same on every machine. All arguments are int64 and not negative."""
+    mask = np.uint64(0xFFFFFFFF)
+    shift = np.uint64(32)
+    f, s = np.uint64(feature), np.uint64(seed)
+    a, b, c, d = philox(
+        f & mask, f >> shift, np.uint64(number), np.uint64(stream), s & mask, s >> shift
+    )
+    return _uniform(a, b), _uniform(c, d)
+
+
+@kernel
+def logarithm(x):
+    """ln x of a normal number above 0, to about 1e-15 relative: 2 artanh((m - 1) / (m + 1)) + e ln 2."""
+    m, e = math.frexp(x)
+    if m < 0.7071067811865476:
+        m *= 2.0
+        e -= 1
+    q = (m - 1.0) / (m + 1.0)
+    s = q * q
+    p = 0.0
+    for k in range(21, 0, -2):
+        p = p * s + 1.0 / k
+    return 2.0 * q * p + e * 0.6931471805599453
+
+
+@kernel
+def frequencies(seed, ids, kind, scale, sine, out):
+    """Write the frequencies of features ``ids`` to out (m, >= k), a column each, times ``scale``.
+
+    NORMAL: N(0, 1), two at a time (Box and Muller). CAUCHY: tan(pi (u - 1/2)).
+    sine : SINE_64, also where ``out`` is float32.
+    """
+    m = out.shape[0]
+    for j in range(ids.shape[0]):
+        for q in range((m + 1) // 2):
+            u, v = uniforms(seed, ids[j], q, FREQUENCIES)
+            if kind == NORMAL:
+                radius = math.sqrt(-2.0 * logarithm(u))
+                a = radius * _cosine(v, QUARTER_64, sine)
+                b = radius * _cosine(v - 0.25, QUARTER_64, sine)
+            else:
+                t, w = 0.5 * (u - 0.5), 0.5 * (v - 0.5)
+                a = _cosine(t - 0.25, QUARTER_64, sine) / _cosine(t, QUARTER_64, sine)
+                b = _cosine(w - 0.25, QUARTER_64, sine) / _cosine(w, QUARTER_64, sine)
+            out[2 * q, j] = scale * a
+            if 2 * q + 1 < m:
+                out[2 * q + 1, j] = scale * b
+
+
+@kernel
+def phases(seed, ids, out):
+    """Write the phases of features ``ids``, in turns of [0, 1], to ``out``."""
+    for j in range(ids.shape[0]):
+        out[j] = uniforms(seed, ids[j], 0, PHASES)[0]

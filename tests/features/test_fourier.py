@@ -1,0 +1,233 @@
+"""Random Fourier features: their distribution, their values, and how they are found again."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.spatial.distance import cdist
+from scipy.stats import kstest
+
+import fcl
+from fcl.errors import InputError
+from fcl.features import Fourier, bind_features, family_from_config, parse_features, spell_features
+from fcl.features.generator import encode
+
+ROOT = Path(__file__).parents[2]
+
+
+def numbers(n: int = 700, m: int = 5, seed: int = 0) -> np.ndarray:
+    random = np.random.default_rng(seed)
+    return random.standard_normal((n, m)) * [1.0, 3.0, 0.2, 1.0, 10.0][:m] + [0, 5, 0, -2, 1][:m]
+
+
+def fitted(x: np.ndarray, **options: Any) -> Fourier:
+    made = Fourier(**{"n": 300, **options})
+    made.fit(x)
+    return made
+
+
+# -- the random numbers ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("kernel", "law"), [("gaussian", "norm"), ("laplace", "cauchy")])
+def test_frequencies_and_phases_are_as_they_should_be(kernel: str, law: str) -> None:
+    made = fitted(numbers(), kernel=kernel, gamma=0.3, seed=4)
+    omega, b = made.frequencies(np.arange(4000))
+    scale = np.sqrt(2 * 0.3) if kernel == "gaussian" else 0.3
+    for row in omega / scale:
+        assert kstest(row, law).pvalue > 1e-3
+    assert kstest((omega / scale).ravel(), law).pvalue > 1e-3
+    assert kstest(b / (2 * np.pi), "uniform").pvalue > 1e-3
+    signs = np.sign(omega)  # heavy tails have no correlations
+    assert np.abs(np.corrcoef(np.vstack([signs, b - np.pi])) - np.eye(6)).max() < 0.06
+    if kernel == "gaussian":
+        assert np.abs(np.cov(omega) / (2 * 0.3) - np.eye(5)).max() < 0.06
+
+
+@pytest.mark.parametrize(
+    ("kernel", "metric"), [("gaussian", "sqeuclidean"), ("laplace", "cityblock")]
+)
+def test_they_approximate_their_kernel(kernel: str, metric: str) -> None:
+    x = numbers(60)
+    made = fitted(x, kernel=kernel, gamma=0.2, n=20000)
+    z = made.prepare(x)
+    phi = made.columns(np.arange(20000), z).astype(np.float64)
+    exact = np.exp(-0.2 * cdist(z, z, metric))
+    # the mean of 20,000 values of a variance of at most 3/2: five standard deviations
+    assert np.abs(2.0 * phi @ phi.T / 20000 - exact).max() < 5 * np.sqrt(1.5 / 20000)
+
+
+def test_another_seed_gives_other_features() -> None:
+    x = numbers()
+    omega = [fitted(x, seed=seed).frequencies(np.arange(50))[0] for seed in (0, 1, 1 << 40)]
+    assert not np.isclose(omega[0], omega[1]).any() and not np.isclose(omega[0], omega[2]).any()
+
+
+# -- the values ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kernel", "dtype", "tolerance"),
+    [("gaussian", np.float32, 3e-6), ("laplace", np.float64, 1e-9)],
+)
+def test_columns_against_float64(kernel: str, dtype: type, tolerance: float) -> None:
+    x = numbers()
+    made = fitted(x, kernel=kernel)
+    z = made.prepare(x)
+    assert z.dtype == dtype
+    np.testing.assert_allclose(z, (x - x.mean(0)) / x.std(0), rtol=0, atol=1e-5)
+    omega, b = made.frequencies(np.arange(300))
+    phi = made.columns(np.arange(300), z)
+    assert phi.dtype == dtype and phi.shape == (700, 300)
+    # the heavy tails: huge angles cost digits in float64 too
+    error = np.abs(phi - np.cos(z.astype(np.float64) @ omega + b))
+    allowed = tolerance * (1.0 if kernel == "gaussian" else np.maximum(1.0, np.abs(z @ omega)))
+    assert (error <= allowed).all()
+    assert np.abs(phi).max() <= made.largest(z)
+
+
+@pytest.mark.parametrize("kernel", ["gaussian", "laplace"])
+def test_a_value_depends_on_its_row_and_feature_alone(kernel: str) -> None:
+    x = numbers(900)
+    made = fitted(x, kernel=kernel)
+    z = made.prepare(x)
+    whole = made.columns(np.arange(300), z)
+    some = np.array([3, 4, 7, 150, 299])
+    for rows in (slice(0, 1), slice(13, 14), slice(255, 700), slice(600, 900)):
+        assert (made.columns(some, z[rows]) == whole[rows][:, some]).all()
+        assert (made.columns(some, np.ascontiguousarray(z[rows])) == whole[rows][:, some]).all()
+        assert (made.columns(some, made.prepare(x[rows])) == whole[rows][:, some]).all()
+
+
+@pytest.mark.parametrize("kernel", ["gaussian", "laplace"])
+def test_gradients_and_margins_are_those_of_the_columns(kernel: str) -> None:
+    x = numbers(601)
+    made = fitted(x, kernel=kernel)
+    z = made.prepare(x)
+    phi = made.columns(np.arange(300), z).astype(np.float64)
+    r = np.random.default_rng(1).standard_normal(601)
+    whole = made.gradients(0, 300, z, r)
+    np.testing.assert_allclose(whole, r @ phi, rtol=0, atol=1e-11)
+    for first, last in ((0, 1), (5, 200), (5, 200), (130, 300)):  # the second from what was kept
+        assert (made.gradients(first, last, z, r) == whole[first:last]).all()
+    ids, weights = np.array([2, 150, 299]), np.array([0.5, -2.0, 1.0])
+    np.testing.assert_allclose(made.margins(ids, weights, z), phi[:, ids] @ weights, atol=1e-13)
+
+
+def test_another_process_makes_the_same(tmp_path: Path) -> None:
+    """From options and state as text, as a model or a writer gets them."""
+    x = numbers()
+    made = fitted(x, seed=9)
+    ids = np.array([0, 17, 299])
+    np.save(tmp_path / "x.npy", x)
+    np.save(tmp_path / "phi.npy", made.columns(ids, made.prepare(x)))
+    stored = {key: encode(value) for key, value in made.state().items()}
+    (tmp_path / "made.json").write_text(json.dumps([made.options(), stored]))
+    code = (
+        "import json, sys, numpy as np\n"
+        "from fcl.features import Fourier\n"
+        "from fcl.features.generator import decode\n"
+        "options, state = json.load(open('made.json'))\n"
+        "made = Fourier(**options)\n"
+        "made.restore({key: decode(value) for key, value in state.items()})\n"
+        "phi = made.columns(np.array([0, 17, 299]), made.prepare(np.load('x.npy')))\n"
+        "sys.exit(0 if (phi == np.load('phi.npy')).all() else 3)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(ROOT)!r})\n{code}"],
+        cwd=tmp_path,
+        timeout=120,
+    )
+    assert done.returncode == 0
+
+
+# -- fit and options -------------------------------------------------------------------------------
+
+
+def test_the_median_of_distances() -> None:
+    x = numbers(200)
+    z = (x - x.mean(0)) / x.std(0)
+    pairs = np.triu_indices(200, 1)
+    squares, sums = cdist(z, z, "sqeuclidean")[pairs], cdist(z, z, "cityblock")[pairs]
+    assert fitted(x).gamma_ == pytest.approx(1.0 / (2.0 * np.median(squares)), rel=1e-12)
+    assert fitted(x, kernel="laplace").gamma_ == pytest.approx(1.0 / np.median(sums), rel=1e-12)
+    raw = cdist(x, x, "sqeuclidean")[pairs]
+    found = fitted(x, standardise=False)
+    assert found.gamma_ == pytest.approx(1.0 / (2.0 * np.median(raw)), rel=1e-12)
+    assert (found.prepare(x) == x.astype(np.float32)).all()
+    assert fitted(x, gamma=7).gamma_ == 7.0
+
+
+def test_constant_columns_are_only_centred() -> None:
+    x = numbers(50)
+    x[:, 2] = 0.1  # whose mean is not exactly 0.1
+    made = fitted(x)
+    assert made.scale_[2] == 1.0 and (np.abs(made.prepare(x)[:, 2]) < 1e-15).all()
+
+
+@pytest.mark.parametrize("x", [np.full((30, 3), 2.5), np.ones((1, 3))])
+def test_no_bandwidth(x: np.ndarray) -> None:
+    with pytest.raises(InputError, match=r"gives no bandwidth .* give gamma"):
+        fitted(x)
+    assert fitted(x, gamma=0.5).gamma_ == 0.5
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"gamma": 0.0}, "gamma must be a finite number above 0, got 0.0"),
+        ({"gamma": -1}, "gamma must be a finite number above 0, got -1"),
+        ({"gamma": float("nan")}, "gamma must be a finite number above 0, got nan"),
+        ({"n": 0}, "n must be a whole number of at least 1, got 0"),
+        ({"n": 1e5}, "n must be a whole number"),
+        ({"n": 1 << 41}, "n must be at most"),
+        ({"seed": -1}, "seed must be a whole number of at least 0, got -1"),
+        ({"kernel": "sigmoid"}, "kernel must be one of gaussian, laplace, got 'sigmoid'"),
+        ({"standardise": 1}, "standardise must be True or False"),
+        ({"n": 5, "per_pass": 2}, "per_pass is for features without end: leave n out, or per_pass"),
+        ({"per_pass": 0}, "per_pass must be a whole number of at least 1"),
+    ],
+)
+def test_wrong_options(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=f"features fourier: {message}"):
+        Fourier(**options)
+
+
+def test_text_and_description() -> None:
+    made = parse_features("fourier:n=100000,kernel=gaussian,gamma=0.01")
+    assert made == Fourier(n=100000, gamma=0.01)
+    assert parse_features(spell_features(made)) == made
+    free = parse_features("fourier:per_pass=1000,kernel=laplace")
+    assert isinstance(free, Fourier) and (free.n, free.per_pass) == (None, 1000)
+    assert parse_features(spell_features(free)) == free
+    assert Fourier().per_pass == 65536 and Fourier(n=3).per_pass is None
+
+    made = fitted(numbers(), gamma=0.5)
+    omega, b = made.frequencies(np.array([7]))
+    strongest = int(np.abs(omega[:, 0]).argmax())
+    text = made.describe(7)
+    assert f"{abs(omega[strongest, 0]):.3g} z{strongest}" in text
+    assert text.startswith("cos(") and text.endswith(f" + ... + {b[0]:.3g})")
+    assert text.count("z") == 3 and "z" not in fitted(numbers(), standardise=False).describe(7)
+
+
+def test_a_model_finds_its_features_again() -> None:
+    data = fcl.open_data(numbers(), y=np.ones(700))
+    family = bind_features(Fourier(n=50, kernel="laplace"), data.rows)
+    again = family_from_config(json.loads(json.dumps(family.to_config())))
+    ids, weights = np.array([1, 40]), np.array([1.0, -0.5])
+    found = [f.scorer(ids, weights).margins(numbers()) for f in (family, again)]
+    assert (found[0] == found[1]).all() and found[0].std() > 0.1
+
+
+def test_values_beyond_float32_are_told_of() -> None:
+    x = numbers(300)
+    made = fitted(x, standardise=False, gamma=1.0)
+    x[3, 1] = 1e300
+    assert not np.isfinite(made.columns(np.arange(5), made.prepare(x))[3]).any()
