@@ -72,6 +72,10 @@ class Generator(ABC):
         """The feature in words."""
         return f"{type(self).__name__} {feature}"
 
+    def penalty_factors(self, ids: Ids) -> Floats:
+        """Factors of some features in the penalty: (k,) above 0; an infinite one leaves a feature out."""
+        raise NotImplementedError
+
     # -- faster ways ---------------------------------------------------------------------------
 
     def prepare(self, block: Any) -> np.ndarray:

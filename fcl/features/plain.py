@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from fcl.errors import InputError
 from fcl.features.base import Floats, Ids
 from fcl.features.generated.forms import SparseColumns
 from fcl.features.generator import Generator
@@ -14,16 +16,40 @@ __all__ = ["Columns"]
 
 
 class Columns(Generator):
-    """The columns of dense or sparse numbers, as they are: feature j is column j."""
+    """The columns of dense or sparse numbers, as they are: feature j is column j.
+
+    Parameters
+    ----------
+    factors : list of float or None
+        Of each column in the penalty, above 0; ``inf`` leaves it out. None: 1.
+    """
 
     rows = "any"
     name = "columns"
 
-    def __init__(self) -> None:
-        pass
+    def __init__(self, factors: Sequence[float] | None = None) -> None:
+        self.factors = factors
+
+    def options(self) -> dict[str, Any]:
+        if self.factors is None:
+            return {}
+        given = np.asarray(self.factors, np.float64).tolist()
+        return {
+            "factors": [f if np.isfinite(f) else str(f) for f in given]
+        }  # JSON knows no infinity
 
     def fit(self, sample: Any) -> None:
         self.n_features = sample.n_columns if isinstance(sample, SparseColumns) else sample.shape[1]
+        if self.factors is not None and len(self.factors) != self.n_features:
+            raise InputError(
+                f"columns: expected {self.n_features} penalty factors, one a column, got "
+                f"{len(self.factors)}"
+            )
+
+    def penalty_factors(self, ids: Ids) -> Floats:
+        if self.factors is None:
+            return np.ones(len(ids))
+        return np.asarray(self.factors, np.float64)[ids]
 
     def columns(self, ids: Ids, block: Any) -> np.ndarray:
         from fcl.kernels import matrix

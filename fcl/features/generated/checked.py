@@ -15,6 +15,7 @@ __all__ = [
     "called",
     "checked_columns",
     "checked_count",
+    "checked_factors",
     "checked_largest",
     "checked_prepared",
     "checked_vector",
@@ -115,6 +116,26 @@ def checked_largest(generator: Generator, block: Any, number: int | str) -> floa
             f"{found!r:.80}"
         )
     return value
+
+
+def checked_factors(generator: Generator, ids: Ids) -> Floats:
+    """The penalty factors of some features, float64 (k,), all above 0."""
+    where = f"features {name_of(generator)}: penalty_factors({some_ids(ids)})"
+    found = called(where, generator.penalty_factors, ids)
+    if (
+        not isinstance(found, np.ndarray)
+        or found.shape != (len(ids),)
+        or found.dtype.kind not in "iuf"
+    ):
+        got = f"{found.dtype} {found.shape}" if isinstance(found, np.ndarray) else repr(found)[:80]
+        raise GeneratorError(f"{where}: expected float64 {(len(ids),)}, got {got}")
+    if not (found > 0.0).all():
+        at = int(np.argmin(found > 0.0))
+        raise GeneratorError(
+            f"{where}: feature {ids[at]} has {found[at]}; factors must be above 0, or infinite to "
+            "leave a feature out"
+        )
+    return found.astype(np.float64, copy=False)
 
 
 def checked_prepared(

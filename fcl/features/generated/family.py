@@ -31,6 +31,7 @@ from fcl.features.generated.checked import (
     called,
     checked_columns,
     checked_count,
+    checked_factors,
     checked_largest,
     checked_prepared,
     checked_vector,
@@ -125,7 +126,15 @@ class GeneratedFamily:
         return self.form if self._record is None else None
 
     def penalty_factors(self, ids: Ids) -> Floats:
-        return np.ones(len(ids))
+        if not overrides(self.generator, "penalty_factors"):
+            return np.ones(len(ids))
+        return checked_factors(self.generator, ids)
+
+    def factors_of(self, first: int, last: int, others: Ids) -> Floats | float:
+        """Those of a range of features and of some others, in one array; or of all, if they are equal."""
+        if not overrides(self.generator, "penalty_factors"):
+            return 1.0
+        return self.penalty_factors(np.concatenate([np.arange(first, last), others]))
 
     def describe(self, feature: int) -> str:
         """The feature in words; a fault there spoils no model."""
@@ -412,13 +421,17 @@ class GeneratedPricer:
                     watched[other], value = self._from_columns(watch[other], residuals)
                     reach = max(most, value)
                 size = np.concatenate([np.abs(g), np.abs(watched[other])])
+                f = self._family.factors_of(first, last, watch[other])
                 # balancing the residuals to a sum of 0 changes g_j by no more than |sum r| max |phi_j|
                 change = total * reach
-                largest = float(size.max(initial=0.0)) + change
+                largest = float(((size + change) / f).max(initial=0.0))
                 excess = np.zeros(1)
                 if level is not None:
-                    excess[0] = np.sum(np.maximum(size + (slack + change - level), 0.0) ** 2)
-                size = size[: last - first]
+                    above = np.maximum((size + (slack + change)) / f - level, 0.0)
+                    excess[0] = np.sum(
+                        above**2 * np.where(above > 0.0, f, 0.0)
+                    )  # f may be infinite
+                size = (size / f)[: last - first]
                 size[watch[fresh] - first] = 0.0
                 found = np.flatnonzero(size > threshold)
                 if len(found) > self._keep:
