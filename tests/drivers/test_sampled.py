@@ -18,8 +18,11 @@ from fcl.cli.report import model_lines, result_lines
 from fcl.drivers.events import Event, PassDone, Started
 from fcl.drivers.result import TrainResult
 from fcl.features import Fourier, bind_features
+from fcl.features.base import Prices
 from fcl.model.certificate import WHOLE
-from fcl.solve.outer import Certified, Outer, Priced
+from fcl.objective import Penalty
+from fcl.solve.conditions import Conditions
+from fcl.solve.outer import Certified, Outer
 from fcl.solve.state import Point
 
 DRIVERS = ("inline", "processes")
@@ -191,13 +194,19 @@ def test_no_word_of_all_features() -> None:
 def test_a_point_newer_than_its_pricing() -> None:
     """Certified by the sample before only where that holds all its features."""
     none = np.empty(0, np.int64)
-    outer = Outer(1.0, 1e-3, None, Point(none, np.empty(0), 0.0), 10.0)
+    conditions = Conditions(Penalty(), 1.0, lambda ids: np.ones(len(ids)))
+    outer = Outer(conditions, 1e-3, None, Point(none, np.empty(0), 0.0), 10.0)
+
+    def certify(largest: float, bound: float, drawn: range | None, *watch: int) -> Certified:
+        watched = np.zeros(len(watch))
+        prices = Prices(none, np.empty(0), largest, watched, 0, np.zeros(1))
+        return outer.certify(prices, np.array(watch, np.int64), bound, drawn)
+
     unknown = outer.certified()
     assert unknown.bound == -np.inf and unknown.gap == np.inf and unknown.n_priced == 0
     with pytest.raises(ValueError, match="what was priced"):
-        outer.certify(2.0, 4.0)
-    priced = Priced(range(100, 200), np.array([7, 150]))
-    assert outer.certify(2.0, 4.0, priced).n_priced == 101
+        certify(2.0, 4.0, None)
+    assert certify(2.0, 4.0, range(100, 200), 7, 150).n_priced == 101
     outer.accept(Point(np.array([7, 199]), np.ones(2), 0.0), 8.0)
     known = outer.certified()
     assert (known.bound, known.gap, known.max_violation) == (4.0, 0.5, np.inf)
@@ -205,9 +214,9 @@ def test_a_point_newer_than_its_pricing() -> None:
     outer.accept(Point(np.array([7, 200]), np.ones(2), 0.0), 7.0)
     assert outer.certified().bound == -np.inf and "no features" in outer.certified().scope
     # and a later bound that is lower is the one that counts
-    assert outer.certify(3.0, 2.0, Priced(range(200, 300), np.array([7]))).bound == 2.0
+    assert certify(3.0, 2.0, range(200, 300), 7).bound == 2.0
 
-    restored = Outer(1.0, 1e-3, None, Point(none, np.empty(0), 0.0), 10.0)
+    restored = Outer(conditions, 1e-3, None, Point(none, np.empty(0), 0.0), 10.0)
     restored.restore(outer.state(), outer.point.ids, outer.point.weights)
     assert restored.certified().bound == -np.inf
 

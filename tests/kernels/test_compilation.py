@@ -18,6 +18,13 @@ from tests.windows import CHECKED, INTERPRETED, make_windows
 
 ROOT = Path(__file__).parents[2]
 SETTINGS = ("NUMBA_DISABLE_JIT", "NUMBA_BOUNDSCHECK", "NUMBA_CACHE_DIR")
+#: What calls kernels directly, and trains nothing.
+FILES = (
+    "kernels",
+    "cache/test_column_cache.py",
+    *(f"features/{path.name}" for path in sorted((ROOT / "tests/features").glob("test_kmer_*.py"))),
+    "features/test_product_prices.py",
+)
 inside = pytest.mark.skipif(INTERPRETED or CHECKED, reason="this is the inner run")
 
 
@@ -48,10 +55,8 @@ def run_tests(*names: str, timeout: float, **settings: str) -> None:
 @inside
 def test_uncompiled_kernels_pass_the_same_tests(tmp_path: Path) -> None:
     run_tests(
-        "kernels",
-        "cache/test_column_cache.py",
-        "features",
-        timeout=120,
+        *FILES,
+        timeout=240,
         NUMBA_DISABLE_JIT="1",
         NUMBA_CACHE_DIR=str(tmp_path),
     )
@@ -62,10 +67,8 @@ def test_uncompiled_kernels_pass_the_same_tests(tmp_path: Path) -> None:
 def test_bounds_checked_kernels_pass_the_same_tests(tmp_path: Path) -> None:
     # a folder of its own: what is found compiled was compiled with checks
     run_tests(
-        "kernels",
-        "cache/test_column_cache.py",
-        "features",
-        timeout=240,
+        *FILES,
+        timeout=280,
         NUMBA_BOUNDSCHECK="1",
         NUMBA_CACHE_DIR=str(tmp_path),
     )

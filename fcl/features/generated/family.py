@@ -281,8 +281,9 @@ class GeneratedFamily:
 
     def workspace_bytes(self, block_rows: int, scratch: bool) -> int:
         # gradients of a group of parts, their sizes, and which are large
-        part = -(-self.n_features // self.n_price_parts)
-        own = 25 * min(self.n_features, max(part, PART_FEATURES))
+        priced = len(self.drawn(0))
+        part = -(-priced // self.n_price_parts)
+        own = 25 * min(priced, max(part, PART_FEATURES))
         if overrides(self.generator, "pricing_bytes"):
             own = self.generator.pricing_bytes(block_rows, self._dense)
         return STAGES * STAGE_BYTES + 2 * int(np.prod(self.record_shape(block_rows))) + own
