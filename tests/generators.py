@@ -266,16 +266,17 @@ class Later(Tanh):
 
 
 class Unsteady(Generator):
-    """Another column for the same feature at each call, binary or not."""
+    """Another column for the same feature at each call, binary or not; on many rows, if it is not sly."""
 
-    def __init__(self, binary: bool = False) -> None:
-        self.binary = binary
+    def __init__(self, binary: bool = False, sly: bool = True) -> None:
+        self.binary, self.sly = binary, sly
 
     def fit(self, sample: Any) -> None:
         self.n_features = sample.shape[1]
-        self.random = np.random.default_rng(5)
+        self.n_sample_ = len(sample)
 
     def columns(self, ids: Any, block: Any) -> np.ndarray:
-        random = np.random.default_rng()
+        # what is sly is the same again where it is looked at before the start
+        random = np.random.default_rng(0 if self.sly and len(block) == self.n_sample_ else None)
         made = block[:, ids] + random.normal(size=(len(block), len(ids)))
         return made > 0.0 if self.binary else made

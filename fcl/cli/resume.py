@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from fcl.errors import InputError
+from fcl.errors import InputError, ModelFileError
 from fcl.plain import plain
 
 if TYPE_CHECKING:
@@ -73,11 +73,13 @@ def resume_options(
 
 def is_own_model(path: str, checkpoint: Checkpoint) -> bool:
     """Whether `path` holds the model that this job wrote when it was stopped earlier."""
+    from fcl.features import family_from_config
     from fcl.model import load_model
 
+    family_from_config(dict(checkpoint.family_config))  # a class that is gone is no foreign model
     try:
         model = load_model(path)
-    except InputError:
+    except ModelFileError:  # none there, or none of ours
         return False
     return (
         model.fingerprint == checkpoint.fingerprint

@@ -194,7 +194,7 @@ def train(
         if options["block_rows"] != block_rows:
             derived.add("block_rows")
         given = {name: value for name, value in options.items() if name not in derived}
-        CheckpointFolder.check_resume(resume, given)
+        CheckpointFolder.check_resume(resume, given, family=job.family.to_config())
     if command is not None:
         options["command"] = dict(command)
     saver = Saver(checkpoint, checkpoint_every, should_checkpoint, options, resume, driver)

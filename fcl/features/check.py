@@ -20,6 +20,7 @@ from fcl.data.prepared import PreparedRows
 from fcl.data.sparse import SparseRows
 from fcl.errors import ConvergenceWarning, FclError, GeneratorError, InputError
 from fcl.features.base import Floats, Ids
+from fcl.features.generated import GeneratedFamily, bind
 from fcl.features.generated.checked import (
     called,
     checked_columns,
@@ -28,7 +29,6 @@ from fcl.features.generated.checked import (
     name_of,
     some_ids,
 )
-from fcl.features.generated.family import GeneratedFamily, bind
 from fcl.features.generator import Generator, encode, overrides
 from fcl.features.registry import check_home, family_from_config
 
@@ -180,7 +180,7 @@ def _options(generator: Generator) -> None:
 
 def _fit(generator: Generator, rows: Any) -> list[GeneratedFamily]:
     """Bind twice: what fit learns must follow from its sample."""
-    first, second = bind(generator, rows), bind(generator, rows)
+    first, second = (bind(generator, rows, probe=False) for _ in range(2))
     states = [
         json.dumps({k: encode(v) for k, v in family.generator.state().items()})
         for family in (first, second)
@@ -205,9 +205,9 @@ class _Subject:
 
     @classmethod
     def of(cls, family: GeneratedFamily, rows: Any) -> _Subject:
-        from fcl.features.generated.family import _sample
+        from fcl.features.generated.binding import sample_rows
 
-        raw = _sample(family.form, rows, None)
+        raw = sample_rows(family.form, rows, None)
         raw = _take(raw, np.linspace(0, len(raw) - 1, min(ROWS, len(raw))).astype(np.int64))
         n = family.n_features
         random = np.random.default_rng(0)
@@ -433,7 +433,9 @@ class _Subject:
         import fcl  # the door of the package: nothing above this folder is imported here
 
         unknown = fcl.open_data(self.raw, y=None)
-        family = bind(self.generator, unknown.rows)  # these rows may teach it something else
+        family = bind(
+            self.generator, unknown.rows, probe=False
+        )  # these rows may teach it something else
         n_features = family.n_features
         if n_features * self.n > TRAINING_VALUES:
             raise _LeftOut(f"{n_features:,} features are too many to train on {self.n} rows here")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from fcl.errors import InputError
 from fcl.features.base import Floats, Ids, Pricer
 
 if TYPE_CHECKING:
@@ -137,6 +138,23 @@ class Generator(ABC):
 
     __hash__ = None  # type: ignore[assignment]
 
+    def __repr__(self) -> str:
+        given = ", ".join(f"{name}={value!r}" for name, value in self.options().items())
+        return f"{type(self).__name__}({given})"
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The options, for scikit-learn's searches."""
+        return self.options()
+
+    def set_params(self, **options: Any) -> Generator:
+        """Change options; returns the generator."""
+        unknown = sorted(options.keys() - self.options().keys())
+        if unknown:
+            raise InputError(f"{type(self).__name__}: there is no option {', '.join(unknown)}")
+        for name, value in options.items():
+            setattr(self, name, value)
+        return self
+
     # -- what is stored ------------------------------------------------------------------------
 
     def options(self) -> dict[str, Any]:
@@ -162,11 +180,10 @@ def overrides(generator: Generator, name: str) -> bool:
 def encode(value: Any) -> Any:
     """A value of a state as JSON has it; arrays keep dtype and shape."""
     if isinstance(value, np.ndarray):
-        return {
-            "dtype": value.dtype.str,
-            "shape": list(value.shape),
-            "values": value.ravel().tolist(),
-        }
+        values = value.ravel().tolist()
+        if value.dtype.kind == "f":  # JSON knows no others
+            values = [x if np.isfinite(x) else str(x) for x in values]
+        return {"dtype": value.dtype.str, "shape": list(value.shape), "values": values}
     if isinstance(value, np.generic):
         return value.item()
     return value

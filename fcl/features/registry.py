@@ -107,7 +107,7 @@ def _parse_family(text: str) -> Spec:
                 f"features {text!r}: expected options of the form name=value with name one of {known}; "
                 f"got {part!r}"
             )
-        options[key] = _value(value)
+        options[key] = _checked_value(f"features {text!r}: {key}", value, names[key].default)
     for key, parameter in names.items():
         if parameter.default is parameter.empty and key not in options:
             raise InputError(f"features {text!r}: {key} is missing; for instance {name}:{key}=8")
@@ -275,6 +275,16 @@ def _import(path: str, where: str) -> Any:
             f"{where}: {path} is not a subclass of fcl.features.Generator, but {found!r:.80}"
         )
     return found
+
+
+def _checked_value(where: str, text: str, default: Any) -> Any:
+    """An option's value; one whose default is a number or a bool takes no other kind."""
+    value = _value(text)
+    if isinstance(default, bool) and not isinstance(value, bool):
+        raise InputError(f"{where} must be true or false, got {text!r}")
+    if isinstance(default, int | float) and isinstance(value, str):
+        raise InputError(f"{where} must be a number, got {text!r}")
+    return value
 
 
 def _value(text: str) -> Any:

@@ -290,11 +290,13 @@ class CheckpointFolder:
         options: Mapping[str, Any],
         fingerprint: str | None = None,
         checksums: npt.NDArray[np.uint64] | None = None,
+        family: Mapping[str, Any] | None = None,
     ) -> None:
         """Raise InputError that names every difference between the job saved and the one to be run.
 
         options     effective ones; those that both have are compared, but for MAY_CHANGE. What an
                     earlier version did not save, it had as in ADDED.
+        family      configuration of the bound family; None: not known yet.
         fingerprint of the data now; None: not known yet. checksums as ``block_checksums``.
         """
         wrong = []
@@ -307,6 +309,13 @@ class CheckpointFolder:
                 f"the data are others: fingerprint was {checkpoint.fingerprint[:12]}, is "
                 f"{fingerprint[:12]}"
             )
+        if family is not None:
+            from fcl.features.generated import same_features
+
+            if not same_features(checkpoint.family_config, plain(family)):
+                wrong.append(
+                    "its features had other columns: their class, or what it uses, has changed"
+                )
         if checksums is not None:
             wrong += _differing_blocks(checkpoint, checksums)
         if wrong:

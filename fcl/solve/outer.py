@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fcl.errors import InputError
 from fcl.features.base import Prices
 from fcl.model.certificate import WHOLE
 from fcl.objective import ROUNDING, relative_gap
@@ -22,6 +23,8 @@ from fcl.solve.state import Floats, Ids, Point
 
 #: Features admitted after a pass: at least so many, or as many as are active.
 LEAST_ADMITTED = 512
+#: An objective below its bound by this share is no rounding any more.
+CONTRADICTION = 1e-9
 #: The trainer stops at this share of the largest violation over the family.
 TRAIN_SHARE = 0.3
 
@@ -139,6 +142,12 @@ class Outer:
             standing = violation - 1.0 <= self.target()
         self._last = None if drawn is None else Priced(drawn, watch)
         gap = self.objective - bound
+        if -gap > CONTRADICTION * max(abs(self.objective), abs(bound)):
+            raise InputError(
+                f"the objective, {self.objective:.12g}, is below its lower bound, {bound:.12g}: "
+                "columns(), margins() and gradients() of the features must agree, and be the same as "
+                "before a checkpoint"
+            )
         lower = standing and gap >= 0.9 * self._gap
         self._sharpness = max(0.3 * self._sharpness, 1e-6) if lower else 1.0
         self.bound, self._gap = bound, gap

@@ -23,7 +23,8 @@ import fcl
 from fcl.data.prepared import PreparedRows
 from fcl.drivers import plan
 from fcl.features import Columns
-from fcl.features.generated import GeneratedFamily, family, forms
+from fcl.features.generated import GeneratedFamily, forms, pricing
+from fcl.features.generated import family as family_module
 from fcl.features.registry import bind_features
 
 N, M = 640, 90
@@ -212,14 +213,14 @@ def _command(name: str, place: Path, *arguments: object) -> None:
 def test_prices_do_not_depend_on_how_parts_go_together(
     parts: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(family, "LEAST_PART", 4)
+    monkeypatch.setattr(pricing, "LEAST_PART", 4)
     X, _ = table("float64")
     bound = bind_features(generators.Tanh(), fcl.open_data(X, y=None).rows)
     pricer = bound.pricer(prepare(bound, X, 192), 5)
     r = np.random.default_rng(0).normal(size=N)
     watch = np.array([3, 77])
     whole = pricer.price(r, watch, 1.0)
-    monkeypatch.setattr(family, "PART_FEATURES", parts)
+    monkeypatch.setattr(pricing, "PART_FEATURES", parts)
     assert bound.n_price_parts >= 23
     pricer = bound.pricer(prepare(bound, X, 192), 5)
     g = r @ np.tanh(X)
@@ -237,7 +238,7 @@ def test_a_block_is_read_once_a_pass_and_bounded_once_a_run(
 ) -> None:
     calls = {"block": 0, "largest": 0}
     block, largest = GeneratedFamily.block, Columns.largest
-    monkeypatch.setattr(family, "LEAST_PART", 4)
+    monkeypatch.setattr(pricing, "LEAST_PART", 4)
 
     def counted_block(self: Any, *arguments: Any) -> Any:
         calls["block"] += 1
@@ -292,7 +293,7 @@ def test_wide_rows_are_scored_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -
     X, y = table("float64")
     model = train(fcl.open_data(X, y=y), tol=1e-2).model
     whole = model.margins(X)
-    monkeypatch.setattr(family, "BLOCK_BYTES", 64 * M * 8)
+    monkeypatch.setattr(family_module, "BLOCK_BYTES", 64 * M * 8)
     assert model.family.most_block_rows() == 64
     from fcl.model.predict import iter_margins
 

@@ -95,6 +95,40 @@ def test_another_column_each_time(driver: str, binary: bool) -> None:
         train(generators.Unsteady(binary), driver=driver)
 
 
+def test_another_column_before_the_start() -> None:
+    with pytest.raises(fcl.GeneratorError, match="gave other values when asked again"):
+        train(generators.Unsteady(sly=False), driver="inline")
+
+
+class Loose(generators.Tanh):
+    """Learns something under a name that is not stored."""
+
+    def fit(self, sample: Any) -> None:
+        super().fit(sample)
+        self.factor = 2.0
+
+    def columns(self, ids: Any, block: Any) -> np.ndarray:
+        return super().columns(ids, block) * self.factor
+
+
+def test_what_is_not_stored() -> None:
+    says = "has no attribute 'factor'.*set factor, which is not stored: .* ends in _"
+    with pytest.raises(fcl.GeneratorError, match=says):
+        train(Loose(), driver="inline")
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_a_class_that_was_changed_before_a_resume(
+    driver: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", fcl.ConvergenceWarning)
+        train(generators.Tanh(), driver=driver, checkpoint=tmp_path, max_passes=2)
+    monkeypatch.setattr(generators.Tanh, "columns", lambda self, ids, block: block[:, ids] / 50)
+    with pytest.raises(fcl.InputError, match="its features had other columns"):
+        train(generators.Tanh(), driver=driver, resume=tmp_path)
+
+
 # -- faster ways -----------------------------------------------------------------------------------
 
 

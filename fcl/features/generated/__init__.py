@@ -1,10 +1,13 @@
 """What makes a family of the solver's out of any generator.
 
 ``forms``    how rows are kept for it
-``family``   the family: columns, margins and prices of whatever the generator gives
-``checked``  its columns, looked at
+``family``   the family: margins, and who makes columns and prices
+``columns``, ``pricing``  from whatever the generator gives
+``checked``  which is looked at before it is used
+``binding``  from a generator and a data set to a family
 """
 
-from fcl.features.generated.family import GeneratedFamily, bind
+from fcl.features.generated.binding import bind, same_features
+from fcl.features.generated.family import GeneratedFamily
 
-__all__ = ["GeneratedFamily", "bind"]
+__all__ = ["GeneratedFamily", "bind", "same_features"]

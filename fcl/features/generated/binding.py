@@ -1,0 +1,186 @@
+"""From a generator and a data set to a family: fitting, and looking at what is stored."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fcl.data.base import RowReader
+from fcl.errors import GeneratorError
+from fcl.features.generated.checked import (
+    called,
+    checked_columns,
+    checked_count,
+    checked_prepared,
+    name_of,
+)
+from fcl.features.generated.family import GeneratedFamily, shown
+from fcl.features.generated.forms import MatrixRecord, RowForm, form_for
+from fcl.features.generator import ROWS, Generator, overrides
+
+__all__ = ["bind", "probe_of", "same_features", "sample_rows"]
+
+#: Rows of the sample that :meth:`Generator.fit` sees, fewer if they would take more bytes than that.
+FIT_ROWS = 2000
+FIT_BYTES = 64 << 20
+#: Parts of the data from which they come.
+FIT_PARTS = 20
+#: Features that a probe looks at.
+PROBED = 16
+#: Attributes of a generator that are stored in a way of their own, or need not be.
+OWN = ("n_features", "stored", "binary", "per_pass", "rows", "name")
+
+
+def bind(
+    generator: Generator,
+    rows: RowReader[Any],
+    keep: npt.NDArray[np.bool_] | None = None,
+    probe: bool = True,
+) -> GeneratedFamily:
+    """A copy of the generator, fitted to the rows of a data set.
+
+    keep : the rows that are trained on; None for all.
+    probe : whether to look at a few columns as well.
+
+    Raises InputError for rows of another kind; GeneratorError for a class that breaks the contract, or
+    one that could not be made again from what is stored.
+    """
+    name = name_of(generator)
+    if generator.rows not in ROWS:
+        raise GeneratorError(
+            f"features {name}: rows must be one of {', '.join(ROWS)}, got {generator.rows!r}"
+        )
+    if overrides(generator, "gradients") and not overrides(generator, "largest"):
+        raise GeneratorError(
+            f"features {name}: a class with gradients of its own has to give largest(), an upper bound "
+            "of its values; without one nothing could be certified"
+        )
+    form = form_for(generator.rows, rows)
+    options = called(
+        f"features {name}: options(), the arguments of __init__ under their own names,",
+        generator.options,
+    )
+    fitted = called(
+        f"features {name}: {name}(**options) with options {options}", type(generator), **options
+    )
+    fitted.stored = rows.dtype
+    raw = sample_rows(form, rows, keep)
+    sample = shown(fitted, form.block_of(raw))
+    called(f"features {name}: fit on a sample of {len(raw)} rows", fitted.fit, sample)
+    checked_count(fitted)
+    size, n = fitted.per_pass, fitted.n_features
+    if size is not None and (not 0 < size <= n or n % size):
+        raise GeneratorError(
+            f"features {name}: per_pass must divide n_features = {n} (or be None), got {size!r}"
+        )
+    record = None
+    if overrides(fitted, "prepare"):
+        compact = checked_prepared(fitted, sample, len(raw), None)
+        record = MatrixRecord(compact.shape[1], compact.dtype.str)
+    block = sample if record is None else compact
+    family = GeneratedFamily(fitted, form, record)
+    made, hint = _made_again(family)
+    if probe:
+        family.probe = probe_of(fitted, block, len(raw))
+        _check_columns(family, made, hint, block, len(raw))
+    return family
+
+
+def probe_of(generator: Generator, block: Any, n: int) -> list[float]:
+    """Sums over a few features' columns on a block of n rows: they tell whether a class has changed."""
+    ids = np.unique(np.linspace(0, generator.n_features - 1, PROBED).astype(np.int64))
+    columns = checked_columns(generator, ids, block, 0, n).astype(np.float64, copy=False)
+    sums = (1.0 + np.arange(n) % 7) @ columns  # the order of rows matters too
+    return [float(x) for x in sums]
+
+
+def same_features(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+    """Whether families of these configurations make the same columns, as far as their probes tell."""
+    if "members" in before:
+        pairs = zip(before["members"], now.get("members", ()), strict=False)
+        return all(same_features(a, b) for a, b in pairs)
+    one, other = before.get("probe"), now.get("probe")
+    if one is None or other is None:
+        return True
+    scale = 1e-6 * max((abs(x) for x in one), default=0.0)
+    return len(one) == len(other) and bool(np.allclose(one, other, rtol=1e-6, atol=scale))
+
+
+def _made_again(family: GeneratedFamily) -> tuple[GeneratedFamily, str]:
+    """The family made again from what is stored, and in words what is not stored.
+
+    Raises GeneratorError unless that would be stored alike.
+    """
+    generator, name = family.generator, family.name
+    config = called(f"features {name}: options() or state()", family.to_config)
+    try:
+        text = json.dumps(config, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise GeneratorError(
+            f"features {name}: options and what fit has learnt (attributes whose names end in _) must be "
+            f"finite numbers, text, lists or arrays of numbers, which JSON can hold: {error}"
+        ) from None
+    loose = sorted(
+        k
+        for k in vars(generator)
+        if k not in config["options"] and not k.endswith("_") and k not in OWN
+    )
+    hint = f"; fit or __init__ set {', '.join(loose)}, which is not stored" * bool(loose)
+    hint += ": the name of what is learnt ends in _" * bool(loose)
+
+    def again() -> GeneratedFamily:
+        stored = json.loads(text)
+        new = type(generator)(**stored["options"])
+        return GeneratedFamily.from_config(new, stored)
+
+    made = called(f"features {name}: making it again from its options and state", again)
+    found = json.dumps(made.to_config())
+    if found != text:
+        raise GeneratorError(
+            f"features {name}: expected the same options and state after making it again from them, "
+            f"{text:.200}, got {found:.200}; keep the arguments of __init__ unchanged under their "
+            "names, and let restore() take up all that state() gives"
+        )
+    return made, hint
+
+
+def _check_columns(
+    family: GeneratedFamily, made: GeneratedFamily, hint: str, block: Any, n: int
+) -> None:
+    """Raise GeneratorError unless a few columns are the same again, here and made from what is stored."""
+    generator, name = family.generator, family.name
+    if probe_of(generator, block, n) != family.probe:
+        raise GeneratorError(
+            f"features {name}: columns() gave other values when asked again for the same features and "
+            "rows; they must depend on these alone, whatever was asked before"
+        )
+    try:
+        same = probe_of(made.generator, block, n) == family.probe
+    except GeneratorError as error:
+        raise GeneratorError(
+            f"{error}; so it does when made again from what is stored{hint}"
+        ) from error
+    if not same:
+        raise GeneratorError(
+            f"features {name}: made again from its options and state, as another process and a model "
+            f"file do, it gives other columns{hint}"
+        )
+
+
+def sample_rows(form: RowForm, rows: RowReader[Any], keep: npt.NDArray[np.bool_] | None) -> Any:
+    """Raw rows from all over those that are kept."""
+    row_bytes = form.width * rows.dtype.itemsize
+    most = max(FIT_PARTS, min(FIT_ROWS, FIT_BYTES // max(1, row_bytes)))
+    kept = np.arange(rows.shape[0]) if keep is None else np.flatnonzero(keep)
+    if len(kept) > most:
+        part = most // FIT_PARTS
+        starts = np.linspace(0, len(kept) - part, FIT_PARTS).astype(np.int64)
+        kept = kept[np.unique((starts[:, None] + np.arange(part)).ravel())]
+    chosen = np.zeros(rows.shape[0], bool)
+    chosen[kept] = True
+    _, _, raw = next(form.read(rows, len(kept), chosen, 0, None))
+    return raw

@@ -1,0 +1,78 @@
+"""Columns of a generator's features, for the cache."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from fcl.data.prepared import PreparedRows
+from fcl.errors import GeneratorError
+from fcl.features.base import BitColumns, Columns, DenseColumns, Ids
+from fcl.features.generated.checked import checked_columns
+from fcl.features.generated.stages import batches
+from fcl.features.generator import overrides
+
+if TYPE_CHECKING:
+    from fcl.features.generated.family import GeneratedFamily
+
+__all__ = ["GeneratedColumns"]
+
+
+class GeneratedColumns:
+    """Columns of a generator's features, as bits or float32."""
+
+    def __init__(self, family: GeneratedFamily, prepared: PreparedRows, buffer_bytes: int) -> None:
+        self._family, self._prepared = family, prepared
+        column = prepared.n_rows / 8 if family.binary else 4 * prepared.n_rows
+        self.batch = max(1, min(1024, int(buffer_bytes // max(1, column))))
+
+    def order(self, ids: Ids) -> npt.NDArray[np.intp]:
+        """By id."""
+        return np.argsort(ids, kind="stable")
+
+    def make(self, ids: Ids) -> Sequence[Columns]:
+        """The columns of at most ``batch`` features, in increasing order of their ids."""
+        family, made = self._family, []
+        for number, rows in self._prepared.blocks():
+            n = rows.stop - rows.start
+            block = family.block(self._prepared, number)
+            values: np.ndarray
+            if family.binary:
+                values = np.zeros((len(ids), -(-n // 64)), np.uint64)
+            else:
+                values = np.empty((len(ids), n), np.float32)
+            direct = family.binary and overrides(family.generator, "bits")
+            for some in batches(len(ids), n):
+                if direct:
+                    values[some] = family.generator.bits(ids[some], block)
+                    continue
+                columns = checked_columns(family.generator, ids[some], block, number, n).T
+                if family.binary:
+                    values[some] = _bits(columns)
+                    continue
+                with np.errstate(over="ignore"):
+                    values[some] = columns
+                if columns.dtype.itemsize > 4 and not np.isfinite(values[some]).all():
+                    self._refuse_large(ids[some], columns, number)
+            made.append(BitColumns(values, n) if family.binary else DenseColumns(values, n))
+        return made
+
+    def _refuse_large(self, ids: Ids, columns: np.ndarray, number: int) -> None:
+        most = np.abs(columns).max(axis=1)
+        k = int(np.argmax(most))
+        raise GeneratorError(
+            f"features {self._family.name}: feature {ids[k]} is as large as {most[k]:.3g} on row block "
+            f"{number}; columns are cached in float32, which ends at 3.4e38: scale the feature"
+        )
+
+
+def _bits(columns: np.ndarray) -> npt.NDArray[np.uint64]:
+    """Columns (k, n) of zeros and ones as bitmaps (k, words)."""
+    k, n = columns.shape
+    packed = np.packbits(columns != 0, axis=1, bitorder="little")
+    out = np.zeros((k, 8 * -(-n // 64)), np.uint8)
+    out[:, : packed.shape[1]] = packed
+    return out.view(np.uint64)
