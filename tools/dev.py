@@ -361,8 +361,8 @@ def demo(binaries: pathlib.Path, installation: float) -> int:
 
 
 def test(binaries: pathlib.Path, arguments: list[str]) -> int:
-    """Run pytest."""
-    return run([binaries / "python", "-m", "pytest", *arguments])
+    """Run pytest; all tests on all cores, chosen ones as the arguments say."""
+    return run([binaries / "python", "-m", "pytest", *(arguments or ["-n", "auto"])])
 
 
 def lint(binaries: pathlib.Path) -> int:

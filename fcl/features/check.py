@@ -207,7 +207,7 @@ class _Subject:
     def of(cls, family: GeneratedFamily, rows: Any) -> _Subject:
         from fcl.features.generated.binding import sample_rows
 
-        raw = sample_rows(family.form, rows, None)
+        raw, _ = sample_rows(family.form, rows, None)
         raw = _take(raw, np.linspace(0, len(raw) - 1, min(ROWS, len(raw))).astype(np.int64))
         n = family.n_features
         random = np.random.default_rng(0)

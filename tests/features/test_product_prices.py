@@ -232,7 +232,8 @@ def test_a_value_that_is_not_binary_is_named(sparse: bool) -> None:
         bound_rows(X, Products(2, binary=True), sparse, BLOCK_ROWS)
     # rows that are left out are neither counted nor looked at
     rows = open_data(stored(X, sparse), y=None).rows
-    family = bind_features(Products(2, binary=True), rows)
+    good = np.minimum(X, 1.0)
+    family = bind_features(Products(2, binary=True), open_data(stored(good, sparse), y=None).rows)
     keep = np.arange(len(X)) >= 10
     with pytest.raises(InputError, match=f"row {BLOCK_ROWS + 3}, column 2"):
         list(family.read_rows(rows, BLOCK_ROWS, keep))

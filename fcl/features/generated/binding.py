@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from fcl.data.base import RowReader
 from fcl.errors import GeneratorError
+from fcl.features.base import Ids
 from fcl.features.generated.checked import (
     called,
     checked_columns,
@@ -68,10 +69,12 @@ def bind(
         f"features {name}: {name}(**options) with options {options}", type(generator), **options
     )
     fitted.stored = rows.dtype
-    raw = sample_rows(form, rows, keep)
+    raw, numbers = sample_rows(form, rows, keep)
     sample = shown(fitted, form.block_of(raw))
     called(f"features {name}: fit on a sample of {len(raw)} rows", fitted.fit, sample)
     checked_count(fitted)
+    if overrides(fitted, "check"):  # before its columns are looked at: it names the row
+        fitted.check(raw, numbers, rows.name)
     size, n = fitted.per_pass, fitted.n_features
     if size is not None and (not 0 < size <= n or n % size):
         raise GeneratorError(
@@ -171,8 +174,10 @@ def _check_columns(
         )
 
 
-def sample_rows(form: RowForm, rows: RowReader[Any], keep: npt.NDArray[np.bool_] | None) -> Any:
-    """Raw rows from all over those that are kept."""
+def sample_rows(
+    form: RowForm, rows: RowReader[Any], keep: npt.NDArray[np.bool_] | None
+) -> tuple[Any, Ids]:
+    """Raw rows from all over those that are kept, and their numbers in the data set."""
     row_bytes = form.width * rows.dtype.itemsize
     most = max(FIT_PARTS, min(FIT_ROWS, FIT_BYTES // max(1, row_bytes)))
     kept = np.arange(rows.shape[0]) if keep is None else np.flatnonzero(keep)
@@ -183,4 +188,4 @@ def sample_rows(form: RowForm, rows: RowReader[Any], keep: npt.NDArray[np.bool_]
     chosen = np.zeros(rows.shape[0], bool)
     chosen[kept] = True
     _, _, raw = next(form.read(rows, len(kept), chosen, 0, None))
-    return raw
+    return raw, kept

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -102,11 +102,36 @@ class MatrixRecord:
         chosen.commit(number, ())
 
 
+class _MatrixForm:
+    """What forms share whose rows are kept as a matrix."""
+
+    width: int
+    dtype: str
+
+    @property
+    def _record(self) -> MatrixRecord:
+        return MatrixRecord(self.width, self.dtype)
+
+    def record_shape(self, block_rows: int) -> tuple[int, ...]:
+        return self._record.shape(block_rows)
+
+    def prepare(self, raw: Any, record: npt.NDArray[np.uint8]) -> Sequence[np.ndarray]:
+        self._record.write(raw, record)
+        return ()
+
+    def block(self, prepared: PreparedRows, number: int) -> Any:
+        return self._record.read(prepared, number)
+
+    def select(self, prepared: PreparedRows, rows: Ids, chosen: PreparedRows, number: int) -> None:
+        self._record.select(prepared, rows, chosen, number)
+
+
 @dataclass(frozen=True)
-class SequenceForm:
+class SequenceForm(_MatrixForm):
     """Windows of letters: uint8 codes (n, L)."""
 
     width: int
+    dtype: ClassVar[str] = "u1"  # type: ignore[misc]
 
     def to_config(self) -> dict[str, Any]:
         return {"rows": "sequences", "width": self.width}
@@ -133,25 +158,8 @@ class SequenceForm:
         )
         return blocks
 
-    @property
-    def _record(self) -> MatrixRecord:
-        return MatrixRecord(self.width, "u1")
-
-    def record_shape(self, block_rows: int) -> tuple[int, ...]:
-        return self._record.shape(block_rows)
-
-    def prepare(self, raw: Any, record: npt.NDArray[np.uint8]) -> Sequence[np.ndarray]:
-        self._record.write(raw, record)
-        return ()
-
-    def block(self, prepared: PreparedRows, number: int) -> Any:
-        return self._record.read(prepared, number)
-
     def block_of(self, raw: Any) -> Any:
         return raw
-
-    def select(self, prepared: PreparedRows, rows: Ids, chosen: PreparedRows, number: int) -> None:
-        self._record.select(prepared, rows, chosen, number)
 
 
 class _NumericForm:
@@ -185,7 +193,7 @@ class _NumericForm:
 
 
 @dataclass(frozen=True)
-class NumberForm(_NumericForm):
+class NumberForm(_MatrixForm, _NumericForm):
     """Numbers: float32 or float64 (n, m)."""
 
     width: int
@@ -195,25 +203,8 @@ class NumberForm(_NumericForm):
     def to_config(self) -> dict[str, Any]:
         return {"rows": "numbers", "width": self.width, "dtype": self.dtype}
 
-    @property
-    def _record(self) -> MatrixRecord:
-        return MatrixRecord(self.width, self.dtype)
-
-    def record_shape(self, block_rows: int) -> tuple[int, ...]:
-        return self._record.shape(block_rows)
-
-    def prepare(self, raw: Any, record: npt.NDArray[np.uint8]) -> Sequence[np.ndarray]:
-        self._record.write(raw, record)
-        return ()
-
-    def block(self, prepared: PreparedRows, number: int) -> Any:
-        return self._record.read(prepared, number)
-
     def block_of(self, raw: Any) -> Any:
         return np.asarray(raw, self.dtype)
-
-    def select(self, prepared: PreparedRows, rows: Ids, chosen: PreparedRows, number: int) -> None:
-        self._record.select(prepared, rows, chosen, number)
 
 
 @dataclass(frozen=True)
