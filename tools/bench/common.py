@@ -118,6 +118,20 @@ def load(folder: Path, every: int) -> tuple[npt.NDArray[np.uint8], npt.NDArray[n
     return codes, y
 
 
+def every_kth(folder: Path, every: int) -> Path:
+    """A folder with every k-th row of all windows, made once; the given one for all."""
+    if every == 1:
+        return folder
+    to = WINDOWS.parent / f"every-{every}"
+    if not (to / "complete").exists():
+        codes, y = load(folder, every)
+        to.mkdir(parents=True, exist_ok=True)
+        np.save(to / "seq.npy", codes)
+        np.save(to / "y.npy", y)
+        (to / "complete").touch()
+    return to
+
+
 def open_rows(folder: Path, every: int) -> DataSet:
     """The same as a data set of fcl."""
     from fcl import open_data

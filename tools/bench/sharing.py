@@ -11,19 +11,15 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
 import sys
-import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-from tools.bench import common
+from tools.bench import common, jobs
 
-GAPS = (1e-1, 1e-2, 1e-3)
 METHODS = {
     "inline": ["--driver", "inline"],
     "apart": ["--no-help"],
@@ -32,41 +28,22 @@ METHODS = {
 
 
 def run(data: Path, options: argparse.Namespace, method: str) -> dict[str, Any]:
-    """One training in a process of its own."""
-    with tempfile.TemporaryDirectory() as folder:
-        log = Path(folder) / "log.jsonl"
-        command = [sys.executable, "-m", "fcl", "train", str(data), "--x", "seq", "--y", "y"]
-        command += ["--features", f"kmers:d={options.d}", "--C", str(options.C), "--quiet"]
-        command += ["--tol", str(options.tol), "--memory", options.memory, "--no-checkpoint"]
-        command += ["--log-json", str(log), "--out", str(Path(folder) / "model.fcl")]
-        command += ["--max-time", f"{options.limit}s", *METHODS[method]]
-        started = time.monotonic()
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-        wall = time.monotonic() - started
-        records = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
-    begun = next(r for r in records if r["event"] == "Prepared")["time"]
-    passes = [r for r in records if r["event"] == "PassDone"]
-    before, cpu = begun, 0.0
-    for record in passes:
-        busy = record["busy"] or {}
-        cpu += (record["time"] - before) * sum(v for k, v in busy.items() if k != "supervisor")
-        before = record["time"]
-    took = passes[-1]["time"] - begun
+    """One training in a process of its own; seconds are from the prepared rows on."""
+    settings = ["--features", f"kmers:d={options.d}", "--C", str(options.C)]
+    settings += ["--tol", str(options.tol), "--memory", options.memory]
+    job = jobs.train(data, [*settings, "--max-time", f"{options.limit}s", *METHODS[method]])
+    reached = {gap: job.to_gap(gap) for gap in jobs.GAPS}
     return {
         "method": method,
-        "wall": wall,
-        "seconds": took,
-        "to_gap": {g: _first(passes, g, begun) for g in GAPS},
-        "cpu": cpu / took if method != "inline" else 1.0,
-        "passes": len(passes),
-        "objective": passes[-1]["objective"],
-        "gap": passes[-1]["gap"],
-        "memory": passes[-1]["memory_bytes"],
+        "wall": job.wall,
+        "seconds": job.last["time"] - job.prepared,
+        "to_gap": {g: None if t is None else t - job.prepared for g, t in reached.items()},
+        "cpu": job.cpu,
+        "passes": len(job.passes),
+        "objective": job.last["objective"],
+        "gap": job.last["gap"],
+        "memory": job.last["memory_bytes"],
     }
-
-
-def _first(passes: list[dict[str, Any]], gap: float, begun: float) -> float | None:
-    return next((r["time"] - begun for r in passes if r["gap"] <= gap), None)
 
 
 def main() -> None:
@@ -82,6 +59,7 @@ def main() -> None:
     parser.add_argument("--methods", default=",".join(METHODS))
     options = parser.parse_args()
     print(common.machine())
+    jobs.warm()
     found: dict[str, list[dict[str, Any]]] = {}
     for _ in range(options.repeat):
         for method in options.methods.split(","):
@@ -94,7 +72,7 @@ def main() -> None:
     print("|---|---|---|---|---|---|---|")
     for method, records in found.items():
         cells = []
-        for gap in GAPS:
+        for gap in jobs.GAPS:
             times = [r["to_gap"][gap] for r in records]
             reached = [t for t in times if t is not None]
             cells.append(f"{np.median(reached):.1f}" if len(reached) == len(times) else "-")

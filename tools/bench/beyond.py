@@ -1,0 +1,247 @@
+#!/usr/bin/env python3
+"""Accuracy against time where the features do not fit: fcl on all of them, peers on what they can hold.
+
+    python tools/bench/beyond.py fcl [--d 8] [--C 0.03] [--memory 6GiB]
+    python tools/bench/beyond.py peers [--every 10] [--letters 1,2,3] [--sampled 30000,100000] [--methods ...]
+
+Trains on chromosomes I-IV of C. elegans (6,206,429 windows), validates on all of V (2,117,310): area under
+the curve of precision against recall. ``fcl`` prints the scores of its anchors over time, from the start
+of the command. ``peers`` get k-mers with wildcards at every position, of so few letters that the matrix
+fits, or so many features of d letters sampled at random, as the paper does for its comparison, on every
+k-th row; ``matrix`` is the making of the matrix, ``solve`` the solver alone at its own default tolerance.
+Needs the extra ``peers``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from tools.bench import common, jobs, peers
+
+if TYPE_CHECKING:
+    from fcl.features.base import Ids
+    from fcl.solve.state import Floats
+
+FOLDER = common.WINDOWS.parent / "beyond"
+TRAIN, VALID = FOLDER / "I-IV", FOLDER / "V"
+V = 4
+#: Default tolerances of the peers; passes of Vowpal Wabbit.
+TOLERANCES = {"liblinear": 1e-2, "celer": 1e-4, "skglm": 1e-4, "saga": 1e-3, "vw": 1 / 8}
+#: Rows of V scored at a time.
+SCORED_ROWS = 1 << 18
+
+
+def split(folder: Path) -> None:
+    """Write the windows of I-IV, and those of V, once."""
+    if (FOLDER / "complete").exists():
+        return
+    if not (folder / "chromosome.npy").exists():
+        sys.exit(f"{folder}: expected chromosome.npy there, as make_celegans.py writes it")
+    chromosome = np.load(folder / "chromosome.npy")
+    for to, rows in ((TRAIN, chromosome != V), (VALID, chromosome == V)):
+        to.mkdir(parents=True, exist_ok=True)
+        for name in ("seq.npy", "y.npy"):
+            np.save(to / name, np.load(folder / name, mmap_mode="r")[rows])
+    (FOLDER / "complete").touch()
+
+
+# -- fcl -------------------------------------------------------------------------------------------
+
+
+def curve(args: argparse.Namespace) -> None:
+    """Train on I-IV, validating every anchor on V."""
+    jobs.warm()
+    options = ["--features", f"kmers:d={args.d}", "--C", str(args.C), "--tol", str(args.tol)]
+    options += ["--memory", args.memory, "--valid", str(VALID), "--max-time", args.max_time]
+    job = jobs.train(TRAIN, options)
+    print(f"d = {args.d}, C = {args.C:g}, {args.memory}; prepared after {job.prepared:.1f} s\n")
+    rows = [
+        [
+            f"{p['time']:.0f}",
+            f"{p['objective']:.2f}",
+            f"{p['gap']:.1e}",
+            f"{p['active']:,}",
+            f"{p['validation']['auprc']:.4f}" if p["validation"] else "",
+        ]
+        for p in job.passes
+    ]
+    print(common.table(["s", "objective", "gap", "active", "AUPRC on V"], rows))
+    print(f"\npeak {job.peak / 2**20:,.0f} MiB; ended by {job.reason} after {job.wall:.0f} s")
+
+
+# -- peers -----------------------------------------------------------------------------------------
+
+
+def make_matrix(codes: np.ndarray, letters: int, ids: Ids | None) -> Any:
+    """Features of so many letters on windows (n, L) as CSR float64; all of them, or some (sorted)."""
+    from scipy import sparse
+
+    from fcl import open_data
+    from fcl.drivers.job import make_job
+
+    n, length = codes.shape
+    if ids is None:
+        return peers.all_kmers(codes, letters)
+    job = make_job(open_data(codes, y=np.arange(n) % 2), f"kmers:d={letters}", C=1.0, memory="4GiB")
+    prepared = job.prepare(job.train, None, lambda: None)
+    maker = job.family.column_maker(prepared, 1 << 28)
+    rows, counts = [], []
+    for at in range(0, len(ids), maker.batch):
+        blocks = maker.make(ids[at : at + maker.batch])
+        bits = [
+            np.unpackbits(b.bits.view(np.uint8), axis=1, count=b.n_rows, bitorder="little")
+            for b in blocks
+        ]
+        found = np.concatenate(bits, axis=1)
+        counts.append(found.sum(axis=1, dtype=np.int64))
+        rows.append(np.nonzero(found)[1].astype(np.int32))
+    indptr = np.concatenate([[0], np.cumsum(np.concatenate(counts))])
+    indices = np.concatenate(rows)
+    X = sparse.csc_matrix((np.ones(len(indices)), indices, indptr), (n, len(ids)))
+    return X.tocsr()
+
+
+def peer(args: argparse.Namespace) -> None:
+    """One solver on one set of features; prints its figures as JSON."""
+    from scipy import sparse
+    from sklearn.metrics import average_precision_score
+
+    letters, sampled = args.letters_of
+    ids = None
+    if sampled:
+        positions = 141 - letters + 1
+        n_features = positions * 4 * 5 ** (letters - 1)
+        ids = np.sort(np.random.default_rng(0).choice(n_features, sampled, replace=False))
+    folder = FOLDER / f"every-{args.every}-{letters}-{sampled}"
+    if not (folder / "y.npy").exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        codes = np.load(TRAIN / "seq.npy", mmap_mode="r")[:: args.every]
+        begun = time.perf_counter()
+        X = make_matrix(np.ascontiguousarray(codes), letters, ids)
+        np.save(folder / "seconds.npy", time.perf_counter() - begun)
+        sparse.save_npz(folder / "X.npz", X, False)
+        np.save(folder / "y.npy", np.load(TRAIN / "y.npy")[:: args.every].astype(np.float64))
+    tol = TOLERANCES[args.run]
+    problem = peers.Problem(folder, args.C * args.every, tol, letters)  # as many losses as all rows
+    w, b = peers.METHODS[args.run](problem)
+    X = problem.matrix()
+    figures = {
+        "solver": args.run,
+        "features": X.shape[1],
+        "rows": X.shape[0],
+        "nonzeros": X.nnz,
+        "matrix": float(np.load(folder / "seconds.npy")),
+        "solve": problem.solve,
+        "objective": problem.objective(X, w, b),
+        "active": int(np.count_nonzero(w)),
+        "auprc": float(
+            average_precision_score(np.load(VALID / "y.npy") > 0, scores(letters, ids, w))
+        ),
+    }
+    print(json.dumps(figures))
+
+
+def scores(letters: int, ids: Ids | None, w: Floats) -> Floats:
+    """Margins of the rows of V, without the bias."""
+    codes = np.load(VALID / "seq.npy", mmap_mode="r")
+    used = np.flatnonzero(w)
+    parts = []
+    for at in range(0, len(codes), SCORED_ROWS):
+        part = np.ascontiguousarray(codes[at : at + SCORED_ROWS])
+        if ids is None:
+            parts.append(make_matrix(part, letters, None) @ w)
+        else:
+            parts.append(make_matrix(part, letters, ids[used]) @ w[used])
+    return np.concatenate(parts)
+
+
+def compare(args: argparse.Namespace) -> None:
+    """All peers on all sets of features, each run a process of its own."""
+    sets = [(int(k), 0) for k in args.letters.split(",") if k]
+    sets += [(args.d, int(k)) for k in args.sampled.split(",") if k]
+    rows = []
+    for letters, sampled in sets:
+        for method in args.methods.split(","):
+            command = [sys.executable, __file__, "peers", "--run", method, "--C", str(args.C)]
+            command += ["--letters-of", f"{letters},{sampled}", "--every", str(args.every)]
+            try:
+                done = subprocess.run(
+                    command, capture_output=True, text=True, check=False, timeout=args.limit
+                )
+            except subprocess.TimeoutExpired:
+                rows.append([method, _named(letters, sampled), f"> {args.limit:.0f} s in all"])
+                continue
+            if done.returncode:
+                last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+                rows.append([method, _named(letters, sampled), last])
+                continue
+            found = json.loads(done.stdout.splitlines()[-1])
+            print(json.dumps(found), file=sys.stderr, flush=True)
+            rows.append(
+                [
+                    method,
+                    _named(letters, sampled),
+                    f"{found['features']:,}",
+                    f"{found['rows']:,}",
+                    f"{found['nonzeros'] / 1e6:,.0f} M",
+                    f"{found['matrix']:.0f}",
+                    f"{found['solve']:.0f}",
+                    f"{found['active']:,}",
+                    f"{found['auprc']:.4f}",
+                ]
+            )
+    header = ["solver", "which", "features", "rows", "nonzeros", "matrix, s", "solve, s", "active"]
+    header.append("AUPRC on V")
+    print(common.table(header, [row + [""] * (len(header) - len(row)) for row in rows]))
+
+
+def _named(letters: int, sampled: int) -> str:
+    return f"sampled of d = {letters}" if sampled else f"all of d = {letters}"
+
+
+def main() -> None:
+    """Split the windows, and run what was asked for."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("what", choices=["fcl", "peers"])
+    parser.add_argument("--data", type=Path, help="folder of all windows, with chromosome.npy")
+    parser.add_argument("--d", type=int, default=8)
+    parser.add_argument("--C", type=float, default=0.03)
+    parser.add_argument("--tol", type=float, default=1e-3)
+    parser.add_argument("--memory", default="6GiB")
+    parser.add_argument("--max-time", default="20m", help="of fcl")
+    parser.add_argument("--every", type=int, default=10, help="rows of the peers: every k-th")
+    parser.add_argument("--letters", default="1,2,3", help="all features of so many letters")
+    parser.add_argument(
+        "--sampled", default="30000,100000", help="so many random ones of d letters"
+    )
+    parser.add_argument("--methods", default="liblinear,celer,skglm,vw")
+    parser.add_argument("--limit", type=float, default=600.0, help="seconds a run of a peer")
+    parser.add_argument("--run", help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--letters-of",
+        type=lambda text: tuple(int(k) for k in text.split(",")),
+        help=argparse.SUPPRESS,
+    )
+    args = parser.parse_args()
+    if args.run:
+        peer(args)
+        return
+    split(common.windows_folder(args.data))
+    print(common.machine())
+    if args.what == "fcl":
+        curve(args)
+    else:
+        compare(args)
+
+
+if __name__ == "__main__":
+    main()

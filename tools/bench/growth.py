@@ -1,0 +1,116 @@
+#!/usr/bin/env python3
+"""How the time grows: with rows, length of k-mers, C, writers, memory. One axis at a time.
+
+    python tools/bench/growth.py rows [--every 160,40,10,4,1] [--C 0.03,0.1]
+    python tools/bench/growth.py d | C | writers | memory [--repeat 3]
+
+Every run is an ``fcl-train`` of its own on windows of C. elegans on disk; kernels are compiled before.
+Seconds are from the start of the command to a certified relative gap: starting processes, reading and
+preparing are in them. ``--drivers inline,processes`` compares drivers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from tools.bench import common, jobs
+
+#: What each axis runs through; the other options keep their first value.
+AXES = {
+    "rows": {"every": "160,40,10,4,1", "C": "0.03,0.1"},
+    "d": {"d": "4,6,8,10"},
+    "C": {"C": "0.01,0.03,0.1,0.3"},
+    "writers": {"writers": "1,2,4", "every": "10"},
+    "memory": {"memory": "768MiB,1GiB,2GiB,4GiB", "every": "10"},
+}
+DEFAULTS = {
+    "every": "40",
+    "d": "8",
+    "C": "0.1",
+    "drivers": "processes",
+    "writers": "2",
+    "memory": "6GiB",
+    "row-view": "auto",
+}
+KEYS = ("every", "d", "C", "drivers", "writers", "memory", "row-view")
+
+
+def options_of(case: dict[str, str], args: argparse.Namespace) -> list[str]:
+    """Options of ``fcl-train`` for one case."""
+    options = ["--features", f"kmers:d={case['d']}", "--C", case["C"], "--memory", case["memory"]]
+    options += ["--driver", case["drivers"], "--row-view", case["row-view"]]
+    if case["drivers"] == "processes":
+        options += ["--writers", case["writers"]]
+    return [*options, "--tol", str(args.tol), "--max-time", args.max_time]
+
+
+def main() -> None:
+    """Run the cases in turn, and print a table of medians."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("axis", choices=list(AXES))
+    parser.add_argument("--data", type=Path, help="folder with seq.npy and y.npy of all windows")
+    for key in KEYS:
+        parser.add_argument(f"--{key}", help=f"by comma (default {DEFAULTS[key]})")
+    parser.add_argument("--tol", type=float, default=1e-3)
+    parser.add_argument("--max-time", default="30m", help="of a run (default 30m)")
+    parser.add_argument("--repeat", type=int, default=1)
+    args = parser.parse_args()
+    chosen = {**DEFAULTS, **AXES[args.axis]}
+    chosen |= {k: v for k in KEYS if (v := getattr(args, k.replace("-", "_"))) is not None}
+    folder = common.windows_folder(args.data)
+    cases = [
+        dict(zip(KEYS, values, strict=True))
+        for values in itertools.product(*(chosen[key].split(",") for key in KEYS))
+    ]
+    print(common.machine())
+    jobs.warm()
+    found: list[list[jobs.Job]] = [[] for _ in cases]
+    for _ in range(args.repeat):
+        for case, runs in zip(cases, found, strict=True):
+            data = common.every_kth(folder, int(case["every"]))
+            runs.append(jobs.train(data, options_of(case, args)))
+            job = runs[-1]
+            told = {"wall": job.wall, "gap": job.last["gap"], "objective": job.last["objective"]}
+            print(json.dumps(case | told), file=sys.stderr, flush=True)
+    varied = [key for key in KEYS if "," in chosen[key]]
+    rows = []
+    for case, runs in zip(cases, found, strict=True):
+        data = common.every_kth(folder, int(case["every"]))
+        n_rows = len(np.load(data / "y.npy", mmap_mode="r"))
+        last = runs[-1].last
+        rows.append(
+            [
+                f"{n_rows:,}",
+                *(case[key] for key in varied if key != "every"),
+                common.spread([job.prepared for job in runs]),
+                *(_reached(runs, gap) for gap in jobs.GAPS),
+                common.spread([len(job.passes) for job in runs]),
+                f"{last['objective']:.2f}",
+                f"{last['gap']:.1e}",
+                f"{last['active']:,}",
+                f"{max(job.peak for job in runs) / 2**20:,.0f}",
+            ]
+        )
+    header = ["rows", *(key for key in varied if key != "every"), "prepared, s"]
+    header += [f"gap {gap:g}, s" for gap in jobs.GAPS]
+    header += ["passes", "objective", "gap", "active", "peak, MiB"]
+    print(common.table(header, rows))
+
+
+def _reached(runs: list[jobs.Job], gap: float) -> str:
+    times = [job.to_gap(gap) for job in runs]
+    reached = [t for t in times if t is not None]
+    if len(reached) == len(times):
+        return common.spread(reached)
+    return f"> {common.median([job.wall for job in runs]):.0f}"
+
+
+if __name__ == "__main__":
+    main()
