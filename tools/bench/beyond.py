@@ -2,14 +2,14 @@
 """Accuracy against time where the features do not fit: fcl on all of them, peers on what they can hold.
 
     python tools/bench/beyond.py fcl [--d 8] [--C 0.03] [--memory 6GiB]
-    python tools/bench/beyond.py peers [--every 10] [--letters 1,2,3] [--sampled 30000,100000] [--methods ...]
+    python tools/bench/beyond.py peers [--every 10] [--letters 1,2,3] [--sampled 30000,100000]
 
-Trains on chromosomes I-IV of C. elegans (6,206,429 windows), validates on all of V (2,117,310): area under
-the curve of precision against recall. ``fcl`` prints the scores of its anchors over time, from the start
-of the command. ``peers`` get k-mers with wildcards at every position, of so few letters that the matrix
-fits, or so many features of d letters sampled at random, as the paper does for its comparison, on every
-k-th row; ``matrix`` is the making of the matrix, ``solve`` the solver alone at its own default tolerance.
-Needs the extra ``peers``.
+Trains on chromosomes I-IV of C. elegans (6,206,429 windows), validates on all of V (2,117,310): area
+under the curve of precision against recall. ``fcl`` prints the scores of its anchors over time, from the
+start of the command. ``peers`` get k-mers with wildcards at every position, of so few letters that the
+matrix fits, or so many features of d letters sampled at random, as the paper does for its comparison, on
+every k-th row; ``matrix`` is the making of the matrix, ``solve`` the solver alone at its own default
+tolerance. Needs the extra ``peers``.
 """
 
 from __future__ import annotations
@@ -87,8 +87,9 @@ def make_matrix(codes: np.ndarray, letters: int, ids: Ids | None) -> Any:
 
     from fcl import open_data
     from fcl.drivers.job import make_job
+    from fcl.features.base import BitColumns
 
-    n, length = codes.shape
+    n = len(codes)
     if ids is None:
         return peers.all_kmers(codes, letters)
     job = make_job(open_data(codes, y=np.arange(n) % 2), f"kmers:d={letters}", C=1.0, memory="4GiB")
@@ -96,10 +97,10 @@ def make_matrix(codes: np.ndarray, letters: int, ids: Ids | None) -> Any:
     maker = job.family.column_maker(prepared, 1 << 28)
     rows, counts = [], []
     for at in range(0, len(ids), maker.batch):
-        blocks = maker.make(ids[at : at + maker.batch])
         bits = [
-            np.unpackbits(b.bits.view(np.uint8), axis=1, count=b.n_rows, bitorder="little")
-            for b in blocks
+            np.unpackbits(block.bits.view(np.uint8), 1, block.n_rows, "little")
+            for block in maker.make(ids[at : at + maker.batch])
+            if isinstance(block, BitColumns)
         ]
         found = np.concatenate(bits, axis=1)
         counts.append(found.sum(axis=1, dtype=np.int64))
