@@ -6,8 +6,8 @@
 *The paper's* (Matsushima 2016): features are proposed at random and enter a bounded cache if they
 violate the optimality condition; the trainer takes one random cached column at a time, a Newton step with
 a line search; when the cache is full, random columns leave, their weights frozen. Writer and trainer
-share a core by halves. It has no certificate: its gap is found afterwards, by fcl's pricing, and not counted.
-*fcl*: the same objective by exact pricing and fcl's trainer, on the same core.
+share a core by halves. It has no certificate: its gap is found afterwards, by fcl's pricing, and not
+counted. *fcl*: the same objective by exact pricing and fcl's trainer, on the same core.
 
 Prints seconds from prepared rows to an objective within so much of the optimum.
 """
