@@ -22,6 +22,7 @@ from fcl.solve.state import Point
 
 if TYPE_CHECKING:
     from fcl.data import DataSet
+    from fcl.drivers.processes.crew import Crew
     from fcl.features import Spec
 
 __all__ = ["TrainResult", "plan_training", "train"]
@@ -41,7 +42,7 @@ def plan_training(data: DataSet, features: Spec | str, **options: Any) -> Plan:
             "should_checkpoint",
             "checkpoint",
         ),
-        *("checkpoint_every", "resume", "command", "share_cores", "shared_files"),
+        *("checkpoint_every", "resume", "command", "share_cores", "shared_files", "crew"),
     ):
         options.pop(name, None)  # change no plan
     return make_job(data, features, **options).plan
@@ -77,6 +78,7 @@ def train(
     should_checkpoint: Callable[[], bool] | None = None,
     share_cores: bool = True,
     shared_files: str | os.PathLike[str] | None = None,
+    crew: Crew | None = None,
     command: Mapping[str, Any] | None = None,
     warn: bool = True,
 ) -> TrainResult:
@@ -134,6 +136,9 @@ def train(
         Whether a side that has nothing to do lends its core to the other (``processes``).
     shared_files : path
         Folder of unlinked files to use instead of anonymous shared memory (``processes``).
+    crew : fcl.drivers.processes.crew.Crew
+        Lends the job its children and keeps them for the next one (``processes``); by default they are
+        started for the job, and leave with it.
     command : mapping
         Kept in checkpoints: what a command needs to run the job again.
     warn : bool
@@ -214,7 +219,7 @@ def train(
         else:
             from fcl.drivers.processes.supervisor import run_processes
 
-            result = run_processes(session, scratch, share_cores, shared_files)
+            result = run_processes(session, scratch, share_cores, shared_files, crew)
     finally:
         saver.close()
     if warn and not result.converged:
