@@ -125,7 +125,7 @@ def train(
     resume : Checkpoint or path
         Go on from it, or from the newest in that folder, with the same data and options.
     initial : Model
-        Of the same family: its weights are tried first, after the null model (driver ``inline``).
+        Of the same family: its weights are tried first, after the null model.
     scratch : path
         Folder of the scratch file that holds prepared rows when the budget cannot.
     progress : callable
@@ -163,11 +163,10 @@ def train(
     warn = flag("warn", warn)
     if writers is not None:
         writers = whole("writers", writers, 1)
-    if initial is not None and (resume is not None or driver != "inline"):
+    if initial is not None and resume is not None:
         raise InputError(
-            "initial: expected the driver inline and no resume, got "
-            + (f"driver={driver!r}" if resume is None else "both initial and resume")
-            + "; leave it out, or change the other"
+            "initial: expected no resume beside it, got both; a checkpoint has weights of its own, so leave "
+            "initial out"
         )
     if resume is not None and not isinstance(resume, Checkpoint):
         resume = CheckpointFolder(resume).load()

@@ -129,7 +129,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
     ) -> TrainResult:
         options = dict(options)
         features = options.pop("features")
-        if initial is not None and options["driver"] == "inline":
+        if initial is not None:
             config = bind_features(features, data.rows).to_config()
             if initial.family.to_config() == config:
                 options["initial"] = initial

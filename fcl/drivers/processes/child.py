@@ -251,6 +251,7 @@ def _work(job: Job, parent: int) -> None:
         os._exit(0)
     with contextlib.suppress(OSError, AttributeError):  # glibc alone has it
         ctypes.CDLL(None).malloc_trim(0)
+    gc.freeze()  # what is left are modules and kernels: the next collection need not look at them
 
 
 def _next_job(line: socket.socket, parent: int, idle: float) -> Job:

@@ -328,6 +328,8 @@ class Supervisor:
                 desk.certify(number)
                 self._report(desk)
                 self._tell(desk.decide(number))
+            case words.Decide(number):
+                self._tell(desk.decide(number))
             case words.Redraw():
                 desk.redraw()
             case words.Validate():
