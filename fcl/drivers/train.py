@@ -12,6 +12,7 @@ from fcl.checks import choice, flag, positive, whole
 from fcl.drivers.inline import run_inline
 from fcl.drivers.job import Job, make_job
 from fcl.drivers.plan import Plan
+from fcl.drivers.processes.crew import Crew
 from fcl.drivers.result import TrainResult
 from fcl.drivers.saving import Saver
 from fcl.drivers.session import Progress, Session
@@ -22,7 +23,6 @@ from fcl.solve.state import Point
 
 if TYPE_CHECKING:
     from fcl.data import DataSet
-    from fcl.drivers.processes.crew import Crew
     from fcl.features import Spec
 
 __all__ = ["TrainResult", "plan_training", "train"]
@@ -163,10 +163,12 @@ def train(
     warn = flag("warn", warn)
     if writers is not None:
         writers = whole("writers", writers, 1)
+    if crew is not None and not isinstance(crew, Crew):
+        raise InputError(f"crew must be a Crew or None, got {type(crew).__name__}")
     if initial is not None and resume is not None:
         raise InputError(
-            "initial: expected no resume beside it, got both; a checkpoint has weights of its own, so leave "
-            "initial out"
+            "initial: expected no resume beside it, got both; leave it out, for a checkpoint has its own "
+            "weights"
         )
     if resume is not None and not isinstance(resume, Checkpoint):
         resume = CheckpointFolder(resume).load()

@@ -11,7 +11,6 @@ import fcl
 from fcl.drivers import plan
 from fcl.errors import ConvergenceWarning, InputError
 
-
 drivers = pytest.mark.parametrize("driver", ["inline", "processes"])
 
 

@@ -246,6 +246,10 @@ def _work(job: Job, parent: int) -> None:
         if code is not None:
             os._exit(code)
     link.close()
+    for name, imported in list(sys.modules.items()):
+        for value in list(vars(imported).values()) if name.startswith("fcl.") else ():
+            if hasattr(value, "cache_clear"):  # what functions have remembered may be large
+                value.cache_clear()
     gc.collect()  # roles are parts of cycles
     if link.held:  # memory that would count in no plan: better a fresh process
         os._exit(0)

@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple, NoReturn
 
 from fcl.drivers.processes.children import PATIENCE, Child, Surroundings, dismiss
+from fcl.drivers.processes.memory import rss_anon
 from fcl.drivers.processes.shared import Segment
 
 __all__ = ["Crew"]
@@ -133,8 +134,11 @@ class Crew:
                     return child
         return None
 
-    def give_back(self, children: Collection[Child]) -> None:
-        """Children of a job that ended well: they are kept, or sent away where that cannot be."""
+    def give_back(self, children: Collection[Child], most: int) -> None:
+        """Children of a job that ended well: they are kept, or sent away where that cannot be.
+
+        most : bytes of private memory that one may hold without a job, as plans of memory foresee.
+        """
         if not self.keep:
             dismiss(children)
             return
@@ -143,7 +147,11 @@ class Crew:
             deadline = time.monotonic() + PATIENCE
             for child in children:
                 child.release()
-            free = [child for child in children if child.is_free(deadline)]
+            free = [
+                child
+                for child in children
+                if child.is_free(deadline) and rss_anon(child.pid) <= most
+            ]
         finally:
             dismiss([child for child in children if child not in free], 0.0)
         now = time.monotonic()

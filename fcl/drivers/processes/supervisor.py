@@ -15,6 +15,7 @@ import time
 from collections import deque
 
 from fcl.drivers.events import Compiled
+from fcl.drivers.plan import child_bytes
 from fcl.drivers.processes import logic as words
 from fcl.drivers.processes.channel import RAISED, Failure, Message
 from fcl.drivers.processes.children import Child, Heartbeats, dismiss
@@ -117,8 +118,8 @@ class Supervisor:
         session.job = shared.job
         self.heartbeats = Heartbeats(shared.segments["control"])
         self.meter = Meter(self._all_pids, shared.memory_segments)
-        self.crew.prepare({TRAINER: 1, WRITER: shared.plan.writers})
         try:
+            self.crew.prepare({TRAINER: 1, WRITER: shared.plan.writers})
             shared.reserve()
             shared.prepare_own(self._poll_stop)
             first_pass = None if session.resumed is None else len(session.resumed.history)
@@ -481,7 +482,7 @@ class Supervisor:
         for child in children:
             self._forget(child)
         if keep and is_built_in(self.session.job.family.to_config()):
-            self.crew.give_back(children)
+            self.crew.give_back(children, child_bytes())
         else:
             dismiss(children)
 

@@ -195,7 +195,7 @@ def test_a_point_worse_than_its_checkpoint_makes_way_for_the_anchor() -> None:
 @pytest.mark.parametrize("trainer", [True, False], ids=["trainer", "no-trainer"])
 @pytest.mark.parametrize("outcome", ["accepted", "rejected"])
 def test_a_point_to_begin_with_is_tried_after_the_null_model(trainer: bool, outcome: str) -> None:
-    """Before any columns, and before the trainer has an anchor; where it is worse the null model stays."""
+    """Before any columns, and before the trainer has an anchor; a worse one leaves the null model."""
     crew = certified()
     if not trainer:
         crew.kill("trainer")
