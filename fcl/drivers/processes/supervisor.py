@@ -134,9 +134,8 @@ class Supervisor:
             self._dismiss()
             self.selector.close()
             shared.close()
-            del (
-                self.meter
-            )  # it knows us: a cycle, in which the shared arrays would stay for a while
+            # it knows us: a cycle, in which the shared arrays would stay for a while
+            del self.meter
 
     def _loop(self) -> words.Instruction:
         try:

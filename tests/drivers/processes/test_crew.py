@@ -357,8 +357,9 @@ def test_a_closed_crew_keeps_nobody_and_dismissal_is_no_end() -> None:
 
 
 def test_what_is_no_crew_is_named() -> None:
+    codes, y = acceptors(LENGTH, N)
     with pytest.raises(fcl.InputError, match="crew must be a Crew or None, got int"):
-        train(None, **{"crew": 3})
+        fcl.train(fcl.open_data(codes, y=y), "kmers:d=3", C=1.0, crew=3)  # type: ignore[arg-type]
 
 
 # -- single children -------------------------------------------------------------------------------
