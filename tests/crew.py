@@ -16,6 +16,7 @@ from fcl.drivers.processes.logic import (
     Certify,
     Commit,
     Deal,
+    Decide,
     Decided,
     Died,
     Done,
@@ -329,6 +330,10 @@ class Crew:
                     assert not self.tasks or set(self.kinds()) <= set(BESIDE)
                 case Certify():
                     self._certify(instruction)
+                case Decide(pass_number):
+                    assert self.rejected and pass_number == self.certified[-1]
+                    self._close()
+                    self.kind, self.done, self.lossless = "decided", Counter(), True
                 case Redraw():
                     if not any(isinstance(other, DropAll) for other in instructions[at:]):
                         self._nobody_holds("trainer")

@@ -86,7 +86,7 @@ class Plan:
         return list(self.parts)
 
 
-def _child_bytes() -> int:
+def child_bytes() -> int:
     """Bytes of a child's interpreter; without a cache of kernels each compiles for itself."""
     from fcl.kernels import cache_folder
 
@@ -203,7 +203,7 @@ def _divide(
             uses.insert(0, ("interpreter and libraries", INTERPRETER))
         else:
             name = f"interpreters of {writers + 2} processes"
-            uses.insert(0, (name, SUPERVISOR + (writers + 1) * _child_bytes()))
+            uses.insert(0, (name, SUPERVISOR + (writers + 1) * child_bytes()))
             priced = (24 * KEEP_PER_GROUP + 8) * family.n_price_parts
             scores = 24 * job.n_valid
             uses.append(("lists of features", LEAST_ACTIVE * ACTIVE_BYTES + priced + scores))

@@ -12,6 +12,7 @@ from fcl.checks import choice, flag, positive, whole
 from fcl.drivers.inline import run_inline
 from fcl.drivers.job import Job, make_job
 from fcl.drivers.plan import Plan
+from fcl.drivers.processes.crew import Crew
 from fcl.drivers.result import TrainResult
 from fcl.drivers.saving import Saver
 from fcl.drivers.session import Progress, Session
@@ -41,7 +42,7 @@ def plan_training(data: DataSet, features: Spec | str, **options: Any) -> Plan:
             "should_checkpoint",
             "checkpoint",
         ),
-        *("checkpoint_every", "resume", "command", "share_cores", "shared_files"),
+        *("checkpoint_every", "resume", "command", "share_cores", "shared_files", "crew"),
     ):
         options.pop(name, None)  # change no plan
     return make_job(data, features, **options).plan
@@ -77,6 +78,7 @@ def train(
     should_checkpoint: Callable[[], bool] | None = None,
     share_cores: bool = True,
     shared_files: str | os.PathLike[str] | None = None,
+    crew: Crew | None = None,
     command: Mapping[str, Any] | None = None,
     warn: bool = True,
 ) -> TrainResult:
@@ -123,7 +125,7 @@ def train(
     resume : Checkpoint or path
         Go on from it, or from the newest in that folder, with the same data and options.
     initial : Model
-        Of the same family: its weights are tried first, after the null model (driver ``inline``).
+        Of the same family: its weights are tried first, after the null model.
     scratch : path
         Folder of the scratch file that holds prepared rows when the budget cannot.
     progress : callable
@@ -134,6 +136,9 @@ def train(
         Whether a side that has nothing to do lends its core to the other (``processes``).
     shared_files : path
         Folder of unlinked files to use instead of anonymous shared memory (``processes``).
+    crew : fcl.drivers.processes.crew.Crew
+        Lends the job its children and keeps them for the next one (``processes``); by default they are
+        started for the job, and leave with it.
     command : mapping
         Kept in checkpoints: what a command needs to run the job again.
     warn : bool
@@ -158,11 +163,12 @@ def train(
     warn = flag("warn", warn)
     if writers is not None:
         writers = whole("writers", writers, 1)
-    if initial is not None and (resume is not None or driver != "inline"):
+    if crew is not None and not isinstance(crew, Crew):
+        raise InputError(f"crew must be a Crew or None, got {type(crew).__name__}")
+    if initial is not None and resume is not None:
         raise InputError(
-            "initial: expected the driver inline and no resume, got "
-            + (f"driver={driver!r}" if resume is None else "both initial and resume")
-            + "; leave it out, or change the other"
+            "initial: expected no resume beside it, got both; leave it out, for a checkpoint has its own "
+            "weights"
         )
     if resume is not None and not isinstance(resume, Checkpoint):
         resume = CheckpointFolder(resume).load()
@@ -214,7 +220,7 @@ def train(
         else:
             from fcl.drivers.processes.supervisor import run_processes
 
-            result = run_processes(session, scratch, share_cores, shared_files)
+            result = run_processes(session, scratch, share_cores, shared_files, crew)
     finally:
         saver.close()
     if warn and not result.converged:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import time
 import warnings
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from fcl.checks import choice, flag, is_whole, positive, up_to_one, whole
 from fcl.data import DataSet
+from fcl.drivers.processes.crew import Crew
 from fcl.drivers.train import train
 from fcl.errors import ConvergenceWarning, InputError
 from fcl.estimators.rows import Training, open_rows, resolve_features, takes_sequences
@@ -25,10 +27,18 @@ if TYPE_CHECKING:
     from fcl.drivers.result import TrainResult
     from fcl.model import Model
 
-__all__ = ["Estimator", "EstimatorConvergenceWarning"]
+__all__ = ["Estimator", "EstimatorConvergenceWarning", "end_idle_processes"]
 
 DRIVERS = ("inline", "processes")
 DEFAULT_C = 1.0
+#: The children of all fits of this process; idle ones leave after some minutes, or with it.
+_CREW = Crew()
+atexit.register(_CREW.close)
+
+
+def end_idle_processes() -> None:
+    """End the processes that fits with ``driver="processes"`` have left for the next fit, now."""
+    _CREW.dismiss()
 
 
 class EstimatorConvergenceWarning(ConvergenceWarning, SklearnConvergenceWarning):  # type: ignore[misc]
@@ -97,7 +107,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         if _is_nested():
             return {"driver": "inline"}
         writers = None if self.n_jobs is None else max(1, effective_n_jobs(self.n_jobs))
-        return {"driver": "processes", "writers": writers}
+        return {"driver": "processes", "writers": writers, "crew": _CREW}
 
     def _fit_all(
         self,
@@ -129,7 +139,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
     ) -> TrainResult:
         options = dict(options)
         features = options.pop("features")
-        if initial is not None and options["driver"] == "inline":
+        if initial is not None:
             config = bind_features(features, data.rows).to_config()
             if initial.family.to_config() == config:
                 options["initial"] = initial

@@ -54,16 +54,19 @@ class FCLClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         Multiplies the sample weights of a class, 1 where it is not named; balanced: such that all classes
         weigh as much in sum.
     warm_start : bool
-        Whether ``fit`` begins with the weights of the fit before, where classes and family are the same
-        (driver ``inline``). The result is certified like any other.
+        Whether ``fit`` begins with the weights of the fit before, where classes and family are the same.
+        The result is certified like any other.
     random_state : int, RandomState or None
         Seed of the order of coordinates. None is 0: the same result each time.
     n_jobs : int or None
         Writers of the driver ``processes``, -1 for all cores, None for as many as there are. Nothing to
         the driver ``inline``.
     driver : {"inline", "processes"}
-        In this process; or a trainer and writers side by side, started for each problem, for data that
-        take minutes. Within workers of joblib everything is in the worker's process.
+        In this process; or a trainer and writers side by side, for data that take minutes. Within workers
+        of joblib everything is in the worker's process. Trainer and writers are kept for later problems
+        and fits, of any estimator, for five idle minutes, or until
+        :func:`fcl.estimators.end_idle_processes` is called or this process ends; not those that have
+        imported a family of your own.
     memory : int or str
         Budget of a fit in bytes or as "4GiB"; covers everything, all processes together.
     max_time : float or None

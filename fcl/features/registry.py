@@ -6,6 +6,7 @@ import importlib
 import inspect
 import re
 import sys
+from collections.abc import Mapping
 from dataclasses import fields
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
@@ -29,6 +30,7 @@ __all__ = [
     "bind_features",
     "check_home",
     "family_from_config",
+    "is_built_in",
     "is_spec",
     "parse_features",
     "spell_features",
@@ -146,6 +148,14 @@ def spell_features(spec: Spec) -> str:
 def is_spec(value: object) -> bool:
     """Whether it is a family that is not yet bound to rows."""
     return isinstance(value, Kmers | Bag | Concat | Generator)
+
+
+def is_built_in(config: Mapping[str, Any]) -> bool:
+    """Whether a family (:meth:`Family.to_config`) is made of classes of fcl alone."""
+    name = config["family"]
+    if name == "concat":
+        return all(is_built_in(member) for member in config["members"])
+    return name in _OWN or name in _BUILT_IN
 
 
 def bind_features(

@@ -8,7 +8,10 @@ import numpy as np
 import pytest
 
 import fcl
+from fcl.drivers import plan
 from fcl.errors import ConvergenceWarning, InputError
+
+drivers = pytest.mark.parametrize("driver", ["inline", "processes"])
 
 
 def windows(n: int = 500, length: int = 12) -> fcl.DataSet:
@@ -18,41 +21,45 @@ def windows(n: int = 500, length: int = 12) -> fcl.DataSet:
     return fcl.open_data(codes, y=y)
 
 
-def test_the_optimum_is_certified_by_the_next_pass() -> None:
+@drivers
+def test_the_optimum_is_certified_by_the_next_pass(driver: str) -> None:
     data = windows()
     cold = fcl.train(data, "kmers:d=4", C=0.3, tol=1e-7)
-    warm = fcl.train(data, "kmers:d=4", C=0.3, tol=1e-7, initial=cold.model)
+    warm = fcl.train(data, "kmers:d=4", C=0.3, tol=1e-7, initial=cold.model, driver=driver)
     assert cold.passes > 2 == warm.passes and warm.converged
     assert warm.certificate.gap <= 1e-7
     np.testing.assert_array_equal(warm.model.ids, cold.model.ids)
     assert warm.model.options["C_min"] == cold.model.options["C_min"]
 
 
+@drivers
 @pytest.mark.parametrize("C", [0.1, 1.0])
-def test_another_C_ends_at_its_own_optimum(C: float) -> None:
+def test_another_C_ends_at_its_own_optimum(C: float, driver: str) -> None:
     data = windows()
     start = fcl.train(data, "kmers:d=4", C=0.3, tol=1e-6).model
     cold = fcl.train(data, "kmers:d=4", C=C, tol=1e-7)
-    warm = fcl.train(data, "kmers:d=4", C=C, tol=1e-7, initial=start)
+    warm = fcl.train(data, "kmers:d=4", C=C, tol=1e-7, initial=start, driver=driver)
     assert warm.converged
     assert warm.certificate.objective == pytest.approx(cold.certificate.objective, rel=2e-7)
 
 
-def test_a_start_worse_than_the_null_model_is_left() -> None:
+@drivers
+def test_a_start_worse_than_the_null_model_is_left(driver: str) -> None:
     data = windows()
     good = fcl.train(data, "kmers:d=3", C=0.3, tol=1e-6).model
     other = fcl.open_data(data.rows.read(0, 500), y=~np.asarray(data.target))
     bad = fcl.train(other, "kmers:d=3", C=0.3, tol=1e-6).model
-    result = fcl.train(data, "kmers:d=3", C=0.3, tol=1e-6, initial=bad)
-    assert result.converged
+    result = fcl.train(data, "kmers:d=3", C=0.3, tol=1e-6, initial=bad, driver=driver)
+    assert result.converged and result.passes > 2
     assert result.certificate.objective == pytest.approx(good.certificate.objective, rel=2e-6)
 
 
 @pytest.mark.parametrize(
     ("features", "options", "message"),
     [
+        ("kmers:d=4", {"resume": "nowhere"}, "initial: expected no resume"),
+        ("kmers:d=3", {"driver": "processes"}, "initial: expected a model of the same features"),
         ("kmers:d=3", {}, "initial: expected a model of the same features"),
-        ("kmers:d=4", {"driver": "processes"}, "initial: expected the driver inline"),
     ],
 )
 def test_a_start_that_does_not_fit(features: str, options: dict[str, Any], message: str) -> None:
@@ -60,6 +67,36 @@ def test_a_start_that_does_not_fit(features: str, options: dict[str, Any], messa
     model = fcl.train(data, "kmers:d=4", C=0.3, tol=1e-3).model
     with pytest.raises(InputError, match=message):
         fcl.train(data, features, C=0.3, initial=model, **options)
+
+
+@drivers
+def test_a_start_near_the_optimum_saves_passes(driver: str) -> None:
+    data = windows()
+    near = fcl.train(data, "kmers:d=4", C=0.3, tol=1e-3).model
+    results = [
+        fcl.train(data, "kmers:d=4", C=0.31, tol=1e-6, initial=start, driver=driver)
+        for start in (None, near)
+    ]
+    assert all(result.converged for result in results)
+    cold, warm = ([h["objective"] for h in result.model.history] for result in results)
+    assert warm[0] == cold[0]  # of the null model
+    assert warm[1] < cold[1] and warm[1] <= 1.01 * warm[-1]
+    assert len(warm) < len(cold)
+
+
+def test_a_start_on_a_sample_of_the_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first sample is drawn at the start, not at the null model; a bad one leaves that in place."""
+    monkeypatch.setattr(plan, "ALL_ROWS", 100)
+    monkeypatch.setattr(plan, "LEAST_SAMPLE", 128)
+    data = windows()
+    options: dict[str, Any] = {"C": 0.3, "tol": 1e-6, "block_rows": 64}
+    model = fcl.train(data, "kmers:d=4", **options).model
+    warm = fcl.train(data, "kmers:d=4", **options, initial=model, driver="processes")
+    assert warm.converged and warm.passes == 2
+    other = fcl.open_data(data.rows.read(0, 500), y=~np.asarray(data.target))
+    bad = fcl.train(other, "kmers:d=4", **options).model
+    left = fcl.train(data, "kmers:d=4", **options, initial=bad, driver="processes")
+    assert left.converged and left.passes > 2
 
 
 def test_an_early_end_without_a_warning() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ import fcl
 from fcl import FCLClassifier, FCLRegressor
 from fcl.drivers.train import train
 from fcl.errors import ConvergenceWarning, InputError
-from fcl.estimators import base
+from fcl.estimators import base, end_idle_processes
 
 
 @pytest.fixture(name="X")
@@ -44,6 +44,15 @@ def joblib_workers() -> Iterator[None]:
     """Ends the workers that joblib keeps for later."""
     yield
     get_reusable_executor().shutdown(wait=True)
+
+
+@pytest.fixture(name="kept")
+def kept_processes() -> Iterator[Callable[[], set[int]]]:
+    """Gives the processes that fits have left for the next one, and ends them."""
+    end_idle_processes()
+    yield lambda: set(base._CREW.pids)
+    end_idle_processes()
+    assert not base._CREW.pids
 
 
 def sequences(n: int = 300, length: int = 20) -> tuple[np.ndarray, np.ndarray]:
@@ -245,7 +254,7 @@ def test_the_same_bits_each_time(X: np.ndarray, y: np.ndarray) -> None:
     assert FCLClassifier(random_state=5).fit(X, y).model_.options["seed"] == 5
 
 
-@pytest.mark.usefixtures("workers")
+@pytest.mark.usefixtures("workers", "kept")
 def test_processes_but_not_within_workers(X: np.ndarray, y: np.ndarray) -> None:
     model = FCLClassifier(driver="processes", n_jobs=1, tol=1e-8)
     there = clone(model).fit(X, y)
@@ -258,19 +267,59 @@ def test_processes_but_not_within_workers(X: np.ndarray, y: np.ndarray) -> None:
             assert nested.objective_ == pytest.approx(there.objective_, rel=1e-7)
 
 
+@pytest.mark.usefixtures("workers")
+def test_processes_are_kept_for_the_next_fit(
+    X: np.ndarray, y: np.ndarray, kept: Callable[[], set[int]]
+) -> None:
+    """Of any estimator, all problems of a fit and all fits of a search; copies have no part in them."""
+    model = FCLClassifier(C=0.5, driver="processes", n_jobs=1, tol=1e-8)
+    inline = clone(model).set_params(driver="inline")
+    first = clone(model).fit(X, y)
+    pids = kept()
+    assert len(pids) == 2
+    again = clone(model).fit(X, y)
+    assert kept() == pids
+    for one in (first, again):
+        assert one.objective_ == pytest.approx(inline.fit(X, y).objective_, rel=1e-7)
+        assert one.model_.options["driver"] == "processes"
+    many = y + 2 * (X[:, 0] > 0)
+    problems = clone(model).fit(X, many)
+    assert len(problems.models_) == 4 and kept() == pids
+    assert problems.objective_ == pytest.approx(inline.fit(X, many).objective_, rel=1e-7)
+    assert FCLRegressor(driver="processes", n_jobs=1).fit(X, X[:, 0]).converged_ and kept() == pids
+    copied = pickle.loads(pickle.dumps(again))
+    np.testing.assert_array_equal(copied.coef_, again.coef_)
+    copied.fit(X, y)
+    assert kept() == pids
+    grid = {"C": [0.05, 0.5]}
+    searches = [GridSearchCV(model, grid, cv=3, n_jobs=n_jobs).fit(X, y) for n_jobs in (1, 2)]
+    assert kept() == pids
+    for search in searches:
+        assert search.best_estimator_.model_.options["driver"] == "processes"
+    scores = [search.cv_results_["mean_test_score"] for search in searches]
+    np.testing.assert_array_equal(*scores)
+
+
 # -- warm starts -------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("kept")
+@pytest.mark.parametrize("driver", ["inline", "processes"])
 @pytest.mark.parametrize("n_classes", [2, 3])
-def test_warm_start(n_classes: int) -> None:
+def test_warm_start(n_classes: int, driver: str) -> None:
     X, y = make_classification(300, 20, n_informative=8, n_classes=n_classes, random_state=1)
-    model = FCLClassifier(C=0.5, warm_start=True, tol=1e-7).fit(X, y)
+    model = FCLClassifier(C=0.5, warm_start=True, tol=1e-7, driver=driver).fit(X, y)
     cold = model.n_iter_
     assert model.fit(X, y).n_iter_ == 1 < cold  # begun at the optimum, certified by the next pass
     assert model.converged_ and model.dual_gap_ <= 1e-7
     fresh = FCLClassifier(C=0.6, tol=1e-7).fit(X, y)
     assert model.set_params(C=0.6).fit(X, y).objective_ == pytest.approx(fresh.objective_, rel=2e-7)
     assert model.converged_
+    if driver == "processes":
+        # of other classes, or another family: begun anew, or it would be done after one pass
+        assert model.fit(X, y).n_iter_ == 1 < model.fit(X, y + 1).n_iter_
+        assert model.fit(X[:, 2:], y + 1).n_iter_ > 1
+        return
     # other classes, another family: begun anew
     np.testing.assert_array_equal(
         model.fit(X, y + 1).coef_, FCLClassifier(C=0.6, tol=1e-7).fit(X, y + 1).coef_

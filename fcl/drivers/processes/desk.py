@@ -94,6 +94,7 @@ class Desk:
         # the latest point that no search has judged yet, for a checkpoint to try first
         self._untried: _Proposed | None = None
         self._fallback: Point | None = None  # the anchor of a checkpoint, while that is tried
+        self._start = session.start  # to be tried after the first pass
         self._resuming = self._repeated = False
         self._decrease = 0.0  # of the last accepted step
         self._bound = (0.0, 0.0, 0.0)  # dual bound, sums of residuals and curvatures
@@ -330,6 +331,8 @@ class Desk:
         stop = self.session.reason(self.certified)
         if stop:
             return Decided(stop=stop, score_first=True)
+        if self._try_start():
+            return Decided(start=True)
         slots, _ = self.cached()
         redraw = self._sample.should_redraw(
             Seen(
@@ -349,6 +352,16 @@ class Desk:
             parts = -(-self._sample.wanted // self.job.options.block_rows)
             return Decided(columns=columns, redraw=True, sample_parts=parts)
         return Decided(columns=columns, crowded=self.too_many > 0)
+
+    def _try_start(self) -> bool:
+        """Make the point to begin with that of the next pass, if there is one and room for it."""
+        start, self._start = self._start, None
+        if start is None or len(start.ids) > self.config.max_active:
+            return False
+        self._taken = self._untried = _Proposed(0, start)
+        write_point(self.layout, "proposed", start)
+        self._offer()
+        return True
 
     def _merge_prices(self) -> None:
         """Bring together what the parts of the family have found."""

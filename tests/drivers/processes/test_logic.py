@@ -16,6 +16,7 @@ from fcl.drivers.processes.logic import (
     AnchorTaken,
     Certify,
     Commit,
+    Decide,
     Decided,
     Done,
     DropAll,
@@ -189,6 +190,33 @@ def test_a_point_worse_than_its_checkpoint_makes_way_for_the_anchor() -> None:
         crew.finish_stage(outcome="blend" if kinds.count("accept") == 1 else "accepted")
     assert kinds[:5] == ["prepare", "margins", "accept", "margins", "accept"]
     assert kinds[5:] == ["residuals", "price", "certify"] and not crew.over
+
+
+@pytest.mark.parametrize("trainer", [True, False], ids=["trainer", "no-trainer"])
+@pytest.mark.parametrize("outcome", ["accepted", "rejected"])
+def test_a_point_to_begin_with_is_tried_after_the_null_model(trainer: bool, outcome: str) -> None:
+    """Before any columns, and before the trainer has an anchor; a worse one leaves the null model."""
+    crew = certified()
+    if not trainer:
+        crew.kill("trainer")
+    crew.decide(start=True)
+    kinds = []
+    while crew.tasks and crew.logic.stage != "decide":
+        kinds.append(crew.kind)
+        assert not crew.said(SendAnchor) and not crew.said(Restore)
+        crew.finish_stage(outcome=outcome)
+    if outcome == "rejected":
+        assert kinds == ["margins", "search"] and crew.said(Decide) == [Decide(0)]
+    else:
+        assert kinds == ["margins", "search", "residuals", "price", "certify"]
+        assert crew.said(Certify) == [Certify(1)]
+    crew.decide(columns=2)
+    anchors = [order.pass_number for order in crew.said(SendAnchor)]
+    assert anchors == ([crew.certified[-1]] if trainer else [])
+    crew.run_on()
+    assert crew.certified == ([0, 1] if outcome == "rejected" else [0, 1, 2])
+    with pytest.raises(LogicError, match="after the beginning"):
+        crew.logic.handle(Decided(start=True))
 
 
 def test_a_stop_is_obeyed_at_once() -> None:
@@ -833,10 +861,15 @@ class Runs(RuleBasedStateMachine):
         redraw=st.booleans(),
         sample_parts=st.integers(0, 2),
         crowded=st.booleans(),
+        start=st.booleans(),
     )
     def the_shell_decides(
-        self, columns: int, redraw: bool, sample_parts: int, crowded: bool
+        self, columns: int, redraw: bool, sample_parts: int, crowded: bool, start: bool
     ) -> None:
+        logic = self.crew.logic
+        if start and logic.handed is None and logic.pass_number == logic.settings.first_pass:
+            self.crew.decide(start=True)
+            return
         crowded = crowded and not redraw  # which leaves nothing
         self.crew.decide(columns=columns, redraw=redraw, sample_parts=sample_parts, crowded=crowded)
 

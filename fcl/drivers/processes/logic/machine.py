@@ -21,6 +21,7 @@ from fcl.drivers.processes.logic.words import (
     Certify,
     Commit,
     Deal,
+    Decide,
     Decided,
     Died,
     Done,
@@ -66,7 +67,13 @@ STAGES: dict[str, tuple[str, ...]] = {
     "price": ("certify",),
     "certify": ("decide",),
     # between passes
-    "decide": ("drop", "draw", "columns", "scoring"),
+    "decide": (
+        "drop",
+        "draw",
+        "columns",
+        "scoring",
+        "margins",
+    ),  # margins: of a point to begin with
     "drop": ("draw",),  # the trainer drops all columns, before the rows under them change
     "draw": ("sample",),
     "sample": ("columns",),
@@ -106,6 +113,7 @@ class Logic:
         self._outcome = ""  # of the last search or accept
         self._taken: Published | None = None  # the proposal of this pass
         self._decided = Decided()  # the last answer of the shell
+        self._starting = False  # on a point to begin with, before the trainer has had any anchor
         self._crowded = False  # whether columns have to leave before any is made
         self._out: list[Instruction] = []
 
@@ -303,6 +311,12 @@ class Logic:
         taken, trainer = self._taken, self.trainer
         require(taken is not None, "the anchor of a resumed run is rejected")
         assert taken is not None
+        if self._starting:
+            self._starting = False
+            self._passes.pass_number -= 1
+            self._begin("decide")
+            self._say(Decide(self.pass_number))
+            return
         stalled = taken.last_word and trainer.state == "idle" and trainer.proposal is None
         self._passes.pass_number -= 1
         order = trainer.give()
@@ -347,6 +361,12 @@ class Logic:
                 self._begin_validation()
             else:
                 self._finish(Finish(event.stop))
+        elif event.start:
+            first = self.handed is None and not self._starting
+            require(first, "a point to begin with after the beginning")
+            self._starting, self._taken = True, Published(0, 0.0, worth=True)
+            self._passes.pass_number += 1
+            self._begin("margins", self.settings.margins_parts)
         elif event.redraw:
             self._say(Redraw(self.pass_number))
             order = self.trainer.give()
@@ -373,7 +393,7 @@ class Logic:
     def _hand_over(self, pass_number: int) -> None:
         """Give the trainer the certified anchor; one that is new gets all it holds with it."""
         trainer = self.trainer
-        self.handed = pass_number
+        self.handed, self._starting = pass_number, False
         if trainer.state == "absent":
             return
         if trainer.informed:
@@ -571,7 +591,8 @@ class Logic:
 
     def _validate_passes(self) -> None:
         number, handed = self.pass_number, self.handed
-        before = handed is None if number == self.settings.first_pass else handed == number - 1
+        first = self.settings.first_pass + self._starting
+        before = handed is None if number == first else handed == number - 1
         if self.stage in ("columns", "wait"):
             require(
                 handed == number, f"{self.stage} of pass {number}, anchor handed over: {handed}"

@@ -16,6 +16,7 @@ __all__ = [
     "Certify",
     "Commit",
     "Deal",
+    "Decide",
     "Decided",
     "Died",
     "Done",
@@ -204,6 +205,7 @@ class Decided(Event):
     stop: a reason to end, or "". score_first: validate this anchor before the end.
     columns: how many ids are to be made. redraw: draw a new sample first, in ``sample_parts`` parts.
     crowded: so many columns are there that some have to leave before any is made.
+    start: of the first pass: a point to begin with is in place, and the next pass is of that.
     """
 
     stop: str = ""
@@ -212,6 +214,7 @@ class Decided(Event):
     sample_parts: int = 0
     score_first: bool = False
     crowded: bool = False
+    start: bool = False
 
 
 @dataclass(frozen=True)
@@ -270,6 +273,13 @@ class Certify(Instruction):
 
     pass_number: int
     stalled: bool = False
+
+
+@dataclass(frozen=True)
+class Decide(Instruction):
+    """The point to begin with is not better than the certified anchor: answer with Decided once more."""
+
+    pass_number: int
 
 
 @dataclass(frozen=True)
