@@ -11,41 +11,46 @@ import numpy as np
 
 from fcl.errors import InputError
 
-__all__ = ["choice", "flag", "is_whole", "positive", "share", "up_to_one", "whole"]
+__all__ = ["choice", "flag", "is_whole", "positive", "share", "shown", "up_to_one", "whole"]
+
+
+def shown(value: Any) -> str:
+    """A value as messages have it: a number of numpy like any other."""
+    return repr(value.item() if isinstance(value, np.generic) else value)
 
 
 def choice(name: str, value: Any, among: Sequence[str]) -> str:
     """The value, if it is one of these words; InputError naming the option otherwise."""
     if value not in among:
-        raise InputError(f"{name} must be one of {', '.join(among)}, got {value!r}")
+        raise InputError(f"{name} must be one of {', '.join(among)}, got {shown(value)}")
     return str(value)
 
 
 def flag(name: str, value: Any) -> bool:
     """The value as a bool; InputError naming the option for anything that is none."""
     if not isinstance(value, bool | np.bool_):
-        raise InputError(f"{name} must be True or False, got {value!r}")
+        raise InputError(f"{name} must be True or False, got {shown(value)}")
     return bool(value)
 
 
 def positive(name: str, value: Any) -> float:
     """The value as a float; InputError naming the option unless it is finite and above 0."""
     if isinstance(value, bool) or not isinstance(value, Real) or not 0.0 < float(value) < math.inf:
-        raise InputError(f"{name} must be a finite number above 0, got {value!r}")
+        raise InputError(f"{name} must be a finite number above 0, got {shown(value)}")
     return float(value)
 
 
 def share(name: str, value: Any) -> float:
     """The value as a float; InputError naming the option unless it is between 0 and 1."""
     if isinstance(value, bool) or not isinstance(value, Real) or not 0.0 < float(value) < 1.0:
-        raise InputError(f"{name} must be between 0 and 1, got {value!r}")
+        raise InputError(f"{name} must be between 0 and 1, got {shown(value)}")
     return float(value)
 
 
 def up_to_one(name: str, value: Any) -> float:
     """The value as a float; InputError naming the option unless it is above 0 and at most 1."""
     if isinstance(value, bool) or not isinstance(value, Real) or not 0.0 < float(value) <= 1.0:
-        raise InputError(f"{name} must be above 0 and at most 1, got {value!r}")
+        raise InputError(f"{name} must be above 0 and at most 1, got {shown(value)}")
     return float(value)
 
 
@@ -57,5 +62,5 @@ def is_whole(value: Any) -> bool:
 def whole(name: str, value: Any, least: int) -> int:
     """The value as an int; InputError naming the option unless it is whole and at least ``least``."""
     if not is_whole(value) or value < least:
-        raise InputError(f"{name} must be a whole number of at least {least}, got {value!r}")
+        raise InputError(f"{name} must be a whole number of at least {least}, got {shown(value)}")
     return int(value)

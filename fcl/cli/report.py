@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -25,11 +26,14 @@ def aligned(items: Iterable[tuple[str, str]]) -> list[str]:
 
 def certificate_items(certificate: Certificate, active: int) -> Items:
     """Objective, bound, gap with its scope, violation, active out of priced."""
+    violation = f"{certificate.max_violation:.6g} largest |slope| (1 at the optimum)"
+    if math.isinf(certificate.max_violation):
+        violation = "unknown: no pass was completed"
     return [
         ("objective", f"{certificate.objective:.10g}"),
         ("bound", f"{certificate.bound:.10g}"),
         ("gap", f"{certificate.gap:.3g} relative, over {certificate.scope}"),
-        ("violation", f"{certificate.max_violation:.6g} largest |slope| (1 at the optimum)"),
+        ("violation", violation),
         ("active", f"{active:,} of {certificate.n_priced:,} priced features"),
     ]
 
@@ -74,12 +78,15 @@ def model_lines(model: Model, path: str, top: int) -> list[str]:
         ("file", f"{FORMAT} {VERSION}, written by fcl {model.fcl_version} at {model.created}"),
         ("features", f"{family}, {size}"),
         ("loss", model.loss),
-        ("minimises", f"{_penalty(model).formula} + C sum_i s_i {LOSSES[model.loss]}"),
+        (
+            "minimises",
+            f"{_penalty(model).formula}{_factors(model)} + C sum_i s_i {LOSSES[model.loss]}",
+        ),
         ("C", f"{model.C:.10g} (alpha {model.alpha:.10g})"),
         ("labels", labels + class_weight_text(model.options.get("class_weight"))),
         ("rows", f"{model.n_rows:,}, sum of weights {model.sum_weights:.10g}"),
         *certificate_items(model.certificate, model.n_active),
-        ("passes", f"{model.certificate.passes:,}"),
+        ("passes", _passes(model.certificate.passes)),
         ("intercept", f"{model.intercept:.10g}"),
         ("data", f"fingerprint {model.fingerprint}"),
     ]
@@ -87,6 +94,17 @@ def model_lines(model: Model, path: str, top: int) -> list[str]:
     if strongest := strongest_lines(model, top):
         lines += ["", *strongest]
     return lines
+
+
+def _passes(number: int) -> str:
+    """As ``--max-passes`` counts them: without pass 0, which prices the empty model."""
+    return f"{number - 1:,} passes behind that of the empty model"
+
+
+def _factors(model: Model) -> str:
+    """Words for penalty factors beside 1, judged by those of the active features."""
+    f = model.family.penalty_factors(model.ids)
+    return ", each j times its penalty factor," if (f != 1.0).any() else ""
 
 
 def _penalty(model: Model) -> Penalty:
@@ -149,7 +167,7 @@ def result_lines(
         items.append(("validation", text if rows is None else f"{text} over {rows:,} rows"))
     steps = ", ".join(f"{step} {format_seconds(spent)}" for step, spent in result.seconds.items())
     items += [
-        ("time", f"{steps} ({result.passes:,} passes)"),
+        ("time", f"{steps} ({_passes(result.passes)})"),
         ("memory", f"peak {format_bytes(result.peak_memory)} of {format_bytes(memory)}"),
         ("model", written),
     ]

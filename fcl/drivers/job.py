@@ -169,6 +169,11 @@ def make_job(
             )
     found = find_loss(loss)
     spec = parse_features(features) if isinstance(features, str) else features
+    if isinstance(spec, type):
+        raise InputError(
+            f"features must be an instance, got the class {spec.__name__}; give "
+            f"{spec.__name__}(...) with its options"
+        )
     if not is_spec(spec):
         raise InputError(
             "features must be a family such as Kmers(d=8), a Generator, a Concat, or their text, got "

@@ -108,7 +108,12 @@ def check_generator(generator: Generator, data: DataSet | Any, training: bool = 
     if made:
         family = made[0]
         subject: list[_Subject] = []
-        _try(report, "prepare", lambda: subject.append(_Subject.of(family, rows)))
+        own = overrides(family.generator, "prepare")
+        _try(
+            report,
+            "prepare" if own else "rows kept as they are",
+            lambda: subject.append(_Subject.of(family, rows)),
+        )
         for one in subject:
             _try(report, "columns", one.columns_right)
             if report.checks[-1].fault:
@@ -116,7 +121,7 @@ def check_generator(generator: Generator, data: DataSet | Any, training: bool = 
             _try(report, "columns again", one.columns_again)
             _try(report, "columns of single features", one.columns_alone)
             _try(report, "columns of other blocks", one.columns_cut)
-            if overrides(family.generator, "prepare"):
+            if own:
                 _try(report, "prepare of other blocks", one.prepared_cut)
             if overrides(family.generator, "gradients"):
                 _try(report, "gradients", one.gradients_right)

@@ -150,7 +150,10 @@ class Generator(ABC):
         """Change options; returns the generator."""
         unknown = sorted(options.keys() - self.options().keys())
         if unknown:
-            raise InputError(f"{type(self).__name__}: there is no option {', '.join(unknown)}")
+            raise InputError(
+                f"{type(self).__name__}: there is no option {', '.join(unknown)}; it has "
+                f"{', '.join(self.options()) or 'none'}"
+            )
         for name, value in options.items():
             setattr(self, name, value)
         return self

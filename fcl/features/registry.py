@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import json
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields
+from difflib import get_close_matches
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
 
@@ -52,6 +54,8 @@ _BUILT_IN = {
     "products": "fcl.features.products:Products",
 }
 _CLASS = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*(?=:|$)")
+#: Commas outside of lists.
+_COMMA = re.compile(r""",(?![^\[\]]*\])""")
 _PLUS = re.compile(r"\s\+\s")
 _TIMES = re.compile(r"\s\*\s")
 
@@ -65,6 +69,7 @@ def parse_features(text: str) -> Spec:
         features = member { " + " member }
         member   = family [ " * " factor ]
         family   = name [ ":" option "=" value { "," option "=" value } ]
+        value    = number | "true" | "false" | text | list, as of JSON
 
     as in ``kmers:d=6 + motifs:Pairs:gap=3 * 2``, which is ``Concat([Kmers(6), (Pairs(gap=3), 2.0)])``.
     One family without a factor is itself.
@@ -101,13 +106,13 @@ def _parse_family(text: str) -> Spec:
     made = _class_of(name.strip(), f"features {text!r}")
     names = inspect.signature(made).parameters
     options: dict[str, Any] = {}
-    for part in filter(None, (p.strip() for p in rest.split(","))):
+    for part in filter(None, (p.strip() for p in _COMMA.split(rest))):
         key, equals, value = (p.strip() for p in part.partition("="))
         if not equals or key not in names:
             known = ", ".join(names) or "it has none"
             raise InputError(
                 f"features {text!r}: expected options of the form name=value with name one of {known}; "
-                f"got {part!r}"
+                f"got {part!r}{_meant(key, names)}"
             )
         options[key] = _checked_value(f"features {text!r}: {key}", value, names[key].default)
     for key, parameter in names.items():
@@ -139,10 +144,29 @@ def spell_features(spec: Spec) -> str:
             for f in fields(spec)
             if getattr(spec, f.name) != f.default
         }
-    options = ",".join(
-        f"{k}={str(v).lower() if v is True or v is False else v}" for k, v in given.items()
-    )
+    options = ",".join(f"{k}={_spell_value(v)}" for k, v in given.items())
     return name + (f":{options}" if options else "")
+
+
+def _spell_value(value: Any) -> str:
+    """An option's value as text; what would end it is escaped in the texts of a list."""
+    if isinstance(value, list | tuple):
+        text = json.dumps(list(value), separators=(",", ":"))
+        inner = re.compile(r'"(?:[^"\\]|\\.)*"')
+        return inner.sub(lambda m: re.sub(r"[ \[\],]", lambda c: f"\\u{ord(c[0]):04x}", m[0]), text)
+    return str(value).lower() if value is True or value is False else str(value)
+
+
+def _meant(given: str, among: Iterable[str], before: str = "") -> str:
+    """The question whether a name like the given one was meant, or nothing."""
+    near = get_close_matches(given, list(among), 1)
+    return f"; did you mean {before}{near[0]}?" if near else ""
+
+
+def _meant_class(name: str) -> str:
+    """The question whether a colon was meant for the last dot, of ``module.Class``."""
+    module, dot, last = name.rpartition(".")
+    return f"; did you mean {module}:{last}?" if dot and module and last else ""
 
 
 def is_spec(value: object) -> bool:
@@ -257,7 +281,7 @@ def _class_of(name: str, where: str) -> Any:
     if path is None:
         raise InputError(
             f"{where}: unknown family {name!r}; there is: {', '.join(_names())}, or module:Class of "
-            "your own"
+            f"your own{_meant(name, _names()) or _meant_class(name)}"
         )
     return _import(path, where)
 
@@ -276,9 +300,21 @@ def _import(path: str, where: str) -> Any:
         for part in name.split("."):
             found = getattr(found, part)
     except Exception as error:
+        loaded = sys.modules.get(module)
+        there = (
+            [
+                key
+                for key, value in vars(loaded).items()
+                if isinstance(value, type)
+                and issubclass(value, Generator)
+                and value is not Generator
+            ]
+            if loaded
+            else []
+        )
         raise InputError(
             f"{where}: {path} cannot be imported ({type(error).__name__}: {error}); is its module "
-            "installed, or in the folder where you are?"
+            f"installed, or in the folder where you are?{_meant(name, there, module + ':')}"
         ) from error
     if not (isinstance(found, type) and issubclass(found, Generator)):
         raise InputError(
@@ -292,13 +328,22 @@ def _checked_value(where: str, text: str, default: Any) -> Any:
     value = _value(text)
     if isinstance(default, bool) and not isinstance(value, bool):
         raise InputError(f"{where} must be true or false, got {text!r}")
+    if isinstance(value, list):
+        return value
     if isinstance(default, int | float) and isinstance(value, str):
         raise InputError(f"{where} must be a number, got {text!r}")
     return value
 
 
 def _value(text: str) -> Any:
-    """An option's value: a number, yes or no, or a word."""
+    """An option's value: a number, yes or no, a list, or a word."""
+    if text.startswith("["):
+        try:
+            return json.loads(text)
+        except ValueError as error:
+            raise InputError(
+                f'features: expected a list such as [1,2.5] or ["a","b"], got {text!r} ({error})'
+            ) from None
     for kind in (int, float):
         try:
             return kind(text)

@@ -84,6 +84,10 @@ class Model:
     created: str = field(default_factory=_now)
     fcl_version: str = field(default_factory=_fcl_version)
 
+    def __repr__(self) -> str:
+        gap = f"{self.certificate.gap:.2g}"
+        return f"<Model {self.family.name}: {len(self.ids):,} active, {self.loss}, gap {gap}>"
+
     def __post_init__(self) -> None:
         for name, dtype in (("ids", np.int64), ("weights", np.float64), ("support", np.int64)):
             array = np.array(getattr(self, name), dtype=dtype, order="C")

@@ -64,8 +64,15 @@ def matrix(kind: str) -> np.ndarray:
     if spec.wildcards:
         firsts = words(1)
         every = [a + b + c for a in firsts for b in "ACGT." for c in "ACGT."]
-        assert spec.d == 3 and spec.strands == "one"
-        features = [{pattern.rstrip(".")} for pattern in every]
+        assert spec.d == 3
+        for pattern in every:
+            own = pattern.rstrip(".")
+            other = own.translate(STRANDS)[::-1]
+            padded = other.ljust(3, ".")
+            if spec.strands == "one":
+                features.append({own})
+            elif ["ACGT.".index(c) for c in pattern] <= ["ACGT.".index(c) for c in padded]:
+                features.append({own, other})
     else:
         for word in words(spec.d):
             other = word.translate(STRANDS)[::-1]
@@ -83,6 +90,8 @@ BAGS = (
     "bag:d=3,value=presence",
     "bag:d=4,value=presence,strands=both",
     "bag:d=3,wildcards=true",
+    "bag:d=3,value=presence,wildcards=true",
+    "bag:d=3,value=presence,strands=both,wildcards=true",
 )
 CONCATS = (
     "kmers:d=2 + bag:d=3",  # bits and values
@@ -139,7 +148,7 @@ def test_optimum(text: str) -> None:
     check(train(text), explicit(text, 0.2))
 
 
-@pytest.mark.parametrize("text", [BAGS[1], *CONCATS[:2]])
+@pytest.mark.parametrize("text", [BAGS[1], BAGS[6], *CONCATS[:2]])
 def test_optimum_of_the_elastic_net(text: str) -> None:
     check(train(text, l1_ratio=0.6), explicit(text, 0.2, 0.6))
 
@@ -165,7 +174,7 @@ def test_scikit_learn_agrees(text: str) -> None:
     assert theirs <= ours.objective * (1.0 + 1e-5)
 
 
-@pytest.mark.parametrize("text", [BAGS[1], BAGS[3], BAGS[4], *CONCATS[:3]])
+@pytest.mark.parametrize("text", [BAGS[1], BAGS[3], BAGS[4], BAGS[5], *CONCATS[:3]])
 def test_two_drivers_and_a_sample_agree(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     problem = explicit(text, 0.2)
     here = train(text)
@@ -179,7 +188,7 @@ def test_two_drivers_and_a_sample_agree(text: str, monkeypatch: pytest.MonkeyPat
     check(sampled, problem)
 
 
-@pytest.mark.parametrize("text", [BAGS[1], BAGS[3], BAGS[4], *CONCATS])
+@pytest.mark.parametrize("text", [BAGS[1], BAGS[3], *BAGS[4:], *CONCATS])
 def test_model_comes_back_and_predicts(text: str, tmp_path: Path) -> None:
     codes, _ = rows()
     result = train(text, tol=1e-5)

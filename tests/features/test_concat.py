@@ -244,7 +244,7 @@ def test_margins_of_many_groups_of_blocks(monkeypatch: pytest.MonkeyPatch) -> No
     ids, w = np.arange(0, family.n_features, 5), np.linspace(-1, 1, -(-family.n_features // 5))
     whole, cut = np.empty((2, 400))
     family.write_margins(prepared, ids, w, whole)
-    monkeypatch.setattr("fcl.features.concat.SUM_ROWS", 128)
+    monkeypatch.setattr("fcl.features.concat.family.SUM_ROWS", 128)
     family.write_margins(prepared, ids, w, cut)
     assert whole.tobytes() == cut.tobytes()
     np.testing.assert_allclose(whole, family.scorer(ids, w).margins(codes), rtol=0, atol=1e-12)

@@ -1,0 +1,69 @@
+"""Columns of several families: each by its own maker, in one form."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fcl.data.prepared import PreparedRows
+from fcl.features.base import BitColumns, ColumnMaker, Columns, DenseColumns, Ids
+
+if TYPE_CHECKING:
+    from fcl.features.concat.family import ConcatFamily
+
+
+class ConcatColumns:
+    """Columns of several families: bits if all have bits, else float32."""
+
+    def __init__(self, family: ConcatFamily, prepared: PreparedRows, buffer_bytes: int) -> None:
+        self._family, self._prepared = family, prepared
+        column = prepared.n_rows / 8 if family.binary else 4 * prepared.n_rows
+        # half for what is handed out, the rest for the members' own
+        self.batch = max(1, min(1024, int(buffer_bytes // 2 // max(1, column))))
+        share = buffer_bytes // (2 * len(family.members))
+        self._makers: list[ColumnMaker] = [
+            member.column_maker(family.part(prepared, m), share)
+            for m, member in enumerate(family.members)
+        ]
+
+    def order(self, ids: Ids) -> npt.NDArray[np.intp]:
+        """By member, and there as it says."""
+        family = self._family
+        return np.concatenate(
+            [own[self._makers[m].order(family.local(m, ids[own]))] for m, own in family.split(ids)]
+            or [np.empty(0, np.intp)]
+        )
+
+    def make(self, ids: Ids) -> Sequence[Columns]:
+        """The columns of at most ``batch`` features, in the order of :meth:`order`."""
+        binary = self._family.binary
+        out: list[Any] = []
+        for _, rows in self._prepared.blocks():
+            n = rows.stop - rows.start
+            out.append(
+                BitColumns(np.empty((len(ids), -(-n // 64)), np.uint64), n)
+                if binary
+                else DenseColumns(np.empty((len(ids), n), np.float32), n)
+            )
+        for m, own in self._family.split(ids):
+            maker = self._makers[m]
+            for at in range(0, len(own), maker.batch):
+                some = own[at : at + maker.batch]
+                made = maker.make(self._family.local(m, ids[some]))
+                for into, block in zip(out, made, strict=True):
+                    if binary:
+                        into.bits[some] = block.bits[:, : into.bits.shape[1]]  # type: ignore[union-attr]
+                    else:
+                        into.values[some] = _values(block)
+        return out
+
+
+def _values(columns: Columns) -> npt.NDArray[Any]:
+    """Values of columns on a block (c, n_rows)."""
+    if isinstance(columns, DenseColumns):
+        return columns.values
+    bits = np.ascontiguousarray(columns.bits).view(np.uint8)
+    return np.unpackbits(bits, axis=1, count=columns.n_rows, bitorder="little")

@@ -1,0 +1,284 @@
+"""Families over the same rows as one: ids, rows and margins."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fcl.data.prepared import PreparedRows
+from fcl.errors import InputError
+from fcl.features.base import Family, Floats, Ids, Scorer
+from fcl.features.concat.columns import ConcatColumns
+from fcl.features.concat.pricing import ConcatPricer
+from fcl.features.concat.rows import ALIGN, PartRows, Slot, joined_sides
+
+if TYPE_CHECKING:
+    from fcl.data.base import RowReader
+
+#: Rows whose margins are summed at a time, about: a member makes its tables once for them.
+SUM_ROWS = 1 << 20
+
+
+@dataclass(frozen=True)
+class ConcatFamily:
+    """Families over the same rows as one; see :class:`fcl.features.base.Family`.
+
+    factors : of the members in the penalty, beside those of their features.
+    """
+
+    members: tuple[Family, ...]
+    factors: tuple[float, ...]
+
+    # -- what it is ----------------------------------------------------------------------------
+
+    @cached_property
+    def first_ids(self) -> Ids:
+        """The first id of each member, and the number of features."""
+        return np.cumsum([0, *(m.n_features for m in self.members)])
+
+    @cached_property
+    def first_parts(self) -> Ids:
+        """The first part of each member, and the number of parts."""
+        return np.cumsum([0, *(m.n_price_parts for m in self.members)])
+
+    @property
+    def n_features(self) -> int:
+        return int(self.first_ids[-1])
+
+    @property
+    def n_price_parts(self) -> int:
+        return int(self.first_parts[-1])
+
+    @property
+    def max_abs(self) -> float:
+        return max(m.max_abs for m in self.members)
+
+    @property
+    def least_factor(self) -> float:
+        return min(f * m.least_factor for m, f in zip(self.members, self.factors, strict=True))
+
+    @property
+    def binary(self) -> bool:
+        return all(m.binary for m in self.members)
+
+    @property
+    def name(self) -> str:
+        return " + ".join(m.name for m in self.members)
+
+    @property
+    def compared(self) -> bool:
+        return any(m.compared for m in self.members)
+
+    def drawn(self, number: int) -> range:
+        return range(self.n_features)
+
+    @property
+    def row_kind(self) -> str:
+        return self.members[0].row_kind
+
+    @property
+    def record_key(self) -> object:
+        return None
+
+    def penalty_factors(self, ids: Ids) -> Floats:
+        out = np.empty(len(ids))
+        for m, own in self.split(ids):
+            out[own] = self.factors[m] * self.members[m].penalty_factors(self.local(m, ids[own]))
+        return out
+
+    def most_block_rows(self) -> int:
+        return min(m.most_block_rows() for m in self.members)
+
+    def split(self, ids: Ids) -> Iterator[tuple[int, npt.NDArray[np.intp]]]:
+        """The members that have some of these features, and which of the ids are theirs.
+
+        Raises InputError for an id outside the family.
+        """
+        ids = np.asarray(ids, np.int64)
+        if len(ids) and (ids.min() < 0 or ids.max() >= self.n_features):
+            bad = ids[(ids < 0) | (ids >= self.n_features)][0]
+            raise InputError(f"features: id {bad} is outside 0 .. {self.n_features - 1}")
+        of = np.searchsorted(self.first_ids, ids, side="right") - 1
+        for m in np.unique(of):
+            yield int(m), np.flatnonzero(of == m)
+
+    def local(self, m: int, ids: Ids) -> Ids:
+        """Ids of a member's features, as the member counts them."""
+        return np.asarray(ids, np.int64) - self.first_ids[m]
+
+    @cached_property
+    def _names(self) -> list[str]:
+        """What members are called in descriptions; numbered where two have one name."""
+        names = [str(m.to_config()["family"]).rpartition(":")[2] for m in self.members]
+        met: Counter[str] = Counter()
+        out = []
+        for name in names:
+            met[name] += 1
+            out.append(f"{name} {met[name]}" if names.count(name) > 1 else name)
+        return out
+
+    def describe(self, feature: int) -> str:
+        """As the member says, behind its name where there are several."""
+        ids = np.array([feature])
+        ((m, _),) = self.split(ids)
+        text = self.members[m].describe(int(self.local(m, ids)[0]))
+        return f"{self._names[m]}: {text}" if len(self.members) > 1 else text
+
+    def to_config(self) -> dict[str, Any]:
+        return {
+            "family": "concat",
+            "members": [m.to_config() for m in self.members],
+            "factors": list(self.factors),
+        }
+
+    # -- rows ----------------------------------------------------------------------------------
+
+    def read_rows(
+        self,
+        rows: RowReader[Any],
+        block_rows: int,
+        keep: npt.NDArray[np.bool_] | None = None,
+        first: int = 0,
+        last: int | None = None,
+    ) -> Iterator[tuple[int, int, Any]]:
+        self.check_rows(rows)
+        return self.members[0].read_rows(rows, block_rows, keep, first, last)
+
+    def check_rows(self, rows: RowReader[Any]) -> None:
+        for member in self.members:
+            member.check_rows(rows)
+
+    @cached_property
+    def _slot_of(self) -> tuple[int, ...]:
+        """Which record each member reads: members that prepare rows alike share one."""
+        keys: list[object] = []
+        out = []
+        for member in self.members:
+            key = member.record_key
+            if key is None or key not in keys:
+                keys.append(object() if key is None else key)
+                out.append(len(keys) - 1)
+            else:
+                out.append(keys.index(key))
+        return tuple(out)
+
+    def _slots(self, block_rows: int) -> list[Slot]:
+        """The records side by side, for blocks of so many rows."""
+        slots: list[Slot] = []
+        at = 0
+        for member, slot in zip(self.members, self._slot_of, strict=True):
+            if slot == len(slots):
+                shape = member.record_shape(block_rows)
+                stop = at + int(np.prod(shape))
+                slots.append(Slot(member, at, stop, shape))
+                at = -(-stop // ALIGN) * ALIGN
+        return slots
+
+    def part(self, prepared: PreparedRows, m: int, blocks: range | None = None) -> PreparedRows:
+        """Prepared rows as a member has them."""
+        number = self._slot_of[m]
+        return PartRows(prepared, self._slots(prepared.block_rows)[number], number, blocks)
+
+    def record_shape(self, block_rows: int) -> tuple[int, ...]:
+        return (-(-self._slots(block_rows)[-1].stop // ALIGN) * ALIGN,)
+
+    def prepare(self, raw: Any, record: npt.NDArray[np.uint8]) -> Sequence[np.ndarray]:
+        sides = []
+        for slot in self._slots(self._rows_of(record)):
+            own = record[slot.start : slot.stop].reshape(slot.shape)
+            sides.append(tuple(slot.owner.prepare(raw, own)))
+        return joined_sides(sides)
+
+    def _rows_of(self, record: npt.NDArray[np.uint8]) -> int:
+        """Rows of the blocks whose record it is, a multiple of 64: the most whose records fit."""
+        low, high = 1, 1024
+        while low < high:
+            middle = (low + high + 1) // 2
+            if self.record_shape(64 * middle)[0] <= len(record):
+                low = middle
+            else:
+                high = middle - 1
+        return 64 * low
+
+    def select(self, prepared: PreparedRows, rows: Ids, chosen: PreparedRows, number: int) -> None:
+        record = chosen.writable(number)
+        sides = []
+        sources = self._slots(prepared.block_rows)
+        targets = self._slots(chosen.block_rows)
+        for k, (source, target) in enumerate(zip(sources, targets, strict=True)):
+            into = PartRows(chosen, target, k, record=record)
+            source.owner.select(PartRows(prepared, source, k), rows, into, number)
+            sides.append(into.committed)
+        chosen.commit(number, joined_sides(sides))
+
+    # -- margins -------------------------------------------------------------------------------
+
+    def write_margins(
+        self,
+        prepared: PreparedRows,
+        ids: Ids,
+        weights: Floats,
+        out: Floats,
+        blocks: range | None = None,
+    ) -> None:
+        blocks = range(prepared.n_blocks) if blocks is None else blocks
+        size = max(1, SUM_ROWS // prepared.block_rows)
+        used = list(self.split(ids))
+        for at in range(blocks.start, blocks.stop, size):
+            some = range(at, min(at + size, blocks.stop))
+            rows = slice(at * prepared.block_rows, prepared.rows_of(some[-1]).stop)
+            total = out[rows]
+            total[:] = 0.0
+            own_margins = np.empty(len(total))
+            for m, own in used:
+                part = self.part(prepared, m, some)
+                local = self.local(m, ids[own])
+                self.members[m].write_margins(part, local, weights[own], own_margins)
+                total += own_margins
+
+    def scorer(self, ids: Ids, weights: Floats) -> ConcatScorer:
+        return ConcatScorer(
+            [
+                self.members[m].scorer(self.local(m, ids[own]), weights[own])
+                for m, own in self.split(ids)
+            ]
+        )
+
+    # -- prices and columns --------------------------------------------------------------------
+
+    def pricer(self, prepared: PreparedRows, keep: int) -> ConcatPricer:
+        return ConcatPricer(self, prepared, keep)
+
+    def column_maker(self, prepared: PreparedRows, buffer_bytes: int) -> ConcatColumns:
+        return ConcatColumns(self, prepared, buffer_bytes)
+
+    def workspace_bytes(self, block_rows: int, scratch: bool) -> int:
+        own = 8 * max(SUM_ROWS, block_rows)
+        return own + sum(m.workspace_bytes(block_rows, scratch) for m in self.members)
+
+    def extra_bytes(self, prepared: PreparedRows, pricers: int = 1) -> int:
+        total = prepared.side_bytes()
+        for m, member in enumerate(self.members):
+            part = self.part(prepared, m)
+            total += member.extra_bytes(part, pricers) - part.side_bytes()
+        return total
+
+
+class ConcatScorer:
+    """A model over several families, for raw rows."""
+
+    def __init__(self, scorers: Sequence[Scorer]) -> None:
+        self._scorers = scorers
+
+    def margins(self, rows: Any) -> Floats:
+        """The margins, without the intercept."""
+        total = np.zeros(len(rows))
+        for scorer in self._scorers:
+            total += scorer.margins(rows)
+        return total

@@ -1,0 +1,85 @@
+"""Records of several families side by side: one record and one list of side arrays a block."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from fcl.data.prepared import PreparedRows, SideArrays
+from fcl.features.base import Family
+
+#: Records of members begin at multiples of this, for whatever numbers are in them.
+ALIGN = 64
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A piece of the record, and the families that read it."""
+
+    owner: Family
+    start: int
+    stop: int
+    shape: tuple[int, ...]
+
+
+class PartRows(PreparedRows):
+    """A member's own part of prepared rows: its records and side arrays, of some row blocks.
+
+    committed : the side arrays of the last block that was committed, where rows are being chosen.
+    """
+
+    def __init__(
+        self,
+        whole: PreparedRows,
+        slot: Slot,
+        number: int,
+        blocks: range | None = None,
+        record: npt.NDArray[np.uint8] | None = None,
+    ) -> None:
+        blocks = range(whole.n_blocks) if blocks is None else blocks
+        first = blocks.start * whole.block_rows
+        last = min(blocks.stop * whole.block_rows, whole.n_rows)
+        self._describe(last - first, whole.block_rows, slot.shape)
+        self._whole, self._slot, self._number, self._first = whole, slot, number, blocks.start
+        self._record = record
+        self.committed: SideArrays = ()
+
+    @property
+    def in_memory(self) -> bool:
+        return self._whole.in_memory
+
+    def writable(self, block: int) -> npt.NDArray[np.uint8]:
+        assert self._record is not None
+        return self._record[self._slot.start : self._slot.stop].reshape(self._slot.shape)
+
+    def commit(self, block: int, sides: Sequence[np.ndarray]) -> None:
+        self.committed = tuple(sides)
+
+    def read(
+        self, block: int, part: slice = slice(None)
+    ) -> tuple[npt.NDArray[np.uint8], SideArrays]:
+        slot = self._slot
+        first, stop, _ = part.indices(slot.shape[0])
+        row = (slot.stop - slot.start) // slot.shape[0]
+        wanted = slice(slot.start + first * row, slot.start + stop * row)
+        record, _ = self._whole.read(block + self._first, wanted)
+        return record[slot.start : slot.stop].reshape(slot.shape), self.sides(block)
+
+    def sides(self, block: int) -> SideArrays:
+        counts, *sides = self._whole.sides(block + self._first)
+        first = int(counts[: self._number].sum())
+        return tuple(sides[first : first + int(counts[self._number])])
+
+    def side_bytes(self) -> int:
+        return sum(a.nbytes for b in range(self.n_blocks) for a in self.sides(b))
+
+    def close(self) -> None:
+        """The rows belong to the whole."""
+
+
+def joined_sides(sides: Sequence[SideArrays]) -> list[np.ndarray]:
+    """Side arrays one after another, and in front how many there are of each."""
+    return [np.array([len(some) for some in sides]), *(a for some in sides for a in some)]
