@@ -10,7 +10,7 @@ make the angles by one product of matrices of one shape, and the cosines by one 
 kernel in float32: against exact arithmetic with the same omega values differ by about 1e-6 (angles of a
 few turns; tests measure it). The frequencies of the Laplace kernel have heavy tails, and float64 it is.
 
-With ``values="int8"`` **the feature is the rounded function**, round(127 cos(...)) times STEP, 1/127 but
+With ``dtype="int8"`` **the feature is the rounded function**, round(127 cos(...)) times STEP, 1/127 but
 for 5e-7 of it: not an approximation that the cache makes, but other features, whose columns, prices,
 margins, certificate and predictions are all of the same numbers. Multiples of STEP are exact in float32.
 Rounding moves a cosine by at most 1/254, and the cache takes four times as many. Where another machine
@@ -47,7 +47,7 @@ MEDIAN_ROWS = 1000
 #: Coefficients that a feature is described by.
 SHOWN = 3
 
-#: A step of ``values="int8"``: 1/127 in 17 bits, so that 127 times it has 24, and float32 holds them.
+#: A step of ``dtype="int8"``: 1/127 in 17 bits, so that 127 times it has 24, and float32 holds them.
 STEP = 66052.0 / (1 << 23)
 
 #: Place of a tile of features, frequencies (m, features) and phases, in turns.
@@ -74,8 +74,9 @@ class Fourier(Generator):
         Of omega and b, 0 to 2^62.
     per_pass : int
         Features that a pass draws (default 65,536), where ``n`` is None.
-    values : {"float", "int8"}
-        int8: the feature is round(127 cos(...)) / 127, of which the cache holds four times as many.
+    dtype : "int8" or None
+        int8: the feature is round(127 cos(...)) / 127, of which the cache holds four times as many. None:
+        the cosine, not rounded; the cache holds float32.
     """
 
     rows = "numbers"
@@ -89,7 +90,7 @@ class Fourier(Generator):
         standardise: bool = True,
         seed: int = 0,
         per_pass: int | None = None,
-        values: str = "float",
+        dtype: str | None = None,
     ) -> None:
         where = "features fourier: "
         self.n = None if n is None else whole(where + "n", n, 1)
@@ -110,8 +111,8 @@ class Fourier(Generator):
                 f"{where}per_pass is for features without end: leave n out, or per_pass; got "
                 f"n = {n} and per_pass = {per_pass}"
             )
-        self.values = choice(where + "values", values, ("float", "int8"))
-        self.step = STEP if self.values == "int8" else 0.0
+        self.dtype = None if dtype is None else choice(where + "dtype", dtype, ("int8",))
+        self.step = 0.0 if self.dtype is None else STEP
         self._last: tuple[tuple[int, int], list[_Wave]] | None = None
 
     # -- what the sample tells -----------------------------------------------------------------
@@ -152,12 +153,12 @@ class Fourier(Generator):
     # -- rows ----------------------------------------------------------------------------------
 
     @property
-    def _dtype(self) -> type[np.float32] | type[np.float64]:
+    def _angle_dtype(self) -> type[np.float32] | type[np.float64]:
         return np.float32 if self.kernel == "gaussian" else np.float64
 
     def prepare(self, block: Any) -> np.ndarray:
         """The standardised inputs z, column by column: float32 for the Gaussian kernel, else float64."""
-        out = np.empty(block.shape, self._dtype, order="F")
+        out = np.empty(block.shape, self._angle_dtype, order="F")
         with np.errstate(
             over="ignore"
         ):  # an infinite value is told of with the feature that has it
@@ -172,7 +173,7 @@ class Fourier(Generator):
         from fcl.kernels import fourier
 
         ids = np.asarray(ids, np.int64)
-        out = np.empty((len(ids), len(block)), self._dtype).T
+        out = np.empty((len(ids), len(block)), self._angle_dtype).T
         for at, wave, phases in self._waves(ids):
             for rows, turns in _tiles(block, wave):
                 fourier.cosines(turns, phases, *self._value)
@@ -249,8 +250,8 @@ class Fourier(Generator):
         kind = fourier.NORMAL if gaussian else fourier.CAUCHY
         for at in range(0, len(ids), TILE_FEATURES):
             part = np.ascontiguousarray(ids[at : at + TILE_FEATURES])
-            wave = np.zeros((len(self.mean_), TILE_FEATURES), self._dtype)
-            phases = np.zeros(TILE_FEATURES, self._dtype)
+            wave = np.zeros((len(self.mean_), TILE_FEATURES), self._angle_dtype)
+            phases = np.zeros(TILE_FEATURES, self._angle_dtype)
             fourier.frequencies(self.seed, part, kind, scale, fourier.SINE_64, wave)
             fourier.phases(self.seed, part, phases)
             yield at, wave, phases
@@ -260,7 +261,7 @@ class Fourier(Generator):
         if self._last is None or self._last[0] != (first, last):
             self._last = None
             waves = self._waves(np.arange(first, last))
-            size = (last - first) * len(self.mean_) * np.dtype(self._dtype).itemsize
+            size = (last - first) * len(self.mean_) * np.dtype(self._angle_dtype).itemsize
             if size > KEPT_BYTES:
                 return waves
             self._last = (first, last), list(waves)
