@@ -124,7 +124,7 @@ def speed(args: argparse.Namespace) -> None:
         lines.append(tuple(row))
     head = (
         "inputs",
-        "values",
+        "dtype",
         "priced",
         "priced, by time",
         "angles alone",
