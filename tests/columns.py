@@ -5,14 +5,19 @@ from __future__ import annotations
 import numpy as np
 
 from fcl.cache import ColumnCache, LiveColumns, StagedColumns, Store
-from fcl.features.base import BitColumns, Columns, DenseColumns
+from fcl.features.base import BitColumns, Columns, DenseColumns, StepColumns
 
 #: Shares of nonzeros: none, a few (lists of rows), around where a bitmap is as small, all.
 DENSITIES = (0.0, 0.002, 0.03, 0.06, 0.0625, 0.07, 0.3, 0.9, 1.0)
 
 
-def make_phi(rng: np.random.Generator, n_columns: int, n_rows: int, binary: bool) -> np.ndarray:
-    """float32 (n_columns, n_rows), a density for each column and another one on part of its rows."""
+def make_phi(
+    rng: np.random.Generator, n_columns: int, n_rows: int, binary: bool, step: float = 0.0
+) -> np.ndarray:
+    """float32 (n_columns, n_rows), a density for each column and another one on part of its rows.
+
+    step : all values are multiples of it, -127 to 127 times, those of some columns only a few times.
+    """
     phi = np.zeros((n_columns, n_rows), np.float32)
     for column in phi:
         cut = rng.integers(n_rows + 1)
@@ -20,11 +25,15 @@ def make_phi(rng: np.random.Generator, n_columns: int, n_rows: int, binary: bool
             part[rng.random(len(part)) < rng.choice(DENSITIES)] = 1.0
     if binary:
         return phi
+    if step:
+        most = rng.choice([2, 127], (n_columns, 1))
+        steps = rng.integers(1, most + 1, phi.shape) * rng.choice([-1, 1], phi.shape)
+        return (step * steps * phi).astype(np.float32)
     return phi * rng.normal(size=phi.shape).astype(np.float32)
 
 
-def to_blocks(phi: np.ndarray, block_rows: int, binary: bool) -> list[Columns]:
-    """The columns on each row block, bitmaps if binary."""
+def to_blocks(phi: np.ndarray, block_rows: int, binary: bool, step: float = 0.0) -> list[Columns]:
+    """The columns on each row block: bitmaps if binary, steps if there is one."""
     blocks: list[Columns] = []
     for start in range(0, phi.shape[1], block_rows):
         part = phi[:, start : start + block_rows]
@@ -34,16 +43,22 @@ def to_blocks(phi: np.ndarray, block_rows: int, binary: bool) -> list[Columns]:
             padded[:, :n] = part != 0.0
             words = np.packbits(padded, axis=1, bitorder="little").view("<u8")
             blocks.append(BitColumns(words.astype(np.uint64), n))
+        elif step:
+            blocks.append(StepColumns(np.rint(part / step).astype(np.int8), n, step))
         else:
             blocks.append(DenseColumns(np.ascontiguousarray(part), n))
     return blocks
 
 
 def stage(
-    cache: ColumnCache | Store, ids: np.ndarray, phi: np.ndarray, binary: bool = True
+    cache: ColumnCache | Store,
+    ids: np.ndarray,
+    phi: np.ndarray,
+    binary: bool = True,
+    step: float = 0.0,
 ) -> StagedColumns:
     """The columns measured for a cache, or a store."""
-    return cache.measure(np.asarray(ids, np.int64), to_blocks(phi, cache.block_rows, binary))
+    return cache.measure(np.asarray(ids, np.int64), to_blocks(phi, cache.block_rows, binary, step))
 
 
 def read_back(cache: LiveColumns) -> np.ndarray:
@@ -60,7 +75,7 @@ def read_slots(store: Store, slots: np.ndarray) -> np.ndarray:
             part = out[j, b * store.block_rows : (b + 1) * store.block_rows]
             at = int(p.first[slot]) + int(p.offsets[slot, b])
             n = int(p.counts[slot, b])
-            kind = ["BITS", "ROWS", "VALUES", "DENSE"][p.kinds[slot, b]]
+            kind = ["BITS", "ROWS", "VALUES", "DENSE", "STEPS"][p.kinds[slot, b]]
             assert at % 8 == 0
             if kind == "BITS":
                 words = p.arena64[at // 8 : at // 8 + -(-len(part) // 64)]
@@ -71,6 +86,10 @@ def read_slots(store: Store, slots: np.ndarray) -> np.ndarray:
             if kind == "DENSE":
                 assert n == len(part)
                 part[:] = p.arena32[at // 4 : at // 4 + n]
+                continue
+            if kind == "STEPS":
+                assert n == len(part)
+                part[:] = p.arena8[at + 8 : at + 8 + n] * np.float64(p.arena32[at // 4])
                 continue
             rows = p.arena16[at // 2 : at // 2 + n].astype(int)
             assert (np.diff(rows) > 0).all() and (n == 0 or rows[-1] < len(part))

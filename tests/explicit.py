@@ -26,6 +26,7 @@ class ExplicitFamily:
     n_features: int
     max_abs: float
     binary: bool = False
+    step: float = 0.0
     n_price_parts: int = 1
     name: str = "matrix"
     compared: bool = True
@@ -210,7 +211,7 @@ def make_solver(
     view = RowView.sample(objective, *sample) if sample else None
     view_rows = select_rows(family, prepared, sample[0]) if sample else None
     n = len(sample[0]) if sample else len(raw)
-    cache = ColumnCache(capacity or 1 << 24, max_columns, n, block_rows, family.binary)
+    cache = ColumnCache(capacity or 1 << 24, max_columns, n, block_rows, family.binary, family.step)
     return Solver(
         objective,
         family,

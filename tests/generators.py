@@ -146,6 +146,31 @@ class NotBinary(Tanh):
     binary = True
 
 
+class Quarters(Tanh):
+    """x_j to a quarter, from -31.75 to 31.75: a good one, of steps."""
+
+    step = 0.25
+
+    def columns(self, ids: Any, block: Any) -> np.ndarray:
+        return np.clip(np.rint(4.0 * self.scale * block[:, ids]), -127, 127) / 4.0
+
+
+class NoSteps(Tanh):
+    step = 0.25
+
+
+class TooManySteps(Quarters):
+    step = 0.0078125
+
+
+class RoundedStep(Quarters):
+    step = 0.1
+
+
+class BothSteps(Quarters):
+    binary = True
+
+
 class Raises(Tanh):
     def columns(self, ids: Any, block: Any) -> np.ndarray:
         raise KeyError("table")

@@ -100,6 +100,8 @@ class ColumnCache(LiveColumns):
         Columns that the directory has room for; its bytes come on top (``directory_bytes``).
     n_rows, block_rows : int
         Rows of the view, and rows a block (at most 65,536).
+    binary, step
+        Of the family: they bound the bytes of a column.
 
     Raises
     ------
@@ -117,9 +119,10 @@ class ColumnCache(LiveColumns):
         n_rows: int,
         block_rows: int,
         binary: bool = True,
+        step: float = 0.0,
     ) -> None:
         check_block_rows(block_rows)
-        need = largest_column(n_rows, block_rows, binary)
+        need = largest_column(n_rows, block_rows, binary, step)
         if capacity < need or max_columns < 1:
             raise BudgetError(
                 f"cache: expected room for a column of {n_rows} rows ({need} bytes), "

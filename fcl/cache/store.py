@@ -1,7 +1,8 @@
 """Columns in an arena of bytes, by slot. Encodings: see :mod:`fcl.kernels.columns`.
 
 A sparse binary column costs 2 bytes a nonzero (and up to 6 a row block for alignment), a dense one a bit
-a row. The arrays may lie in memory that several processes share: a store has no state beside them.
+a row; one of numbers 6 bytes a nonzero or 4 a row, or 1 a row where they are small multiples of a step.
+The arrays may lie in memory that several processes share: a store has no state beside them.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fcl.features.base import BitColumns, Columns
+from fcl.features.base import BitColumns, Columns, StepColumns
 from fcl.kernels import columns as kernels
 from fcl.kernels.columns import Pieces
 
@@ -48,11 +49,13 @@ def check_block_rows(block_rows: int) -> None:
         raise ValueError(f"block_rows must be from 1 to 65536, got {block_rows}")
 
 
-def largest_column(n_rows: int, block_rows: int, binary: bool = True) -> int:
-    """Bytes of the largest column: a bitmap of every block, or float32 values."""
+def largest_column(n_rows: int, block_rows: int, binary: bool = True, step: float = 0.0) -> int:
+    """Bytes of the largest column: bitmaps of all blocks, int8 where there is a step, or float32."""
     full, rest = divmod(n_rows, block_rows)
     if binary:
         return 8 * (full * -(-block_rows // 64) + -(-rest // 64))
+    if step > 0.0:
+        return 8 * (full * (1 + -(-block_rows // 8)) + (rest > 0) + -(-rest // 8))
     return 8 * (full * -(-block_rows // 2) + -(-rest // 2))
 
 
@@ -102,6 +105,7 @@ class Store:
         self.pieces = Pieces(
             self.arena.view(np.uint16),
             self.arena.view(np.float32),
+            self.arena.view(np.int8),
             self.arena,
             self.first,
             self._kinds,
@@ -124,23 +128,31 @@ class Store:
             if isinstance(made, BitColumns):
                 limit = self._limit(made.n_rows)
                 kernels.measure_bits(made.bits, made.n_rows, b, limit, nonzeros, sizes, hashes)
+            elif isinstance(made, StepColumns):
+                values = (np.arange(-128, 128) * made.step).astype(np.float32).view(np.uint32)
+                kernels.measure_steps(made.steps, made.step, values, b, nonzeros, sizes, hashes)
             else:
                 values = made.values.view(np.uint32)
-                kernels.measure_dense(values, b, nonzeros, sizes, hashes)
+                kernels.measure_dense(made.values, values, b, nonzeros, sizes, hashes)
         return StagedColumns(ids, blocks, nonzeros, sizes, hashes)
 
     def write(self, slot: int, staged: StagedColumns, t: int, at: int) -> None:
         """Store a staged column at byte ``at`` (a multiple of 8) and enter it in the directory."""
         used = 0
-        arena16, arena32 = self.arena.view(np.uint16), self.arena.view(np.float32)
+        pieces = self.pieces
+        arenas = pieces.arena16, pieces.arena32, pieces.arena8
         for b, made in enumerate(staged.blocks):
             if isinstance(made, BitColumns):
                 limit = self._limit(made.n_rows)
                 kind, count, size = kernels.store_bits(
-                    made.bits[t], made.n_rows, limit, arena16, self.arena, at + used
+                    made.bits[t], made.n_rows, limit, arenas[0], self.arena, at + used
+                )
+            elif isinstance(made, StepColumns):
+                kind, count, size = kernels.store_steps(
+                    made.steps[t], made.step, *arenas, at + used
                 )
             else:
-                kind, count, size = kernels.store_dense(made.values[t], arena16, arena32, at + used)
+                kind, count, size = kernels.store_dense(made.values[t], *arenas, at + used)
             self._kinds[slot, b], self._offsets[slot, b], self._counts[slot, b] = kind, used, count
             used += size
         assert used == staged.sizes[t]
@@ -168,6 +180,6 @@ class Store:
 
     def counts_add_up(self, slots: npt.NDArray[np.int64]) -> bool:
         """Whether the pieces of these columns hold as many entries as the directory says."""
-        dense = (self._kinds[slots] == kernels.DENSE).any(axis=1)
+        dense = (self._kinds[slots] >= kernels.DENSE).any(axis=1)
         counts = self._counts[slots].sum(axis=1)
         return bool((counts[~dense] == self.nonzeros[slots][~dense]).all())

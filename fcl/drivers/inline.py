@@ -67,7 +67,14 @@ class _Run:
         job, session, options = self.job, self.session, self.job.options
         with session.timed("start"):
             plan = job.plan_with([prepared] if valid is None else [prepared, valid])
-            cache = ColumnCache(plan.cache_bytes, plan.max_columns, job.train.n, options.block_rows)
+            cache = ColumnCache(
+                plan.cache_bytes,
+                plan.max_columns,
+                job.train.n,
+                options.block_rows,
+                job.family.binary,
+                job.family.step,
+            )
             solver = Solver(
                 job.objective(),
                 job.family,

@@ -166,7 +166,7 @@ def _divide(
     rows = job.records(n_rows) + (job.records(job.n_valid) if job.n_valid else 0)
     buffers = crew * job.records(1) * (2 if job.n_valid else 1)
     n_view = view_rows or n_rows
-    column = ColumnCache.largest_column(n_view, block_rows, family.binary)
+    column = ColumnCache.largest_column(n_view, block_rows, family.binary, family.step)
     staging = max(min(STAGING, 64 * column), column)
     entry = Trainer.bytes_for(0, 0, 1, family.binary)
     per_column = (

@@ -24,7 +24,7 @@ def warmup() -> None:
     from fcl.data import open_data
     from fcl.data.sparse import SparseRows
     from fcl.drivers.train import train
-    from fcl.features.base import DenseColumns
+    from fcl.features.base import DenseColumns, StepColumns
     from fcl.kernels import descent, mark_compiled
 
     random = np.random.default_rng(0)
@@ -87,6 +87,8 @@ def warmup() -> None:
     cache.admit(staged, 0)
     cache.admit(staged, 1)
     cache.evict(np.array([False, True]))
+    steps = StepColumns(np.ones((1, 64), np.int8), 64, 0.5)
+    cache.admit(cache.measure(np.arange(1), [steps, steps]), 0)
     descent.violations(np.zeros(1), np.zeros(1), np.zeros(1))
     descent.choose_by(np.ones(1), 1, np.empty(1, np.bool_))
     mark_compiled()

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 Ids = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
+#: Steps of the largest value of a :class:`StepColumns`.
+MOST_STEPS = 127
+
 
 @dataclass(frozen=True)
 class BitColumns:
@@ -42,7 +45,20 @@ class DenseColumns:
     n_rows: int
 
 
-Columns = BitColumns | DenseColumns
+@dataclass(frozen=True)
+class StepColumns:
+    """Columns of small multiples of one step on one row block.
+
+    steps : int8 (c, n_rows), C-contiguous, from -127 to 127; values are ``step`` times them, which
+    float32 holds exactly.
+    """
+
+    steps: npt.NDArray[np.int8]
+    n_rows: int
+    step: float
+
+
+Columns = BitColumns | DenseColumns | StepColumns
 
 
 @dataclass(frozen=True)
@@ -175,6 +191,10 @@ class Family(Protocol):
         """Whether all values are 0 or 1."""
 
     @property
+    def step(self) -> float:
+        """A step of which all values are exact multiples, -127 to 127 times; 0 for any values."""
+
+    @property
     def name(self) -> str:
         """How it is called in messages."""
 
@@ -263,6 +283,11 @@ class Family(Protocol):
 
         pricers : how many there are.
         """
+
+
+def column_bits(family: Family) -> int:
+    """Bits of a value of a column on its way to the cache."""
+    return 1 if family.binary else 8 if family.step else 32
 
 
 def is_sampled(family: Family) -> bool:

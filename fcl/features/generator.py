@@ -37,6 +37,9 @@ class Generator(ABC):
         ``"sparse"``: ``scipy.sparse.csc_array`` (n, m) of float32 or float64.
         ``"any"``: numbers as they are stored, dense or :class:`SparseColumns`.
     binary : whether all values are 0 or 1; the cache then needs a sixth of the room.
+    step : 0, or a step of which all values are exact multiples, -127 to 127 times: the cache then needs a
+        quarter of the room. float32 has to hold all the multiples, as it does of numbers of at
+        most 17 significant bits: 1, 0.25, not 0.1.
     per_pass : None where every pass prices all features. Else how many features each pass draws of a
         family too large for that, a divisor of ``n_features``: pass k those from k * per_pass on. It
         prices them and those with a weight or a cached column, and its certificate is for these alone.
@@ -45,6 +48,7 @@ class Generator(ABC):
     rows: ClassVar[str] = "numbers"
     name: ClassVar[str] = ""  #: of a family that fcl or an entry point knows; else ``module:Class``
     binary: bool = False
+    step: float = 0.0
     per_pass: int | None = None
     n_features: int
     stored: np.dtype[Any] | None = (

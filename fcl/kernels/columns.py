@@ -1,12 +1,16 @@
 """Columns of the cache: pieces of row blocks in an arena of bytes, and sums over them.
 
 A column is cut by row blocks (at most 65,536 rows, so that a row inside its block fits uint16). Each
-piece is stored in the cheapest of four encodings:
+piece is stored in the cheapest of five encodings:
 
     BITS     bitmap, uint64 words, row i of the block is bit i % 64 of word i // 64; all values 1
     ROWS     strictly increasing uint16 rows; all values 1
     VALUES   the same rows, padded to 8 bytes, then as many float32 values
     DENSE    one float32 value for every row of the block
+    STEPS    a float32 step, 4 bytes of padding, then an int8 for every row of the block: multiples of it
+
+STEPS is for values that are whole multiples of the step without rounding, as counts are of 1: the
+product, 7 bits by 24, is exact in float64.
 
 A column lies in one run of bytes: its pieces follow one another, each at a multiple of 8 bytes. The
 directory has a row a column: ``first`` int64 (columns,) says where it begins; ``kinds`` uint8,
@@ -28,6 +32,9 @@ BITS = 0
 ROWS = 1
 VALUES = 2
 DENSE = 3
+STEPS = 4
+#: The most steps that a value of STEPS is away from 0.
+MOST_STEPS = 127
 
 
 class Pieces(NamedTuple):
@@ -35,6 +42,7 @@ class Pieces(NamedTuple):
 
     arena16: np.ndarray  # uint16 view of the arena
     arena32: np.ndarray  # float32 view
+    arena8: np.ndarray  # int8 view
     arena64: np.ndarray  # uint64 view
     first: np.ndarray  # int64 (columns,)
     kinds: np.ndarray  # uint8 (columns, blocks)
@@ -113,6 +121,15 @@ def piece_moments(pieces, j, b, r, q):
             i = rows[e]
             g += r[i] * x
             h += q[i] * x * x
+    elif kind == STEPS:
+        step = np.float64(pieces.arena32[offset >> 2])
+        steps = pieces.arena8[offset + 8 : offset + 8 + n]
+        for e in range(n):
+            x = np.float64(steps[e])
+            g += r[e] * x
+            h += q[e] * x * x
+        g *= step
+        h *= step * step
     else:
         values = pieces.arena32[offset >> 2 : (offset >> 2) + n]
         for e in range(n):
@@ -146,6 +163,11 @@ def add_piece(pieces, j, b, delta, m):
         values = pieces.arena32[at : at + n]
         for e in range(n):
             m[rows[e]] += delta * np.float64(values[e])
+    elif kind == STEPS:
+        step = np.float64(pieces.arena32[offset >> 2])
+        steps = pieces.arena8[offset + 8 : offset + 8 + n]
+        for e in range(n):
+            m[e] += delta * (step * np.float64(steps[e]))
     else:
         values = pieces.arena32[offset >> 2 : (offset >> 2) + n]
         for e in range(n):
@@ -235,6 +257,13 @@ def gather_chosen(
                         rows[into] = part[e]
                         values[into] = pieces.arena32[at + e]
                         into += 1
+            elif kind == STEPS:
+                step = pieces.arena32[offset >> 2]
+                for e in range(n):
+                    if part[e] >= 0:
+                        rows[into] = part[e]
+                        values[into] = step * np.float32(pieces.arena8[offset + 8 + e])
+                        into += 1
             else:
                 inside = pieces.arena16[offset >> 1 : (offset >> 1) + n]
                 at = (offset + ((2 * n + 7) & ~7)) >> 2
@@ -298,8 +327,41 @@ def store_bits(words, n_rows, limit, arena16, arena64, offset):
 
 
 @kernel
-def measure_dense(bits, block, counts, sizes, hashes):
-    """As :func:`measure_bits` for float32 values, seen as their bits: uint32 (c, n_rows).
+def hash_value(bits, place):
+    """What a value other than 0 at a row adds to the hash of its column; bits : of float32, uint32."""
+    x = np.uint64(bits) << np.uint64(32)
+    x += np.uint64(0x9E3779B97F4A7C15) * np.uint64(place)
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    return x ^ (x >> np.uint64(31))
+
+
+@kernel
+def common_step(values):
+    """A step of which all values, float32, are exact multiples, -127 to 127 times; 0.0 if none is found.
+
+    Tried are 1 and the smallest |value|: most columns are done with after a few rows.
+    """
+    least, most, whole = np.inf, 0.0, True
+    for value in values:
+        size = abs(np.float64(value))
+        if size != 0.0:
+            least = min(least, size)
+            most = max(most, size)
+            whole = whole and size == np.rint(size)
+            if most > MOST_STEPS * least:
+                return 0.0
+    if whole and most <= MOST_STEPS:
+        return 1.0
+    for value in values:
+        size = np.float64(value)
+        if np.rint(size / least) * least != size:
+            return 0.0
+    return least
+
+
+@kernel
+def measure_dense(values, bits, block, counts, sizes, hashes):
+    """As :func:`measure_bits` for float32 values (c, n_rows); bits : the same, seen as uint32.
 
     Counts are of nonzeros.
     """
@@ -310,42 +372,82 @@ def measure_dense(bits, block, counts, sizes, hashes):
         for i in range(n_rows):
             if bits[c, i] & np.uint32(0x7FFFFFFF) != 0:  # neither 0.0 nor -0.0
                 total += 1
-                x = np.uint64(bits[c, i]) << np.uint64(32)
-                x += np.uint64(0x9E3779B97F4A7C15) * np.uint64(block * 65536 + i + 1)
-                x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-                state += x ^ (x >> np.uint64(31))
+                state += hash_value(bits[c, i], block * 65536 + i + 1)
         hashes[c] = state
         counts[c] += total
-        sizes[c] += dense_bytes(n_rows, total)
+        sizes[c] += valued_bytes(n_rows, total, common_step(values[c]))[1]
 
 
 @kernel
-def dense_bytes(n_rows, count):
-    """Bytes of a piece of valued rows: the smaller of the two encodings."""
-    listed = ((2 * count + 7) & ~7) + ((4 * count + 7) & ~7)
-    return min(listed, (4 * n_rows + 7) & ~7)
+def measure_steps(steps, step, bits, block, counts, sizes, hashes):
+    """As :func:`measure_dense` for multiples of a step, int8 (c, n_rows).
+
+    bits : uint32 (256,), at k + 128 those of float32(k step).
+    """
+    n_rows = steps.shape[1]
+    for c in range(counts.shape[0]):
+        state = hashes[c]
+        total = 0
+        for i in range(n_rows):
+            k = np.int64(steps[c, i])
+            if k != 0:
+                total += 1
+                state += hash_value(bits[k + 128], block * 65536 + i + 1)
+        hashes[c] = state
+        counts[c] += total
+        sizes[c] += valued_bytes(n_rows, total, step)[1]
 
 
 @kernel
-def store_dense(values, arena16, arena32, offset):
+def valued_bytes(n_rows, count, step):
+    """Encoding and bytes of a piece of valued rows: the smallest there is. step : 0.0 for none."""
+    kind, size = VALUES, ((2 * count + 7) & ~7) + ((4 * count + 7) & ~7)
+    if step > 0.0 and 8 + ((n_rows + 7) & ~7) < size:
+        kind, size = STEPS, 8 + ((n_rows + 7) & ~7)
+    if (4 * n_rows + 7) & ~7 < size:
+        kind, size = DENSE, (4 * n_rows + 7) & ~7
+    return kind, size
+
+
+@kernel
+def store_dense(values, arena16, arena32, arena8, offset):
     """Write one piece of values (n_rows,) to the arena; returns (encoding, count, bytes)."""
+    return _store_values(values, 1.0, common_step(values), arena16, arena32, arena8, offset)
+
+
+@kernel
+def store_steps(steps, step, arena16, arena32, arena8, offset):
+    """As :func:`store_dense` for multiples of a step, int8 (n_rows,)."""
+    return _store_values(steps, step, step, arena16, arena32, arena8, offset)
+
+
+@kernel
+def _store_values(values, unit, step, arena16, arena32, arena8, offset):
+    """Write one piece of ``unit`` times the values, which are multiples of ``step`` if that is not 0."""
     n_rows = values.shape[0]
     total = 0
     for i in range(n_rows):
-        total += values[i] != 0.0
-    size = dense_bytes(n_rows, total)
-    if size == (4 * n_rows + 7) & ~7:
+        total += values[i] != 0
+    kind, size = valued_bytes(n_rows, total, step)
+    if kind == STEPS:
+        arena32[offset >> 2] = step
+        arena32[(offset >> 2) + 1] = 0.0
+        ratio = unit / step
+        for i in range(n_rows):
+            arena8[offset + 8 + i] = np.int8(np.rint(ratio * values[i]))
+        return STEPS, np.int64(n_rows), size
+    if kind == DENSE:
         at = offset >> 2
         for i in range(n_rows):
-            arena32[at + i] = values[i]
+            arena32[at + i] = unit * values[i]
         return DENSE, np.int64(n_rows), size
     rows = offset >> 1
     at = (offset + ((2 * total + 7) & ~7)) >> 2
     e = 0
     for i in range(n_rows):
-        if values[i] != 0.0:
+        if values[i] != 0:
             arena16[rows + e] = i
-            arena32[at + e] = values[i]
+            arena32[at + e] = unit * values[i]
             e += 1
     return VALUES, np.int64(total), size
 

@@ -16,6 +16,7 @@ from hypothesis.stateful import (
 
 from fcl.cache import ColumnCache
 from fcl.errors import BudgetError
+from fcl.features.fourier import STEP
 from tests.columns import make_phi, read_back, stage
 from tests.windows import examples
 
@@ -27,18 +28,20 @@ class CacheMachine(RuleBasedStateMachine):
 
     @initialize(
         shape=st.sampled_from([(63, 64), (200, 64), (201, 128), (130, 256)]),
-        binary=st.booleans(),
+        kind=st.sampled_from(["binary", "real", "steps", "whole"]),
         columns=st.integers(1, 6),
         entries=st.integers(1, 12),
         seed=seeds,
     )
     def start(
-        self, shape: tuple[int, int], binary: bool, columns: int, entries: int, seed: int
+        self, shape: tuple[int, int], kind: str, columns: int, entries: int, seed: int
     ) -> None:
         n_rows, block_rows = shape
-        capacity = columns * ColumnCache.largest_column(n_rows, block_rows, binary) + 3
-        self.cache = ColumnCache(capacity, entries, n_rows, block_rows, binary)
-        self.binary = binary
+        self.binary = kind == "binary"
+        self.step = {"steps": STEP, "whole": 1.0}.get(kind, 0.0)
+        self.told = STEP if kind == "steps" else 0.0  # whole numbers are found out
+        capacity = columns * ColumnCache.largest_column(n_rows, block_rows, self.binary, self.told)
+        self.cache = ColumnCache(capacity + 3, entries, n_rows, block_rows, self.binary, self.told)
         self.rng = np.random.default_rng(seed)
         self.next_id = 0
         self.columns: list[tuple[int, np.ndarray]] = []
@@ -46,12 +49,12 @@ class CacheMachine(RuleBasedStateMachine):
 
     @rule(n=st.integers(1, 5), equal=st.booleans())
     def admit(self, n: int, equal: bool) -> None:
-        phi = make_phi(self.rng, n, self.cache.n_rows, self.binary)
+        phi = make_phi(self.rng, n, self.cache.n_rows, self.binary, self.step)
         if equal and self.columns:
             phi[-1] = self.columns[self.rng.integers(len(self.columns))][1]
         ids = self.next_id + self.rng.permutation(n)
         self.next_id += n
-        staged = stage(self.cache, ids, phi, self.binary)
+        staged = stage(self.cache, ids, phi, self.binary, self.told)
         assert staged.nonzeros.tolist() == (phi != 0.0).sum(axis=1).tolist()
         for t in range(n):
             held = [column for _, column in self.columns]
@@ -77,8 +80,8 @@ class CacheMachine(RuleBasedStateMachine):
         # any column fits into an empty cache: the working set cannot stay empty for want of room
         self.cache.evict(np.zeros(len(self.columns), bool))
         self.columns = []
-        phi = np.ones((1, self.cache.n_rows), np.float32)
-        staged = stage(self.cache, np.array([self.next_id]), phi, self.binary)
+        phi = np.full((1, self.cache.n_rows), 1.0 if self.binary else 127.0 * STEP, np.float32)
+        staged = stage(self.cache, np.array([self.next_id]), phi, self.binary, self.told)
         assert staged.sizes[0] <= self.cache.largest
         assert self.cache.admit(staged, 0)
         self.columns = [(self.next_id, phi[0])]
@@ -138,17 +141,86 @@ def test_values_cost_six_bytes_a_nonzero_or_four_a_row() -> None:
         assert cache.used <= most
 
 
-@pytest.mark.parametrize("binary", [True, False])
+def small(columns: int, n: int, most: int) -> np.ndarray:
+    """Whole numbers from -most to most, seldom 0: float32 (columns, n)."""
+    random = np.random.default_rng(columns)
+    return random.integers(-most, most + 1, (columns, n)).astype(np.float32)
+
+
+def test_small_multiples_of_a_step_cost_a_byte_a_row() -> None:
+    """Told of the step or not; four times as many go into the same room."""
+    n, room = 1000, 4 * 16 * 1000
+    real = np.random.default_rng(0).normal(size=(70, n)).astype(np.float32)
+    held = {}
+    for name, phi, step in (
+        ("real", real, 0.0),
+        ("told", (STEP * small(70, n, 127)).astype(np.float32), STEP),
+        ("found", (STEP * small(70, n, 127)).astype(np.float32), 0.0),
+        ("counts", small(70, n, 127), 0.0),
+    ):
+        cache = ColumnCache(room, 100, n, 65536, False, step)
+        staged = stage(cache, np.arange(70), phi, False, step)
+        admitted = [cache.admit(staged, t) for t in range(70)]
+        assert admitted == sorted(admitted, reverse=True) and cache.check() == []
+        assert (read_back(cache) == phi[: cache.n]).all()
+        held[name] = cache.n
+    assert held == {"real": 16, "told": 63, "found": 63, "counts": 63}
+
+
+@pytest.mark.parametrize("step", [1.0, STEP, 0.25])
+def test_columns_of_which_no_value_is_a_single_step(step: float) -> None:
+    """Twos and threes: found out where the step is 1; told of, they are stored as any others."""
+    n = 1000
+    phi = (step * np.random.default_rng(0).integers(2, 4, (1, n))).astype(np.float32)
+    sizes = {}
+    for told in (0.0, step):
+        cache = ColumnCache(1 << 20, 1, n, 65536, False, told)
+        assert cache.admit(stage(cache, np.array([0]), phi, False, told), 0)
+        assert (read_back(cache) == phi).all()
+        sizes[told] = cache.used
+    assert sizes == {0.0: 1008 if step == 1.0 else 4000, step: 1008}
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [1.0, 128.0],  # too many steps
+        [0.3, 0.6, 0.9],  # of which float32 makes no multiples of the first
+        [1e-45, 1.0],
+        [1.0, 1.5],
+    ],
+)
+def test_what_is_no_multiple_is_kept_as_it_is(values: list[float]) -> None:
+    phi = np.resize(np.array(values, np.float32), (1, 999))
+    cache = ColumnCache(1 << 20, 1, 999, 256, binary=False)
+    assert cache.admit(stage(cache, np.array([0]), phi, False), 0)
+    assert (read_back(cache) == phi).all() and cache.used == 4000
+
+
+def test_equal_columns_are_found_however_they_came() -> None:
+    phi = (0.5 * small(3, 300, 5)).astype(np.float32)
+    cache = ColumnCache(1 << 20, 6, 300, 128, binary=False)
+    told, plain = (
+        stage(cache, np.arange(3), phi, False, 0.5),
+        stage(cache, np.arange(3), phi, False),
+    )
+    assert all(cache.admit(told, t) for t in range(3))
+    assert [cache.find_equal(plain, t).tolist() for t in range(3)] == [[0], [1], [2]]
+
+
+@pytest.mark.parametrize(("binary", "step"), [(True, 0.0), (False, 0.0), (False, STEP)])
 @pytest.mark.parametrize(("n", "block_rows"), [(64, 64), (1000, 256), (1001, 64), (70_000, 65536)])
-def test_a_cache_too_small_for_one_column_is_refused(binary: bool, n: int, block_rows: int) -> None:
-    need = ColumnCache.largest_column(n, block_rows, binary)
-    cache = ColumnCache(need, 1, n, block_rows, binary)
-    worst = np.ones((1, n), np.float32)
-    assert cache.admit(stage(cache, np.array([0]), worst, binary), 0)
+def test_a_cache_too_small_for_one_column_is_refused(
+    binary: bool, step: float, n: int, block_rows: int
+) -> None:
+    need = ColumnCache.largest_column(n, block_rows, binary, step)
+    cache = ColumnCache(need, 1, n, block_rows, binary, step)
+    worst = np.full((1, n), 127.0 * step or 1.0, np.float32)
+    assert cache.admit(stage(cache, np.array([0]), worst, binary, step), 0)
     with pytest.raises(BudgetError, match=rf"{need} bytes\), got {need - 1} bytes; raise"):
-        ColumnCache(need - 1, 1, n, block_rows, binary)
+        ColumnCache(need - 1, 1, n, block_rows, binary, step)
     with pytest.raises(BudgetError):
-        ColumnCache(need, 0, n, block_rows, binary)
+        ColumnCache(need, 0, n, block_rows, binary, step)
 
 
 @pytest.mark.parametrize("block_rows", [0, -64, 65537])

@@ -15,9 +15,11 @@ from hypothesis import strategies as st
 
 import fcl
 from fcl.cache import ColumnCache
+from fcl.cache.store import largest_column
 from fcl.drivers.plan import MIB, Plan, make_plan
 from fcl.errors import BudgetError
-from fcl.features import KmerFamily
+from fcl.features import Fourier, KmerFamily, bind_features
+from fcl.features.base import StepColumns
 from tests.windows import INTERPRETED, examples, make_residuals, make_windows, prepare
 
 jobs = st.builds(
@@ -220,3 +222,38 @@ def test_a_small_family_gets_no_more_room_than_it_can_use() -> None:
     assert result.converged and result.model.n_active == 10
     wide = fcl.open_data(rng.integers(0, 4, (100, 50)).astype(np.uint8), y=np.arange(100) % 2)
     assert fcl.plan_training(wide, "kmers:d=8", C=1.0, memory="4GiB").max_columns > 10_000
+
+
+def test_a_step_makes_room_for_four_times_as_many_columns() -> None:
+    """What is planned for columns of a byte a row, against those of float32; it does for any of them."""
+    x = np.random.default_rng(0).normal(size=(3000, 4))
+    rows = fcl.open_data(x, y=None).rows
+    families = [bind_features(Fourier(n=100_000, dtype=dtype), rows) for dtype in (None, "int8")]
+    job = {"n_rows": 1_000_000, "n_valid": 0, "block_rows": 65536, "reading": MIB, "view_rows": 0}
+    for writers in (None, 2):
+        jobs = [{**job, "family": family, "writers": writers} for family in families]
+        least = [smallest_budget(job) for job in jobs]
+        assert least[1] < least[0] - MIB * 8
+        # at the least budget most of the room is for what is beside the cache
+        for budget, times in ((max(least), 2), (max(least) + 1024 * MIB, 3.9)):
+            real, steps = (make_plan(**job, budget=budget) for job in jobs)
+            columns = [
+                plan.cache_bytes // largest_column(1_000_000, 65536, False, family.step)
+                for plan, family in zip((real, steps), families, strict=True)
+            ]
+            assert columns[1] >= times * columns[0] and columns[0] >= 4
+            assert real.total <= budget and steps.total <= budget
+            assert steps.staging >= largest_column(1_000_000, 65536, False, families[1].step)
+
+
+def test_columns_of_a_step_are_made_within_their_buffer() -> None:
+    x = np.random.default_rng(0).normal(size=(3000, 4))
+    made = {}
+    for dtype in (None, "int8"):
+        family = bind_features(Fourier(n=1000, dtype=dtype), fcl.open_data(x, y=None).rows)
+        maker = family.column_maker(prepare(family, x, 1024), 60_000)
+        blocks = maker.make(np.arange(maker.batch))
+        arrays = [b.steps if isinstance(b, StepColumns) else b.values for b in blocks]
+        assert sum(a.nbytes for a in arrays) <= 60_000
+        made[dtype] = maker.batch
+    assert made == {None: 5, "int8": 20}

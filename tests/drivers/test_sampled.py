@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -63,12 +64,22 @@ def weights_in(ids: np.ndarray, point: Any) -> np.ndarray:
 
 
 @cache
-def references(kernel: str) -> tuple[Solution, float]:
+def references(kernel: str, dtype: str | None) -> tuple[Solution, float]:
     """The judge's optimum on the explicit matrix, and the objective that scikit-learn's saga reaches."""
     sklearn = pytest.importorskip("sklearn.linear_model")
     x, y = rows()
-    family = bind_features(Fourier(n=300, kernel=kernel), fcl.open_data(x, y=y).rows)
+    family = bind_features(Fourier(n=300, kernel=kernel, dtype=dtype), fcl.open_data(x, y=y).rows)
     problem = problem_of(family, np.arange(300))
+    if dtype:  # the matrix of what the features are said to be, made here
+        x, _ = rows()
+        omega, b = family.generator.frequencies(np.arange(300))
+        z = family.generator.prepare(x).astype(np.float64)
+        steps = np.rint(127.0 * np.cos(z @ omega + b))
+        phi = steps * (66052.0 / 2**23)
+        other = phi != problem.phi  # half way between two steps, to rounding
+        assert other.mean() < 1e-3 and np.abs(phi - problem.phi).max() < 1.01 / 127.0
+        np.copyto(phi, problem.phi, where=other)
+        problem = replace(problem, phi=phi)
     saga = sklearn.LogisticRegression(solver="saga", C=0.5, tol=1e-4, max_iter=500, random_state=0)
     # how a pure L1 penalty is asked for differs from version to version
     asked = {"penalty": "l1"} if saga.get_params().get("penalty") == "l2" else {"l1_ratio": 1.0}
@@ -80,20 +91,30 @@ def references(kernel: str) -> tuple[Solution, float]:
 
 
 @pytest.mark.parametrize("driver", DRIVERS)
-@pytest.mark.parametrize("kernel", ["gaussian", "laplace"])
-def test_the_optimum_of_the_explicit_matrix(driver: str, kernel: str) -> None:
-    result = train(Fourier(n=300, kernel=kernel), driver=driver, tol=1e-6)
+@pytest.mark.parametrize(
+    ("kernel", "dtype"), [("gaussian", None), ("laplace", None), ("gaussian", "int8")]
+)
+def test_the_optimum_of_the_explicit_matrix(
+    driver: str, kernel: str, dtype: str | None, tmp_path: Path
+) -> None:
+    result = train(Fourier(n=300, kernel=kernel, dtype=dtype), driver=driver, tol=1e-6)
     assert result.converged
     model, ids = result.model, np.arange(300)
     problem = problem_of(model.family, ids)
     w = weights_in(ids, model)
     confirm(problem, w, model.intercept, model.certificate)
-    optimum, theirs = references(kernel)
+    optimum, theirs = references(kernel, dtype)
     ours = problem.objective(w, model.intercept)
     assert optimum.bound <= ours <= optimum.objective * (1.0 + 1.01e-6)
     assert ours <= theirs * (1.0 + 1e-6) and theirs <= ours * (1.0 + 5e-3)
     assert model.certificate.bound <= theirs
     assert model.certificate.scope == WHOLE and "sampled" not in result.message
+    model.save(tmp_path / "model.fcl")  # whose margins are those of the matrix, on new rows as well
+    again = fcl.load_model(tmp_path / "model.fcl")
+    np.testing.assert_allclose(
+        again.margins(rows()[0]), problem.phi @ w + model.intercept, atol=1e-12
+    )
+    assert (again.margins(rows()[0][7:9]) == again.margins(rows()[0])[7:9]).all()
 
 
 # -- a family without end --------------------------------------------------------------------------
@@ -153,11 +174,16 @@ def test_both_drivers_draw_by_the_number_of_the_pass(driver: str) -> None:
     assert first["objective"] == pytest.approx(null.objective(np.zeros(PER_PASS), b))
 
 
-def test_a_resumed_run_draws_the_same(tmp_path: Path) -> None:
+@pytest.mark.parametrize("dtype", [None, "int8"])
+def test_a_resumed_run_draws_the_same(tmp_path: Path, dtype: str | None) -> None:
     options = {"tol": 1e-9, "checkpoint": tmp_path}
-    whole = train(Fourier(per_pass=PER_PASS), max_passes=8, tol=1e-9)
-    train(Fourier(per_pass=PER_PASS), max_passes=3, **options)
-    again = train(Fourier(per_pass=PER_PASS), max_passes=8, resume=tmp_path, **options)
+    features = Fourier(per_pass=PER_PASS, dtype=dtype)
+    whole = train(features, max_passes=8, tol=1e-9)
+    train(features, max_passes=3, **options)
+    other = Fourier(per_pass=PER_PASS, dtype=None if dtype else "int8")
+    with pytest.raises(fcl.InputError, match="is of another job: features was "):
+        train(other, max_passes=8, resume=tmp_path, **options)
+    again = train(features, max_passes=8, resume=tmp_path, **options)
     assert again.certificate == whole.certificate
     assert (again.model.ids == whole.model.ids).all()
     assert (again.model.weights == whole.model.weights).all()

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fcl
+from fcl.cache import ColumnCache
 from fcl.data.prepared import pack_sides, unpack_sides
 from fcl.errors import InputError
 from fcl.features import (
@@ -19,13 +20,16 @@ from fcl.features import (
     Columns,
     Concat,
     ConcatFamily,
+    Fourier,
     Kmers,
     bind_features,
     family_from_config,
     parse_features,
     spell_features,
 )
-from fcl.features.base import BitColumns, Family, Prices
+from fcl.features.base import BitColumns, Family, Prices, StepColumns
+from fcl.features.concat import _values
+from fcl.features.fourier import STEP
 from fcl.features.generator import Generator
 from tests import brute
 from tests.explicit import prepare, select_rows
@@ -338,6 +342,41 @@ def test_members_of_different_rows_are_refused() -> None:
     codes = make_windows(1, 100, 8, "none")
     with pytest.raises(InputError, match="kmers:d=2 reads sequences and columns reads numbers"):
         bind(Concat([Kmers(2), Columns()]), codes)
+
+
+@pytest.mark.parametrize(
+    ("others", "step"),
+    [([Fourier(n=30, kernel="laplace", dtype="int8")], STEP), ([Columns()], 0.0)],
+)
+def test_eight_bits_beside_others(others: list[Any], step: float) -> None:
+    """Steps where all have the same one; else float32, in which the cache finds them."""
+    x = np.random.default_rng(2).normal(size=(1500, 3))
+    y = np.where(x[:, 0] > 0.0, 1, -1)
+    data = fcl.open_data(x, y=y)
+    spec = Concat([Fourier(n=50, dtype="int8"), *others])
+    family = bind_features(spec, data.rows)
+    assert family.step == step and not family.binary
+    prepared = prepare(family, x, 2048)
+    ids = np.arange(family.n_features)
+    made = family.column_maker(prepared, 1 << 20).make(ids)
+    assert all(isinstance(block, StepColumns) == (step > 0.0) for block in made)
+    phi = np.concatenate([_values(block) for block in made], axis=1)
+    for m, member in enumerate(family.members):
+        generator: Any = member.generator
+        block = generator.prepare(x) if m == 0 or step else x
+        own = slice(family.first_ids[m], family.first_ids[m + 1])
+        expected = generator.columns(np.arange(member.n_features), block)
+        assert (phi[own].T.astype(np.float32) == expected.astype(np.float32)).all()
+    cache = ColumnCache(1 << 17, 200, 1500, 2048, False, family.step)
+    staged = cache.measure(ids, made)
+    # found where a value of one step is among the rows, as it mostly is
+    assert (staged.sizes[:50] == 8 + 1504).sum() >= (50 if step else 40)
+    for driver in ("inline", "processes"):
+        result = fcl.train(data, spec, C=1.0, tol=1e-6, memory="1GiB", driver=driver)
+        assert result.converged
+        m = result.model.weights @ phi[result.model.ids] + result.model.intercept
+        objective = np.abs(result.model.weights).sum() + np.logaddexp(0.0, -y * m).sum()
+        assert objective == pytest.approx(result.certificate.objective, rel=1e-6)
 
 
 def test_numbers_stay_whole_beside_one_another(tmp_path: Path) -> None:

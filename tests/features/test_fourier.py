@@ -15,7 +15,15 @@ from scipy.stats import kstest
 
 import fcl
 from fcl.errors import InputError
-from fcl.features import Fourier, bind_features, family_from_config, parse_features, spell_features
+from fcl.features import (
+    Fourier,
+    bind_features,
+    check_generator,
+    family_from_config,
+    parse_features,
+    spell_features,
+)
+from fcl.features.fourier import STEP
 from fcl.features.generator import encode
 
 ROOT = Path(__file__).parents[2]
@@ -92,10 +100,43 @@ def test_columns_against_float64(kernel: str, dtype: type, tolerance: float) -> 
     assert np.abs(phi).max() <= made.largest(z)
 
 
+def test_the_step() -> None:
+    """All its multiples are exact in float32, and so is their quotient by it."""
+    k = np.arange(-127, 128)
+    assert (np.float32(STEP) * k.astype(np.float32) == STEP * k).all()
+    assert (np.float32(STEP) * k.astype(np.float32) / np.float32(STEP) == k).all()
+    assert pytest.approx(1.0 / 127.0, rel=5e-7) == STEP
+
+
+@pytest.mark.parametrize(
+    ("kernel", "dtype", "tolerance"),
+    [("gaussian", np.float32, 3e-6), ("laplace", np.float64, 1e-9)],
+)
+def test_eight_bits_against_float64(kernel: str, dtype: type, tolerance: float) -> None:
+    x = numbers()
+    made = fitted(x, kernel=kernel, dtype="int8")
+    z = made.prepare(x)
+    phi = made.columns(np.arange(300), z)
+    steps = np.rint(phi / STEP)
+    assert phi.dtype == dtype and (steps * STEP == phi).all()
+    assert set(np.unique(steps)) == set(range(-127, 128))
+    assert np.abs(phi).max() <= made.largest(z) == 127.0 * STEP
+    # of the cosines without rounding: the next step but where they lie half way, within their error
+    omega, b = made.frequencies(np.arange(300))
+    exact = 127.0 * np.cos(z.astype(np.float64) @ omega + b)
+    allowed = 127.0 * tolerance * np.maximum(1.0, np.abs(z @ omega))
+    assert (np.abs(steps - exact) <= 0.5 + allowed).all()
+    same = steps == np.rint(exact)
+    assert same.mean() > 0.999
+    cosines = fitted(x, kernel=kernel).columns(np.arange(300), z)
+    assert (steps == np.rint(dtype(127.0) * cosines)).all()
+
+
+@pytest.mark.parametrize("dtype", [None, "int8"])
 @pytest.mark.parametrize("kernel", ["gaussian", "laplace"])
-def test_a_value_depends_on_its_row_and_feature_alone(kernel: str) -> None:
+def test_a_value_depends_on_its_row_and_feature_alone(kernel: str, dtype: str | None) -> None:
     x = numbers(900)
-    made = fitted(x, kernel=kernel)
+    made = fitted(x, kernel=kernel, dtype=dtype)
     z = made.prepare(x)
     whole = made.columns(np.arange(300), z)
     some = np.array([3, 4, 7, 150, 299])
@@ -105,10 +146,11 @@ def test_a_value_depends_on_its_row_and_feature_alone(kernel: str) -> None:
         assert (made.columns(some, made.prepare(x[rows])) == whole[rows][:, some]).all()
 
 
+@pytest.mark.parametrize("dtype", [None, "int8"])
 @pytest.mark.parametrize("kernel", ["gaussian", "laplace"])
-def test_gradients_and_margins_are_those_of_the_columns(kernel: str) -> None:
+def test_gradients_and_margins_are_those_of_the_columns(kernel: str, dtype: str | None) -> None:
     x = numbers(601)
-    made = fitted(x, kernel=kernel)
+    made = fitted(x, kernel=kernel, dtype=dtype)
     z = made.prepare(x)
     phi = made.columns(np.arange(300), z).astype(np.float64)
     r = np.random.default_rng(1).standard_normal(601)
@@ -189,6 +231,7 @@ def test_no_bandwidth(x: np.ndarray) -> None:
         ({"n": 1 << 41}, "n must be at most"),
         ({"seed": -1}, "seed must be a whole number of at least 0, got -1"),
         ({"kernel": "sigmoid"}, "kernel must be one of gaussian, laplace, got 'sigmoid'"),
+        ({"dtype": "float16"}, "dtype must be one of int8, got 'float16'"),
         ({"standardise": 1}, "standardise must be True or False"),
         ({"n": 5, "per_pass": 2}, "per_pass is for features without end: leave n out, or per_pass"),
         ({"per_pass": 0}, "per_pass must be a whole number of at least 1"),
@@ -203,6 +246,10 @@ def test_text_and_description() -> None:
     made = parse_features("fourier:n=100000,kernel=gaussian,gamma=0.01")
     assert made == Fourier(n=100000, gamma=0.01)
     assert parse_features(spell_features(made)) == made
+    eight = parse_features("fourier:n=100,dtype=int8")
+    assert eight == Fourier(n=100, dtype="int8") != Fourier(n=100)
+    assert parse_features(spell_features(eight)) == eight
+    assert "dtype" not in spell_features(made)  # as it was spelled in older checkpoints
     free = parse_features("fourier:per_pass=1000,kernel=laplace")
     assert isinstance(free, Fourier) and (free.n, free.per_pass) == (None, 1000)
     assert parse_features(spell_features(free)) == free
@@ -214,12 +261,16 @@ def test_text_and_description() -> None:
     text = made.describe(7)
     assert f"{abs(omega[strongest, 0]):.3g} z{strongest}" in text
     assert text.startswith("cos(") and text.endswith(f" + ... + {b[0]:.3g})")
+    rounded = fitted(numbers(), gamma=0.5, dtype="int8")
+    assert rounded.describe(7) == f"round(127 {text}) / 127"
     assert text.count("z") == 3 and "z" not in fitted(numbers(), standardise=False).describe(7)
 
 
-def test_a_model_finds_its_features_again() -> None:
+@pytest.mark.parametrize("dtype", [None, "int8"])
+def test_a_model_finds_its_features_again(dtype: str | None) -> None:
     data = fcl.open_data(numbers(), y=np.ones(700))
-    family = bind_features(Fourier(n=50, kernel="laplace"), data.rows)
+    family = bind_features(Fourier(n=50, kernel="laplace", dtype=dtype), data.rows)
+    assert family.step == (STEP if dtype else 0.0)
     again = family_from_config(json.loads(json.dumps(family.to_config())))
     ids, weights = np.array([1, 40]), np.array([1.0, -0.5])
     found = [f.scorer(ids, weights).margins(numbers()) for f in (family, again)]
@@ -231,3 +282,9 @@ def test_values_beyond_float32_are_told_of() -> None:
     made = fitted(x, standardise=False, gamma=1.0)
     x[3, 1] = 1e300
     assert not np.isfinite(made.columns(np.arange(5), made.prepare(x))[3]).any()
+
+
+@pytest.mark.parametrize("kernel", ["gaussian", "laplace"])
+def test_they_keep_the_contract(kernel: str) -> None:
+    report = check_generator(Fourier(n=200, kernel=kernel, dtype="int8"), numbers())
+    assert not report.faults and "training: good" in str(report)

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fcl.cache import ColumnCache
+from fcl.features.fourier import STEP
 from fcl.kernels import bits
 from fcl.kernels import columns as kernels
 from tests.columns import make_phi, read_back, stage
@@ -22,12 +23,21 @@ def fill(n_rows: int, block_rows: int, seed: int, kinds: str) -> Filled:
     """A cache of a dozen columns of the given kinds, its contents, and a source of numbers."""
     rng = np.random.default_rng(seed)
     binary = kinds == "binary"
-    capacity = 14 * ColumnCache.largest_column(n_rows, block_rows, binary)
+    capacity = 14 * ColumnCache.largest_column(n_rows, block_rows, binary) + 500
     cache = ColumnCache(capacity, 20, n_rows, block_rows, binary)
     parts = []
-    for number, bitmaps in enumerate([True, False] if kinds == "both" else [binary]):
-        part = make_phi(rng, 6 if kinds == "both" else 12, n_rows, bitmaps)
-        staged = stage(cache, np.arange(len(part)) + 100 * number, part, bitmaps)
+    # bitmaps or not; and the step of the values, which the cache is told of or not
+    ways = {
+        "binary": [(True, 0.0, False)],
+        "real": [(False, 0.0, False)],
+        "steps": [(False, STEP, True)],
+        "whole": [(False, 1.0, False)],
+        "all": [(True, 0.0, False), (False, 0.0, False), (False, 0.25, True), (False, 1.0, False)],
+    }[kinds]
+    for number, (bitmaps, step, told) in enumerate(ways):
+        part = make_phi(rng, 12 // len(ways), n_rows, bitmaps, step)
+        ids = np.arange(len(part)) + 100 * number
+        staged = stage(cache, ids, part, bitmaps, step if told else 0.0)
         assert all(cache.admit(staged, t) for t in range(len(part)))
         parts.append(part)
     assert cache.check() == []
@@ -38,7 +48,7 @@ filled = st.builds(
     lambda shape, seed, kinds: fill(*shape, seed, kinds),
     st.sampled_from(SHAPES[:5] if INTERPRETED else SHAPES),
     st.integers(0, 2**31),
-    st.sampled_from(["binary", "real", "both"]),
+    st.sampled_from(["binary", "real", "steps", "whole", "all"]),
 )
 
 

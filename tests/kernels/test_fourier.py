@@ -7,10 +7,11 @@ import math
 import numpy as np
 import pytest
 
+from fcl.features.fourier import STEP
 from fcl.kernels import fourier
 
-F32 = (fourier.QUARTER_32, fourier.SINE_32, np.float32)
-F64 = (fourier.QUARTER_64, fourier.SINE_64, np.float64)
+F32 = (fourier.QUARTER_32, fourier.SINE_32, fourier.STEPS_32, np.float32)
+F64 = (fourier.QUARTER_64, fourier.SINE_64, fourier.STEPS_64, np.float64)
 
 
 @pytest.mark.parametrize(
@@ -55,10 +56,10 @@ def test_logarithm() -> None:
 
 @pytest.mark.parametrize(("kind", "tolerance"), [(F32, 2.5e-7), (F64, 5e-16)])
 def test_cosines(kind: tuple, tolerance: float) -> None:
-    quarter, sine, dtype = kind
+    *value, dtype = kind
     turns = np.linspace(-3.0, 3.0, 4000).astype(dtype).reshape(500, 8)
     found = turns.copy()
-    fourier.cosines(found, np.zeros(8, dtype), quarter, sine)
+    fourier.cosines(found, np.zeros(8, dtype), *value, dtype(0.0))
     whole = turns.astype(np.longdouble)
     exact = np.cos(2 * np.longdouble("3.14159265358979323846264338") * (whole - np.rint(whole)))
     assert np.abs(found - exact).max() <= tolerance
@@ -67,25 +68,39 @@ def test_cosines(kind: tuple, tolerance: float) -> None:
 
 @pytest.mark.parametrize("kind", [F32, F64])
 def test_cosines_of_huge_angles_stay_within_their_bound(kind: tuple) -> None:
-    quarter, sine, dtype = kind
+    *value, dtype = kind
     turns = np.array([[1e6 + 0.3, -3e7, 1e20, -1e30, 4194304.5, 0.25, 0.5, 0.0]], dtype)
-    fourier.cosines(turns, np.zeros(8, dtype), quarter, sine)
+    fourier.cosines(turns, np.zeros(8, dtype), *value, dtype(0.0))
     assert np.isfinite(turns).all() and np.abs(turns).max() <= 1.0 + 1e-6
     assert turns[0, 2] == pytest.approx(1.0, abs=1e-6)  # whole turns
 
 
 @pytest.mark.parametrize("kind", [F32, F64])
+def test_cosines_in_steps(kind: tuple) -> None:
+    *value, dtype = kind
+    turns = np.linspace(-2.0, 2.0, 4000).astype(dtype).reshape(500, 8)
+    plain, found = turns.copy(), turns.copy()
+    fourier.cosines(plain, np.zeros(8, dtype), *value, dtype(0.0))
+    fourier.cosines(found, np.zeros(8, dtype), *value, dtype(STEP))
+    assert (found == np.rint(dtype(127.0) * plain) * STEP).all()
+    assert {-127, 0, 1, 127} <= set(np.rint(found / STEP).astype(int).ravel())
+    assert np.abs(found - plain).max() <= 0.5 / 127 + 1e-6
+
+
+@pytest.mark.parametrize("kind", [F32, F64])
 @pytest.mark.parametrize("n", [1, 4, 7])
-def test_sums_and_margins_are_those_of_the_cosines(kind: tuple, n: int) -> None:
-    quarter, sine, dtype = kind
+@pytest.mark.parametrize("step", [0.0, STEP])
+def test_sums_and_margins_are_those_of_the_cosines(kind: tuple, n: int, step: float) -> None:
+    *value, dtype = kind
+    value.append(dtype(step))
     random = np.random.default_rng(n)
     turns, phases = random.standard_normal((9, 16)).astype(dtype), random.random(16).astype(dtype)
     values = turns.copy()
-    fourier.cosines(values, phases, quarter, sine)
+    fourier.cosines(values, phases, *value)
     r, weights = random.standard_normal(n), random.standard_normal(16)
     sums, margins = np.ones(5), np.ones(n)
-    fourier.cosine_sums(turns.copy(), phases, quarter, sine, r, sums)
-    fourier.cosine_margins(turns.copy(), phases, quarter, sine, weights, margins)
+    fourier.cosine_sums(turns.copy(), phases, *value, r, sums)
+    fourier.cosine_margins(turns.copy(), phases, *value, weights, margins)
     exact = values.astype(np.float64)
     np.testing.assert_allclose(sums, 1.0 + r @ exact[:n, :5], rtol=0, atol=1e-13)
     np.testing.assert_allclose(margins, 1.0 + exact[:n] @ weights, rtol=0, atol=1e-13)

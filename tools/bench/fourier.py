@@ -3,7 +3,8 @@
 
     python tools/bench/fourier.py speed
     python tools/bench/fourier.py speed --inputs 50 784 --kernel laplace
-    python tools/bench/fourier.py mnist --rows 20000 --features 2048
+    python tools/bench/fourier.py speed --dtype float int8
+    python tools/bench/fourier.py mnist --features 2048 --dtype int8
 
 ``speed`` counts a value for every row and feature, a cosine of an angle, summed against residuals, on one
 core. ``mnist`` trains even against odd digits at several strengths, and prints the test error against
@@ -18,6 +19,7 @@ import argparse
 import sys
 import time
 import warnings
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,8 @@ from tools.bench import common
 
 #: Rows of the block that is priced.
 BLOCK = 65536
+#: The option of the family by the name of its numbers.
+NUMBERS = {"float": None, "int8": "int8"}
 
 
 def main() -> None:
@@ -38,12 +42,14 @@ def main() -> None:
     fast = commands.add_parser("speed", help="values priced a second")
     fast.add_argument("--inputs", type=int, nargs="+", default=[10, 50, 784])
     fast.add_argument("--kernel", choices=["gaussian", "laplace"], default="gaussian")
+    fast.add_argument("--dtype", choices=list(NUMBERS), nargs="+", default=["float"])
     fast.add_argument("--features", type=int, default=512, help="features of a call (default 512)")
     fast.add_argument("--repeat", type=int, default=7, help="runs (default 7)")
     digits = commands.add_parser("mnist", help="even against odd digits")
     digits.add_argument("--data", type=Path, default=common.SHARED / "mnist.npz")
     digits.add_argument("--rows", type=int, default=60000, help="training rows (default 60,000)")
     digits.add_argument("--features", type=int, default=4096, help="of the family (default 4,096)")
+    digits.add_argument("--dtype", choices=list(NUMBERS), default="float")
     digits.add_argument("--C", type=float, nargs="+", default=[0.01, 0.03, 0.1])
     digits.add_argument("--tol", type=float, default=1e-2, help="relative gap (default 1e-2)")
     digits.add_argument("--memory", default="8GiB", help="budget (default 8GiB)")
@@ -63,11 +69,12 @@ def speed(args: argparse.Namespace) -> None:
     random = np.random.default_rng(0)
     print(
         f"\n{args.kernel} kernel, {BLOCK:,} rows, {args.features:,} features a call; million values "
-        f"a second of processor time, of {args.repeat} runs: median (lowest-highest)\n"
+        f"a second of processor time (priced: of time as well), of {args.repeat} runs: median "
+        "(lowest-highest)\n"
     )
     lines = []
-    for m in args.inputs:
-        made = Fourier(n=args.features, kernel=args.kernel)
+    for m, dtype in product(args.inputs, args.dtype):
+        made = Fourier(n=args.features, kernel=args.kernel, dtype=NUMBERS[dtype])
         x = random.standard_normal((BLOCK, m))
         made.fit(x[:2000])
         block, r = made.prepare(x), random.standard_normal(BLOCK)
@@ -88,31 +95,42 @@ def speed(args: argparse.Namespace) -> None:
 
         def cosines(
             tile: Any = tile, phases: Any = phases, r: Any = r, sums: Any = sums, n: int = n_tiles,
-            sine: Any = made._sine, sums_of: Any = kernels.cosine_sums,
+            value: Any = made._value, sums_of: Any = kernels.cosine_sums,
         ) -> None:  # fmt: skip
             for _ in range(n):
-                sums_of(tile, phases, *sine, r[:256], sums)
+                sums_of(tile, phases, *value, r[:256], sums)
 
-        row = [str(m)]
+        row = [str(m), dtype]
         for step, values in (
             (price, args.features * BLOCK),
             (angles, n_tiles * 256 * 128),
             (cosines, n_tiles * 256 * 128),
         ):
             step()
-            rates = []
+            rates, walls = [], []
             for _ in range(args.repeat):
-                since = time.process_time()
+                since, wall = time.process_time(), time.perf_counter()
                 step()
                 rates.append(values / (time.process_time() - since) / 1e6)
+                walls.append(values / (time.perf_counter() - wall) / 1e6)
             row.append(common.spread(rates))
+            if step is price:
+                row.append(common.spread(walls))
         since = time.process_time()
         made._last = None
         for _ in made._range(0, args.features):
             pass
         row.append(f"{(time.process_time() - since) / (args.features * m) * 1e9:.0f} ns")
         lines.append(tuple(row))
-    head = ("inputs", "priced", "angles alone", "cosines and sums alone", "a frequency")
+    head = (
+        "inputs",
+        "dtype",
+        "priced",
+        "priced, by time",
+        "angles alone",
+        "cosines and sums alone",
+        "a frequency",
+    )
     print(common.table(head, lines))
 
 
@@ -128,10 +146,10 @@ def mnist(args: argparse.Namespace) -> None:
     x, y = x[order], np.where(y[order] % 2 == 0, 1, -1)
     test_y = np.where(test_y % 2 == 0, 1, -1)
     # all pixels on one scale: those that are nearly always 0 would weigh most
-    features = Fourier(n=args.features, standardise=False)
+    features = Fourier(n=args.features, standardise=False, dtype=NUMBERS[args.dtype])
     data = fcl.open_data(x, y=y)
     print(
-        f"\n{len(x):,} rows, {args.features:,} Gaussian features, gap {args.tol:g}; "
+        f"\n{len(x):,} rows, {args.features:,} Gaussian features ({args.dtype}), gap {args.tol:g}; "
         f"{len(test_x):,} test rows\n"
     )
     lines = []

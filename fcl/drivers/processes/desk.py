@@ -107,7 +107,7 @@ class Desk:
         self._validated = self.outer.point
         self._score = np.nan
         n_view = self.config.view_rows or job.train.n
-        self.columns = WantedColumns(layout, self.store, n_view, job.family.binary)
+        self.columns = WantedColumns(layout, self.store, n_view, job.family)
         first = first_sample(job.train.n, self.config.view_rows)
         self._sample = SampleSize(job.train.n, self.config.view_rows, first, self.store.capacity)
         if session.resumed is not None:

@@ -150,7 +150,8 @@ class Shared:
         """Bytes of the largest column over the rows of the trainer."""
         config = self.config
         n_view = view_rows or config.n_rows
-        return largest_column(n_view, config.block_rows, self.job.family.binary)
+        family: Family = self.job.family
+        return largest_column(n_view, config.block_rows, family.binary, family.step)
 
     def _complete(self, plan: Plan, extent_bytes: int, extents: int) -> Config:
         """The configuration with what depends on the plan of memory."""

@@ -9,7 +9,7 @@ import numpy as np
 from fcl.cache import Store
 from fcl.cache.store import largest_column
 from fcl.drivers.processes.layout import Layout
-from fcl.features.base import Prices
+from fcl.features.base import Family, Prices
 from fcl.solve.outer import Outer
 from fcl.solve.state import Floats, Ids
 
@@ -62,15 +62,16 @@ class WantedColumns:
         The cache, for the sizes of its columns.
     n_rows : int
         Rows of a column, at most.
-    binary : bool
-        Whether all columns consist of zeros and ones.
+    family : Family
+        Whose columns they are.
     """
 
-    def __init__(self, layout: Layout, store: Store, n_rows: int, binary: bool) -> None:
+    def __init__(self, layout: Layout, store: Store, n_rows: int, family: Family) -> None:
         self._layout = layout
         self._config = layout.config
         self._store = store
-        self._column_bytes = largest_column(n_rows, self._config.block_rows, binary)
+        block_rows = self._config.block_rows
+        self._column_bytes = largest_column(n_rows, block_rows, family.binary, family.step)
         self.short = False  #: whether room is too short for all columns of the list
         self._unmade = 0  # columns of the list that are not stored yet
         self._stored: dict[int, int] = {}  # columns stored, by serial of the task

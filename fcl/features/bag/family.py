@@ -170,6 +170,10 @@ class BagFamily:
         return self.value == "presence"
 
     @property
+    def step(self) -> float:
+        return 0.0
+
+    @property
     def row_kind(self) -> str:
         return "sequences"
 

@@ -9,18 +9,26 @@ import numpy as np
 import numpy.typing as npt
 
 from fcl.data.prepared import PreparedRows
-from fcl.features.base import BitColumns, ColumnMaker, Columns, DenseColumns, Ids
+from fcl.features.base import (
+    BitColumns,
+    ColumnMaker,
+    Columns,
+    DenseColumns,
+    Ids,
+    StepColumns,
+    column_bits,
+)
 
 if TYPE_CHECKING:
     from fcl.features.concat.family import ConcatFamily
 
 
 class ConcatColumns:
-    """Columns of several families: bits if all have bits, else float32."""
+    """Columns of several families: bits if all have bits, steps if all have the same, else float32."""
 
     def __init__(self, family: ConcatFamily, prepared: PreparedRows, buffer_bytes: int) -> None:
         self._family, self._prepared = family, prepared
-        column = prepared.n_rows / 8 if family.binary else 4 * prepared.n_rows
+        column = prepared.n_rows * column_bits(family) / 8
         # half for what is handed out, the rest for the members' own
         self.batch = max(1, min(1024, int(buffer_bytes // 2 // max(1, column))))
         share = buffer_bytes // (2 * len(family.members))
@@ -39,13 +47,15 @@ class ConcatColumns:
 
     def make(self, ids: Ids) -> Sequence[Columns]:
         """The columns of at most ``batch`` features, in the order of :meth:`order`."""
-        binary = self._family.binary
+        binary, step = self._family.binary, self._family.step
         out: list[Any] = []
         for _, rows in self._prepared.blocks():
             n = rows.stop - rows.start
             out.append(
                 BitColumns(np.empty((len(ids), -(-n // 64)), np.uint64), n)
                 if binary
+                else StepColumns(np.empty((len(ids), n), np.int8), n, step)
+                if step
                 else DenseColumns(np.empty((len(ids), n), np.float32), n)
             )
         for m, own in self._family.split(ids):
@@ -56,6 +66,8 @@ class ConcatColumns:
                 for into, block in zip(out, made, strict=True):
                     if binary:
                         into.bits[some] = block.bits[:, : into.bits.shape[1]]  # type: ignore[union-attr]
+                    elif step:
+                        into.steps[some] = block.steps  # type: ignore[union-attr]
                     else:
                         into.values[some] = _values(block)
         return out
@@ -65,5 +77,7 @@ def _values(columns: Columns) -> npt.NDArray[Any]:
     """Values of columns on a block (c, n_rows)."""
     if isinstance(columns, DenseColumns):
         return columns.values
+    if isinstance(columns, StepColumns):
+        return columns.step * columns.steps
     bits = np.ascontiguousarray(columns.bits).view(np.uint8)
     return np.unpackbits(bits, axis=1, count=columns.n_rows, bitorder="little")

@@ -68,6 +68,11 @@ class ConcatFamily:
         return all(m.binary for m in self.members)
 
     @property
+    def step(self) -> float:
+        steps = {m.step for m in self.members}
+        return steps.pop() if len(steps) == 1 else 0.0
+
+    @property
     def name(self) -> str:
         return " + ".join(m.name for m in self.members)
 

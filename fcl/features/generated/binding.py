@@ -17,6 +17,7 @@ from fcl.features.generated.checked import (
     checked_columns,
     checked_count,
     checked_prepared,
+    checked_step,
     name_of,
 )
 from fcl.features.generated.family import GeneratedFamily, shown
@@ -33,7 +34,7 @@ FIT_PARTS = 20
 #: Features that a probe looks at.
 PROBED = 16
 #: Attributes of a generator that are stored in a way of their own, or need not be.
-OWN = ("n_features", "stored", "binary", "per_pass", "rows", "name")
+OWN = ("n_features", "stored", "binary", "step", "per_pass", "rows", "name")
 
 
 def bind(
@@ -73,6 +74,7 @@ def bind(
     sample = shown(fitted, form.block_of(raw))
     called(f"features {name}: fit on a sample of {len(raw)} rows", fitted.fit, sample)
     checked_count(fitted)
+    checked_step(fitted)
     if overrides(fitted, "check"):  # before its columns are looked at: it names the row
         fitted.check(raw, numbers, rows.name)
     size, n = fitted.per_pass, fitted.n_features

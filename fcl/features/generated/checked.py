@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fcl.errors import GeneratorError
-from fcl.features.base import Floats, Ids
+from fcl.features.base import MOST_STEPS, Floats, Ids
 from fcl.features.generator import Generator
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "checked_factors",
     "checked_largest",
     "checked_prepared",
+    "checked_step",
     "checked_vector",
     "name_of",
     "some_ids",
@@ -53,6 +54,20 @@ def checked_count(generator: Generator) -> int:
     return int(n)
 
 
+def checked_step(generator: Generator) -> None:
+    """Raise GeneratorError unless ``step`` is 0, or float32 holds its multiples."""
+    step = generator.step
+    good = isinstance(step, int | float | np.number) and 0.0 <= step < np.inf
+    if good and step:
+        multiples = float(step) * np.arange(1, MOST_STEPS + 1)
+        good = not generator.binary and bool((multiples.astype(np.float32) == multiples).all())
+    if not good:
+        raise GeneratorError(
+            f"features {name_of(generator)}: step must be 0, or (unless binary is True) a number above 0 "
+            f"whose multiples, up to {MOST_STEPS} times, float32 holds exactly, got {step!r}"
+        )
+
+
 def checked_columns(
     generator: Generator, ids: Ids, block: Any, number: int | str, n: int
 ) -> np.ndarray:
@@ -81,6 +96,16 @@ def checked_columns(
             f"{where}: feature {ids[k]} is {found[row, k]} at row {row} of the block; values must be "
             "finite"
         )
+    if generator.step:
+        steps = np.rint(found / generator.step)
+        wrong = (steps * generator.step != found) | (np.abs(steps) > MOST_STEPS)
+        if wrong.any():
+            row, k = (int(i) for i in np.argwhere(wrong)[0])
+            raise GeneratorError(
+                f"{where}: the class says step = {generator.step!r}, of which all values are multiples, "
+                f"-{MOST_STEPS} to {MOST_STEPS} times, but feature {ids[k]} is {found[row, k]} at row "
+                f"{row} of the block"
+            )
     return found
 
 

@@ -10,7 +10,14 @@ import numpy.typing as npt
 
 from fcl.data.prepared import PreparedRows
 from fcl.errors import GeneratorError
-from fcl.features.base import BitColumns, Columns, DenseColumns, Ids
+from fcl.features.base import (
+    BitColumns,
+    Columns,
+    DenseColumns,
+    Ids,
+    StepColumns,
+    column_bits,
+)
 from fcl.features.generated.checked import checked_columns
 from fcl.features.generated.stages import batches
 from fcl.features.generator import overrides
@@ -22,11 +29,11 @@ __all__ = ["GeneratedColumns"]
 
 
 class GeneratedColumns:
-    """Columns of a generator's features, as bits or float32."""
+    """Columns of a generator's features, as bits, steps or float32."""
 
     def __init__(self, family: GeneratedFamily, prepared: PreparedRows, buffer_bytes: int) -> None:
         self._family, self._prepared = family, prepared
-        column = prepared.n_rows / 8 if family.binary else 4 * prepared.n_rows
+        column = prepared.n_rows * column_bits(family) / 8
         self.batch = max(1, min(1024, int(buffer_bytes // max(1, column))))
 
     def order(self, ids: Ids) -> npt.NDArray[np.intp]:
@@ -35,7 +42,8 @@ class GeneratedColumns:
 
     def make(self, ids: Ids) -> Sequence[Columns]:
         """The columns of at most ``batch`` features, in increasing order of their ids."""
-        family, made = self._family, []
+        family, step = self._family, self._family.step
+        made: list[Columns] = []
         for number, rows in self._prepared.blocks():
             n = rows.stop - rows.start
             block = family.block(self._prepared, number)
@@ -43,7 +51,7 @@ class GeneratedColumns:
             if family.binary:
                 values = np.zeros((len(ids), -(-n // 64)), np.uint64)
             else:
-                values = np.empty((len(ids), n), np.float32)
+                values = np.empty((len(ids), n), np.int8 if step else np.float32)
             direct = family.binary and overrides(family.generator, "bits")
             for some in batches(len(ids), n):
                 if direct:
@@ -53,11 +61,17 @@ class GeneratedColumns:
                 if family.binary:
                     values[some] = _bits(columns)
                     continue
+                if step:
+                    values[some] = np.rint(columns / step)
+                    continue
                 with np.errstate(over="ignore"):
                     values[some] = columns
                 if columns.dtype.itemsize > 4 and not np.isfinite(values[some]).all():
                     self._refuse_large(ids[some], columns, number)
-            made.append(BitColumns(values, n) if family.binary else DenseColumns(values, n))
+            if family.binary:
+                made.append(BitColumns(values, n))
+            else:
+                made.append(StepColumns(values, n, step) if step else DenseColumns(values, n))
         return made
 
     def _refuse_large(self, ids: Ids, columns: np.ndarray, number: int) -> None:

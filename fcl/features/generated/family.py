@@ -98,6 +98,10 @@ class GeneratedFamily:
         return bool(self.generator.binary)
 
     @property
+    def step(self) -> float:
+        return float(self.generator.step)
+
+    @property
     def compared(self) -> bool:
         return True
 

@@ -115,6 +115,10 @@ class KmerFamily:
         return True
 
     @property
+    def step(self) -> float:
+        return 0.0
+
+    @property
     def name(self) -> str:
         return "kmers"
 
