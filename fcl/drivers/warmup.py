@@ -1,10 +1,30 @@
-"""Compile every kernel once, so that later runs only load them."""
+"""Compile kernels once, so that later runs only load them.
+
+Families fall into kinds by the kernels that they reach; a job compiles those of its own kinds, and
+``fcl-train --warmup`` all.
+"""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
+
+from fcl.features.base import Family
+
+#: Names of built-in families -> their kind; all others are of the kind of their rows.
+_KIND_OF = {
+    "kmers": "sequences",
+    "bag": "sequences",
+    "columns": "numbers",
+    "products": "products",
+    "fourier": "fourier",
+}
+#: Variable that tells a compiling child the kinds, by comma.
+KINDS_VARIABLE = "FCL_COMPILE"
 
 
 class Compiler:
@@ -14,25 +34,79 @@ class Compiler:
         pass
 
     def run(self) -> None:
-        """Compile all kernels."""
-        warmup()
+        """Compile the kernels of some kinds."""
+        warmup(os.environ[KINDS_VARIABLE].split(","))
 
 
-def warmup() -> None:
-    """Train and predict on a few made-up rows in every way that reaches another kernel."""
-    from fcl.cache import ColumnCache
-    from fcl.data import open_data
-    from fcl.data.sparse import SparseRows
-    from fcl.drivers.train import train
-    from fcl.features.base import DenseColumns, StepColumns
-    from fcl.kernels import descent, mark_compiled
+def kinds_of(family: Family) -> tuple[str, ...]:
+    """The kinds whose kernels a family reaches."""
+    kinds = {_KIND_OF.get(name, "numbers") for name in _names(family.to_config())}
+    if family.row_kind == "sequences":
+        kinds.add("sequences")  # generated families on them, too, read them by these kernels
+    return tuple(sorted(kinds))
 
+
+def _names(config: dict[str, Any]) -> Iterator[str]:
+    members = config.get("members")
+    if members is None:
+        yield str(config["family"])
+    else:
+        for member in members:
+            yield from _names(member)
+
+
+def missing(kinds: Iterable[str]) -> tuple[str, ...]:
+    """Those of the kinds whose kernels are not in the cache."""
+    from fcl.kernels import is_compiled
+
+    return tuple(kind for kind in kinds if not is_compiled(kind))
+
+
+def warmup(kinds: Iterable[str] | None = None) -> None:
+    """Train and predict on a few made-up rows in every way that reaches another kernel.
+
+    kinds : which of :data:`KINDS`; None: all.
+    """
+    from fcl.kernels import mark_compiled
+
+    kinds = KINDS if kinds is None else kinds
+    _cache()
+    for kind in kinds:
+        KINDS[kind]()
+        mark_compiled(kind)
+
+
+def _windows() -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+    """Codes (256, 16), some unknown, and labels that follow from them."""
     random = np.random.default_rng(0)
     codes = random.integers(0, 4, (256, 16)).astype(np.uint8)
     labels = np.where(codes[:, 5] == 2, 1, -1)
     labels[:16] = -labels[:16]
     codes[::7, 3] = 4
-    data = open_data(codes, y=labels)
+    return codes, labels
+
+
+def _train(rows: Any, labels: Any, features: str, loss: str = "logistic") -> Any:
+    """A model of made-up rows, by every step of a training and of prediction."""
+    from fcl.data import open_data
+    from fcl.drivers.train import train
+
+    model = train(
+        open_data(rows, y=labels),
+        features,
+        C=1.0,
+        loss=loss,
+        tol=1e-2,
+        block_rows=128,
+        memory="1GiB",
+        valid_fraction=0.2,
+    ).model
+    model.margins(rows)
+    return model
+
+
+def _sequences() -> None:
+    codes, labels = _windows()
     # few letters: unknown ones are many enough to count as a fifth; many: too many for some tables
     for features, loss in (
         ("kmers:d=3", "logistic"),
@@ -43,43 +117,55 @@ def warmup() -> None:
         ("bag:d=3,value=presence,wildcards=true", "logistic"),
         ("kmers:d=10", "squared_hinge"),
     ):
-        result = train(
-            data,
-            features,
-            C=1.0,
-            loss=loss,
-            tol=1e-2,
-            block_rows=128,
-            memory="1GiB",
-            valid_fraction=0.2,
-        )
-    scorer = result.model.family.scorer(
-        np.array([4 * 5**9 - 1 - 5**9, 5**9 - 1], np.int64), np.ones(2)
-    )
-    scorer.margins(codes)
-    scorer = result.model.family.scorer(np.array([0], np.int64), np.ones(1))
-    scorer.margins(codes)
+        model = _train(codes, labels, features, loss)
+    # of the longest words: patterns by table, and one by one
+    for ids in ([4 * 5**9 - 1 - 5**9, 5**9 - 1], [0]):
+        scorer = model.family.scorer(np.array(ids, np.int64), np.ones(len(ids)))
+        scorer.margins(codes)
 
-    # numbers as they are, dense and sparse, of both types
+
+def _matrices(values: float) -> Iterator[tuple[Any, Any]]:
+    """Made-up numbers (256, 16), many of them 0, dense and sparse, of both types, with labels."""
+    from fcl.data.sparse import SparseRows
+
+    codes, labels = _windows()
     for dtype in (np.float32, np.float64):
-        numbers = np.where(codes == 2, 1.5, 0.0).astype(dtype)
+        numbers = np.where(codes == 2, values, 0.0).astype(dtype)
         indptr = np.concatenate([[0], np.cumsum(np.count_nonzero(numbers, axis=1))])
         entries = np.nonzero(numbers)
-        sparse = SparseRows(indptr, entries[1].astype(np.int32), numbers[entries], 16)
-        matrices: tuple[Any, ...] = (numbers, sparse)
-        for rows in matrices:
-            result = train(
-                open_data(rows, y=labels),
-                "columns",
-                C=1.0,
-                tol=1e-2,
-                block_rows=128,
-                memory="1GiB",
-                valid_fraction=0.2,
-            )
-            result.model.margins(rows)
+        yield numbers, labels
+        yield SparseRows(indptr, entries[1].astype(np.int32), numbers[entries], 16), labels
 
-    # what k-mers need not: columns with values, eviction
+
+def _numbers() -> None:
+    for rows, labels in _matrices(1.5):
+        _train(rows, labels, "columns")
+
+
+def _products() -> None:
+    for rows, labels in _matrices(1.5):
+        for degree in (2, 3):
+            _train(rows, labels, f"products:degree={degree}")
+        _train(rows, labels, "columns + products:degree=2")  # on a part of the columns' record
+    codes, labels = _windows()
+    for degree in (2, 3):
+        _train(codes == 2, labels, f"products:degree={degree}")
+
+
+def _fourier() -> None:
+    codes, labels = _windows()
+    for dtype in (np.float32, np.float64):
+        _train(codes.astype(dtype), labels, "fourier:n=64")
+        _train(codes.astype(dtype), labels, "fourier:n=64,dtype=int8")
+    _train(codes.astype(np.float64), labels, "fourier:n=64,kernel=laplace")
+
+
+def _cache() -> None:
+    """What the trainings may not reach: columns with values, eviction."""
+    from fcl.cache import ColumnCache
+    from fcl.features.base import DenseColumns, StepColumns
+    from fcl.kernels import descent
+
     cache = ColumnCache(1 << 20, 8, 128, 64, binary=False)
     values = np.zeros((2, 64), np.float32)
     values[0, :3] = values[1, :] = 1.0
@@ -91,4 +177,12 @@ def warmup() -> None:
     cache.admit(cache.measure(np.arange(1), [steps, steps]), 0)
     descent.violations(np.zeros(1), np.zeros(1), np.zeros(1))
     descent.choose_by(np.ones(1), 1, np.empty(1, np.bool_))
-    mark_compiled()
+
+
+#: Kinds of families by the kernels that they reach -> what compiles those.
+KINDS: dict[str, Callable[[], None]] = {
+    "sequences": _sequences,
+    "numbers": _numbers,
+    "products": _products,
+    "fourier": _fourier,
+}

@@ -22,7 +22,7 @@ import numba
 
 __all__ = ["cache_folder", "is_compiled", "kernel", "mark_compiled"]
 
-#: The file of the cache that says that nothing is missing.
+#: Files of the cache that say that nothing of a kind is missing begin so.
 _COMPLETE = "complete"
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -106,13 +106,13 @@ def kernel(function: F) -> F:
         numba.config.CACHE_DIR = before
 
 
-def is_compiled() -> bool:
-    """Whether all kernels lie compiled in the cache; True as well where there is no cache to lie in."""
-    return cache_folder is None or (cache_folder / _COMPLETE).exists()
+def is_compiled(kind: str) -> bool:
+    """Whether the kernels of a kind lie in the cache; True as well where there is no cache to lie in."""
+    return cache_folder is None or (cache_folder / f"{_COMPLETE}-{kind}").exists()
 
 
-def mark_compiled() -> None:
-    """Say that all kernels have been compiled."""
+def mark_compiled(kind: str) -> None:
+    """Say that all kernels of a kind have been compiled."""
     if cache_folder is not None:
         with suppress(OSError):
-            (cache_folder / _COMPLETE).touch()
+            (cache_folder / f"{_COMPLETE}-{kind}").touch()

@@ -28,9 +28,9 @@ from fcl.drivers.processes.messages import OUTCOMES, TASKS, From, To
 from fcl.drivers.processes.setup import Folders, Shared
 from fcl.drivers.result import TrainResult
 from fcl.drivers.session import Session
+from fcl.drivers.warmup import KINDS_VARIABLE, kinds_of, missing
 from fcl.errors import BudgetError, FclError, GeneratorError, InputError, RepeatedDeaths
 from fcl.features import is_built_in
-from fcl.kernels import is_compiled
 from fcl.model import atomic
 
 __all__ = ["run_processes"]
@@ -149,17 +149,19 @@ class Supervisor:
 
     def _compile(self) -> None:
         """Compile the kernels once, in a process that does not stay: compilers leave much behind."""
-        if is_compiled():
+        kinds = missing(kinds_of(self.session.job.family))
+        if not kinds:
             return
         since = time.monotonic()
-        child = Child.spawn("fcl.drivers.warmup:Compiler", 0, 0, 0, {})
+        environment = {KINDS_VARIABLE: ",".join(kinds)}
+        child = Child.spawn("fcl.drivers.warmup:Compiler", 0, 0, 0, {}, environment)
         try:
             while child.alive():
                 self._poll_stop()
                 time.sleep(TICK)
         finally:
             child.close()
-        if is_compiled():  # else each child compiles for itself
+        if not missing(kinds):  # else each child compiles for itself
             self.session.report(Compiled(time.monotonic() - since))
 
     def _poll_stop(self) -> None:
