@@ -12,7 +12,14 @@ import numpy as np
 from fcl.errors import InputError
 
 __all__ = [
-    *("choice", "flag", "is_whole", "positive", "share", "up_to_one", "view_of_rows", "whole"),
+    "choice",
+    "flag",
+    "is_whole",
+    "positive",
+    "share",
+    "up_to_one",
+    "view_of_rows",
+    "whole",
 ]
 
 #: Rows of a sample whose size is given, at least.

@@ -125,6 +125,8 @@ class Solver:
         self._frozen = Point(np.empty(0, np.int64), np.empty(0), 0.0)
         self._frozen_gradients = np.empty(0)
         self._solved: Solved | None = None
+        #: ids in order, and curvatures over all rows, of what may be cached at the anchor
+        self._exact: tuple[Ids, Floats] | None = None
 
     # -- a pass --------------------------------------------------------------------------------
 
@@ -174,12 +176,18 @@ class Solver:
         bound = passes.bound(prices.largest, math.fsum(prices.excess))
         drawn = self.family.drawn(number) if passes.sampled else None
         certified = outer.certify(prices, watch, bound, drawn)
+        self._exact = None
         if not self._wants_sample():
+            if not self.local.view.complete:
+                # of those that may enter as well: a second pass over the rows would take as long
+                ids = np.concatenate([watch, prices.ids])
+                order = np.argsort(ids, kind="stable")
+                self._exact = ids[order], self._curvature_sums(ids)[order]
             self.local.move_anchor(
                 outer.point,
                 passes.vectors.accepted,
                 prices.watched[:n],
-                self._curvature_sums(cached),
+                self._exact_curvatures(cached),
                 *passes.totals(),
             )
             self.local.return_to_anchor()
@@ -193,8 +201,13 @@ class Solver:
         if not sampler.pending:
             step = sampler.step
             seen = Seen(
-                *(self.outer.objective, self.outer.gap),
-                *(step.beta, step.decrease, step.promised, cache.n, float(cache.used)),
+                self.outer.objective,
+                self.outer.gap,
+                step.beta,
+                step.decrease,
+                step.promised,
+                cache.n,
+                float(cache.used),
             )
             sampler.pending = sampler.size.should_redraw(seen)
         return sampler.pending
@@ -203,11 +216,18 @@ class Solver:
         """What is proved of the anchor now."""
         return self.outer.certified()
 
-    def _curvature_sums(self, ids: Ids) -> Floats | None:
-        """sum_i q_i phi_ij^2 over all rows, where the view needs it."""
+    def _curvature_sums(self, ids: Ids) -> Floats:
+        """sum_i q_i phi_ij^2 over all rows."""
+        return self.passes.pricer.sums(self.passes.vectors.curvatures, ids)
+
+    def _exact_curvatures(self, ids: Ids) -> Floats | None:
+        """The same of features that are cached or may enter, where the view needs it."""
         if self.local.view.complete:
             return None
-        return self.passes.pricer.sums(self.passes.vectors.curvatures, ids)
+        if self._exact is None:
+            return self._curvature_sums(ids)
+        known, sums = self._exact
+        return sums[np.searchsorted(known, ids)]
 
     # -- between passes ------------------------------------------------------------------------
 
@@ -243,15 +263,15 @@ class Solver:
             first,
             selection.weights[entered],
             selection.gradients[entered],
-            self._curvature_sums(selection.ids[entered]),
+            self._exact_curvatures(selection.ids[entered]),
         )
         return Admitted(len(entered), equal, evicted)
 
     def _draw(self, sampler: Sampler, prices: Prices) -> Selection:
         """Draw other rows for the trainer, at the anchor; returns what is to be cached over them.
 
-        That is what would have entered in any case, and all that has a weight; what was cached without one
-        competes anew.
+        That is what would have entered in any case, and all that has a weight; what was cached without
+        one competes anew.
         """
         outer, passes, point = self.outer, self.passes, self.outer.point
         ids = np.concatenate([self.cache.ids, self._frozen.ids])
@@ -339,7 +359,7 @@ class Solver:
         evicted = int(n - keep.sum())
         if evicted:
             self.local.evict(keep)
-        curvatures = self.passes.pricer.sums(self.passes.vectors.curvatures, selection.ids)
+        curvatures = self._curvature_sums(selection.ids)
         factors = self.family.penalty_factors(selection.ids)
         penalty, C = self.objective.penalty, self.objective.C
         # in the units of slopes
