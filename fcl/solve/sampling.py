@@ -62,7 +62,8 @@ class SampleSize:
     The first sample goes by the curvatures of the null model. While the objective falls fast they soon
     are quite other ones, and there are few columns to be made again. Later the sample grows, to all rows
     if the cache allows, whenever it has foretold the last step badly, the gap hardly closes, or it has
-    become small for the number of columns.
+    become small for the number of columns. A sample of a given size is drawn anew instead: what one has
+    wrong is right in another (150 of 700 rows, 360 columns, to 1e-6: 103 passes instead of more than 200).
 
     Parameters
     ----------
@@ -90,6 +91,7 @@ class SampleSize:
         self._most = most
         self._cache_bytes = cache_bytes
         self._rows_a_column = rows_a_column
+        self._fixed = first == most
         self.wanted = first
         self.drawn = 0  #: rows of the sample that was drawn last
         self.draws = 0  #: samples asked for so far
@@ -112,6 +114,9 @@ class SampleSize:
             if wanted > 1.2 * self.wanted:
                 self.wanted, self._objective = wanted, seen.objective
                 return True
+        if self._fixed and (bad or slow):
+            self._objective = seen.objective
+            return True
         if seen.objective < STALE * self._objective:
             self._objective = seen.objective
             return True

@@ -44,7 +44,7 @@ def data(loss: str = "logistic") -> fcl.DataSet:
 
 def train(given: fcl.DataSet | None = None, **options: Any) -> fcl.TrainResult:
     loss = options.get("loss", "logistic")
-    defaults: dict[str, Any] = {"C": STRENGTHS[loss], "tol": 1e-6, "block_rows": 64}
+    defaults: dict[str, Any] = {"C": STRENGTHS[loss], "tol": 1e-5, "block_rows": 64}
     defaults["memory"] = "1GiB"
     if options.get("driver") == "processes":
         defaults["writers"] = 2
@@ -74,9 +74,9 @@ class Draws:
 @pytest.mark.parametrize("driver", DRIVERS)
 @pytest.mark.parametrize("loss", LOSSES)
 def test_any_view_ends_at_the_same_optimum(small: None, loss: str, driver: str) -> None:
-    views: tuple[str | int, ...] = ("all", "auto", 150, N)
+    views: tuple[str | int, ...] = ("all", "auto", 300, N)
     if driver == "processes" and loss != "logistic":
-        views = ("all", 150)
+        views = ("all", 300)
     results = [train(loss=loss, driver=driver, row_view=view) for view in views]
     for result in results:
         assert result.converged, result.message
@@ -86,7 +86,7 @@ def test_any_view_ends_at_the_same_optimum(small: None, loss: str, driver: str) 
         for other in results:  # the bound of either is one of both
             assert one.certificate.bound <= other.certificate.objective * (1.0 + 1e-12)
             objectives = [r.certificate.objective for r in (one, other)]
-            assert objectives[0] == pytest.approx(objectives[1], rel=2e-6)
+            assert objectives[0] == pytest.approx(objectives[1], rel=2e-5)
 
 
 @pytest.mark.parametrize("features", ["columns", "bag:d=2", "products:degree=2"])
@@ -142,12 +142,12 @@ def test_a_sample_far_too_small_is_slow_and_never_divergent(driver: str) -> None
         fcl.train(forty_thousand(), "kmers:d=5", tol=1e-3, row_view=view, **options)
         for view in ("all", 1000)
     )
-    assert whole.converged and whole.model.n_active > 100
+    assert whole.converged and whole.model.n_active > 50
     objectives = [h["objective"] for h in few.model.history]
     assert all(b <= a for a, b in pairwise(objectives))
     assert few.converged, few.message
     assert few.passes > whole.passes
-    assert few.passes < 150
+    assert few.passes < 60
     assert few.certificate.objective == pytest.approx(whole.certificate.objective, rel=1.1e-3)
     assert few.certificate.bound <= whole.certificate.objective
     assert whole.certificate.bound <= few.certificate.objective
@@ -156,7 +156,7 @@ def test_a_sample_far_too_small_is_slow_and_never_divergent(driver: str) -> None
 # -- the same bits ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("view", ["auto", 150])
+@pytest.mark.parametrize("view", ["auto", 300])
 def test_two_runs_have_the_same_bits(small: None, view: str | int) -> None:
     first = bits(train(row_view=view))
     assert bits(train(row_view=view)) == first
@@ -168,10 +168,10 @@ def test_two_runs_have_the_same_bits(small: None, view: str | int) -> None:
     "options",
     [
         {"row_view": "auto"},
-        {"row_view": 150},
+        {"row_view": 300},
         {"row_view": "auto", "loss": "squared"},
         {"row_view": "auto", "tol": 1e-12},
-        {"row_view": 96, "l1_ratio": 0.5},
+        {"row_view": 300, "l1_ratio": 0.5},
     ],
     ids=str,
 )
@@ -189,12 +189,12 @@ def test_stopped_at_any_poll(small: None, tmp_path: Path, options: dict[str, Any
 
 
 @pytest.mark.parametrize("driver", DRIVERS)
-@pytest.mark.parametrize("before", ["all", "auto", 200])
-@pytest.mark.parametrize("after", ["all", "auto", 100])
+@pytest.mark.parametrize("before", ["all", "auto", 400])
+@pytest.mark.parametrize("after", ["all", "auto", 300])
 def test_a_resumed_job_may_have_another_view(
     small: None, tmp_path: Path, before: str | int, after: str | int, driver: str
 ) -> None:
-    if driver == "processes" and (before, after) not in (("auto", "all"), ("all", 100)):
+    if driver == "processes" and (before, after) not in (("auto", "all"), ("all", 300)):
         pytest.skip("one pair of views each way is enough where processes are started")
     best = train(row_view="all").certificate
     folder = tmp_path / "c"
@@ -203,7 +203,7 @@ def test_a_resumed_job_may_have_another_view(
     result = train(row_view=after, resume=folder, driver=driver)
     assert result.converged
     assert result.certificate.objective <= first.certificate.objective
-    assert result.certificate.objective == pytest.approx(best.objective, rel=2e-6)
+    assert result.certificate.objective == pytest.approx(best.objective, rel=2e-5)
 
 
 def test_a_checkpoint_says_how_the_rows_are_drawn_again(small: None, tmp_path: Path) -> None:
@@ -317,15 +317,18 @@ def test_good_values(value: Any) -> None:
 def test_estimators_hand_it_on(monkeypatch: pytest.MonkeyPatch) -> None:
     draws = Draws(monkeypatch)
     codes, y = acceptors(14, N)
-    models = [fcl.FCLClassifier("kmers:d=3", row_view=view).fit(codes, y) for view in ("all", 200)]
-    assert draws.sizes and max(draws.sizes) <= 200
-    assert models[0].objective_ == pytest.approx(models[1].objective_, rel=2e-6)
+    models = [
+        fcl.FCLClassifier("kmers:d=3", tol=1e-5, row_view=view).fit(codes, y)
+        for view in ("all", 300)
+    ]
+    assert draws.sizes and max(draws.sizes) <= 300
+    assert models[0].objective_ == pytest.approx(models[1].objective_, rel=2e-5)
     codes = codes.astype(np.float64)
     draws.sizes.clear()
-    fcl.FCLRegressor(row_view=200).fit(codes, pyrimidines(N))
+    fcl.FCLRegressor(tol=1e-4, row_view=200).fit(codes, pyrimidines(N))
     assert draws.sizes
 
 
 def test_a_run_is_told_of_by_its_options() -> None:
-    model = train(row_view=150).model
-    assert model.options["row_view"] == 150
+    model = train(row_view=300).model
+    assert model.options["row_view"] == 300
