@@ -20,7 +20,7 @@ from fcl.drivers.result import TrainResult, peak_memory
 from fcl.drivers.saving import Snapshot, last_certified
 from fcl.drivers.session import Session
 from fcl.solve.outer import Certified
-from fcl.solve.sampling import LOCKED_ROWS_A_COLUMN, Sampler, SampleSize
+from fcl.solve.sampling import Sampler, SampleSize
 from fcl.solve.solver import Solver
 
 __all__ = ["run_inline"]
@@ -77,7 +77,7 @@ class _Run:
             sampler = None
             if plan.view_rows:
                 first = first_sample(job.train.n, n_view, options.row_view)
-                size = SampleSize(job.train.n, n_view, first, cache.capacity, LOCKED_ROWS_A_COLUMN)
+                size = SampleSize(job.train.n, n_view, first, cache.capacity, locked=True)
                 sampler = Sampler(size, n_view, options.seed)
             solver = Solver(
                 job.objective(),
