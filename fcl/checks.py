@@ -11,7 +11,20 @@ import numpy as np
 
 from fcl.errors import InputError
 
-__all__ = ["choice", "flag", "is_whole", "positive", "share", "shown", "up_to_one", "whole"]
+__all__ = [
+    "choice",
+    "flag",
+    "is_whole",
+    "positive",
+    "share",
+    "shown",
+    "up_to_one",
+    "view_of_rows",
+    "whole",
+]
+
+#: Rows of a sample whose size is given, at least.
+LEAST_VIEW = 64
 
 
 def shown(value: Any) -> str:
@@ -63,4 +76,16 @@ def whole(name: str, value: Any, least: int) -> int:
     """The value as an int; InputError naming the option unless it is whole and at least ``least``."""
     if not is_whole(value) or value < least:
         raise InputError(f"{name} must be a whole number of at least {least}, got {shown(value)}")
+    return int(value)
+
+
+def view_of_rows(name: str, value: Any) -> str | int:
+    """ "all", "auto" or a number of rows; InputError naming the option otherwise."""
+    if isinstance(value, str) and value in ("all", "auto"):
+        return value
+    if not is_whole(value) or value < LEAST_VIEW:
+        raise InputError(
+            f"{name} must be all, auto, or a whole number of rows of at least {LEAST_VIEW}, "
+            f"got {shown(value)}"
+        )
     return int(value)

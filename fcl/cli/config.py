@@ -9,7 +9,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from fcl.cli.options import ClassWeight, Duration, Positive, Size
+from fcl.cli.options import ClassWeight, Duration, Positive, RowView, Size
 from fcl.errors import InputError
 
 __all__ = ["given_options", "merge_config", "read_toml"]
@@ -117,6 +117,8 @@ def _convert(ctx: click.Context, param: click.Parameter, key: str, value: Any, p
         expected, types = 'a size such as "4GiB"', (str, int)
     elif isinstance(kind, Duration):
         expected, types = 'a duration such as "2h", or seconds', (str, int, float)
+    elif isinstance(kind, RowView):
+        expected, types = '"all", "auto" or a number of rows', (str, int)
     elif isinstance(kind, ClassWeight):
         expected, types = '"balanced" or a table of weights by label', (str, dict)
     elif isinstance(kind, Positive):

@@ -15,6 +15,7 @@ __all__ = [
     "ClassWeight",
     "Duration",
     "Positive",
+    "RowView",
     "Size",
     "overwrite_option",
     "version_option",
@@ -73,6 +74,26 @@ class Positive(ParamType):
                 what = f"in (0, {self.most:g}]"
             self.fail(f"expected a number {what}, got {value!r}", param, ctx)
         return number
+
+
+class RowView(ParamType):
+    """``all``, ``auto`` or a number of rows."""
+
+    name = "all|auto|N"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> str | int:
+        if value in ("all", "auto"):
+            return str(value)
+        from fcl.checks import view_of_rows
+
+        try:
+            number: Any = int(value)
+        except ValueError:
+            number = value
+        try:
+            return view_of_rows("row_view", number)
+        except InputError as error:
+            self.fail(str(error).replace("row_view must be", "expected"), param, ctx)
 
 
 class ClassWeight(ParamType):

@@ -19,7 +19,7 @@ _KEPT = {
     # data, out and scratch because files may have moved; validation does not change the model
     **dict.fromkeys(("data", "valid", "out", "scratch"), True),
     **dict.fromkeys(("tol", "max_time", "max_passes", "memory"), True),
-    **dict.fromkeys(("driver", "writers", "checkpoint_every"), True),
+    **dict.fromkeys(("driver", "writers", "checkpoint_every", "row_view"), True),
     **dict.fromkeys(("features", "C", "alpha", "l1_ratio", "loss", "class_weight"), False),
     "intercept": False,
     **dict.fromkeys(("x", "y", "weights", "valid_fraction", "seed", "block_rows"), False),

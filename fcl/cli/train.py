@@ -26,6 +26,7 @@ from fcl.cli.options import (
     ClassWeight,
     Duration,
     Positive,
+    RowView,
     Size,
     overwrite_option,
     version_option,
@@ -60,14 +61,14 @@ Sizes: 768MiB, 4GiB, 2G. Times: 90s, 5m, 2h. The TOML of --config has the long n
 options as keys. The command line goes before the TOML, that before the checkpoint of --resume.
 
 --resume DIR goes on from the last checkpoint in DIR. DATA need not be given, unless it was moved;
-the tolerance, limits, memory, driver and outputs may be given anew, nothing else may change.
+the tolerance, limits, memory, driver, row view and outputs may be given anew, nothing else may change.
 """
 
 #: options handed to the driver as they are
 _SHARED_ARGUMENTS = (
     *("C", "alpha", "l1_ratio", "loss", "class_weight", "intercept"),
     *("tol", "memory", "max_time", "max_passes"),
-    *("seed", "block_rows", "scratch", "driver", "writers"),
+    *("seed", "block_rows", "scratch", "driver", "writers", "row_view"),
     *("checkpoint", "checkpoint_every", "shared_files"),
 )
 
@@ -127,6 +128,13 @@ _SHARED_ARGUMENTS = (
     help="Many processes, or one that is the same to the last bit each time.",
 )
 @click.option("--writers", type=click.IntRange(min=1), help="Of processes; default: the cores.")
+@click.option(
+    "--row-view",
+    type=RowView(),
+    default="auto",
+    show_default=True,
+    help="Rows of the trainer: a sample where that pays, or of N rows. Sets speed and memory alone.",
+)
 @click.option("--checkpoint", metavar="DIR", help="Default: the name of the model + .checkpoint.")
 @click.option("--no-checkpoint", is_flag=True, help="Save none.")
 @click.option(

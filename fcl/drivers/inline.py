@@ -15,10 +15,12 @@ import numpy as np
 
 from fcl.cache import ColumnCache
 from fcl.data.prepared import PreparedRows
+from fcl.drivers.plan import first_sample
 from fcl.drivers.result import TrainResult, peak_memory
 from fcl.drivers.saving import Snapshot, last_certified
 from fcl.drivers.session import Session
 from fcl.solve.outer import Certified
+from fcl.solve.sampling import Sampler, SampleSize
 from fcl.solve.solver import Solver
 
 __all__ = ["run_inline"]
@@ -67,14 +69,20 @@ class _Run:
         job, session, options = self.job, self.session, self.job.options
         with session.timed("start"):
             plan = job.plan_with([prepared] if valid is None else [prepared, valid])
+            n_view = plan.view_rows or job.train.n
             cache = ColumnCache(
                 plan.cache_bytes,
                 plan.max_columns,
-                job.train.n,
+                n_view,
                 options.block_rows,
                 job.family.binary,
                 job.family.step,
             )
+            sampler = None
+            if plan.view_rows:
+                first = first_sample(job.train.n, n_view, options.row_view)
+                size = SampleSize(job.train.n, n_view, first, cache.capacity, locked=True)
+                sampler = Sampler(size, n_view, options.seed)
             solver = Solver(
                 job.objective(),
                 job.family,
@@ -84,6 +92,7 @@ class _Run:
                 entries=plan.entries,
                 staging=plan.staging,
                 seed=options.seed,
+                sampler=sampler,
             )
             if session.resumed is not None:
                 solver.restore(dict(session.resumed.state), dict(session.resumed.arrays))

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from fcl.checks import flag, is_whole, positive, share, up_to_one, whole
+from fcl.checks import flag, is_whole, positive, share, up_to_one, view_of_rows, whole
 from fcl.data import DataSet
 from fcl.data.numeric import NumericReader
 from fcl.data.prepared import PreparedRows
-from fcl.drivers.plan import Plan, make_plan
+from fcl.drivers.plan import Plan, RowViewOption, make_plan
 from fcl.errors import InputError
 from fcl.features import Generator, Spec, bind_features, is_spec, parse_features, spell_features
 from fcl.features.registry import check_home
@@ -50,6 +50,7 @@ class Options:
     valid_fraction: float | None
     driver: str
     writers: int  #: processes; 0 for the inline driver
+    row_view: RowViewOption
 
 
 @dataclass(frozen=True)
@@ -103,6 +104,7 @@ class Job:
             self.plan.scratch,
             self.plan.writers or None,
             self.plan.view_rows,
+            self.options.row_view,
         )
 
     def prepare(
@@ -155,6 +157,7 @@ def make_job(
     block_rows: int = 65536,
     driver: str = "inline",
     writers: int | None = None,
+    row_view: RowViewOption = "auto",
 ) -> Job:
     """Check everything that can be checked before the rows are read.
 
@@ -192,6 +195,7 @@ def make_job(
             f"block_rows must be a multiple of 64 from 64 to 65536, got {block_rows!r}"
         )
     block_rows = int(block_rows)
+    row_view = view_of_rows("row_view", row_view)
     if valid is not None and valid_fraction is not None:
         raise InputError("give either valid or valid_fraction, not both")
     if valid_fraction is not None:
@@ -233,7 +237,7 @@ def make_job(
     crew = None
     if driver == "processes":
         crew = writers or available_cores()
-    plan = _plan(family, train, valid_rows, block_rows, budget, writers=crew)
+    plan = _plan(family, train, valid_rows, block_rows, budget, writers=crew, row_view=row_view)
     options = Options(
         features=spell_features(spec),
         loss=found.name,
@@ -251,6 +255,7 @@ def make_job(
         valid_fraction=valid_fraction,
         driver=driver,
         writers=plan.writers,
+        row_view=row_view,
     )
     return Job(options, found, family, train, valid_rows, labels, sum_weights, plan)
 
@@ -276,6 +281,7 @@ def _plan(
     scratch: bool | None = None,
     writers: int | None = None,
     view_rows: int | None = None,
+    row_view: RowViewOption = "auto",
 ) -> Plan:
     # a chunk, compressed (at most about as large) and decoded; the block that it is cut into and
     # the one before, which is being prepared
@@ -295,6 +301,7 @@ def _plan(
         writers,
         view_rows,
         sum(_bytes_held(r) for r in (train, valid) if r is not None),
+        row_view,
     )
 
 

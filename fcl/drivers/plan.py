@@ -19,6 +19,9 @@ from fcl.solve.trainer import Trainer
 from fcl.solve.view import RowView
 from fcl.units import format_bytes
 
+#: Rows of the trainer: "all"; "auto", a sample where that pays; or so many.
+RowViewOption = str | int
+
 MIB = 1 << 20
 #: Interpreter, numpy, numba, the readers: 183 MiB measured, 281 MiB where kernels are compiled first.
 INTERPRETER = 320 * MIB
@@ -56,8 +59,10 @@ LEAST_SAMPLE = 1 << 16
 COMFORTABLE_COLUMNS = 1024
 
 
-def first_sample(n_rows: int, view_rows: int) -> int:
+def first_sample(n_rows: int, view_rows: int, row_view: RowViewOption = "auto") -> int:
     """Rows of the first sample of a view that may grow to ``view_rows``."""
+    if row_view != "auto":
+        return view_rows
     return min(view_rows, max(LEAST_SAMPLE, int(SAMPLE_SHARE * n_rows)))
 
 
@@ -105,6 +110,7 @@ def make_plan(
     writers: int | None = None,
     view_rows: int | None = None,
     held: int = 0,
+    row_view: RowViewOption = "auto",
 ) -> Plan:
     """Divide the budget.
 
@@ -112,8 +118,9 @@ def make_plan(
     extra : what only the rows could tell, once they are read (:meth:`Family.extra_bytes`).
     scratch : whether prepared rows live in a scratch file; None to choose.
     writers : most of them; fewer where the budget does not allow for more. None: a single process.
-    view_rows : most rows of the trainer's sample, 0 for all; None to choose.
+    view_rows : most rows of the trainer's sample, 0 for all, of a plan made before; None to choose.
     held : bytes of target and weights as they were read, which stay.
+    row_view : "all", "auto" or the rows of the sample, as the user wants it.
 
     Raises BudgetError naming the smallest budget that works.
     """
@@ -121,18 +128,21 @@ def make_plan(
     crews = [None] if writers is None else list(range(writers, 0, -1))
     refused: BudgetError | None = None
     for crew in crews:
-        for rows in _view_sizes(n_rows, writers, view_rows):
+        sizes = _view_sizes(n_rows, row_view, view_rows)
+        for rows in sizes:
             try:
-                return _divide(job, budget, scratch, crew, rows)
+                return _divide(job, budget, scratch, crew, rows, rows != sizes[-1])
             except BudgetError as error:
                 refused = error  # the last one needs least
     assert refused is not None
     raise refused
 
 
-def _view_sizes(n_rows: int, writers: int | None, view_rows: int | None) -> list[int]:
+def _view_sizes(n_rows: int, row_view: RowViewOption, view_rows: int | None) -> list[int]:
     """Sizes of the trainer's view to try, 0 for all rows, the one that is wanted most first."""
-    if view_rows == 0 or writers is None or (view_rows is None and n_rows <= ALL_ROWS):
+    if isinstance(row_view, int):
+        return [row_view if row_view < n_rows else 0]
+    if row_view == "all" or view_rows == 0 or (view_rows is None and n_rows <= ALL_ROWS):
         return [0]
     sizes = [view_rows or n_rows]
     while sizes[-1] > LEAST_SAMPLE:
@@ -159,7 +169,12 @@ class _Job:
 
 
 def _divide(
-    job: _Job, budget: int, scratch: bool | None, writers: int | None, view_rows: int
+    job: _Job,
+    budget: int,
+    scratch: bool | None,
+    writers: int | None,
+    view_rows: int,
+    may_shrink: bool,
 ) -> Plan:
     family, n_rows, block_rows = job.family, job.n_rows, job.block_rows
     crew = writers or 1
@@ -249,7 +264,7 @@ def _divide(
     # more than the largest columns of all can take is of no use
     most = min(max_columns, family.n_features) * column
     cache_bytes = (MIN_CACHE_COLUMNS + (writers is not None)) * column + min(spare, most)
-    if view_rows > LEAST_SAMPLE and cache_bytes < COMFORTABLE_COLUMNS * column:
+    if may_shrink and cache_bytes < COMFORTABLE_COLUMNS * column:
         raise BudgetError("memory: the sample could be smaller")  # which is tried next
     parts = (
         *fixed(scratch),

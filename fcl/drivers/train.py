@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from fcl.checks import choice, flag, positive, whole
 from fcl.drivers.inline import run_inline
 from fcl.drivers.job import Job, make_job
-from fcl.drivers.plan import Plan
+from fcl.drivers.plan import Plan, RowViewOption
 from fcl.drivers.processes.crew import Crew
 from fcl.drivers.result import TrainResult
 from fcl.drivers.saving import Saver
@@ -68,6 +68,7 @@ def train(
     block_rows: int = 65536,
     driver: str = "inline",
     writers: int | None = None,
+    row_view: RowViewOption = "auto",
     checkpoint: str | os.PathLike[str] | None = None,
     checkpoint_every: float = 300.0,
     resume: Checkpoint | str | os.PathLike[str] | None = None,
@@ -120,6 +121,10 @@ def train(
         In this process, the same bits each time; or a trainer and writers side by side.
     writers : int
         Of the driver ``processes``; by default as many as there are cores.
+    row_view : {"all", "auto"} or int
+        Rows on which the trainer works between passes: all; a weighted sample of so many (at least 64,
+        and all if there are no more); or a sample where that pays, which grows as the gap closes. It
+        sets speed and memory alone: objective and certificate are always over all rows.
     checkpoint : path
         Folder in which to save checkpoints, every ``checkpoint_every`` seconds and at the end.
     resume : Checkpoint or path
@@ -191,6 +196,7 @@ def train(
         block_rows=block_rows,
         driver=driver,
         writers=writers,
+        row_view=row_view,
     )
     start = None if initial is None else _start(job, initial)
     options = asdict(job.options)

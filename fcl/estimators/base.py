@@ -14,7 +14,7 @@ from sklearn.exceptions import ConvergenceWarning as SklearnConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from fcl.checks import choice, flag, is_whole, positive, up_to_one, whole
+from fcl.checks import choice, flag, is_whole, positive, up_to_one, view_of_rows, whole
 from fcl.data import DataSet
 from fcl.drivers.processes.crew import Crew
 from fcl.drivers.train import train
@@ -84,6 +84,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
             "tol": positive("tol", self.tol),
             "max_passes": whole("max_iter", self.max_iter, 1),
             "memory": self.memory,
+            "row_view": view_of_rows("row_view", self.row_view),
             "seed": self._seed(),
             **self._driver(),
         }

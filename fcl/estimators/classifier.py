@@ -69,6 +69,9 @@ class FCLClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         imported a family of your own.
     memory : int or str
         Budget of a fit in bytes or as "4GiB"; covers everything, all processes together.
+    row_view : {"all", "auto"} or int
+        Rows on which the trainer works: all, a sample where that pays, or a sample of so many (at least
+        64). It sets speed and memory alone; the result is certified over all rows.
     max_time : float or None
         Seconds after which ``fit`` stops at the best weights so far.
     verbose : bool or int
@@ -109,6 +112,7 @@ class FCLClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         n_jobs: int | None = None,
         driver: str = "inline",
         memory: int | str = "1GiB",
+        row_view: int | str = "auto",
         max_time: float | None = None,
         verbose: bool | int = 0,
     ) -> None:
@@ -126,6 +130,7 @@ class FCLClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         self.n_jobs = n_jobs
         self.driver = driver
         self.memory = memory
+        self.row_view = row_view
         self.max_time = max_time
         self.verbose = verbose
 

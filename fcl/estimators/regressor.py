@@ -26,7 +26,7 @@ class FCLRegressor(RegressorMixin, Estimator):  # type: ignore[misc]
     loss : {"squared"}
     features, C, alpha, l1_ratio, fit_intercept, tol, max_iter
         As of :class:`FCLClassifier`.
-    warm_start, random_state, n_jobs, driver, memory, max_time, verbose
+    warm_start, random_state, n_jobs, driver, memory, row_view, max_time, verbose
         As of :class:`FCLClassifier`.
 
     Attributes
@@ -58,6 +58,7 @@ class FCLRegressor(RegressorMixin, Estimator):  # type: ignore[misc]
         n_jobs: int | None = None,
         driver: str = "inline",
         memory: int | str = "1GiB",
+        row_view: int | str = "auto",
         max_time: float | None = None,
         verbose: bool | int = 0,
     ) -> None:
@@ -74,6 +75,7 @@ class FCLRegressor(RegressorMixin, Estimator):  # type: ignore[misc]
         self.n_jobs = n_jobs
         self.driver = driver
         self.memory = memory
+        self.row_view = row_view
         self.max_time = max_time
         self.verbose = verbose
 

@@ -38,6 +38,8 @@ VERSION = 1
 MAY_CHANGE = frozenset(
     {
         *("tol", "max_time", "max_passes", "memory", "writers", "checkpoint_every", "driver"),
+        # another view of the rows draws its own sample at the anchor; a smaller budget may need one
+        "row_view",
         # where files lie, how cores and shared memory are dealt, and what was typed
         *("scratch", "checkpoint", "share_cores", "shared_files", "command"),
     }

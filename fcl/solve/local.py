@@ -154,6 +154,7 @@ class LocalSolver:
         """Other rows from now on; nothing is cached."""
         assert not self.cache.n
         self.view = view
+        self.trainer.columns_changed()
         self.trainer.resize(view.objective.n_rows)
 
     # -- the point -----------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -35,6 +35,7 @@ from fcl.objective import Objective
 from fcl.solve.local import LocalSolver
 from fcl.solve.outer import Certified, Outer
 from fcl.solve.passes import Passes, Vectors
+from fcl.solve.sampling import LastStep, Sampler, Seen
 from fcl.solve.select import Selection
 from fcl.solve.state import Floats, Ids, Point
 from fcl.solve.trainer import Solved, Trainer
@@ -73,8 +74,10 @@ class Solver:
         Over all rows.
     view, view_rows : RowView, PreparedRows
         Rows of the trainer; by default all.
+    sampler : Sampler
+        Draws the rows of the trainer, and others when it is time, instead of these.
     cache : ColumnCache
-        Over the rows of the view.
+        Over the rows of the view, or as many as the sampler has room for.
     entries : int
         Room of the trainer for gathered entries.
     staging : int
@@ -94,16 +97,21 @@ class Solver:
         seed: int = 0,
         view: RowView | None = None,
         view_rows: PreparedRows | None = None,
+        sampler: Sampler | None = None,
     ) -> None:
         self.objective = objective
         self.family = family
         self.passes = Passes(objective, family, prepared, Vectors(objective.n_rows))
         self.outer = null_outer(self.passes, tol)
         self.cache = cache
+        self.sampler = sampler
+        if sampler is not None:
+            view = sampler.nothing(self.passes)
         view = view or RowView.all_rows(objective, family.name if family.compared else "")
+        self._staging = staging
         self.maker = family.column_maker(view_rows or prepared, staging)
         trainer = Trainer(
-            view.objective.n_rows,
+            view.objective.n_rows if sampler is None else sampler.most,
             cache.max_columns,
             entries,
             seed,
@@ -117,6 +125,8 @@ class Solver:
         self._frozen = Point(np.empty(0, np.int64), np.empty(0), 0.0)
         self._frozen_gradients = np.empty(0)
         self._solved: Solved | None = None
+        #: ids in order, and curvatures over all rows, of what may be cached at the anchor
+        self._exact: tuple[Ids, Floats] | None = None
 
     # -- a pass --------------------------------------------------------------------------------
 
@@ -126,6 +136,15 @@ class Solver:
         The new anchor's margins are made from its weights, also where beta is not 1; an anchor whose
         objective is above the old one's by more than rounding is not accepted (beta = 0).
         """
+        before = self.outer.objective
+        beta = self._propose(proposed)
+        if self.sampler is not None and self._solved is not None:
+            decrease, promised = before - self.outer.objective, self._solved.decrease
+            self.local.view.trust(decrease, promised, beta)
+            self.sampler.step = LastStep(beta, decrease, promised)
+        return beta
+
+    def _propose(self, proposed: Point) -> float:
         outer, passes = self.outer, self.passes
         passes.write_margins(proposed, self._all_blocks)
         found = passes.search(outer.point, outer.objective, proposed)
@@ -157,25 +176,58 @@ class Solver:
         bound = passes.bound(prices.largest, math.fsum(prices.excess))
         drawn = self.family.drawn(number) if passes.sampled else None
         certified = outer.certify(prices, watch, bound, drawn)
-        self.local.move_anchor(
-            outer.point,
-            passes.vectors.accepted,
-            prices.watched[:n],
-            self._curvature_sums(cached),
-            *passes.totals(),
-        )
-        self.local.return_to_anchor()
+        self._exact = None
+        if not self._wants_sample():
+            if not self.local.view.complete:
+                # of those that may enter as well: a second pass over the rows would take as long
+                ids = np.concatenate([watch, prices.ids])
+                order = np.argsort(ids, kind="stable")
+                self._exact = ids[order], self._curvature_sums(ids)[order]
+            self.local.move_anchor(
+                outer.point,
+                passes.vectors.accepted,
+                prices.watched[:n],
+                self._exact_curvatures(cached),
+                *passes.totals(),
+            )
+            self.local.return_to_anchor()
         return certified
+
+    def _wants_sample(self) -> bool:
+        """Whether the trainer is to have other rows, which :meth:`admit` sees to."""
+        sampler, cache = self.sampler, self.cache
+        if sampler is None:
+            return False
+        if not sampler.pending:
+            step = sampler.step
+            seen = Seen(
+                self.outer.objective,
+                self.outer.gap,
+                step.beta,
+                step.decrease,
+                step.promised,
+                cache.n,
+                float(cache.used),
+            )
+            sampler.pending = sampler.size.should_redraw(seen)
+        return sampler.pending
 
     def certified(self) -> Certified:
         """What is proved of the anchor now."""
         return self.outer.certified()
 
-    def _curvature_sums(self, ids: Ids) -> Floats | None:
-        """sum_i q_i phi_ij^2 over all rows, where the view needs it."""
+    def _curvature_sums(self, ids: Ids) -> Floats:
+        """sum_i q_i phi_ij^2 over all rows."""
+        return self.passes.pricer.sums(self.passes.vectors.curvatures, ids)
+
+    def _exact_curvatures(self, ids: Ids) -> Floats | None:
+        """The same of features that are cached or may enter, where the view needs it."""
         if self.local.view.complete:
             return None
-        return self.passes.pricer.sums(self.passes.vectors.curvatures, ids)
+        if self._exact is None:
+            return self._curvature_sums(ids)
+        known, sums = self._exact
+        return sums[np.searchsorted(known, ids)]
 
     # -- between passes ------------------------------------------------------------------------
 
@@ -184,7 +236,12 @@ class Solver:
         if self._prices is None:
             raise RuntimeError("admit() needs the prices of the anchor: call price() first")
         cache = self.cache
-        selection = self.outer.select(self._prices, self._frozen, self._frozen_gradients, cache.ids)
+        if self.sampler is not None and self.sampler.pending:
+            selection = self._draw(self.sampler, self._prices)
+        else:
+            selection = self.outer.select(
+                self._prices, self._frozen, self._frozen_gradients, cache.ids
+            )
         evicted = 0
         if len(selection.ids) * cache.largest > cache.free or (
             len(selection.ids) > cache.max_columns - cache.n
@@ -206,9 +263,52 @@ class Solver:
             first,
             selection.weights[entered],
             selection.gradients[entered],
-            self._curvature_sums(selection.ids[entered]),
+            self._exact_curvatures(selection.ids[entered]),
         )
         return Admitted(len(entered), equal, evicted)
+
+    def _draw(self, sampler: Sampler, prices: Prices) -> Selection:
+        """Draw other rows for the trainer, at the anchor; returns what is to be cached over them.
+
+        That is what would have entered in any case, and all that has a weight; what was cached without
+        one competes anew.
+        """
+        outer, passes, point = self.outer, self.passes, self.outer.point
+        ids = np.concatenate([self.cache.ids, self._frozen.ids])
+        order = np.argsort(ids, kind="stable")
+        ids, gradients = ids[order], prices.watched[order]
+        weights = point.weights_of(ids)
+        idle = weights == 0.0
+        new = ~np.isin(prices.ids, ids)
+        prices = replace(
+            prices,
+            ids=np.concatenate([prices.ids[new], ids[idle]]),
+            gradients=np.concatenate([prices.gradients[new], gradients[idle]]),
+        )
+        weighted = Point(ids[~idle], weights[~idle], 0.0)
+        nothing: Ids = np.empty(0, np.int64)
+        selection = outer.select(prices, weighted, gradients[~idle], nothing)
+        back = ~np.isin(weighted.ids, selection.ids)
+        settled = np.zeros(int(back.sum()))
+        self._take_rows(*sampler.draw(passes, point))
+        self.local.move_anchor(
+            *(point, passes.vectors.accepted, np.empty(0), np.empty(0)), *passes.totals()
+        )
+        self.local.return_to_anchor()
+        return Selection(
+            np.concatenate([selection.ids, weighted.ids[back]]),
+            np.concatenate([selection.violations, settled]),
+            np.concatenate([selection.gradients, gradients[~idle][back]]),
+            np.concatenate([selection.weights, weighted.weights[back]]),
+        )
+
+    def _take_rows(self, view: RowView, prepared: PreparedRows) -> None:
+        """The trainer works on other rows from now on; nothing is cached any more."""
+        self.local.working.evict(np.zeros(self.cache.n, bool))
+        view.proximal = self.local.view.proximal
+        self.local.change_view(view)
+        self.cache.resize(view.objective.n_rows)
+        self.maker = self.family.column_maker(prepared, self._staging)
 
     def _has_equal(
         self, staged: StagedColumns, t: int, gradient: float, first: int, entered: Floats
@@ -259,7 +359,7 @@ class Solver:
         evicted = int(n - keep.sum())
         if evicted:
             self.local.evict(keep)
-        curvatures = self.passes.pricer.sums(self.passes.vectors.curvatures, selection.ids)
+        curvatures = self._curvature_sums(selection.ids)
         factors = self.family.penalty_factors(selection.ids)
         penalty, C = self.objective.penalty, self.objective.C
         # in the units of slopes
@@ -290,11 +390,15 @@ class Solver:
         n = self.cache.n
         drawn, grown = self.local.trainer.counters
         numbers = {**self.outer.state(), "drawn": drawn, "grown": grown}
+        sample: dict[str, np.ndarray] = {}
+        if self.sampler is not None:
+            numbers["sample"], sample = self.sampler.state(self.local.view.proximal)
         arrays = {
             "ids": self.outer.point.ids.copy(),
             "weights": self.outer.point.weights.copy(),
             "cached": self.cache.ids.copy(),
             "seen": self.local.working.seen[:n].copy(),
+            **sample,
         }
         return numbers, arrays
 
@@ -304,6 +408,15 @@ class Solver:
         Cached features are made columns of in the order of the snapshot, as far as there is room now.
         """
         self.outer.restore(numbers, arrays["ids"], arrays["weights"])
+        if self.sampler is not None:
+            sampled = None
+            if "sample" in numbers:
+                sampled = self.sampler.restore(self.passes, numbers["sample"], arrays)
+                self.local.view.proximal = float(numbers["sample"]["proximal"])
+            if sampled is None:  # columns come back once there are rows
+                arrays = {**arrays, "cached": np.empty(0, np.int64)}
+            else:
+                self._take_rows(*sampled)
         self.passes.write_margins(self.outer.point, self._all_blocks)
         self.passes.vectors.anchor = 1 - self.passes.vectors.anchor
         self.local.trainer.counters = numbers["drawn"], numbers["grown"]

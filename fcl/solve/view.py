@@ -28,8 +28,14 @@ from fcl.solve.state import Floats, Ids, WorkingSet
 LEAST_CURVATURE = 1e-12
 #: What float32 changes of a sum of products, as a share of the lengths of both vectors, is far less.
 ROUNDED = 1e-5
-#: Share of the exact diagonal that is added to the floor of a sampled view (mu at its start).
+#: Share of the exact diagonal that is added to the floor of a sampled view (mu at its start), and its
+#: bounds.
 PROXIMAL = 0.02
+LEAST_PROXIMAL, MOST_PROXIMAL = 1e-6, 10.0
+
+
+#: Vectors of a view: margins, residuals and curvatures.
+Buffers = tuple[Floats, Floats, Floats]
 
 
 @dataclass
@@ -64,15 +70,20 @@ class RowView:
         return bool(self.compared) or not self.complete
 
     @classmethod
-    def all_rows(cls, objective: Objective, compared: str = "") -> RowView:
+    def all_rows(
+        cls, objective: Objective, compared: str = "", buffers: Buffers | None = None
+    ) -> RowView:
         """The view in which nothing needs correction, but for what the cache rounds.
 
         compared : name of a family whose cached columns are held against their prices.
+        buffers : as :meth:`of_rows`.
         """
         n = objective.n_rows
+        margins = buffers[0][:n] if buffers else np.empty(n)
         if not compared:
-            return cls(None, objective, np.empty(n))
-        return cls(None, objective, np.empty(n), compared=compared, _r=np.empty(n), _q=np.empty(n))
+            return cls(None, objective, margins)
+        r, q = (b[:n] for b in buffers[1:]) if buffers else (np.empty(n), np.empty(n))
+        return cls(None, objective, margins, compared=compared, _r=r, _q=q)
 
     @classmethod
     def sample(cls, objective: Objective, rows: Ids, inclusion: Floats) -> RowView:
@@ -81,15 +92,37 @@ class RowView:
         return cls.of_rows(part, rows)
 
     @classmethod
-    def of_rows(cls, part: Objective, rows: Ids) -> RowView:
-        """A sample, given the objective over its rows with their weights s_i / pi_i."""
+    def of_rows(cls, part: Objective, rows: Ids, buffers: Buffers | None = None) -> RowView:
+        """A sample, given the objective over its rows with their weights s_i / pi_i.
+
+        buffers : at least as long as the rows, to be used instead of new vectors.
+        """
         n = len(rows)
-        return cls(rows, part, np.empty(n), _r=np.empty(n), _q=np.empty(n))
+        m, r, q = (b[:n] for b in buffers) if buffers else (np.empty(n) for _ in range(3))
+        return cls(rows, part, m, _r=r, _q=q)
 
     @staticmethod
     def bytes_for(n_rows: int, complete: bool, compared: bool = False) -> int:
         """Bytes of the vectors of a view of so many rows: margins; r and q where it corrects."""
         return 8 * n_rows * (1 if complete and not compared else 3)
+
+    def trust(self, decrease: float, promised: float, beta: float) -> None:
+        """Fit the proximal weight to what the last step was worth.
+
+        decrease : of the objective over all rows.  promised : of Q.  beta : step towards the point.
+        """
+        if promised <= 0.0 or self.complete:
+            return
+        ratio = decrease / promised
+        if ratio < 0.25 or beta < 0.3:
+            self.distrust()
+        elif ratio > 0.75 and beta > 0.8:
+            self.proximal = max(0.25 * self.proximal, LEAST_PROXIMAL)
+
+    def distrust(self) -> bool:
+        """Raise the proximal weight; returns whether it was below its bound."""
+        before, self.proximal = self.proximal, min(4.0 * self.proximal, MOST_PROXIMAL)
+        return self.proximal > before
 
     def anchor(self, margins: Floats, b: float, total_r: float, total_q: float) -> None:
         """Move to an anchor.

@@ -48,6 +48,13 @@ def test_class_weights(config: Callable[[str], Path], driver: Any, run: Run) -> 
     assert driver.calls[-1]["class_weight"] == {"1": 3.0}
 
 
+def test_row_view(config: Callable[[str], Path], driver: Any, run: Run) -> None:
+    for value, expected in ((500, 500), ('"all"', "all"), ('"500"', 500)):
+        path = config(f"C = 1\nrow-view = {value}\n")
+        assert run("train", "--config", path, "--overwrite").exit_code == 0
+        assert driver.calls[-1]["row_view"] == expected
+
+
 def test_negated_name(config: Callable[[str], Path], driver: Any, run: Run) -> None:
     assert run("train", "--config", config("C = 1\nno-intercept = true\n")).exit_code == 0
     assert driver.calls[-1]["intercept"] is False
@@ -89,6 +96,12 @@ def test_the_rival_in_the_file_gives_way(
             "run.toml: unknown option 'max-pases'; did you mean 'max-passes'?",
         ),
         ("C = 1\nclass-weight = 3", 'expected "balanced" or a table of weights by label, got 3'),
+        (
+            "C = 1\nrow-view = 0",
+            "row-view: expected all, auto, or a whole number of rows of at least",
+        ),
+        ("C = 1\nrow-view = 'x'", "of rows of at least 64, got 'x'"),
+        ("C = 1\nrow-view = 1.5", 'expected "all", "auto" or a number of rows, got 1.5'),
         ("C = 1\nl1-ratio = 2", "l1-ratio: expected a number in (0, 1], got 2"),
         ("C = 1\nlog_jsn = 'x'", "unknown option 'log_jsn'; did you mean 'log-json'?"),
         ("c = 1", "unknown option 'c'; did you mean 'C'?"),

@@ -63,7 +63,7 @@ def test_nothing_but_the_folder(
         "--loss", "squared_hinge", "--no-intercept", "--weights", "s", "--memory", "1GiB",
         "--valid", data, "--tol", 1e-5, "--max-time", "2h", "--max-passes", 9, "--seed", 4,
         "--block-rows", 256, "--scratch", out.parent, "--writers", 3, "--checkpoint-every", "1m",
-        "--log-json", out.parent / "log", "--quiet",
+        "--log-json", out.parent / "log", "--quiet", "--row-view", 5000,
     )  # fmt: skip
     assert folder == Path(f"{out}.checkpoint")
     first = dict(driver.calls[-1])

@@ -35,7 +35,7 @@ def test_a_run(data: Path, tmp_path: Path, driver: Any, run: Run) -> None:
         "memory": 1 << 30, "max_time": 7200.0, "max_passes": None, "seed": 4, "block_rows": 256,
         "scratch": str(tmp_path), "driver": "processes", "writers": None, "resume": None,
         "checkpoint": f"{out}.checkpoint", "checkpoint_every": 300.0, "share_cores": True,
-        "shared_files": None,
+        "shared_files": None, "row_view": "auto",
     }  # fmt: skip
     assert {name: call[name] for name in wanted} == wanted
     assert "valid_fraction" not in call
@@ -103,6 +103,18 @@ def test_options_of_the_penalty_refused(
     result = run(*arguments, option, value)
     assert result.exit_code == 2 and message in result.stderr
     assert not driver.calls
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("all", "all"), ("auto", "auto"), ("64", 64), ("3000000", 3_000_000)]
+)
+def test_row_view_is_passed_on(
+    text: str, value: str | int, data: Path, tmp_path: Path, driver: Any, run: Run
+) -> None:
+    arguments = ["train", data, "--features", "kmers:d=3", "--C", 1, "--out", tmp_path / "o.fcl"]
+    assert run(*arguments, "--row-view", text).exit_code == 0
+    assert driver.calls[-1]["row_view"] == value
+    assert driver.calls[-1]["command"]["row_view"] == value
 
 
 def test_valid_fraction_is_passed_on(data: Path, tmp_path: Path, driver: Any, run: Run) -> None:
@@ -222,6 +234,14 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"--block-rows": 10}, "'--block-rows': 10 is not in the range"),
     ({"--loss": "hinge"}, "'hinge' is not one of"),
     ({"--writers": 0}, "'--writers': 0 is not in the range"),
+    *[
+        (
+            {"--row-view": value},
+            "'--row-view': expected all, auto, or a whole number of rows of at least 64, got "
+            + text,
+        )
+        for value, text in (("0", "0"), ("-5", "-5"), ("63", "63"), ("x", "'x'"), ("1e5", "'1e5'"))
+    ],
     ({"--writers": 2, "--driver": "inline"}, "--writers: the inline driver has none"),
     ({"--checkpoint-every": "often"}, "'--checkpoint-every': expected a duration"),
     ({"--checkpoint": "c", "--no-checkpoint": True}, "--checkpoint or --no-checkpoint, not both"),

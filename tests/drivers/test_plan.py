@@ -53,7 +53,7 @@ def check(plan: Plan, job: dict[str, Any], budget: int) -> None:
     assert plan.budget == budget
     assert plan.total == sum(size for _, size in plan.lines()) <= budget
     assert all(size >= 0 for _, size in plan.lines())
-    column = ColumnCache.largest_column(job["n_rows"], job["block_rows"])
+    column = ColumnCache.largest_column(plan.view_rows or job["n_rows"], job["block_rows"])
     assert plan.cache_bytes >= column  # else the cache would refuse it
     assert plan.staging >= column
     assert plan.max_columns >= 1 and plan.entries >= 1

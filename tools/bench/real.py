@@ -32,6 +32,7 @@ def main() -> None:
     parser.add_argument("--C", type=float, default=0.1, help="weight of the losses (default 0.1)")
     parser.add_argument("--tol", type=float, default=1e-3, help="relative gap (default 1e-3)")
     parser.add_argument("--memory", default="4GiB", help="budget (default 4GiB)")
+    parser.add_argument("--row-view", default="auto", help="all, auto or a number (default auto)")
     parser.add_argument("--max-time", type=float, help="seconds after which to stop")
     parser.add_argument("--repeat", type=int, default=3, help="runs (default 3)")
     parser.add_argument("--child", choices=["warm", "run"], help=argparse.SUPPRESS)
@@ -52,7 +53,7 @@ def main() -> None:
 def _child(what: str, args: argparse.Namespace) -> dict[str, Any]:
     """Run this file in a process of its own."""
     command = [sys.executable, __file__, "--child", what, "--data", str(args.data)]
-    for name in ("every", "d", "C", "tol", "memory", "max_time"):
+    for name in ("every", "d", "C", "tol", "memory", "row_view", "max_time"):
         value = getattr(args, name)
         if value is not None:
             command += [f"--{name.replace('_', '-')}", str(value)]
@@ -81,6 +82,7 @@ def run(args: argparse.Namespace, warm_only: bool) -> dict[str, Any]:
             C=args.C,
             tol=args.tol,
             memory=args.memory,
+            row_view=int(args.row_view) if args.row_view.isdigit() else args.row_view,
             max_time=args.max_time,
         )
     seconds = time.perf_counter() - start
@@ -113,7 +115,8 @@ def report(args: argparse.Namespace, cold: float, runs: list[dict[str, Any]]) ->
     print(common.machine())
     print(
         f"\n{first['rows']:,} rows, d = {args.d} ({first['features']:,} features), C = {args.C:g}, "
-        f"tolerance {args.tol:g}, budget {args.memory}, one core; {len(runs)} runs: "
+        f"tolerance {args.tol:g}, budget {args.memory}, row view {args.row_view}, one core; "
+        f"{len(runs)} runs: "
         "median (lowest-highest)\n"
     )
     rows: list[tuple[str, str]] = [("time, s", common.spread([r["seconds"] for r in runs]))]

@@ -17,7 +17,6 @@ from fcl.drivers.plan import first_sample
 from fcl.drivers.processes.layout import Layout
 from fcl.drivers.processes.logic import Decided, Task
 from fcl.drivers.processes.points import read_point, write_point
-from fcl.drivers.processes.sampling import SampleSize, Seen
 from fcl.drivers.processes.slots import SlotBook
 from fcl.drivers.processes.wanted import Known, WantedColumns
 from fcl.drivers.saving import Snapshot, last_certified
@@ -25,6 +24,7 @@ from fcl.drivers.session import MAX_IDLE, Session
 from fcl.features.base import Prices
 from fcl.solve.outer import Certified, Outer
 from fcl.solve.passes import Passes, Vectors
+from fcl.solve.sampling import SampleSize, Seen
 from fcl.solve.solver import null_outer
 from fcl.solve.state import Ids, Point
 
@@ -108,7 +108,7 @@ class Desk:
         self._score = np.nan
         n_view = self.config.view_rows or job.train.n
         self.columns = WantedColumns(layout, self.store, n_view, job.family)
-        first = first_sample(job.train.n, self.config.view_rows)
+        first = first_sample(job.train.n, self.config.view_rows, job.options.row_view)
         self._sample = SampleSize(job.train.n, self.config.view_rows, first, self.store.capacity)
         if session.resumed is not None:
             self._resume()

@@ -33,8 +33,6 @@ WORTH_STEPS = 4
 #: Share of the columns that come into an empty cache that the first step waits for. Steps on the first
 #: few are soon worthless, and writers make the others faster with the trainer's core.
 WAIT_SHARE = 0.9
-#: Bounds of the proximal weight of a sampled view.
-LEAST_PROXIMAL, MOST_PROXIMAL = 1e-6, 10.0
 
 
 class _SharedTeam(Team):
@@ -206,7 +204,8 @@ class TrainerProcess:
         target, violation, total_r, total_q, decrease, intercept, beta, coming = message.floats
         if self.config.view_rows:
             self._take_sample()
-            self._adapt(taken, decrease, beta)
+            # by what the last proposal was worth
+            self.local.view.trust(decrease, self._promised.get(taken, 0.0), beta)
         slots = self.cache.slots
         self._parity = parity
         point = read_point(layout, f"anchor{parity}", active, intercept)
@@ -239,18 +238,6 @@ class TrainerProcess:
         if self._below > 0.0:
             local.return_to_anchor()
             self._below = 0.0
-
-    def _adapt(self, version: int, decrease: float, beta: float) -> None:
-        """Trust in the sampled model, by what the last proposal of it was worth."""
-        promised = self._promised.get(version, 0.0)
-        view = self.local.view
-        if promised <= 0.0 or view.complete:
-            return
-        ratio = decrease / promised
-        if ratio < 0.25 or beta < 0.3:
-            view.proximal = min(4.0 * view.proximal, MOST_PROXIMAL)
-        elif ratio > 0.75 and beta > 0.8:
-            view.proximal = max(0.25 * view.proximal, LEAST_PROXIMAL)
 
     def _restore(self, message: Message) -> None:
         """Take over from a trainer that died: its columns, and the anchor."""
@@ -351,10 +338,10 @@ class TrainerProcess:
     def _rejected(self) -> None:
         """The point is worse than the anchor on all rows: only a sample can be so wrong."""
         view = self.local.view
-        before, view.proximal = view.proximal, min(4.0 * view.proximal, MOST_PROXIMAL)
+        raised = view.distrust()
         self.local.return_to_anchor()
         self._below, self._unsaid = 0.0, None
-        if not view.complete and view.proximal > before:  # else it would be rejected again
+        if not view.complete and raised:  # else it would be rejected again
             exact = self.layout.array("slot_curvatures")[self._parity][self.cache.slots]
             view.correct(self.local.working, 0, exact)
             self._steps, self._working = 0, True

@@ -24,13 +24,12 @@ from fcl.model.metrics import average_precision
 from fcl.objective import Objective, Penalty, find_loss
 from fcl.solve.passes import Passes, Searched, Vectors
 from fcl.solve.sample import draw_rows
+from fcl.solve.sampling import seed_of_draw
 
 __all__ = ["Writer"]
 
 #: Room is short and an extent is full when less than this share of it is left.
 FULL_SHARE = 0.1
-#: Seeds of samples go up to here: a hash of seed and row is 64 bits.
-MOST_SEEDS = 1 << 31
 #: (stored columns, outcome, count, numbers)
 Result = tuple[int, str, int, tuple[float, ...]]
 NOTHING: Result = (0, "", 0, ())
@@ -236,7 +235,7 @@ class Writer:
             passes.objective,
             passes.vectors.curvatures,
             message.ints[6],
-            (self.config.seed + message.ints[5]) % MOST_SEEDS,
+            seed_of_draw(self.config.seed, message.ints[5]),
             rows,
             layout.array("sample_s"),
         )

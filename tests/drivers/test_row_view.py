@@ -1,0 +1,334 @@
+"""The rows of the trainer: all, a sample that grows, or one of a given size; the optimum is the same."""
+
+from __future__ import annotations
+
+import tracemalloc
+import warnings
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from judge import LOSSES
+from rows import ACCEPTORS, acceptors, pyrimidines
+
+import fcl
+from fcl.drivers import plan as planning
+from fcl.drivers.job import make_job
+from fcl.drivers.plan import MIB, make_plan
+from fcl.errors import BudgetError, InputError
+from fcl.features import KmerFamily
+from fcl.model.checkpoint import CheckpointFolder
+from fcl.solve.sampling import Sampler
+from fcl.solve.solver import Solver
+from tests.drivers.test_resume_inline import After, bits
+
+N = 700
+STRENGTHS = {"logistic": 1.0, "squared": 0.05, "squared_hinge": 0.3}
+DRIVERS = ("inline", "processes")
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """``auto`` takes samples of a few hundred rows too."""
+    monkeypatch.setattr(planning, "ALL_ROWS", 200)
+    monkeypatch.setattr(planning, "LEAST_SAMPLE", 96)
+
+
+def data(loss: str = "logistic") -> fcl.DataSet:
+    codes, labels = acceptors(14, N)
+    return fcl.open_data(codes, y=pyrimidines(N) if loss == "squared" else labels)
+
+
+def train(given: fcl.DataSet | None = None, **options: Any) -> fcl.TrainResult:
+    loss = options.get("loss", "logistic")
+    defaults: dict[str, Any] = {"C": STRENGTHS[loss], "tol": 1e-5, "block_rows": 64}
+    defaults["memory"] = "1GiB"
+    if options.get("driver") == "processes":
+        defaults["writers"] = 2
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", fcl.ConvergenceWarning)
+        return fcl.train(given or data(loss), fcl.Kmers(3), **(defaults | options))
+
+
+class Draws:
+    """Keeps how many rows each sample of an inline run has."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.sizes: list[int] = []
+        before = Sampler._draw
+
+        def draw(sampler: Sampler, *arguments: Any) -> Any:
+            drawn = before(sampler, *arguments)
+            self.sizes.append(sampler.size.drawn)
+            return drawn
+
+        monkeypatch.setattr(Sampler, "_draw", draw)
+
+
+# -- the optimum -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+@pytest.mark.parametrize("loss", LOSSES)
+def test_any_view_ends_at_the_same_optimum(small: None, loss: str, driver: str) -> None:
+    views: tuple[str | int, ...] = ("all", "auto", 300, N)
+    if driver == "processes" and loss != "logistic":
+        views = ("all", 300)
+    results = [train(loss=loss, driver=driver, row_view=view) for view in views]
+    for result in results:
+        assert result.converged, result.message
+        objectives = [h["objective"] for h in result.model.history]
+        assert all(b <= a for a, b in pairwise(objectives))
+    for one in results:
+        for other in results:  # the bound of either is one of both
+            assert one.certificate.bound <= other.certificate.objective * (1.0 + 1e-12)
+            objectives = [r.certificate.objective for r in (one, other)]
+            assert objectives[0] == pytest.approx(objectives[1], rel=2e-5)
+
+
+@pytest.mark.parametrize("features", ["columns", "bag:d=2", "products:degree=2"])
+def test_other_families(small: None, features: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    draws = Draws(monkeypatch)
+    rng = np.random.default_rng(4)
+    codes, labels = acceptors(20, N)
+    rows: Any = codes if features.startswith("bag") else rng.normal(size=(N, 12))
+    if not features.startswith("bag"):
+        labels = np.where(rows[:, 0] - rows[:, 1] * rows[:, 2] + rng.normal(size=N) > 0, 1.0, -1.0)
+    if features.startswith("products"):
+        rows = (rows > 0.5).astype(np.float32)
+    given = fcl.open_data(rows, y=labels)
+    results = [
+        fcl.train(given, features, C=0.5, tol=1e-5, block_rows=64, row_view=view)
+        for view in ("all", "auto", 128)
+    ]
+    assert len(draws.sizes) >= 2
+    first = results[0].certificate
+    for result in results:
+        assert result.converged, result.message
+        assert result.certificate.objective == pytest.approx(first.objective, rel=2e-5)
+
+
+def test_sizes_of_samples(small: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    draws = Draws(monkeypatch)
+    train(row_view="all")
+    train(row_view=N)
+    assert draws.sizes == []
+    train(row_view=300)
+    assert len(draws.sizes) >= 2 and max(draws.sizes) <= 300 and min(draws.sizes) > 200
+    draws.sizes.clear()
+    train(row_view="auto")
+    assert draws.sizes == sorted(draws.sizes) and draws.sizes[0] <= 96 < draws.sizes[-1]
+
+
+@cache
+def forty_thousand() -> fcl.DataSet:
+    import zarr
+
+    group = zarr.open_group(ACCEPTORS, mode="r")
+    X, y = np.asarray(group["X"][:40_000, 60:84]), np.asarray(group["y"][:40_000])
+    return fcl.open_data(X, y=y)
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_a_sample_far_too_small_is_slow_and_never_divergent(driver: str) -> None:
+    """1,000 of 40,000 rows, most columns with a handful of them."""
+    options: dict[str, Any] = {"C": 0.1, "block_rows": 4096, "driver": driver, "warn": False}
+    if driver == "processes":
+        options["writers"] = 2
+    whole, few = (
+        fcl.train(forty_thousand(), "kmers:d=5", tol=1e-3, row_view=view, **options)
+        for view in ("all", 1000)
+    )
+    assert whole.converged and whole.model.n_active > 50
+    objectives = [h["objective"] for h in few.model.history]
+    assert all(b <= a for a, b in pairwise(objectives))
+    assert few.converged, few.message
+    assert few.passes > whole.passes
+    assert few.passes < 60
+    assert few.certificate.objective == pytest.approx(whole.certificate.objective, rel=1.1e-3)
+    assert few.certificate.bound <= whole.certificate.objective
+    assert whole.certificate.bound <= few.certificate.objective
+
+
+# -- the same bits ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("view", ["auto", 300])
+def test_two_runs_have_the_same_bits(small: None, view: str | int) -> None:
+    first = bits(train(row_view=view))
+    assert bits(train(row_view=view)) == first
+    assert bits(train(row_view="all")) != first
+    assert bits(train(row_view=view, seed=1)) != first
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"row_view": "auto"},
+        {"row_view": 300},
+        {"row_view": "auto", "loss": "squared"},
+        {"row_view": "auto", "tol": 1e-12},
+        {"row_view": 300, "l1_ratio": 0.5},
+    ],
+    ids=str,
+)
+def test_stopped_at_any_poll(small: None, tmp_path: Path, options: dict[str, Any]) -> None:
+    """Before the first sample, between any two, and after the last one."""
+    counter = After()
+    whole = train(should_stop=counter, **options)
+    step = 1 + counter.calls // 12
+    for k in range(14, counter.calls, step):
+        folder = tmp_path / str(k)
+        train(should_stop=After(k), checkpoint=folder, **options)
+        again = train(resume=folder, checkpoint=folder, **options)
+        assert bits(again) == bits(whole), f"stopped at poll {k}"
+        assert bits(train(resume=folder, **options)) == bits(whole)
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+@pytest.mark.parametrize("before", ["all", "auto", 400])
+@pytest.mark.parametrize("after", ["all", "auto", 300])
+def test_a_resumed_job_may_have_another_view(
+    small: None, tmp_path: Path, before: str | int, after: str | int, driver: str
+) -> None:
+    if driver == "processes" and (before, after) not in (("auto", "all"), ("all", 300)):
+        pytest.skip("one pair of views each way is enough where processes are started")
+    best = train(row_view="all").certificate
+    folder = tmp_path / "c"
+    first = train(row_view=before, checkpoint=folder, max_passes=4, warn=False)
+    assert not first.converged
+    result = train(row_view=after, resume=folder, driver=driver)
+    assert result.converged
+    assert result.certificate.objective <= first.certificate.objective
+    assert result.certificate.objective == pytest.approx(best.objective, rel=2e-5)
+
+
+def test_a_checkpoint_says_how_the_rows_are_drawn_again(small: None, tmp_path: Path) -> None:
+    folder = tmp_path / "c"
+    train(checkpoint=folder, max_passes=4, row_view=300, warn=False)
+    saved = CheckpointFolder(folder).load()
+    sample = saved.state["sample"]
+    assert sample["draws"] >= 1 and 0 < sample["drawn"] <= 300
+    assert len(saved.arrays["sample_ids"]) == len(saved.arrays["sample_weights"])
+    assert saved.options["row_view"] == 300
+
+
+# -- memory ----------------------------------------------------------------------------------------
+
+
+def plan_of(n: int, budget: int, **options: Any) -> planning.Plan:
+    return make_plan(KmerFamily(8, 141), n, 0, 65536, 32 * MIB, budget, **options)
+
+
+def smallest(n: int, **options: Any) -> int:
+    with pytest.raises(BudgetError) as caught:
+        plan_of(n, MIB, **options)
+    return int(str(caught.value).split("at least ")[1].split("MiB")[0])
+
+
+@pytest.mark.parametrize("writers", [None, 2])
+def test_the_plan_goes_by_the_view(writers: int | None) -> None:
+    n, budget = 8_323_752, 6 << 30
+    views = {
+        view: plan_of(n, budget, row_view=view, writers=writers).view_rows
+        for view in ("all", "auto", 100_000, n, 2 * n)
+    }
+    assert views["all"] == views[n] == views[2 * n] == 0
+    assert views[100_000] == 100_000 and 100_000 < views["auto"] <= n
+    assert plan_of(200_000, budget, writers=writers).view_rows == 0
+    # a sample of a given size is not made smaller, however little room there is
+    least = smallest(n, row_view=3_000_000, writers=writers)
+    tight = plan_of(n, least * MIB, row_view=3_000_000, writers=writers)
+    assert tight.view_rows == 3_000_000 and tight.total <= least * MIB
+    assert any("3,000,000 rows" in name for name, _ in tight.lines())
+
+
+@pytest.mark.parametrize("writers", [None, 2])
+def test_a_sampled_view_needs_less(writers: int | None) -> None:
+    n = 8_323_752
+    needs = [smallest(n, row_view=view, writers=writers) for view in ("all", "auto", 1000)]
+    # what each row costs the trainer: buffers of 4 vectors and more, and bits of cached columns
+    assert needs[1] < needs[0] - (52 * n >> 20) and needs[2] <= needs[1]
+    assert plan_of(n, needs[1] * MIB, writers=writers).view_rows == planning.LEAST_SAMPLE
+
+
+def test_passes_allocate_no_vectors_over_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even when a sample is drawn: its vectors are there, and are used again."""
+    n, block = 40_000, 1024
+    monkeypatch.setattr(planning, "ALL_ROWS", 1000)
+    solvers: list[Solver] = []
+    peaks: list[int] = []
+    price, admit = Solver.price, Solver.admit
+
+    def watched(step: Any) -> Any:
+        def measured(solver: Solver, *arguments: Any) -> Any:
+            solvers.append(solver)
+            if tracemalloc.is_tracing():
+                tracemalloc.reset_peak()
+            before = tracemalloc.get_traced_memory()[0]
+            result = step(solver, *arguments)
+            if len(solvers) > 2:  # then the sample has its records
+                peaks.append(tracemalloc.get_traced_memory()[1] - before)
+            return result
+
+        return measured
+
+    monkeypatch.setattr(Solver, "price", watched(price))
+    monkeypatch.setattr(Solver, "admit", watched(admit))
+    draws = Draws(monkeypatch)
+    for traced in (False, True):  # first all kernels are compiled
+        if traced:
+            tracemalloc.start()
+        try:
+            data = forty_thousand()
+            fcl.train(data, "kmers:d=3", C=0.1, tol=1e-4, block_rows=block, row_view=20_000)
+        finally:
+            if traced:
+                tracemalloc.stop()
+        if not traced:
+            for kept in (solvers, peaks, draws.sizes):
+                kept.clear()
+    assert len(draws.sizes) >= 2 and draws.sizes[-1] > 18_000
+    assert peaks and max(peaks) < 8 * n, peaks
+
+
+# -- bad values ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("value", [0, 63, -1, 2.5, 100.0, "x", "100", "", None, True])
+def test_bad_values(value: Any) -> None:
+    message = "row_view must be all, auto, or a whole number of rows of at least 64, got "
+    with pytest.raises(InputError, match=message) as caught:
+        make_job(data(), "kmers:d=2", C=1.0, row_view=value)
+    assert str(caught.value).endswith(repr(value))
+    with pytest.raises(InputError, match=message):
+        fcl.FCLClassifier("kmers:d=2", row_view=value).fit(*acceptors(14, 100))
+
+
+@pytest.mark.parametrize("value", ["all", "auto", 64, np.int64(100), 1 << 40])
+def test_good_values(value: Any) -> None:
+    options = make_job(data(), "kmers:d=2", C=1.0, row_view=value).options
+    assert options.row_view == value and type(options.row_view) in (str, int)
+
+
+def test_estimators_hand_it_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    draws = Draws(monkeypatch)
+    codes, y = acceptors(14, N)
+    models = [
+        fcl.FCLClassifier("kmers:d=3", tol=1e-5, row_view=view).fit(codes, y)
+        for view in ("all", 300)
+    ]
+    assert draws.sizes and max(draws.sizes) <= 300
+    assert models[0].objective_ == pytest.approx(models[1].objective_, rel=2e-5)
+    codes = codes.astype(np.float64)
+    draws.sizes.clear()
+    fcl.FCLRegressor(tol=1e-4, row_view=200).fit(codes, pyrimidines(N))
+    assert draws.sizes
+
+
+def test_a_run_is_told_of_by_its_options() -> None:
+    model = train(row_view=300).model
+    assert model.options["row_view"] == 300
