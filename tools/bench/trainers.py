@@ -15,16 +15,17 @@ import argparse
 import math
 import sys
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-from fcl.solve import inner as inner_module
+from fcl.solve import inner, outer, passes, trainer
+from fcl.solve.local import LocalSolver
 from fcl.solve.trainer import Trainer
 from tools.bench import common
 from tools.bench.newton import OftenIntercept, OneVariableNewton
@@ -39,20 +40,67 @@ GAPS = (1e-1, 1e-2, 1e-3)
 
 @dataclass(frozen=True)
 class Method:
-    """A way to solve the local problem: a class, and constants of fcl.solve.inner."""
+    """A way to solve the local problem: a class, and constants or methods of fcl that it replaces."""
 
     name: str
     words: str
     make: Callable[..., Any] = Trainer
-    settings: dict[str, Any] = field(default_factory=dict)
+    settings: tuple[tuple[Any, dict[str, Any]], ...] = ()
 
-    def applied(self) -> AbstractContextManager[None]:
-        return common.constants(inner_module, **self.settings) if self.settings else nullcontext()
+    @contextmanager
+    def applied(self) -> Iterator[None]:
+        """While it runs."""
+        with ExitStack() as stack:
+            for owner, values in self.settings:
+                stack.enter_context(common.constants(owner, **values))
+            yield
+
+
+def largest_curvatures(self: inner.InnerModel, q: Any, most: int) -> int:
+    """Instead of a sample: the rows of largest curvature, each for itself; the rest on the diagonal."""
+    self.drawn += 1
+    chosen = np.sort(np.argpartition(q, -most)[-most:]) if most < len(q) else np.arange(len(q))
+    self._chosen_buffer[: len(q)] = -1
+    self._chosen_buffer[chosen] = np.arange(len(chosen))
+    self._q_buffer[: len(chosen)] = q[chosen]
+    return len(chosen)
 
 
 METHODS = (
-    Method("kept", "proximal Newton, sample of rows (kept)"),
-    Method("allrows", "proximal Newton, all rows", settings={"LEAST_ROWS": 1 << 60}),
+    Method("kept", "proximal Newton, Hessian of a sample of rows (kept)"),
+    Method("allrows", "Hessian of all rows", settings=((inner, {"LEAST_ROWS": 1 << 60}),)),
+    Method(
+        "steep",
+        "Hessian of the rows of largest curvature, exact diagonal",
+        settings=(
+            (inner, {"FLOOR": 1.0}),
+            (inner.InnerModel, {"_choose_rows": largest_curvatures}),
+        ),
+    ),
+    Method(
+        "tight",
+        "inner problem to 1e-3 of its violation, trainer to 0.01 of the outer one",
+        settings=((trainer, {"INNER_SHARE": 1e-3}), (outer, {"TRAIN_SHARE": 0.01})),
+    ),
+    Method(
+        "loose",
+        "trainer to 0.9 of the outer violation",
+        settings=((outer, {"TRAIN_SHARE": 0.9}),),
+    ),
+    Method(
+        "unrested", "no column rests until the next pass", settings=((trainer, {"RESTING": 0.0}),)
+    ),
+    Method(
+        "equal",
+        "duplicates admitted",
+        settings=((LocalSolver, {"has_equal": lambda *_: False}),),
+    ),
+    Method("few", "4 candidates of each position", settings=((passes, {"KEEP_PER_GROUP": 4}),)),
+    Method(
+        "any",
+        "candidates of any position (2,048 of each)",
+        settings=((passes, {"KEEP_PER_GROUP": 2048}),),
+    ),
     Method("one", "one-variable Newton with line search", OneVariableNewton),
     Method("often", "the same, intercept after every 64 columns", OftenIntercept),
 )
