@@ -75,7 +75,7 @@ def main() -> None:
     nothing = np.empty(0, np.int64)
     best: Floats | None = None
     last: list[Floats] = []
-    rows = []
+    rows: list[list[object]] = []
     while True:
         certified = solver.price()
         residuals = solver.passes.vectors.residuals.copy()
