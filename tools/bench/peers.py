@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
+import math
 import os
 import re
 import subprocess
@@ -23,7 +24,7 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,8 @@ LEVELS = (1e-2, 1e-3, 1e-4, 1e-6)
 TOLERANCES = tuple(10.0 ** (-k / 2) for k in range(2, 19))
 #: Seconds after which a solver is not asked for more.
 LIMIT = 60.0
+#: ... and after which a run is ended, its loading included.
+PATIENCE = 240.0
 #: 1 / passes over the rows, for Vowpal Wabbit.
 #: ... and its --l1, as shares of that of the mean loss.
 VW_SHARES = (1.0, 1e-1, 1e-2, 1e-3)
@@ -320,28 +323,42 @@ def run(args: argparse.Namespace, folder: Path, method: str, tol: float) -> dict
     command += ["--C", str(args.C), "--tol", repr(tol), "--d", str(args.d)]
     threads = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
     environment = {**os.environ, **dict.fromkeys(threads, str(args.cores))}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    try:
+        done = subprocess.run(
+            command, env=environment, capture_output=True, text=True, check=False, timeout=PATIENCE
+        )
+    except subprocess.TimeoutExpired:
+        return {"load": math.nan, "solve": PATIENCE, "objective": math.inf, "active": 0}
     if done.returncode:
         sys.exit(f"{method} failed:\n{done.stderr[-2000:]}")
     figures: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return figures
 
 
-def climb(args: argparse.Namespace, folder: Path, method: str, optimum: float) -> dict[str, Any]:
-    """Tighten the tolerance until the last level is reached; seconds by level."""
-    reached: dict[float, float] = {}
+def climb(
+    args: argparse.Namespace, folder: Path, method: str, optimum: float, ladder: Sequence[float]
+) -> dict[str, Any]:
+    """Tighten the tolerance until the last level is reached; seconds and tolerance by level."""
+    reached: dict[float, tuple[float, float]] = {}
     figures: dict[str, Any] = {}
-    for tol in PASSES if method == "vw" else TOLERANCES:
+    for tol in ladder:
         figures = run(args, folder, method, tol)
         away = figures["objective"] / optimum - 1.0
         for level in LEVELS:
             if away <= level:
-                reached.setdefault(level, figures["solve"])
+                reached.setdefault(level, (figures["solve"], tol))
         figures |= {"method": method, "tol": tol, "away": away}
         print(json.dumps(figures), file=sys.stderr, flush=True)
         if away <= LEVELS[-1] or figures["solve"] > LIMIT:
             break
     return {**figures, "reached": reached}
+
+
+def ladder_of(method: str, before: Sequence[dict[str, Any]]) -> Sequence[float]:
+    """Tolerances to try; once one has reached a level, in the runs before, those that did alone."""
+    if before:
+        return sorted({tol for _, tol in before[0]["reached"].values()}, reverse=True)
+    return PASSES if method == "vw" else TOLERANCES
 
 
 def main() -> None:
@@ -378,20 +395,21 @@ def main() -> None:
     for _ in range(args.repeat):
         for name in names:
             if not any(r["solve"] > LIMIT for r in runs[name]):
-                runs[name].append(climb(args, folder, name, optimum))
+                ladder = ladder_of(name, runs[name])
+                if ladder:
+                    runs[name].append(climb(args, folder, name, optimum, ladder))
     rows = []
     for name in names:
         found = runs[name]
-        times = [
-            common.spread([r["reached"][level] for r in found])
-            if all(level in r["reached"] for r in found)
-            else f"> {common.median([r['solve'] for r in found]):.0f}"
-            for level in LEVELS
-        ]
+        cells = []
+        for level in LEVELS:
+            times = [r["reached"][level][0] for r in found if level in r["reached"]]
+            never = f"> {max(r['solve'] for r in found):.0f}"
+            cells.append(common.spread(times) if len(times) == len(found) else never)
         last = found[-1]
         load = common.spread([r["load"] for r in found])
         rows.append(
-            [name, load, *times, f"{last['objective']:.7g}", last["active"], f"{last['tol']:g}"]
+            [name, load, *cells, f"{last['objective']:.7g}", last["active"], f"{last['tol']:g}"]
         )
     levels = [f"within {level:g}, s" for level in LEVELS]
     print(
