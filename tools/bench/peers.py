@@ -8,7 +8,8 @@ Every run is a process of its own on the cores of ``--cores``; kernels are compi
 Each solver's tolerance is tightened step by step until its objective, recomputed here in float64, is
 within 1e-6 of the optimum (which fcl certifies to 1e-8 first); the table has the time of the first
 tolerance that reached each level. ``load`` is reading files and making what the solver wants of them;
-for peers the making of the matrix, whose time is told, comes before it. fcl reads within its time. Needs the extra ``peers``:  pip install -e '.[peers]'
+for peers the making of the matrix, whose time is told, comes before it. fcl reads within its time. Needs
+the extra ``peers``:  pip install -e '.[peers]'
 """
 
 from __future__ import annotations
