@@ -35,6 +35,10 @@ LOCKED_ROWS_A_COLUMN = 12
 #: ... whose passes are dear: on 832,374 rows, C = 0.03, a sample of 65,000 closes half of the gap in
 #: each, and one of 256,000 nine tenths.
 LOCKED_SLOW = 0.45
+#: Passes that a sample lives before it makes way for one of the same size. A trainer that does not wait
+#: has proposed a point before its last columns were there: of a new sample in every pass these would
+#: never have a say.
+LEAST_AGE = 2
 #: The objective has fallen so far since the sample was drawn that the rows that matter are others.
 STALE = 0.7
 
@@ -100,10 +104,17 @@ class SampleSize:
         self.wanted = first
         self.drawn = 0  #: rows of the sample that was drawn last
         self.draws = 0  #: samples asked for so far
+        self.age = 0  #: passes since one was
         self._objective = self._last_gap = self._last_objective = np.inf
 
     def should_redraw(self, seen: Seen) -> bool:
         """Whether to draw a new sample, of ``wanted`` rows; to be asked once a pass."""
+        redraw = self._is_due(seen)
+        if redraw:
+            self.age = 0
+        return redraw
+
+    def _is_due(self, seen: Seen) -> bool:
         if not self._most or self.drawn == self._n_rows:
             return False
         if self.draws == 0:
@@ -119,7 +130,8 @@ class SampleSize:
             if wanted > 1.2 * self.wanted:
                 self.wanted, self._objective = wanted, seen.objective
                 return True
-        if self._fixed and (bad or slow):
+        self.age += 1
+        if self._fixed and (bad or slow) and self.age >= LEAST_AGE:
             self._objective = seen.objective
             return True
         if seen.objective < STALE * self._objective:
@@ -142,6 +154,7 @@ class SampleSize:
             "wanted": self.wanted,
             "drawn": self.drawn,
             "draws": self.draws,
+            "age": self.age,
             "objective": self._objective,
             "last_gap": self._last_gap,
             "last_objective": self._last_objective,
@@ -151,6 +164,7 @@ class SampleSize:
         """Take up what :meth:`state` gave; False if the sample it had has no room here."""
         self.wanted = min(int(state["wanted"]), self._most)
         self.drawn, self.draws = int(state["drawn"]), int(state["draws"])
+        self.age = int(state["age"])
         self._objective = float(state["objective"])
         self._last_gap = float(state["last_gap"])
         self._last_objective = float(state["last_objective"])

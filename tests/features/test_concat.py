@@ -28,7 +28,7 @@ from fcl.features import (
     spell_features,
 )
 from fcl.features.base import BitColumns, Family, Prices, StepColumns
-from fcl.features.concat import _values
+from fcl.features.concat.columns import _values
 from fcl.features.fourier import STEP
 from fcl.features.generator import Generator
 from tests import brute

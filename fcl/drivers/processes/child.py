@@ -22,6 +22,11 @@ if __name__ == "__main__":
 
         # not PYTHONPATH: what a child starts itself may be another Python
         sys.path[:] = json.loads(os.environ.pop("FCL_CHILD_PATH"))
+    if "FCL_CHILD_TEMPORARY" in os.environ:
+        import tempfile
+
+        # else Python tries the folder out with a file, which a child that is killed then would leave
+        tempfile.tempdir = os.environ.pop("FCL_CHILD_TEMPORARY")
     # under its name, so that there is one Link and not one of __main__ as well; does not return
     from importlib import import_module
 

@@ -15,6 +15,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Collection, Mapping
@@ -144,6 +145,7 @@ class Child:
                     **os.environ,
                     **THREAD_LIMITS,
                     **(environment or {}),
+                    "FCL_CHILD_TEMPORARY": tempfile.gettempdir(),
                     "FCL_CHILD_PATH": json.dumps([p for p in sys.path if isinstance(p, str)]),
                 },
             )
