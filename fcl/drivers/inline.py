@@ -97,6 +97,8 @@ class _Run:
             if session.resumed is not None:
                 solver.restore(dict(session.resumed.state), dict(session.resumed.arrays))
                 self.certified = last_certified(session.resumed.state)
+        if options.max_time is not None:
+            solver.local.trainer.inner.cease = lambda: session.out_of_time
         reason, start = "interrupted", session.start
         try:
             while not (reason := self._pass(solver, valid)):

@@ -210,6 +210,33 @@ def mark_rows(chosen, block_rows, wanted):
 
 
 @kernel
+def centre(start, stop, n_rows, values, q, total, lean, curve, centres):
+    """Take their weighted means from gathered columns with an entry in every row, in place.
+
+    q : float64 (n_rows,), ``total`` their sum.  lean, curve : as :func:`gather_chosen` wrote them, of the
+    columns as they were; become those of the centred ones.  centres : float64 (columns,), gets the means,
+    0 for columns that are left as they are.
+    """
+    for t in range(start.shape[0]):
+        centres[t] = 0.0
+        if stop[t] - start[t] != n_rows or not total > 0.0:
+            continue
+        mean = lean[t] / total
+        first = start[t]
+        g = 0.0
+        h = 0.0
+        for i in range(n_rows):
+            # gathered in the order of the rows
+            value = np.float32(np.float64(values[first + i]) - mean)
+            values[first + i] = value
+            g += q[i] * value
+            h += q[i] * value * value
+        centres[t] = mean
+        lean[t] = g
+        curve[t] = h
+
+
+@kernel
 def gather_chosen(
     pieces, columns, chosen, wanted, q, begin, end, start, stop, rows, values, lean, curve
 ):

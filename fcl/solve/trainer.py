@@ -137,7 +137,8 @@ class Trainer:
         self.start(view, working, anchor_b, anchor_b)
         decrease, sweeps, steps = 0.0, 0, 0
         while True:
-            taken = self.step(view, working, target, steps < max_steps)
+            may_move = steps < max_steps and not self.inner.cease()
+            taken = self.step(view, working, target, may_move)
             decrease += taken.decrease
             sweeps += taken.sweeps
             steps += taken.moved

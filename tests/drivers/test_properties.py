@@ -140,3 +140,25 @@ def test_no_pass_raises_the_objective(loss: str) -> None:
         assert objectives == sorted(objectives, reverse=True)
         assert bounds == sorted(bounds)
         assert max(bounds) <= min(objectives) * (1.0 + 1e-13)
+
+
+@pytest.mark.parametrize("driver", ["inline", "processes"])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_columns_far_from_zero_are_as_easy(loss: str, driver: str) -> None:
+    # the intercept is free: moving columns changes nothing, though float32 has 7 digits
+    if driver == "processes" and loss != "logistic":
+        pytest.skip("one loss is enough where processes are started")
+    random = np.random.default_rng(0)
+    X = random.normal(size=(300, 6))
+    y = X[:, 0] - X[:, 1] + 0.3 * random.normal(size=300)
+    if loss != "squared":
+        y = np.where(y > 0.0, 1.0, -1.0)
+    options = {"loss": loss, "C": 1.0, "tol": 1e-6, "memory": "1GiB", "driver": driver}
+    found = [
+        fcl.train(fcl.open_data(X + moved, y=y), "columns", **options)
+        for moved in (0.0, np.array([1e4, -5e3, 0.0, 1e4, 2e3, 0.0]))
+    ]
+    assert all(result.converged for result in found)
+    values = [result.certificate.objective for result in found]
+    assert values[1] == pytest.approx(values[0], rel=2e-6)
+    assert found[1].passes <= found[0].passes + 3

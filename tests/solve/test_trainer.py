@@ -138,3 +138,19 @@ def test_little_room_for_gathered_columns() -> None:
     passes = run(solver, 100)
     assert int(solver.cache.nonzeros.sum()) > 2500
     assert passes[-1].gap <= 1e-6, f"{len(passes)} passes"
+
+
+def test_out_of_time_it_ends_after_a_sweep() -> None:
+    solver, _ = ready("logistic", 2)
+    asked = []
+
+    def cease() -> bool:
+        asked.append(True)
+        return len(asked) > 1
+
+    solver.local.trainer.inner.cease = cease
+    solved = solver.train()
+    assert (solved.sweeps, solved.steps) == (1, 1)
+    assert solved.decrease > 0.0
+    solver.local.trainer.inner.cease = lambda: False
+    assert solver.train().sweeps > 1

@@ -89,7 +89,8 @@ class State:
 def nested(state: State) -> None:
     """The kept way, its own class."""
     recorded = state.recorded
-    descent = inner._Descent(state.model, state.u, recorded.order, SERIAL, lambda: False)
+    never = lambda: False  # noqa: E731
+    descent = inner._Descent(state.model, state.u, recorded.order, SERIAL, never, never)
     sweep = descent._sweep
 
     def counted(order: Any) -> float:
