@@ -179,6 +179,26 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
             message = early[0].message.replace("max_passes", "max_iter")
             warnings.warn(message + of, EstimatorConvergenceWarning, stacklevel=4)
 
+    @property
+    def column_weights_(self) -> np.ndarray:
+        """Weights of all columns of X, 0 of those that were not found: for selectors of features.
+
+        float64 (n_features_in_,), or (n_classes, n_features_in_) one against the rest. Raises
+        AttributeError unless the family is ``columns``: those of others are not columns of X.
+        """
+        check_is_fitted(self)
+        family = self.models_[0].family
+        # a class made of it may have made other features of the columns
+        if type(getattr(family, "generator", None)) is not Columns:
+            raise AttributeError(
+                "column_weights_: expected the family 'columns', whose features are the columns of X, got "
+                f"{family.name}; its features are those of feature_keys_, with the weights of coef_"
+            )
+        weights = np.zeros((len(self.models_), self.n_features_in_))
+        for row, model in zip(weights, self.models_, strict=True):
+            row[model.ids] = model.weights
+        return weights if len(weights) > 1 else weights[0]
+
     def _coefficients(self) -> np.ndarray:
         """Weights of the discovered features, float64 (models, features)."""
         weights = np.zeros((len(self.models_), len(self.feature_keys_)))

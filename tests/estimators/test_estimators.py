@@ -17,6 +17,7 @@ from joblib.externals.loky import get_reusable_executor
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.datasets import make_classification
+from sklearn.feature_selection import RFE, SelectFromModel
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.multioutput import MultiOutputRegressor
 from sklearn.pipeline import make_pipeline
@@ -208,6 +209,65 @@ def test_an_empty_model(X: np.ndarray, y: np.ndarray) -> None:
     assert model.sparsify().densify().coef_.shape == (1, 0)
     share = y.mean()
     np.testing.assert_allclose(model.predict_proba(X)[:, 1], share, rtol=1e-6)
+
+
+# -- weights of all columns --------------------------------------------------------------------
+
+
+def two_of_twenty() -> tuple[np.ndarray, np.ndarray]:
+    X = np.random.default_rng(2).standard_normal((300, 20))
+    return X, 2.0 * X[:, 7] - 3.0 * X[:, 13]
+
+
+@pytest.mark.parametrize("kind", ["regression", "two classes", "three classes"])
+def test_selectors_find_the_columns(kind: str) -> None:
+    X, score = two_of_twenty()
+    model: Any = FCLRegressor(alpha=0.5) if kind == "regression" else FCLClassifier(C=0.05)
+    y = {
+        "regression": score,
+        "two classes": score > 0.0,
+        "three classes": np.digitize(score, [-2.0, 2.0]),
+    }[kind]
+    getter: dict[str, Any] = {"importance_getter": "column_weights_"}
+    for selector in (
+        RFE(model, n_features_to_select=2, **getter),
+        RFE(model, n_features_to_select=2, step=0.5, **getter),
+        SelectFromModel(model, max_features=2, **getter),
+        SelectFromModel(clone(model).set_params(alpha=None, C=0.02), threshold=1e-5, **getter),
+    ):
+        assert selector.fit(X, y).get_support(indices=True).tolist() == [7, 13]
+    assert clone(model).fit(X, y).coef_.shape[-1] < 20  # whose positions are none of X
+
+
+def test_weights_of_all_columns(X: np.ndarray, y: np.ndarray) -> None:
+    for labels in (y, y + 2 * (X[:, 0] > 0)):
+        model = FCLClassifier(C=0.05).fit(X, labels)
+        weights = np.atleast_2d(model.column_weights_)
+        assert model.column_weights_.shape == ((12,) if len(weights) == 1 else (4, 12))
+        found = model.feature_keys_
+        assert 0 < len(found) < 12
+        np.testing.assert_array_equal(weights[:, found], model.coef_)
+        assert not np.delete(weights, found, axis=1).any()
+        margins = X @ weights.T + model.intercept_
+        np.testing.assert_allclose(
+            margins.squeeze(), model.decision_function(X), rtol=0, atol=1e-12
+        )
+        before = model.column_weights_
+        np.testing.assert_array_equal(model.sparsify().column_weights_, before)
+    regressor = FCLRegressor(alpha=0.1).fit(sparse.csr_array(X), X[:, 3])
+    assert np.flatnonzero(regressor.column_weights_).tolist() == [3]
+
+
+@pytest.mark.parametrize("features", ["products:degree=2", "columns + products:degree=2"])
+def test_no_weights_of_columns_of_other_families(
+    X: np.ndarray, y: np.ndarray, features: str
+) -> None:
+    model = FCLClassifier(features, C=0.05, tol=1e-3).fit(X, y)
+    with pytest.raises(AttributeError, match="expected the family 'columns'.* got .*Products"):
+        model.column_weights_  # noqa: B018
+    assert not hasattr(model, "column_weights_")
+    with pytest.raises(sklearn.exceptions.NotFittedError):
+        FCLClassifier().column_weights_  # noqa: B018
 
 
 # -- the rest of scikit-learn ------------------------------------------------------------------
