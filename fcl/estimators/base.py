@@ -57,6 +57,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
     feature_keys_: np.ndarray
     coef_: Any
     intercept_: Any
+    certificate_scope_: str | list[str]
 
     # -- fit -----------------------------------------------------------------------------------
 
@@ -161,6 +162,8 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         elif hasattr(self, "model_"):
             del self.model_
         certificates = [model.certificate for model in self.models_]
+        scopes = [certificate.scope for certificate in certificates]
+        self.certificate_scope_ = scopes if len(scopes) > 1 else scopes[0]
         bound = sum(certificate.bound for certificate in certificates)
         self.objective_ = float(sum(certificate.objective for certificate in certificates))
         gap = max(0.0, self.objective_ - bound)
@@ -191,7 +194,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         # a class made of it may have made other features of the columns
         if type(getattr(family, "generator", None)) is not Columns:
             raise AttributeError(
-                "column_weights_: expected the family 'columns', whose features are the columns of X, got "
+                "column_weights_: expected the family 'columns', whose features are columns of X, got "
                 f"{family.name}; its features are those of feature_keys_, with the weights of coef_"
             )
         weights = np.zeros((len(self.models_), self.n_features_in_))

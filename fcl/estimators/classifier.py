@@ -47,7 +47,9 @@ class FCLClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
     fit_intercept : bool
         Whether b is free; it is never penalised.
     tol : float
-        Relative duality gap (P - D) / P at which to stop.
+        Relative duality gap (P - D) / P at which to stop. Of a sampled family, such as
+        ``"fourier:per_pass=200"``, the gap is that of the problem with the features that the last pass
+        priced alone.
     max_iter : int
         Passes over the data at most, for each problem; the first one, of the null model, does not count.
     class_weight : None, "balanced" or dict of class to weight
@@ -91,8 +93,12 @@ class FCLClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         all that were found.
     intercept_ : float64 (1 or n_classes,)
     n_nonzero_ : int, nonzero weights.
-    objective_, dual_gap_ : float, objective and relative duality gap, of the sum of all problems.
-    converged_ : bool, whether all problems reached ``tol``.
+    objective_, dual_gap_ : float, objective and relative duality gap, of the sum of all problems; the
+        gap is over the features that ``certificate_scope_`` tells.
+    converged_ : bool, whether all problems reached ``tol``, over these features.
+    certificate_scope_ : str, or list of str, one for each of more than two classes: for which features
+        ``dual_gap_`` and ``converged_`` hold. ``"all features of the family"``, but of a sampled family
+        those alone that the last pass priced.
     n_iter_ : int, passes of the longest problem, at least 1.
     models_ : list of :class:`fcl.Model`, which can be saved; ``model_`` the one of two classes.
     n_features_in_ : int, columns of X, or letters of a window. ``feature_names_in_`` of a data frame.

@@ -38,8 +38,10 @@ class FCLRegressor(RegressorMixin, Estimator):  # type: ignore[misc]
         such as 1e-5 to select all that were found.
     intercept_ : float
     model_ : :class:`fcl.Model`, which can be saved; also the one of ``models_``.
-    feature_keys_, feature_names_out_, n_nonzero_, objective_, dual_gap_, converged_, n_iter_
+    feature_keys_, feature_names_out_, n_nonzero_, objective_, n_iter_
         As of :class:`FCLClassifier`.
+    dual_gap_, converged_ : float, bool; of a sampled family over the features alone that the last pass
+        priced, as ``certificate_scope_`` (str) tells.
     n_features_in_, feature_names_in_
         As of :class:`FCLClassifier`.
     """

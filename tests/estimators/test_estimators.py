@@ -263,7 +263,7 @@ def test_no_weights_of_columns_of_other_families(
     X: np.ndarray, y: np.ndarray, features: str
 ) -> None:
     model = FCLClassifier(features, C=0.05, tol=1e-3).fit(X, y)
-    with pytest.raises(AttributeError, match="expected the family 'columns'.* got .*Products"):
+    with pytest.raises(AttributeError, match=r"expected the family 'columns'.* got .*Products"):
         model.column_weights_  # noqa: B018
     assert not hasattr(model, "column_weights_")
     with pytest.raises(sklearn.exceptions.NotFittedError):
@@ -396,6 +396,25 @@ def test_warm_start_of_the_regressor_and_without_an_intercept(X: np.ndarray) -> 
     model.set_params(fit_intercept=False).fit(X, y)
     fresh = FCLRegressor(fit_intercept=False, tol=1e-8).fit(X, y)
     assert model.intercept_ == 0.0 and model.objective_ == pytest.approx(fresh.objective_, rel=1e-7)
+
+
+# -- what is proved ----------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore::fcl.ConvergenceWarning")
+def test_the_scope_of_the_certificate(X: np.ndarray, y: np.ndarray) -> None:
+    many = y + 2 * (X[:, 0] > 0)
+    whole = FCLClassifier(C=0.1).fit(X, y)
+    assert whole.certificate_scope_ == "all features of the family"
+    assert whole.fit(X, many).certificate_scope_ == ["all features of the family"] * 4
+    options: dict[str, Any] = {"features": "fourier:per_pass=200", "max_iter": 3}
+    for model in (FCLClassifier(**options).fit(X, y), FCLRegressor(**options).fit(X, X[:, 0])):
+        certificate = model.model_.certificate
+        assert model.certificate_scope_ == certificate.scope
+        assert f"{certificate.n_priced:,} sampled features" in certificate.scope
+        assert certificate.n_priced < model.model_.family.n_features
+    scopes = FCLClassifier(**options).fit(X, many).certificate_scope_
+    assert len(scopes) == 4 and all("sampled features" in scope for scope in scopes)
 
 
 # -- early ends --------------------------------------------------------------------------------
