@@ -230,7 +230,8 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """Names of the discovered features, objects (n_discovered,), in the order of ``coef_``.
 
-        Columns have the names of the data frame of the fit, others the words of their family.
+        In the words of their family: columns, and products of columns, by the names of the data frame
+        of the fit, or as x0, x1 and so on.
         input_features : names of the columns of X instead; must be those of the fit if it had any.
         """
         check_is_fitted(self)
@@ -248,9 +249,8 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         else:
             names = known
         family = self.models_[0].family
-        if names is not None and isinstance(getattr(family, "generator", None), Columns):
-            return np.asarray(names[self.feature_keys_], dtype=object)
-        words = [family.describe(int(feature)) for feature in self.feature_keys_]
+        given = None if names is None else [str(name) for name in names]
+        words = [family.describe(int(feature), given) for feature in self.feature_keys_]
         return np.array(words, dtype=object)
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -200,6 +201,25 @@ def test_names(X: np.ndarray, y: np.ndarray, file: str) -> None:
     assert not hasattr(model, "feature_names_in_")
     with pytest.raises(sklearn.exceptions.NotFittedError):
         FCLClassifier().get_feature_names_out()
+
+
+@pytest.mark.parametrize(
+    "features", ["products:degree=2", "columns + products:degree=2", "columns * 2", "fourier:n=40"]
+)
+def test_names_of_columns_in_words(X: np.ndarray, y: np.ndarray, features: str) -> None:
+    names = [f"column {letter}" for letter in "abcdefghijkl"]
+    model = FCLClassifier(features, C=0.1, tol=1e-4)
+    plain = model.fit(X, y).get_feature_names_out()
+    given = model.get_feature_names_out(names)
+    framed = model.fit(pd.DataFrame(X, columns=names), y).get_feature_names_out()
+    assert framed.dtype == given.dtype == object and framed.tolist() == given.tolist()
+    spoken = plain.tolist()
+    if not features.startswith("fourier"):  # of standardised columns, and a few of many
+        spoken = [re.sub(r"\bx(\d+)", lambda m: names[int(m[1])], text) for text in spoken]
+        assert len(spoken) > 1 and not set(spoken) & set(plain)
+    assert given.tolist() == spoken
+    if "+" in features:
+        assert {text.partition(":")[0] for text in spoken} == {"columns", "products"}
 
 
 def test_an_empty_model(X: np.ndarray, y: np.ndarray) -> None:
