@@ -349,19 +349,18 @@ def test_idle_children_leave_after_a_while(monkeypatch: pytest.MonkeyPatch) -> N
 def test_idle_children_are_sent_away_and_reaped(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without anybody who asks for them; those of a later job wait their own time."""
     monkeypatch.setattr(module, "GRACE", 60.0)
-    before = set(threading.enumerate())
     with Crew(idle=3.0) as crew:
         gone: list[int] = []
         for _ in range(2):  # a timer each time
             train(crew)
-            (timer,) = set(threading.enumerate()) - before
-            assert timer.daemon
+            timer = crew._timer
+            assert timer is not None and timer.daemon and timer.is_alive()
             pids = [one.child.pid for one in crew._idle]
             assert len(pids) == 2 and not set(pids) & set(gone)
             assert not any(ended(pid) for pid in pids)
             # not even a zombie is left: pid_exists is true of those
             assert until(lambda pids=pids: not any(map(psutil.pid_exists, pids)))
-            assert until(lambda timer=timer: not timer.is_alive()) and not crew._idle
+            assert until(lambda timer=timer: not timer.is_alive()) and not crew._timer
             gone += pids
         train(crew)
         time.sleep(1.0)
@@ -372,7 +371,8 @@ def test_idle_children_are_sent_away_and_reaped(monkeypatch: pytest.MonkeyPatch)
         assert until(lambda: not any(map(psutil.pid_exists, pids)))
         assert time.monotonic() - again > 2.5
         train(crew)
-        (timer,) = set(threading.enumerate()) - before
+        timer = crew._timer
+        assert timer is not None and timer.is_alive()
         crew.dismiss()
         assert until(lambda: not timer.is_alive(), 1.0)
 
