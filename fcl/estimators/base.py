@@ -21,6 +21,7 @@ from fcl.drivers.train import train
 from fcl.errors import ConvergenceWarning, InputError
 from fcl.estimators.rows import Training, open_rows, resolve_features, takes_sequences
 from fcl.features import Columns, bind_features
+from fcl.features.generated import without_probes
 from fcl.objective import resolve_C
 
 if TYPE_CHECKING:
@@ -142,8 +143,8 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         options = dict(options)
         features = options.pop("features")
         if initial is not None:
-            config = bind_features(features, data.rows).to_config()
-            if initial.family.to_config() == config:
+            now = bind_features(features, data.rows).to_config()
+            if without_probes(initial.family.to_config()) == without_probes(now):
                 options["initial"] = initial
         if self.verbose:
             from fcl.cli.progress import LineView

@@ -57,7 +57,10 @@ class FCLClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         weigh as much in sum.
     warm_start : bool
         Whether ``fit`` begins with the weights of the fit before, where classes and family are the same.
-        The result is certified like any other.
+        The result is certified like any other. What a family has learnt from the rows is compared
+        exactly: with one that learns, such as ``"fourier"`` (means, scales, width of the kernel), a
+        change of a single value of X may be another family, and the fit then begins anew. ``"columns"``,
+        ``"products"`` and families of letters learn nothing but the width of the rows.
     random_state : int, RandomState or None
         Seed of the order of coordinates. None is 0: the same result each time.
     n_jobs : int or None
@@ -150,7 +153,8 @@ class FCLClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
 
         X : numbers (n, m), dense, sparse or a data frame; letters or codes (n,) or (n, L) for families
             over sequences; the path of a data set such as ``"train.zarr"`` or ``"train.h5::/fold1"``; or
-            what ``fcl.open_data`` returns.
+            what ``fcl.open_data`` returns. ``GridSearchCV``, ``cross_val_score`` and whatever else
+            splits rows cannot split a path or an opened data set: load arrays for that.
         y : (n,) labels of any kind, at least two. With a path, the name of the array of labels (None:
             ``y``) or an array; with an opened data set None for its own.
         sample_weight : (n,), >= 0, or None; with a path also the name of an array. Weight 2 is a row

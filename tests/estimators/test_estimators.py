@@ -231,6 +231,14 @@ def test_an_empty_model(X: np.ndarray, y: np.ndarray) -> None:
     np.testing.assert_allclose(model.predict_proba(X)[:, 1], share, rtol=1e-6)
 
 
+def test_paths_are_not_split(file: str, X: np.ndarray, y: np.ndarray) -> None:
+    for rows in (file, fcl.open_data(file)):
+        with pytest.raises((TypeError, ValueError)):
+            cross_val_score(FCLClassifier(), rows, y, cv=2)
+    loaded = np.asarray(fcl.open_data(file).rows.read(0, len(y)))
+    assert cross_val_score(FCLClassifier(), loaded, y, cv=2).shape == (2,)
+
+
 # -- weights of all columns --------------------------------------------------------------------
 
 
@@ -416,6 +424,30 @@ def test_warm_start_of_the_regressor_and_without_an_intercept(X: np.ndarray) -> 
     model.set_params(fit_intercept=False).fit(X, y)
     fresh = FCLRegressor(fit_intercept=False, tol=1e-8).fit(X, y)
     assert model.intercept_ == 0.0 and model.objective_ == pytest.approx(fresh.objective_, rel=1e-7)
+
+
+@pytest.mark.parametrize("features", ["columns", "columns + products:degree=2"])
+def test_warm_start_on_other_values_and_rows(features: str) -> None:
+    X, y = make_classification(300, 20, n_informative=8, random_state=1)
+    other = X.copy()
+    other[5, 0] += 1e-9  # the first column is one that probes look at
+    model = FCLClassifier(features, C=0.05, warm_start=True, tol=1e-5).fit(X, y)
+    cold = model.n_iter_
+    assert model.fit(other, y).n_iter_ == 1 < cold
+    assert model.fit(X[:299], y[:299]).converged_ and model.dual_gap_ <= 1e-5
+    fresh = FCLClassifier(features, C=0.05, tol=1e-7).fit(X[:299], y[:299])
+    assert model.objective_ == pytest.approx(fresh.objective_, rel=2e-5)
+
+
+def test_warm_start_of_a_family_that_learns_falls_away(X: np.ndarray, y: np.ndarray) -> None:
+    options: dict[str, Any] = {"features": "fourier:n=100", "tol": 1e-5}
+    model = FCLClassifier(warm_start=True, **options).fit(X, y)
+    assert model.fit(X, y).n_iter_ == 1
+    other = X.copy()
+    other[5, 0] += 1e-3
+    fresh = FCLClassifier(**options).fit(other, y)
+    np.testing.assert_array_equal(model.fit(other, y).coef_, fresh.coef_)
+    assert model.n_iter_ == fresh.n_iter_ > 1
 
 
 # -- what is proved ----------------------------------------------------------------------------
