@@ -130,7 +130,8 @@ def train(
     resume : Checkpoint or path
         Go on from it, or from the newest in that folder, with the same data and options.
     initial : Model
-        Of the same family: its weights are tried first, after the null model.
+        Of the same family, with the same options and the same learnt state: its weights are tried first,
+        after the null model. It may come from other rows.
     scratch : path
         Folder of the scratch file that holds prepared rows when the budget cannot.
     progress : callable
@@ -236,9 +237,12 @@ def train(
 
 def _start(job: Job, model: Model) -> Point:
     """The point of a model of the same family."""
-    if model.family.to_config() != job.family.to_config():
+    from fcl.features.generated import without_probes
+
+    before, now = (without_probes(family.to_config()) for family in (model.family, job.family))
+    if before != now:
         raise InputError(
             "initial: expected a model of the same features over rows of the same form, got one of "
-            f"{model.family.to_config()}, for {job.family.to_config()}; leave it out"
+            f"{before}, for {now}; leave it out"
         )
     return Point.make(model.ids, model.weights, model.intercept if job.options.intercept else 0.0)

@@ -21,6 +21,7 @@ from fcl.drivers.train import train
 from fcl.errors import ConvergenceWarning, InputError
 from fcl.estimators.rows import Training, open_rows, resolve_features, takes_sequences
 from fcl.features import Columns, bind_features
+from fcl.features.generated import without_probes
 from fcl.objective import resolve_C
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
     feature_keys_: np.ndarray
     coef_: Any
     intercept_: Any
+    certificate_scope_: str | list[str]
 
     # -- fit -----------------------------------------------------------------------------------
 
@@ -141,8 +143,8 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         options = dict(options)
         features = options.pop("features")
         if initial is not None:
-            config = bind_features(features, data.rows).to_config()
-            if initial.family.to_config() == config:
+            now = bind_features(features, data.rows).to_config()
+            if without_probes(initial.family.to_config()) == without_probes(now):
                 options["initial"] = initial
         if self.verbose:
             from fcl.cli.progress import LineView
@@ -161,6 +163,8 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         elif hasattr(self, "model_"):
             del self.model_
         certificates = [model.certificate for model in self.models_]
+        scopes = [certificate.scope for certificate in certificates]
+        self.certificate_scope_ = scopes if len(scopes) > 1 else scopes[0]
         bound = sum(certificate.bound for certificate in certificates)
         self.objective_ = float(sum(certificate.objective for certificate in certificates))
         gap = max(0.0, self.objective_ - bound)
@@ -178,6 +182,26 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
             of = f" ({len(early)} of {len(results)} problems)" if len(results) > 1 else ""
             message = early[0].message.replace("max_passes", "max_iter")
             warnings.warn(message + of, EstimatorConvergenceWarning, stacklevel=4)
+
+    @property
+    def column_weights_(self) -> np.ndarray:
+        """Weights of all columns of X, 0 of those that were not found: for selectors of features.
+
+        float64 (n_features_in_,), or (n_classes, n_features_in_) one against the rest. Raises
+        AttributeError unless the family is ``columns``: those of others are not columns of X.
+        """
+        check_is_fitted(self)
+        family = self.models_[0].family
+        # a class made of it may have made other features of the columns
+        if type(getattr(family, "generator", None)) is not Columns:
+            raise AttributeError(
+                "column_weights_: expected the family 'columns', whose features are columns of X, got "
+                f"{family.name}; its features are those of feature_keys_, with the weights of coef_"
+            )
+        weights = np.zeros((len(self.models_), self.n_features_in_))
+        for row, model in zip(weights, self.models_, strict=True):
+            row[model.ids] = model.weights
+        return weights if len(weights) > 1 else weights[0]
 
     def _coefficients(self) -> np.ndarray:
         """Weights of the discovered features, float64 (models, features)."""
@@ -207,7 +231,8 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """Names of the discovered features, objects (n_discovered,), in the order of ``coef_``.
 
-        Columns have the names of the data frame of the fit, others the words of their family.
+        In the words of their family: columns, and products of columns, by the names of the data frame
+        of the fit, or as x0, x1 and so on.
         input_features : names of the columns of X instead; must be those of the fit if it had any.
         """
         check_is_fitted(self)
@@ -225,9 +250,8 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         else:
             names = known
         family = self.models_[0].family
-        if names is not None and isinstance(getattr(family, "generator", None), Columns):
-            return np.asarray(names[self.feature_keys_], dtype=object)
-        words = [family.describe(int(feature)) for feature in self.feature_keys_]
+        given = None if names is None else [str(name) for name in names]
+        words = [family.describe(int(feature), given) for feature in self.feature_keys_]
         return np.array(words, dtype=object)
 
     @property

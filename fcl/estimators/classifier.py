@@ -47,7 +47,9 @@ class FCLClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
     fit_intercept : bool
         Whether b is free; it is never penalised.
     tol : float
-        Relative duality gap (P - D) / P at which to stop.
+        Relative duality gap (P - D) / P at which to stop. Of a sampled family, such as
+        ``"fourier:per_pass=200"``, the gap is that of the problem with the features that the last pass
+        priced alone.
     max_iter : int
         Passes over the data at most, for each problem; the first one, of the null model, does not count.
     class_weight : None, "balanced" or dict of class to weight
@@ -55,7 +57,10 @@ class FCLClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         weigh as much in sum.
     warm_start : bool
         Whether ``fit`` begins with the weights of the fit before, where classes and family are the same.
-        The result is certified like any other.
+        The result is certified like any other. What a family has learnt from the rows is compared
+        exactly: with one that learns, such as ``"fourier"`` (means, scales, width of the kernel), a
+        change of a single value of X may be another family, and the fit then begins anew. ``"columns"``,
+        ``"products"`` and families of letters learn nothing but the width of the rows.
     random_state : int, RandomState or None
         Seed of the order of coordinates. None is 0: the same result each time.
     n_jobs : int or None
@@ -84,10 +89,19 @@ class FCLClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         row for each class, or one for ``classes_[1]`` of two. CSR after :meth:`sparsify`.
     feature_keys_ : int64 (n_discovered,), ids of these features in the family: columns of X for
         ``"columns"``. :meth:`get_feature_names_out` and ``feature_names_out_`` have them in words.
+    column_weights_ : float64 (n_features_in_,), or (n_classes, n_features_in_) of more than two; of
+        ``"columns"`` alone. Weights of all columns of X, 0 of those that were not found. Positions in
+        ``coef_`` are none of X: ``RFE`` and ``SelectFromModel`` need
+        ``importance_getter="column_weights_"``, and the latter a ``threshold`` such as 1e-5 to select
+        all that were found.
     intercept_ : float64 (1 or n_classes,)
     n_nonzero_ : int, nonzero weights.
-    objective_, dual_gap_ : float, objective and relative duality gap, of the sum of all problems.
-    converged_ : bool, whether all problems reached ``tol``.
+    objective_, dual_gap_ : float, objective and relative duality gap, of the sum of all problems; the
+        gap is over the features that ``certificate_scope_`` tells.
+    converged_ : bool, whether all problems reached ``tol``, over these features.
+    certificate_scope_ : str, or list of str, one for each of more than two classes: for which features
+        ``dual_gap_`` and ``converged_`` hold. ``"all features of the family"``, but of a sampled family
+        those alone that the last pass priced.
     n_iter_ : int, passes of the longest problem, at least 1.
     models_ : list of :class:`fcl.Model`, which can be saved; ``model_`` the one of two classes.
     n_features_in_ : int, columns of X, or letters of a window. ``feature_names_in_`` of a data frame.
@@ -139,7 +153,8 @@ class FCLClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
 
         X : numbers (n, m), dense, sparse or a data frame; letters or codes (n,) or (n, L) for families
             over sequences; the path of a data set such as ``"train.zarr"`` or ``"train.h5::/fold1"``; or
-            what ``fcl.open_data`` returns.
+            what ``fcl.open_data`` returns. ``GridSearchCV``, ``cross_val_score`` and whatever else
+            splits rows cannot split a path or an opened data set: load arrays for that.
         y : (n,) labels of any kind, at least two. With a path, the name of the array of labels (None:
             ``y``) or an array; with an opened data set None for its own.
         sample_weight : (n,), >= 0, or None; with a path also the name of an array. Weight 2 is a row

@@ -32,10 +32,16 @@ class FCLRegressor(RegressorMixin, Estimator):  # type: ignore[misc]
     Attributes
     ----------
     coef_ : float64 (n_discovered,), weights of the features whose ids ``feature_keys_`` has.
+    column_weights_ : float64 (n_features_in_,), of ``"columns"`` alone. Weights of all columns of X, 0
+        of those that were not found. Positions in ``coef_`` are none of X: ``RFE`` and
+        ``SelectFromModel`` need ``importance_getter="column_weights_"``, and the latter a ``threshold``
+        such as 1e-5 to select all that were found.
     intercept_ : float
     model_ : :class:`fcl.Model`, which can be saved; also the one of ``models_``.
-    feature_keys_, feature_names_out_, n_nonzero_, objective_, dual_gap_, converged_, n_iter_
+    feature_keys_, feature_names_out_, n_nonzero_, objective_, n_iter_
         As of :class:`FCLClassifier`.
+    dual_gap_, converged_ : float, bool; of a sampled family over the features alone that the last pass
+        priced, as ``certificate_scope_`` (str) tells.
     n_features_in_, feature_names_in_
         As of :class:`FCLClassifier`.
     """

@@ -219,8 +219,11 @@ class Family(Protocol):
     def most_block_rows(self) -> int:
         """Rows of the largest block that is convenient; a multiple of 64, at most 65,536."""
 
-    def describe(self, feature: int) -> str:
-        """The feature in words."""
+    def describe(self, feature: int, names: Sequence[str] | None = None) -> str:
+        """The feature in words.
+
+        names : of the columns of the rows, where they are known: for families that speak of columns.
+        """
 
     def to_config(self) -> dict[str, Any]:
         """What :func:`fcl.features.family_from_config` makes the family from again."""

@@ -74,7 +74,11 @@ class Generator(ABC):
         """
 
     def describe(self, feature: int) -> str:
-        """The feature in words."""
+        """The feature in words.
+
+        A class that speaks of columns of its rows may have one more argument, ``names=None``: it gets the
+        names of all columns, a sequence of str, where they are known.
+        """
         return f"{type(self).__name__} {feature}"
 
     def penalty_factors(self, ids: Ids) -> Floats:

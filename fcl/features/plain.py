@@ -87,5 +87,5 @@ class Columns(Generator):
         values = block.values if isinstance(block, SparseColumns) else block
         return float(np.abs(values).max(initial=0.0))
 
-    def describe(self, feature: int) -> str:
-        return f"x{feature}"
+    def describe(self, feature: int, names: Sequence[str] | None = None) -> str:
+        return f"x{feature}" if names is None else names[feature]

@@ -159,12 +159,13 @@ class Outer:
         """An upper bound of |slope_j| over the family, exact above 1; all weights are watched."""
         conditions = self.conditions
         if conditions.penalty.pure_l1:
-            return prices.largest / conditions.limit
+            return float(prices.largest / conditions.limit)
         candidates = conditions.slopes(prices.ids, prices.gradients, np.zeros(len(prices.ids)))
         watched = conditions.slopes(watch, prices.watched, self.point.weights_of(watch))
         # no other feature is above both the threshold and the candidates
         others = min(self.threshold, prices.largest) / conditions.limit
-        return max(others, np.abs(candidates).max(initial=0.0), np.abs(watched).max(initial=0.0))
+        slopes = np.abs(np.concatenate([candidates, watched]))
+        return float(max(others, slopes.max(initial=0.0)))
 
     def sharpen(self) -> None:
         """The trainer has nothing better to offer at its target: lower that."""

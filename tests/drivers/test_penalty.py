@@ -209,3 +209,12 @@ def test_a_checkpoint_from_before_had_neither(tmp_path: Path) -> None:
     CheckpointFolder.check_resume(saved, {"l1_ratio": 1.0, "class_weight": None})
     with pytest.raises(fcl.InputError, match=r"l1_ratio was 1\.0, is 0\.5"):
         CheckpointFolder.check_resume(saved, {"l1_ratio": 0.5})
+
+
+@pytest.mark.parametrize("rho", [1.0, 0.5])
+def test_numbers_of_a_certificate_are_plain(rho: float) -> None:
+    _, y = acceptors(LENGTH, N)
+    certificate = train("kmers:d=2", y, C=0.7, l1_ratio=rho).certificate
+    for name in ("objective", "bound", "gap", "max_violation"):
+        assert type(getattr(certificate, name)) is float, name
+    assert type(certificate.n_priced) is int and type(certificate.passes) is int

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from joblib.externals.loky import get_reusable_executor
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.datasets import make_classification
+from sklearn.feature_selection import RFE, SelectFromModel
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.multioutput import MultiOutputRegressor
 from sklearn.pipeline import make_pipeline
@@ -201,6 +203,25 @@ def test_names(X: np.ndarray, y: np.ndarray, file: str) -> None:
         FCLClassifier().get_feature_names_out()
 
 
+@pytest.mark.parametrize(
+    "features", ["products:degree=2", "columns + products:degree=2", "columns * 2", "fourier:n=40"]
+)
+def test_names_of_columns_in_words(X: np.ndarray, y: np.ndarray, features: str) -> None:
+    names = [f"column {letter}" for letter in "abcdefghijkl"]
+    model = FCLClassifier(features, C=0.1, tol=1e-4)
+    plain = model.fit(X, y).get_feature_names_out()
+    given = model.get_feature_names_out(names)
+    framed = model.fit(pd.DataFrame(X, columns=names), y).get_feature_names_out()
+    assert framed.dtype == given.dtype == object and framed.tolist() == given.tolist()
+    spoken = plain.tolist()
+    if not features.startswith("fourier"):  # of standardised columns, and a few of many
+        spoken = [re.sub(r"\bx(\d+)", lambda m: names[int(m[1])], text) for text in spoken]
+        assert len(spoken) > 1 and not set(spoken) & set(plain)
+    assert given.tolist() == spoken
+    if "+" in features:
+        assert {text.partition(":")[0] for text in spoken} == {"columns", "products"}
+
+
 def test_an_empty_model(X: np.ndarray, y: np.ndarray) -> None:
     model = FCLClassifier(C=1e-6).fit(X, y)
     assert model.coef_.shape == (1, 0) and model.n_nonzero_ == 0 and model.n_iter_ == 1
@@ -208,6 +229,73 @@ def test_an_empty_model(X: np.ndarray, y: np.ndarray) -> None:
     assert model.sparsify().densify().coef_.shape == (1, 0)
     share = y.mean()
     np.testing.assert_allclose(model.predict_proba(X)[:, 1], share, rtol=1e-6)
+
+
+def test_paths_are_not_split(file: str, X: np.ndarray, y: np.ndarray) -> None:
+    for rows in (file, fcl.open_data(file)):
+        with pytest.raises((TypeError, ValueError)):
+            cross_val_score(FCLClassifier(), rows, y, cv=2)
+    loaded = np.asarray(fcl.open_data(file).rows.read(0, len(y)))
+    assert cross_val_score(FCLClassifier(), loaded, y, cv=2).shape == (2,)
+
+
+# -- weights of all columns --------------------------------------------------------------------
+
+
+def two_of_twenty() -> tuple[np.ndarray, np.ndarray]:
+    X = np.random.default_rng(2).standard_normal((300, 20))
+    return X, 2.0 * X[:, 7] - 3.0 * X[:, 13]
+
+
+@pytest.mark.parametrize("kind", ["regression", "two classes", "three classes"])
+def test_selectors_find_the_columns(kind: str) -> None:
+    X, score = two_of_twenty()
+    model: Any = FCLRegressor(alpha=0.5) if kind == "regression" else FCLClassifier(C=0.05)
+    y = {
+        "regression": score,
+        "two classes": score > 0.0,
+        "three classes": np.digitize(score, [-2.0, 2.0]),
+    }[kind]
+    getter: dict[str, Any] = {"importance_getter": "column_weights_"}
+    for selector in (
+        RFE(model, n_features_to_select=2, **getter),
+        RFE(model, n_features_to_select=2, step=0.5, **getter),
+        SelectFromModel(model, max_features=2, **getter),
+        SelectFromModel(clone(model).set_params(alpha=None, C=0.02), threshold=1e-5, **getter),
+    ):
+        assert selector.fit(X, y).get_support(indices=True).tolist() == [7, 13]
+    assert clone(model).fit(X, y).coef_.shape[-1] < 20  # whose positions are none of X
+
+
+def test_weights_of_all_columns(X: np.ndarray, y: np.ndarray) -> None:
+    for labels in (y, y + 2 * (X[:, 0] > 0)):
+        model = FCLClassifier(C=0.05).fit(X, labels)
+        weights = np.atleast_2d(model.column_weights_)
+        assert model.column_weights_.shape == ((12,) if len(weights) == 1 else (4, 12))
+        found = model.feature_keys_
+        assert 0 < len(found) < 12
+        np.testing.assert_array_equal(weights[:, found], model.coef_)
+        assert not np.delete(weights, found, axis=1).any()
+        margins = X @ weights.T + model.intercept_
+        np.testing.assert_allclose(
+            margins.squeeze(), model.decision_function(X), rtol=0, atol=1e-12
+        )
+        before = model.column_weights_
+        np.testing.assert_array_equal(model.sparsify().column_weights_, before)
+    regressor = FCLRegressor(alpha=0.1).fit(sparse.csr_array(X), X[:, 3])
+    assert np.flatnonzero(regressor.column_weights_).tolist() == [3]
+
+
+@pytest.mark.parametrize("features", ["products:degree=2", "columns + products:degree=2"])
+def test_no_weights_of_columns_of_other_families(
+    X: np.ndarray, y: np.ndarray, features: str
+) -> None:
+    model = FCLClassifier(features, C=0.05, tol=1e-3).fit(X, y)
+    with pytest.raises(AttributeError, match=r"expected the family 'columns'.* got .*Products"):
+        model.column_weights_  # noqa: B018
+    assert not hasattr(model, "column_weights_")
+    with pytest.raises(sklearn.exceptions.NotFittedError):
+        FCLClassifier().column_weights_  # noqa: B018
 
 
 # -- the rest of scikit-learn ------------------------------------------------------------------
@@ -336,6 +424,49 @@ def test_warm_start_of_the_regressor_and_without_an_intercept(X: np.ndarray) -> 
     model.set_params(fit_intercept=False).fit(X, y)
     fresh = FCLRegressor(fit_intercept=False, tol=1e-8).fit(X, y)
     assert model.intercept_ == 0.0 and model.objective_ == pytest.approx(fresh.objective_, rel=1e-7)
+
+
+@pytest.mark.parametrize("features", ["columns", "columns + products:degree=2"])
+def test_warm_start_on_other_values_and_rows(features: str) -> None:
+    X, y = make_classification(300, 20, n_informative=8, random_state=1)
+    other = X.copy()
+    other[5, 0] += 1e-9  # the first column is one that probes look at
+    model = FCLClassifier(features, C=0.05, warm_start=True, tol=1e-5).fit(X, y)
+    cold = model.n_iter_
+    assert model.fit(other, y).n_iter_ == 1 < cold
+    assert model.fit(X[:299], y[:299]).converged_ and model.dual_gap_ <= 1e-5
+    fresh = FCLClassifier(features, C=0.05, tol=1e-7).fit(X[:299], y[:299])
+    assert model.objective_ == pytest.approx(fresh.objective_, rel=2e-5)
+
+
+def test_warm_start_of_a_family_that_learns_falls_away(X: np.ndarray, y: np.ndarray) -> None:
+    options: dict[str, Any] = {"features": "fourier:n=100", "tol": 1e-5}
+    model = FCLClassifier(warm_start=True, **options).fit(X, y)
+    assert model.fit(X, y).n_iter_ == 1
+    other = X.copy()
+    other[5, 0] += 1e-3
+    fresh = FCLClassifier(**options).fit(other, y)
+    np.testing.assert_array_equal(model.fit(other, y).coef_, fresh.coef_)
+    assert model.n_iter_ == fresh.n_iter_ > 1
+
+
+# -- what is proved ----------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore::fcl.ConvergenceWarning")
+def test_the_scope_of_the_certificate(X: np.ndarray, y: np.ndarray) -> None:
+    many = y + 2 * (X[:, 0] > 0)
+    whole = FCLClassifier(C=0.1).fit(X, y)
+    assert whole.certificate_scope_ == "all features of the family"
+    assert whole.fit(X, many).certificate_scope_ == ["all features of the family"] * 4
+    options: dict[str, Any] = {"features": "fourier:per_pass=200", "max_iter": 3}
+    for model in (FCLClassifier(**options).fit(X, y), FCLRegressor(**options).fit(X, X[:, 0])):
+        certificate = model.model_.certificate
+        assert model.certificate_scope_ == certificate.scope
+        assert f"{certificate.n_priced:,} sampled features" in certificate.scope
+        assert certificate.n_priced < model.model_.family.n_features
+    scopes = FCLClassifier(**options).fit(X, many).certificate_scope_
+    assert len(scopes) == 4 and all("sampled features" in scope for scope in scopes)
 
 
 # -- early ends --------------------------------------------------------------------------------

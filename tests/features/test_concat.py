@@ -389,3 +389,4 @@ def test_numbers_stay_whole_beside_one_another(tmp_path: Path) -> None:
     made = dense(family.column_maker(prepared, 1 << 16).make(np.arange(6)))
     assert (made.T.astype(np.float32) == np.hstack([x, x]).astype(np.float32)).all()
     assert family.describe(4) == "columns 2: x1"
+    assert family.describe(4, ["a", "b", "c"]) == "columns 2: b"

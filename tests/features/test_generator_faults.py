@@ -162,6 +162,14 @@ def test_words_that_fail_spoil_no_model(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(generators.Above, "describe", lambda self, feature: {}[feature])
     model = train(generators.Above(), driver="inline", tol=1e-2).model
     assert "describe raised KeyError" in model.describe(top=1)[0].feature
+    names = [f"c{k}" for k in range(20)]
+    assert "describe raised KeyError" in model.family.describe(1, names)
+    # names of columns for a class that asks for them
+    monkeypatch.setattr(generators.Above, "describe", lambda self, feature: f"own {feature}")
+    assert model.family.describe(1, names) == model.family.describe(1) == "own 1"
+    ask = lambda self, feature, names=None: names[feature] if names else "none"  # noqa: E731
+    monkeypatch.setattr(generators.Above, "describe", ask)
+    assert model.family.describe(1, names) == "c1" and model.family.describe(1) == "none"
 
 
 # -- where the class is ----------------------------------------------------------------------------

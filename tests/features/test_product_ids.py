@@ -77,6 +77,10 @@ def test_names() -> None:
     names = {family.describe(j) for j in range(family.n_features)}
     assert len(names) == family.n_features == count_products(20, 3, True)
     assert {"x3", "x3 * x17", "x3^2", "x3^2 * x5", "x3 * x5^2", "x7^3", "x0 * x1 * x19"} <= names
+    given = [f"c {letter}" for letter in "abcdefghijklmnopqrst"]
+    theirs = {family.describe(j, given) for j in range(family.n_features)}
+    assert len(theirs) == len(names)
+    assert {"c d", "c d^2 * c f", "c a * c b * c t"} <= theirs and "x3" not in theirs
 
 
 def test_text_and_description_make_the_same_family() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import time
@@ -18,7 +19,7 @@ __all__ = ["Crew"]
 
 #: Seconds for which idle children are kept.
 IDLE = 300.0
-#: They leave by themselves so many seconds later: none is given a job that is about to go.
+#: They leave by themselves so many seconds later, should this process not send them away.
 GRACE = 30.0
 
 
@@ -35,9 +36,10 @@ class Crew:
     One crew may serve any number of jobs, one after the other or in several threads. A child is lent
     only where a fresh one would be no other: in the thread that started it, with which it dies, and
     with the same environment variables, ``sys.path``, folder and cores as at its start; for the role
-    that it had, whose kernels it has loaded. Idle children hold nothing of a job, and leave when the
-    crew is closed, after ``idle`` seconds, and at the latest with this process. A forked copy of the
-    process begins with an empty crew; a crew cannot be pickled.
+    that it had, whose kernels it has loaded. Idle children hold nothing of a job. They are sent away, and
+    reaped, when the crew is closed, and after ``idle`` seconds by a thread that sleeps until then; they
+    end at the latest with this process. A forked copy of the process begins with an empty crew; a crew
+    cannot be pickled.
 
     Parameters
     ----------
@@ -52,6 +54,7 @@ class Crew:
         self.idle = idle
         self._idle: list[_Idle] = []
         self._lock = threading.Lock()
+        self._timer: threading.Timer | None = None  # where somebody is idle
         _crews.add(self)
 
     def __enter__(self) -> Crew:
@@ -65,9 +68,12 @@ class Crew:
 
     @property
     def pids(self) -> list[int]:
-        """Process ids of the idle children."""
+        """Process ids of the idle children; those that have ended are reaped."""
         with self._lock:
-            return [one.child.pid for one in self._idle]
+            gone = self._remove([one for one in self._idle if not one.child.alive()])
+            pids = [one.child.pid for one in self._idle]
+        dismiss(gone)
+        return pids
 
     def prepare(self, wanted: Mapping[str, int]) -> None:
         """A job of this thread is about to begin that wants so many children by role.
@@ -159,12 +165,16 @@ class Crew:
             if self.keep:  # it may have been closed meanwhile
                 self._idle += [_Idle(child, now) for child in free]
                 free = []
+                self._set_timer()
         dismiss(free)
 
     def dismiss(self) -> None:
         """Send the idle children away."""
         with self._lock:
-            gone, self._idle = [one.child for one in self._idle], []
+            gone = self._remove(self._idle)
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
         dismiss(gone)
 
     def close(self) -> None:
@@ -172,12 +182,48 @@ class Crew:
         self.keep = False
         self.dismiss()
 
+    def _remove(self, some: Collection[_Idle]) -> list[Child]:
+        """Take some of the idle children out; the lock is held."""
+        self._idle = [one for one in self._idle if one not in some]
+        return [one.child for one in some]
+
+    def _set_timer(self) -> None:
+        """See to it that who is idle for too long is sent away; the lock is held."""
+        if self._timer is not None or not self._idle:
+            return
+        due = min(one.since for one in self._idle) + self.idle
+        wait = min(max(0.0, due - time.monotonic()), threading.TIMEOUT_MAX)
+        timer = threading.Timer(wait, _expire, (weakref.ref(self),))
+        timer.daemon = True
+        with contextlib.suppress(RuntimeError):  # no more threads: they leave by themselves
+            timer.start()
+            self._timer = timer
+
+    def _expire(self) -> None:
+        """Send away who is idle for too long: nobody lends them any more."""
+        with self._lock:
+            if self._timer is not threading.current_thread():  # cancelled at that moment
+                return
+            self._timer = None
+            now = time.monotonic()
+            gone = self._remove([one for one in self._idle if now - one.since >= self.idle])
+            self._set_timer()
+        dismiss(gone)
+
     def _forget(self) -> None:
         """This is a forked copy: the children are those of the original."""
         gone, self._idle = self._idle, []
         self._lock = threading.Lock()  # somebody may have had it at that moment
+        self._timer = None  # threads are not copied
         for one in gone:
             one.child.disown()
+
+
+def _expire(reference: weakref.ref[Crew]) -> None:
+    # a timer does not keep alive a crew that nobody has any more
+    crew = reference()
+    if crew is not None:
+        crew._expire()
 
 
 _crews: weakref.WeakSet[Any] = weakref.WeakSet()

@@ -255,7 +255,7 @@ class BagFamily:
         code = min(code, int(bags.reverse_complement(code, self.d, self.radix)))
         return int(np.searchsorted(self.canonical()[0], code))
 
-    def describe(self, feature: int) -> str:
+    def describe(self, feature: int, names: Sequence[str] | None = None) -> str:
         """The pattern without trailing wildcards, and on which strands it may be."""
         code = int(self.codes(np.array([feature]))[0])
         letters = ""

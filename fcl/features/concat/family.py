@@ -128,11 +128,11 @@ class ConcatFamily:
             out.append(f"{name} {met[name]}" if names.count(name) > 1 else name)
         return out
 
-    def describe(self, feature: int) -> str:
+    def describe(self, feature: int, names: Sequence[str] | None = None) -> str:
         """As the member says, behind its name where there are several."""
         ids = np.array([feature])
         ((m, _),) = self.split(ids)
-        text = self.members[m].describe(int(self.local(m, ids)[0]))
+        text = self.members[m].describe(int(self.local(m, ids)[0]), names)
         return f"{self._names[m]}: {text}" if len(self.members) > 1 else text
 
     def to_config(self) -> dict[str, Any]:

@@ -7,7 +7,7 @@
 ``binding``  from a generator and a data set to a family
 """
 
-from fcl.features.generated.binding import bind, same_features
+from fcl.features.generated.binding import bind, same_features, without_probes
 from fcl.features.generated.family import GeneratedFamily
 
-__all__ = ["GeneratedFamily", "bind", "same_features"]
+__all__ = ["GeneratedFamily", "bind", "same_features", "without_probes"]

@@ -24,7 +24,7 @@ from fcl.features.generated.family import GeneratedFamily, shown
 from fcl.features.generated.forms import MatrixRecord, RowForm, form_for
 from fcl.features.generator import ROWS, Generator, overrides
 
-__all__ = ["bind", "probe_of", "same_features", "sample_rows"]
+__all__ = ["bind", "probe_of", "same_features", "sample_rows", "without_probes"]
 
 #: Rows of the sample that :meth:`Generator.fit` sees, fewer if they would take more bytes than that.
 FIT_ROWS = 2000
@@ -113,6 +113,14 @@ def same_features(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
         return True
     scale = 1e-6 * max((abs(x) for x in one), default=0.0)
     return len(one) == len(other) and bool(np.allclose(one, other, rtol=1e-6, atol=scale))
+
+
+def without_probes(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A family's configuration without its probes, which differ where values of the rows do."""
+    out = {name: value for name, value in config.items() if name != "probe"}
+    if "members" in out:
+        out["members"] = [without_probes(member) for member in out["members"]]
+    return out
 
 
 def _made_again(family: GeneratedFamily) -> tuple[GeneratedFamily, str]:

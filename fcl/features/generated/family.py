@@ -8,7 +8,8 @@ draws where the family is sampled (``per_pass``).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import inspect
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -124,10 +125,13 @@ class GeneratedFamily:
             return 1.0
         return self.penalty_factors(np.concatenate([np.arange(first, last), others]))
 
-    def describe(self, feature: int) -> str:
+    def describe(self, feature: int, names: Sequence[str] | None = None) -> str:
         """The feature in words; a fault there spoils no model."""
+        words: Callable[..., str] = self.generator.describe
         try:
-            return str(self.generator.describe(int(feature)))
+            if names is not None and "names" in inspect.signature(words).parameters:
+                return str(words(int(feature), names=names))
+            return str(words(int(feature)))
         except Exception as error:
             return f"{self.name} {feature} (describe raised {type(error).__name__}: {error})"
 

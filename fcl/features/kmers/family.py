@@ -184,7 +184,7 @@ class KmerFamily:
             code = code * 5 + LETTERS.index(letter)
         return position * self.per_position + code
 
-    def describe(self, feature: int) -> str:
+    def describe(self, feature: int, names: Sequence[str] | None = None) -> str:
         """The pattern without trailing wildcards, and where its first letter stands."""
         position, code = divmod(int(feature), self.per_position)
         letters = ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -88,13 +89,14 @@ class Products(Generator):
             self._numbering = Numbering(self.columns_, self.degree, repeats=not self.binary)
         return self._numbering
 
-    def describe(self, feature: int) -> str:
+    def describe(self, feature: int, names: Sequence[str] | None = None) -> str:
         columns = self.numbering.tuples(np.array([feature], np.int64))[0]
         words = []
         for column, power in zip(
             *np.unique(columns[columns >= 0], return_counts=True), strict=True
         ):
-            words.append(f"x{column}" + (f"^{power}" if power > 1 else ""))
+            word = f"x{column}" if names is None else names[column]
+            words.append(word + (f"^{power}" if power > 1 else ""))
         return " * ".join(words)
 
     def check(self, rows: Any, numbers: Ids, name: str) -> None:
