@@ -24,7 +24,7 @@ from fcl.features.generated.family import GeneratedFamily, shown
 from fcl.features.generated.forms import MatrixRecord, RowForm, form_for
 from fcl.features.generator import ROWS, Generator, overrides
 
-__all__ = ["bind", "probe_of", "same_features", "sample_rows"]
+__all__ = ["bind", "probe_of", "probed_ids", "same_features", "sample_rows"]
 
 #: Rows of the sample that :meth:`Generator.fit` sees, fewer if they would take more bytes than that.
 FIT_ROWS = 2000
@@ -95,9 +95,15 @@ def bind(
     return family
 
 
+def probed_ids(n_features: int) -> Ids:
+    """Up to ``PROBED`` features from all over the family, with the first and the last."""
+    last = int(n_features) - 1  # Python's whole numbers: float64 is exact to 2^53 alone
+    return np.unique(np.array([last * k // (PROBED - 1) for k in range(PROBED)], np.int64))
+
+
 def probe_of(generator: Generator, block: Any, n: int) -> list[float]:
     """Sums over a few features' columns on a block of n rows: they tell whether a class has changed."""
-    ids = np.unique(np.linspace(0, generator.n_features - 1, PROBED).astype(np.int64))
+    ids = probed_ids(generator.n_features)
     columns = checked_columns(generator, ids, block, 0, n).astype(np.float64, copy=False)
     sums = (1.0 + np.arange(n) % 7) @ columns  # the order of rows matters too
     return [float(x) for x in sums]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fcl.errors import GeneratorError
-from fcl.features.base import MOST_STEPS, Floats, Ids
+from fcl.features.base import FEATURES_LIMIT, MOST_STEPS, Floats, Ids
 from fcl.features.generator import Generator
 
 __all__ = [
@@ -46,7 +46,7 @@ def called(where: str, function: Callable[..., Any], *arguments: Any, **options:
 def checked_count(generator: Generator) -> int:
     """``n_features`` after fit."""
     n = getattr(generator, "n_features", None)
-    if not isinstance(n, int | np.integer) or isinstance(n, bool) or not 0 < n < 2**62:
+    if not isinstance(n, int | np.integer) or isinstance(n, bool) or not 0 < n < FEATURES_LIMIT:
         raise GeneratorError(
             f"features {name_of(generator)}: n_features must be a whole number from 1 to 2^62 after "
             f"fit, got {n!r}"

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from fcl.checks import flag, whole
 from fcl.errors import InputError
-from fcl.features.base import Floats, Ids
+from fcl.features.base import FEATURES_LIMIT, Floats, Ids
 from fcl.features.generated.forms import SparseColumns
 from fcl.features.generator import Generator
 from fcl.features.products.numbering import Numbering, count_products
@@ -26,8 +26,6 @@ MOST_DEGREE = 64
 #: Parts of the family for pricing, at most, and features of one at least.
 MOST_PARTS = 128
 LEAST_PART = 64
-#: Ids are int64, and sums of a few of them have to be as well.
-MOST_FEATURES = 2**62 - 1
 
 #: A block as kernels get it: matrix, columns, start, rows, values (see fcl.kernels.products).
 Parts = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
@@ -75,7 +73,7 @@ class Products(Generator):
                 f"factors, and there are {m} columns; lower degree to {m} or less"
             )
         self.n_features = count_products(m, degree, not self.binary)
-        if self.n_features > MOST_FEATURES:
+        if self.n_features >= FEATURES_LIMIT:
             raise InputError(
                 f"products: {m} columns have {self.n_features:,} products up to degree {degree}, more "
                 f"than the 2^62 that can be numbered; lower degree, or choose columns"
