@@ -11,10 +11,12 @@ from typing import Any
 import generators
 import numpy as np
 import pytest
+import scipy.sparse
 
 import fcl
 from fcl.drivers.events import Event, PassDone
 from fcl.features import Generator
+from fcl.features.generated import bind
 from fcl.model.checkpoint import CheckpointFolder
 
 DRIVERS = ("inline", "processes")
@@ -137,9 +139,17 @@ def test_a_class_that_was_changed_before_a_resume(
     [
         ("gradients", lambda *_: np.ones(3), r"gradients\(features 0 to 34\) on row block 0: .*35"),
         ("gradients", lambda *_: None, r"gradients\(features 0 to 34\).*got NoneType"),
-        ("largest", lambda *_: np.nan, r"largest on row block 0: .*got nan"),
-        ("largest", lambda *_: "many", r"largest on row block 0: .*got 'many'"),
-        ("margins", lambda *_: np.full(64, np.inf), r"margins\(.*\) on row block 0: .*finite"),
+        (
+            "largest",
+            lambda *_: np.nan,
+            r"largest on the sample of 300 rows that fit got: .*got nan",
+        ),
+        ("largest", lambda *_: "many", r"largest on the sample of .*got 'many'"),
+        (
+            "margins",
+            lambda *_: np.full(64, np.inf),
+            r"margins\(.*\) on the sample of .*: expected float64 \(300,",
+        ),
         ("prepare", lambda _, b: b[:-1], r"prepare: expected an array \(300, c\).*\(299, 70\)"),
         ("prepare", lambda _, b: 1 / 0, r"prepare raised ZeroDivisionError"),
         ("fit", lambda *_: 1 / 0, r"fit on a sample of 300 rows raised ZeroDivisionError"),
@@ -156,6 +166,51 @@ def test_gradients_that_do_not_belong_to_the_columns(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(generators.Above, "gradients", lambda *a: 1.01 * right(*a))
     with pytest.raises(fcl.GeneratorError, match=r"gradients\(\) has to agree with it"):
         train(generators.Above(), driver="inline")
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("Centered", r"columns\(\) makes of a row must not depend on the other rows"),
+        ("ScaledByBlock", r"learn statistics of the data in fit\(\)"),
+        ("SignsOfCentered", r"feature \d+ is (True|False) at row \d+ of X in the sample"),
+        ("PreparesCentered", r"what prepare\(\) or columns\(\) makes of a row"),
+        ("SlightlyWrongMargins", r"margins\(16 features, 0 to 69\) .* where columns\(\) @ weights"),
+        ("SmallLargest", r"says that no \|value\| is beyond 0\.01, but feature \d+ is"),
+    ],
+)
+def test_what_is_wrong_on_the_sample(name: str, says: str) -> None:
+    with pytest.raises(fcl.GeneratorError, match=f"features {name}: .*{says}"):
+        train(getattr(generators, name)(), driver="inline")
+
+
+def test_sparse_rows_that_depend_on_the_block() -> None:
+    data = fcl.open_data(scipy.sparse.csr_array(np.abs(X)), y=Y)
+    with pytest.raises(fcl.GeneratorError, match=r"features SparseByBlock: .*must not depend on"):
+        train(generators.SparseByBlock(), data, driver="inline")
+    assert train(generators.Sparse(), data, driver="inline", tol=1e-1).converged
+
+
+def test_a_value_at_a_cut_is_no_fault() -> None:
+    """A single row, which rounding may turn: products of matrices round by their shape."""
+    rows = fcl.open_data(X, y=None).rows
+    family = bind(generators.AtACut(), rows)
+    whole, half = (family.generator.columns(np.arange(9), x) for x in (X, X[::2]))
+    assert (whole[::2] != half).sum() in range(1, 10)  # the cut of this test is one
+
+
+def test_rows_are_named_as_the_data_number_them() -> None:
+    """Not as the sample has them, which leaves out rows without a weight."""
+    s = np.ones(len(X))
+    s[:100] = 0.0
+    positive = np.abs(X) + 0.1
+    positive[123, 0] = -1.0
+    says = (
+        r"^features NotFinite: columns\(16 features, 0 to 69\) on the sample of 200 rows that fit got: "
+        r"feature 0 is nan at row 123 of "
+    )
+    with pytest.raises(fcl.GeneratorError, match=says):
+        train(generators.NotFinite(), fcl.open_data(positive, y=Y, weights=s), driver="inline")
 
 
 def test_words_that_fail_spoil_no_model(monkeypatch: pytest.MonkeyPatch) -> None:
