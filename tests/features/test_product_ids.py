@@ -6,12 +6,13 @@ import math
 
 import numpy as np
 import pytest
+import scipy.sparse
 from hypothesis import given
 from hypothesis import strategies as st
 from product_matrix import bound_rows, products_of
 
 from fcl import open_data
-from fcl.errors import InputError
+from fcl.errors import GeneratorError, InputError
 from fcl.features import Products, bind_features, family_from_config, parse_features, spell_features
 from fcl.features.generated.binding import probed_ids
 from fcl.features.products.numbering import Numbering, count_products
@@ -107,10 +108,18 @@ def test_degrees_that_are_none(degree: object) -> None:
         Products(degree)  # type: ignore[arg-type]
 
 
-def test_more_factors_than_binary_columns() -> None:
-    with pytest.raises(InputError, match=r"degree is 5.*there are 4 columns"):
-        bind_features(Products(5, binary=True), open_data(np.eye(4), y=None).rows)
-    assert bind_features(Products(5), open_data(np.eye(4), y=None).rows).n_features == 125
+@pytest.mark.parametrize("binary", [False, True])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_more_factors_than_columns(binary: bool, sparse: bool) -> None:
+    """Refused as it was written for the user: not as a fault of a class."""
+    X = scipy.sparse.csr_array(np.eye(20)) if sparse else np.eye(20)
+    rows = open_data(X, y=None).rows
+    says = r"^products: degree is 21, larger than the number of columns, 20; lower degree to 20 or less$"
+    with pytest.raises(InputError, match=says) as found:
+        bind_features(Products(21, binary=binary), rows)
+    assert not isinstance(found.value, GeneratorError)
+    family = bind_features(Products(20, binary=binary), rows)
+    assert family.n_features == count_products(20, 20, not binary)
 
 
 def test_too_many_products_are_refused_with_their_number() -> None:

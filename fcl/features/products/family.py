@@ -39,7 +39,7 @@ class Products(Generator):
     of the columns as they are: nothing is scaled.
 
     degree : int
-        Factors of a product, at most; for binary data no more than there are columns.
+        Factors of a product, at most; no more than there are columns.
     binary : bool
         Whether all values are 0 or 1. Every block is checked; data that are stored as booleans are
         binary in any case.
@@ -67,10 +67,10 @@ class Products(Generator):
         m, degree = self.columns_, self.degree
         if not m:
             raise InputError("products: the data have no columns")
-        if self.binary and degree > m:
+        if degree > m:
             raise InputError(
-                f"products: degree is {degree}, but products of binary columns have no repeated "
-                f"factors, and there are {m} columns; lower degree to {m} or less"
+                f"products: degree is {degree}, larger than the number of columns, {m}; lower degree to "
+                f"{m} or less"
             )
         self.n_features = count_products(m, degree, not self.binary)
         if self.n_features >= FEATURES_LIMIT:
