@@ -15,7 +15,8 @@ import scipy.sparse
 
 import fcl
 from fcl.drivers.events import Event, PassDone
-from fcl.features import Generator
+from fcl.errors import RepeatedDeaths
+from fcl.features import Fourier, Generator
 from fcl.features.generated import bind
 from fcl.model.checkpoint import CheckpointFolder
 
@@ -50,6 +51,15 @@ def test_a_fault_at_the_first_pass(driver: str, how: str, says: str) -> None:
     where = r"^features Later: columns\(35 features, 0 to 34\) on row block 2:? ?"
     with pytest.raises(fcl.GeneratorError, match=where + says):
         train(generators.Later(how, MARK), driver=driver)
+
+
+def test_writers_that_die_of_the_features() -> None:
+    says = (
+        r"^the writer died 3 times without progress in between, the last time at \w+, parts \d+ to \d+, "
+        r"of the features Later, whose code runs there: writer 0 \(pid \d+\) was killed by signal 9"
+    )
+    with pytest.raises(RepeatedDeaths, match=says):
+        train(generators.Later("die", MARK), driver="processes")
 
 
 def test_text_instead_of_numbers() -> None:
@@ -219,6 +229,22 @@ def test_words_that_fail_spoil_no_model(monkeypatch: pytest.MonkeyPatch) -> None
     assert "describe raised KeyError" in model.describe(top=1)[0].feature
 
 
+class Refusing(Fourier):
+    def fit(self, sample: Any) -> None:
+        raise fcl.InputError("no rows like that")
+
+
+def test_what_is_meant_for_the_user() -> None:
+    """As families of our own say it; one that was written by somebody else is named."""
+    says = r"^features fourier: the median distance between 300 rows of the sample is 0"
+    with pytest.raises(fcl.InputError, match=says) as found:
+        train("fourier:n=8", fcl.open_data(np.ones((300, 4)), y=Y), driver="inline")
+    assert not isinstance(found.value, fcl.GeneratorError)
+    says = r"^features Refusing: fit on a sample of 300 rows raised InputError: no rows like that"
+    with pytest.raises(fcl.GeneratorError, match=says):
+        train(Refusing(n=8), driver="inline")
+
+
 # -- where the class is ----------------------------------------------------------------------------
 
 
@@ -262,7 +288,9 @@ def test_a_class_that_fails_in_the_child_alone(
     )
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(
-        fcl.InputError, match=r"mine_alone:Mine cannot be imported.*no licence here"
+        fcl.InputError,
+        match=r"^(writer|trainer) 0 \(pid \d+\) failed at its start, in a process of its own: "
+        r".*mine_alone:Mine cannot be imported.*no licence here",
     ):
         train("mine_alone:Mine", driver="processes")
 
