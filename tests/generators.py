@@ -336,6 +336,40 @@ class Later(Tanh):
         return made
 
 
+#: A value at which some classes go wrong.
+RARE = -7.0
+
+
+class Rare(Tanh):
+    """Goes wrong as ``how`` says where a value is ``RARE``."""
+
+    def __init__(self, how: str) -> None:
+        self.how = how
+
+    def columns(self, ids: Any, block: Any) -> np.ndarray:
+        return self.wrong(block[:, ids])
+
+    def wrong(self, values: np.ndarray) -> np.ndarray:
+        if self.how == "raise" and (values == RARE).any():
+            raise KeyError("no such")
+        return np.where(values == RARE, np.nan, values)
+
+
+class RareSparse(Rare):
+    rows = "sparse"
+
+    def columns(self, ids: Any, block: Any) -> np.ndarray:
+        return self.wrong(block[:, ids].toarray())
+
+
+class RarePrepared(Rare):
+    def prepare(self, block: Any) -> np.ndarray:
+        return self.wrong(block)
+
+    def columns(self, ids: Any, block: Any) -> np.ndarray:
+        return block[:, ids]
+
+
 class Unsteady(Generator):
     """Another column for the same feature at each call, binary or not; on many rows, if it is not sly."""
 

@@ -29,7 +29,7 @@ from fcl.features.generated.family import GeneratedFamily, shown
 from fcl.features.generated.forms import MatrixRecord, RowForm, form_for
 from fcl.features.generator import ROWS, Generator, overrides
 
-__all__ = ["bind", "probed_ids", "same_features", "sample_rows"]
+__all__ = ["bind", "probed_ids", "same_features", "sample_rows", "spread"]
 
 #: Rows of the sample that :meth:`Generator.fit` sees, fewer if they would take more bytes than that.
 FIT_ROWS = 2000
@@ -265,11 +265,17 @@ def sample_rows(
     row_bytes = form.width * rows.dtype.itemsize
     most = max(FIT_PARTS, min(FIT_ROWS, FIT_BYTES // max(1, row_bytes)))
     kept = np.arange(rows.shape[0]) if keep is None else np.flatnonzero(keep)
-    if len(kept) > most:
-        part = most // FIT_PARTS
-        starts = np.linspace(0, len(kept) - part, FIT_PARTS).astype(np.int64)
-        kept = kept[np.unique((starts[:, None] + np.arange(part)).ravel())]
+    kept = kept[spread(len(kept), most)]
     chosen = np.zeros(rows.shape[0], bool)
     chosen[kept] = True
     _, _, raw = next(form.read(rows, len(kept), chosen, 0, None))
     return raw, kept
+
+
+def spread(n: int, most: int) -> Ids:
+    """Places of at most so many of n rows, in parts from all over them; all, if they are no more."""
+    if n <= most:
+        return np.arange(n)
+    part = most // FIT_PARTS
+    starts = np.linspace(0, n - part, FIT_PARTS).astype(np.int64)
+    return np.unique((starts[:, None] + np.arange(part)).ravel())
