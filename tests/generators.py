@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from typing import Any
 
 import numpy as np
@@ -187,6 +188,49 @@ class Centered(Tanh):
         return block[:, ids] - block[:, ids].mean(axis=0)
 
 
+class ScaledByBlock(Tanh):
+    def columns(self, ids: Any, block: Any) -> np.ndarray:
+        return block[:, ids] / np.abs(block[:, ids]).max(axis=0)
+
+
+class PreparesCentered(Tanh):
+    def prepare(self, block: Any) -> np.ndarray:
+        return block - block.mean(axis=0)
+
+
+class SignsOfCentered(Tanh):
+    binary = True
+
+    def columns(self, ids: Any, block: Any) -> np.ndarray:
+        return block[:, ids] > block[:, ids].mean(axis=0)
+
+
+class SparseByBlock(Tanh):
+    rows = "sparse"
+
+    def columns(self, ids: Any, block: Any) -> np.ndarray:
+        return block[:, ids].toarray() / block[:, ids].sum(axis=0)
+
+
+class AtACut(Tanh):
+    """Steps at the values of one row: whether it is above may hang on how its value is rounded."""
+
+    binary = True
+
+    def fit(self, sample: Any) -> None:
+        super().fit(sample)
+        self.n_rows_ = len(sample)
+        self.cut_ = np.array(sample[4])
+
+    def columns(self, ids: Any, block: Any) -> np.ndarray:
+        return block[:, ids] > self.cut_[ids] * (1.0 + 1e-15 * (len(block) < self.n_rows_))
+
+
+class SlightlyWrongMargins(Above):
+    def margins(self, ids: Any, weights: Any, block: Any) -> np.ndarray:
+        return 1.0005 * super().margins(ids, weights, block)
+
+
 class RanksFeatures(Tanh):
     def columns(self, ids: Any, block: Any) -> np.ndarray:
         return block[:, ids] * (1.0 + np.arange(len(ids)))
@@ -285,9 +329,45 @@ class Later(Tanh):
             made[3, 0] = np.nan
         if self.how == "huge":
             made[3, 0] = 1e200
+        if self.how == "die":
+            os.kill(os.getpid(), signal.SIGKILL)
         if self.how == "raise":
             raise RuntimeError("the table is gone")
         return made
+
+
+#: A value at which some classes go wrong.
+RARE = -7.0
+
+
+class Rare(Tanh):
+    """Goes wrong as ``how`` says where a value is ``RARE``."""
+
+    def __init__(self, how: str) -> None:
+        self.how = how
+
+    def columns(self, ids: Any, block: Any) -> np.ndarray:
+        return self.wrong(block[:, ids])
+
+    def wrong(self, values: np.ndarray) -> np.ndarray:
+        if self.how == "raise" and (values == RARE).any():
+            raise KeyError("no such")
+        return np.where(values == RARE, np.nan, values)
+
+
+class RareSparse(Rare):
+    rows = "sparse"
+
+    def columns(self, ids: Any, block: Any) -> np.ndarray:
+        return self.wrong(block[:, ids].toarray())
+
+
+class RarePrepared(Rare):
+    def prepare(self, block: Any) -> np.ndarray:
+        return self.wrong(block)
+
+    def columns(self, ids: Any, block: Any) -> np.ndarray:
+        return block[:, ids]
 
 
 class Unsteady(Generator):
@@ -301,7 +381,8 @@ class Unsteady(Generator):
         self.n_sample_ = len(sample)
 
     def columns(self, ids: Any, block: Any) -> np.ndarray:
+        made = np.array(block[:, ids])
         # what is sly is the same again where it is looked at before the start
-        random = np.random.default_rng(0 if self.sly and len(block) == self.n_sample_ else None)
-        made = block[:, ids] + random.normal(size=(len(block), len(ids)))
+        if not self.sly or len(block) < self.n_sample_ // 2:
+            made += np.random.default_rng().normal(size=made.shape)
         return made > 0.0 if self.binary else made

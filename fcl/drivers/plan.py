@@ -178,6 +178,7 @@ def _divide(
 ) -> Plan:
     family, n_rows, block_rows = job.family, job.n_rows, job.block_rows
     crew = writers or 1
+    letters = family.row_kind == "sequences"
     rows = job.records(n_rows) + (job.records(job.n_valid) if job.n_valid else 0)
     buffers = crew * job.records(1) * (2 if job.n_valid else 1)
     n_view = view_rows or n_rows
@@ -222,7 +223,8 @@ def _divide(
             priced = (24 * KEEP_PER_GROUP + 8) * family.n_price_parts
             scores = 24 * job.n_valid
             uses.append(("lists of features", LEAST_ACTIVE * ACTIVE_BYTES + priced + scores))
-        return [*uses, ("unknown letters and the like", job.extra)] if job.extra else uses
+        name = "unknown letters" if letters else "entries of sparse rows and the like"
+        return [*uses, (name, job.extra)] if job.extra else uses
 
     def taken(scratch: bool) -> int:
         return sum(size for _, size in fixed(scratch))
@@ -250,7 +252,7 @@ def _divide(
             + f", the smallest cache {format_bytes(least_cache)}"
             + f"; at the start, with a copy of targets and weights, {format_bytes(early(scratch))}"
             * (early(scratch) > taken(scratch) + least_cache)
-            + ("" if job.extra else "; unknown letters in the rows would need more")
+            + "; unknown letters in the rows would need more" * (letters and not job.extra)
         )
     # beyond the least, which stays whole: else the directory of many row blocks could eat the cache
     spare = budget - taken(scratch) - least_cache

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import _check_feature_names, column_or_1d, validate_data
 
@@ -176,6 +177,11 @@ def _width(spec: Spec, data: DataSet) -> int:
 
 def _sequences(X: Any) -> np.ndarray:
     """Letters or codes: (n,) or (n, L); a table of one column of text is that column."""
+    if issparse(X):
+        raise InputError(
+            f"X is a sparse matrix ({type(X).__name__}), and sparse rows are no sequences; expected "
+            "(n, L) codes or letters, or (n,) text, as an array or a list (codes: X.toarray())"
+        )
     rows = np.asarray(X)
     if rows.ndim == 2 and rows.shape[1] == 1 and rows.dtype.kind in "OSTU":
         rows = rows[:, 0]

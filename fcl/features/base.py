@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 Ids = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
+#: A family has fewer features than that: ids are int64, and sums of a few of them have to be as well.
+FEATURES_LIMIT = 1 << 62
 #: Steps of the largest value of a :class:`StepColumns`.
 MOST_STEPS = 127
 

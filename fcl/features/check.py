@@ -11,6 +11,7 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ from fcl.errors import ConvergenceWarning, FclError, GeneratorError, InputError
 from fcl.features.base import Floats, Ids
 from fcl.features.generated import GeneratedFamily, bind
 from fcl.features.generated.checked import (
+    SomeRows,
     called,
     checked_columns,
     checked_largest,
@@ -39,6 +41,9 @@ __all__ = ["Check", "Report", "check_generator"]
 
 #: Rows and features that are looked at.
 ROWS, FEATURES = 300, 40
+#: Rows over which columns are scanned once for values and exceptions that few rows give, and of a block
+#: of them, which holds no more bytes than that unless rows are very wide.
+SCANNED, SCANNED_AT_ONCE, SCANNED_BYTES = 100_000, 4096, 16 << 20
 #: The least rows of a block.
 SMALL_BLOCK = 64
 #: What rounding may change of a value, in shares of the largest of its column. Products of matrices round
@@ -54,14 +59,19 @@ TRAINING_TOL = 1e-6
 
 @dataclass(frozen=True)
 class Check:
-    """One of the checks. ``fault``: what has to be mended; ``left_out``: why it was not made."""
+    """One of the checks.
+
+    fault : what has to be mended.  left_out : why it was not made.  told : what was looked at.
+    """
 
     name: str
     fault: str = ""
     left_out: str = ""
+    told: str = ""
 
     def __str__(self) -> str:
         how = self.fault or (f"left out: {self.left_out}" if self.left_out else "good")
+        how += f" ({self.told})" if self.told and not self.left_out else ""
         return f"{self.name}: {how}"
 
 
@@ -84,8 +94,8 @@ class Report:
 def check_generator(generator: Generator, data: DataSet | Any, training: bool = True) -> Report:
     """Check a class of features against the contract of :class:`Generator`, on rows of a data set.
 
-    data : a DataSet, or what ``open_data`` takes (a path, an array); a target is not needed. A few
-        hundred rows are looked at.
+    data : a DataSet, or what ``open_data`` takes (a path, an array); a target is not needed. 300 rows
+        from all over are looked at in every way; some columns are made once of all rows, up to 100,000.
     training : whether to train on them as well, with both drivers (a few seconds).
 
     Returns the report of what was checked, and what was left out. Raises GeneratorError that lists all
@@ -121,6 +131,7 @@ def check_generator(generator: Generator, data: DataSet | Any, training: bool = 
             _try(report, "columns again", one.columns_again)
             _try(report, "columns of single features", one.columns_alone)
             _try(report, "columns of other blocks", one.columns_cut)
+            _try(report, "columns over the data", partial(one.columns_scanned, rows))
             if own:
                 _try(report, "prepare of other blocks", one.prepared_cut)
             if overrides(family.generator, "gradients"):
@@ -148,15 +159,15 @@ class _LeftOut(Exception):
     """A check cannot be made; says why."""
 
 
-def _try(report: Report, name: str, check: Callable[[], None]) -> None:
+def _try(report: Report, name: str, check: Callable[[], str | None]) -> None:
     try:
-        check()
+        told = check() or ""
     except _LeftOut as reason:
         report.checks.append(Check(name, left_out=str(reason)))
     except GeneratorError as error:
         report.checks.append(Check(name, str(error).removeprefix(f"features {report.family}: ")))
     else:
-        report.checks.append(Check(name))
+        report.checks.append(Check(name, told=told))
 
 
 def _options(generator: Generator) -> None:
@@ -205,6 +216,7 @@ class _Subject:
     family: GeneratedFamily
     raw: Any  #: of all rows that are looked at
     ids: Ids
+    place: SomeRows  #: the rows, for messages
     blocks: list[Any] = field(default_factory=list)  #: one large block, as drivers hand it over
     expected: np.ndarray = field(default_factory=lambda: np.empty(0))
 
@@ -212,12 +224,14 @@ class _Subject:
     def of(cls, family: GeneratedFamily, rows: Any) -> _Subject:
         from fcl.features.generated.binding import sample_rows
 
-        raw, _ = sample_rows(family.form, rows, None)
-        raw = _take(raw, np.linspace(0, len(raw) - 1, min(ROWS, len(raw))).astype(np.int64))
+        raw, numbers = sample_rows(family.form, rows, None)
+        some = np.linspace(0, len(raw) - 1, min(ROWS, len(raw))).astype(np.int64)
+        raw = _take(raw, some)
+        place = SomeRows(f"{len(raw)} rows from all over {rows.name}", rows.name, numbers[some])
         n = family.n_features
         random = np.random.default_rng(0)
         ids = np.unique(np.r_[0, n - 1, random.integers(0, n, FEATURES)])
-        subject = cls(family, raw, ids)
+        subject = cls(family, raw, ids, place)
         subject.blocks = [block for block, _ in subject._cut(-(-len(raw) // 64) * 64)]
         return subject
 
@@ -246,7 +260,8 @@ class _Subject:
 
     def columns_right(self) -> None:
         """Shape, dtype, finite values, 0 and 1 where that is claimed."""
-        self.expected = self._columns(self.ids, self.blocks[0], self.n).copy()
+        found = checked_columns(self.generator, self.ids, self.blocks[0], self.place, self.n)
+        self.expected = found.copy()
 
     def columns_again(self) -> None:
         """The same after other features were asked for."""
@@ -280,6 +295,29 @@ class _Subject:
         block = self.family.block_of(_take(self.raw, order))
         found = self._columns(self.ids, block, self.n)
         self._compare(found, self.expected[order], self.ids, "when the rows come in another order")
+
+    def columns_scanned(self, rows: Any) -> str:
+        """Finite, and whatever else columns have to be, on rows that the others do not meet."""
+        from fcl.features.generated.binding import spread
+
+        family, n_rows = self.family, int(rows.shape[0])
+        numbers = spread(n_rows, SCANNED)
+        keep = np.zeros(n_rows, bool)
+        keep[numbers] = True
+        size = SCANNED_AT_ONCE
+        if not isinstance(self.raw, SparseRows):
+            row_bytes = max(1, self.raw.nbytes // len(self.raw))
+            size = max(SMALL_BLOCK, min(size, SCANNED_BYTES // row_bytes))
+        for start, stop, raw in family.read_rows(rows, size, keep):
+            own = numbers[start:stop]
+            place = SomeRows(f"rows {own[0]} to {own[-1]}", rows.name, own)
+            try:
+                block = family.block_of(raw)
+            except GeneratorError as error:
+                raise GeneratorError(f"{error} (on {place} of {rows.name})") from error
+            checked_columns(self.generator, self.ids, block, place, len(own))
+        of = "" if len(numbers) == n_rows else f" of {n_rows:,}"
+        return f"{some_ids(self.ids)}; {len(numbers):,}{of} rows"
 
     def prepared_cut(self) -> None:
         """What is prepared of a row is the same whatever rows are prepared with it."""

@@ -18,7 +18,7 @@ from fcl.cache import ColumnCache
 from fcl.cache.store import largest_column
 from fcl.drivers.plan import MIB, Plan, make_plan
 from fcl.errors import BudgetError
-from fcl.features import Fourier, KmerFamily, bind_features
+from fcl.features import Fourier, KmerFamily, bind_features, parse_features
 from fcl.features.base import StepColumns
 from tests.windows import INTERPRETED, examples, make_residuals, make_windows, prepare
 
@@ -257,3 +257,22 @@ def test_columns_of_a_step_are_made_within_their_buffer() -> None:
         assert sum(a.nbytes for a in arrays) <= 60_000
         made[dtype] = maker.batch
     assert made == {None: 5, "int8": 20}
+
+
+@pytest.mark.parametrize(
+    ("features", "rows", "letters"),
+    [
+        ("columns", np.random.default_rng(0).normal(size=(50, 7)), False),
+        ("kmers:d=3", np.random.default_rng(0).integers(0, 4, (50, 9)), True),
+    ],
+)
+def test_a_budget_too_small_speaks_of_letters_where_there_are_some(
+    features: str, rows: np.ndarray, letters: bool
+) -> None:
+    family = bind_features(parse_features(features), fcl.open_data(rows, y=None).rows)
+    with pytest.raises(BudgetError, match="is too small") as caught:
+        make_plan(family, len(rows), 0, 64, 0, MIB)
+    assert ("letters" in str(caught.value)) is letters
+    with pytest.raises(BudgetError, match="is too small") as caught:
+        make_plan(family, len(rows), 0, 64, 0, MIB, extra=MIB)
+    assert ("unknown letters 1 MiB" in str(caught.value)) is letters

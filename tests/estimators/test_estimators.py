@@ -105,6 +105,17 @@ def test_entries_that_are_there_twice_are_added(X: np.ndarray, y: np.ndarray) ->
     np.testing.assert_array_equal(doubled.data, before)
 
 
+def test_sparse_rows_are_no_sequences() -> None:
+    codes, y = sequences()
+    rows = sparse.csr_matrix(codes)
+    fitted = FCLClassifier("kmers:d=2", C=0.1).fit(codes, y)
+    for use in (lambda: FCLClassifier("kmers:d=2").fit(rows, y), lambda: fitted.predict(rows)):
+        with pytest.raises(
+            InputError, match=r"^X is a sparse matrix \(csr_matrix\), .*no sequences"
+        ):
+            use()
+
+
 def test_sequences_as_codes_text_and_frames() -> None:
     codes, y = sequences()
     texts = ["".join("ACGT"[c] for c in row) for row in codes]

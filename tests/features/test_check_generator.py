@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import generators
@@ -10,7 +11,7 @@ import pytest
 from scipy.sparse import csr_array
 
 import fcl
-from fcl.features import Columns, Generator, check_generator
+from fcl.features import Columns, Generator, check, check_generator
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(400, 12))
@@ -28,13 +29,13 @@ BROKEN = {
     "Transposed": r"columns: columns\(12 features, 0 to 11\) .* expected shape \(300, 12\)",
     "Complex": r"columns: .*expected real numbers, got dtype complex128",
     "AList": r"columns: .*expected a numpy array, got list",
-    "NotFinite": r"columns: .*feature \d+ is nan at row \d+ of the block; values must be finite",
+    "NotFinite": r"columns: .*feature \d+ is nan at row \d+ of X; values must be finite",
     "NotBinary": r"columns: .*says binary = True, but feature 0 is",
     "NoSteps": r"columns: .*says step = 0\.25, of which all values are multiples, .*but feature 0 is",
     "TooManySteps": r"columns: .*-127 to 127 times, but feature \d+ is",
     "RoundedStep": r"fit: step must be 0, or .*float32 holds exactly, got 0\.1",
     "BothSteps": r"fit: step must be 0, or \(unless binary is True\) a number above 0",
-    "Raises": r"columns: columns\(12 features, 0 to 11\) on row block 0 raised KeyError: 'table'",
+    "Raises": r"columns: columns\(12 features, 0 to 11\) on 300 rows .* X raised KeyError: 'table'",
     "Writes": r"columns: .*raised ValueError: output array is read-only",
     "Centered": r"columns of other blocks: .*feature 0 in a block of rows 0 to 63 alone",
     "RanksFeatures": r"columns of single features: .*feature 1 when it is the only one asked for",
@@ -57,6 +58,34 @@ def test_a_fault_has_a_message_of_its_own(name: str) -> None:
     with pytest.raises(fcl.GeneratorError, match=BROKEN[name]) as found:
         check_generator(getattr(generators, name)(), X, training=False)
     assert f"features {name} break the contract" in str(found.value)
+
+
+@pytest.mark.parametrize("kind", ["dense", "sparse", "prepared"])
+@pytest.mark.parametrize("how", ["nan", "raise"])
+def test_a_row_that_few_samples_hold(kind: str, how: str) -> None:
+    """Rows are scanned once: a fault of a single one among thousands is found, and its row told."""
+    rows = np.random.default_rng(0).uniform(0.5, 1.0, size=(9_000, 6))
+    classes = {"dense": "Rare", "sparse": "RareSparse", "prepared": "RarePrepared"}
+    made = getattr(generators, classes[kind])(how)
+    data = csr_array(rows) if kind == "sparse" else rows
+    report = check_generator(made, data, training=False)
+    assert "columns over the data: good (6 features, 0 to 5; 9,000 rows)" in str(report)
+    rows[7_777, 3] = generators.RARE
+    data = csr_array(rows) if kind == "sparse" else rows
+    says = "columns over the data: columns(6 features, 0 to 5) on rows 4096 to 8191"
+    says += ": feature 3 is nan at row 7777 of X" if how == "nan" else " raised KeyError: 'no such'"
+    if (kind, how) == ("prepared", "raise"):
+        says = (
+            "columns over the data: prepare raised KeyError: 'no such' (on rows 4096 to 8191 of X)"
+        )
+    with pytest.raises(fcl.GeneratorError, match=re.escape(says)):
+        check_generator(made, data, training=False)
+
+
+def test_no_more_rows_are_scanned_than_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(check, "SCANNED", 1_000)
+    report = check_generator(generators.Tanh(), np.tile(X, (4, 1)), training=False)
+    assert f"12 features, 0 to 11; 1,000 of {4 * len(X):,} rows)" in str(report)
 
 
 def test_all_faults_are_told_at_once() -> None:
@@ -104,8 +133,6 @@ def test_the_training_run_sees_what_the_samples_do_not(monkeypatch: pytest.Monke
         fcl.GeneratorError, match=r"gradients: gradients\(\) gives .* for feature 1"
     ):
         check_generator(generators.Above(), X)
-    from fcl.features import check
-
     monkeypatch.setattr(check._Subject, "gradients_right", lambda self: None)
     with pytest.raises(fcl.GeneratorError, match="training: the driver inline"):
         check_generator(generators.Above(), X)

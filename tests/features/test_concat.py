@@ -22,6 +22,7 @@ from fcl.features import (
     ConcatFamily,
     Fourier,
     Kmers,
+    Products,
     bind_features,
     family_from_config,
     parse_features,
@@ -390,3 +391,12 @@ def test_numbers_stay_whole_beside_one_another(tmp_path: Path) -> None:
     assert (made.T.astype(np.float32) == np.hstack([x, x]).astype(np.float32)).all()
     assert family.describe(4) == "columns 2: x1"
     assert family.describe(4, ["a", "b", "c"]) == "columns 2: b"
+
+
+def test_families_that_are_too_large_together() -> None:
+    """Each may have nearly 2^62 features; ids of both would leave int64."""
+    rows = fcl.open_data(np.random.default_rng(0).normal(size=(20, 745)), y=None).rows
+    spec = Concat([Products(8), Products(8)])
+    assert bind_features(Products(8), rows).n_features > 2**61
+    with pytest.raises(InputError, match=r"features together \(Products 2,.*the 2\^62"):
+        bind_features(spec, rows)

@@ -11,10 +11,13 @@ from typing import Any
 import generators
 import numpy as np
 import pytest
+import scipy.sparse
 
 import fcl
 from fcl.drivers.events import Event, PassDone
-from fcl.features import Generator
+from fcl.errors import RepeatedDeaths
+from fcl.features import Fourier, Generator
+from fcl.features.generated import bind
 from fcl.model.checkpoint import CheckpointFolder
 
 DRIVERS = ("inline", "processes")
@@ -48,6 +51,15 @@ def test_a_fault_at_the_first_pass(driver: str, how: str, says: str) -> None:
     where = r"^features Later: columns\(35 features, 0 to 34\) on row block 2:? ?"
     with pytest.raises(fcl.GeneratorError, match=where + says):
         train(generators.Later(how, MARK), driver=driver)
+
+
+def test_writers_that_die_of_the_features() -> None:
+    says = (
+        r"^the writer died 3 times without progress in between, the last time at \w+, parts \d+ to \d+, "
+        r"of the features Later, whose code runs there: writer 0 \(pid \d+\) was killed by signal 9"
+    )
+    with pytest.raises(RepeatedDeaths, match=says):
+        train(generators.Later("die", MARK), driver="processes")
 
 
 def test_text_instead_of_numbers() -> None:
@@ -137,9 +149,17 @@ def test_a_class_that_was_changed_before_a_resume(
     [
         ("gradients", lambda *_: np.ones(3), r"gradients\(features 0 to 34\) on row block 0: .*35"),
         ("gradients", lambda *_: None, r"gradients\(features 0 to 34\).*got NoneType"),
-        ("largest", lambda *_: np.nan, r"largest on row block 0: .*got nan"),
-        ("largest", lambda *_: "many", r"largest on row block 0: .*got 'many'"),
-        ("margins", lambda *_: np.full(64, np.inf), r"margins\(.*\) on row block 0: .*finite"),
+        (
+            "largest",
+            lambda *_: np.nan,
+            r"largest on the sample of 300 rows that fit got: .*got nan",
+        ),
+        ("largest", lambda *_: "many", r"largest on the sample of .*got 'many'"),
+        (
+            "margins",
+            lambda *_: np.full(64, np.inf),
+            r"margins\(.*\) on the sample of .*: expected float64 \(300,",
+        ),
         ("prepare", lambda _, b: b[:-1], r"prepare: expected an array \(300, c\).*\(299, 70\)"),
         ("prepare", lambda _, b: 1 / 0, r"prepare raised ZeroDivisionError"),
         ("fit", lambda *_: 1 / 0, r"fit on a sample of 300 rows raised ZeroDivisionError"),
@@ -158,6 +178,51 @@ def test_gradients_that_do_not_belong_to_the_columns(monkeypatch: pytest.MonkeyP
         train(generators.Above(), driver="inline")
 
 
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("Centered", r"columns\(\) makes of a row must not depend on the other rows"),
+        ("ScaledByBlock", r"learn statistics of the data in fit\(\)"),
+        ("SignsOfCentered", r"feature \d+ is (True|False) at row \d+ of X in the sample"),
+        ("PreparesCentered", r"what prepare\(\) or columns\(\) makes of a row"),
+        ("SlightlyWrongMargins", r"margins\(16 features, 0 to 69\) .* where columns\(\) @ weights"),
+        ("SmallLargest", r"says that no \|value\| is beyond 0\.01, but feature \d+ is"),
+    ],
+)
+def test_what_is_wrong_on_the_sample(name: str, says: str) -> None:
+    with pytest.raises(fcl.GeneratorError, match=f"features {name}: .*{says}"):
+        train(getattr(generators, name)(), driver="inline")
+
+
+def test_sparse_rows_that_depend_on_the_block() -> None:
+    data = fcl.open_data(scipy.sparse.csr_array(np.abs(X)), y=Y)
+    with pytest.raises(fcl.GeneratorError, match=r"features SparseByBlock: .*must not depend on"):
+        train(generators.SparseByBlock(), data, driver="inline")
+    assert train(generators.Sparse(), data, driver="inline", tol=1e-1).converged
+
+
+def test_a_value_at_a_cut_is_no_fault() -> None:
+    """A single row, which rounding may turn: products of matrices round by their shape."""
+    rows = fcl.open_data(X, y=None).rows
+    family = bind(generators.AtACut(), rows)
+    whole, half = (family.generator.columns(np.arange(9), x) for x in (X, X[::2]))
+    assert (whole[::2] != half).sum() in range(1, 10)  # the cut of this test is one
+
+
+def test_rows_are_named_as_the_data_number_them() -> None:
+    """Not as the sample has them, which leaves out rows without a weight."""
+    s = np.ones(len(X))
+    s[:100] = 0.0
+    positive = np.abs(X) + 0.1
+    positive[123, 0] = -1.0
+    says = (
+        r"^features NotFinite: columns\(16 features, 0 to 69\) on the sample of 200 rows that fit got: "
+        r"feature 0 is nan at row 123 of "
+    )
+    with pytest.raises(fcl.GeneratorError, match=says):
+        train(generators.NotFinite(), fcl.open_data(positive, y=Y, weights=s), driver="inline")
+
+
 def test_words_that_fail_spoil_no_model(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(generators.Above, "describe", lambda self, feature: {}[feature])
     model = train(generators.Above(), driver="inline", tol=1e-2).model
@@ -170,6 +235,22 @@ def test_words_that_fail_spoil_no_model(monkeypatch: pytest.MonkeyPatch) -> None
     ask = lambda self, feature, names=None: names[feature] if names else "none"  # noqa: E731
     monkeypatch.setattr(generators.Above, "describe", ask)
     assert model.family.describe(1, names) == "c1" and model.family.describe(1) == "none"
+
+
+class Refusing(Fourier):
+    def fit(self, sample: Any) -> None:
+        raise fcl.InputError("no rows like that")
+
+
+def test_what_is_meant_for_the_user() -> None:
+    """As families of our own say it; one that was written by somebody else is named."""
+    says = r"^features fourier: the median distance between 300 rows of the sample is 0"
+    with pytest.raises(fcl.InputError, match=says) as found:
+        train("fourier:n=8", fcl.open_data(np.ones((300, 4)), y=Y), driver="inline")
+    assert not isinstance(found.value, fcl.GeneratorError)
+    says = r"^features Refusing: fit on a sample of 300 rows raised InputError: no rows like that"
+    with pytest.raises(fcl.GeneratorError, match=says):
+        train(Refusing(n=8), driver="inline")
 
 
 # -- where the class is ----------------------------------------------------------------------------
@@ -215,7 +296,9 @@ def test_a_class_that_fails_in_the_child_alone(
     )
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(
-        fcl.InputError, match=r"mine_alone:Mine cannot be imported.*no licence here"
+        fcl.InputError,
+        match=r"^(writer|trainer) 0 \(pid \d+\) failed at its start, in a process of its own: "
+        r".*mine_alone:Mine cannot be imported.*no licence here",
     ):
         train("mine_alone:Mine", driver="processes")
 

@@ -6,13 +6,15 @@ import math
 
 import numpy as np
 import pytest
+import scipy.sparse
 from hypothesis import given
 from hypothesis import strategies as st
 from product_matrix import bound_rows, products_of
 
 from fcl import open_data
-from fcl.errors import InputError
+from fcl.errors import GeneratorError, InputError
 from fcl.features import Products, bind_features, family_from_config, parse_features, spell_features
+from fcl.features.generated.binding import probed_ids
 from fcl.features.products.numbering import Numbering, count_products
 from tests.windows import examples
 
@@ -110,13 +112,36 @@ def test_degrees_that_are_none(degree: object) -> None:
         Products(degree)  # type: ignore[arg-type]
 
 
-def test_more_factors_than_binary_columns() -> None:
-    with pytest.raises(InputError, match=r"degree is 5.*there are 4 columns"):
-        bind_features(Products(5, binary=True), open_data(np.eye(4), y=None).rows)
-    assert bind_features(Products(5), open_data(np.eye(4), y=None).rows).n_features == 125
+@pytest.mark.parametrize("binary", [False, True])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_more_factors_than_columns(binary: bool, sparse: bool) -> None:
+    """Refused as it was written for the user: not as a fault of a class."""
+    X = scipy.sparse.csr_array(np.eye(20)) if sparse else np.eye(20)
+    rows = open_data(X, y=None).rows
+    says = r"^products: degree is 21, larger than the number of columns, 20; lower degree to 20 or less$"
+    with pytest.raises(InputError, match=says) as found:
+        bind_features(Products(21, binary=binary), rows)
+    assert not isinstance(found.value, GeneratorError)
+    family = bind_features(Products(20, binary=binary), rows)
+    assert family.n_features == count_products(20, 20, not binary)
 
 
 def test_too_many_products_are_refused_with_their_number() -> None:
     n = f"{count_products(1000, 8, True):,}"
     with pytest.raises(InputError, match=n):
         bind_features(Products(8), open_data(np.ones((2, 1000)), y=None).rows)
+
+
+@pytest.mark.parametrize("m", [720, 745])  # 1.9e18 and 2.5e18, beyond 2^60 and 2^61
+def test_features_are_looked_at_beyond_what_float64_counts(m: int) -> None:
+    rows = open_data(np.random.default_rng(0).normal(size=(30, m)), y=None).rows
+    family = bind_features(Products(8), rows)
+    assert family.n_features == count_products(m, 8, True) > 2 ** (60 if m == 720 else 61)
+    assert len(family.to_config()["probe"]) == 16
+
+
+@pytest.mark.parametrize("n", [1, 2, 15, 16, 17, 35, 2**53 + 1, 2**61 - 1, 2**62 - 1])
+def test_features_that_are_looked_at(n: int) -> None:
+    ids = probed_ids(n).tolist()
+    assert ids[0] == 0 and ids[-1] == n - 1 and len(ids) == min(n, 16)
+    assert ids == sorted({(n - 1) * k // 15 for k in range(16)})

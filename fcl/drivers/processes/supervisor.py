@@ -49,6 +49,9 @@ VALIDATION_SHARE = 0.05
 #: A gap of this many seconds in our own life excuses that of the children.
 OWN_GAP = 5.0
 
+#: Kinds of tasks that make columns, margins or prices, or what features prepare of rows.
+ON_FEATURES = ("prepare", "margins", "price", "columns", "validate")
+
 #: Names in the report of times, by kind of task.
 STEPS = {
     "prepare": "reading",
@@ -98,6 +101,7 @@ class Supervisor:
         self.desk: Desk | None = None  # once the rows are read
         self._tasks: dict[int, words.Task] = {}  # by writer
         self._failure: tuple[Child, Failure, Message] | None = None
+        self._deaths: dict[str, str] = {}  # by role: how the last one came about
         self._since_busy: tuple[float, dict[str, float]] = (time.monotonic(), {})
         self._last_tick = self._last_sample = 0.0
         self._events: deque[words.Event] = deque()
@@ -210,10 +214,17 @@ class Supervisor:
             _log.warning("%s %s; it is replaced", child.name, child.cause())
         finally:
             child.close()
+        how = f"{child.name} {child.cause()}"
         if child.role == WRITER:
             task = self._tasks.pop(child.number, None)
+            if task is not None:
+                at = f"at {task.kind}, parts {task.start} to {task.stop}"
+                if task.kind in ON_FEATURES:
+                    at += f", of the features {self.session.job.family.name}, whose code runs there"
+                how = f"{at}: {how}"
             if task is not None and self.desk is not None:
                 self.desk.lost(task)
+        self._deaths[child.role] = how
         self._tell(words.Died(child.role, child.number))
 
     def _tick(self) -> None:
@@ -496,7 +507,8 @@ class Supervisor:
         if isinstance(instruction, words.Fail):
             raise RepeatedDeaths(
                 f"the {instruction.role} died {self.logic.settings.max_deaths} times without "
-                "progress in between; what was reached is in the last checkpoint, if any are kept"
+                f"progress in between, the last time {self._deaths[instruction.role]}; "
+                "what was reached is in the last checkpoint, if any are kept"
             )
         assert isinstance(instruction, words.Finish)
         if self.desk is None or not session.history:  # what was resumed from is still there
@@ -522,7 +534,10 @@ class Supervisor:
         child, failure, message = self._failure
         if message.ints[1]:
             kinds = {"BudgetError": BudgetError, "GeneratorError": GeneratorError}
-            return kinds.get(failure.type.rpartition(".")[2], InputError)(failure.message)
+            text = failure.message
+            if not any(message.ints[2:]):  # this process has met the same input without a fault
+                text = f"{child.name} failed at its start, in a process of its own: {text}"
+            return kinds.get(failure.type.rpartition(".")[2], InputError)(text)
         doing = _in_words(child.role, message.ints[2:])
         return FclError(
             f"{child.name} failed {doing} with {failure.type}: {failure.message}\n"

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from fcl.data.prepared import PreparedRows
 from fcl.errors import InputError
-from fcl.features.base import Family, Floats, Ids, Scorer
+from fcl.features.base import FEATURES_LIMIT, Family, Floats, Ids, Scorer
 from fcl.features.concat.columns import ConcatColumns
 from fcl.features.concat.pricing import ConcatPricer
 from fcl.features.concat.rows import ALIGN, PartRows, Slot, joined_sides
@@ -34,6 +34,15 @@ class ConcatFamily:
 
     members: tuple[Family, ...]
     factors: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        total = sum(int(m.n_features) for m in self.members)  # int64 might overflow
+        if total >= FEATURES_LIMIT:
+            counts = ", ".join(f"{m.name} {m.n_features:,}" for m in self.members)
+            raise InputError(
+                f"features: several families have {total:,} features together ({counts}), more than the "
+                "2^62 that can be numbered; leave one out, or make one smaller"
+            )
 
     # -- what it is ----------------------------------------------------------------------------
 

@@ -10,21 +10,26 @@ import numpy as np
 import numpy.typing as npt
 
 from fcl.data.base import RowReader
+from fcl.data.sparse import SparseRows
 from fcl.errors import GeneratorError
 from fcl.features.base import Ids
 from fcl.features.generated.checked import (
+    SomeRows,
     called,
     checked_columns,
     checked_count,
+    checked_largest,
     checked_prepared,
     checked_step,
+    checked_vector,
     name_of,
+    some_ids,
 )
 from fcl.features.generated.family import GeneratedFamily, shown
 from fcl.features.generated.forms import MatrixRecord, RowForm, form_for
 from fcl.features.generator import ROWS, Generator, overrides
 
-__all__ = ["bind", "probe_of", "same_features", "sample_rows", "without_probes"]
+__all__ = ["bind", "probed_ids", "same_features", "sample_rows", "spread", "without_probes"]
 
 #: Rows of the sample that :meth:`Generator.fit` sees, fewer if they would take more bytes than that.
 FIT_ROWS = 2000
@@ -33,6 +38,8 @@ FIT_BYTES = 64 << 20
 FIT_PARTS = 20
 #: Features that a probe looks at.
 PROBED = 16
+#: What rounding may change of a value, in shares of the largest of its column: that of float32 products.
+SAME = 1e-5
 #: Attributes of a generator that are stored in a way of their own, or need not be.
 OWN = ("n_features", "stored", "binary", "step", "per_pass", "rows", "name")
 
@@ -71,6 +78,7 @@ def bind(
     )
     fitted.stored = rows.dtype
     raw, numbers = sample_rows(form, rows, keep)
+    place = SomeRows(f"the sample of {len(raw)} rows that fit got", rows.name, numbers)
     sample = shown(fitted, form.block_of(raw))
     called(f"features {name}: fit on a sample of {len(raw)} rows", fitted.fit, sample)
     checked_count(fitted)
@@ -90,16 +98,29 @@ def bind(
     family = GeneratedFamily(fitted, form, record)
     made, hint = _made_again(family)
     if probe:
-        family.probe = probe_of(fitted, block, len(raw))
-        _check_columns(family, made, hint, block, len(raw))
+        columns = _probed(fitted, block, place)
+        family.probe = _sums(columns)
+        _check_columns(family, made, hint, block, place)
+        _check_rows_alone(family, raw, columns, place)
+        _check_faster_ways(fitted, block, columns, place)
     return family
 
 
-def probe_of(generator: Generator, block: Any, n: int) -> list[float]:
-    """Sums over a few features' columns on a block of n rows: they tell whether a class has changed."""
-    ids = np.unique(np.linspace(0, generator.n_features - 1, PROBED).astype(np.int64))
-    columns = checked_columns(generator, ids, block, 0, n).astype(np.float64, copy=False)
-    sums = (1.0 + np.arange(n) % 7) @ columns  # the order of rows matters too
+def probed_ids(n_features: int) -> Ids:
+    """Up to ``PROBED`` features from all over the family, with the first and the last."""
+    last = int(n_features) - 1  # Python's whole numbers: float64 is exact to 2^53 alone
+    return np.unique(np.array([last * k // (PROBED - 1) for k in range(PROBED)], np.int64))
+
+
+def _probed(generator: Generator, block: Any, place: SomeRows) -> np.ndarray:
+    """The columns that are looked at, on some rows: (n, k), as the class makes them."""
+    ids = probed_ids(generator.n_features)
+    return checked_columns(generator, ids, block, place, len(place.numbers))
+
+
+def _sums(columns: np.ndarray) -> list[float]:
+    """Sums over columns: they tell whether a class has changed. The order of rows matters too."""
+    sums = (1.0 + np.arange(len(columns)) % 7) @ columns.astype(np.float64, copy=False)
     return [float(x) for x in sums]
 
 
@@ -162,17 +183,17 @@ def _made_again(family: GeneratedFamily) -> tuple[GeneratedFamily, str]:
 
 
 def _check_columns(
-    family: GeneratedFamily, made: GeneratedFamily, hint: str, block: Any, n: int
+    family: GeneratedFamily, made: GeneratedFamily, hint: str, block: Any, place: SomeRows
 ) -> None:
     """Raise GeneratorError unless a few columns are the same again, here and made from what is stored."""
     generator, name = family.generator, family.name
-    if probe_of(generator, block, n) != family.probe:
+    if _sums(_probed(generator, block, place)) != family.probe:
         raise GeneratorError(
             f"features {name}: columns() gave other values when asked again for the same features and "
             "rows; they must depend on these alone, whatever was asked before"
         )
     try:
-        same = probe_of(made.generator, block, n) == family.probe
+        same = _sums(_probed(made.generator, block, place)) == family.probe
     except GeneratorError as error:
         raise GeneratorError(
             f"{error}; so it does when made again from what is stored{hint}"
@@ -184,6 +205,67 @@ def _check_columns(
         )
 
 
+def _check_rows_alone(
+    family: GeneratedFamily, raw: Any, columns: np.ndarray, place: SomeRows
+) -> None:
+    """Raise GeneratorError unless half of the rows give the same values without the other half."""
+    ids = probed_ids(family.n_features)
+    limit = SAME * np.abs(columns.astype(np.float64)).max(axis=0, initial=0.0)
+    for at in range(2 if len(raw) > 1 else 0):
+        some = slice(at, None, 2)
+        rows = np.arange(at, len(raw), 2)
+        part = raw.take(rows) if isinstance(raw, SparseRows) else np.ascontiguousarray(raw[rows])
+        half = place.part("every second row", some)
+        found = checked_columns(family.generator, ids, family.block_of(part), half, len(rows))
+        wrong = np.abs(found.astype(np.float64) - columns[some]) > limit
+        wrong &= wrong.sum(axis=0) > 1  # a single one may be a value at a cut, rounded otherwise
+        if wrong.any():
+            row, k = (int(i) for i in np.argwhere(wrong)[0])
+            own = (
+                "prepare() or columns()" if overrides(family.generator, "prepare") else "columns()"
+            )
+            raise GeneratorError(
+                f"features {family.name}: feature {ids[k]} is {columns[some][row, k]} at "
+                f"{half.row(row)} in {place}, but {found[row, k]} in a block of every second of these; "
+                f"what {own} makes of a row must not depend on the other rows of the block, which are "
+                "others in prediction: learn statistics of the data in fit(), into attributes whose "
+                "names end in _"
+            )
+
+
+def _check_faster_ways(
+    generator: Generator, block: Any, columns: np.ndarray, place: SomeRows
+) -> None:
+    """Raise GeneratorError unless the class's own margins and largest agree with a few columns."""
+    name, ids = name_of(generator), probed_ids(generator.n_features)
+    values = columns.astype(np.float64, copy=False)
+    sizes = np.abs(values)
+    if overrides(generator, "margins"):
+        weights = np.random.default_rng(0).normal(size=len(ids))
+        what = f"margins({some_ids(ids)}) on {place}"
+        found = checked_vector(
+            generator, what, generator.margins, ids, weights, block, n=len(values)
+        )
+        expected = values @ weights
+        wrong = np.abs(found - expected) > SAME * (sizes @ np.abs(weights))
+        if wrong.any():
+            row = int(wrong.argmax())
+            raise GeneratorError(
+                f"features {name}: {what}: {found[row]!r} at {place.row(row)}, where columns() @ weights "
+                f"is {expected[row]!r}; it has to be the same sum, added up in float64 (or leave "
+                "margins() out: columns() then does)"
+            )
+    if overrides(generator, "largest"):
+        bound = checked_largest(generator, block, place)
+        row, k = (int(i) for i in np.unravel_index(np.argmax(sizes), sizes.shape))
+        if sizes[row, k] > bound * (1.0 + SAME):
+            raise GeneratorError(
+                f"features {name}: largest on {place} says that no |value| is beyond {bound}, but "
+                f"feature {ids[k]} is {columns[row, k]} at {place.row(row)}; it has to bound all "
+                "features on the block, or certificates would be wrong"
+            )
+
+
 def sample_rows(
     form: RowForm, rows: RowReader[Any], keep: npt.NDArray[np.bool_] | None
 ) -> tuple[Any, Ids]:
@@ -191,11 +273,17 @@ def sample_rows(
     row_bytes = form.width * rows.dtype.itemsize
     most = max(FIT_PARTS, min(FIT_ROWS, FIT_BYTES // max(1, row_bytes)))
     kept = np.arange(rows.shape[0]) if keep is None else np.flatnonzero(keep)
-    if len(kept) > most:
-        part = most // FIT_PARTS
-        starts = np.linspace(0, len(kept) - part, FIT_PARTS).astype(np.int64)
-        kept = kept[np.unique((starts[:, None] + np.arange(part)).ravel())]
+    kept = kept[spread(len(kept), most)]
     chosen = np.zeros(rows.shape[0], bool)
     chosen[kept] = True
     _, _, raw = next(form.read(rows, len(kept), chosen, 0, None))
     return raw, kept
+
+
+def spread(n: int, most: int) -> Ids:
+    """Places of at most so many of n rows, in parts from all over them; all, if they are no more."""
+    if n <= most:
+        return np.arange(n)
+    part = most // FIT_PARTS
+    starts = np.linspace(0, n - part, FIT_PARTS).astype(np.int64)
+    return np.unique((starts[:, None] + np.arange(part)).ravel())

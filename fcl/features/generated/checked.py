@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from fcl.errors import GeneratorError
-from fcl.features.base import MOST_STEPS, Floats, Ids
+from fcl.errors import GeneratorError, InputError
+from fcl.features.base import FEATURES_LIMIT, MOST_STEPS, Floats, Ids
 from fcl.features.generator import Generator
 
 __all__ = [
+    "Place",
+    "SomeRows",
     "called",
     "checked_columns",
     "checked_count",
@@ -25,6 +28,41 @@ __all__ = [
 ]
 
 
+@dataclass(frozen=True)
+class SomeRows:
+    """Rows of a data set that are no row block of a run, for messages.
+
+    words : how they are called.  data : the name of the data set.  numbers : of the rows in it, (n,).
+    """
+
+    words: str
+    data: str
+    numbers: Ids
+
+    def __str__(self) -> str:
+        return self.words
+
+    def row(self, row: int) -> str:
+        """One of them: where the data have it."""
+        return f"row {self.numbers[row]} of {self.data}"
+
+    def part(self, words: str, rows: slice) -> SomeRows:
+        """Some of them."""
+        return SomeRows(f"{words} of {self.words}", self.data, self.numbers[rows])
+
+
+#: Where columns are made: a row block, by its number, or other rows.
+Place = int | SomeRows
+
+
+def _on(place: Place) -> str:
+    return str(place) if isinstance(place, SomeRows) else f"row block {place}"
+
+
+def _row(place: Place, row: int) -> str:
+    return place.row(row) if isinstance(place, SomeRows) else f"row {row} of the block"
+
+
 def name_of(generator: Generator) -> str:
     """How a generator is called in messages."""
     return type(generator).__name__
@@ -33,20 +71,30 @@ def name_of(generator: Generator) -> str:
 def called(where: str, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
     """What a method of a generator returns; what it raises is told with ``where``.
 
-    MemoryError passes: the machine is at fault, or the budget.
+    MemoryError passes: the machine is at fault, or the budget. So does an InputError of a family of
+    fcl's own, which is meant for the user.
     """
     try:
         return function(*arguments, **options)
     except MemoryError:
         raise
     except Exception as error:
+        if isinstance(error, InputError) and _is_own(function):
+            raise
         raise GeneratorError(f"{where} raised {type(error).__name__}: {error}") from error
+
+
+def _is_own(function: Callable[..., Any]) -> bool:
+    """Whether this is a family of fcl's own, or a method of one."""
+    owner = getattr(function, "__self__", function)
+    cls = owner if isinstance(owner, type) else type(owner)
+    return issubclass(cls, Generator) and cls.__module__.partition(".")[0] == "fcl"
 
 
 def checked_count(generator: Generator) -> int:
     """``n_features`` after fit."""
     n = getattr(generator, "n_features", None)
-    if not isinstance(n, int | np.integer) or isinstance(n, bool) or not 0 < n < 2**62:
+    if not isinstance(n, int | np.integer) or isinstance(n, bool) or not 0 < n < FEATURES_LIMIT:
         raise GeneratorError(
             f"features {name_of(generator)}: n_features must be a whole number from 1 to 2^62 after "
             f"fit, got {n!r}"
@@ -68,11 +116,9 @@ def checked_step(generator: Generator) -> None:
         )
 
 
-def checked_columns(
-    generator: Generator, ids: Ids, block: Any, number: int | str, n: int
-) -> np.ndarray:
-    """``generator.columns`` on block ``number`` of n rows: a real, finite matrix (n, len(ids))."""
-    where = f"features {name_of(generator)}: columns({some_ids(ids)}) on row block {number}"
+def checked_columns(generator: Generator, ids: Ids, block: Any, place: Place, n: int) -> np.ndarray:
+    """``generator.columns`` on a block of n rows: a real, finite matrix (n, len(ids))."""
+    where = f"features {name_of(generator)}: columns({some_ids(ids)}) on {_on(place)}"
     found = called(where, generator.columns, ids, block)
     if not isinstance(found, np.ndarray):
         raise GeneratorError(f"{where}: expected a numpy array, got {type(found).__name__}")
@@ -88,12 +134,12 @@ def checked_columns(
             row, k = (int(i) for i in np.argwhere(wrong)[0])
             raise GeneratorError(
                 f"{where}: the class says binary = True, but feature {ids[k]} is {found[row, k]} at "
-                f"row {row} of the block"
+                f"{_row(place, row)}"
             )
     if not _finite(found):
         row, k = (int(i) for i in np.argwhere(~np.isfinite(found))[0])
         raise GeneratorError(
-            f"{where}: feature {ids[k]} is {found[row, k]} at row {row} of the block; values must be "
+            f"{where}: feature {ids[k]} is {found[row, k]} at {_row(place, row)}; values must be "
             "finite"
         )
     if generator.step:
@@ -103,8 +149,8 @@ def checked_columns(
             row, k = (int(i) for i in np.argwhere(wrong)[0])
             raise GeneratorError(
                 f"{where}: the class says step = {generator.step!r}, of which all values are multiples, "
-                f"-{MOST_STEPS} to {MOST_STEPS} times, but feature {ids[k]} is {found[row, k]} at row "
-                f"{row} of the block"
+                f"-{MOST_STEPS} to {MOST_STEPS} times, but feature {ids[k]} is {found[row, k]} at "
+                f"{_row(place, row)}"
             )
     return found
 
@@ -127,9 +173,9 @@ def checked_vector(
     return found.astype(np.float64, copy=False)
 
 
-def checked_largest(generator: Generator, block: Any, number: int | str) -> float:
+def checked_largest(generator: Generator, block: Any, place: Place) -> float:
     """``generator.largest`` on a block: a finite number, not negative."""
-    where = f"features {name_of(generator)}: largest on row block {number}"
+    where = f"features {name_of(generator)}: largest on {_on(place)}"
     found = called(where, generator.largest, block)
     try:
         value = float(found)

@@ -56,7 +56,9 @@ class GeneratedFamily:
         record: MatrixRecord | None = None,
         probe: Sequence[float] = (),
     ) -> None:
-        """``record``: of what the generator prepares, if it does; ``probe``: :func:`probe_of`."""
+        """``record``: of what the generator prepares, if it does; ``probe``: sums over a few columns on
+        the sample of fit, which tell whether the class has changed since.
+        """
         self.generator = generator
         self.form = form
         self.probe = list(probe)

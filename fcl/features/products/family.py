@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from fcl.checks import flag, whole
 from fcl.errors import InputError
-from fcl.features.base import Floats, Ids
+from fcl.features.base import FEATURES_LIMIT, Floats, Ids
 from fcl.features.generated.forms import SparseColumns
 from fcl.features.generator import Generator
 from fcl.features.products.numbering import Numbering, count_products
@@ -27,8 +27,6 @@ MOST_DEGREE = 64
 #: Parts of the family for pricing, at most, and features of one at least.
 MOST_PARTS = 128
 LEAST_PART = 64
-#: Ids are int64, and sums of a few of them have to be as well.
-MOST_FEATURES = 2**62 - 1
 
 #: A block as kernels get it: matrix, columns, start, rows, values (see fcl.kernels.products).
 Parts = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
@@ -42,7 +40,7 @@ class Products(Generator):
     of the columns as they are: nothing is scaled.
 
     degree : int
-        Factors of a product, at most; for binary data no more than there are columns.
+        Factors of a product, at most; no more than there are columns.
     binary : bool
         Whether all values are 0 or 1. Every block is checked; data that are stored as booleans are
         binary in any case.
@@ -70,13 +68,13 @@ class Products(Generator):
         m, degree = self.columns_, self.degree
         if not m:
             raise InputError("products: the data have no columns")
-        if self.binary and degree > m:
+        if degree > m:
             raise InputError(
-                f"products: degree is {degree}, but products of binary columns have no repeated "
-                f"factors, and there are {m} columns; lower degree to {m} or less"
+                f"products: degree is {degree}, larger than the number of columns, {m}; lower degree to "
+                f"{m} or less"
             )
         self.n_features = count_products(m, degree, not self.binary)
-        if self.n_features > MOST_FEATURES:
+        if self.n_features >= FEATURES_LIMIT:
             raise InputError(
                 f"products: {m} columns have {self.n_features:,} products up to degree {degree}, more "
                 f"than the 2^62 that can be numbered; lower degree, or choose columns"
