@@ -384,7 +384,7 @@ def test_demo_compiles_trains_and_inspects(dev, monkeypatch, capsys):
     monkeypatch.setattr(dev, "run", pretend)
     assert dev.demo(Path("bin"), installation=31.0) == 0
     assert [command[0] for command in seen] == ["fcl-train", "fcl-train", "fcl-inspect"]
-    assert seen[0][1:] == ["--warmup"]
+    assert seen[0][1:] == ["--warmup", "--features", "kmers"]
     assert seen[1][1:3] == ["--config", dev.DEMO_CONFIG]
     assert seen[2][-1] == seen[1][-1], "what was trained is inspected"
     assert not os.path.exists(seen[1][-1])

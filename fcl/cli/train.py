@@ -146,7 +146,11 @@ _SHARED_ARGUMENTS = (
 @click.option("--plan", is_flag=True, help="Print the memory plan and leave.")
 @click.option("--log-json", metavar="FILE", help="Every event as a line of JSON.")
 @overwrite_option()
-@click.option("--warmup", is_flag=True, help="Compile all kernels now and leave; needs no DATA.")
+@click.option(
+    "--warmup",
+    is_flag=True,
+    help="Compile all kernels now, or those for --features, and leave; needs no DATA.",
+)
 @click.option("--quiet", is_flag=True, help="Warnings and errors only.")
 @click.option("--verbose", is_flag=True, help="Show the effective options and more messages.")
 @version_option()
@@ -159,7 +163,7 @@ def command(ctx: click.Context, /, **params: Any) -> int:
     of the family and stops when (objective - lower bound) <= tol * objective.
     """
     if params["warmup"]:
-        return _warm_up(quiet=params["quiet"])
+        return _warm_up(params["features"], quiet=params["quiet"])
     with stop_on_signals() as stop:
         request = _request(ctx, params)
         _check(request)
@@ -402,13 +406,13 @@ def _save(result: TrainResult, out: str, overwrite: bool) -> tuple[str, bool]:
     return os.fspath(rescue), True
 
 
-def _warm_up(quiet: bool) -> int:
+def _warm_up(features: str | None, quiet: bool) -> int:
     if not quiet:
         messages.say("compiling the kernels, which is done once")
     since = time.perf_counter()
-    from fcl.drivers.warmup import warmup
+    from fcl.drivers.warmup import kinds_named, warmup
 
-    warmup()
+    warmup(None if features is None else kinds_named(features))
     click.echo(f"kernels are ready after {time.perf_counter() - since:.1f} s")
     return 0
 

@@ -1,7 +1,7 @@
 """Compile kernels once, so that later runs only load them.
 
 Families fall into kinds by the kernels that they reach; a job compiles those of its own kinds, and
-``fcl-train --warmup`` all.
+``fcl-train --warmup`` all, or those of ``--features``.
 """
 
 from __future__ import annotations
@@ -44,6 +44,14 @@ def kinds_of(family: Family) -> tuple[str, ...]:
     if family.row_kind == "sequences":
         kinds.add("sequences")  # generated families on them, too, read them by these kernels
     return tuple(sorted(kinds))
+
+
+def kinds_named(features: str) -> tuple[str, ...]:
+    """The kinds of the families of a text, as far as names tell; all kinds for a class of one's own."""
+    names = [member.split(":", 1)[0].split(" * ", 1)[0].strip() for member in features.split(" + ")]
+    if not all(name in _KIND_OF for name in names):
+        return tuple(KINDS)
+    return tuple(sorted({_KIND_OF[name] for name in names}))
 
 
 def _names(config: dict[str, Any]) -> Iterator[str]:

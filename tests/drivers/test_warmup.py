@@ -1,0 +1,52 @@
+"""Which kernels a family needs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fcl
+import fcl.kernels
+from fcl.drivers import warmup
+from fcl.features.registry import bind_features, parse_features
+
+ALL = tuple(warmup.KINDS)
+
+
+@pytest.mark.parametrize(
+    ("features", "kinds"),
+    [
+        ("kmers:d=8,origin=70", ("sequences",)),
+        ("bag:d=6 * 2 + kmers", ("sequences",)),
+        ("columns", ("numbers",)),
+        ("columns + products:degree=2 * 1.5", ("numbers", "products")),
+        ("fourier:n=100", ("fourier",)),
+        ("module:Class:option=1", ALL),
+        ("columns + module:Class", ALL),
+    ],
+)
+def test_kinds_by_name(features: str, kinds: tuple[str, ...]) -> None:
+    assert warmup.kinds_named(features) == kinds
+
+
+@pytest.mark.parametrize("features", ["columns", "products:degree=2", "fourier:n=8"])
+def test_kinds_of_a_family_are_those_of_its_name(features: str) -> None:
+    rows = fcl.open_data(np.random.default_rng(0).normal(size=(40, 3)), y=None).rows
+    for text in (features, f"{features} + columns * 2"):
+        family = bind_features(parse_features(text), rows)
+        assert warmup.kinds_of(family) == warmup.kinds_named(text)
+
+
+def test_only_what_is_missing_is_compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fcl.kernels, "cache_folder", tmp_path)
+    compiled: list[str] = []
+    for kind in ALL:
+        monkeypatch.setitem(warmup.KINDS, kind, lambda kind=kind: compiled.append(kind))
+    assert warmup.missing(ALL) == ALL
+    warmup.warmup(["numbers"])
+    assert compiled == ["numbers"]
+    assert set(warmup.missing(ALL)) == set(ALL) - {"numbers"}
+    warmup.warmup()
+    assert warmup.missing(ALL) == ()
