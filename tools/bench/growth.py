@@ -90,6 +90,7 @@ def main() -> None:
                 f"{n_rows:,}",
                 *(case[key] for key in varied if key != "every"),
                 common.spread([job.prepared for job in runs]),
+                common.spread([_near_the_end(job) for job in runs]),
                 *(_reached(runs, gap) for gap in jobs.GAPS),
                 common.spread([len(job.passes) for job in runs]),
                 f"{last['objective']:.2f}",
@@ -99,9 +100,14 @@ def main() -> None:
             ]
         )
     header = ["rows", *(key for key in varied if key != "every"), "prepared, s"]
-    header += [f"gap {gap:g}, s" for gap in jobs.GAPS]
+    header += ["objective within 1e-4, s", *(f"gap {gap:g}, s" for gap in jobs.GAPS)]
     header += ["passes", "objective", "gap", "active", "peak, MiB"]
     print(common.table(header, rows))
+
+
+def _near_the_end(job: jobs.Job) -> float:
+    """When the objective was within 1e-4 of the last one."""
+    return job.to_objective(job.last["objective"] * (1.0 + 1e-4)) or 0.0
 
 
 def _reached(runs: list[jobs.Job], gap: float) -> str:
