@@ -8,7 +8,7 @@ import click
 
 from fcl.cli.common import Command, messages, refuse_same
 from fcl.cli.options import overwrite_option, version_option, x_option
-from fcl.cli.signals import stop_on_signals
+from fcl.cli.signals import process_ends_with_command, stop_on_signals
 
 __all__ = ["command", "main"]
 
@@ -67,6 +67,7 @@ def command(model: str, data: str, out: str, kind: str, x: str, overwrite: bool)
 
 def main() -> None:
     """Entry point of the script ``fcl-predict``."""
+    process_ends_with_command()
     command.main()
 
 

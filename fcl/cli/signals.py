@@ -14,7 +14,7 @@ from types import FrameType
 
 from fcl.cli.common import Interrupted, messages
 
-__all__ = ["Stop", "stop_on_signals"]
+__all__ = ["Stop", "process_ends_with_command", "stop_on_signals"]
 
 #: `timeout` and Ctrl-C on a pipeline may deliver one signal twice, microseconds apart; what comes
 #: within this time of the first, in seconds, is the same wish
@@ -87,6 +87,19 @@ def _write(text: str) -> None:
         os.write(2, text.encode())
 
 
+class _Process:
+    ends_with_command = False
+
+
+def process_ends_with_command() -> None:
+    """Nothing of this process comes after the command: no signal is answered behind its block.
+
+    Between there and the functions of ``atexit`` the default handlers would end it with another exit
+    code than that of its work.
+    """
+    _Process.ends_with_command = True
+
+
 def _ignore_signals() -> None:
     for signum in SIGNALS:
         signal.signal(signum, signal.SIG_IGN)
@@ -94,7 +107,10 @@ def _ignore_signals() -> None:
 
 @contextmanager
 def stop_on_signals() -> Iterator[Stop]:
-    """Handle the signals in the block, and put the earlier handlers back after it."""
+    """Handle the signals in the block, and put the earlier handlers back after it.
+
+    See :func:`process_ends_with_command`.
+    """
     stop = Stop()
     if threading.current_thread() is not threading.main_thread():
         yield stop  # handlers belong to the main thread; a caller there has other means
@@ -107,5 +123,8 @@ def stop_on_signals() -> Iterator[Stop]:
     try:
         yield stop
     finally:
-        for signum, handler in before.items():
-            signal.signal(signum, handler)
+        if _Process.ends_with_command:
+            _ignore_signals()
+        else:
+            for signum, handler in before.items():
+                signal.signal(signum, handler)

@@ -32,7 +32,7 @@ from fcl.cli.options import (
     version_option,
     x_option,
 )
-from fcl.cli.signals import Stop, stop_on_signals
+from fcl.cli.signals import Stop, process_ends_with_command, stop_on_signals
 from fcl.errors import ConvergenceWarning, GeneratorError, InputError, RepeatedDeaths
 
 if TYPE_CHECKING:
@@ -419,6 +419,7 @@ def _warm_up(features: str | None, quiet: bool) -> int:
 
 def main() -> None:
     """Entry point of the script ``fcl-train``."""
+    process_ends_with_command()
     command.main()
 
 

@@ -141,3 +141,18 @@ def test_handlers_are_put_back() -> None:
         os.kill(os.getpid(), signal.SIGTERM)  # nothing is worth saving yet
         time.sleep(1)
     assert signal.getsignal(signal.SIGTERM) == before
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_a_signal_behind_the_command_leaves_its_exit_code(ends: bool) -> None:
+    code = (
+        "import os, signal\n"
+        "from fcl.cli.signals import process_ends_with_command, stop_on_signals\n"
+        f"if {ends}: process_ends_with_command()\n"
+        "with stop_on_signals(): pass\n"
+        "os.kill(os.getpid(), signal.SIGTERM)\n"
+        "raise SystemExit(3)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=False, timeout=60)
+    # a caller from Python has its own handlers back
+    assert done.returncode == (3 if ends else -signal.SIGTERM)
