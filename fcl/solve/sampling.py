@@ -109,35 +109,33 @@ class SampleSize:
 
     def should_redraw(self, seen: Seen) -> bool:
         """Whether to draw a new sample, of ``wanted`` rows; to be asked once a pass."""
-        redraw = self._is_due(seen)
-        if redraw:
-            self.age = 0
-        return redraw
-
-    def _is_due(self, seen: Seen) -> bool:
         if not self._most or self.drawn == self._n_rows:
             return False
         if self.draws == 0:
             self._objective = seen.objective
             return True
+        self.age += 1
         bad = seen.beta < 0.5 or seen.decrease < 0.5 * seen.promised
         steady = seen.objective > STEADY * self._last_objective
         slow = steady and seen.gap > self._slow * self._last_gap
         self._last_gap, self._last_objective = seen.gap, seen.objective
         thin = self.drawn < self._rows_a_column * seen.n_cached
-        if bad or slow or thin:
-            wanted = min(GROWTH * self.wanted, self._room(seen.cached_bytes))
-            if wanted > 1.2 * self.wanted:
-                self.wanted, self._objective = wanted, seen.objective
-                return True
-        self.age += 1
-        if self._fixed and (bad or slow) and self.age >= LEAST_AGE:
-            self._objective = seen.objective
-            return True
-        if seen.objective < STALE * self._objective:
-            self._objective = seen.objective
-            return True
-        return False
+        redraw = (
+            ((bad or slow or thin) and self._grow(seen.cached_bytes))
+            or (self._fixed and (bad or slow) and self.age >= LEAST_AGE)
+            or seen.objective < STALE * self._objective
+        )
+        if redraw:
+            self.age, self._objective = 0, seen.objective
+        return redraw
+
+    def _grow(self, cached_bytes: float) -> bool:
+        """Want more rows, if there is room for so many more that it is worth a new sample."""
+        wanted = min(GROWTH * self.wanted, self._room(cached_bytes))
+        if wanted <= 1.2 * self.wanted:
+            return False
+        self.wanted = wanted
+        return True
 
     def _room(self, cached_bytes: float) -> int:
         """Rows over which the cache can hold what is cached now, and some more."""

@@ -1,0 +1,432 @@
+"""Ways to minimise the inner model of the trainer: the kept one, and those that lost.
+
+Each is a function of a :class:`State`, for ``inner.py`` to run on models of a real training.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fcl.kernels import kernel
+from fcl.kernels.descent import soft_threshold, violation
+from fcl.parallel import SERIAL
+from fcl.solve import inner
+from tools.bench import common
+
+__all__ = ["WAYS", "Recorded", "Spent", "State"]
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass
+class Recorded:
+    """One inner model, with the tolerance asked for, and the position of each column."""
+
+    model: Any
+    rows: int
+    order: npt.NDArray[np.intp]
+    tolerance: float
+    positions: npt.NDArray[np.int64]
+
+    @property
+    def sizes(self) -> npt.NDArray[np.int64]:
+        """Entries of each column."""
+        return np.asarray(self.model.stop - self.model.start)
+
+
+class Spent(Exception):
+    """The time of a way is over."""
+
+
+class State:
+    """w, u and b of a way, as the kernels take them, with a clock and a count of entries."""
+
+    def __init__(self, recorded: Recorded, limit: float) -> None:
+        self.recorded, self.model = recorded, recorded.model
+        self.w = self.model.at.weights.copy()
+        self.u = np.zeros(recorded.rows, np.float32)
+        slope, curve = self.model.at.slope_b, self.model.curve_b
+        self.b = np.array([-slope / curve if self.model.free else 0.0, 0.0])
+        self.met = np.zeros(len(self.w))
+        self.read = 0
+        self.deadline = time.perf_counter() + limit
+
+    def sweep(self, columns: npt.NDArray[np.intp]) -> float:
+        """One sweep of coordinate descent."""
+        self.reads(columns)
+        return float(self.model.sweep(columns, self.w, self.u, self.b, self.met))
+
+    def reads(self, columns: npt.NDArray[np.intp]) -> None:
+        """Count entries, look at the clock."""
+        self.read += int(self.recorded.sizes[columns].sum())
+        if time.perf_counter() > self.deadline:
+            raise Spent
+
+    def value(self) -> float:
+        """The model here."""
+        return float(self.model.value(self.w, self.u, self.b))
+
+
+# -- ways ------------------------------------------------------------------------------------------
+
+
+def nested(state: State) -> None:
+    """The kept way, its own class."""
+    recorded = state.recorded
+    never = lambda: False  # noqa: E731
+    descent = inner._Descent(state.model, state.u, recorded.order, SERIAL, never, never)
+    sweep = descent._sweep
+
+    def counted(order: Any) -> float:
+        state.reads(order.columns)
+        return float(sweep(order))
+
+    descent._sweep = counted  # type: ignore[method-assign]
+    descent.run(recorded.tolerance)
+    state.w, state.b = descent.w, descent.b
+
+
+def plain_nested(state: State) -> None:
+    """The kept way without extrapolation."""
+    with common.constants(inner, EXTRAPOLATE_ROWS=0):
+        nested(state)
+
+
+def cyclic(state: State) -> None:
+    """Sweeps over all columns."""
+    while state.sweep(state.recorded.order) > state.recorded.tolerance:
+        pass
+
+
+def two_sets(state: State) -> None:
+    """All columns; then those with a weight until they are done."""
+    order, tolerance = state.recorded.order, state.recorded.tolerance
+    while state.sweep(order) > tolerance:
+        active = order[state.w[order] != 0.0]
+        while state.sweep(active) > tolerance:
+            pass
+
+
+def shrinking(state: State) -> None:
+    """As liblinear: columns at zero well inside the bounds leave, and all come back at the end."""
+    order, tolerance = state.recorded.order, state.recorded.tolerance
+    while True:
+        columns, largest = order, np.inf
+        while True:
+            before = state.w[columns] == 0.0
+            worst = state.sweep(columns)
+            if worst <= tolerance:
+                break
+            inside = _slopes(state, columns)
+            rest = before & (inside < 1.0 - min(largest, 1.0))
+            columns, largest = columns[~rest], worst
+        if len(columns) == len(order) or state.sweep(order) <= tolerance:
+            return
+
+
+def _slopes(state: State, columns: npt.NDArray[np.intp]) -> Floats:
+    """|slope| where a weight is 0; the gradients cost one more reading, which is counted."""
+    state.reads(columns)
+    g = np.empty(len(columns))
+    _gradients(*_columns(state, columns), state.u, g)
+    model = state.model
+    g = model.unit * g + model.at.gradients[columns] + model.lean[columns] * state.b[0]
+    return np.asarray(np.abs(g) / model.at.absolute[columns])
+
+
+def conjugate(state: State) -> None:
+    """Nested sets; once the support has settled, conjugate gradients on it within its orthant."""
+    order, tolerance = state.recorded.order, state.recorded.tolerance
+    support = np.empty(0, np.intp)
+    while state.sweep(order) > tolerance:
+        while True:
+            active = order[state.w[order] != 0.0]
+            if state.sweep(active) <= tolerance:
+                break
+            now = order[state.w[order] != 0.0]
+            if len(now) == len(support) and (np.sort(now) == np.sort(support)).all():
+                _conjugate(state, now, tolerance)
+            support = now
+
+
+def _conjugate(state: State, columns: npt.NDArray[np.intp], tolerance: float) -> None:
+    """Conjugate gradients with the diagonal as preconditioner, cut where a weight would change sign."""
+    model = state.model
+    at, lean, extra = model.at, model.lean[columns], model.extra[columns]
+    arrays = _columns(state, columns)
+    sign = np.sign(state.w[columns])
+    g = np.empty(len(columns))
+
+    def gradient(u: Any, b0: float, away: Floats, constant: Floats) -> Floats:
+        state.reads(columns)
+        _gradients(*arrays, u, g)
+        return np.asarray(model.unit * g + extra * away + lean * b0 + constant)
+
+    linear = at.gradients[columns] + at.absolute[columns] * sign
+    residual = -gradient(state.u, state.b[0], state.w[columns] - at.weights[columns], linear)
+    diagonal = np.maximum(
+        model.curve[columns] - lean**2 / model.curve_b, 1e-9 * model.curve[columns]
+    )
+    z = residual / diagonal
+    p, rho = z.copy(), float(residual @ z)
+    for _ in range(50):
+        du = np.zeros_like(state.u)
+        state.reads(columns)
+        _add(*arrays, p, model.q, du)
+        db = -float(lean @ p) / model.curve_b if model.free else 0.0
+        hp = gradient(du, db, p, np.zeros(len(p)))
+        curvature = float(p @ hp)
+        if not curvature > 0.0:
+            return
+        alpha = rho / curvature
+        crossing = sign * p < 0.0
+        most = float(np.min(-state.w[columns][crossing] / p[crossing], initial=np.inf))
+        step = min(alpha, most)
+        state.w[columns] += step * p
+        if step == most:
+            state.w[columns[crossing][np.argmin(-state.w[columns][crossing] / p[crossing])]] = 0.0
+        state.u += np.float32(step) * du
+        if model.free:
+            state.b[1] += step * float(lean @ p)
+            state.b[0] = -(at.slope_b + state.b[1]) / model.curve_b
+        residual -= step * hp
+        if step < alpha or np.abs(residual / at.absolute[columns]).max() <= 0.5 * tolerance:
+            return
+        z = residual / diagonal
+        p = z + float(residual @ z) / rho * p
+        rho = float(residual @ z)
+
+
+def bundles(size: int) -> Callable[[State], None]:
+    """Bundles of columns: steps from the same state, and a line search over their sum."""
+
+    def way(state: State) -> None:
+        model, recorded = state.model, state.recorded
+        dm = np.zeros(recorded.rows, np.float32)
+
+        def sweep(columns: npt.NDArray[np.intp]) -> float:
+            state.reads(columns)
+            return float(
+                _bundle_sweep(
+                    *(columns, size, model.start, model.stop, model.entries, model.unit, model.q),
+                    *(state.u, dm, model.at.gradients, model.extra, model.curve, model.lean),
+                    *(model.at.absolute, model.at.weights, state.w, model.free),
+                    *(model.at.slope_b, model.curve_b, state.b, np.zeros(size)),
+                )
+            )
+
+        while sweep(recorded.order) > recorded.tolerance:
+            while sweep(recorded.order[state.w[recorded.order] != 0.0]) > recorded.tolerance:
+                pass
+
+    return way
+
+
+def blocks(state: State) -> None:
+    """All columns of one position at a time, solved on their Gram matrix."""
+    model, recorded = state.model, state.recorded
+    grams: dict[int, tuple[npt.NDArray[np.intp], Floats]] = {}
+
+    def sweep(columns: npt.NDArray[np.intp]) -> float:
+        worst = 0.0
+        for position in np.unique(recorded.positions[columns]):
+            here = columns[recorded.positions[columns] == position]
+            known = grams.get(int(position))
+            if known is None or len(known[0]) != len(here) or (known[0] != here).any():
+                state.reads(here)
+                grams[int(position)] = here, _gram(state, here)
+            gram = grams[int(position)][1]
+            state.reads(here)
+            arrays = _columns(state, here)
+            g = np.empty(len(here))
+            _gradients(*arrays, state.u, g)
+            g *= model.unit
+            g += model.at.gradients[here] + model.lean[here] * state.b[0]
+            g += model.extra[here] * (state.w[here] - model.at.weights[here])
+            new = state.w[here].copy()
+            worst = max(
+                worst,
+                _solve_block(gram, g, model.at.absolute[here], new, 20, 0.1 * recorded.tolerance),
+            )
+            z = new - state.w[here]
+            if z.any():
+                state.reads(here[z != 0.0])
+                _add(*_columns(state, here[z != 0.0]), z[z != 0.0], model.q, state.u)
+                state.w[here] = new
+                if model.free:
+                    state.b[1] += float(model.lean[here] @ z)
+                    state.b[0] = -(model.at.slope_b + state.b[1]) / model.curve_b
+        return worst
+
+    by_id = np.sort(recorded.order)
+    while sweep(by_id) > recorded.tolerance:
+        while True:
+            active = by_id[state.w[by_id] != 0.0]
+            if sweep(active) <= recorded.tolerance:
+                break
+
+
+def _gram(state: State, columns: npt.NDArray[np.intp]) -> Floats:
+    """H of some columns, the intercept eliminated, with what is added to the diagonal."""
+    model = state.model
+    dense = np.zeros((len(columns), state.recorded.rows), np.float32)
+    for t, j in enumerate(columns):
+        dense[t, model.entries[model.start[j] : model.stop[j]]] = 1.0
+    gram = (model.unit * ((dense * model.q) @ dense.T)).astype(np.float64)
+    gram[np.diag_indices_from(gram)] += model.extra[columns]
+    if model.free:
+        lean = model.lean[columns]
+        gram -= np.outer(lean, lean) / model.curve_b
+    return np.asarray(gram)
+
+
+def _columns(state: State, columns: npt.NDArray[np.intp]) -> tuple[Any, Any, Any]:
+    return state.model.start[columns], state.model.stop[columns], state.model.entries
+
+
+@kernel
+def _gradients(start: Any, stop: Any, entries: Any, u: Any, out: Any) -> None:
+    """Sums of u over the entries of columns of ones."""
+    numbers = entries.view(np.uint32)
+    for t in range(start.shape[0]):
+        g0 = g1 = g2 = g3 = 0.0
+        e = start[t]
+        while e + 4 <= stop[t]:
+            g0 += u[numbers[e]]
+            g1 += u[numbers[e + 1]]
+            g2 += u[numbers[e + 2]]
+            g3 += u[numbers[e + 3]]
+            e += 4
+        while e < stop[t]:
+            g0 += u[numbers[e]]
+            e += 1
+        out[t] = (g0 + g1) + (g2 + g3)
+
+
+@kernel
+def _add(start: Any, stop: Any, entries: Any, z: Any, q: Any, u: Any) -> None:
+    """u += q (sum of z_t times column t)."""
+    numbers = entries.view(np.uint32)
+    for t in range(start.shape[0]):
+        step = np.float32(z[t])
+        for e in range(start[t], stop[t]):
+            u[numbers[e]] += q[numbers[e]] * step
+
+
+@kernel
+def _solve_block(gram: Any, g: Any, absolute: Any, w: Any, most: Any, tolerance: Any) -> Any:
+    """Coordinate descent on a Gram matrix; w and g in place. Returns the violation met first."""
+    first = 0.0
+    for sweep in range(most):
+        largest = 0.0
+        for j in range(len(w)):
+            largest = max(largest, violation(g[j] / absolute[j], w[j]))
+            h = max(gram[j, j], 1e-300)
+            new = soft_threshold(w[j] - g[j] / h, absolute[j] / h)
+            z = new - w[j]
+            if z != 0.0:
+                w[j] = new
+                for i in range(len(w)):
+                    g[i] += gram[i, j] * z
+        if sweep == 0:
+            first = largest
+        if largest <= tolerance:
+            break
+    return first
+
+
+@kernel
+def _bundle_sweep(
+    order: Any,
+    size: Any,
+    start: Any,
+    stop: Any,
+    entries: Any,
+    unit: Any,
+    q: Any,
+    u: Any,
+    dm: Any,
+    lin: Any,
+    extra: Any,
+    curve: Any,
+    lean: Any,
+    absolute: Any,
+    before: Any,
+    w: Any,
+    free: Any,
+    lin_b: Any,
+    curve_b: Any,
+    b: Any,
+    z: Any,
+) -> Any:
+    """A sweep by bundles: beta = min(1, -promised / d'Hd) of the sum of the steps. dm : zeros."""
+    numbers = entries.view(np.uint32)
+    largest = 0.0
+    for first in range(0, order.shape[0], size):
+        count = min(size, order.shape[0] - first)
+        promised = 0.0
+        square = 0.0
+        leaning = 0.0
+        for o in range(count):
+            t = order[first + o]
+            g = 0.0
+            for e in range(start[t], stop[t]):
+                g += u[numbers[e]]
+            g = unit * g + lin[t] + extra[t] * (w[t] - before[t]) + lean[t] * b[0]
+            largest = max(largest, violation(g / absolute[t], w[t]))
+            h = curve[t]
+            if free:
+                h = max(h - lean[t] * lean[t] / curve_b, 1e-9 * h)
+            z[o] = soft_threshold(w[t] - g / h, absolute[t] / h) - w[t]
+            promised += g * z[o] + absolute[t] * (abs(w[t] + z[o]) - abs(w[t]))
+            square += extra[t] * z[o] * z[o]
+            leaning += lean[t] * z[o]
+            if z[o] != 0.0:
+                for e in range(start[t], stop[t]):
+                    dm[numbers[e]] += np.float32(z[o])
+        # sum_i q_i dm_i^2, each row once: its first entry clears it after the second reading
+        for o in range(count):
+            if z[o] != 0.0:
+                t = order[first + o]
+                part = 0.0
+                for e in range(start[t], stop[t]):
+                    i = numbers[e]
+                    part += q[i] * dm[i]
+                square += unit * part * z[o]
+        if free:
+            square -= leaning * leaning / curve_b
+        beta = 1.0
+        if square > 0.0:
+            beta = min(1.0, -promised / square)
+        for o in range(count):
+            if z[o] != 0.0:
+                t = order[first + o]
+                step = np.float32(beta * z[o])
+                w[t] += beta * z[o]
+                for e in range(start[t], stop[t]):
+                    i = numbers[e]
+                    u[i] += q[i] * step
+                    dm[i] = np.float32(0.0)
+        if free:
+            b[1] += beta * leaning
+            b[0] = -(lin_b + b[1]) / curve_b
+    return largest
+
+
+WAYS: dict[str, tuple[str, Callable[[State], None]]] = {
+    "nested": ("nested sets, extrapolated (kept)", nested),
+    "plain": ("the same without extrapolation", plain_nested),
+    "cyclic": ("all columns in every sweep", cyclic),
+    "two": ("all, and those with a weight", two_sets),
+    "shrinking": ("shrinking as in liblinear", shrinking),
+    "conjugate": ("conjugate gradients on the settled support", conjugate),
+    "bundles4": ("bundles of 4 with a line search", bundles(4)),
+    "bundles32": ("bundles of 32 with a line search", bundles(32)),
+    "blocks": ("blocks of a position, Gram matrices", blocks),
+}
