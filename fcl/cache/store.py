@@ -178,6 +178,10 @@ class Store:
             kernels.move_words(self.arena, first // 8, size // 8, into // 8)
             self.first[slot] = into
 
+    def valued(self, slots: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """Whether columns hold other values than 0 and 1."""
+        return np.asarray((self._kinds[slots] >= kernels.VALUES).any(axis=1))
+
     def counts_add_up(self, slots: npt.NDArray[np.int64]) -> bool:
         """Whether the pieces of these columns hold as many entries as the directory says."""
         dense = (self._kinds[slots] >= kernels.DENSE).any(axis=1)

@@ -16,21 +16,22 @@ from fcl.solve.view import RowView
 
 __all__ = ["LastStep", "SampleSize", "Sampler", "Seen", "seed_of_draw"]
 
-#: A sample that has proved too small grows by this factor.
-GROWTH = 4
+#: A sample that has proved too small grows by this factor. 2.1 M rows, C = 0.1, two writers: 65 s, and
+#: 99 s by fourfold steps, which overshoot what the columns need; one core, 832,376 rows: 12.4 s and 19.0.
+GROWTH = 2
 #: Share of the cache that what is cached now may take over a larger sample.
 ROOM_SHARE = 0.8
 #: A pass that leaves more of the gap than SLOW, and of the objective than STEADY, belongs to the end
 #: game: there the sample's own error is what is left.
 SLOW = 0.7
 STEADY = 0.98
-#: Rows of the sample for each cached column, at least: with fewer the columns' products are mostly noise
-#: (17,000 columns on 370,000 of 6.2 M rows: a minute in steps of a quarter of their length). That is for
-#: a trainer that never waits, and goes on far from its anchor.
-ROWS_A_COLUMN = 50
-#: ... and for one that is in lock-step with the passes. 832,374 rows, C = 0.1, seconds of one core: 41.5
-#: on all rows, 36.9 with 50, 28.3 with 12; with none it makes three passes more. Samples that double
-#: instead of growing fourfold end at 124,000 rows, and each pass closes less of the gap.
+#: Rows of the sample for each cached column, at least: with fewer the columns' products are mostly noise,
+#: with more they take longer to read. That is for a trainer that never waits, and goes on far from its
+#: anchor (2.1 M rows, C = 0.1, two writers: 85 s with 12, 65 to 70 s with 25 and with 50; where memory
+#: is short 25 leave twice the room).
+ROWS_A_COLUMN = 25
+#: ... and for one that is in lock-step with the passes. 832,376 rows, C = 0.1, seconds of one core: 12.4
+#: with 12, 13.9 with 20.
 LOCKED_ROWS_A_COLUMN = 12
 #: ... whose passes are dear: on 832,374 rows, C = 0.03, a sample of 65,000 closes half of the gap in
 #: each, and one of 256,000 nine tenths.

@@ -32,6 +32,9 @@ ROUNDED = 1e-5
 #: bounds.
 PROXIMAL = 0.02
 LEAST_PROXIMAL, MOST_PROXIMAL = 1e-6, 10.0
+#: Share of the exact diagonal up to which a sampled view is made up for. Less than all of it, so that the
+#: sampling error of columns that it sees well does not slow the swaps between near-duplicates.
+MISSED = 0.5
 
 
 #: Vectors of a view: margins, residuals and curvatures.
@@ -50,6 +53,7 @@ class RowView:
     intercept_floor: float = 0.0
     #: family whose cached columns are held against their prices: they may be rounded, or wrong
     compared: str = ""
+    _total_q: float = 0.0  #: sum of the curvatures at the anchor over a sample
     #: residuals and curvatures at the anchor (compared columns on all rows: and ones), where needed
     _r: Floats = field(default_factory=lambda: np.empty(0))
     _q: Floats = field(default_factory=lambda: np.empty(0))
@@ -140,11 +144,11 @@ class RowView:
         np.take(margins, self.rows, out=self.margins)
         self.objective.residuals_curvatures(self.margins, b, self._r, self._q)
         self.intercept_correction = total_r - float(self._r.sum())
-        self.intercept_floor = (
-            max(0.0, total_q - float(self._q.sum()))
-            + self.proximal * total_q
-            + self.least_curvature
-        )
+        self._total_q = float(self._q.sum())
+        # no proximal term: it would hold up the steps along columns that nearly add up to a constant,
+        # which the intercept makes up for (random Fourier features: 1.4 s of descent instead of 6.7)
+        missed = max(0.0, MISSED * total_q - self._total_q)
+        self.intercept_floor = missed + self.least_curvature
 
     def correct(self, working: WorkingSet, first: int, exact: Floats | None) -> None:
         """Fit corrections and floors of the columns from number ``first`` on to the anchor.
@@ -161,9 +165,25 @@ class RowView:
         columns = np.arange(first, working.cache.n)
         g, h = column_moments(working, columns, self._r, self._q, self.objective.team)
         working.correction[some] = working.gradients[some] - g
-        working.floor[some] = (
-            np.maximum(0.0, exact - h) + self.proximal * exact + self.least_curvature
-        )
+        proximal = self.proximal * self._share_left(working, columns, h) * exact
+        working.floor[some] = np.maximum(0.0, MISSED * exact - h) + proximal + self.least_curvature
+
+    def _share_left(
+        self, working: WorkingSet, columns: npt.NDArray[np.intp], h: Floats
+    ) -> Floats | float:
+        """Shares of the columns' curvatures that are left once the intercept follows.
+
+        A column of 2,000 +- 10, held by all of its curvature, would move by a 400th of its way.
+        """
+        if not self.objective.intercept:
+            return 1.0
+        lean = h.copy()  # of zeros and ones: sum_i q_i phi_ij as well
+        valued = np.flatnonzero(working.cache.store.valued(working.cache.slots[columns]))
+        if len(valued):
+            team = self.objective.team
+            lean[valued] = column_moments(working, columns[valued], self._q, self._q, team)[0]
+        taken = lean * lean / np.maximum(self._total_q * h, 1e-300)
+        return np.asarray(1.0 - np.minimum(taken, 1.0))
 
     def _correct_rounding(self, working: WorkingSet, first: int) -> None:
         """Make gradients at the anchor the priced ones, whatever the cache has rounded.
