@@ -112,6 +112,8 @@ def train(
     max_time, max_passes : float (seconds), int
         Stop earlier, with the best model so far and a ConvergenceWarning. The time is that of this call;
         passes are those of the job, and pass 0, which prices the null model, does not count.
+    seed : int
+        At least 0. What is drawn goes by it: the rows to set aside by all of it, the rest modulo 2^31.
     valid, valid_fraction
         Rows to measure average precision on (squared loss: mean squared error) after each pass: a data
         set, or the share of rows to set aside.

@@ -18,6 +18,7 @@ from fcl.errors import BudgetError
 from fcl.kernels import columns as column_kernels
 from fcl.kernels import descent
 from fcl.parallel import SERIAL, Team
+from fcl.solve.sampling import MOST_SEEDS
 from fcl.solve.state import Floats, Ids, WorkingSet
 from fcl.solve.view import RowView
 
@@ -299,7 +300,7 @@ class InnerModel:
     entries : int
         Entries of gathered columns that there is room for (4 bytes each, 8 with values).
     seed : int
-        Of the order of coordinates and the sample of rows.
+        Of the order of coordinates and the sample of rows; counts modulo ``MOST_SEEDS``.
     binary : bool
         Whether all columns consist of zeros and ones.
     block_rows : int
@@ -328,7 +329,7 @@ class InnerModel:
         self._stop = np.empty(max_columns, np.int64)
         self._block_rows = block_rows
         self._team = team
-        self._seed = seed
+        self._seed = seed % MOST_SEEDS
         self.drawn = 0  #: samples drawn so far
         self.grown = 1.0  #: factor on the rows of a sample
         #: asked between sweeps: whether a step should come to an end, after a few of them
