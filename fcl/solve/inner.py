@@ -431,17 +431,21 @@ class InnerModel:
     def _choose_rows(self, q: Floats, most: int) -> int:
         """Sample about ``most`` rows by their curvature; returns how many."""
         counts, sums = np.empty(descent.BINS), np.empty(descent.BINS)
-        descent.curvature_histogram(q, counts, sums)
+        # relative to the largest: the sample is the same whatever the weights are measured in
+        unit = float(q.max(initial=0.0)) or 1.0
+        descent.curvature_histogram(q, unit, counts, sums)
         # expected size of the sample for tau at the lower edge of each bin
         edges = descent.bin_edges()
         whole = np.cumsum(counts[::-1])[::-1]
         partly = (np.cumsum(sums) - sums) / edges
         fits = np.flatnonzero(whole + partly <= most)
-        everything = counts[1:].sum() <= most or not len(fits)
+        tau = 0.0  # all rows
+        if counts.sum() > most:
+            tau = unit * float(edges[fits[0] if len(fits) else -1])
         self.drawn += 1
         count: int = descent.choose_rows(
             q,
-            0.0 if everything else float(edges[fits[0]]),
+            tau,
             (self._seed << 32) + self.drawn,
             self._chosen_buffer[: len(q)],
             self._q_buffer,
