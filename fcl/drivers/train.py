@@ -110,8 +110,10 @@ def train(
     memory : int or str
         Budget in bytes or as "4GiB"; covers everything, all processes together.
     max_time, max_passes : float (seconds), int
-        Stop earlier, with the best model so far and a ConvergenceWarning. The time is that of this call;
-        passes are those of the job, and pass 0, which prices the null model, does not count.
+        Stop earlier, with the best model so far and a ConvergenceWarning. The time is that of this call,
+        and at least one pass is made; the inline driver finishes a pass that has begun, and makes one for
+        a point that its trainer was moving. Passes are those of the job, and pass 0, which prices the
+        null model, does not count.
     seed : int
         At least 0. What is drawn goes by it: the rows to set aside by all of it, the rest modulo 2^31.
     valid, valid_fraction

@@ -78,7 +78,8 @@ class FCLClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         Rows on which the trainer works: all, a sample where that pays, or a sample of so many (at least
         64). It sets speed and memory alone; the result is certified over all rows.
     max_time : float or None
-        Seconds after which ``fit`` stops at the best weights so far.
+        Seconds after which ``fit`` stops at the best weights so far; the driver ``inline`` finishes a
+        pass that has begun.
     verbose : bool or int
         Whether to write a line a pass to stderr.
 
