@@ -208,8 +208,11 @@ def make_solver(
     """A solver over raw rows. capacity : bytes of the cache. sample : rows and their inclusion."""
     prepared = prepare(family, raw, block_rows, scratch)
     objective = replace(objective_of(problem, block_rows), team=team)
-    view = RowView.sample(objective, *sample) if sample else None
-    view_rows = select_rows(family, prepared, sample[0]) if sample else None
+    view = view_rows = None
+    if sample:
+        rows, inclusion = sample
+        part = replace(objective, y=objective.y[rows], s=objective.s[rows] / inclusion)
+        view, view_rows = RowView.of_rows(part, rows), select_rows(family, prepared, rows)
     n = len(sample[0]) if sample else len(raw)
     cache = ColumnCache(capacity or 1 << 24, max_columns, n, block_rows, family.binary, family.step)
     return Solver(

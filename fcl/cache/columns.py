@@ -130,7 +130,7 @@ class ColumnCache(LiveColumns):
             )
         super().__init__(Store(capacity, max_columns, n_rows, block_rows))
         self.block_rows = block_rows
-        self._binary = binary
+        self._binary, self._step = binary, step
         self.n_blocks = self.store.n_blocks
         self.largest = need  #: bytes that any column fits in
         self.used = 0  #: bytes of the arena in use: always its beginning
@@ -163,7 +163,7 @@ class ColumnCache(LiveColumns):
     def resize(self, n_rows: int) -> None:
         """Columns are over so many rows from now on, at most as many as at the start; none is cached."""
         assert not self.n and n_rows <= self.n_rows
-        self.largest = largest_column(n_rows, self.block_rows, self._binary)
+        self.largest = largest_column(n_rows, self.block_rows, self._binary, self._step)
 
     def measure(self, ids: npt.NDArray[np.int64], blocks: Sequence[Columns]) -> StagedColumns:
         """Count, size and hash columns that a family made, before any room is spent on them."""

@@ -133,7 +133,7 @@ _SHARED_ARGUMENTS = (
     type=RowView(),
     default="auto",
     show_default=True,
-    help="Rows of the trainer: a sample where that pays, or of N rows. Sets speed and memory alone.",
+    help="Rows of the trainer: a sample where that pays, or of about N. Sets speed and memory alone.",
 )
 @click.option("--checkpoint", metavar="DIR", help="Default: the name of the model + .checkpoint.")
 @click.option("--no-checkpoint", is_flag=True, help="Save none.")

@@ -30,6 +30,10 @@ class Interrupted(KeyboardInterrupt):
     """``should_stop`` asked for an end; before the first certificate there is no result to give."""
 
 
+class OutOfTime(Exception):
+    """The limit of time was reached; there is a certificate."""
+
+
 def run_inline(session: Session, scratch: str | os.PathLike[str] | None) -> TrainResult:
     """Train in this process. ``scratch`` : folder of scratch files."""
     return _Run(session).train(scratch)
@@ -50,6 +54,12 @@ class _Run:
         if self.session.should_stop():
             raise Interrupted
         self.session.saver.poll()
+
+    def _poll_time(self) -> None:
+        """As :meth:`_poll`, between two passes: the anchor is certified."""
+        self._poll()
+        if self.session.out_of_time:
+            raise OutOfTime
 
     def train(self, scratch: str | os.PathLike[str] | None) -> TrainResult:
         job, session = self.job, self.session
@@ -97,6 +107,7 @@ class _Run:
             if session.resumed is not None:
                 solver.restore(dict(session.resumed.state), dict(session.resumed.arrays))
                 self.certified = last_certified(session.resumed.state)
+        solver.between = self._poll_time
         if options.max_time is not None:
             solver.local.trainer.inner.cease = lambda: session.out_of_time
         reason, start = "interrupted", session.start
@@ -109,7 +120,7 @@ class _Run:
                         continue
                 with session.timed("columns"):
                     self.evicted = solver.admit().evicted
-                self._poll()
+                self._poll_time()
                 with session.timed("descent"):
                     solver.train()
                 self._poll()
@@ -120,6 +131,8 @@ class _Run:
             if not session.history:
                 raise
             reason = "interrupted"
+        except OutOfTime:
+            reason = "max-time"
         except Exception:  # a fault of the features' class, perhaps: what was reached is kept
             session.saver.save()
             raise

@@ -127,7 +127,7 @@ def make_plan(
     writers : most of them; fewer where the budget does not allow for more. None: a single process.
     view_rows : most rows of the trainer's sample, 0 for all, of a plan made before; None to choose.
     held : bytes of target and weights as they were read, which stay.
-    row_view : "all", "auto" or the rows of the sample, as the user wants it.
+    row_view : "all", "auto" or the most rows of the sample, as the user wants it.
 
     Raises BudgetError naming the smallest budget that works.
     """

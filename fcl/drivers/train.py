@@ -110,8 +110,12 @@ def train(
     memory : int or str
         Budget in bytes or as "4GiB"; covers everything, all processes together.
     max_time, max_passes : float (seconds), int
-        Stop earlier, with the best model so far and a ConvergenceWarning. The time is that of this call;
-        passes are those of the job, and pass 0, which prices the null model, does not count.
+        Stop earlier, with the best model so far and a ConvergenceWarning. The time is that of this call,
+        and at least one pass is made; the inline driver finishes a pass that has begun, and makes one for
+        a point that its trainer was moving. Passes are those of the job, and pass 0, which prices the
+        null model, does not count.
+    seed : int
+        At least 0. What is drawn goes by it: the rows to set aside by all of it, the rest modulo 2^31.
     valid, valid_fraction
         Rows to measure average precision on (squared loss: mean squared error) after each pass: a data
         set, or the share of rows to set aside.
@@ -122,9 +126,10 @@ def train(
     writers : int
         Of the driver ``processes``; by default as many as there are cores.
     row_view : {"all", "auto"} or int
-        Rows on which the trainer works between passes: all; a weighted sample of so many (at least 64,
-        and all if there are no more); or a sample where that pays, which grows as the gap closes. It
-        sets speed and memory alone: objective and certificate are always over all rows.
+        Rows on which the trainer works between passes: all; a weighted sample of about so many (at
+        least 64, and all if there are no more); or a sample where that pays, which grows as the gap
+        closes. It sets speed and memory alone: objective and certificate are always over all
+        rows.
     checkpoint : path
         Folder in which to save checkpoints, every ``checkpoint_every`` seconds and at the end.
     resume : Checkpoint or path

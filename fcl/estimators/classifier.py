@@ -75,10 +75,11 @@ class FCLClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
     memory : int or str
         Budget of a fit in bytes or as "4GiB"; covers everything, all processes together.
     row_view : {"all", "auto"} or int
-        Rows on which the trainer works: all, a sample where that pays, or a sample of so many (at least
-        64). It sets speed and memory alone; the result is certified over all rows.
+        Rows on which the trainer works: all, a sample where that pays, or a sample of about so many
+        (at least 64). It sets speed and memory alone; the result is certified over all rows.
     max_time : float or None
-        Seconds after which ``fit`` stops at the best weights so far.
+        Seconds after which ``fit`` stops at the best weights so far; the driver ``inline`` finishes a
+        pass that has begun.
     verbose : bool or int
         Whether to write a line a pass to stderr.
 

@@ -140,31 +140,35 @@ def descent_sweep(
     return largest
 
 
-#: Bins of curvatures, four to a factor of two.
+#: Bins of curvatures, four to a factor of two. In units of the largest one: those below it tell rows
+#: apart, those above are sizes of tau for samples of few of very many rows.
 BINS = 512
 _LOWEST = -100.0
 
 
 def bin_edges():
-    """Lower edges of the bins of :func:`curvature_histogram`, float64 (BINS,)."""
+    """Lower edges of the bins of :func:`curvature_histogram`, float64 (BINS,), in its units."""
     return 2.0 ** (np.arange(BINS) / 4.0 + _LOWEST)
 
 
 @kernel
-def curvature_histogram(q, counts, sums):
-    """Count rows and sum curvatures by the size of q.
+def curvature_histogram(q, unit, counts, sums):
+    """Count rows and sum curvatures by the size of q / unit; rows without curvature do not count.
 
-    counts, sums : float64 (BINS,), overwritten; bin 0 also holds all smaller q, zeros among them.
+    counts, sums : float64 (BINS,), overwritten; sums in units, too. Bin 0 also holds all smaller q.
     """
     counts[:] = 0.0
     sums[:] = 0.0
     for i in range(q.shape[0]):
+        if q[i] <= 0.0:
+            continue
+        x = q[i] / unit
         k = 0
-        if q[i] > 0.0:
-            k = int(np.floor(4.0 * (np.log2(q[i]) - _LOWEST)))
+        if x > 0.0:
+            k = int(np.floor(4.0 * (np.log2(x) - _LOWEST)))
             k = min(max(k, 0), BINS - 1)
         counts[k] += 1.0
-        sums[k] += q[i]
+        sums[k] += x
 
 
 @kernel

@@ -18,6 +18,7 @@ from fcl.errors import BudgetError
 from fcl.kernels import columns as column_kernels
 from fcl.kernels import descent
 from fcl.parallel import SERIAL, Team
+from fcl.solve.sampling import MOST_SEEDS
 from fcl.solve.state import Floats, Ids, WorkingSet
 from fcl.solve.view import RowView
 
@@ -300,7 +301,7 @@ class InnerModel:
     entries : int
         Entries of gathered columns that there is room for (4 bytes each, 8 with values).
     seed : int
-        Of the order of coordinates and the sample of rows.
+        Of the order of coordinates and the sample of rows; counts modulo ``MOST_SEEDS``.
     binary : bool
         Whether all columns consist of zeros and ones.
     block_rows : int
@@ -329,7 +330,7 @@ class InnerModel:
         self._stop = np.empty(max_columns, np.int64)
         self._block_rows = block_rows
         self._team = team
-        self._seed = seed
+        self._seed = seed % MOST_SEEDS
         self.drawn = 0  #: samples drawn so far
         self.grown = 1.0  #: factor on the rows of a sample
         #: asked between sweeps: whether a step should come to an end, after a few of them
@@ -434,17 +435,21 @@ class InnerModel:
     def _choose_rows(self, q: Floats, most: int) -> int:
         """Sample about ``most`` rows by their curvature; returns how many."""
         counts, sums = np.empty(descent.BINS), np.empty(descent.BINS)
-        descent.curvature_histogram(q, counts, sums)
+        # relative to the largest: the sample is the same whatever the weights are measured in
+        unit = float(q.max(initial=0.0)) or 1.0
+        descent.curvature_histogram(q, unit, counts, sums)
         # expected size of the sample for tau at the lower edge of each bin
         edges = descent.bin_edges()
         whole = np.cumsum(counts[::-1])[::-1]
         partly = (np.cumsum(sums) - sums) / edges
         fits = np.flatnonzero(whole + partly <= most)
-        everything = counts[1:].sum() <= most or not len(fits)
+        tau = 0.0  # all rows
+        if counts.sum() > most:
+            tau = unit * float(edges[fits[0] if len(fits) else -1])
         self.drawn += 1
         count: int = descent.choose_rows(
             q,
-            0.0 if everything else float(edges[fits[0]]),
+            tau,
             (self._seed << 32) + self.drawn,
             self._chosen_buffer[: len(q)],
             self._q_buffer,

@@ -2,8 +2,9 @@
 
 Row i is in with probability pi_i = min(1, N (0.8 q_i / sum q + 0.2 s_i / sum s)): by its curvature at
 the anchor, with a uniform floor, since rows that are flat now need not stay so. N is such that as many
-are expected as are wanted, although some are certain to be in. All rows of a class that
-is rare are in, and all rows if so many are wanted. Membership is a hash of (seed, i).
+are expected as are wanted, less what their number may vary by, although some are certain to be in. All
+rows of a class that is rare are in, and all rows if so many are wanted. Membership is a hash of
+(seed, i).
 """
 
 from __future__ import annotations

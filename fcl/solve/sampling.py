@@ -160,14 +160,23 @@ class SampleSize:
         }
 
     def restore(self, state: dict[str, Any]) -> bool:
-        """Take up what :meth:`state` gave; False if the sample it had has no room here."""
-        self.wanted = min(int(state["wanted"]), self._most)
+        """Take up what :meth:`state` gave; False if the sample it had is not to be drawn again.
+
+        There is no room for it, or a size is asked for that it does not have.
+        """
+        before = int(state["wanted"])
+        if not self._fixed:
+            self.wanted = min(before, self._most)
         self.drawn, self.draws = int(state["drawn"]), int(state["draws"])
         self.age = int(state["age"])
         self._objective = float(state["objective"])
         self._last_gap = float(state["last_gap"])
         self._last_objective = float(state["last_objective"])
-        return int(state["wanted"]) <= self._most and self.drawn <= self._most
+        if not self.draws or (before == self.wanted and self.drawn <= self._most):
+            return True
+        # the next anchor is that of another one
+        self.age, self._objective = 0, min(self._objective, self._last_objective)
+        return False
 
 
 @dataclass(frozen=True)
@@ -268,7 +277,7 @@ class Sampler:
     def restore(
         self, passes: Passes, numbers: dict[str, Any], arrays: dict[str, np.ndarray]
     ) -> tuple[RowView, PreparedRows] | None:
-        """The view that :meth:`state` told of; None if there was none, or it has no room here.
+        """The view that :meth:`state` told of; None if there was none, or it is not to be had again.
 
         Overwrites the vectors of the passes but the anchor's margins.
         """

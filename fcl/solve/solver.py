@@ -20,7 +20,7 @@ The objective never rises from one anchor to the next. The steps themselves are 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -108,6 +108,9 @@ class Solver:
         if sampler is not None:
             view = sampler.nothing(self.passes)
         view = view or RowView.all_rows(objective, family.name if family.compared else "")
+        #: called before each batch of columns that :meth:`admit` makes; if it raises, what is proved of
+        #: the anchor holds, and nothing else may be asked of the solver
+        self.between: Callable[[], None] = lambda: None
         self._staging = staging
         self.maker = family.column_maker(view_rows or prepared, staging)
         trainer = Trainer(
@@ -324,6 +327,7 @@ class Solver:
         """Make the columns of features batch by batch: (which of them, measured columns)."""
         order = self.maker.order(ids)
         for at in range(0, len(ids), self.maker.batch):
+            self.between()
             part = order[at : at + self.maker.batch]
             yield part, self.cache.measure(ids[part], self.maker.make(ids[part]))
 

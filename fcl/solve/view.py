@@ -13,7 +13,7 @@ of the whole problem; S sets the speed alone. With all rows c = 0 and kappa is n
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -88,12 +88,6 @@ class RowView:
             return cls(None, objective, margins)
         r, q = (b[:n] for b in buffers[1:]) if buffers else (np.empty(n), np.empty(n))
         return cls(None, objective, margins, compared=compared, _r=r, _q=q)
-
-    @classmethod
-    def sample(cls, objective: Objective, rows: Ids, inclusion: Floats) -> RowView:
-        """Some rows, each in with probability ``inclusion`` (0 < pi <= 1, an entry a chosen row)."""
-        part = replace(objective, y=objective.y[rows].copy(), s=objective.s[rows] / inclusion)
-        return cls.of_rows(part, rows)
 
     @classmethod
     def of_rows(cls, part: Objective, rows: Ids, buffers: Buffers | None = None) -> RowView:

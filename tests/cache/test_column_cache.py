@@ -104,6 +104,17 @@ def test_contents_survive_any_order_of_admissions_and_evictions() -> None:
     run_state_machine_as_test(CacheMachine, settings=examples(150))
 
 
+@pytest.mark.parametrize(("binary", "step"), [(True, 0.0), (False, 0.0), (False, STEP)])
+def test_fewer_rows_need_no_more_room(binary: bool, step: float) -> None:
+    cache = ColumnCache(1 << 14, 2, 1000, 128, binary, step)
+    before = cache.largest
+    for n_rows in (1000, 999, 500, 129, 128, 127, 1, 0):
+        cache.resize(n_rows)
+        assert cache.largest == ColumnCache.largest_column(n_rows, 128, binary, step)
+        assert cache.largest <= before
+        before = cache.largest
+
+
 def cost(phi: np.ndarray, block_rows: int = 65536) -> int:
     """Bytes of one binary column in a cache."""
     n = len(phi)

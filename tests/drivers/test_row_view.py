@@ -206,6 +206,34 @@ def test_a_resumed_job_may_have_another_view(
     assert result.certificate.objective == pytest.approx(best.objective, rel=2e-5)
 
 
+@pytest.mark.parametrize(("before", "after"), [(300, 340), (300, 600), (300, 200), ("auto", 300)])
+def test_a_resumed_job_draws_samples_of_the_size_that_is_asked_for_now(
+    small: None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    before: str | int,
+    after: int,
+) -> None:
+    wanted: list[int] = []
+    draw = Sampler._draw
+
+    def watched(sampler: Sampler, *arguments: Any) -> Any:
+        wanted.append(sampler.size.wanted)
+        return draw(sampler, *arguments)
+
+    folder = tmp_path / "c"
+    train(row_view=before, checkpoint=folder, max_passes=4, warn=False)
+    first = CheckpointFolder(folder).load().state["sample"]
+    assert first["draws"] >= 1 and first["wanted"] != after
+    monkeypatch.setattr(Sampler, "_draw", watched)
+    train(row_view=after, resume=folder, checkpoint=folder, max_passes=5, warn=False)
+    assert wanted == [after]  # once: what it was drawn at is the present anchor
+    again = CheckpointFolder(folder).load().state["sample"]
+    assert again["wanted"] == after and again["draws"] == first["draws"] + 1
+    assert train(row_view=after, resume=folder).converged
+    assert set(wanted) == {after}
+
+
 def test_a_checkpoint_says_how_the_rows_are_drawn_again(small: None, tmp_path: Path) -> None:
     folder = tmp_path / "c"
     train(checkpoint=folder, max_passes=4, row_view=300, warn=False)

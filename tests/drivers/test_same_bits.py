@@ -59,6 +59,19 @@ def test_two_runs(loss: str) -> None:
     assert other != first  # the seed does something
 
 
+def test_a_seed_of_any_size() -> None:
+    """After a small one: kernels keep the type that they were compiled for first."""
+    codes, y = acceptors(14, 700)
+    first = bits(train(codes, y))
+    for seed in (2**31, 2**32, 2**64):
+        result = train(codes, y, seed=seed)
+        assert result.model.options["seed"] == seed
+        assert bits(result) == first
+    assert bits(train(codes, y, seed=5_000_000_000)) != first
+    processes = train(codes, y, seed=2**64 + 1, driver="processes", writers=1)
+    assert processes.converged
+
+
 def test_rows_in_a_scratch_file(tmp_path: Path) -> None:
     codes, y = acceptors(14, 700)
     codes = codes.copy()

@@ -12,8 +12,11 @@ from judge import Problem, Solution, confirm, kmer_matrix
 from rows import acceptors
 
 import fcl
+from fcl.drivers import plan as planning
 from fcl.drivers.events import Event, PassDone, Started, Stopped
+from fcl.drivers.session import Session
 from fcl.drivers.train import TrainResult
+from fcl.solve.solver import Admitted, Solver
 
 
 @pytest.fixture(scope="module")
@@ -121,6 +124,43 @@ def test_max_time(problem: Problem, best: Solution) -> None:
         result = train(max_time=1e-9)
     check(result, problem, best, "max-time")
     assert len(result.model.ids) == 0  # one pass, of the null model, is always made
+
+
+def test_out_of_time_at_every_look_at_the_clock(
+    problem: Problem, best: Solution, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Columns are not made to their end; what was certified last is the result."""
+    clock = Stop(1 << 30)
+    begun, done = [], []
+    admit = Solver.admit
+
+    def watched(solver: Solver) -> Admitted:
+        begun.append(solver.outer.objective)
+        admitted = admit(solver)
+        done.append(admitted)
+        return admitted
+
+    monkeypatch.setattr(Session, "out_of_time", property(lambda session: clock()))
+    monkeypatch.setattr(Solver, "admit", watched)
+    monkeypatch.setattr(planning, "STAGING", 1000)  # batches of a few columns
+    assert train(tol=1e-6, max_time=1.0).converged
+    looks = (1 << 30) - clock.left
+    passes_before, within = 0, 0
+    for k in range(looks):
+        begun.clear()
+        done.clear()
+        clock = Stop(k)
+        result = train(tol=1e-6, max_time=1.0, warn=False)
+        if result.converged:  # by the pass that the point of the trainer was worth
+            break
+        check(result, problem, best, "max-time")
+        last = result.model.history[-1]
+        assert result.certificate.objective == last["objective"]
+        assert result.certificate.max_violation == last["max_violation"]
+        assert result.passes >= passes_before
+        passes_before = result.passes
+        within += len(done) < len(begun)
+    assert within > passes_before > 3  # also between two batches
 
 
 def test_a_converged_run_warns_of_nothing() -> None:

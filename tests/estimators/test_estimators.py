@@ -350,7 +350,8 @@ def test_the_same_bits_each_time(X: np.ndarray, y: np.ndarray) -> None:
     np.testing.assert_array_equal(one.coef_, two.coef_)
     drawn = FCLClassifier(random_state=np.random.RandomState(0)).fit(X, y)
     assert drawn.model_.options["seed"] != 0
-    assert FCLClassifier(random_state=5).fit(X, y).model_.options["seed"] == 5
+    for seed in (5, 2**32 - 1):  # the largest of a RandomState
+        assert FCLClassifier(random_state=seed).fit(X, y).model_.options["seed"] == seed
 
 
 @pytest.mark.usefixtures("workers", "kept")

@@ -176,11 +176,13 @@ def test_violations_are_distances_from_the_conditions() -> None:
     assert [descent.soft_threshold(x, 1.0) for x in (3.0, 0.5, -0.5, -3.0)] == [2.0, 0.0, 0.0, -2.0]
 
 
-def test_the_histogram_counts_every_row_in_its_bin() -> None:
+@pytest.mark.parametrize("unit", [1.0, 3e20, 1e-250])
+def test_the_histogram_counts_every_row_with_curvature_in_its_bin(unit: float) -> None:
     rng = np.random.default_rng(0)
-    q = np.concatenate([10.0 ** rng.uniform(-40, 12, 500), [0.0, 1e-300, 0.25, 1.0, 1e300]])
+    q = np.concatenate([10.0 ** rng.uniform(-40, 12, 500), [0.0, 1e-50, 0.25, 1.0, 1e50, 0.0]])
     counts, sums = np.full(descent.BINS, np.nan), np.full(descent.BINS, np.nan)
-    descent.curvature_histogram(q, counts, sums)
+    descent.curvature_histogram(q * unit, unit, counts, sums)
+    q = q[q > 0.0] * unit / unit
     edges = descent.bin_edges()
     inside = np.clip(np.searchsorted(edges, q, side="right") - 1, 0, descent.BINS - 1)
     assert (counts == np.bincount(inside, minlength=descent.BINS)).all()

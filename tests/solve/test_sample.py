@@ -49,6 +49,15 @@ def test_rows_with_curvature_are_preferred_and_flat_ones_still_there(labels: np.
     assert 150 < (~steep).sum() < 450
 
 
+@pytest.mark.parametrize("power", [-90, 90])
+def test_the_unit_of_weights_does_not_matter(labels: np.ndarray, power: int) -> None:
+    rng = np.random.default_rng(2)
+    q, s = rng.exponential(size=N) ** 3, rng.uniform(0.5, 2.0, N)
+    rows, weights = draw(q, 1500, labels, s)
+    again, scaled = draw(q * 2.0**power, 1500, labels, s * 2.0**power)
+    assert (again == rows).all() and (scaled == weights * 2.0**power).all()
+
+
 def test_a_rare_class_is_in_as_a_whole() -> None:
     y = np.where(np.arange(N) % 100 == 0, 1.0, -1.0)
     for sign in (1.0, -1.0):

@@ -1,0 +1,103 @@
+"""The rows of an inner model: as many as wanted, by curvature, whatever the weights are measured in."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from explicit import make_solver, run
+from judge import Problem, kmer_matrix
+from rows import acceptors
+
+from fcl.features import KmerFamily
+from fcl.solve import inner
+from fcl.solve.inner import InnerModel
+
+SCALES = (1e-30, 1e-12, 1.0, 1e12, 1e30)
+
+
+def choose(q: np.ndarray, most: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of a sample, and their curvatures in it."""
+    model = InnerModel(len(q), 1, 1, seed)
+    count = model._choose_rows(q, most)
+    return np.flatnonzero(model._chosen_buffer >= 0), model._q_buffer[:count]
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_sums_over_the_sample_are_unbiased(scale: float) -> None:
+    rng = np.random.default_rng(1)
+    q = scale * rng.exponential(size=4000) ** 3
+    value = rng.normal(size=4000) + 1.0
+    ends = []
+    for seed in range(60):
+        rows, weights = choose(q, 500, seed)
+        assert 350 < len(rows) < 600
+        ends.append(float(weights @ value[rows]))
+    exact = float(q @ value)
+    error = np.std(ends) / np.sqrt(len(ends))
+    assert abs(np.mean(ends) - exact) < 4 * error
+    assert error < 0.03 * exact  # else the test shows nothing
+
+
+@pytest.mark.parametrize("power", [-1000, -90, 90, 990])
+def test_the_same_rows_whatever_the_unit(power: int) -> None:
+    q = np.random.default_rng(2).exponential(size=4000) * (np.arange(4000) % 3 > 0)
+    for most in (4000, 2000, 100, 1):
+        rows, weights = choose(q, most)
+        again, scaled = choose(q * 2.0**power, most)
+        assert (again == rows).all()
+        assert (scaled == weights * 2.0**power).all()
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_fewer_rows_than_any_tau_of_the_histogram_gives(scale: float) -> None:
+    """Rows of one curvature, and far fewer wanted; the steepest tau, not all rows, if none is enough."""
+    q = np.full(100_000, 0.25 * scale)
+    assert 40 < len(choose(q, 100)[0]) < 150
+    assert len(choose(q, 1)[0]) < 10
+    assert len(choose(q, 0)[0]) < 10
+
+
+def test_few_rows_with_curvature_are_all_in() -> None:
+    q = np.zeros(4000)
+    q[::100] = 10.0 ** -np.arange(40)
+    rows, weights = choose(q, 40)
+    assert (rows == np.arange(0, 4000, 100)).all() and (weights == q[rows]).all()
+    assert len(choose(np.zeros(4000), 40)[0]) == 0
+    # those next to nothing count as well
+    assert len(choose(np.where(q > 0.0, q, 1e-40), 100)[0]) < 100
+
+
+@pytest.mark.parametrize("scale", [2.0**-100, 1e-12, 1e12, 2.0**100])
+def test_weights_and_C_scaled_inversely_are_the_same_problem(
+    monkeypatch: pytest.MonkeyPatch, scale: float
+) -> None:
+    monkeypatch.setattr(inner, "LEAST_ROWS", 200)
+    monkeypatch.setattr(inner, "ROWS_A_COLUMN", 1)
+    sizes: list[int] = []
+    before = InnerModel._choose_rows
+
+    def watched(model: InnerModel, q: np.ndarray, most: int) -> int:
+        sizes.append(before(model, q, most))
+        return sizes[-1]
+
+    monkeypatch.setattr(InnerModel, "_choose_rows", watched)
+    codes, y = acceptors(12, 2000)
+    problem = Problem(kmer_matrix(codes, 2), y, np.ones(2000), "logistic", 0.3)
+    ends, drawn = [], []
+    for s, C in ((1.0, 0.3), (scale, 0.3 / scale)):
+        solver = make_solver(
+            KmerFamily(2, 12), codes, replace(problem, s=np.full(2000, s), C=C), tol=1e-6
+        )
+        passes = run(solver, 60)
+        assert passes[-1].gap <= 1e-6
+        ends.append(passes[-1].objective)
+        drawn.append(list(sizes))
+        sizes.clear()
+    assert ends[1] == pytest.approx(ends[0], rel=2e-6)
+    assert max(drawn[0]) < 1500
+    if scale in (1e-12, 1e12):  # rounding moves the points, and a few rows
+        assert drawn[1][:5] == pytest.approx(drawn[0][:5], rel=0.1)
+    else:
+        assert drawn[1] == drawn[0]
