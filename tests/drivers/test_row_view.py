@@ -23,6 +23,7 @@ from fcl.features import KmerFamily
 from fcl.model.checkpoint import CheckpointFolder
 from fcl.solve.sampling import Sampler
 from fcl.solve.solver import Solver
+from fcl.solve.trainer import Trainer
 from tests.drivers.test_resume_inline import After, bits
 
 N = 700
@@ -360,3 +361,56 @@ def test_estimators_hand_it_on(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_run_is_told_of_by_its_options() -> None:
     model = train(row_view=300).model
     assert model.options["row_view"] == 300
+
+
+# -- dense columns ---------------------------------------------------------------------------------
+
+
+class Steps:
+    """Keeps the length of each step of the trainer's line search."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.betas: list[float] = []
+        before = Trainer._line_search
+
+        def search(trainer: Trainer, *arguments: Any) -> Any:
+            taken = before(trainer, *arguments)
+            self.betas.append(taken[0] if taken else 0.0)
+            return taken
+
+        monkeypatch.setattr(Trainer, "_line_search", search)
+
+    @property
+    def shortened(self) -> float:
+        """Share of the steps that were cut short."""
+        return float(np.mean(np.array(self.betas) < 1.0))
+
+
+def numbers(n: int = 3000) -> tuple[np.ndarray, np.ndarray]:
+    random = np.random.default_rng(0)
+    x = random.normal(size=(n, 6))
+    wrong = 0.5 * random.normal(size=n)
+    return x, np.where(x[:, 0] + x[:, 1] * x[:, 2] + wrong > 0.0, 1, -1)
+
+
+def test_columns_far_from_zero(monkeypatch: pytest.MonkeyPatch) -> None:
+    """2,000 +- 10: what the intercept makes up for holds up no step."""
+    steps = Steps(monkeypatch)
+    x, y = numbers()
+    far = 2000.0 + 10.0 * x[:, :3] + 5.0 * np.random.default_rng(1).normal(size=(len(x), 3))
+    given = fcl.open_data(np.concatenate([x[:, :3], far], 1), y=y)
+    options: dict[str, Any] = {"C": 0.1, "tol": 1e-5, "memory": "1GiB", "block_rows": 512}
+    whole, part = (fcl.train(given, "columns", row_view=view, **options) for view in ("all", 600))
+    assert part.passes <= whole.passes + 5
+    assert steps.shortened <= 0.2
+    assert part.certificate.objective == pytest.approx(whole.certificate.objective, rel=2e-5)
+
+
+def test_columns_that_nearly_add_up_to_a_constant(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The inner model has all that is quadratic in the local objective: its steps are whole."""
+    steps = Steps(monkeypatch)
+    x, y = numbers()
+    options: dict[str, Any] = {"C": 1.0, "tol": 1e-4, "memory": "1GiB", "row_view": 1000}
+    result = fcl.train(fcl.open_data(x, y=y), "fourier:n=60", **options)
+    assert result.converged
+    assert steps.shortened <= 0.2
