@@ -8,8 +8,8 @@ Trains on chromosomes I-IV of C. elegans (6,206,429 windows), validates on all o
 under the curve of precision against recall. ``fcl`` prints the scores of its anchors over time, from the
 start of the command. ``peers`` get k-mers with wildcards at every position, of so few letters that the
 matrix fits, or so many features of d letters sampled at random, as the paper does for its comparison, on
-every k-th row, and are scored on every fourth row of V; ``matrix`` is the making of the matrix, ``solve``
-the solver alone at its own default tolerance. Needs the extra ``peers``.
+every k-th row at k times C, and are scored on every fourth row of V; ``matrix`` is the making of the
+matrix, ``solve`` the solver alone at its own default tolerance. Needs the extra ``peers``.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def curve(args: argparse.Namespace) -> None:
     )
     rows = [
         [
-            f"{p['time']:.0f}",
+            f"{p['time']:.3g}",
             f"{p['objective']:.2f}",
             f"{p['gap']:.1e}",
             f"{p['active']:,}",
@@ -172,6 +172,8 @@ def scores(valid: Path, letters: int, ids: Ids | None, w: Floats) -> Floats:
     """Margins of rows of V, without the bias."""
     codes = np.load(valid / "seq.npy", mmap_mode="r")[::SCORED_EVERY]
     used = np.flatnonzero(w)
+    if not len(used):
+        return np.zeros(len(codes))
     parts = []
     for at in range(0, len(codes), SCORED_ROWS):
         part = np.ascontiguousarray(codes[at : at + SCORED_ROWS])
@@ -212,15 +214,17 @@ def compare(args: argparse.Namespace) -> None:
                     f"{found['features']:,}",
                     f"{found['rows']:,}",
                     f"{found['nonzeros'] / 1e6:,.0f} M",
-                    f"{found['matrix']:.0f}",
-                    f"{found['solve']:.0f}",
+                    f"{found['matrix']:.3g}",
+                    f"{found['solve']:.3g}",
                     f"{found['active']:,}",
                     f"{found['auprc']:.4f}",
                 ]
             )
     header = ["solver", "which", "features", "rows", "nonzeros", "matrix, s", "solve, s", "active"]
     header.append("AUPRC on V")
-    print(f"every {args.every}-th row, C = {C_of(args):g} ({args.every} x {args.C:g})\n")
+    print(
+        f"every {args.every}th row of I-IV; C = {C_of(args):g}, which is {args.every} x {args.C:g}\n"
+    )
     print(common.table(header, [row + [""] * (len(header) - len(row)) for row in rows]))
 
 
