@@ -8,8 +8,8 @@ Trains on chromosomes I-IV of C. elegans (6,206,429 windows), validates on all o
 under the curve of precision against recall. ``fcl`` prints the scores of its anchors over time, from the
 start of the command. ``peers`` get k-mers with wildcards at every position, of so few letters that the
 matrix fits, or so many features of d letters sampled at random, as the paper does for its comparison, on
-every k-th row, and are scored on every fourth row of V; ``matrix`` is the making of the matrix, ``solve``
-the solver alone at its own default tolerance. Needs the extra ``peers``.
+every k-th row at k times C, and are scored on every fourth row of V; ``matrix`` is the making of the
+matrix, ``solve`` the solver alone at its own default tolerance. Needs the extra ``peers``.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from fcl.features.base import Ids
     from fcl.solve.state import Floats
 
-FOLDER = common.WINDOWS.parent / "beyond"
-TRAIN, VALID = FOLDER / "I-IV", FOLDER / "V"
+#: Number of chromosome V, and the folders of its windows and of all others.
 V = 4
+TRAIN, VALID = "I-IV", "V"
 #: Default tolerances of the peers; passes of Vowpal Wabbit.
 TOLERANCES = {"liblinear": 1e-2, "celer": 1e-4, "skglm": 1e-4, "saga": 1e-3, "vw": 1 / 2}
 #: Rows of V that peers' models are scored on: every so many-th, and so many at a time.
@@ -41,33 +41,42 @@ SCORED_EVERY = 4
 SCORED_ROWS = 1 << 16
 
 
-def split(folder: Path) -> None:
-    """Write the windows of I-IV, and those of V, once."""
-    if (FOLDER / "complete").exists():
-        return
+def split(folder: Path) -> Path:
+    """Write the windows of I-IV, and those of V, once; returns the folder of both."""
     if not (folder / "chromosome.npy").exists():
         sys.exit(f"{folder}: expected chromosome.npy there, as make_celegans.py writes it")
+    names = ("seq.npy", "y.npy", "chromosome.npy")
+    parts = common.derived("beyond", *(folder / name for name in names))
+    if (parts / "complete").exists():
+        return parts
     chromosome = np.load(folder / "chromosome.npy")
-    for to, rows in ((TRAIN, chromosome != V), (VALID, chromosome == V)):
-        to.mkdir(parents=True, exist_ok=True)
+    for part, rows in ((TRAIN, chromosome != V), (VALID, chromosome == V)):
+        (parts / part).mkdir(parents=True, exist_ok=True)
         for name in ("seq.npy", "y.npy"):
-            np.save(to / name, np.load(folder / name, mmap_mode="r")[rows])
-    (FOLDER / "complete").touch()
+            np.save(parts / part / name, np.load(folder / name, mmap_mode="r")[rows])
+    (parts / "complete").touch()
+    return parts
 
 
 # -- fcl -------------------------------------------------------------------------------------------
 
 
 def curve(args: argparse.Namespace) -> None:
-    """Train on I-IV, validating every anchor on V."""
+    """Train on I-IV, validating every anchor on V; of several runs the median one is printed."""
     jobs.warm()
     options = ["--features", f"kmers:d={args.d}", "--C", str(args.C), "--tol", str(args.tol)]
-    options += ["--memory", args.memory, "--valid", str(VALID), "--max-time", args.max_time]
-    job = jobs.train(TRAIN, options)
-    print(f"d = {args.d}, C = {args.C:g}, {args.memory}; prepared after {job.prepared:.1f} s\n")
+    options += ["--memory", args.memory, "--valid", str(args.parts / VALID)]
+    options += ["--max-time", args.max_time]
+    runs = [jobs.train(args.parts / TRAIN, options) for _ in range(args.repeat)]
+    job = jobs.middle(runs)
+    print(
+        f"d = {args.d}, C = {args.C:g}, {args.memory}; the run of median time of {len(runs)} "
+        f"({common.spread([job.wall for job in runs])} s); first line after {job.first_line:.2f} s, "
+        f"prepared after {job.prepared:.1f} s\n"
+    )
     rows = [
         [
-            f"{p['time']:.0f}",
+            f"{p['time']:.3g}",
             f"{p['objective']:.2f}",
             f"{p['gap']:.1e}",
             f"{p['active']:,}",
@@ -123,19 +132,18 @@ def peer(args: argparse.Namespace) -> None:
         positions = 141 - letters + 1
         n_features = positions * 4 * 5 ** (letters - 1)
         ids = np.sort(np.random.default_rng(0).choice(n_features, sampled, replace=False))
-    folder = FOLDER / f"every-{args.every}-{letters}-{sampled}"
+    folder, train = args.parts / f"every-{args.every}-{letters}-{sampled}", args.parts / TRAIN
     if not (folder / "y.npy").exists():
         folder.mkdir(parents=True, exist_ok=True)
-        codes = np.load(TRAIN / "seq.npy", mmap_mode="r")[:: args.every]
+        codes = np.load(train / "seq.npy", mmap_mode="r")[:: args.every]
         begun = time.perf_counter()
         X = make_matrix(np.ascontiguousarray(codes), letters, ids)
         np.save(folder / "seconds.npy", time.perf_counter() - begun)
         sparse.save_npz(folder / "X.npz", X, False)
-        np.save(folder / "y.npy", np.load(TRAIN / "y.npy")[:: args.every].astype(np.float64))
-    tol = TOLERANCES[args.run]
-    problem = peers.Problem(folder, args.C * args.every, tol, letters)  # as many losses as all rows
-    w, b = peers.METHODS[args.run](problem)
-    X = problem.matrix()
+        np.save(folder / "y.npy", np.load(train / "y.npy")[:: args.every].astype(np.float64))
+    problem = peers.Problem(folder, C_of(args), TOLERANCES[args.run], letters)
+    w, b = peers.solve(problem, args.run)
+    X, valid = problem.matrix(), args.parts / VALID
     figures = {
         "solver": args.run,
         "features": X.shape[1],
@@ -147,17 +155,25 @@ def peer(args: argparse.Namespace) -> None:
         "active": int(np.count_nonzero(w)),
         "auprc": float(
             average_precision_score(
-                np.load(VALID / "y.npy")[::SCORED_EVERY] > 0, scores(letters, ids, w)
+                np.load(valid / "y.npy")[::SCORED_EVERY] > 0,
+                scores(valid, letters, ids, w),
             )
         ),
     }
     print(json.dumps(figures))
 
 
-def scores(letters: int, ids: Ids | None, w: Floats) -> Floats:
+def C_of(args: argparse.Namespace) -> float:
+    """C of the peers, so that the losses of their rows weigh as much as those of all."""
+    return float(args.C * args.every)
+
+
+def scores(valid: Path, letters: int, ids: Ids | None, w: Floats) -> Floats:
     """Margins of rows of V, without the bias."""
-    codes = np.load(VALID / "seq.npy", mmap_mode="r")[::SCORED_EVERY]
+    codes = np.load(valid / "seq.npy", mmap_mode="r")[::SCORED_EVERY]
     used = np.flatnonzero(w)
+    if not len(used):
+        return np.zeros(len(codes))
     parts = []
     for at in range(0, len(codes), SCORED_ROWS):
         part = np.ascontiguousarray(codes[at : at + SCORED_ROWS])
@@ -177,6 +193,7 @@ def compare(args: argparse.Namespace) -> None:
         for method in args.methods.split(","):
             command = [sys.executable, __file__, "peers", "--run", method, "--C", str(args.C)]
             command += ["--letters-of", f"{letters},{sampled}", "--every", str(args.every)]
+            command += ["--parts", str(args.parts)]
             try:
                 done = subprocess.run(
                     command, capture_output=True, text=True, check=False, timeout=args.limit
@@ -197,14 +214,17 @@ def compare(args: argparse.Namespace) -> None:
                     f"{found['features']:,}",
                     f"{found['rows']:,}",
                     f"{found['nonzeros'] / 1e6:,.0f} M",
-                    f"{found['matrix']:.0f}",
-                    f"{found['solve']:.0f}",
+                    f"{found['matrix']:.3g}",
+                    f"{found['solve']:.3g}",
                     f"{found['active']:,}",
                     f"{found['auprc']:.4f}",
                 ]
             )
     header = ["solver", "which", "features", "rows", "nonzeros", "matrix, s", "solve, s", "active"]
     header.append("AUPRC on V")
+    print(
+        f"every {args.every}th row of I-IV; C = {C_of(args):g}, which is {args.every} x {args.C:g}\n"
+    )
     print(common.table(header, [row + [""] * (len(header) - len(row)) for row in rows]))
 
 
@@ -229,7 +249,9 @@ def main() -> None:
     )
     parser.add_argument("--methods", default="liblinear,celer,skglm,vw")
     parser.add_argument("--limit", type=float, default=600.0, help="seconds a run of a peer")
+    parser.add_argument("--repeat", type=int, default=1, help="runs of fcl (default 1)")
     parser.add_argument("--run", help=argparse.SUPPRESS)
+    parser.add_argument("--parts", type=Path, help=argparse.SUPPRESS)
     parser.add_argument(
         "--letters-of",
         type=lambda text: tuple(int(k) for k in text.split(",")),
@@ -239,7 +261,7 @@ def main() -> None:
     if args.run:
         peer(args)
         return
-    split(common.windows_folder(args.data))
+    args.parts = split(common.windows_folder(args.data))
     print(common.machine())
     if args.what == "fcl":
         curve(args)

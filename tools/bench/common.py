@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import os
 import platform
 import statistics
@@ -23,8 +24,10 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 #: Where make_celegans.py and its genome are looked for.
 SHARED = ROOT.parent / "shared" / "data"
-#: Windows of all five chromosomes, made once (1.2 GB).
-WINDOWS = Path(tempfile.gettempdir()) / "fcl-bench" / "celegans"
+#: Where data that are made once are kept.
+MADE = Path(tempfile.gettempdir()) / "fcl-bench"
+#: Windows of all five chromosomes (1.2 GB).
+WINDOWS = MADE / "celegans"
 
 
 def machine() -> str:
@@ -101,6 +104,16 @@ def windows_folder(given: Path | None) -> Path:
     return WINDOWS
 
 
+def derived(name: str, *sources: Path) -> Path:
+    """Where data made of some files are kept: of others, or of the same changed since, elsewhere."""
+    told = []
+    for source in sources:
+        found = source.stat()
+        shape = np.load(source, mmap_mode="r").shape if source.suffix == ".npy" else found.st_size
+        told.append((str(source.resolve()), shape, found.st_mtime_ns))
+    return MADE / f"{name}-{hashlib.sha256(repr(told).encode()).hexdigest()[:10]}"
+
+
 def load(folder: Path, every: int) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int8]]:
     """Every k-th row of all windows: codes (n, 141), labels (n,), in memory."""
     y = np.load(folder / "y.npy")[::every].copy()
@@ -122,7 +135,7 @@ def every_kth(folder: Path, every: int) -> Path:
     """A folder with every k-th row of all windows, made once; the given one for all."""
     if every == 1:
         return folder
-    to = WINDOWS.parent / f"every-{every}"
+    to = derived(f"every-{every}", folder / "seq.npy", folder / "y.npy")
     if not (to / "complete").exists():
         codes, y = load(folder, every)
         to.mkdir(parents=True, exist_ok=True)

@@ -26,7 +26,8 @@ from tools.bench.trainers import make_solver
 Floats = npt.NDArray[np.float64]
 #: Anchors whose residuals are extrapolated.
 ANCHORS = 5
-SHARES = np.append(np.arange(0.1, 1.0, 0.1), [0.95, 0.99, 1.0])
+#: Of the new point in the combination with the best one; 0 is to stay there.
+SHARES = np.append(np.arange(0.0, 1.0, 0.1), [0.95, 0.99, 1.0])
 
 
 def feasible(y: Floats, r: Floats, C: float, largest: float) -> Floats:
@@ -63,6 +64,7 @@ def main() -> None:
     parser.add_argument("--tol", type=float, default=1e-6)
     parser.add_argument("--memory", default="4GiB")
     args = parser.parse_args()
+    common.pin(args.core)
     from fcl.drivers.job import make_job
     from fcl.drivers.warmup import warmup
 
@@ -85,7 +87,7 @@ def main() -> None:
         else:
             values = [dual(best + s * (plain - best), C) for s in SHARES]
             share = float(SHARES[int(np.argmax(values))])
-            best = best + share * (plain - best) if max(values) > dual(best, C) else best
+            best = best + share * (plain - best)
         last = [*last, residuals][-ANCHORS:]
         beyond = math.nan
         if len(last) >= 3:
@@ -98,7 +100,7 @@ def main() -> None:
             [
                 len(rows),
                 f"{certified.max_violation:.4f}",
-                *(f"{gap:.2e}" for gap in gaps),
+                *("" if math.isnan(gap) else f"{gap:.2e}" for gap in gaps),
                 f"{share:g}",
             ]
         )
@@ -108,6 +110,10 @@ def main() -> None:
         solver.train()
         solver.propose(solver.proposal())
     print(common.machine())
+    print(
+        f"{job.train.n:,} rows, d = {args.d} ({job.family.n_features:,} features), C = {C:g}, "
+        f"tolerance {args.tol:g}\n"
+    )
     header = ["pass", "largest slope", "gap", "combined", "extrapolated", "share of the new point"]
     print(common.table(header, rows))
 

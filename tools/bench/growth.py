@@ -6,7 +6,8 @@
 
 Every run is an ``fcl-train`` of its own on windows of C. elegans on disk; kernels are compiled before.
 Seconds are from the start of the command to a certified relative gap: starting processes, reading and
-preparing are in them. ``--drivers inline,processes`` compares drivers.
+preparing are in them. Of several runs times are medians, the other figures those of the run of median
+time. ``--drivers inline,processes`` compares drivers.
 """
 
 from __future__ import annotations
@@ -84,12 +85,14 @@ def main() -> None:
     for case, runs in zip(cases, found, strict=True):
         data = common.every_kth(folder, int(case["every"]))
         n_rows = len(np.load(data / "y.npy", mmap_mode="r"))
-        last = runs[-1].last
+        last = jobs.middle(runs).last
         rows.append(
             [
                 f"{n_rows:,}",
                 *(case[key] for key in varied if key != "every"),
+                common.spread([job.first_line for job in runs]),
                 common.spread([job.prepared for job in runs]),
+                common.spread([job.first_pass for job in runs]),
                 common.spread([_near_the_end(job) for job in runs]),
                 *(_reached(runs, gap) for gap in jobs.GAPS),
                 common.spread([len(job.passes) for job in runs]),
@@ -99,8 +102,14 @@ def main() -> None:
                 f"{max(job.peak for job in runs) / 2**20:,.0f}",
             ]
         )
-    header = ["rows", *(key for key in varied if key != "every"), "prepared, s"]
-    header += ["objective within 1e-4, s", *(f"gap {gap:g}, s" for gap in jobs.GAPS)]
+    header = ["rows", *(key for key in varied if key != "every")]
+    header += [
+        "first line, s",
+        "prepared, s",
+        "first pass, s",
+        "objective within 1e-4, s",
+        *(f"gap {gap:g}, s" for gap in jobs.GAPS),
+    ]
     header += ["passes", "objective", "gap", "active", "peak, MiB"]
     print(common.table(header, rows))
 

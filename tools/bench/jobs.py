@@ -28,6 +28,7 @@ class Job:
     """What a training reached, all times in seconds from the start of its command."""
 
     wall: float
+    first_line: float  #: of progress, on the standard error
     prepared: float  #: rows were read once and stand prepared
     passes: list[dict[str, Any]]  #: PassDone events, ``time`` from the start
     cpu: float  #: processor time of writers and trainer over time, since the rows were prepared
@@ -40,6 +41,11 @@ class Job:
         """The last pass."""
         return self.passes[-1]
 
+    @property
+    def first_pass(self) -> float:
+        """When the first pass was done."""
+        return float(self.passes[0]["time"])
+
     def to_gap(self, gap: float) -> float | None:
         """When a relative gap was certified; None: it was not."""
         return next((p["time"] for p in self.passes if p["gap"] <= gap), None)
@@ -49,16 +55,36 @@ class Job:
         return next((p["time"] for p in self.passes if p["objective"] <= value), None)
 
 
+def middle(runs: Sequence[Job]) -> Job:
+    """The run of median time; of an even number the faster one of the middle."""
+    return sorted(runs, key=lambda job: job.wall)[(len(runs) - 1) // 2]
+
+
 def warm() -> None:
     """Compile all kernels, in a process of its own."""
     run_cli("train", "--warmup", "--quiet")
 
 
-def run_cli(command: str, *options: str) -> None:
-    """``python -m fcl`` with this repository's fcl; raises where it fails."""
+def run_cli(command: str, *options: str) -> float:
+    """``python -m fcl`` with this repository's fcl; raises where it fails.
+
+    Returns the seconds to the first line on its standard error; all of them where it wrote none.
+    """
     environment = {**os.environ, "PYTHONPATH": str(common.ROOT)}
     line = [sys.executable, "-m", "fcl", command, *options]
-    subprocess.run(line, check=True, stdout=subprocess.DEVNULL, env=environment)
+    begun = time.monotonic()
+    job = subprocess.Popen(
+        line, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment
+    )
+    assert job.stderr is not None
+    with job.stderr:
+        said = job.stderr.readline()
+        first = time.monotonic() - begun
+        said += job.stderr.read()
+    if job.wait():
+        sys.stderr.write(said)
+        raise subprocess.CalledProcessError(job.returncode, line)
+    return first
 
 
 def train(data: Path, options: Sequence[str], model: Path | None = None) -> Job:
@@ -70,9 +96,9 @@ def train(data: Path, options: Sequence[str], model: Path | None = None) -> Job:
         log = Path(folder) / "log.jsonl"
         out = model or Path(folder) / "model.fcl"
         names = [] if "--x" in options else ["--x", "seq", "--y", "y"]
-        fixed = ["--quiet", "--no-checkpoint", "--log-json", str(log), "--out", str(out)]
+        fixed = ["--no-checkpoint", "--log-json", str(log), "--out", str(out)]
         since, begun = time.time(), time.monotonic()
-        run_cli("train", str(data), *names, *options, *fixed)
+        first_line = run_cli("train", str(data), *names, *options, *fixed)
         wall = time.monotonic() - begun
         records = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
     for record in records:
@@ -88,4 +114,6 @@ def train(data: Path, options: Sequence[str], model: Path | None = None) -> Job:
         before = record["time"]
     stopped = next(r for r in records if r["event"] == "Stopped")
     cpu /= max(passes[-1]["time"] - prepared, 1e-9)
-    return Job(wall, prepared, passes, cpu, stopped["peak_memory"], stopped["reason"], model)
+    return Job(
+        wall, first_line, prepared, passes, cpu, stopped["peak_memory"], stopped["reason"], model
+    )

@@ -66,7 +66,7 @@ def main() -> int:
         command.add_argument("--d", type=int, default=8, help="letters of a k-mer (default 8)")
         command.add_argument("--nice", type=int, default=0, help="of the training")
         command.add_argument(
-            "--work", type=Path, default=common.WINDOWS.parent / "memory", help="folder for logs"
+            "--work", type=Path, default=common.MADE / "memory", help="folder for logs"
         )
     args = parser.parse_args()
     if not Path("/proc/self/status").exists():
@@ -122,8 +122,8 @@ def wide_windows(decoded: int, every: int) -> tuple[Path, int]:
     """
     import zarr
 
-    script = genome_script()
-    archive = np.load(common.SHARED / "celegans_acceptors.npz")
+    script, genome = genome_script(), common.SHARED / "celegans_acceptors.npz"
+    archive = np.load(genome)
     keys, labels = {}, []
     for name in script.NAMES:
         found = script.candidates(script.chromosome(archive, name))
@@ -132,9 +132,11 @@ def wide_windows(decoded: int, every: int) -> tuple[Path, int]:
         labels.append(np.where(np.isin(found, archive[f"{name}_acceptors"]), 1, -1))
     y = np.concatenate(labels).astype(np.int8)
     n, width = len(y), -(-decoded // len(y))
-    folder = common.WINDOWS.parent / f"wide-{n}x{width}.zarr"
+    made = common.derived(f"wide-{n}x{width}", genome, Path(str(script.__file__)))
+    folder = made.with_suffix(".zarr")
     if folder.exists():
         return folder, width
+    folder.parent.mkdir(parents=True, exist_ok=True)
     print(f"making {n:,} windows of {width:,} letters (once) ...", file=sys.stderr)
     partial = folder.with_suffix(".partial")
     group = zarr.open_group(partial, mode="w", zarr_format=3)

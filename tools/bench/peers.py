@@ -4,13 +4,14 @@
     python tools/bench/peers.py celegans [--every 160] [--d 4] [--C 0.1] [--repeat 3] [--methods ...]
     python tools/bench/peers.py a9a | 20news
 
-Every run is a process of its own on the cores of ``--cores``; kernels are compiled before a clock starts.
-Each solver's tolerance is tightened step by step until its objective, recomputed here in float64, is
-within 1e-6 of the optimum (which fcl certifies to 1e-8 first); the table has the time of the first
-tolerance that reached each level. ``load`` is reading the matrix and making what the solver wants of it;
-its making from the files, whose time is told, comes before. fcl brings the rows into its form within its
-time, and k-mers from windows need no matrix. ``from files`` is all of that to within 1e-4. Needs the
-extra ``peers``:  pip install -e '.[peers]'
+Every run is a process of its own on the cores of ``--cores``. Before its clock starts it solves a tiny
+problem of the same types, so that everything is imported and compiled: that is ``warm``. ``load`` is
+reading the files of the case and bringing them into the solver's form, fcl's as well as the others';
+``solve`` is the rest. Each solver's tolerance is tightened step by step until its objective, recomputed
+here in float64, is within 1e-6 of the optimum (which fcl certifies first); the table has the time to
+solve of the cheapest run that reached each level. ``from files`` is, to within 1e-4, the making of the
+matrix (k-mers from windows need none), load and solve. Needs the extra ``peers``:
+pip install -e '.[peers]'
 """
 
 from __future__ import annotations
@@ -36,10 +37,11 @@ import numpy.typing as npt
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from tools.bench import common
 
-FOLDER = Path(tempfile.gettempdir()) / "fcl-bench" / "peers"
 #: Relative distances from the optimum that are timed.
 LEVELS = (1e-2, 1e-3, 1e-4, 1e-6)
 TOLERANCES = tuple(10.0 ** (-k / 2) for k in range(2, 19))
+#: Gap that fcl is asked for as the optimum, and the largest that will do.
+OPTIMAL, GOOD_ENOUGH = 1e-8, 1e-7
 #: Seconds after which a solver is not asked for more.
 LIMIT = 60.0
 #: ... and after which a run is ended, its loading included.
@@ -50,6 +52,8 @@ COMPARED = 1e-4
 PASSES = tuple(1.0 / 2**k for k in range(0, 10, 2))
 #: ... and its --l1, as shares of that of the mean loss.
 VW_SHARES = (1.0, 1e-1, 1e-2, 1e-3)
+#: Files of 20 newsgroups.
+NEWS = ("is_test.npy", "counts.npz", "y.npy")
 Solution = tuple[npt.NDArray[np.float64], float]
 
 
@@ -119,6 +123,43 @@ CASES: dict[str, Callable[[Path, argparse.Namespace], None]] = {
 }
 
 
+def made(args: argparse.Namespace) -> Path:
+    """The folder of a case, with the seconds that its making took; made once."""
+    if args.case == "celegans":
+        windows = common.windows_folder(args.data)
+        sources = [windows / "seq.npy", windows / "y.npy"]
+        name = f"peers-{args.every}-{args.d}"
+    else:
+        files = {"a9a": ["a9a.gz"], "20news": [f"20news_{x}" for x in NEWS]}[args.case]
+        sources, name = [common.SHARED / file for file in files], f"peers-{args.case}"
+        missing = [source.name for source in sources if not source.exists()]
+        if missing:
+            sys.exit(f"This case needs {', '.join(missing)} in shared/data beside the repository.")
+    folder = common.derived(name, *sources)
+    if not (folder / "made.npy").exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        begun = time.perf_counter()
+        CASES[args.case](folder, args)
+        np.save(folder / "made.npy", time.perf_counter() - begun)
+    return folder
+
+
+def tiny(folder: Path, like: Path, d: int) -> None:
+    """A few random rows of the same types as a case, to import and compile by."""
+    from scipy import sparse
+
+    random = np.random.default_rng(0)
+    y = np.tile([1.0, -1.0], 100)
+    if (like / "seq.npy").exists():
+        codes = random.integers(0, 4, (len(y), d + 4)).astype(np.uint8)
+        codes[:, 0] = np.where(y > 0, 0, 2)
+        np.save(folder / "seq.npy", codes)
+        X = all_kmers(codes, d)
+    else:
+        X = sparse.random(len(y), 20, 0.5, format="csr", random_state=0)
+    _save(folder, X, y)
+
+
 # -- the solvers -----------------------------------------------------------------------------------
 
 
@@ -128,14 +169,25 @@ class Problem:
     def __init__(self, folder: Path, C: float, tol: float, d: int) -> None:
         self.folder, self.C, self.tol, self.d = folder, C, tol, d
         self.y = np.load(folder / "y.npy")
-        self.load = self.solve = 0.0
+        self.warm = self.load = self.solve = 0.0
+        self.gap: float | None = None  #: certified by fcl
         self._since = time.perf_counter()
+
+    @property
+    def columns(self) -> int:
+        """Columns of the matrix, which is not read for it."""
+        with np.load(self.folder / "X.npz") as parts:
+            return int(parts["shape"][1])
 
     def matrix(self) -> Any:
         """CSR float64."""
         from scipy import sparse
 
         return sparse.load_npz(self.folder / "X.npz")
+
+    def restart(self) -> None:
+        """Everything is imported and compiled."""
+        self._since = time.perf_counter()
 
     def begin(self) -> None:
         """Everything is in memory as the solver wants it."""
@@ -152,34 +204,30 @@ class Problem:
         return float(np.abs(w).sum() + self.C * losses.sum())
 
 
-def _fcl(problem: Problem, features: str, source: Any, size: int) -> Solution:
+def _fcl(problem: Problem, features: str, read: Callable[[], Any]) -> Solution:
     import fcl
-    from fcl.drivers.warmup import warmup
 
-    warmup()
-    problem._since = time.perf_counter()
-    data = fcl.open_data(source(), y=problem.y)
+    data = fcl.open_data(read(), y=problem.y)
     problem.begin()
     result = fcl.train(data, features, C=problem.C, tol=problem.tol, memory="8GiB")
     problem.end()
-    w = np.zeros(size)
+    problem.gap = result.certificate.gap
+    w = np.zeros(problem.columns)
     w[result.model.ids] = result.model.weights
     return w, result.model.intercept
 
 
 def fcl_features(problem: Problem) -> Solution:
     """fcl on the family itself; k-mers from the windows."""
-    X = problem.matrix()
-    if not (problem.folder / "seq.npy").exists():
-        return _fcl(problem, "columns", lambda: X, X.shape[1])
     path = problem.folder / "seq.npy"
-    return _fcl(problem, f"kmers:d={problem.d}", lambda: np.load(path), X.shape[1])
+    if not path.exists():
+        return fcl_columns(problem)
+    return _fcl(problem, f"kmers:d={problem.d}", lambda: np.load(path))
 
 
 def fcl_columns(problem: Problem) -> Solution:
     """fcl on the explicit matrix."""
-    X = problem.matrix()
-    return _fcl(problem, "columns", lambda: X, X.shape[1])
+    return _fcl(problem, "columns", problem.matrix)
 
 
 def liblinear(problem: Problem) -> Solution:
@@ -213,14 +261,11 @@ def celer(problem: Problem) -> Solution:
 
 def skglm(problem: Problem) -> Solution:
     """skglm's proximal Newton with working sets."""
-    from scipy import sparse
     from skglm import SparseLogisticRegression
 
     X = problem.matrix().tocsc()
     n = len(problem.y)
     options = {"alpha": 1.0 / (n * problem.C), "fit_intercept": True, "max_iter": 1000}
-    warm = sparse.random(40, 20, 0.5, format="csc", random_state=0)
-    SparseLogisticRegression(**options).fit(warm, np.tile([0, 1], 20))  # compiles
     problem.begin()
     model = SparseLogisticRegression(tol=problem.tol, **options).fit(X, problem.y)
     problem.end()
@@ -246,9 +291,9 @@ def vowpal_wabbit(problem: Problem) -> Solution:
     Its ``--l1`` is another unit under adaptive rates: several are tried, the best by the objective
     counts, with its time.
     """
-    from scipy import sparse
+    from vowpalwabbit import Workspace  # type: ignore[import-not-found, unused-ignore]
 
-    X: sparse.csr_matrix = problem.matrix()
+    X = problem.matrix()
     bits = max(18, int(X.shape[1]).bit_length())
     found: list[tuple[float, float, Solution]] = []
     with tempfile.TemporaryDirectory() as folder:
@@ -261,7 +306,7 @@ def vowpal_wabbit(problem: Problem) -> Solution:
             options += ["--passes", str(round(1.0 / problem.tol)), "--holdout_off", "--cache", "-k"]
             options += ["--quiet", "--readable_model", str(model), "-d", str(rows)]
             begun = time.perf_counter()
-            subprocess.run([sys.executable, "-m", "vowpalwabbit", *options], check=True)
+            Workspace(arg_list=options).finish()
             took = time.perf_counter() - begun
             w, b = read_vw(model.read_text(), X.shape[1])
             found.append((problem.objective(X, w, b), took, (w, b)))
@@ -304,16 +349,42 @@ METHODS: dict[str, Callable[[Problem], Solution]] = {
 }
 
 
+def solve(problem: Problem, method: str) -> Solution:
+    """The solution by a method that has been imported and compiled; exits where it compiles yet."""
+    from numba.core import event
+
+    begun = time.perf_counter()
+    with tempfile.TemporaryDirectory() as folder:
+        tiny(Path(folder), problem.folder, problem.d)
+        small = Problem(Path(folder), 1.0, 1e-3, problem.d)
+        if method.startswith("fcl"):
+            from fcl.drivers.warmup import warmup
+
+            windows = method == "fcl" and (problem.folder / "seq.npy").exists()
+            warmup(["sequences" if windows else "numbers"])
+        METHODS[method](small)
+    problem.warm = time.perf_counter() - begun
+    with event.install_recorder("numba:compile") as compiled:
+        problem.restart()
+        solution = METHODS[method](problem)
+    if compiled.buffer:
+        names = sorted({str(e.data["dispatcher"]) for _, e in compiled.buffer})
+        sys.exit(f"compiled while the clock ran: {', '.join(names)}")
+    return solution
+
+
 def run_here(args: argparse.Namespace) -> None:
     """One run; prints its figures as JSON."""
     warnings.simplefilter("ignore")
     problem = Problem(args.folder, args.C, args.tol, args.d)
-    w, b = METHODS[args.run](problem)
+    w, b = solve(problem, args.run)
     figures = {
+        "warm": problem.warm,
         "load": problem.load,
         "solve": problem.solve,
         "objective": problem.objective(problem.matrix(), w, b),
         "active": int(np.count_nonzero(w)),
+        "gap": problem.gap,
     }
     print(json.dumps(figures))
 
@@ -332,7 +403,7 @@ def run(args: argparse.Namespace, folder: Path, method: str, tol: float) -> dict
             command, env=environment, capture_output=True, text=True, check=False, timeout=PATIENCE
         )
     except subprocess.TimeoutExpired:
-        return {"load": math.nan, "solve": PATIENCE, "objective": math.inf, "active": 0}
+        return {"solve": PATIENCE, "objective": math.inf, "active": 0}
     if done.returncode:
         sys.exit(f"{method} failed:\n{done.stderr[-2000:]}")
     figures: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
@@ -341,28 +412,73 @@ def run(args: argparse.Namespace, folder: Path, method: str, tol: float) -> dict
 
 def climb(
     args: argparse.Namespace, folder: Path, method: str, optimum: float, ladder: Sequence[float]
-) -> dict[str, Any]:
-    """Tighten the tolerance until the last level is reached; seconds and tolerance by level."""
-    reached: dict[float, tuple[float, float]] = {}
-    figures: dict[str, Any] = {}
+) -> list[dict[str, Any]]:
+    """Tighten the tolerance until the last level is reached; the figures of all runs."""
+    found = []
     for tol in ladder:
         figures = run(args, folder, method, tol)
-        away = figures["objective"] / optimum - 1.0
-        for level in LEVELS:
-            if away <= level:
-                reached.setdefault(level, (figures["solve"], tol))
-        figures |= {"method": method, "tol": tol, "away": away}
+        figures |= {"method": method, "tol": tol, "away": figures["objective"] / optimum - 1.0}
         print(json.dumps(figures), file=sys.stderr, flush=True)
-        if away <= LEVELS[-1] or figures["solve"] > LIMIT:
+        found.append(figures)
+        if figures["away"] <= LEVELS[-1] or figures["solve"] > LIMIT:
             break
-    return {**figures, "reached": reached}
+    return found
 
 
-def ladder_of(method: str, before: Sequence[dict[str, Any]]) -> Sequence[float]:
-    """Tolerances to try; once one has reached a level, in the runs before, those that did alone."""
-    if before:
-        return sorted({tol for _, tol in before[0]["reached"].values()}, reverse=True)
-    return PASSES if method == "vw" else TOLERANCES
+def cheapest(runs: Sequence[dict[str, Any]], level: float) -> dict[str, Any] | None:
+    """The run that took least to come so near to the optimum; None: none did."""
+    near = [r for r in runs if r["away"] <= level]
+    return min(near, key=lambda r: float(r["solve"]), default=None)
+
+
+def ladder_of(method: str, before: Sequence[list[dict[str, Any]]]) -> Sequence[float]:
+    """Tolerances to try; after the first climb those that reached a level first, or soonest."""
+    if not before:
+        return PASSES if method == "vw" else TOLERANCES
+    worth = set()
+    for level in LEVELS:
+        best = cheapest(before[0], level)
+        if best is not None:
+            first = next(r for r in before[0] if r["away"] <= level)
+            worth |= {best["tol"], first["tol"]}
+    return sorted(worth, reverse=True)
+
+
+def optimum_of(args: argparse.Namespace, folder: Path) -> float:
+    """The objective that fcl certifies; exits where its gap is too large to compare by."""
+    figures = run(args, folder, "fcl", OPTIMAL)
+    gap = figures.get("gap", math.inf)
+    if gap > GOOD_ENOUGH:
+        sys.exit(f"the optimum is not known: fcl certified a relative gap of {gap:.1e} alone")
+    told = "" if gap <= OPTIMAL else f", {OPTIMAL:g} was asked"
+    print(
+        f"{folder.name}, C = {args.C}: optimum {figures['objective']:.10g} (gap {gap:.1e}{told}); "
+        f"the files took {np.load(folder / 'made.npy'):.1f} s to make\n"
+    )
+    return float(figures["objective"])
+
+
+def row_of(name: str, climbs: list[list[dict[str, Any]]], before: float) -> list[object]:
+    """A method's line of the table; ``before`` seconds went into its files."""
+    runs = [r for found in climbs for r in found]
+
+    def told(level: float, seconds: Callable[[dict[str, Any]], float]) -> str:
+        best = [cheapest(found, level) for found in climbs]
+        times = [seconds(r) for r in best if r is not None]
+        return common.spread(times) if len(times) == len(best) else ""
+
+    longest = f"> {max(r['solve'] for r in runs):.3g}"
+    ended = [r for r in runs if "load" in r]  # the others were cut off
+    last = climbs[-1][-1]
+    return [
+        name,
+        *(common.spread([r[part] for r in ended]) if ended else "" for part in ("warm", "load")),
+        *(told(level, lambda r: float(r["solve"])) or longest for level in LEVELS),
+        told(COMPARED, lambda r: before + float(r["load"]) + float(r["solve"])),
+        f"{last['objective']:.8g}",
+        last["active"],
+        f"{last['tol']:g}",
+    ]
 
 
 def main() -> None:
@@ -382,58 +498,29 @@ def main() -> None:
     if args.run:
         run_here(args)
         return
-    key = f"{args.case}-{args.every}-{args.d}" if args.case == "celegans" else args.case
-    folder = FOLDER / key
-    if not (folder / "y.npy").exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        begun = time.perf_counter()
-        CASES[args.case](folder, args)
-        np.save(folder / "made.npy", time.perf_counter() - begun)
+    folder = made(args)
     if args.cores == 1:
         common.pin(args.core)
     print(common.machine())
-    optimum = run(args, folder, "fcl", 1e-8)["objective"]
-    made = float(np.load(folder / "made.npy"))
-    print(f"{key}, C = {args.C}: optimum {optimum:.8g}; the matrix took {made:.1f} s to make")
+    optimum = optimum_of(args, folder)
     names = [
         name for name in args.methods.split(",") if args.case == "celegans" or name != "fcl-columns"
     ]
-    runs: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
+    climbs: dict[str, list[list[dict[str, Any]]]] = {name: [] for name in names}
     for _ in range(args.repeat):
         for name in names:
-            if not any(r["solve"] > LIMIT for r in runs[name]):
-                ladder = ladder_of(name, runs[name])
+            if not any(r["solve"] > LIMIT for found in climbs[name] for r in found):
+                ladder = ladder_of(name, climbs[name])
                 if ladder:
-                    runs[name].append(climb(args, folder, name, optimum, ladder))
+                    climbs[name].append(climb(args, folder, name, optimum, ladder))
+    making = float(np.load(folder / "made.npy"))
     rows = []
     for name in names:
-        found = runs[name]
-        cells = []
-        for level in LEVELS:
-            times = [r["reached"][level][0] for r in found if level in r["reached"]]
-            never = f"> {max(r['solve'] for r in found):.0f}"
-            cells.append(common.spread(times) if len(times) == len(found) else never)
-        last = found[-1]
-        before = 0.0 if name == "fcl" and args.case == "celegans" else made
-        whole = [
-            before + r["load"] + r["reached"][COMPARED][0]
-            for r in found
-            if COMPARED in r["reached"]
-        ]
-        load = common.spread([r["load"] for r in found])
-        rows.append(
-            [
-                name,
-                load,
-                *cells,
-                common.spread(whole) if len(whole) == len(found) else "",
-                f"{last['objective']:.7g}",
-                last["active"],
-                f"{last['tol']:g}",
-            ]
-        )
-    header = ["solver", "load, s", *(f"within {level:g}, s" for level in LEVELS), "from files, s"]
-    print(common.table([*header, "objective", "active", "its tolerance"], rows))
+        windows = name == "fcl" and args.case == "celegans"
+        rows.append(row_of(name, climbs[name], 0.0 if windows else making))
+    header = ["solver", "warm, s", "load, s", *(f"within {level:g}, s" for level in LEVELS)]
+    header += ["from files, s", "objective", "active", "its tolerance"]
+    print(common.table(header, rows))
 
 
 if __name__ == "__main__":

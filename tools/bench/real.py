@@ -73,7 +73,7 @@ def run(args: argparse.Namespace, warm_only: bool) -> dict[str, Any]:
     if warm_only:
         return {"warm-up": warm}
     data = common.open_rows(args.data, args.every)
-    start = time.perf_counter()
+    start, busy = time.perf_counter(), time.process_time()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a run stopped by --max-time says so below
         result = train(
@@ -85,7 +85,7 @@ def run(args: argparse.Namespace, warm_only: bool) -> dict[str, Any]:
             row_view=int(args.row_view) if args.row_view.isdigit() else args.row_view,
             max_time=args.max_time,
         )
-    seconds = time.perf_counter() - start
+    seconds, busy = time.perf_counter() - start, time.process_time() - busy
     certificate, model = result.certificate, result.model
     reached = {}
     for gap in GAPS:
@@ -95,6 +95,7 @@ def run(args: argparse.Namespace, warm_only: bool) -> dict[str, Any]:
     return {
         "warm-up": warm,
         "seconds": seconds,
+        "busy": busy,
         "split": result.seconds,
         "reached": reached,
         "passes": result.passes,
@@ -120,6 +121,7 @@ def report(args: argparse.Namespace, cold: float, runs: list[dict[str, Any]]) ->
         "median (lowest-highest)\n"
     )
     rows: list[tuple[str, str]] = [("time, s", common.spread([r["seconds"] for r in runs]))]
+    rows.append(("processor time, s", common.spread([r["busy"] for r in runs])))
     for gap in first["reached"]:
         times = [r["reached"][gap] for r in runs if gap in r["reached"]]
         rows.append((f"... to gap {gap}, s", common.spread(times)))

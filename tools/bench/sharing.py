@@ -15,8 +15,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from tools.bench import common, jobs
 
@@ -66,20 +64,17 @@ def main() -> None:
             record = run(Path(options.data), options, method)
             print(json.dumps(record), flush=True)
             found.setdefault(method, []).append(record)
-    print(
-        "| driver | gap 0.1 | gap 0.01 | gap 0.001 | processor time / time | passes | objective |"
-    )
-    print("|---|---|---|---|---|---|---|")
+    rows = []
     for method, records in found.items():
         cells = []
         for gap in jobs.GAPS:
-            times = [r["to_gap"][gap] for r in records]
-            reached = [t for t in times if t is not None]
-            cells.append(f"{np.median(reached):.1f}" if len(reached) == len(times) else "-")
-        cells.append(f"{np.median([r['cpu'] for r in records]):.2f}")
-        cells.append(f"{int(np.median([r['passes'] for r in records]))}")
-        cells.append(f"{records[-1]['objective']:.5f}")
-        print(f"| {method} | {' | '.join(cells)} |")
+            reached = [r["to_gap"][gap] for r in records if r["to_gap"][gap] is not None]
+            cells.append(common.spread(reached) if len(reached) == len(records) else "-")
+        cells.append(f"{common.median([r['cpu'] for r in records]):.2f}")
+        cells.append(common.spread([r["passes"] for r in records]))
+        rows.append([method, *cells, f"{records[-1]['objective']:.5f}"])
+    header = ["driver", *(f"gap {gap:g}, s" for gap in jobs.GAPS), "processor time / time"]
+    print(common.table([*header, "passes", "objective"], rows))
 
 
 if __name__ == "__main__":

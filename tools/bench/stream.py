@@ -99,10 +99,10 @@ def timed_kernels() -> Iterator[Clock]:
 
     clock = Clock()
     before: list[tuple[Any, str, Any]] = []
-    for module in (kmers, losses, patterns):
-        for name in (n for names in PARTS.values() for n in names if hasattr(module, n)):
-            before.append((module, name, getattr(module, name)))
-            setattr(module, name, _timed(name, getattr(module, name), clock))
+    for name in (n for names in PARTS.values() for n in names):
+        module = next(m for m in (kmers, losses, patterns) if hasattr(m, name))
+        before.append((module, name, getattr(module, name)))
+        setattr(module, name, _timed(name, getattr(module, name), clock))
     try:
         yield clock
     finally:
@@ -225,45 +225,14 @@ def main() -> None:
     args = parser.parse_args()
     common.pin(args.core)
 
-    from fcl import open_data
-    from fcl.drivers.job import make_job
     from fcl.drivers.warmup import warmup
-    from fcl.solve.passes import KEEP_PER_GROUP
 
     codes, y = common.load(common.windows_folder(args.data), args.every)
     codes, y = codes[: args.rows], y[: args.rows]
     warmup()
     gigabytes = bandwidth(args.repeat)
     read = reading(codes, y, args.repeat)
-    rows = []
-    for d in (int(x) for x in args.d.split(",")):
-        job = make_job(open_data(codes, y=y), f"kmers:d={d}", C=args.C, memory="8GiB")
-        point = fitted(codes, y, d, args.C, args.fit_rows)
-        update = random_update(d, args.repeat)
-        for where in ("memory", "scratch file"):
-            with tempfile.TemporaryDirectory(prefix="fcl-bench-") as folder:
-                prepared = _prepare(job, folder if where == "scratch file" else None)
-                pricer = job.family.pricer(prepared, KEEP_PER_GROUP)
-                streamed = Pass(job, prepared, pricer, point, 1.0 / args.C)
-                spent = measure(streamed, args.repeat)
-                first = Pass(job, prepared, pricer, _nothing(point), 0.0)
-                empty = measure(first, min(3, args.repeat))["scan"]
-                prepared.close()
-            cells = len(y) * (codes.shape[1] - d + 1)
-            rows.append(
-                [
-                    d,
-                    where,
-                    len(point.ids),
-                    *(f"{spent[name] / cells * 1e9:.2f}" for name in PARTS),
-                    f"{spent['total'] / cells * 1e9:.2f}",
-                    f"{spent['outside'] / spent['total']:.0%}",
-                    f"{spent['total']:.2f}",
-                    f"{spent['scan']:.2f} / {empty:.2f}",
-                    f"{update:.2f}",
-                ]
-            )
-            print("measured:", *rows[-1], file=sys.stderr)
+    rows = [row for d in args.d.split(",") for row in passes(codes, y, int(d), args)]
     print(common.machine())
     print(
         f"\n{len(y):,} rows of {codes.shape[1]} letters, one core, medians of {args.repeat} passes; "
@@ -278,6 +247,41 @@ def main() -> None:
         f"{read['decode'] / 1e6:.2f} M rows/s decoded, "
         f"{read['prepare'] / 1e6:.2f} M rows/s decoded, checked and prepared."
     )
+
+
+def passes(
+    codes: npt.NDArray[np.uint8], y: npt.NDArray[np.int8], d: int, args: argparse.Namespace
+) -> Iterator[list[object]]:
+    """Lines of the table for one d: prepared rows in memory, and in a scratch file."""
+    from fcl import open_data
+    from fcl.drivers.job import make_job
+    from fcl.solve.passes import KEEP_PER_GROUP
+
+    job = make_job(open_data(codes, y=y), f"kmers:d={d}", C=args.C, memory="8GiB")
+    point = fitted(codes, y, d, args.C, args.fit_rows)
+    update = random_update(d, args.repeat)
+    cells = len(y) * (codes.shape[1] - d + 1)
+    for where in ("memory", "scratch file"):
+        with tempfile.TemporaryDirectory(prefix="fcl-bench-") as folder:
+            prepared = _prepare(job, folder if where == "scratch file" else None)
+            pricer = job.family.pricer(prepared, KEEP_PER_GROUP)
+            spent = measure(Pass(job, prepared, pricer, point, 1.0 / args.C), args.repeat)
+            first = Pass(job, prepared, pricer, _nothing(point), 0.0)
+            empty = measure(first, min(3, args.repeat))["scan"]
+            prepared.close()
+        row: list[object] = [
+            d,
+            where,
+            len(point.ids),
+            *(f"{spent[name] / cells * 1e9:.2f}" for name in PARTS),
+            f"{spent['total'] / cells * 1e9:.2f}",
+            f"{spent['outside'] / spent['total']:.0%}",
+            f"{spent['total']:.2f}",
+            f"{spent['scan']:.2f} / {empty:.2f}",
+            f"{update:.2f}",
+        ]
+        print("measured:", *row, file=sys.stderr)
+        yield row
 
 
 def _prepare(job: Job, folder: str | None) -> PreparedRows:
