@@ -291,7 +291,7 @@ def vowpal_wabbit(problem: Problem) -> Solution:
     Its ``--l1`` is another unit under adaptive rates: several are tried, the best by the objective
     counts, with its time.
     """
-    from vowpalwabbit import Workspace  # type: ignore[import-not-found, unused-ignore]
+    from vowpalwabbit import Workspace
 
     X = problem.matrix()
     bits = max(18, int(X.shape[1]).bit_length())
