@@ -114,7 +114,9 @@ def test_unscaled_targets(scale: float, offset: float) -> None:
     problem = Problem(kmer_matrix(codes, 3), y, np.ones(len(y)), "squared", 1.0)
     C = 20.0 * problem.null()[1]
     problem = Problem(problem.phi, y, problem.s, "squared", C)
-    result = train(codes, y, loss="squared", C=C, tol=1e-8)
+    # margins of 1e6 are rounded to 1e-10, and objectives near their optimum to some 1e-8
+    tol = 1e-7 if abs(offset) >= 1e6 * scale else 1e-8
+    result = train(codes, y, loss="squared", C=C, tol=tol)
     w = np.zeros(problem.phi.shape[1])
     w[result.model.ids] = result.model.weights
     assert result.converged and len(w.nonzero()[0]) > 5

@@ -267,7 +267,8 @@ def test_the_plan_goes_by_the_view(writers: int | None) -> None:
     }
     assert views["all"] == views[n] == views[2 * n] == 0
     assert views[100_000] == 100_000 and 100_000 < views["auto"] <= n
-    assert plan_of(200_000, budget, writers=writers).view_rows == 0
+    assert plan_of(65_536, budget, writers=writers).view_rows == 0
+    assert plan_of(200_000, budget, writers=writers).view_rows == 200_000
     # a sample of a given size is not made smaller, however little room there is
     least = smallest(n, row_view=3_000_000, writers=writers)
     tight = plan_of(n, least * MIB, row_view=3_000_000, writers=writers)
