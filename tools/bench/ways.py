@@ -104,6 +104,37 @@ def cyclic(state: State) -> None:
         pass
 
 
+def interleaved(state: State) -> None:
+    """The same with u and q side by side: one line of memory for an entry that both are read of."""
+    model, recorded = state.model, state.recorded
+    vectors = np.stack([state.u, model.q], axis=1)
+    at = model.at
+    while True:
+        state.reads(recorded.order)
+        worst = _interleaved_sweep(
+            at.absolute,
+            recorded.order,
+            model.start,
+            model.stop,
+            model.entries,
+            model.unit,
+            vectors,
+            at.gradients,
+            model.extra,
+            model.curve,
+            model.lean,
+            at.weights,
+            state.w,
+            model.free,
+            at.slope_b,
+            model.curve_b,
+            state.b,
+        )
+        if worst <= recorded.tolerance:
+            break
+    state.u[:] = vectors[:, 0]
+
+
 def two_sets(state: State) -> None:
     """All columns; then those with a weight until they are done."""
     order, tolerance = state.recorded.order, state.recorded.tolerance
@@ -342,6 +373,64 @@ def _solve_block(gram: Any, g: Any, absolute: Any, w: Any, most: Any, tolerance:
 
 
 @kernel
+def _interleaved_sweep(
+    absolute: Any,
+    order: Any,
+    start: Any,
+    stop: Any,
+    rows: Any,
+    unit: Any,
+    vectors: Any,
+    lin: Any,
+    extra: Any,
+    curve: Any,
+    lean: Any,
+    before: Any,
+    w: Any,
+    free: Any,
+    lin_b: Any,
+    curve_b: Any,
+    b: Any,
+) -> Any:
+    """:func:`fcl.kernels.descent.descent_sweep` of binary columns; vectors : float32 (n, 2), u and q."""
+    largest = 0.0
+    numbers = rows.view(np.uint32)
+    for o in range(order.shape[0]):
+        t = order[o]
+        first = start[t]
+        last = stop[t]
+        gradient = lin[t] + extra[t] * (w[t] - before[t]) + lean[t] * b[0]
+        g0 = g1 = g2 = g3 = 0.0
+        e = first
+        while e + 4 <= last:
+            g0 += vectors[numbers[e], 0]
+            g1 += vectors[numbers[e + 1], 0]
+            g2 += vectors[numbers[e + 2], 0]
+            g3 += vectors[numbers[e + 3], 0]
+            e += 4
+        while e < last:
+            g0 += vectors[numbers[e], 0]
+            e += 1
+        gradient += unit * ((g0 + g1) + (g2 + g3))
+        largest = max(largest, violation(gradient / absolute[t], w[t]))
+        h = curve[t]
+        if free:
+            h = max(h - lean[t] * lean[t] / curve_b, 1e-9 * h)
+        new = soft_threshold(w[t] - gradient / h, absolute[t] / h)
+        z = new - w[t]
+        if z != 0.0:
+            w[t] = new
+            step = np.float32(z)
+            for e in range(first, last):
+                i = numbers[e]
+                vectors[i, 0] += vectors[i, 1] * step
+            if free:
+                b[1] += z * lean[t]
+                b[0] = -(lin_b + b[1]) / curve_b
+    return largest
+
+
+@kernel
 def _bundle_sweep(
     order: Any,
     size: Any,
@@ -423,6 +512,7 @@ WAYS: dict[str, tuple[str, Callable[[State], None]]] = {
     "nested": ("nested sets, extrapolated (kept)", nested),
     "plain": ("the same without extrapolation", plain_nested),
     "cyclic": ("all columns in every sweep", cyclic),
+    "interleaved": ("the same, vectors interleaved", interleaved),
     "two": ("all, and those with a weight", two_sets),
     "shrinking": ("shrinking as in liblinear", shrinking),
     "conjugate": ("conjugate gradients on the settled support", conjugate),
