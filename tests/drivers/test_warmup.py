@@ -50,3 +50,20 @@ def test_only_what_is_missing_is_compiled(tmp_path: Path, monkeypatch: pytest.Mo
     assert set(warmup.missing(ALL)) == set(ALL) - {"numbers"}
     warmup.warmup()
     assert warmup.missing(ALL) == ()
+
+
+def test_sparse_rows_of_very_many_columns_need_no_other_kernel() -> None:
+    from fcl.data.sparse import SparseRows
+    from fcl.features.generated.forms import SparseColumns
+    from fcl.kernels.matrix import by_columns
+
+    def turned(n_columns: int) -> SparseColumns:
+        rows = SparseRows(np.array([0, 2, 3]), np.array([1, 4, 1], np.int32), np.ones(3), n_columns)
+        return SparseColumns.of(rows, "float64")
+
+    few = turned(5)
+    compiled = list(by_columns.signatures)
+    many = turned(10_000_000)  # those without an entry are left out before the kernel
+    assert list(by_columns.signatures) == compiled
+    assert many.columns.tolist() == few.columns.tolist() == [1, 4]
+    assert many.rows.tolist() == few.rows.tolist() == [0, 1, 0]

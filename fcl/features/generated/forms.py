@@ -229,7 +229,8 @@ class SparseColumns:
 
         columns, indices = None, rows.indices
         if rows.n_columns > MOST_COUNTED * max(1, rows.nnz):  # few of very many columns are there
-            columns, indices = np.unique(indices, return_inverse=True)
+            columns, inverse = np.unique(indices, return_inverse=True)
+            indices = inverse.astype(indices.dtype)  # for which the kernel has been compiled
         start = np.zeros((rows.n_columns if columns is None else len(columns)) + 1, np.int64)
         at = np.empty(rows.nnz, np.uint16)
         values = np.empty(rows.nnz, dtype)
