@@ -34,7 +34,7 @@ STAGING = 32 * MIB
 #: Columns of the directory at most: so many, or one for so many rows (8.3 M rows, C = 0.1: 70,000
 #: features have a weight, 100,000 are cached, and of 65,536 the last never found a place).
 MAX_COLUMNS = 1 << 16
-ROWS_A_COLUMN = 32
+ROWS_A_SLOT = 32
 #: Budget a column, for the size of the directory: real ones are mostly larger. On a sample, whose rows
 #: are those that matter, they are so by far (k-mers with a weight: two thirds of a bitmap): this share of
 #: the largest column on the first sample is counted.
@@ -268,7 +268,7 @@ def _divide(
         first = first_sample(n_rows, view_rows)
         largest = ColumnCache.largest_column(first, block_rows, family.binary, family.step)
         share = max(share, int(SAMPLED_SHARE * largest))
-    max_columns = max(MAX_COLUMNS, n_rows // ROWS_A_COLUMN)
+    max_columns = max(MAX_COLUMNS, n_rows // ROWS_A_SLOT)
     max_columns = min(max_columns, MIN_COLUMNS + spare // (share + per_column))
     # no more than there can be: to make room that is never used takes longer than to fit a small model
     max_columns = min(max_columns, max(MIN_COLUMNS, family.n_features))
