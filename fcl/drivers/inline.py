@@ -183,7 +183,7 @@ class _Run:
             memory=peak_memory(),
             validation=validation,
         )
-        return session.reason(certified)
+        return session.reason(certified, solver.rounding)
 
     def _snapshot(self, solver: Solver) -> Snapshot:
         """All that the rest of the run depends on, before a pass."""

@@ -142,10 +142,10 @@ def descent_sweep(
 
 @kernel
 def gram_sweep(hessian, absolute, order, w, slope):
-    """One sweep of coordinate descent on a quadratic, given its Hessian (k, k) with a positive diagonal.
+    """One sweep of coordinate descent on a quadratic with Hessian (k, k), whose diagonal is positive.
 
-    slope : float64 (k,), of the smooth part at w; both are updated in place. Returns the largest violation
-    met.
+    slope : float64 (k,), of the smooth part at w; both are updated in place. Returns the largest
+    violation met.
     """
     largest = 0.0
     for o in range(order.shape[0]):

@@ -142,7 +142,7 @@ def _blas() -> Any:
 
 
 def one_blas_thread() -> Any:
-    """A context in which BLAS has one thread: cores are dealt by the driver, and small systems are slower on two."""
+    """A context in which BLAS has one thread: the driver deals the cores."""
     return _blas().limit(limits=1)
 
 
@@ -238,9 +238,7 @@ def _settle(hessian: Floats, a: Floats, w: Floats, slope: Floats, signs: Floats)
         if step is None:
             values, vectors = np.linalg.eigh(block)
             flat = values <= FLAT * len(active) * values[-1]
-            if flat.any() and _leave_flats(
-                vectors[:, flat], active, hessian, a, w, slope, signs
-            ):
+            if flat.any() and _leave_flats(vectors[:, flat], active, hessian, a, w, slope, signs):
                 continue
             right = -(slope[active] + a[active] * signs[active])
             values, vectors = values[~flat], vectors[:, ~flat]
@@ -306,9 +304,7 @@ def _sign(active: Columns, zeroed: int, w: Floats, signs: Floats) -> None:
     signs[active] = np.sign(w[active])
 
 
-def _along(
-    square: float, a: Floats, w: Floats, right: Floats, step: Floats
-) -> tuple[float, int]:
+def _along(square: float, a: Floats, w: Floats, right: Floats, step: Floats) -> tuple[float, int]:
     """The minimum of the quadratic with its absolute values along a step.
 
     square : curvature along the step.  right : minus the slopes on this side of 0.  Returns the share of

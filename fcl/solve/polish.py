@@ -1,10 +1,11 @@
 """A dual point that rounding of the margins does not spoil.
 
-The residuals of the anchor come from its margins, in float64. Where rows are nearly interpolated, or values
-are very large, the residuals that the optimum needs are smaller than what rounding leaves of margins,
-and no weights in float64 could give them: the bound stands still far from an objective that is right to
-the last digit. But any vector in the domain of the dual proves a bound. This module looks for one near the
-residuals that meets the optimality conditions of the weights that are not 0, in twice the precision.
+The residuals of the anchor come from its margins, in float64. Where rows are nearly interpolated, or
+values are very large, the residuals that the optimum needs are smaller than what rounding leaves of
+margins, and no weights in float64 could give them: the bound stands still far from an objective that is
+right to the last digit. But any vector in the domain of the dual proves a bound. This module looks for
+one near the residuals that meets the optimality conditions of the weights that are not 0, in twice the
+precision.
 """
 
 from __future__ import annotations

@@ -218,6 +218,10 @@ class Solver:
             sampler.pending = sampler.size.should_redraw(seen)
         return sampler.pending
 
+    def rounding(self) -> float:
+        """The relative gap that rounding alone may leave at the anchor."""
+        return self.passes.rounding(self.outer.point, self.outer.objective)
+
     def certified(self) -> Certified:
         """What is proved of the anchor now."""
         return self.outer.certified()

@@ -46,8 +46,8 @@ MAX_EVALUATIONS = 60
 SHRINK = 1e-4
 #: A step cut to less than this was no good: the curvatures of its model were too small.
 CUT = 0.3
-#: Curvatures are raised to at least this share of those of a majoriser once a step was cut, ten times that
-#: after each further one; a whole step takes it back.
+#: Curvatures are raised to at least this share of those of a majoriser once a step was cut, and to ten
+#: times that after each further one; a whole step takes it back.
 LEAST_RAISED = 1e-3
 #: Rows times columns squared up to which a step takes the whole Hessian: in any case, a few milliseconds;
 #: and where coordinate descent has not done, seconds.
@@ -236,8 +236,9 @@ class Trainer:
             found = self._line_search(view, working, local, step, self.intercept - self._anchor_b)
             if found is not None:
                 break
-            if self._raised == 1.0 or self.inner.cease():
+            if self.inner.cease() or (self._raised == 1.0 and self._careful):
                 return Taken(False, decrease, violation, sweeps)
+            self._careful = self._careful or self._raised == 1.0
             self._raise()
         beta, gained, seen = found
         if beta < CUT:
