@@ -196,7 +196,8 @@ class Problem:
                 else:
                     low = b
         g = (self.s * self.slopes(np.full(len(self.y), b))) @ self.phi
-        return b, self.rho / float((np.abs(g) / self.f).max())
+        largest = float((np.abs(g) / self.f).max())
+        return b, self.rho / largest if largest > 0.0 else np.inf
 
     def solve(self, gap: float = 1e-10) -> Solution:
         """The optimum, with a relative gap of its own of at most ``gap``; fails if it is not reached."""

@@ -181,8 +181,7 @@ def _draw(random: np.random.Generator, number: int, hard: bool) -> Case | None:
     )
     C = 10.0 ** random.uniform(-4, 4)
     if hard or random.random() < 0.7:
-        with np.errstate(divide="ignore"):
-            least = problem.null()[1]
+        least = problem.null()[1]
         if not 0.0 < least < math.inf:
             return None
         C = float(least * 10.0 ** random.uniform(2.0 if hard else math.log10(0.5), 6.0))

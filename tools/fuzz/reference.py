@@ -22,13 +22,15 @@ from tests.judge import Problem, Solution
 Long = np.longdouble
 Real = Any  #: a number in extended precision, or a float
 #: Gap of the barrier method at its end, relative; the Newton steps do the rest.
-NEAR = 1e-9
+NEAR = 1e-12
 #: Factor by which the barrier shrinks from stage to stage.
 SHRINK = 30.0
 #: Newton steps of the barrier method, and of the orthant search, at most.
 MOST_BARRIER, MOST_NEWTON = 300, 600
-#: Unknowns up to which linear systems are solved in extended precision.
-SMALL = 100
+#: Gap, relative, at which the optimum is known well enough.
+PROVED = 1e-11
+#: Unknowns up to which the barrier method solves its systems in extended precision.
+SMALL = 50
 
 
 def extended(problem: Problem) -> Problem:
@@ -46,15 +48,19 @@ def solve(problem: Problem) -> Solution:
     """
     exact = extended(problem)
     scaled = Scaled.make(exact)
+    null = np.zeros(exact.phi.shape[1], Long), exact.null()[0]
+    best = Solution(*null, exact.objective(*null), exact.bound(exact.residuals(*null)))
     with threadpool_limits(1), np.errstate(over="ignore", under="ignore"):
-        v, b = _barrier(scaled)
-        v, b = _finish(scaled, v, b)
-        projected = _projected(scaled, v, b)
-    w, b = scaled.weights(v, b)
-    null = np.zeros_like(w), Long(exact.null()[0])
-    w, b = min((w, b), null, key=lambda point: exact.objective(*point))
-    bound = max(exact.bound(exact.residuals(w, b)), exact.bound(projected))
-    return Solution(w, b, exact.objective(w, b), bound)
+        for precise in (False, True):  # the second way takes long, and is rarely needed
+            v, b = _finish(scaled, *_barrier(scaled, precise or len(scaled.kink) <= SMALL))
+            point = scaled.weights(v, b)
+            residuals = exact.residuals(*point), _projected(scaled, v, b)
+            bound = max(best.bound, *map(exact.bound, residuals))
+            found = Solution(*point, exact.objective(*point), bound)
+            best = found if found.objective < best.objective else replace(best, bound=bound)
+            if best.objective - best.bound <= PROVED * best.objective:
+                break
+    return best
 
 
 @dataclass(frozen=True)
@@ -121,38 +127,40 @@ class Scaled:
         r = self.problem.C * self.problem.residuals(v, b)
         return r @ self.problem.phi + self.ridge * v, r.sum() if self.problem.intercept else Long(0)
 
-    def bends(self, v: np.ndarray, b: Real, some: np.ndarray) -> np.ndarray:
-        """Second derivatives of the smooth part by some weights, and by b if it is free."""
+    def bends(self, v: np.ndarray, b: Real, some: np.ndarray, exact: bool) -> np.ndarray:
+        """Second derivatives of the smooth part by some weights, and by b if it is free.
+
+        exact : in extended precision, else in float64.
+        """
         inner = self.problem
         q = np.sqrt(inner.C * inner.s * inner.bends(inner.margins(v, b)))
         a = inner.phi[:, some]
         if inner.intercept:
             a = np.column_stack([a, np.ones(len(q), Long)])
         a = q[:, None] * a
-        if a.shape[1] > SMALL:
+        if not exact:
             a = a.astype(np.float64)
-        bend = (a.T @ a).astype(Long)
+        bend = a.T @ a
         k = np.arange(len(some))
-        bend[k, k] += self.ridge[some]
+        bend[k, k] += self.ridge[some].astype(bend.dtype)
         return bend
 
 
 def _solve_system(bend: np.ndarray, slope: np.ndarray) -> np.ndarray:
     """-bend^-1 slope, with as little added to the diagonal (scaled to 1) as lets it be factored.
 
-    Small systems are solved in extended precision.
+    In the precision of the matrix.
     """
     size = np.sqrt(np.maximum(np.diag(bend), 1e-290))
     scaled = bend / size / size[:, None]
-    right = slope / size
-    small = len(size) <= SMALL
-    more = 8.0 * np.finfo(Long if small else np.float64).eps
+    right = (slope / size).astype(bend.dtype)
+    more = 8.0 * np.finfo(bend.dtype).eps
     while True:
         try:
-            if small:
-                return -_by_cholesky(scaled + more * np.eye(len(size)), right) / size
-            double = scaled.astype(np.float64) + more * np.eye(len(size))
-            return -cho_solve(cho_factor(double), right.astype(np.float64)) / size
+            matrix = scaled + more * np.eye(len(size), dtype=bend.dtype)
+            if bend.dtype == np.float64:
+                return -cho_solve(cho_factor(matrix), right) / size
+            return -_by_cholesky(matrix, right) / size
         except np.linalg.LinAlgError:
             more *= 100.0
 
@@ -172,8 +180,11 @@ def _by_cholesky(matrix: np.ndarray, right: np.ndarray) -> np.ndarray:
     return out
 
 
-def _barrier(scaled: Scaled) -> tuple[np.ndarray, Real]:
-    """A point near the optimum: minimise t (P with u_j for |v_j|) - sum_j log(u_j^2 - v_j^2)."""
+def _barrier(scaled: Scaled, exact: bool) -> tuple[np.ndarray, Real]:
+    """A point near the optimum: minimise t (P with u_j for |v_j|) - sum_j log(u_j^2 - v_j^2).
+
+    exact : whether systems are solved in extended precision, else in float64.
+    """
     p = len(scaled.kink)
     kink = scaled.kink
     v, b = np.zeros(p, Long), Long(scaled.problem.null()[0]) if p else Long(0)
@@ -195,8 +206,9 @@ def _barrier(scaled: Scaled) -> tuple[np.ndarray, Real]:
             room = (u - v) * (u + v)
             slope_v, slope_u = t * slope + 2.0 * v / room, t * kink - 2.0 * u / room
             both, cross = 2.0 * (u * u + v * v) / room**2, -4.0 * u * v / room**2
-            bend = t * scaled.bends(v, b, np.arange(p))
-            bend[np.arange(p), np.arange(p)] += 2.0 / (u * u + v * v)
+            bend = scaled.bends(v, b, np.arange(p), exact)
+            bend *= bend.dtype.type(t)
+            bend[np.arange(p), np.arange(p)] += (2.0 / (u * u + v * v)).astype(bend.dtype)
             right = slope_v - cross / both * slope_u
             if scaled.problem.intercept:
                 right = np.append(right, t * slope_b)
@@ -224,8 +236,8 @@ def _barrier(scaled: Scaled) -> tuple[np.ndarray, Real]:
         t *= SHRINK
         u = np.maximum(np.abs(v) + (u - np.abs(v)) / SHRINK, np.abs(v) * (1.0 + 1e-15) + 1e-300)
     slope, _ = scaled.slopes(v, b)
-    v = np.where(np.abs(slope) > (1.0 - 1e-3) * kink, v, 0.0)
-    return v, b
+    off = (np.abs(slope) < 0.999 * kink) & (np.abs(v) < 10.0 / (t * kink))
+    return np.where(off, 0.0, v), b
 
 
 def _finish(scaled: Scaled, v: np.ndarray, b: Real) -> tuple[np.ndarray, Real]:
@@ -234,6 +246,7 @@ def _finish(scaled: Scaled, v: np.ndarray, b: Real) -> tuple[np.ndarray, Real]:
     sign = np.sign(v)
     value = scaled.value(v, b)
     refused = np.zeros(len(v), bool)  # joined, and would not move
+    exact = False  # steps in float64 while they get on
     for _ in range(MOST_NEWTON):
         slope, slope_b = scaled.slopes(v, b)
         on = np.flatnonzero(sign)
@@ -242,16 +255,19 @@ def _finish(scaled: Scaled, v: np.ndarray, b: Real) -> tuple[np.ndarray, Real]:
             full = np.append(full, slope_b)
         moved, fall = False, 0.0
         if len(full):
-            step = _solve_system(scaled.bends(v, b, on), full)
+            step = _solve_system(scaled.bends(v, b, on, exact), full)
             fall = float(-(full @ step))
             dv = np.zeros(len(v), Long)
             dv[on] = step[: len(on)]
             db = step[len(on)] if scaled.problem.intercept else 0.0
             moved, v, b, value = _step(scaled, v, b, sign, dv, db, value)
-        joined = (sign != 0.0) & (v == 0.0)
-        refused |= joined if not moved else False
+        if not moved:
+            refused |= (sign != 0.0) & (v == 0.0)
         sign = np.sign(v)
         if moved and fall > 1e-18 * float(value):
+            continue
+        if not exact:
+            exact = True
             continue
         outside = np.where((sign == 0.0) & ~refused, np.abs(slope) / kink - 1.0, 0.0)
         worst = int(np.argmax(outside)) if len(outside) else 0
