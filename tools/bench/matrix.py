@@ -56,8 +56,9 @@ WORSE = 1e-3
 ROUNDING = 1e-9
 #: Letters of a k-mer.
 D = 3
-#: Seconds for another solver; what it has not reached by then is not compared with.
-PATIENCE = 300.0
+#: Tolerances that another solver is asked for, the next one where it takes longer than so many seconds.
+PEER_TOLERANCES = (1e-5, 1e-3, 1e-2)
+PATIENCE = 120.0
 
 
 # -- data --------------------------------------------------------------------------------------------
@@ -261,14 +262,14 @@ def compare(found: Fit, bound_by: float) -> Fit:
 # -- the other solvers -------------------------------------------------------------------------------
 
 
-def peer(job: Job) -> tuple[Floats, float]:
+def peer(job: Job, tol: float) -> tuple[Floats, float]:
     """Weights and intercept of another solver, which does not penalise the intercept either."""
     table = read(job.data, job.every)
     y = table.target(job.number)
     if job.loss == "squared":
         from celer import Lasso
 
-        model = Lasso(alpha=1.0 / (2.0 * len(y) * job.C), tol=1e-5, max_iter=200)
+        model = Lasso(alpha=1.0 / (2.0 * len(y) * job.C), tol=tol, max_iter=200)
         X = table.X.tocsc() if hasattr(table.X, "tocsc") else np.asfortranarray(table.X)
         model.fit(X, y)
         return model.coef_, float(model.intercept_)
@@ -278,7 +279,7 @@ def peer(job: Job) -> tuple[Floats, float]:
 
     made = make_problem(y, sparse.csr_matrix(table.X, dtype=np.float64))
     kind = 6 if job.loss == "logistic" else 5
-    w, b = train(made, parameter(f"-s {kind} -c {job.C} -e 1e-5 -B 1 -R -q")).get_decfun()
+    w, b = train(made, parameter(f"-s {kind} -c {job.C} -e {tol} -B 1 -R -q")).get_decfun()
     return np.array(w), float(b)
 
 
@@ -290,20 +291,19 @@ def peer_objective(job: Job) -> float:
     path = common.derived(f"matrix-{job.problem}", *map(source, DATA[job.data].files))
     if path.exists():
         return float(path.read_text())
-    try:
-        done = subprocess.run(
-            [sys.executable, __file__, "--peer", json.dumps(asdict(job))],
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        value = math.inf
-    else:
+    value = math.inf
+    for tol in PEER_TOLERANCES:
+        command = [sys.executable, __file__, "--peer", json.dumps(asdict(job)), "--tol", repr(tol)]
+        try:
+            done = subprocess.run(
+                command, capture_output=True, text=True, timeout=PATIENCE, check=False
+            )
+        except subprocess.TimeoutExpired:
+            continue
         if done.returncode:
             sys.exit(f"the solver to compare with failed:\n{done.stderr[-2000:]}")
         value = float(done.stdout.split()[-1])
+        break
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(repr(value))
     return value
@@ -383,7 +383,7 @@ def main() -> None:
     if args.peer:
         warnings.simplefilter("ignore")
         job = Job(**json.loads(args.peer))
-        print(repr(objective(job, *peer(job))))
+        print(repr(objective(job, *peer(job, args.tol))))
         return
     if args.all:
         args.classes, args.loss, args.driver = "all", LOSSES, DRIVERS

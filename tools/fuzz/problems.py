@@ -237,8 +237,9 @@ def _numbers(
     if not hard and random.random() < 0.4:
         wide = 0.0
     if wide:
-        # of products the scales are those of their features
-        X = X * 10.0 ** (random.uniform(-min(wide, 6.0), wide, m) / degree)
+        # of products the scales are those of the features, or of the columns, which is far worse
+        power = 1.0 if hard and degree > 1 and chance(0.2, "products of wide columns") else degree
+        X = X * 10.0 ** (random.uniform(-min(wide, 6.0), wide, m) / power)
         chance(1.0, f"scales of 10^{wide:g}")
     if m > 2 and chance(0.2, "duplicates"):
         a, b = random.choice(m, 2, replace=False)

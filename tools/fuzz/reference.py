@@ -321,6 +321,7 @@ def _step(
     for beta in betas:
         point = at(beta)
         new = scaled.value(*point)
-        if new < value:
+        # a weight that is as good as 0 leaves for nothing
+        if new < value or (new == value and (point[0] == 0.0).sum() > (v == 0.0).sum()):
             return True, *point, new
     return False, v, b, value
