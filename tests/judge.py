@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 from scipy.linalg import cho_factor, cho_solve
 from scipy.optimize import minimize, minimize_scalar
-from scipy.special import expit, xlog1py, xlogy
+from scipy.special import expit
 from threadpoolctl import threadpool_limits
 
 LOSSES = ("logistic", "squared", "squared_hinge")
@@ -42,6 +42,13 @@ def kmer_matrix(codes: np.ndarray, d: int) -> np.ndarray:
                     hit &= place == letter
             columns.append(hit)
     return np.array(columns, np.float64).T
+
+
+def _entropy(a: np.ndarray) -> np.ndarray:
+    """a log a + (1 - a) log(1 - a) for a in [0, 1], in the precision of a (scipy stops at float64)."""
+    inside = (a > 0.0) & (a < 1.0)
+    some = np.where(inside, a, 0.5)
+    return np.where(inside, some * np.log(some) + (1.0 - some) * np.log1p(-some), 0.0)
 
 
 @dataclass(frozen=True)
@@ -132,7 +139,7 @@ class Problem:
             return -np.inf
         if self.loss == "logistic":
             a = np.clip(a, 0.0, 1.0)
-            return float(-self.C * (self.s @ (xlogy(a, a) + xlog1py(1.0 - a, -a))))
+            return float(-self.C * (self.s @ _entropy(a)))
         a = np.maximum(a, 0.0)
         return float(-self.C * (self.s @ (a * a / 4.0 - a)))
 
@@ -189,7 +196,8 @@ class Problem:
                 else:
                     low = b
         g = (self.s * self.slopes(np.full(len(self.y), b))) @ self.phi
-        return b, self.rho / float((np.abs(g) / self.f).max())
+        largest = float((np.abs(g) / self.f).max())
+        return b, self.rho / largest if largest > 0.0 else np.inf
 
     def solve(self, gap: float = 1e-10) -> Solution:
         """The optimum, with a relative gap of its own of at most ``gap``; fails if it is not reached."""
