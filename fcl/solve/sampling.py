@@ -135,8 +135,11 @@ class SampleSize:
 
     def _grow(self, cached_bytes: float) -> bool:
         """Want more rows, if there is room for so many more that it is worth a new sample."""
-        wanted = min(GROWTH * self.wanted, self._room(cached_bytes))
-        if wanted <= 1.2 * self.wanted:
+        room = self._room(cached_bytes)
+        wanted = min(GROWTH * self.wanted, room)
+        if room == self._most <= 1.2 * wanted:
+            wanted = self._most
+        if wanted <= 1.2 * self.wanted and wanted < self._n_rows:
             return False
         self.wanted = wanted
         return True

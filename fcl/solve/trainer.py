@@ -42,8 +42,11 @@ RESTING = 0.8
 SIGMA = 0.01
 #: Points at which the line search looks, at most.
 MAX_EVALUATIONS = 60
-#: ... and the least share of the last one at which it looks next.
-SHRINK = 1e-4
+#: ... and the share of the last one at which it looks next where it knows no better.
+SHRINK = 1e-2
+#: Slope, as a share of what the step promised, at which the search ends. Where the second derivative jumps
+#: it has to end beyond the jump, for the next model to have the rows that cut the step.
+FLAT_SHARE = 0.1
 #: A step cut to less than this was no good: the curvatures of its model were too small.
 CUT = 0.3
 #: Curvatures are raised to at least this share of those of a majoriser once a step was cut, and to ten
@@ -387,34 +390,35 @@ class Trainer:
         square = float(((floor + local.ridge) * d * d).sum()) + view.intercept_floor * db * db
         rounding = ROUNDING * C * (local.loss + norm)
 
-        def at(beta: float) -> tuple[float, float]:
-            """Change of the local objective, and its slope along the step."""
+        def at(beta: float) -> tuple[float, float, float]:
+            """Change of the local objective, its slope and curvature along the step."""
             sums = objective.line_sums(self._m, self._dm, beta, 0.0)
             smooth = sums.value - local.loss + beta * linear + 0.5 * beta * beta * square
             new = w + beta * d
             change = smooth + math.fsum(absolute * np.abs(new)) - norm
             slope = sums.slope_beta + linear + beta * square + float((absolute * np.sign(new)) @ d)
-            return C * change, C * slope
+            return C * change, C * slope, C * (sums.curve_beta + square)
 
         low, high, beta = 0.0, math.inf, 1.0
         best: tuple[float, float] | None = None
-        for _ in range(MAX_EVALUATIONS):
-            change, slope = at(beta)
+        for look in range(MAX_EVALUATIONS):
+            change, slope, curve = at(beta)
             if change <= SIGMA * beta * promised:
                 if best is None or change < best[1]:
                     best = beta, change
-                low = beta
-                if beta == 1.0 or slope >= 0.0 or high <= 2.0 * low:
+                if beta == 1.0 or abs(slope) <= FLAT_SHARE * -promised:
                     break
             elif -promised <= rounding and change <= rounding:
                 return beta, max(0.0, -change), False
+            if slope < 0.0:
+                low = beta
             else:
                 high = beta
-                if best is not None and high <= 2.0 * low:
-                    break
-            if low > 0.0:
-                beta = math.sqrt(low * high)
-            else:  # where the slope would be 0, were it to rise by as much all the way
-                share = promised / (promised - slope) if slope > 0.0 else 0.0
-                beta *= min(max(share, SHRINK), 0.5)
+            if not math.isfinite(high) or high - low <= 1e-12 * high:
+                break
+            newton = beta - slope / curve if curve > 0.0 else math.nan
+            if look % 3 < 2 and low < newton < high:
+                beta = newton
+            else:
+                beta = math.sqrt(low * high) if low > 0.0 else SHRINK * high
         return None if best is None else (best[0], -best[1], -promised > rounding)
