@@ -78,17 +78,20 @@ def residuals_curvatures(code, y, s, m, b, r, q):
 
 @kernel
 def raise_curvatures(code, y, s, m, b, share, q):
-    """Raise each q_i to at least ``share`` of the curvature that majorises the loss.
+    """Raise each q_i to what a model needs that promised too much.
 
-    With the curvature of the whole majoriser the quadratic model lies above the loss everywhere:
-    tanh(m / 2) / (2 m) for the logistic loss (Jaakkola and Jordan 2000), 2 for the others.
+    Logistic loss: at least ``share`` of the curvature with which the quadratic model lies above the loss
+    everywhere, tanh(m / 2) / (2 m) (Jaakkola and Jordan 2000). Squared hinge: 2 within share^3 beyond
+    the margin too, and everywhere for a share of 1: then the model lies above the loss as well.
     """
     for i in range(y.shape[0]):
-        most = 2.0
+        margin = m[i] + b
         if code == LOGISTIC:
-            size = abs(m[i] + b)
+            size = abs(margin)
             most = math.tanh(0.5 * size) / (2.0 * size) if size > 1e-4 else 0.25
-        q[i] = max(q[i], share * s[i] * most)
+            q[i] = max(q[i], share * s[i] * most)
+        elif code == SQUARED_HINGE and (share >= 1.0 or y[i] * margin - 1.0 < share**3):
+            q[i] = 2.0 * s[i]
 
 
 @kernel

@@ -244,7 +244,7 @@ class Trainer:
             self._careful = self._careful or self._raised == 1.0
             self._raise()
         beta, gained, seen = found
-        if beta < CUT and view.objective.loss.smooth:
+        if beta < CUT:
             self._raise()
         elif beta == 1.0:
             self._raised = 0.1 * self._raised if self._raised > LEAST_RAISED else 0.0
