@@ -366,7 +366,7 @@ def _write(archive: zipfile.ZipFile, checkpoint: Checkpoint) -> None:
         "history": plain(checkpoint.history),
     }
     # the state is not made plain: an infinite bound must come back as it was
-    text = json.dumps(header, indent=1, ensure_ascii=False, default=_scalar)
+    text = json.dumps(header, indent=1, default=_scalar)
     add_member(archive, _HEADER, text.encode() + b"\n")
     add_array(archive, _CHECKSUMS, np.asarray(checkpoint.block_checksums).astype("<u8"))
     for name, array in sorted(checkpoint.arrays.items()):

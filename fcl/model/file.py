@@ -38,7 +38,7 @@ def save_model(model: Model, path: str | os.PathLike[str], overwrite: bool = Fal
 
     Raises InputError if `path` exists and `overwrite` is false, or cannot be a file.
     """
-    header = json.dumps(_header(model), indent=1, ensure_ascii=False, allow_nan=False)
+    header = json.dumps(_header(model), indent=1, allow_nan=False)
     with atomic_file(path, overwrite) as file, zipfile.ZipFile(file, "w") as archive:
         add_member(archive, _HEADER, header.encode() + b"\n")
         for name, dtype in _ARRAYS.items():
