@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from fcl.errors import CheckpointError, FclError, InputError, RepeatedDeaths
+from fcl.errors import CheckpointError, FclError, InputError, RepeatedDeaths, reason
 
 __all__ = [
     "EXIT_CHECKPOINT",
@@ -189,7 +189,7 @@ def _exit_code(run: Callable[[], Any], name: str) -> int:
         _error(f"out of memory ({error}); lower --memory or free some")
         return EXIT_FAILED
     except OSError as error:
-        _error(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+        _error(f"{error.filename}: {reason(error)}" if error.filename else reason(error))
         return EXIT_FAILED
 
 
@@ -202,7 +202,12 @@ def _error(text: str) -> None:
 
 
 def refuse_same(output: str | os.PathLike[str], option: str, **inputs: str | None) -> None:
-    """Raise InputError if an output would replace one of the inputs, a part or the folder of one."""
+    """Raise InputError if an output would replace one of the inputs, a part or the folder of one.
+
+    The name of an output must not be empty.
+    """
+    if not os.fspath(output):
+        raise InputError(f"{option}: expected the name of a file, got an empty one")
     target = os.path.realpath(output)
     for name, path in inputs.items():
         if path is None:

@@ -28,7 +28,8 @@ class Stop:
 
     While nobody is `listening` (the data are being opened, kernels compiled, the first pass made)
     SIGINT, SIGTERM and SIGHUP end the command at once (`Interrupted`). Afterwards the first one only sets
-    `signum`, which the trainer asks for between two steps, and a second one leaves without saving.
+    `signum`, which the trainer asks for between two steps, and a second one, unless it is SIGHUP, leaves
+    without saving.
     SIGUSR1 never ends anything; without `checkpoints` it says that there are none.
     """
 
@@ -68,7 +69,8 @@ class Stop:
                 f"\n{messages.command}: {name}: stopping after this step, what was reached will be "
                 "saved; once more to leave at once\n"
             )
-        elif now - self._first > SAME_WISH:
+        # SIGHUP comes from the kernel and from the shell, and neither asks to lose the model
+        elif now - self._first > SAME_WISH and signum != signal.SIGHUP:
             self.leave(signum)
 
     @staticmethod

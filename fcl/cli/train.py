@@ -36,7 +36,7 @@ from fcl.cli.options import (
 )
 from fcl.cli.process import run
 from fcl.cli.signals import Stop, stop_on_signals
-from fcl.errors import ConvergenceWarning, GeneratorError, InputError, RepeatedDeaths
+from fcl.errors import ConvergenceWarning, GeneratorError, InputError, RepeatedDeaths, reason
 
 if TYPE_CHECKING:
     from fcl.cli.progress import View
@@ -56,7 +56,7 @@ Exit codes:
   5    a process of the training died again and again; there is a checkpoint, but no model
   6    the last checkpoint could not be written; the model was, unless a message says otherwise
   130  SIGINT, 143 SIGTERM, 129 SIGHUP: a checkpoint and the best model so far were written; a
-       second signal leaves at once
+       second SIGINT or SIGTERM leaves at once
 
 \b
 Signals: SIGINT, SIGTERM and SIGHUP (not under nohup) as above; SIGUSR1 saves a checkpoint now and
@@ -261,6 +261,8 @@ def _check_outputs(request: _Request) -> None:
         check_output(path, replace)
     if options["log_json"] is not None:
         refuse_same(options["log_json"], "--log-json", model=options["out"])
+        if os.path.exists(options["log_json"]) and not os.access(options["log_json"], os.W_OK):
+            raise InputError(f"--log-json {options['log_json']}: is not writable; write elsewhere")
     folder = options["checkpoint"]
     if folder is None:
         return
@@ -408,9 +410,14 @@ def _save(result: TrainResult, out: str, overwrite: bool) -> tuple[str, bool]:
         result.model.save(out, overwrite=overwrite)
         return out, False
     except (OSError, InputError) as error:
-        messages.say(f"error: the model could not be written: {error}")
+        why = reason(error) if isinstance(error, OSError) else error
+        messages.say(f"error: the model could not be written: {why}")
     rescue = Path(tempfile.mkdtemp(prefix="fcl-model-")) / Path(out).name
-    result.model.save(rescue)
+    try:
+        result.model.save(rescue)
+    except BaseException:
+        rescue.parent.rmdir()
+        raise
     messages.say(f"it was written to {rescue} instead")
     return os.fspath(rescue), True
 

@@ -18,7 +18,7 @@ from typing import BinaryIO
 
 from fcl.errors import InputError
 
-__all__ = ["atomic_file", "atomic_folder", "check_output", "discard_temporaries"]
+__all__ = ["atomic_file", "atomic_folder", "check_name", "check_output", "discard_temporaries"]
 
 # what a process that leaves in a hurry has to take away
 _temporaries: set[str] = set()
@@ -35,11 +35,25 @@ def _no_step(name: str) -> None:
 step: Callable[[str], None] = _no_step
 
 
+def check_name(path: str | os.PathLike[str]) -> None:
+    """Raise InputError if the file system cannot have a file of this name, or of its temporary."""
+    for name in (os.fspath(path), _beside(Path(path))):
+        try:
+            os.lstat(name)
+        except FileNotFoundError:
+            continue
+        except (OSError, ValueError) as error:
+            raise InputError(
+                f"{os.fspath(path)}: cannot be written ({getattr(error, 'strerror', None) or error}); "
+                "choose another name, which leaves 30 bytes for a temporary one"
+            ) from error
+
+
 def check_output(path: str | os.PathLike[str], overwrite: bool, folder: bool = False) -> Path:
     """The real path of an output, if it may be written: to be asked before the work begins.
 
     Raises InputError if its folder is missing or not writable, if it exists and `overwrite` is
-    false, or if it is of another kind (a folder in place of a file, a device, a folder that is no
+    false, if no file can have its name, or if it is of another kind (a folder in place of a file, a device, a folder that is no
     Zarr store), which is never replaced.
     """
     shown, target = os.fspath(path), Path(os.path.realpath(path))
@@ -51,6 +65,7 @@ def check_output(path: str | os.PathLike[str], overwrite: bool, folder: bool = F
         raise InputError(
             f"{shown}: the folder {os.fspath(target.parent)} is not writable; write elsewhere"
         )
+    check_name(target)
     try:
         mode = target.lstat().st_mode
     except FileNotFoundError:

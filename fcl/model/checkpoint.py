@@ -24,9 +24,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fcl.errors import CheckpointError, InputError
+from fcl.errors import CheckpointError, InputError, reason
 from fcl.model.archive import add_array, add_member, read_member, read_npy_header
-from fcl.model.atomic import atomic_file
+from fcl.model.atomic import atomic_file, check_name
 from fcl.plain import plain
 
 __all__ = ["FORMAT", "MAY_CHANGE", "VERSION", "Checkpoint", "CheckpointFolder"]
@@ -127,6 +127,7 @@ class CheckpointFolder:
     def check(self) -> None:
         """Raise InputError if the folder cannot be made or written to."""
         shown = os.fspath(self.path)
+        check_name(self._file(10**9))
         if self.path.exists() and not self.path.is_dir():
             raise InputError(f"{shown}: is not a folder; name another for the checkpoints")
         place = self.path if self.path.exists() else Path(os.path.abspath(shown)).parent
@@ -250,9 +251,9 @@ class CheckpointFolder:
             with atomic_file(path) as file, zipfile.ZipFile(file, "w") as archive:
                 _write(archive, replace(checkpoint, number=number))
         except (OSError, InputError) as error:
-            reason = getattr(error, "strerror", None) or str(error)
+            why = reason(error) if isinstance(error, OSError) else str(error)
             raise CheckpointError(
-                f"{os.fspath(self.path)}: the checkpoint could not be written ({reason}); "
+                f"{os.fspath(self.path)}: the checkpoint could not be written ({why}); "
                 "the earlier ones are kept"
             ) from error
         own = [n for n in numbers if n not in self._obsolete]

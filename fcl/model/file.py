@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fcl.checks import file_kind
 from fcl.errors import InputError, ModelFileError
 from fcl.model.archive import add_array, add_member, read_member, read_npy_header
 from fcl.model.atomic import atomic_file
@@ -49,10 +50,11 @@ def save_model(model: Model, path: str | os.PathLike[str], overwrite: bool = Fal
 def load_model(path: str | os.PathLike[str]) -> Model:
     """Read a model file.
 
-    Raises ModelFileError if it is missing, damaged, no model file, of a newer version, or names a
+    Raises InputError if it is no regular file; ModelFileError if it is missing, damaged, no model file, of a newer version, or names a
     family that is not known here.
     """
     shown = os.fspath(path)
+    file_kind(path)
     try:
         with zipfile.ZipFile(path) as archive:
             header = _read_header(archive, shown)
