@@ -20,7 +20,14 @@ class GeneratorError(InputError):
 
 
 class BudgetError(InputError):
-    """The memory budget is too small; the message names the smallest that works."""
+    """The memory budget is too small; the message names the smallest that works.
+
+    ``smallest`` is that in bytes, or 0 where it is not known.
+    """
+
+    def __init__(self, message: str, smallest: int = 0) -> None:
+        super().__init__(message)
+        self.smallest = smallest
 
 
 class ModelFileError(InputError):
