@@ -8,10 +8,13 @@ import os
 import select
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from fcl.cli.common import Command
 from fcl.cli.signals import process_ends_with_command
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 __all__ = ["run"]
 
@@ -33,7 +36,7 @@ class _StandardStream(io.FileIO):
 
     _lost = False
 
-    def write(self, data: bytes | memoryview) -> int:  # type: ignore[override]
+    def write(self, data: Buffer, /) -> int:
         size = memoryview(data).nbytes
         while not self._lost:
             try:
@@ -59,15 +62,15 @@ def _protect_streams() -> None:
             os.set_inheritable(descriptor, True)
     if sys.stdin is None:
         sys.stdin = open(0, closefd=False)  # noqa: SIM115
-    sys.stdout = _stream(1, sys.stdout)
-    sys.stderr = _stream(2, sys.stderr)
+    sys.stdout = _stream(1, getattr(sys.stdout, "encoding", None))
+    sys.stderr = _stream(2, getattr(sys.stderr, "encoding", None))
 
 
-def _stream(descriptor: int, before: io.TextIOWrapper | None) -> io.TextIOWrapper:
+def _stream(descriptor: int, encoding: str | None) -> io.TextIOWrapper:
     raw = _StandardStream(descriptor, "w", closefd=False)
     return io.TextIOWrapper(
         io.BufferedWriter(raw),
-        encoding=before.encoding if before is not None else None,
+        encoding=encoding,
         errors="backslashreplace",
         line_buffering=descriptor == 2 or raw.isatty(),
     )

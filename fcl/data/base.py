@@ -165,7 +165,9 @@ class FileStamp:
             if status.st_size == self.size:
                 what = "it has the same size, but a new modification time and other content"
                 if self.checksum is None:
-                    what = "it has a new modification time, so the array may have been written again"
+                    what = (
+                        "it has a new modification time, so the array may have been written again"
+                    )
             raise InputError(
                 f"{self.path} changed while it was being read ({what}); a source must stay as it is "
                 "until its rows are read: run again when nothing writes to it"

@@ -49,12 +49,25 @@ def check_name(path: str | os.PathLike[str]) -> None:
             ) from error
 
 
+def _check_creation(target: Path, shown: str) -> None:
+    """Raise InputError if no file can be made beside the target, whatever its permissions say."""
+    probe = _beside(target)
+    try:
+        os.close(os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
+        os.unlink(probe)
+    except OSError as error:
+        raise InputError(
+            f"{shown}: no file can be made in {os.fspath(target.parent)} ({error.strerror}); write "
+            "elsewhere"
+        ) from error
+
+
 def check_output(path: str | os.PathLike[str], overwrite: bool, folder: bool = False) -> Path:
     """The real path of an output, if it may be written: to be asked before the work begins.
 
     Raises InputError if its folder is missing or not writable, if it exists and `overwrite` is
-    false, if no file can have its name, or if it is of another kind (a folder in place of a file, a device, a folder that is no
-    Zarr store), which is never replaced.
+    false, if no file can have its name, or if it is of another kind (a folder in place of a file, a
+    device, a folder that is no Zarr store), which is never replaced.
     """
     shown, target = os.fspath(path), Path(os.path.realpath(path))
     if not target.parent.is_dir():
@@ -66,6 +79,7 @@ def check_output(path: str | os.PathLike[str], overwrite: bool, folder: bool = F
             f"{shown}: the folder {os.fspath(target.parent)} is not writable; write elsewhere"
         )
     check_name(target)
+    _check_creation(target, shown)
     try:
         mode = target.lstat().st_mode
     except FileNotFoundError:

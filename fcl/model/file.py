@@ -50,8 +50,8 @@ def save_model(model: Model, path: str | os.PathLike[str], overwrite: bool = Fal
 def load_model(path: str | os.PathLike[str]) -> Model:
     """Read a model file.
 
-    Raises InputError if it is no regular file; ModelFileError if it is missing, damaged, no model file, of a newer version, or names a
-    family that is not known here.
+    Raises InputError if it is no regular file; ModelFileError if it is missing, damaged, no model file,
+    of a newer version, or names a family that is not known here.
     """
     shown = os.fspath(path)
     file_kind(path)

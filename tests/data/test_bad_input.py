@@ -324,7 +324,9 @@ def test_a_large_file_that_was_touched(tmp_path, caplog):
     with file.open("r+b") as changed:
         changed.seek(-1, os.SEEK_END)
         changed.write(b"x")
-    with pytest.raises(InputError, match="same size, but a new modification time and other content"):
+    with pytest.raises(
+        InputError, match="same size, but a new modification time and other content"
+    ):
         dataset.check_unchanged()
 
 

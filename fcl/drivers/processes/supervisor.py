@@ -40,6 +40,8 @@ _log = logging.getLogger("fcl")
 #: Seconds between two looks at what has no descriptor: wishes to stop, clocks.
 TICK = 0.05
 SAMPLE_EVERY = 0.5
+#: Seconds from the end of a child's channel to that of the child, which says by what it died.
+DYING = 0.5
 #: Seconds without a heartbeat after which a child is taken for hung.
 DEADLINE = float(os.environ.get("FCL_DEADLINE", "30"))
 #: A child that starts, from a slow disk perhaps, has so many times as long for its first one.
@@ -209,6 +211,7 @@ class Supervisor:
         """A child is gone: reap it, and have it replaced."""
         self._forget(child)
         try:
+            child.wait(DYING)
             child.kill()
             for message in child.channel.receive():  # its last words may be the end of all
                 self._message(child, message)
