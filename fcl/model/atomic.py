@@ -40,7 +40,7 @@ def check_name(path: str | os.PathLike[str]) -> None:
     for name in (os.fspath(path), _beside(Path(path))):
         try:
             os.lstat(name)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):  # which are reported elsewhere
             continue
         except (OSError, ValueError) as error:
             raise InputError(
