@@ -49,19 +49,6 @@ def check_name(path: str | os.PathLike[str]) -> None:
             ) from error
 
 
-def _check_creation(target: Path, shown: str) -> None:
-    """Raise InputError if no file can be made beside the target, whatever its permissions say."""
-    probe = _beside(target)
-    try:
-        os.close(os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
-        os.unlink(probe)
-    except OSError as error:
-        raise InputError(
-            f"{shown}: no file can be made in {os.fspath(target.parent)} ({error.strerror}); write "
-            "elsewhere"
-        ) from error
-
-
 def check_output(path: str | os.PathLike[str], overwrite: bool, folder: bool = False) -> Path:
     """The real path of an output, if it may be written: to be asked before the work begins.
 
@@ -69,8 +56,23 @@ def check_output(path: str | os.PathLike[str], overwrite: bool, folder: bool = F
     false, if no file can have its name, or if it is of another kind (a folder in place of a file, a
     device, a folder that is no Zarr store), which is never replaced.
     """
+    target = _target(path, overwrite, folder)
+    probe = _beside(target)
+    try:  # permissions do not tell of file systems that refuse all the same
+        os.close(os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
+        os.unlink(probe)
+    except OSError as error:
+        raise InputError(
+            f"{os.fspath(path)}: no file can be made in {os.fspath(target.parent)} "
+            f"({error.strerror}); write elsewhere"
+        ) from error
+    return target
+
+
+def _target(path: str | os.PathLike[str], overwrite: bool, folder: bool = False) -> Path:
+    """The real path of an output; raises InputError for all that needs no writing to be known."""
     shown, target = os.fspath(path), Path(os.path.realpath(path))
-    if not target.parent.is_dir():
+    if not os.path.isdir(target.parent):
         raise InputError(
             f"{shown}: the folder {os.fspath(target.parent)} does not exist; make it first"
         )
@@ -79,7 +81,6 @@ def check_output(path: str | os.PathLike[str], overwrite: bool, folder: bool = F
             f"{shown}: the folder {os.fspath(target.parent)} is not writable; write elsewhere"
         )
     check_name(target)
-    _check_creation(target, shown)
     try:
         mode = target.lstat().st_mode
     except FileNotFoundError:
@@ -145,7 +146,7 @@ def atomic_file(path: str | os.PathLike[str], overwrite: bool = False) -> Iterat
 
     Raises InputError as `check_output` does; after any error the target is what it was before.
     """
-    target = check_output(path, overwrite)
+    target = _target(path, overwrite)
     temporary = _beside(target)
     _temporaries.add(temporary)
     try:
@@ -156,7 +157,7 @@ def atomic_file(path: str | os.PathLike[str], overwrite: bool = False) -> Iterat
             yield file
             step("flush")
             _flush_file(file)
-        check_output(path, overwrite)  # somebody else may have written it in the meantime
+        _target(path, overwrite)  # somebody else may have written it in the meantime
         step("rename")
         os.replace(temporary, target)
         step("renamed")
@@ -174,13 +175,13 @@ def atomic_folder(path: str | os.PathLike[str], overwrite: bool = False) -> Iter
     A Zarr store at `path` is moved away first and removed at the very end, so that at no moment
     both are gone. Raises InputError as `check_output` does.
     """
-    target = check_output(path, overwrite, folder=True)
+    target = _target(path, overwrite, folder=True)
     temporary = _beside(target)
     _temporaries.add(temporary)
     try:
         os.mkdir(temporary)
         yield Path(temporary)
-        check_output(path, overwrite, folder=True)
+        _target(path, overwrite, folder=True)
         old = None
         if target.exists():
             old = _beside(target)

@@ -415,7 +415,7 @@ def test_a_log_on_a_full_disk_does_not_lose_the_model(
 
 @pytest.mark.parametrize("option", ["--out", "--log-json", "--checkpoint"])
 @pytest.mark.parametrize(
-    ("name", "says"), [("x" * 250, "File name too long"), ("", "got an empty one")]
+    ("name", "says"), [("x" * 256, "File name too long"), ("", "got an empty one")]
 )
 def test_impossible_names_are_refused_before_the_work(
     data: Path, tmp_path: Path, driver: Any, run: Run, option: str, name: str, says: str
