@@ -142,7 +142,11 @@ class CheckpointFolder:
         """Numbers of the checkpoints there, rising; those that are damaged count."""
         if not self.path.is_dir():
             return []
-        found = (_FILE.fullmatch(name) for name in os.listdir(self.path))
+        try:
+            names = os.listdir(self.path)
+        except PermissionError as error:
+            raise InputError(f"{os.fspath(self.path)}: cannot be read ({reason(error)})") from error
+        found = (_FILE.fullmatch(name) for name in names)
         return sorted(int(match[1]) for match in found if match)
 
     def begin(self, resumed: Checkpoint | None) -> None:
