@@ -262,7 +262,8 @@ def _divide(
             + f", the smallest cache {format_bytes(least_cache)}"
             + f"; at the start, with a copy of targets and weights, {format_bytes(early(scratch))}"
             * (early(scratch) > taken(scratch) + least_cache)
-            + "; unknown letters in the rows would need more" * (letters and not job.extra)
+            + "; unknown letters in the rows would need more" * (letters and not job.extra),
+            smallest,
         )
     # beyond the least, which stays whole: else the directory of many row blocks could eat the cache
     spare = budget - taken(scratch) - least_cache
