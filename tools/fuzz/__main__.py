@@ -44,6 +44,7 @@ class Remote:
         self.seed, self.wanted, self.folder, self.limit = seed, wanted, folder, limit
         self.process: subprocess.Popen[bytes] | None = None
         self.incarnation = 0
+        self.unread = b""
 
     def do(self, number: int) -> dict[str, Any]:
         """Do a case."""
@@ -54,19 +55,19 @@ class Remote:
         self.process.stdin.write(b"%d\n" % number)
         self.process.stdin.flush()
         # a process that the worker starts has the same limit, and the worker says so itself
-        line = self._answer(self.limit + 10.0)
+        begun = self._answer(self.limit + 10.0)
+        line = self._answer(self.limit + 10.0) if begun else b""
         if line:
             return dict(json.loads(line))
         code = self.process.poll()
         self.stop()
-        result = Result(number, kind_of(self.seed, number, self.wanted))
-        result.outcome = "hang" if code is None else "crash"
-        result.faults = [
-            f"hang: {self.limit:.0f} s" if code is None else f"crash: exit code {code}"
-        ]
-        result.seconds = round(time.monotonic() - began, 3)
-        result.again = again(self.seed, number, self.wanted)
-        return asdict(result)
+        result = asdict(Result(number, kind_of(self.seed, number, self.wanted)))
+        result["again"] = again(self.seed, number, self.wanted)
+        result |= json.loads(begun or "{}")
+        result["outcome"] = "hang" if code is None else "crash"
+        result["faults"] = ["hang" if code is None else f"crash: exit code {code}"]
+        result["seconds"] = round(time.monotonic() - began, 3)
+        return result
 
     def _start(self) -> None:
         self.incarnation += 1
@@ -87,16 +88,17 @@ class Remote:
     def _answer(self, limit: float) -> bytes:
         """A line; none if it does not come in time, or the worker is gone."""
         assert self.process is not None and self.process.stdout is not None
-        until, line = time.monotonic() + limit, b""
+        until = time.monotonic() + limit
         descriptor = self.process.stdout.fileno()
-        while not line.endswith(b"\n"):
+        while b"\n" not in self.unread:
             if not select.select([descriptor], [], [], max(0.0, until - time.monotonic()))[0]:
                 return b""
             part = os.read(descriptor, 1 << 16)
             if not part:
                 self.process.wait()
                 return b""
-            line += part
+            self.unread += part
+        line, _, self.unread = self.unread.partition(b"\n")
         return line
 
     def stop(self) -> None:
@@ -109,7 +111,7 @@ class Remote:
         for pipe in (self.process.stdin, self.process.stdout):
             assert pipe is not None
             pipe.close()
-        self.process = None
+        self.process, self.unread = None, b""
 
 
 def run_all(

@@ -125,6 +125,7 @@ def checkpoint(case: Case) -> Trial:
         "out": line.good("out"),
         "driver": "inline",
         "max_passes": "200",
+        "tol": "1e-6",
     }
     case.output(folder)
     return Trial(line.arguments())
@@ -273,10 +274,9 @@ def _fit(case: Case, X: Any, y: Any, s: Any, options: dict[str, Any], spec: str)
     import fcl
 
     regression = options["loss"] == "squared"
-    taken = {k: v for k, v in options.items() if k in ("C", "tol", "l1_ratio", "max_passes")}
-    if not regression:
-        taken["loss"] = options["loss"]
-    estimator = (fcl.FCLRegressor if regression else fcl.FCLClassifier)(spec, **taken)
+    estimator = (fcl.FCLRegressor if regression else fcl.FCLClassifier)(spec)
+    taken = {name: value for name, value in options.items() if name in estimator.get_params()}
+    estimator.set_params(**taken)
     case.note(type(estimator).__name__)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -285,9 +285,11 @@ def _fit(case: Case, X: Any, y: Any, s: Any, options: dict[str, Any], spec: str)
             predicted = estimator.predict(X)
         except (ValueError, TypeError) as error:
             case.note("refused")
-            if _where(error).startswith(("fcl/", "sklearn/")):
-                return _judge_message(str(error)) + _judge_warnings(caught)
-            return [_escaped(error)]
+            if _where(error).startswith("sklearn/"):
+                return _judge_warnings(caught)  # its messages show whole arrays
+            if not _where(error).startswith("fcl/"):
+                return [_escaped(error)]
+            return _judge_message(str(error)) + _judge_warnings(caught)
         except Exception as error:
             return [_escaped(error)]
     found = _judge_warnings(caught)

@@ -21,6 +21,8 @@ FAMILIES = {
         "kmers:d=2 + bag:d=1 * 0.5",
     ),
 }
+#: Columns of the rows of each kind: models and data of all cases go together.
+WIDTHS = {"numbers": 6, "letters": 8}
 LOSSES = ("logistic", "squared", "squared_hinge")
 FORMATS = (
     *("npy folder", "npy file", "zarr2", "zarr3", "zarr3 sharded", "zarr2 zip", "zarr3 zip"),
@@ -31,12 +33,12 @@ SPARSE_FORMATS = ("h5ad", "zarr csr")
 
 def arrays(numbers: np.random.Generator, kind: str, n: int = 60) -> Arrays:
     """Rows of a kind with a target that some columns explain, and sample weights."""
-    width = int(numbers.integers(3, 8))
+    shape = n, WIDTHS[kind]
     if kind == "letters":
-        X = numbers.integers(0, 4, (n, width + 2)).astype(np.uint8)
+        X = numbers.integers(0, 4, shape).astype(np.uint8)
         signal = (X[:, 1] == 2) - 0.5
     else:
-        X = numbers.normal(size=(n, width)).astype(np.float32)
+        X = numbers.normal(size=shape).astype(np.float32)
         signal = X[:, 0]
     y = np.where(signal + 0.7 * numbers.normal(size=n) > 0, 1, -1)
     y[:2] = -1, 1

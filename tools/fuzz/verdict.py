@@ -75,8 +75,9 @@ def judge(
         faults.append(f"refused, though all is in order: exit code {done.code}")
     if errors is None and len(ends) != 1 and done.code in (1, 2):
         faults.append(f"{len(ends) or 'no'} messages")
-    if len(done.errors) > LONGEST_MESSAGE:
-        faults.append(f"long message: {len(done.errors)} characters")
+    message = done.errors[re.search(r"^\S+: error: |\Z", done.errors, re.MULTILINE).start() :]
+    if len(message) > LONGEST_MESSAGE:
+        faults.append(f"long message: {len(message)} characters")
     return f"exit {done.code}", faults
 
 

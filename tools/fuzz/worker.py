@@ -6,11 +6,13 @@ import contextlib
 import json
 import os
 import random
+import resource
 import shutil
 import sys
 import tempfile
 import time
 import traceback
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -22,6 +24,8 @@ from tools.fuzz.verdict import judge, tree
 
 #: Of the cases that could run inside the worker, so many are processes of their own.
 SHARE_OF_PROCESSES = 0.05
+#: Bytes of address space of a worker; libraries and threads reserve a few GiB of it.
+MOST_ADDRESSES = 16 << 30
 
 
 @dataclass
@@ -65,8 +69,8 @@ class Worker:
             path.mkdir(parents=True)
         make_stock(self.stock)
 
-    def do(self, number: int) -> Result:
-        """Make a case, run it, judge it."""
+    def do(self, number: int, begun: Callable[[Result], None] = lambda result: None) -> Result:
+        """Make a case, run it, judge it; ``begun`` gets what is known before it runs."""
         kind = kind_of(self.seed, number, self.wanted)
         result = Result(number, kind, again=again(self.seed, number, self.wanted))
         place = self.folder / f"case-{number}"
@@ -79,6 +83,7 @@ class Worker:
         try:
             trial = kinds.KINDS[kind][1](case)
             result.notes, result.arguments = case.notes, trial.arguments
+            begun(result)
             (self._call if trial.call else self._run)(case, trial, result)
             for left in self.temporary.iterdir():
                 result.faults.append(f"left in the temporary folder: {left.name[:9]}...")
@@ -140,20 +145,37 @@ def again(seed: int, number: int, wanted: list[str]) -> str:
 
 def discard(path: Path) -> None:
     """Remove a file or a folder, also one without permissions."""
-    if path.is_dir() and not path.is_symlink():
-        for folder in (path, *(p for p in path.rglob("*") if p.is_dir() and not p.is_symlink())):
-            folder.chmod(0o700)
-        shutil.rmtree(path)
-    elif os.path.lexists(path):
-        path.unlink()
+    if not os.path.isdir(path) or path.is_symlink():
+        path.unlink(missing_ok=True)
+        return
+    path.chmod(0o700)
+    for root, folders, _ in os.walk(path):  # a folder is changed before it is listed
+        for name in folders:
+            if not os.path.islink(os.path.join(root, name)):
+                os.chmod(os.path.join(root, name), 0o700)
+    shutil.rmtree(path)
 
 
 def serve(seed: int, wanted: list[str], folder: Path, limit: float) -> None:
-    """Do the cases whose numbers come on standard input; a line of JSON for each on the output."""
+    """Do the cases whose numbers come on standard input.
+
+    For each, two lines of JSON go to standard output: what is run, and what it came to.
+    """
+    limit_memory()
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # nothing else goes there
     numbers = os.fdopen(os.dup(0), "r")
     worker = Worker(seed, wanted, folder, limit)
+
+    def answer(result: Result) -> None:
+        print(json.dumps(asdict(result)), file=answers, flush=True)
+
     print("ready", file=answers, flush=True)
     for line in iter(numbers.readline, ""):
-        print(json.dumps(asdict(worker.do(int(line)))), file=answers, flush=True)
+        answer(worker.do(int(line), answer))
+
+
+def limit_memory() -> None:
+    """Let an absurd allocation fail here, before the machine runs out."""
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (MOST_ADDRESSES, hard))
