@@ -135,7 +135,7 @@ def names(case: Case) -> Trial:
     """Files and folders of odd names, or that are no files."""
     line = Line(case, _command(case), _rows(case)).base()
     for _ in range(case.rng.choice((1, 1, 2))):
-        places = [n for n in ("data", "out", "model") if n in line.values]
+        places: list[str] = [n for n in ("data", "out", "model") if n in line.values]
         places += [n for n in ("tsv", "log_json", "checkpoint", "valid") if n in line.parameters]
         where = case.rng.choice(places)
         new = case.rng.choice(odd.NAMES)

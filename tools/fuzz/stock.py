@@ -94,30 +94,35 @@ def _store_hdf5(folder: Path, name: str, form: str, data: Arrays) -> str:
 def _store_zarr(folder: Path, name: str, form: str, data: Arrays) -> str:
     import zarr
 
-    version = 2 if "2" in form else 3
+    version: Any = 2 if "2" in form else 3
     zipped = form.endswith("zip")
     place: Any = os.fspath(folder / name)
     if zipped:
         name += ".zip"
         place = zarr.storage.ZipStore(folder / name, mode="w")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        root = zarr.open_group(place, mode="w", zarr_format=version)
-        group = root.create_group("a") if form == "zarr group" else root
-        for key, values in data.items():
-            if form == "zarr csr" and key == "X":
-                parts, attributes = _csr(values)
-                matrix = group.create_group("X", attributes=attributes)
-                for part, content in parts.items():
-                    matrix.create_array(part, data=content, chunks=(32,))
-                continue
-            extra: dict[str, Any] = {"chunks": (16, *values.shape[1:])}
-            if form == "zarr3 sharded":
-                extra["shards"] = (32, *values.shape[1:])
-            group.create_array(key, data=values, **extra)
-    if zipped:
-        place.close()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            _fill_zarr(zarr.open_group(place, mode="w", zarr_format=version), form, data)
+    finally:
+        if zipped:
+            place.close()
     return f"{name}::/a" if form == "zarr group" else name
+
+
+def _fill_zarr(root: Any, form: str, data: Arrays) -> None:
+    group = root.create_group("a") if form == "zarr group" else root
+    for key, values in data.items():
+        if form == "zarr csr" and key == "X":
+            parts, attributes = _csr(values)
+            matrix = group.create_group("X", attributes=attributes)
+            for part, content in parts.items():
+                matrix.create_array(part, data=content, chunks=(32,))
+            continue
+        extra: dict[str, Any] = {"chunks": (16, *values.shape[1:])}
+        if form == "zarr3 sharded":
+            extra["shards"] = (32, *values.shape[1:])
+        group.create_array(key, data=values, **extra)
 
 
 def make_stock(folder: Path) -> None:

@@ -64,7 +64,7 @@ def judge(
         if ends:
             faults.append("an error, and exit code 0")
         if trial.streams not in ("stdout closed", "all closed", "stdout broken", "stdout full"):
-            faults += _judge_success(case, trial, after)
+            faults += _judge_success(case, trial, done)
         return "success", faults
     if done.code == 2:
         if written or gone:
@@ -73,9 +73,9 @@ def judge(
         faults.append(f"exit code {done.code}")
     if trial.must_succeed and not stream.startswith("stdout"):
         faults.append(f"refused, though all is in order: exit code {done.code}")
-    if errors is None and len(ends) != 1 and done.code in (1, 2):
+    if not silent and len(ends) != 1 and done.code in (1, 2):
         faults.append(f"{len(ends) or 'no'} messages")
-    message = done.errors[re.search(r"^\S+: error: |\Z", done.errors, re.MULTILINE).start() :]
+    message = done.errors.partition(f"{name}: error: ")[2]
     if len(message) > LONGEST_MESSAGE:
         faults.append(f"long message: {len(message)} characters")
     return f"exit {done.code}", faults
@@ -108,7 +108,7 @@ def _explained(trial: Trial, done: Done) -> bool:
     return done.code in documented_codes(trial.arguments[0]) - {1, 2, 5, 6, 130, 143}
 
 
-def _judge_success(case: Case, trial: Trial, after: dict[str, str]) -> list[str]:
+def _judge_success(case: Case, trial: Trial, done: Done) -> list[str]:
     """Check what a command that ended well has written."""
     name, rest = trial.arguments[0], trial.arguments[1:]
     if {"--help", "--version", "--plan"} & set(rest):
@@ -122,7 +122,7 @@ def _judge_success(case: Case, trial: Trial, after: dict[str, str]) -> list[str]
         if not os.path.lexists(options["out"]):
             return ["success, and no output"]
         if name == "fcl-train":
-            return _judge_model(options)
+            return _judge_model(options, done.seconds)
         if name == "fcl-predict":
             return _judge_scores(options)
     finally:
@@ -130,7 +130,7 @@ def _judge_success(case: Case, trial: Trial, after: dict[str, str]) -> list[str]
     return []
 
 
-def _judge_model(options: dict) -> list[str]:
+def _judge_model(options: dict, seconds: float) -> list[str]:
     import fcl
 
     model = fcl.load_model(options["out"])

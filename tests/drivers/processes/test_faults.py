@@ -18,18 +18,18 @@ from tools.campaign import cases, command, jobs, run
 SEED = 4
 #: Cases, and what their jobs have to work with.
 CASES = {
-    "writer-columns-piece-kill": jobs.Options(2),
-    "writer-price-done-raise": jobs.Options(1),
-    "writer-columns-commit-kill": jobs.Options(2, sampled=True),
-    "trainer-order-commit-kill": jobs.Options(1, small=True),
-    "trainer-step-stop": jobs.Options(1, shared_files=True),
-    "kill-trainer": jobs.Options(2, valid=True),
-    "kill-supervisor": jobs.Options(2),
-    "kill-saving": jobs.Options(1),
-    "terminate-group": jobs.Options(2, small=True),
-    "disk-full": jobs.Options(1),
-    "bad-chunk": jobs.Options(2),
-    "deaths-trainer-step": jobs.Options(1),
+    "writer-columns-piece-kill": jobs.Setting(2),
+    "writer-price-done-raise": jobs.Setting(1),
+    "writer-columns-commit-kill": jobs.Setting(2, sampled=True),
+    "trainer-order-commit-kill": jobs.Setting(1, small=True),
+    "trainer-step-stop": jobs.Setting(1, shared_files=True),
+    "kill-trainer": jobs.Setting(2, valid=True),
+    "kill-supervisor": jobs.Setting(2),
+    "kill-saving": jobs.Setting(1),
+    "terminate-group": jobs.Setting(2, small=True),
+    "disk-full": jobs.Setting(1),
+    "bad-chunk": jobs.Setting(2),
+    "deaths-trainer-step": jobs.Setting(1),
 }
 
 
