@@ -205,7 +205,7 @@ CHANGES: dict[str, Callable[[np.ndarray, Case], Any]] = {
     "reversed": lambda a, c: a[::-1],
     "big-endian": lambda a, c: a.astype(a.dtype.newbyteorder(">")),
     "object": lambda a, c: a.astype(object),
-    "object with None": lambda a, c: np.where(a == a.flat[0], None, a) if a.size else a,
+    "object with None": lambda a, c: np.where(a == a.flat[0], np.array(None), a) if a.size else a,
     "text": lambda a, c: a.astype("U12"),
     "bytes": lambda a, c: a.astype("S12"),
     "text not ASCII": lambda a, c: np.full(a.shape, "é"),

@@ -48,9 +48,7 @@ def judge(
     faults = list(done.left)
     name = trial.arguments[0]
     stream = trial.streams or ""
-    errors = (
-        [] if stream in ("stderr closed", "all closed", "stderr full", "stderr broken") else None
-    )
+    silent = stream in ("stderr closed", "all closed", "stderr full", "stderr broken")
     if found := FOREIGN.search(done.errors):
         faults.append(f"foreign words: {_line(done.errors, found.start())}")
     ends = re.findall(rf"^{re.escape(name)}: error: ", done.errors, re.MULTILINE)
