@@ -10,7 +10,8 @@ code; signals come, disks fill up, data and checkpoints are damaged, readers of 
 ``fcl-train`` on C. elegans acceptor sites in a session of its own, with a driver, a family and a view of
 the rows that are drawn, or three fits of an estimator; what it did not bring to an end is resumed. A line
 of JSON for each run, a table at the end; exit code 1 if a model is wrong, an exit code unexpected, more
-work lost than the interval between checkpoints, or a process or file left behind.
+work lost than the interval between checkpoints, or a process or file left behind. On a machine that has
+other things to do, the variable FCL_FAULTS_PATIENCE=10 multiplies all limits of time.
 """
 
 from __future__ import annotations

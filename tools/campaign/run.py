@@ -17,15 +17,15 @@ from typing import Any
 from fcl.model.checkpoint import CheckpointFolder
 from tools.campaign.acts import ACTS
 from tools.campaign.cases import Case
-from tools.campaign.command import FITS, TRAIN, Command, Hang
+from tools.campaign.command import FITS, PATIENCE, TRAIN, Command, Hang
 from tools.campaign.jobs import Job, Setting
 
 #: Seconds that are allowed between the wish to stop and the end.
-STOP_LIMIT = 10.0
+STOP_LIMIT = 10.0 * PATIENCE
 #: Seconds between two checkpoints of a job.
 INTERVAL = 0.3
 #: Seconds without a sign of life after which a child is replaced, in cases where one is stopped.
-DEADLINE = float(os.environ.get("FCL_FAULTS_DEADLINE", "3"))
+DEADLINE = 3.0 * PATIENCE
 
 
 @dataclass
@@ -230,7 +230,7 @@ class Run:
                 outcome.wrong.append(f"{outcome.lost_passes} passes are in no checkpoint")
         elif case.kind.startswith("disk-") or case.kind == "damaged-checkpoint":
             pass  # nothing can be saved from then on, as is said; or we took the newest ourselves
-        elif outcome.lost_passes > 1 and (outcome.lost_seconds or 99.0) > INTERVAL + 1.0:
+        elif outcome.lost_passes > 1 and (outcome.lost_seconds or 99.0) > INTERVAL + PATIENCE:
             outcome.wrong.append(f"{outcome.lost_passes} passes lost")
 
     def _finish(self, code: int) -> None:
