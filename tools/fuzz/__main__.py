@@ -49,7 +49,7 @@ class Remote:
     def do(self, number: int) -> dict[str, Any]:
         """Do a case."""
         if self.process is None:
-            self._start()
+            self.start()
         assert self.process is not None and self.process.stdin is not None
         began = time.monotonic()
         self.process.stdin.write(b"%d\n" % number)
@@ -69,7 +69,8 @@ class Remote:
         result["seconds"] = round(time.monotonic() - began, 3)
         return result
 
-    def _start(self) -> None:
+    def start(self) -> None:
+        """Start a process, and wait until its kernels are loaded."""
         self.incarnation += 1
         place = self.folder / f"worker-{self.incarnation}"
         arguments = ["--serve", os.fspath(place), "--seed", str(self.seed)]

@@ -16,20 +16,28 @@ from tools import faults
 from tools.campaign import cases, command, jobs, run
 
 SEED = 4
-#: Cases, and what their jobs have to work with.
+#: Cases, and how their jobs are done. Nearly all of the time goes to starting processes.
 CASES = {
-    "writer-columns-piece-kill": jobs.Setting(2),
-    "writer-price-done-raise": jobs.Setting(1),
-    "writer-columns-commit-kill": jobs.Setting(2, sampled=True),
+    "writer-columns-piece-kill": jobs.Setting(1, l1_ratio=0.5),
+    "writer-price-done-raise": jobs.Setting(1, family="generator"),
+    "writer-columns-commit-kill": jobs.Setting(1, sampled=True),
     "trainer-order-commit-kill": jobs.Setting(1, small=True),
     "trainer-step-stop": jobs.Setting(1, shared_files=True),
     "kill-trainer": jobs.Setting(2, valid=True),
-    "kill-supervisor": jobs.Setting(2),
-    "kill-saving": jobs.Setting(1),
     "terminate-group": jobs.Setting(2, small=True),
-    "disk-full": jobs.Setting(1),
-    "bad-chunk": jobs.Setting(2),
-    "deaths-trainer-step": jobs.Setting(1),
+    "deaths-trainer-step": jobs.Setting(1, family="columns"),
+    "kill-supervisor": jobs.Setting(driver="inline", resumed=True),
+    "kill-saving": jobs.Setting(driver="inline", family="products"),
+    "damaged-checkpoint": jobs.Setting(driver="inline"),
+    "terminate": jobs.Setting(driver="inline", sampled=True),
+    "interrupt": jobs.Setting(driver="inline", family="columns"),
+    "interrupt-twice": jobs.Setting(driver="inline", family="several"),
+    "hangup": jobs.Setting(driver="inline", l1_ratio=0.5),
+    "disk-full": jobs.Setting(driver="inline"),
+    "model-disk-freed": jobs.Setting(driver="inline", family="generator"),
+    "no-reader": jobs.Setting(driver="inline", valid=True),
+    "bad-chunk": jobs.Setting(driver="inline"),
+    "changed-later": jobs.Setting(driver="inline"),
 }
 
 
