@@ -96,10 +96,10 @@ class Run:
                 first = self._first()
                 if not outcome.hang:
                     self._finish(outcome.codes[-1])
+                if not outcome.hang:
+                    outcome.wrong += self.job.wrong(self.model, self.setting)
         finally:
             outcome.seconds = round(time.monotonic() - begun, 2)
-        if not outcome.hang:
-            outcome.wrong += self.job.wrong(self.model, self.setting)
         # a model that could not be written where it was wanted, and whose new place was said
         saved = [] if first is None else re.findall(r"written to (\S+) instead", first.errors)
         outcome.left += [f for f in self._files() if not any(f"{f}/" in f"{s}/" for s in saved)]
