@@ -14,7 +14,7 @@ import fcl
 from tools.fuzz import __main__ as fuzz
 from tools.fuzz import certify, commands, kinds, verdict
 from tools.fuzz.case import Case, Trial
-from tools.fuzz.execute import Done
+from tools.fuzz.execute import MOST_BYTES, Done, Watch
 from tools.fuzz.stock import FAMILIES, make_stock
 
 SEED = 2024
@@ -26,7 +26,7 @@ RUNS, PARTS = 300, 10
 @pytest.fixture(scope="module")
 def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[fuzz.Remote]:
     """A worker for all cases of this process: it limits its memory and changes its streams."""
-    remote = fuzz.Remote(SEED, INSIDE, tmp_path_factory.mktemp("fuzz"), limit=30.0)
+    remote = fuzz.Remote(SEED, INSIDE, tmp_path_factory.mktemp("fuzz"), limit=120.0)
     remote.start()
     yield remote
     remote.stop()
@@ -107,6 +107,16 @@ def test_verdict_finds_what_was_written(stock: Path, tmp_path: Path) -> None:
         verdict.judge(case, trial, Done(), {}, {"out.fcl": "", "out.fcl.checkpoint/x": ""})[1] == []
     )
     assert verdict.judge(case, trial, Done(), {}, {"other": ""})[1]
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="there is no /proc here")
+def test_watch_finds_what_is_left(tmp_path: Path) -> None:
+    watch = Watch(tmp_path)
+    assert watch.left() == []
+    with (tmp_path / "x").open("w"):
+        assert watch.left() == ["descriptor: ./x"]
+    np.ones(MOST_BYTES // 8 + (1 << 20))
+    assert [words.partition(":")[0] for words in watch.left()] == ["memory"]
 
 
 @pytest.mark.parametrize("kind", FAMILIES)
