@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
@@ -67,6 +68,8 @@ def judge(
     if done.code == 2:
         if written or gone:
             faults.append(f"refused, and written: {(written + gone)[0][:80]!r}")
+    elif _ended_above_tolerance(trial, done):
+        faults += _judge_success(case, trial, done, converged=False)
     elif not _explained(trial, done):
         faults.append(f"exit code {done.code}")
     if trial.must_succeed and not stream.startswith("stdout"):
@@ -97,38 +100,38 @@ def _allowed(case: Case) -> list[str]:
 
 
 def _explained(trial: Trial, done: Done) -> bool:
-    """Whether an exit code beside 0 and 2 follows from the surroundings, and is in the help."""
+    """Whether an exit code beside 0 and 2 follows from the standard streams."""
     if trial.streams in ("stdout broken", "stderr broken") and done.code in (141, -13):
         return True
-    if trial.streams == "stdout full":
-        return done.code == 1
-    # a code for a run that ended above its tolerance
-    return done.code in documented_codes(trial.arguments[0]) - {1, 2, 5, 6, 130, 143}
+    return trial.streams == "stdout full" and done.code == 1
 
 
-def _judge_success(case: Case, trial: Trial, done: Done) -> list[str]:
+def _ended_above_tolerance(trial: Trial, done: Done) -> bool:
+    """Whether the code is one of the help that stands neither for an error nor for a signal."""
+    others = {0, 1, 2, 5, 6, 129, 130, 143}
+    return done.code in documented_codes(trial.arguments[0]) - others
+
+
+def _judge_success(case: Case, trial: Trial, done: Done, converged: bool = True) -> list[str]:
     """Check what a command that ended well has written."""
     name, rest = trial.arguments[0], trial.arguments[1:]
     if {"--help", "--version", "--plan"} & set(rest):
         return []
-    here = os.getcwd()
-    os.chdir(case.folder)
-    try:
+    with contextlib.chdir(case.folder):
         options = parsed(trial.arguments)
         if options.get("plan") or options.get("out") is None:
             return []
         if not os.path.lexists(options["out"]):
             return ["success, and no output"]
         if name == "fcl-train":
-            return _judge_model(options, done.seconds)
+            return _judge_model(options, done.seconds, converged)
         if name == "fcl-predict":
             return _judge_scores(options)
-    finally:
-        os.chdir(here)
     return []
 
 
-def _judge_model(options: dict, seconds: float) -> list[str]:
+def _judge_model(options: dict, seconds: float, converged: bool) -> list[str]:
+    """Check gap and certificate; converged: whether the exit code says that the gap is below --tol."""
     import fcl
 
     model = fcl.load_model(options["out"])
@@ -137,11 +140,16 @@ def _judge_model(options: dict, seconds: float) -> list[str]:
     )
     gap = model.certificate.gap
     found = []
-    limited = options["max_time"] is not None or options["max_passes"] is not None
+    passes, time_left = options["max_passes"], options["max_time"]
+    limited = passes is not None and model.certificate.passes > passes
+    limited |= time_left is not None and seconds >= time_left
     if not gap <= options["tol"] and not limited:
-        found.append(
-            f"exit code 0 at a gap above --tol: {'stall' if gap > ROUNDING_GAP else 'rounding'}"
-        )
+        if converged:
+            found.append("exit code 0 at a gap above --tol")
+        if gap > ROUNDING_GAP:
+            found.append("false stall: no limit was met, and the gap is not that of rounding")
+    elif not converged:
+        found.append("an exit code for a gap above --tol, and it is not")
     return found + certify.wrong(model, data, options)
 
 
