@@ -170,19 +170,15 @@ def _fill(folder: Path) -> Path:
 
 
 def damaged_checkpoint(run: Run, command: Command) -> bool:
-    """Killed, and the newest checkpoint is damaged: the one before it is used."""
+    """Killed, and the newest of two checkpoints is damaged: the one before it is used."""
     if not stop_by(signal.SIGKILL, group=True)(run, command):
         return False
     files = sorted(run.checkpoints.glob("*.fcl-ckpt"), key=lambda p: int(p.stem.split("-")[1]))
     if len(files) < 2:
-        return False
-    content = bytearray(files[-1].read_bytes())
-    at = run.rng.randrange(len(content) // 2)
-    damaged = (
-        bytes(content[:at]),
-        b"",
-        bytes(content[:at]) + bytes(99) + bytes(content[at + 99 :]),
-    )
+        return True
+    content = files[-1].read_bytes()
+    cut = run.rng.randrange(len(content) // 2)
+    damaged = content[:cut], b"", content[:cut] + bytes(99) + content[cut + 99 :]
     files[-1].write_bytes(run.rng.choice(damaged))
     return True
 
