@@ -78,6 +78,9 @@ class Job:
     valid: Rows | None
     labels: tuple[Any, Any] | None
     sum_weights: float  #: of the training rows, before class weights
+    #: What targets of the rows here are less than the user's. Margins follow targets, and of targets of
+    #: 1e6 +- 1 rounding would leave six digits less; the intercept makes up for it.
+    target_offset: float
     plan: Plan
 
     def objective(self) -> Objective:
@@ -229,6 +232,12 @@ def make_job(
         valid_rows = _valid_rows(valid, found, labels)
     sum_weights = float(train.s.sum())
     C, alpha = resolve_C(C, alpha, sum_weights)
+    target_offset = 0.0
+    if intercept and not found.classifies:
+        target_offset = float(np.average(train.y, weights=train.s))
+        train = replace(train, y=train.y - target_offset)
+        if valid_rows is not None:
+            valid_rows = replace(valid_rows, y=valid_rows.y - target_offset)
     by_class = check_class_weight(class_weight, labels)
     if by_class is not None:
         train = replace(train, s=train.s * _class_factors(by_class, train))
@@ -257,7 +266,7 @@ def make_job(
         writers=plan.writers,
         row_view=row_view,
     )
-    return Job(options, found, family, train, valid_rows, labels, sum_weights, plan)
+    return Job(options, found, family, train, valid_rows, labels, sum_weights, target_offset, plan)
 
 
 def _class_factors(by_class: str | tuple[tuple[Any, float], ...], rows: Rows) -> Floats:

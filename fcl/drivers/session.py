@@ -244,7 +244,7 @@ class Session:
             ids=point.ids,
             weights=point.weights,
             support=support,
-            intercept=point.intercept,
+            intercept=point.intercept + job.target_offset,
             loss=job.loss.name,
             C=options.C,
             alpha=options.alpha,
