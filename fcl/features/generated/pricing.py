@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fcl.data.prepared import PreparedRows
-from fcl.features.base import Floats, Ids, Prices, merge_prices
+from fcl.features.base import Floats, Ids, Prices, merge_prices, no_progress
 from fcl.features.generated.checked import checked_columns, checked_largest, checked_vector
 from fcl.features.generated.stages import batches
 from fcl.features.generator import overrides
@@ -43,6 +43,7 @@ class GeneratedPricer:
 
     def __init__(self, family: GeneratedFamily, prepared: PreparedRows, keep: int) -> None:
         self._family, self._prepared, self._keep = family, prepared, keep
+        self.on_progress: Callable[[float], None] = no_progress
         self.balances = True
         generator = family.generator
         self._drawn = family.drawn(0)
@@ -79,8 +80,9 @@ class GeneratedPricer:
     ) -> Prices:
         total = abs(float(residuals.sum())) if self.balances else 0.0
         prices = []
-        for group in self._groups(range(self.n_parts) if parts is None else parts):
-            for part, g, most in self._gradients(group, residuals):
+        parts = range(self.n_parts) if parts is None else parts
+        for group in self._groups(parts):
+            for part, g, most in self._gradients(group, residuals, parts):
                 first, last = self._features(part)
                 own = self._home(watch, first, last)
                 first, last = first + self._drawn.start, last + self._drawn.start
@@ -122,8 +124,10 @@ class GeneratedPricer:
         for at in range(parts.start, parts.stop, at_once):
             yield range(at, min(at + at_once, parts.stop))
 
-    def _gradients(self, group: range, residuals: Floats) -> list[tuple[int, Floats, float]]:
-        """Parts, g_j of their features, and the largest |value| of them."""
+    def _gradients(
+        self, group: range, residuals: Floats, parts: range
+    ) -> list[tuple[int, Floats, float]]:
+        """A group of the parts, g_j of their features, and the largest |value| of them."""
         places = [self._features(part) for part in group]
         g = [np.zeros(last - first) for first, last in places]
         most = np.zeros(len(places))
@@ -136,6 +140,10 @@ class GeneratedPricer:
                 found, largest = self._block_gradients(*features, block, number, r)
                 g[i] += found
                 most[i] = max(most[i], largest)
+                done = number + (i + 1) / len(group)  # blocks
+                before = group.start - parts.start
+                share = before + len(group) * done / self._prepared.n_blocks
+                self.on_progress(share / len(parts))
         return list(zip(group, g, most.tolist(), strict=True))
 
     def _block_gradients(
