@@ -107,7 +107,7 @@ def plan_line(event: Started) -> str:
 
 def compiling_line(event: Compiling) -> str:
     """That kernels are compiled, and how long it takes."""
-    return f"compiling kernels, once, about {format_seconds(event.seconds)}"
+    return f"compiling kernels, once, about {event.seconds:.0f} s"
 
 
 def progress_line(event: StepProgress) -> str:

@@ -86,7 +86,7 @@ class Compiled(Event):
 
 @dataclass(frozen=True)
 class StepProgress(Event):
-    """How much of a long step is done; steps that last less than two seconds have none.
+    """How much of a long step is done; at most one event every two seconds, none of a shorter pass.
 
     number  of the pass that the step belongs to.
     step    "reading", "pricing", "columns" and others: the names of the report of times.

@@ -51,6 +51,8 @@ OWN_GAP = 5.0
 #: Kinds of tasks that make columns, margins or prices, or what features prepare of rows.
 ON_FEATURES = ("prepare", "margins", "price", "columns", "validate")
 
+#: Stages of a pass that may take long; the others only stream vectors over rows.
+LONG = ("prepare", "margins", "blend", "price", "sample", "columns")
 #: Kinds of tasks that belong to no pass under way.
 BESIDE = ("validate", "score")
 
@@ -273,16 +275,16 @@ class Supervisor:
 
     def _report_progress(self) -> None:
         """Report how far the stage of the pass is: tasks done, and what writers say of theirs."""
-        done, size = self.logic.parts
-        if not size:
+        stage = self.logic.stage
+        if stage not in LONG or not self._tasks:  # such as while writers are starting
             return
+        done, size = self.logic.parts
         shares = self.shared.layout.array("shares")
         under_way = sum(
             task.size * float(shares[number])
             for number, task in self._tasks.items()
             if task.kind not in BESIDE
         )
-        stage = self.logic.stage
         self.session.working(STEPS.get(stage, stage), (done + under_way) / size)
 
     def _tell(self, event: words.Event) -> None:
