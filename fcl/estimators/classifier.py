@@ -79,9 +79,12 @@ class FCLClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         (at least 64). It sets speed and memory alone; the result is certified over all rows.
     max_time : float or None
         Seconds after which ``fit`` stops at the best weights so far; the driver ``inline`` finishes a
-        pass that has begun.
+        pass that has begun. Of more than two classes each in turn gets an equal share of the time that is
+        left, so the time that a class does not need goes to the classes after it. Each class makes at
+        least its first pass.
     verbose : bool or int
-        Whether to write a line a pass to stderr.
+        Whether to write to stderr which class is being fitted, a line for each pass, how much of a long
+        pass is done, and how each fit ended.
 
     Attributes
     ----------
@@ -176,13 +179,16 @@ class FCLClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         begin = self._begin(classes)
         weights = self._loss_weights(training, classes)
         target = training.target
+        labels = classes.tolist()
+        problems = [f"class {labels[1]!r} against class {labels[0]!r}"]
         if len(classes) > 2:
             targets = [target == label for label in classes]
+            problems = [f"class {label!r} against the rest" for label in labels]
         elif training.weights is None:
             targets = [target]
         else:  # rows of weight 0 may have labels of their own
             targets = [np.where(training.weights > 0.0, target, classes[0])]
-        self._fit_all(training, targets, weights, begin, options)
+        self._fit_all(training, targets, problems, weights, begin, options)
         self.classes_ = classes
         return self
 
