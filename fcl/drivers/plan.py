@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from fcl.cache import ColumnCache
 from fcl.errors import BudgetError
 from fcl.features.base import Family
+from fcl.solve.exact import ExactModel
 from fcl.solve.passes import KEEP_PER_GROUP, Vectors
 from fcl.solve.state import WorkingSet
 from fcl.solve.trainer import Trainer
@@ -204,6 +205,7 @@ def _divide(
     trainer = Trainer.bytes_for(n_view, 0, 0) + RowView.bytes_for(
         n_view, complete=not view_rows, compared=family.compared
     )
+    trainer += ExactModel.bytes_for(min(family.n_features, MAX_COLUMNS))
     if view_rows:
         trainer += job.records(view_rows) + 24 * view_rows  # the rows, their targets and weights
 

@@ -392,8 +392,7 @@ class Solver:
         from it, with the same bits.
         """
         n = self.cache.n
-        drawn, grown = self.local.trainer.counters
-        numbers = {**self.outer.state(), "drawn": drawn, "grown": grown}
+        numbers = {**self.outer.state(), **self.local.trainer.counters}
         sample: dict[str, np.ndarray] = {}
         if self.sampler is not None:
             numbers["sample"], sample = self.sampler.state(self.local.view.proximal)
@@ -423,7 +422,7 @@ class Solver:
                 self._take_rows(*sampled)
         self.passes.write_margins(self.outer.point, self._all_blocks)
         self.passes.vectors.anchor = 1 - self.passes.vectors.anchor
-        self.local.trainer.counters = numbers["drawn"], numbers["grown"]
+        self.local.trainer.counters = numbers
         cached = arrays["cached"]
         kept = []
         batch = self.maker.batch
