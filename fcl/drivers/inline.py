@@ -99,7 +99,8 @@ class _Run:
             sampler = None
             if plan.view_rows:
                 first = first_sample(job.train.n, n_view, options.row_view)
-                size = SampleSize(job.train.n, n_view, first, cache.capacity, locked=True)
+                wished = options.row_view != "auto"
+                size = SampleSize(job.train.n, n_view, first, cache.capacity, wished, locked=True)
                 sampler = Sampler(size, n_view, options.seed)
             solver = Solver(
                 job.objective(),

@@ -10,7 +10,9 @@ Columns are scaled to a unit diagonal, so their units do not matter.
 
 from __future__ import annotations
 
+import functools
 import math
+from typing import Any
 
 import numpy as np
 
@@ -25,14 +27,18 @@ __all__ = ["ExactModel", "minimise_quadratic"]
 #: Columns up to which a Hessian is made.
 MOST_COLUMNS = 1024
 #: Entries of dense columns that are held at a time.
-CHUNK_ENTRIES = 1 << 19
-#: What is added to a unit diagonal, so that columns which depend on each other have a solution. Further
-#: steps refine what it changes.
-RIDGE = 1e-14
+CHUNK_ENTRIES = 1 << 18
+#: Chunks whose products are kept apart until they are added in order.
+CHUNKS_AT_ONCE = 2
+#: Share of the largest eigenvalue up to which columns of a unit diagonal depend on each other: along such
+#: a direction the quadratic is flat but for rounding, and weights move until one of them is 0.
+FLAT = 1e-13
+#: Slope along such a direction, as a share of the penalty's, that is worth a move.
+FLAT_SLOPE = 1e-9
 #: Sweeps of coordinate descent before the active set: cheap, and they find most of it.
 FIRST_SWEEPS = 20
 #: Newton steps on one active set, and active sets, at most: rounding could make them cycle.
-MOST_REFINEMENTS = 5
+MOST_REFINEMENTS = 3
 MOST_SETS = 2000
 #: Relative error of the Newton systems that counts as solved.
 SOLVED = 1e-13
@@ -52,8 +58,8 @@ class ExactModel:
 
     @staticmethod
     def bytes_for(max_columns: int) -> int:
-        """Bytes of what a step makes: the Hessian, copies of parts of it, two chunks of columns."""
-        return 8 * (4 * min(max_columns, MOST_COLUMNS) ** 2 + 2 * CHUNK_ENTRIES)
+        """Bytes of what a step makes: the Hessian, copies of parts of it, chunks of columns."""
+        return 8 * (5 * min(max_columns, MOST_COLUMNS) ** 2 + CHUNKS_AT_ONCE * CHUNK_ENTRIES)
 
     def minimise(
         self,
@@ -68,6 +74,12 @@ class ExactModel:
         q : float64 (n_rows,), curvatures of the rows of the view.
         tolerance : violation up to which a weight of 0 stays out of the active set.
         """
+        with one_blas_thread():
+            return self._minimise(view, working, at, q, tolerance)
+
+    def _minimise(
+        self, view: RowView, working: WorkingSet, at: LocalPoint, q: Floats, tolerance: float
+    ) -> Step:
         centre, curve_b = np.zeros(len(at.columns)), 1.0
         free = view.objective.intercept
         if free:
@@ -96,21 +108,42 @@ class ExactModel:
         """sum_i q_i (phi_ij - centre_j) (phi_ik - centre_k), float64 (k, k)."""
         k, n = len(columns), len(q)
         slots, pieces = working.cache.slots[columns], working.cache.pieces
-        hessian = np.zeros((k, k))
-        size = min(view.objective.block_rows, max(64, CHUNK_ENTRIES // max(k, 1) // 64 * 64))
-        buffer = np.empty(k * min(size, n))
+        block_rows, team = view.objective.block_rows, view.objective.team
+        size = min(block_rows, max(64, CHUNK_ENTRIES // max(k, 1) // 64 * 64))
         roots = np.sqrt(q)
-        for start in range(0, n, view.objective.block_rows):
-            stop = min(start + view.objective.block_rows, n)
-            number = start // view.objective.block_rows
-            for at in range(start, stop, size):
-                rows = slice(at, min(at + size, stop))
-                part = buffer[: k * (rows.stop - rows.start)].reshape(k, -1)
-                column_kernels.dense_rows(pieces, slots, number, at - start, part)
-                part -= centre[:, None]
-                part *= roots[rows]
-                hessian += part @ part.T
+        starts = [
+            at
+            for block in range(0, n, block_rows)
+            for at in range(block, min(block + block_rows, n), size)
+        ]
+
+        def chunk(at: int) -> Floats:
+            number, first = divmod(at, block_rows)
+            last = min(at + size, (number + 1) * block_rows, n)
+            part = np.empty((k, last - at))
+            column_kernels.dense_rows(pieces, slots, number, first, part)
+            part -= centre[:, None]
+            part *= roots[at:last]
+            product: Floats = part @ part.T
+            return product
+
+        hessian = np.zeros((k, k))
+        for at in range(0, len(starts), CHUNKS_AT_ONCE):
+            for product in team.map(chunk, starts[at : at + CHUNKS_AT_ONCE]):
+                hessian += product
         return hessian
+
+
+@functools.cache
+def _blas() -> Any:
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController().select(user_api="blas")
+
+
+def one_blas_thread() -> Any:
+    """A context in which BLAS has one thread: cores are dealt by the driver, and small systems are slower on two."""
+    return _blas().limit(limits=1)
 
 
 def minimise_quadratic(
@@ -134,7 +167,6 @@ def minimise_quadratic(
     scale = np.where(scale > 0.0, scale, 1.0)
     hessian /= scale
     hessian /= scale[:, None]
-    hessian[np.diag_indices_from(hessian)] += RIDGE
     g, a = gradients / scale, absolute / scale
     w = start * scale
     slope = g.copy()  # of the smooth part at w
@@ -169,17 +201,23 @@ def minimise_quadratic(
 def _lowers(hessian: Floats, a: Floats, slope: Floats, signs: Floats, enter: Columns) -> bool:
     """Whether the Newton step takes all entering weights the way of their signs."""
     active = np.flatnonzero(signs)
-    step = _solve(hessian[np.ix_(active, active)], -(slope[active] + a[active] * signs[active]))
+    step = _newton(hessian[np.ix_(active, active)], -(slope[active] + a[active] * signs[active]))
     entering = np.isin(active, enter)
-    return bool((step[entering] * signs[active][entering] >= 0.0).all())
+    return step is not None and bool((step[entering] * signs[active][entering] >= 0.0).all())
 
 
-def _solve(matrix: Floats, right: Floats) -> Floats:
+def _newton(block: Floats, right: Floats) -> Floats | None:
+    """The Newton step on the active weights; None where their columns depend on each other."""
+    from scipy.linalg import cho_factor, cho_solve
+
     try:
-        return np.linalg.solve(matrix, right)
+        factor = cho_factor(block, lower=True, check_finite=False)
     except np.linalg.LinAlgError:
-        solution: Floats = np.linalg.lstsq(matrix, right, rcond=None)[0]
-        return solution
+        return None
+    if np.diag(factor[0]).min() ** 2 <= FLAT * len(right):
+        return None
+    step: Floats = cho_solve(factor, right, check_finite=False)
+    return step
 
 
 def _settle(hessian: Floats, a: Floats, w: Floats, slope: Floats, signs: Floats) -> bool:
@@ -196,47 +234,94 @@ def _settle(hessian: Floats, a: Floats, w: Floats, slope: Floats, signs: Floats)
         right = -(slope[active] + a[active] * signs[active])
         if np.abs(right).max() <= SOLVED * float((np.abs(slope[active]) + a[active]).max()):
             return True
-        step = _solve(block, right)
-        if not np.isfinite(step).all():
-            return False
-        beta, zeroed = _along(block, a[active], w[active], right, step)
-        if beta <= 0.0 and zeroed < 0:
+        step = _newton(block, right)
+        if step is None:
+            values, vectors = np.linalg.eigh(block)
+            flat = values <= FLAT * len(active) * values[-1]
+            if flat.any() and _leave_flats(
+                vectors[:, flat], active, hessian, a, w, slope, signs
+            ):
+                continue
+            right = -(slope[active] + a[active] * signs[active])
+            values, vectors = values[~flat], vectors[:, ~flat]
+            step = vectors @ ((vectors.T @ right) / values)
+        beta, zeroed = _along(float(step @ (block @ step)), a[active], w[active], right, step)
+        if beta <= 0.0:
             return True
-        w[active] += beta * step
-        slope += hessian[:, active] @ (beta * step)
-        if zeroed >= 0:
-            w[active[zeroed]] = 0.0
-            signs[active[zeroed]] = 0.0
-        else:
-            crossed = (w[active] != 0.0) & (np.sign(w[active]) != signs[active])
-            signs[active] = np.where(w[active] == 0.0, 0.0, np.sign(w[active]))
-            if not crossed.any() and beta == 1.0:
-                refinements += 1
-                if refinements >= MOST_REFINEMENTS:
-                    return True
+        _move(hessian, active, beta * step, w, slope)
+        before = signs[active]
+        _sign(active, zeroed, w, signs)
+        if (signs[active] == before).all():
+            refinements += 1
+            if refinements >= MOST_REFINEMENTS:
+                return True
+
+
+def _leave_flats(
+    flats: Floats,
+    active: Columns,
+    hessian: Floats,
+    a: Floats,
+    w: Floats,
+    slope: Floats,
+    signs: Floats,
+) -> bool:
+    """Move along directions without curvature, while that is downhill, until weights are 0.
+
+    flats : float64 (active, directions).  Returns whether a weight has left the set.
+    """
+    left = False
+    flats = flats.copy()
+    while flats.shape[1]:
+        right = -(slope[active] + a[active] * signs[active])
+        right[signs[active] == 0.0] = 0.0
+        step = flats @ (flats.T @ right)
+        if np.abs(step).max() <= FLAT_SLOPE * a[active].min():
+            break
+        step /= FLAT * np.abs(step).max()
+        _, zeroed = _along(0.0, a[active], w[active], right, step)
+        if zeroed < 0:
+            break
+        beta = -w[active[zeroed]] / step[zeroed]
+        _move(hessian, active, beta * step, w, slope)
+        _sign(active, zeroed, w, signs)
+        left = True
+        # the directions that are left do not move it any more
+        pivot = int(np.argmax(np.abs(flats[zeroed])))
+        rest = np.delete(flats, pivot, axis=1)
+        rest -= np.outer(flats[:, pivot], rest[zeroed] / flats[zeroed, pivot])
+        flats = np.linalg.qr(rest)[0]
+        flats[zeroed] = 0.0
+    return left
+
+
+def _move(hessian: Floats, active: Columns, step: Floats, w: Floats, slope: Floats) -> None:
+    w[active] += step
+    slope += hessian[:, active] @ step
+
+
+def _sign(active: Columns, zeroed: int, w: Floats, signs: Floats) -> None:
+    if zeroed >= 0:
+        w[active[zeroed]] = 0.0
+    signs[active] = np.sign(w[active])
 
 
 def _along(
-    block: Floats, a: Floats, w: Floats, right: Floats, step: Floats
+    square: float, a: Floats, w: Floats, right: Floats, step: Floats
 ) -> tuple[float, int]:
     """The minimum of the quadratic with its absolute values along a step.
 
-    right : minus the slopes on this side of 0.  Returns the share of the step, and which weight is 0 there,
-    or -1.
+    square : curvature along the step.  right : minus the slopes on this side of 0.  Returns the share of
+    the step, and which weight is 0 there, or -1.
     """
-    square = float(step @ (block @ step))
     slope = -float(right @ step)
     with np.errstate(divide="ignore", invalid="ignore"):
-        crossings = np.where(step != 0.0, -w / step, np.inf)
-    # a weight of 0 leaves at once if the step takes it against its sign, which its slope knows
-    crossings[(w == 0.0)] = np.inf
+        crossings = np.where((step != 0.0) & (w != 0.0), -w / step, np.inf)
     for j in np.argsort(crossings):
         beta = float(crossings[j])
         if beta <= 0.0:
             continue
-        if beta > 1.0:
-            break
-        if slope + square * beta >= 0.0:
+        if beta > 1.0 or slope + square * beta >= 0.0:
             break
         slope += 2.0 * a[j] * abs(step[j])
         if slope + square * beta >= 0.0:

@@ -35,6 +35,7 @@ from fcl.objective import Objective
 from fcl.solve.local import LocalSolver
 from fcl.solve.outer import Certified, Outer
 from fcl.solve.passes import Passes, Vectors
+from fcl.solve.polish import polished_bound
 from fcl.solve.sampling import LastStep, Sampler, Seen
 from fcl.solve.select import Selection
 from fcl.solve.state import Floats, Ids, Point
@@ -179,6 +180,8 @@ class Solver:
         bound = passes.bound(prices.largest, math.fsum(prices.excess))
         drawn = self.family.drawn(number) if passes.sampled else None
         certified = outer.certify(prices, watch, bound, drawn)
+        if outer.stands_still:
+            certified = outer.raise_bound(polished_bound(passes, outer.point, outer.threshold))
         self._exact = None
         if not self._wants_sample():
             if not self.local.view.complete:

@@ -254,7 +254,6 @@ class Trainer:
 
     def _raise(self) -> None:
         """The last model promised what the line search did not find: the next one is to be steeper."""
-        self._careful = True
         self._raised = min(max(10.0 * self._raised, LEAST_RAISED), 1.0)
 
     def _is_cheap(self, view: RowView, k: int) -> bool:

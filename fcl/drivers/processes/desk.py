@@ -109,7 +109,10 @@ class Desk:
         n_view = self.config.view_rows or job.train.n
         self.columns = WantedColumns(layout, self.store, n_view, job.family)
         first = first_sample(job.train.n, self.config.view_rows, job.options.row_view)
-        self._sample = SampleSize(job.train.n, self.config.view_rows, first, self.store.capacity)
+        wished = job.options.row_view != "auto"
+        self._sample = SampleSize(
+            job.train.n, self.config.view_rows, first, self.store.capacity, wished
+        )
         if session.resumed is not None:
             self._resume()
         self._offer()
