@@ -122,7 +122,7 @@ class FCLClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         l1_ratio: float = 1.0,
         loss: str = "logistic",
         fit_intercept: bool = True,
-        tol: float = 1e-6,
+        tol: float = 1e-4,
         max_iter: int = 1000,
         class_weight: Mapping[Any, float] | str | None = None,
         warm_start: bool = False,

@@ -57,7 +57,7 @@ class FCLRegressor(RegressorMixin, Estimator):  # type: ignore[misc]
         l1_ratio: float = 1.0,
         loss: str = "squared",
         fit_intercept: bool = True,
-        tol: float = 1e-6,
+        tol: float = 1e-4,
         max_iter: int = 1000,
         warm_start: bool = False,
         random_state: Any = None,
