@@ -111,9 +111,11 @@ class Job:
         )
 
     def prepare(
-        self, rows: Rows, scratch: str | os.PathLike[str] | None, between: Callable[[], None]
+        self, rows: Rows, scratch: str | os.PathLike[str] | None, between: Callable[[float], None]
     ) -> PreparedRows:
-        """Read the rows once, into the family's compact form. ``between`` is called between blocks.
+        """Read the rows once, into the family's compact form.
+
+        ``between`` is called after each block, with the share of the blocks that are read.
 
         A scratch file is used if the plan says so, in ``scratch`` or the system's temporary folder.
         """
@@ -125,7 +127,7 @@ class Job:
             for number, (_, _, raw) in enumerate(blocks):
                 sides = self.family.prepare(raw, prepared.writable(number))
                 prepared.commit(number, sides)
-                between()
+                between((number + 1) / prepared.n_blocks)
             rows.data.check_unchanged()
         except BaseException:
             prepared.close()

@@ -11,10 +11,21 @@ from typing import Any
 
 import numpy as np
 
-from fcl.drivers.events import Event, PassDone, Prepared, Started, Stopped, Validated
+from fcl.drivers.events import (
+    Compiled,
+    Compiling,
+    Event,
+    PassDone,
+    Prepared,
+    Started,
+    StepProgress,
+    Stopped,
+    Validated,
+)
 from fcl.drivers.job import Job
 from fcl.drivers.result import TrainResult, end_in_words
 from fcl.drivers.saving import Saver
+from fcl.drivers.warmup import JOB_SECONDS
 from fcl.features.base import is_sampled
 from fcl.model.certificate import WHOLE, Certificate
 from fcl.model.checkpoint import Checkpoint, CheckpointFolder
@@ -32,6 +43,8 @@ MAX_IDLE = 4
 PATIENCE = 50
 #: Passes from which the time left is foreseen.
 FORESEEN = 3
+#: Seconds between two events of progress within a pass; shorter passes have none.
+PROGRESS_EVERY = 2.0
 
 
 @dataclass
@@ -50,8 +63,13 @@ class Session:
     fingerprint: str = ""
     idle: int = 0  #: passes in a row without progress
     rounding: float = math.nan  #: relative gap that rounding may leave, once it was asked for
+    compile_seconds: float = JOB_SECONDS  #: how long compiling takes, if the cache lacks kernels
 
     def __post_init__(self) -> None:
+        from fcl.kernels import Compilation  # imports numba
+
+        self.compilation = Compilation(lambda: self.report(Compiling(self.compile_seconds)))
+        self._progress_from = self.begun + PROGRESS_EVERY
         if self.resumed is not None:
             self.history.extend(self.resumed.history)
             self.idle = int(self.resumed.state["idle"])
@@ -106,7 +124,19 @@ class Session:
         n_read = self.job.train.n + (self.job.valid.n if self.job.valid else 0)
         self.report(Prepared(seconds, n_read / max(seconds, 1e-9)))
 
+    def compiled(self) -> None:
+        """Report what compiling took, if there was any."""
+        if seconds := self.compilation.take():
+            self.report(Compiled(seconds))
+
     # -- passes --------------------------------------------------------------------------------
+
+    def working(self, step: str, share: float) -> None:
+        """Report the share of a step that is done, unless something was reported just before."""
+        now = time.monotonic()
+        if now >= self._progress_from:
+            self._progress_from = now + PROGRESS_EVERY
+            self.report(StepProgress(len(self.history), step, share, now - self.begun))
 
     def counted(self, before: Certified | None, now: Certified) -> None:
         """Count passes without progress."""
@@ -181,6 +211,9 @@ class Session:
         )
         self.history.append(event.to_dict())
         self.report(event)
+        self._progress_from = time.monotonic() + PROGRESS_EVERY
+        if event.number > 0:  # by then every step was made once
+            self.compiled()
 
     def _time_left(self, gap: float) -> float | None:
         """Seconds to the tolerance or the limit of time; None where nothing can be said.
@@ -220,12 +253,14 @@ class Session:
         certified: Certified,
         C_min: float,
         support: Ids,
+        rounded_slope: float,
         reason: str,
         peak: int,
     ) -> TrainResult:
         """The model at the anchor, and how it came to an end.
 
         support : int64 (len(point.ids),), training rows that have each feature.
+        rounded_slope : what rounding may change of a slope: the largest violation is an upper bound.
         """
         job, options = self.job, self.job.options
         # of a sample it says nothing of other features
@@ -234,7 +269,7 @@ class Session:
             objective=certified.objective,
             bound=certified.bound,
             gap=certified.gap,
-            max_violation=certified.max_violation,
+            max_violation=certified.max_violation + rounded_slope,
             n_priced=certified.n_priced,
             scope=certified.scope,
             passes=len(self.history),
@@ -257,6 +292,7 @@ class Session:
             history=self.history,
         )
         message = end_in_words(reason, certificate, options.tol, self.rounding)
+        self.compiled()
         self.report(Stopped(reason, message, certificate, dict(self.seconds), peak))
         return TrainResult(
             model,

@@ -227,12 +227,13 @@ def train(
             start,
         )
         del job  # the session has it, and may move its arrays elsewhere
-        if driver == "inline":
-            result = run_inline(session, scratch)
-        else:
-            from fcl.drivers.processes.supervisor import run_processes
+        with session.compilation:
+            if driver == "inline":
+                result = run_inline(session, scratch)
+            else:
+                from fcl.drivers.processes.supervisor import run_processes
 
-            result = run_processes(session, scratch, share_cores, shared_files, crew)
+                result = run_processes(session, scratch, share_cores, shared_files, crew)
     finally:
         saver.close()
     if warn and not result.converged:

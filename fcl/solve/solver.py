@@ -109,9 +109,9 @@ class Solver:
         if sampler is not None:
             view = sampler.nothing(self.passes)
         view = view or RowView.all_rows(objective, family.name if family.compared else "")
-        #: called before each batch of columns that :meth:`admit` makes; if it raises, what is proved of
-        #: the anchor holds, and nothing else may be asked of the solver
-        self.between: Callable[[], None] = lambda: None
+        #: called before each batch of columns that :meth:`admit` makes, with the share that is made; if
+        #: it raises, what is proved of the anchor holds, and nothing else may be asked of the solver
+        self.between: Callable[[float], None] = lambda share: None
         self._staging = staging
         self.maker = family.column_maker(view_rows or prepared, staging)
         trainer = Trainer(
@@ -334,7 +334,7 @@ class Solver:
         """Make the columns of features batch by batch: (which of them, measured columns)."""
         order = self.maker.order(ids)
         for at in range(0, len(ids), self.maker.batch):
-            self.between()
+            self.between(at / len(ids))
             part = order[at : at + self.maker.batch]
             yield part, self.cache.measure(ids[part], self.maker.make(ids[part]))
 

@@ -14,7 +14,6 @@ import selectors
 import time
 from collections import defaultdict, deque
 
-from fcl.drivers.events import Compiled
 from fcl.drivers.plan import child_bytes
 from fcl.drivers.processes import logic as words
 from fcl.drivers.processes.channel import RAISED, Failure, Message
@@ -28,7 +27,7 @@ from fcl.drivers.processes.messages import OUTCOMES, TASKS, From, To
 from fcl.drivers.processes.setup import Folders, Shared
 from fcl.drivers.result import TrainResult
 from fcl.drivers.session import Session
-from fcl.drivers.warmup import KINDS_VARIABLE, kinds_of, missing
+from fcl.drivers.warmup import KIND_SECONDS, KINDS_VARIABLE, kinds_of, missing
 from fcl.errors import BudgetError, FclError, GeneratorError, InputError, RepeatedDeaths
 from fcl.features import is_built_in
 from fcl.model import atomic
@@ -54,6 +53,11 @@ OWN_GAP = 5.0
 #: Kinds of tasks that make columns, margins or prices, or what features prepare of rows.
 ON_FEATURES = ("prepare", "margins", "price", "columns", "validate")
 
+#: Stages of a pass that may take long; the others only stream vectors over rows.
+LONG = ("prepare", "margins", "blend", "price", "sample", "columns")
+#: Kinds of tasks that belong to no pass under way.
+BESIDE = ("validate", "score")
+
 #: Names in the report of times, by kind of task.
 STEPS = {
     "prepare": "reading",
@@ -63,6 +67,7 @@ STEPS = {
     "residuals": "pricing",
     "price": "pricing",
     "certify": "pricing",
+    "blend": "margins and search",
     "draw": "sample",
     "validate": "validation",
     "score": "validation",
@@ -128,7 +133,7 @@ class Supervisor:
         try:
             self.crew.prepare({TRAINER: 1, WRITER: shared.plan.writers})
             shared.reserve()
-            shared.prepare_own(self._poll_stop)
+            shared.prepare_own(self._reading)
             first_pass = None if session.resumed is None else len(session.resumed.history)
             self.logic = Logic(shared.settings(self.share_cores, first_pass))
             return self._end(self._loop())
@@ -159,21 +164,32 @@ class Supervisor:
         kinds = missing(kinds_of(self.session.job.family))
         if not kinds:
             return
-        since = time.monotonic()
+        session = self.session
+        session.compile_seconds = sum(KIND_SECONDS[kind] for kind in kinds)
         environment = {KINDS_VARIABLE: ",".join(kinds)}
         child = Child.spawn("fcl.drivers.warmup:Compiler", 0, 0, 0, {}, environment)
+        compiling = False
         try:
             while child.alive():
                 self._poll_stop()
+                if not compiling and any(m.kind == From.COMPILING for m in child.channel.receive()):
+                    compiling = True
+                    session.compilation.begin()
                 time.sleep(TICK)
         finally:
             child.close()
+        if compiling:
+            session.compilation.end()
         if not missing(kinds):  # else each child compiles for itself
-            self.session.report(Compiled(time.monotonic() - since))
+            session.compiled()
 
     def _poll_stop(self) -> None:
         if self.session.should_stop():
             raise KeyboardInterrupt
+
+    def _reading(self, share: float) -> None:
+        self._poll_stop()
+        self.session.working("reading", share)
 
     # -- one turn of the loop ------------------------------------------------------------------
 
@@ -250,6 +266,7 @@ class Supervisor:
         cores = self.shared.cores
         self.logic.validation_wanted = spent <= VALIDATION_SHARE * cores * self.session.elapsed
         self.meter.sample()
+        self._report_progress()
         for child in list(self.children.values()):
             if not child.alive():
                 self._hear(child)
@@ -259,6 +276,20 @@ class Supervisor:
                 _log.warning("%s has been silent for %.0f s and is killed", child.name, silent)
                 child.kill()
                 self._hear(child)
+
+    def _report_progress(self) -> None:
+        """Report how far the stage of the pass is: tasks done, and what writers say of theirs."""
+        stage = self.logic.stage
+        if stage not in LONG or not self._tasks:  # such as while writers are starting
+            return
+        done, size = self.logic.parts
+        shares = self.shared.layout.array("shares")
+        under_way = sum(
+            task.size * float(shares[number])
+            for number, task in self._tasks.items()
+            if task.kind not in BESIDE
+        )
+        self.session.working(STEPS.get(stage, stage), (done + under_way) / size)
 
     def _tell(self, event: words.Event) -> None:
         """Tell the logic, and carry out what it says; what happens meanwhile is told after that."""
@@ -372,6 +403,7 @@ class Supervisor:
 
     def _deal(self, number: int, task: words.Task) -> None:
         self._tasks[number] = task
+        self.shared.layout.array("shares")[number] = 0.0
         count = argument = 0
         numbers: tuple[float, ...] = ()
         if self.desk is not None:
@@ -530,6 +562,7 @@ class Supervisor:
             outer.certified(),
             outer.C_min,
             support,
+            desk.passes.rounded_slope(outer.point, session.job.target_offset),
             instruction.reason,
             self.meter.peak,
         )
