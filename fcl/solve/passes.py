@@ -177,8 +177,8 @@ class Passes:
     def rounding(self, point: Point, value: float) -> float:
         """The relative gap that rounding alone may leave at the anchor, whose objective is ``value``.
 
-        An estimate: rounding moves the objective by the residual of each row, and the dual point has to be
-        scaled by what it moves the slopes.
+        An estimate: rounding moves the objective by the residual of each row, and the dual point has to
+        be scaled by what it moves the slopes.
         """
         values, slope = self._rounded(point, 0.0)
         own = self.conditions.value(point)

@@ -21,6 +21,8 @@ __all__ = ["LastStep", "SampleSize", "Sampler", "Seen", "seed_of_draw"]
 GROWTH = 2
 #: Share of the cache that what is cached now may take over a larger sample.
 ROOM_SHARE = 0.8
+#: So many rows are few: a cache that is too small for them evicts, and converges.
+FEW_ROWS = 1 << 16
 #: A pass that leaves more of the gap than SLOW, and of the objective than STEADY, belongs to the end
 #: game: there the sample's own error is what is left.
 SLOW = 0.7
@@ -145,7 +147,9 @@ class SampleSize:
         return True
 
     def _room(self, cached_bytes: float) -> int:
-        """Rows over which the cache can hold what is cached now, and some more."""
+        """Rows over which the cache can hold what is cached now, and some more; all, if they are few."""
+        if self._most <= FEW_ROWS:
+            return self._most
         bytes_a_row = max(cached_bytes / max(self.drawn, 1), 1e-9)
         fit = ROOM_SHARE * self._cache_bytes / bytes_a_row
         return self._most if fit >= self._most else max(self.wanted, int(fit))

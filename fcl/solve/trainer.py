@@ -44,14 +44,16 @@ SIGMA = 0.01
 MAX_EVALUATIONS = 60
 #: ... and the share of the last one at which it looks next where it knows no better.
 SHRINK = 1e-2
-#: Slope, as a share of what the step promised, at which the search ends. Where the second derivative jumps
-#: it has to end beyond the jump, for the next model to have the rows that cut the step.
+#: Slope, as a share of what the step promised, at which the search ends. Where the second derivative
+#: jumps it has to end beyond the jump, for the next model to have the rows that cut the step.
 FLAT_SHARE = 0.1
 #: A step cut to less than this was no good: the curvatures of its model were too small.
 CUT = 0.3
 #: Curvatures are raised to at least this share of those of a majoriser once a step was cut, and to ten
 #: times that after each further one; a whole step takes it back.
 LEAST_RAISED = 1e-3
+#: Models of a loss whose second derivative jumps, each on the rows that the one before has led to.
+MOST_ROW_SETS = 12
 #: Rows times columns squared up to which a step takes the whole Hessian: in any case, a few milliseconds;
 #: and where coordinate descent has not done, seconds.
 CHEAP_HESSIAN = 5e7
@@ -256,6 +258,37 @@ class Trainer:
         losses.combine(self._m, self._dm, beta, self._m)
         return Taken(True, decrease + gained, violation, sweeps)
 
+    def _settle_rows(
+        self, view: RowView, working: WorkingSet, local: LocalPoint, step: Step, tolerance: float
+    ) -> Step:
+        """The step to the minimum of a loss whose second derivative jumps: squared hinge.
+
+        Each model has the rows that are short of their margin where the one before has led, until these
+        are the same (finite Newton method, Keerthi and DeCoste 2005).
+        """
+        objective = view.objective
+        y, s = objective.y, objective.s
+        rows = y * self._m < 1.0
+        for count in range(MOST_ROW_SETS):
+            led = self._m + self._margins_of(working, local, step)
+            before, rows = rows, y * led < 1.0
+            if count >= MOST_ROW_SETS // 2:  # they go round in circles
+                rows |= before
+            if (rows == before).all():
+                break
+            np.multiply(2.0 * s, rows, out=self._q)
+            np.multiply(self._q, self._m - y, out=self._r)
+            there = self._local_point(view, working, local.columns)
+            step = self._exact.minimise(view, working, there, self._q, tolerance)
+        return step
+
+    def _margins_of(self, working: WorkingSet, local: LocalPoint, step: Step) -> Floats:
+        """Margins of a step, in the buffer for them."""
+        self._dm[:] = step.db
+        changed = np.flatnonzero(step.d)
+        add_columns(working, local.columns[changed], step.d[changed], self._dm, self._team)
+        return self._dm
+
     def _raise(self) -> None:
         """The last model promised what the line search did not find: the next one is to be steeper."""
         self._raised = min(max(10.0 * self._raised, LEAST_RAISED), 1.0)
@@ -275,7 +308,10 @@ class Trainer:
         """The step of the inner model: its whole Hessian, or a sample of it and coordinate descent."""
         n, k = view.objective.n_rows, len(local.columns)
         if self._is_cheap(view, k):
-            return self._exact.minimise(view, working, local, self._q, tolerance)
+            step = self._exact.minimise(view, working, local, self._q, tolerance)
+            if not view.objective.loss.smooth and not self._raised:
+                step = self._settle_rows(view, working, local, step, tolerance)
+            return step
         if self._careful:
             some = np.flatnonzero((local.weights != 0.0) | (np.abs(slopes) > 1.0))
             if len(some) <= self._exact.most and n * len(some) ** 2 <= DEAR_HESSIAN:
@@ -332,6 +368,11 @@ class Trainer:
         objective.residuals_curvatures(self._m, 0.0, self._r, self._q)
         if self._raised:
             objective.raise_curvatures(self._m, 0.0, self._raised, self._q)
+        return self._local_point(view, working, columns)
+
+    def _local_point(self, view: RowView, working: WorkingSet, columns: Columns) -> LocalPoint:
+        """The local objective at the current point, by the residuals and curvatures in their buffers."""
+        objective = view.objective
         g, h = column_moments(working, columns, self._r, self._q, self._team)
         weights = working.weights[columns]
         floor = working.floor[columns]
@@ -370,9 +411,7 @@ class Trainer:
         """
         objective, columns = view.objective, local.columns
         C, d, db = objective.C, step.d, step.db
-        self._dm[:] = db
-        changed = np.flatnonzero(d)
-        add_columns(working, columns[changed], d[changed], self._dm, self._team)
+        self._margins_of(working, local, step)
         w, absolute = local.weights, local.absolute
         norm = math.fsum(absolute * np.abs(w))
         # term by term: in a difference of sums what the last steps promise would drown
