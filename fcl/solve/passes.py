@@ -20,6 +20,8 @@ from fcl.solve.state import Anchor, Floats, Point
 
 #: What a few roundings of a number change of it.
 EPSILON = 2.0**-50
+#: How near to a jump of the second derivative rounding may put a row (cubed, :mod:`fcl.kernels.losses`).
+NEAR = 1e-4
 #: Candidates that the pricer reports from each of its groups (positions of k-mers): neighbours of one
 #: strong motif would fill the list otherwise. 2.08 M windows, C = 0.03: 46 s with 16, 43.5 s with 64.
 #: From there on it tells only where tens of thousands of features are still to come: 8.3 M windows,
@@ -198,6 +200,7 @@ class Passes:
             part = replace(objective, y=objective.y[rows], s=objective.s[rows])
             margins, some = self.vectors.accepted[rows], slice(rows.stop - rows.start)
             part.residuals_curvatures(margins, point.intercept, r[some], q[some])
+            part.raise_curvatures(margins, point.intercept, NEAR, q[some])  # rows at a jump of it
             sizes = np.abs(margins) + (abs(point.intercept) + abs(offset))
             if not objective.loss.classifies:
                 sizes += np.abs(part.y)

@@ -23,8 +23,9 @@ from fcl.objective import Objective
 from fcl.parallel import SERIAL, Team
 from fcl.solve.state import Floats, Ids, WorkingSet
 
-#: kappa of a complete view, for rows of weight 1: keeps a step finite where a column has no curvature
-#: left. It scales with the weights, as the problem does.
+#: kappa of a complete view, for rows of weight 1 and C of 1 or less: keeps a step finite where a column
+#: has no curvature left. It scales with the weights, as the problem does, and never weighs against the
+#: penalty.
 LEAST_CURVATURE = 1e-12
 #: What float32 changes of a sum of products, as a share of the lengths of both vectors, is far less.
 ROUNDED = 1e-5
@@ -60,7 +61,7 @@ class RowView:
     @property
     def least_curvature(self) -> float:
         """Floor of every curvature: tiny, and in the units of the weights."""
-        return LEAST_CURVATURE * float(self.objective.s.mean())
+        return LEAST_CURVATURE * min(float(self.objective.s.mean()), 1.0 / self.objective.C)
 
     @property
     def complete(self) -> bool:
