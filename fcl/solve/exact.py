@@ -39,7 +39,7 @@ FLAT_SLOPE = 1e-9
 FIRST_SWEEPS = 20
 #: Newton steps on one active set, and active sets, at most: rounding could make them cycle.
 MOST_REFINEMENTS = 3
-MOST_SETS = 2000
+MOST_SETS = 300
 #: Relative error of the Newton systems that counts as solved.
 SOLVED = 1e-13
 
