@@ -110,6 +110,7 @@ class _Run:
                 tol=options.tol,
                 entries=plan.entries,
                 staging=plan.staging,
+                hessian_columns=plan.hessian_columns,
                 seed=options.seed,
                 sampler=sampler,
             )

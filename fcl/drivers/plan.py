@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from fcl.cache import ColumnCache
 from fcl.errors import BudgetError
 from fcl.features.base import Family
-from fcl.solve.exact import ExactModel
+from fcl.solve.exact import MOST_COLUMNS, ExactModel
 from fcl.solve.passes import KEEP_PER_GROUP, Vectors
 from fcl.solve.state import WorkingSet
 from fcl.solve.trainer import Trainer
@@ -88,6 +88,7 @@ class Plan:
     scratch_bytes: int
     writers: int = 0  #: processes; 0: a single process
     view_rows: int = 0  #: most rows of the trainer's sample; 0: it has all rows
+    hessian_columns: int = 0  #: columns of which there is memory for a whole Hessian
 
     @property
     def total(self) -> int:
@@ -206,7 +207,8 @@ def _divide(
     trainer = Trainer.bytes_for(n_view, 0, 0) + RowView.bytes_for(
         n_view, complete=not view_rows, compared=family.compared
     )
-    trainer += ExactModel.bytes_for(min(family.n_features, MAX_COLUMNS))
+    hessian_columns = min(MIN_COLUMNS, family.n_features)
+    trainer += ExactModel.bytes_for(hessian_columns)
     if view_rows:
         trainer += job.records(view_rows) + 24 * view_rows  # the rows, their targets and weights
 
@@ -277,6 +279,13 @@ def _divide(
     # no more than there can be: to make room that is never used takes longer than to fit a small model
     max_columns = min(max_columns, max(MIN_COLUMNS, family.n_features))
     spare -= (max_columns - MIN_COLUMNS) * per_column
+    least = ExactModel.bytes_for(hessian_columns)
+    while (
+        hessian_columns < min(MOST_COLUMNS, max_columns, family.n_features)
+        and ExactModel.bytes_for(2 * hessian_columns) - least <= spare // 8
+    ):
+        hessian_columns *= 2
+    spare -= ExactModel.bytes_for(hessian_columns) - least
     entries = min(MAX_ENTRIES, MIN_ENTRIES + spare // 3 // entry)
     entries = min(entries, 2 * min(max_columns, family.n_features) * (n_view + 1))
     spare -= (entries - MIN_ENTRIES) * entry
@@ -288,6 +297,7 @@ def _divide(
     parts = (
         *fixed(scratch),
         ("columns gathered for the trainer", entry * entries),
+        ("their Hessian", ExactModel.bytes_for(hessian_columns) - least),
         (f"directory of {max_columns} columns", max_columns * per_column),
         ("cache of columns", cache_bytes),
     )
@@ -302,4 +312,5 @@ def _divide(
         rows if scratch else 0,
         writers or 0,
         view_rows,
+        hessian_columns,
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -96,6 +97,18 @@ def warmup(kinds: Iterable[str] | None = None) -> None:
         mark_compiled(kind)
 
 
+@contextmanager
+def _coordinate_descent() -> Iterator[None]:
+    """Within it problems as small as these are solved as large ones are."""
+    from fcl.solve import trainer
+
+    cheap, trainer.CHEAP_HESSIAN = trainer.CHEAP_HESSIAN, 0.0
+    try:
+        yield
+    finally:
+        trainer.CHEAP_HESSIAN = cheap
+
+
 def _windows() -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
     """Codes (256, 16), some unknown, and labels that follow from them."""
     random = np.random.default_rng(0)
@@ -111,16 +124,21 @@ def _train(rows: Any, labels: Any, features: str, loss: str = "logistic") -> Any
     from fcl.data import open_data
     from fcl.drivers.train import train
 
-    model = train(
-        open_data(rows, y=labels),
-        features,
-        C=1.0,
-        loss=loss,
-        tol=1e-2,
-        block_rows=128,
-        memory="1GiB",
-        valid_fraction=0.2,
-    ).model
+    def trained() -> Any:
+        return train(
+            open_data(rows, y=labels),
+            features,
+            C=1.0,
+            loss=loss,
+            tol=1e-2,
+            block_rows=128,
+            memory="1GiB",
+            valid_fraction=0.2,
+        ).model
+
+    trained()
+    with _coordinate_descent():
+        model = trained()
     model.margins(rows)
     return model
 
@@ -184,7 +202,7 @@ def _cache() -> None:
     """What the trainings may not reach: columns with values, eviction."""
     from fcl.cache import ColumnCache
     from fcl.features.base import DenseColumns, StepColumns
-    from fcl.kernels import descent
+    from fcl.kernels import descent, losses
 
     cache = ColumnCache(1 << 20, 8, 128, 64, binary=False)
     values = np.zeros((2, 64), np.float32)
@@ -195,6 +213,8 @@ def _cache() -> None:
     cache.evict(np.array([False, True]))
     steps = StepColumns(np.ones((1, 64), np.int8), 64, 0.5)
     cache.admit(cache.measure(np.arange(1), [steps, steps]), 0)
+    one = np.ones(1)
+    losses.raise_curvatures(0, one, one, one, 0.0, 0.5, np.ones(1))
     descent.violations(np.zeros(1), np.zeros(1), np.zeros(1))
     descent.choose_by(np.ones(1), 1, np.empty(1, np.bool_))
 

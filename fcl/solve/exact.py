@@ -27,7 +27,7 @@ __all__ = ["ExactModel", "minimise_quadratic"]
 #: Columns up to which a Hessian is made.
 MOST_COLUMNS = 1024
 #: Entries of dense columns that are held at a time.
-CHUNK_ENTRIES = 1 << 18
+CHUNK_ENTRIES = 1 << 17
 #: Chunks whose products are kept apart until they are added in order.
 CHUNKS_AT_ONCE = 2
 #: Share of the largest eigenvalue up to which columns of a unit diagonal depend on each other: along such
@@ -51,17 +51,17 @@ class ExactModel:
 
     Parameters
     ----------
-    max_columns : int
-        Room of the working set.
+    most : int
+        Columns that there is memory for.
     """
 
-    def __init__(self, max_columns: int) -> None:
-        self.most = min(max_columns, MOST_COLUMNS)
+    def __init__(self, most: int) -> None:
+        self.most = most
 
     @staticmethod
-    def bytes_for(max_columns: int) -> int:
+    def bytes_for(columns: int) -> int:
         """Bytes of what a step makes: the Hessian, copies of parts of it, chunks of columns."""
-        return 8 * (5 * min(max_columns, MOST_COLUMNS) ** 2 + CHUNKS_AT_ONCE * CHUNK_ENTRIES)
+        return 8 * (5 * columns**2 + CHUNKS_AT_ONCE * CHUNK_ENTRIES)
 
     def minimise(
         self,
@@ -112,7 +112,6 @@ class ExactModel:
         slots, pieces = working.cache.slots[columns], working.cache.pieces
         block_rows, team = view.objective.block_rows, view.objective.team
         size = min(block_rows, max(64, CHUNK_ENTRIES // max(k, 1) // 64 * 64))
-        roots = np.sqrt(q)
         starts = [
             at
             for block in range(0, n, block_rows)
@@ -125,7 +124,7 @@ class ExactModel:
             part = np.empty((k, last - at))
             column_kernels.dense_rows(pieces, slots, number, first, part)
             part -= centre[:, None]
-            part *= roots[at:last]
+            part *= np.sqrt(q[at:last])
             product: Floats = part @ part.T
             return product
 

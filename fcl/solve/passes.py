@@ -6,6 +6,7 @@ groups of features. Parts may be done in any order, by several processes on the 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -208,7 +209,7 @@ class Passes:
             values += float(residuals @ sizes)
             slopes += float(q[some] @ sizes) + float(residuals.sum())
         reach = getattr(self.pricer, "reach", self.family.max_abs) / self.family.least_factor
-        scale = EPSILON * objective.C
+        scale = EPSILON * objective.C * math.sqrt(n)  # of sums in the order of the rows
         return scale * values, scale * slopes * reach / objective.penalty.l1_ratio
 
     def totals(self) -> tuple[float, float]:

@@ -32,6 +32,7 @@ from fcl.data.prepared import PreparedRows
 from fcl.errors import InputError
 from fcl.features.base import Family, Prices
 from fcl.objective import Objective
+from fcl.solve.exact import MOST_COLUMNS
 from fcl.solve.local import LocalSolver
 from fcl.solve.outer import Certified, Outer
 from fcl.solve.passes import Passes, Vectors
@@ -83,6 +84,8 @@ class Solver:
         Room of the trainer for gathered entries.
     staging : int
         Bytes for columns on their way to the cache.
+    hessian_columns : int
+        Columns of which there is memory for a whole Hessian.
     """
 
     def __init__(
@@ -95,6 +98,7 @@ class Solver:
         tol: float,
         entries: int,
         staging: int,
+        hessian_columns: int = MOST_COLUMNS,
         seed: int = 0,
         view: RowView | None = None,
         view_rows: PreparedRows | None = None,
@@ -122,6 +126,7 @@ class Solver:
             family.binary,
             view.objective.block_rows,
             objective.team,
+            hessian_columns,
         )
         self.local = LocalSolver(view, cache, trainer, family.penalty_factors)
         self._all_blocks = range(prepared.n_blocks)

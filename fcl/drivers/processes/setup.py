@@ -160,6 +160,7 @@ class Shared:
             ready=True,
             max_columns=plan.max_columns,
             entries=plan.entries,
+            hessian_columns=plan.hessian_columns,
             staging=plan.staging,
             extents=extents,
             extent_bytes=extent_bytes,

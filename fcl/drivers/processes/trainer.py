@@ -123,6 +123,7 @@ class TrainerProcess:
             family.binary,
             config.block_rows,
             self._team,
+            config.hessian_columns,
         )
         trainer.inner.hurry = self.link.hurry
         self._local = LocalSolver(self._all_rows(), cache, trainer, family.penalty_factors)
