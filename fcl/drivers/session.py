@@ -50,9 +50,14 @@ class Session:
     idle: int = 0  #: passes in a row without progress
 
     def __post_init__(self) -> None:
-        if self.resumed is not None:
-            self.history.extend(self.resumed.history)
-            self.idle = int(self.resumed.state["idle"])
+        if self.continued is not None:
+            self.history.extend(self.continued.history)
+            self.idle = self.continued.state["idle"]
+
+    @property
+    def continued(self) -> Checkpoint | None:
+        """The checkpoint to go on from; one from before the first pass has nothing to go on from."""
+        return self.resumed if self.resumed is not None and self.resumed.history else None
 
     @property
     def elapsed(self) -> float:
@@ -214,8 +219,8 @@ class Session:
         support : int64 (len(point.ids),), training rows that have each feature.
         """
         job, options = self.job, self.job.options
-        # of a sample it says nothing of other features
-        smallest = C_min if certified.scope == WHOLE else None
+        # of a sample it says nothing of other features; infinite: priced before a checkpoint alone
+        smallest = C_min if certified.scope == WHOLE and math.isfinite(C_min) else None
         certificate = Certificate(
             objective=certified.objective,
             bound=certified.bound,

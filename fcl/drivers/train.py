@@ -212,7 +212,9 @@ def train(
         if options["block_rows"] != block_rows:
             derived.add("block_rows")
         given = {name: value for name, value in options.items() if name not in derived}
-        CheckpointFolder.check_resume(resume, given, family=job.family.to_config())
+        CheckpointFolder.check_resume(
+            resume, given, family=job.family.to_config(), n_features=job.family.n_features
+        )
     if command is not None:
         options["command"] = dict(command)
     saver = Saver(checkpoint, checkpoint_every, should_checkpoint, options, resume, driver)

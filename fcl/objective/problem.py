@@ -261,10 +261,11 @@ class Objective:
 
 
 def relative_gap(objective: float, bound: float) -> float:
-    """max(0, P - D) / P; 0 where P is 0, infinite while there is no bound."""
+    """max(0, P - D) / P; 0 where P is 0, infinite while either is not known (infinite or NaN)."""
     if objective == 0.0:
         return 0.0
-    return max(0.0, objective - bound) / abs(objective)
+    gap = (objective - bound) / abs(objective)
+    return math.inf if math.isnan(gap) else max(0.0, gap)
 
 
 def resolve_C(C: float | None, alpha: float | None, sum_weights: float) -> tuple[float, float]:

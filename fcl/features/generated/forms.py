@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from fcl.checks import choice, shown, whole
 from fcl.data.prepared import PreparedRows
 from fcl.errors import InputError
-from fcl.features.base import Ids
+from fcl.features.base import Ids, check_features
 
 if TYPE_CHECKING:
     from fcl.data.base import RowReader
@@ -28,6 +29,14 @@ __all__ = [
 
 #: Columns for each entry up to which they are counted one by one.
 MOST_COUNTED = 4
+#: dtypes of numbers that are read, and of what a class may prepare of them.
+_NUMBER_DTYPES = ("<f4", "<f8", ">f4", ">f8")
+_RECORD_DTYPES = (
+    "|b1",
+    "|i1",
+    "|u1",
+    *(o + k for o in "<>" for k in ("i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8")),
+)
 Keep = npt.NDArray[np.bool_] | None
 
 
@@ -71,6 +80,13 @@ class MatrixRecord:
 
     width: int
     dtype: str
+
+    def __post_init__(self) -> None:
+        whole("model: columns of prepared rows", self.width, 1)
+        if not isinstance(self.dtype, str) or self.dtype not in _RECORD_DTYPES:
+            raise InputError(
+                f"model: expected prepared rows of a plain dtype such as <f4, got {shown(self.dtype)}"
+            )
 
     def to_config(self) -> dict[str, Any]:
         """As a dictionary."""
@@ -336,9 +352,14 @@ def form_for(kind: str, rows: RowReader[Any]) -> RowForm:
 
 
 def form_from_config(config: dict[str, Any]) -> RowForm:
-    """The form that :meth:`RowForm.to_config` told of."""
+    """The form that :meth:`RowForm.to_config` told of; InputError for what it never tells."""
     options = dict(config)
-    form: RowForm = _FORMS[options.pop("rows")](**options)
+    kind = choice("model: rows of its features", options.pop("rows"), tuple(_FORMS))
+    width = whole("model: columns of its rows", options.get("width"), 1)
+    check_features("model: columns of its rows", width)
+    if kind != "sequences":
+        choice("model: dtype of its rows", options.get("dtype"), _NUMBER_DTYPES)
+    form: RowForm = _FORMS[kind](**options)
     return form
 
 
