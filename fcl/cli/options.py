@@ -17,6 +17,7 @@ __all__ = [
     "Positive",
     "RowView",
     "Size",
+    "import_option",
     "overwrite_option",
     "version_option",
     "x_option",
@@ -146,6 +147,17 @@ def version_option() -> Callable[[Any], Any]:
 def x_option() -> Callable[[Any], Any]:
     """``--x``: the array of rows."""
     return click.option("--x", default="X", show_default=True, help="Array of the rows in DATA.")
+
+
+def import_option() -> Callable[[Any], Any]:
+    """``--import MODULE``: code that a file names and that the user trusts."""
+    return click.option(
+        "--import",
+        "imports",
+        multiple=True,
+        metavar="MODULE",
+        help="Module of your own features that the file may import; else none is that is not installed.",
+    )
 
 
 def overwrite_option() -> Callable[[Any], Any]:

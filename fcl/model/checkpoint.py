@@ -60,6 +60,9 @@ ADDED: dict[str, Any] = {"l1_ratio": 1.0, "class_weight": None}
 #: Checkpoints kept: the newest, and the one before in case the disk lost a part of it.
 KEPT = 2
 
+#: Weights up to here have a sum of squares.
+MOST_WEIGHT = 1e100
+
 _KIND = "a checkpoint"
 _HEADER = "header.json"
 _CHECKSUMS = "block_checksums.npy"
@@ -579,8 +582,8 @@ def _check_arrays(
             raise schema.Mismatch(f"{len(ids)} {prefix}ids and {len(weights)} {prefix}weights")
         if (ids < 0).any() or (ids[1:] <= ids[:-1]).any():
             raise schema.Mismatch(f"{prefix}ids: expected rising numbers from 0 on")
-        if not np.isfinite(weights).all():
-            raise schema.Mismatch(f"{prefix}weights: expected finite numbers")
+        if not (np.abs(weights) <= MOST_WEIGHT).all():  # nor NaN
+            raise schema.Mismatch(f"{prefix}weights: expected numbers up to {MOST_WEIGHT:g}")
     for name in ("cached", "seen"):
         if name not in arrays:
             raise schema.Mismatch(f"array {name} is missing")

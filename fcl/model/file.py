@@ -144,10 +144,12 @@ def load_model(path: str | os.PathLike[str], trusted: Collection[str] = ()) -> M
         The file is missing, damaged, no model file, of a newer version, or names a family that is not
         known here or not trusted.
     """
-    shown = os.fspath(path)
+    shown_path = os.fspath(path)
+    if isinstance(trusted, str):
+        trusted = (trusted,)
     try:
         with zipfile.ZipFile(path) as archive:
-            header = _read_header(archive, shown)
+            header = _read_header(archive, shown_path)
             arrays = {
                 name: read_array(archive, f"{name}.npy", dtype, _KIND)
                 for name, dtype in _ARRAYS.items()
@@ -155,18 +157,18 @@ def load_model(path: str | os.PathLike[str], trusted: Collection[str] = ()) -> M
     except ModelFileError:
         raise
     except FileNotFoundError:
-        raise ModelFileError(f"{shown}: no such model file") from None
+        raise ModelFileError(f"{shown_path}: no such model file") from None
     except IsADirectoryError:
-        raise ModelFileError(f"{shown}: is a folder, not a model file") from None
+        raise ModelFileError(f"{shown_path}: is a folder, not a model file") from None
     except PermissionError:
-        raise ModelFileError(f"{shown}: no permission to read it") from None
+        raise ModelFileError(f"{shown_path}: no permission to read it") from None
     # a damaged zip shows itself in many ways, among them RuntimeError (encrypted flag set)
     except (zipfile.BadZipFile, EOFError, RuntimeError, NotImplementedError, OSError) as error:
         what = "damaged" if zipfile.is_zipfile(path) else "not a model file"
-        raise ModelFileError(f"{shown}: {what} ({shortened(str(error))})") from error
+        raise ModelFileError(f"{shown_path}: {what} ({shortened(str(error))})") from error
     except (ValueError, LookupError, struct.error) as error:
-        raise ModelFileError(f"{shown}: {shortened(str(error), 400)}") from error
-    return _model(header, arrays, shown, trusted)
+        raise ModelFileError(f"{shown_path}: {shortened(str(error), 400)}") from error
+    return _model(header, arrays, shown_path, trusted)
 
 
 def _header(model: Model) -> dict[str, Any]:
