@@ -101,7 +101,7 @@ def _long_names(command: click.Command) -> dict[str, tuple[click.Parameter, bool
             for option in options:
                 if option.startswith("--"):
                     names[option[2:]] = param, negated
-    return {name: found for name, found in names.items() if found[0].name not in _ACTIONS}
+    return {name: found for name, found in names.items() if name not in _ACTIONS}
 
 
 def _find(

@@ -328,6 +328,13 @@ def _refuse_stranger(module: str, name: str, where: str) -> NoReturn:
 
 def _import(path: str, where: str, trusted: Collection[str] | None) -> Any:
     module, _, name = path.partition(":")
+    if module == "__main__":
+        raise GeneratorError(
+            f"{where}: the class {name} is defined in a script or notebook, where neither another "
+            "process nor a model can find it; move it to a module of its own"
+        )
+    if not module or not name:
+        raise InputError(f"{where}: expected module:Class, got {path!r}")
     # the modules of fcl are ours, and loaded ones run no code any more
     named = trusted is None or any(module == t or module.startswith(f"{t}.") for t in trusted)
     if not named and path not in _BUILT_IN.values():
@@ -339,13 +346,6 @@ def _import(path: str, where: str, trusted: Collection[str] | None) -> Any:
         if found is None:
             raise InputError(f"{where}: the module {module} has no class {shortened(name)}")
         return _as_generator(found, path, where)
-    if module == "__main__":
-        raise GeneratorError(
-            f"{where}: the class {name} is defined in a script or notebook, where neither another "
-            "process nor a model can find it; move it to a module of its own"
-        )
-    if not module or not name:
-        raise InputError(f"{where}: expected module:Class, got {path!r}")
     try:
         found = importlib.import_module(module)
         for part in name.split("."):

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from fcl.checks import choice, shown, whole
 from fcl.data.prepared import PreparedRows
 from fcl.errors import InputError
-from fcl.features.base import Ids, check_features
+from fcl.features.base import Ids
 
 if TYPE_CHECKING:
     from fcl.data.base import RowReader
@@ -29,6 +29,8 @@ __all__ = [
 
 #: Columns for each entry up to which they are counted one by one.
 MOST_COUNTED = 4
+#: Columns of rows: a pass over 2^31 takes seconds.
+MOST_COLUMNS = 1 << 31
 #: dtypes of numbers that are read, and of what a class may prepare of them.
 _NUMBER_DTYPES = ("<f4", "<f8", ">f4", ">f8")
 _RECORD_DTYPES = (
@@ -347,8 +349,18 @@ def form_for(kind: str, rows: RowReader[Any]) -> RowForm:
     reader = NumericReader(rows)
     if kind == "any":
         kind = "sparse" if reader.sparse else "numbers"
+    _check_width(rows.name, reader.n_columns)
     form: RowForm = _FORMS[kind](reader.n_columns, reader.dtype.str)
     return form
+
+
+def _check_width(name: str, width: int) -> None:
+    """Refuse rows that are so wide that a pass over all columns would not come to its end."""
+    if width > MOST_COLUMNS:
+        raise InputError(
+            f"{name}: {shown(width)} columns, expected at most {MOST_COLUMNS:,}; leave out those that "
+            "are empty in all rows, or number the others anew"
+        )
 
 
 def form_from_config(config: dict[str, Any]) -> RowForm:
@@ -356,7 +368,7 @@ def form_from_config(config: dict[str, Any]) -> RowForm:
     options = dict(config)
     kind = choice("model: rows of its features", options.pop("rows"), tuple(_FORMS))
     width = whole("model: columns of its rows", options.get("width"), 1)
-    check_features("model: columns of its rows", width)
+    _check_width("model", width)
     if kind != "sequences":
         choice("model: dtype of its rows", options.get("dtype"), _NUMBER_DTYPES)
     form: RowForm = _FORMS[kind](**options)
