@@ -146,6 +146,8 @@ def _convert(ctx: click.Context, param: click.Parameter, key: str, value: Any, p
     # in Python a bool is an int
     if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
         raise InputError(f"{path}: {key}: expected {expected}, got {shown(value)}")
+    if isinstance(value, int) and abs(value) >= 1 << 63:  # as TOML has it; Python reads any
+        raise InputError(f"{path}: {key}: expected {expected} of 64 bits, got {shown(value)}")
     try:
         return kind.convert(value, param, ctx)
     except click.BadParameter as error:

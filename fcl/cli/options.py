@@ -66,14 +66,16 @@ class Positive(ParamType):
     def convert(self, value: Any, param: Any, ctx: Any) -> float:
         try:
             number = float(value)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             number = math.nan
         # NaN must fail it
         if not (0 < number < self.below and number <= self.most):
             what = "above 0 and finite" if self.below == math.inf else f"in (0, {self.below:g})"
             if self.most < math.inf:
                 what = f"in (0, {self.most:g}]"
-            self.fail(f"expected a number {what}, got {value!r}", param, ctx)
+            from fcl.checks import shown  # late: it imports numpy
+
+            self.fail(f"expected a number {what}, got {shown(value)}", param, ctx)
         return number
 
 

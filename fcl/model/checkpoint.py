@@ -116,7 +116,8 @@ def _command(where: str, value: Any) -> dict[str, Any]:
     for name, item in schema.table(where, value).items():
         inner = item.values() if isinstance(item, dict) else [item]
         for part in inner:
-            if not isinstance(part, _COMMAND_VALUE_KINDS):
+            too_long = isinstance(part, int) and abs(part) >= 1 << 63
+            if too_long or not isinstance(part, _COMMAND_VALUE_KINDS):
                 raise schema.Mismatch(
                     f"{where}.{name}: expected a plain value, got a {type(part).__name__}"
                 )

@@ -166,5 +166,5 @@ def test_a_full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
         raise OSError(errno.EIO, "broken")
 
     for write, wait, stop in ((full, 0.0, False), (full, 60.0, True), (broken, 60.0, False)):
-        with pytest.raises(OSError, match="full|broken"):
+        with pytest.raises(OSError, match=r"full|broken"):
             retry_while_full(write, wait, said.append, lambda stop=stop: stop)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -13,6 +14,7 @@ from judge import LOSSES, Problem, Solution, kmer_matrix
 from rows import acceptors, pyrimidines
 
 import fcl
+from fcl.errors import InputError
 from fcl.objective import find_loss, relative_gap, resolve_C
 
 
