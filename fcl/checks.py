@@ -1,9 +1,11 @@
-"""Checks of single options. Numbers of numpy are numbers; True and False are none."""
+"""Checks of single options and of paths. NumPy numbers are accepted, booleans are not."""
 
 from __future__ import annotations
 
 import math
+import os
 import reprlib
+import stat
 from collections.abc import Sequence
 from numbers import Integral, Real
 from typing import Any
@@ -14,6 +16,7 @@ from fcl.errors import InputError
 
 __all__ = [
     "choice",
+    "file_kind",
     "flag",
     "is_whole",
     "positive",
@@ -24,6 +27,14 @@ __all__ = [
     "view_of_rows",
     "whole",
 ]
+
+#: What a path may lead to besides a file and a folder; reading it may never end.
+_SPECIAL = {
+    stat.S_IFIFO: "a FIFO (named pipe)",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
 
 #: Rows of a sample whose size is given, at least.
 LEAST_VIEW = 64
@@ -55,6 +66,27 @@ def shortened(text: str, most: int = MOST_SHOWN) -> str:
     if not text.isprintable():
         text = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
     return text if len(text) <= most else text[: most - 3] + "..."
+
+
+def file_kind(path: str | os.PathLike[str]) -> str:
+    """What an input path leads to: "file", "folder", or "" if nothing is there.
+
+    Raises InputError for a FIFO, socket or device, and for a path that cannot be looked up.
+    """
+    try:
+        mode = os.stat(path).st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return ""
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"{os.fspath(path)}: cannot be read: {getattr(error, 'strerror', None) or error}"
+        ) from error
+    if special := _SPECIAL.get(stat.S_IFMT(mode)):
+        raise InputError(
+            f"{os.fspath(path)}: is {special}; expected a regular file or a folder: write what it "
+            "gives to a file first"
+        )
+    return "folder" if stat.S_ISDIR(mode) else "file"
 
 
 def choice(name: str, value: Any, among: Sequence[str]) -> str:

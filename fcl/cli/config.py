@@ -9,6 +9,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from fcl.checks import file_kind, shortened, shown
 from fcl.cli.options import ClassWeight, Duration, Positive, RowView, Size
 from fcl.errors import InputError
 
@@ -27,8 +28,7 @@ _ON_COMMAND_LINE = (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
 
 def read_toml(path: str) -> dict[str, Any]:
     """The table of a TOML file; raises InputError that names the file and the line."""
-    from fcl.checks import shortened  # late: it imports numpy
-
+    file_kind(path)
     try:
         with open(path, "rb") as file:
             content = file.read(MOST_BYTES + 1)
@@ -107,8 +107,6 @@ def _long_names(command: click.Command) -> dict[str, tuple[click.Parameter, bool
 def _find(
     names: dict[str, tuple[click.Parameter, bool]], key: str, path: str
 ) -> tuple[click.Parameter, bool]:
-    from fcl.checks import shown
-
     dashed = key.replace("_", "-")
     if dashed in names:
         return names[dashed]
@@ -124,8 +122,6 @@ def _find(
 
 
 def _convert(ctx: click.Context, param: click.Parameter, key: str, value: Any, path: str) -> Any:
-    from fcl.checks import shown
-
     kind = param.type
     expected: str = "a string"
     types: tuple[type, ...] = (str,)
@@ -148,6 +144,8 @@ def _convert(ctx: click.Context, param: click.Parameter, key: str, value: Any, p
         raise InputError(f"{path}: {key}: expected {expected}, got {shown(value)}")
     if isinstance(value, int) and abs(value) >= 1 << 63:  # as TOML has it; Python reads any
         raise InputError(f"{path}: {key}: expected {expected} of 64 bits, got {shown(value)}")
+    if isinstance(value, str) and "\0" in value:
+        raise InputError(f"{path}: {key}: expected text without NUL characters, got {shown(value)}")
     try:
         return kind.convert(value, param, ctx)
     except click.BadParameter as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import IO, TYPE_CHECKING, Any
 
 from fcl.cli.common import messages
@@ -17,6 +18,7 @@ from fcl.drivers.events import (
     Stopped,
     Validated,
 )
+from fcl.errors import reason
 from fcl.plain import plain
 from fcl.units import format_bytes, format_seconds
 
@@ -231,7 +233,8 @@ class JsonLog:
 
     def __exit__(self, *error: object) -> None:
         if self._file is not None:
-            self._file.close()
+            with suppress(OSError):  # a line that could not be written is tried again, and reported
+                self._file.close()
 
     def __call__(self, event: Event) -> None:
         if self._failed:
@@ -251,7 +254,7 @@ class JsonLog:
         except OSError as error:
             # a full disk must not end a run of hours; the training itself needs no log
             self._failed = True
-            messages.say(f"warning: {self._path}: {error.strerror}; the log ends here")
+            messages.say(f"warning: {self._path}: {reason(error)}; the log ends here")
 
     def _write(self, values: Mapping[str, Any]) -> None:
         assert self._file is not None

@@ -91,7 +91,8 @@ class _Run:
             sampler = None
             if plan.view_rows:
                 first = first_sample(job.train.n, n_view, options.row_view)
-                size = SampleSize(job.train.n, n_view, first, cache.capacity, locked=True)
+                wished = options.row_view != "auto"
+                size = SampleSize(job.train.n, n_view, first, cache.capacity, wished, locked=True)
                 sampler = Sampler(size, n_view, options.seed)
             solver = Solver(
                 job.objective(),
@@ -182,7 +183,7 @@ class _Run:
             memory=peak_memory(),
             validation=validation,
         )
-        return session.reason(certified)
+        return session.reason(certified, solver.rounding)
 
     def _snapshot(self, solver: Solver) -> Snapshot:
         """All that the rest of the run depends on, before a pass."""

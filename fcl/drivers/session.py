@@ -23,12 +23,13 @@ from fcl.model.model import Model
 from fcl.solve.outer import Certified
 from fcl.solve.state import Floats, Ids, Point
 
-__all__ = ["MAX_IDLE", "Progress", "Session"]
+__all__ = ["Progress", "Session"]
 
 Progress = Callable[[Event], None]
 
-#: Passes in a row without progress after which rounding is taken for reached.
+#: Passes in a row without progress after which a run ends if rounding explains the gap, and in any case.
 MAX_IDLE = 4
+PATIENCE = 50
 #: Passes from which the time left is foreseen.
 FORESEEN = 3
 
@@ -48,6 +49,7 @@ class Session:
     begun: float = field(default_factory=time.monotonic)
     fingerprint: str = ""
     idle: int = 0  #: passes in a row without progress
+    rounding: float = math.nan  #: relative gap that rounding may leave, once it was asked for
 
     def __post_init__(self) -> None:
         if self.continued is not None:
@@ -115,8 +117,11 @@ class Session:
         """Count passes without progress."""
         self.idle = 0 if now.progressed(before) else self.idle + 1
 
-    def reason(self, certified: Certified) -> str:
-        """Why to stop after this pass; empty: go on."""
+    def reason(self, certified: Certified, rounding: Callable[[], float]) -> str:
+        """Why to stop after this pass; empty: go on.
+
+        rounding : gives the relative gap that rounding alone may leave.
+        """
         options = self.job.options
         if certified.gap <= options.tol:
             return "tolerance"
@@ -125,7 +130,16 @@ class Session:
             return "max-passes"
         if self.out_of_time:
             return "max-time"
-        return "stalled" if self.idle >= MAX_IDLE else ""
+        return self.stalled(certified, rounding)
+
+    def stalled(self, certified: Certified, rounding: Callable[[], float]) -> str:
+        """Why to stop after passes without progress; empty while there is hope."""
+        if self.idle < MAX_IDLE or (certified.scope != WHOLE and self.idle < PATIENCE):
+            return ""
+        self.rounding = rounding()
+        if certified.gap <= self.rounding:
+            return "stalled"
+        return "no-progress" if self.idle >= PATIENCE else ""
 
     @property
     def out_of_time(self) -> bool:
@@ -235,7 +249,7 @@ class Session:
             ids=point.ids,
             weights=point.weights,
             support=support,
-            intercept=point.intercept,
+            intercept=point.intercept + job.target_offset,
             loss=job.loss.name,
             C=options.C,
             alpha=options.alpha,
@@ -247,7 +261,7 @@ class Session:
             options={**asdict(options), "C_min": smallest},
             history=self.history,
         )
-        message = end_in_words(reason, certificate, options.tol)
+        message = end_in_words(reason, certificate, options.tol, self.rounding)
         self.report(Stopped(reason, message, certificate, dict(self.seconds), peak))
         return TrainResult(
             model,

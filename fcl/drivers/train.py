@@ -279,4 +279,5 @@ def _start(job: Job, model: Model) -> Point:
             "initial: expected a model of the same features over rows of the same form, got one of "
             f"{before}, for {now}; leave it out"
         )
-    return Point.make(model.ids, model.weights, model.intercept if job.options.intercept else 0.0)
+    intercept = model.intercept - job.target_offset if job.options.intercept else 0.0
+    return Point.make(model.ids, model.weights, intercept)

@@ -284,7 +284,10 @@ def _can_be_found(module: str, path: Any) -> bool:
 
 def _installed() -> list[EntryPoint]:
     """Families of installed packages; metadata in the folder where we are makes no package installed."""
-    here = os.path.realpath(os.getcwd())
+    try:
+        here = os.path.realpath(os.getcwd())
+    except OSError:  # the folder was removed
+        here = ""
     return [
         entry
         for entry in entry_points(group=ENTRY_POINTS)

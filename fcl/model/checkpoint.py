@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fcl.checks import shortened, shown
-from fcl.errors import CheckpointError, InputError
+from fcl.errors import CheckpointError, InputError, reason
 from fcl.model import schema
 from fcl.model.archive import (
     add_array,
@@ -35,7 +35,7 @@ from fcl.model.archive import (
     read_member,
     write_json,
 )
-from fcl.model.atomic import atomic_file
+from fcl.model.atomic import atomic_file, check_name
 from fcl.plain import plain
 
 __all__ = ["FORMAT", "MAY_CHANGE", "VERSION", "Checkpoint", "CheckpointFolder"]
@@ -101,6 +101,8 @@ _STATE = schema.record(
     sharpness=schema.number(1e-9, 1.0),
     drawn=schema.whole(0, 1 << 31),
     grown=schema.number(1.0, 1024.0),
+    raised=schema.Maybe(schema.number(0.0, 1.0)),
+    careful=schema.Maybe(schema.whole(0, 1)),
     idle=schema.whole(0, 1 << 31),
     beta=_FINITE,
     evicted=schema.whole(),
@@ -227,6 +229,7 @@ class CheckpointFolder:
     def check(self) -> None:
         """Raise InputError if the folder cannot be made or written to."""
         shown = os.fspath(self.path)
+        check_name(self._file(10**9))
         if self.path.exists() and not self.path.is_dir():
             raise InputError(f"{shown}: is not a folder; name another for the checkpoints")
         place = self.path if self.path.exists() else Path(os.path.abspath(shown)).parent
@@ -241,7 +244,11 @@ class CheckpointFolder:
         """Numbers of the checkpoints there, rising; those that are damaged count."""
         if not self.path.is_dir():
             return []
-        found = (_FILE.fullmatch(name) for name in os.listdir(self.path))
+        try:
+            names = os.listdir(self.path)
+        except PermissionError as error:
+            raise InputError(f"{os.fspath(self.path)}: cannot be read ({reason(error)})") from error
+        found = (_FILE.fullmatch(name) for name in names)
         return sorted(int(match[1]) for match in found if match)
 
     def begin(self, resumed: Checkpoint | None) -> None:
@@ -350,9 +357,9 @@ class CheckpointFolder:
             with atomic_file(path) as file, zipfile.ZipFile(file, "w") as archive:
                 _write(archive, replace(checkpoint, number=number))
         except (OSError, InputError) as error:
-            reason = getattr(error, "strerror", None) or str(error)
+            why = reason(error) if isinstance(error, OSError) else str(error)
             raise CheckpointError(
-                f"{os.fspath(self.path)}: the checkpoint could not be written ({reason}); "
+                f"{os.fspath(self.path)}: the checkpoint could not be written ({why}); "
                 "the earlier ones are kept"
             ) from error
         own = [n for n in numbers if n not in self._obsolete]

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from fcl.checks import shortened, shown
+from fcl.checks import file_kind, shortened, shown
 from fcl.errors import InputError, ModelFileError
 from fcl.model import schema
 from fcl.model.archive import (
@@ -140,6 +140,8 @@ def load_model(path: str | os.PathLike[str], trusted: Collection[str] = ()) -> M
 
     Raises
     ------
+    InputError
+        The path leads to no regular file.
     ModelFileError
         The file is missing, damaged, no model file, of a newer version, or names a family that is not
         known here or not trusted.
@@ -147,6 +149,7 @@ def load_model(path: str | os.PathLike[str], trusted: Collection[str] = ()) -> M
     shown_path = os.fspath(path)
     if isinstance(trusted, str):
         trusted = (trusted,)
+    file_kind(path)
     try:
         with zipfile.ZipFile(path) as archive:
             header = _read_header(archive, shown_path)

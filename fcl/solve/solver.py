@@ -35,6 +35,7 @@ from fcl.objective import Objective
 from fcl.solve.local import LocalSolver
 from fcl.solve.outer import Certified, Outer
 from fcl.solve.passes import Passes, Vectors
+from fcl.solve.polish import polished_bound
 from fcl.solve.sampling import LastStep, Sampler, Seen
 from fcl.solve.select import Selection
 from fcl.solve.state import Floats, Ids, Point
@@ -179,6 +180,8 @@ class Solver:
         bound = passes.bound(prices.largest, math.fsum(prices.excess))
         drawn = self.family.drawn(number) if passes.sampled else None
         certified = outer.certify(prices, watch, bound, drawn)
+        if outer.stands_still:
+            certified = outer.raise_bound(polished_bound(passes, outer.point, outer.threshold))
         self._exact = None
         if not self._wants_sample():
             if not self.local.view.complete:
@@ -214,6 +217,10 @@ class Solver:
             )
             sampler.pending = sampler.size.should_redraw(seen)
         return sampler.pending
+
+    def rounding(self) -> float:
+        """The relative gap that rounding alone may leave at the anchor."""
+        return self.passes.rounding(self.outer.point, self.outer.objective)
 
     def certified(self) -> Certified:
         """What is proved of the anchor now."""
@@ -392,9 +399,8 @@ class Solver:
         from it, with the same bits.
         """
         n = self.cache.n
-        drawn, grown = self.local.trainer.counters
         numbers, arrays = self.outer.state()
-        numbers |= {"drawn": drawn, "grown": grown}
+        numbers |= self.local.trainer.counters
         if self.sampler is not None:
             numbers["sample"], sample = self.sampler.state(self.local.view.proximal)
             arrays |= sample
@@ -418,6 +424,8 @@ class Solver:
                 if len(best.ids) or best.intercept != null.intercept:
                     self._place(best)
                     _, bound = self._bound_at(best, outer.threshold)
+                if bound < numbers["bound"]:
+                    bound = max(bound, polished_bound(passes, best, outer.threshold))
                 outer.prove(best, bound, numbers["bound"])
         if self.sampler is not None:
             sampled = None
@@ -430,7 +438,7 @@ class Solver:
                 self._take_rows(*sampled)
         self._place(outer.point)
         self._check_objective(outer)
-        self.local.trainer.counters = numbers["drawn"], numbers["grown"]
+        self.local.trainer.counters = numbers
         cached = arrays["cached"]
         kept = []
         batch = self.maker.batch

@@ -12,7 +12,7 @@ import logging
 import os
 import selectors
 import time
-from collections import deque
+from collections import defaultdict, deque
 
 from fcl.drivers.events import Compiled
 from fcl.drivers.plan import child_bytes
@@ -40,6 +40,8 @@ _log = logging.getLogger("fcl")
 #: Seconds between two looks at what has no descriptor: wishes to stop, clocks.
 TICK = 0.05
 SAMPLE_EVERY = 0.5
+#: Seconds from the end of a child's channel to that of the child, which says by what it died.
+DYING = 0.5
 #: Seconds without a heartbeat after which a child is taken for hung.
 DEADLINE = float(os.environ.get("FCL_DEADLINE", "30"))
 #: A child that starts, from a slow disk perhaps, has so many times as long for its first one.
@@ -101,7 +103,8 @@ class Supervisor:
         self.desk: Desk | None = None  # once the rows are read
         self._tasks: dict[int, words.Task] = {}  # by writer
         self._failure: tuple[Child, Failure, Message] | None = None
-        self._deaths: dict[str, str] = {}  # by role: how the last one came about
+        #: by role, from the first on: how each came about, and what may prevent it
+        self._deaths: defaultdict[str, list[tuple[str, str]]] = defaultdict(list)
         self._since_busy: tuple[float, dict[str, float]] = (time.monotonic(), {})
         self._last_tick = self._last_sample = 0.0
         self._events: deque[words.Event] = deque()
@@ -208,13 +211,14 @@ class Supervisor:
         """A child is gone: reap it, and have it replaced."""
         self._forget(child)
         try:
+            child.wait(DYING)
             child.kill()
             for message in child.channel.receive():  # its last words may be the end of all
                 self._message(child, message)
-            _log.warning("%s %s; it is replaced", child.name, child.cause())
+            how, cure = f"{child.name} {child.cause()}", child.cure()
+            _log.warning("%s; it is replaced%s", how, cure and f"; {cure}")
         finally:
             child.close()
-        how = f"{child.name} {child.cause()}"
         if child.role == WRITER:
             task = self._tasks.pop(child.number, None)
             if task is not None:
@@ -224,7 +228,7 @@ class Supervisor:
                 how = f"{at}: {how}"
             if task is not None and self.desk is not None:
                 self.desk.lost(task)
-        self._deaths[child.role] = how
+        self._deaths[child.role].append((how, cure))
         self._tell(words.Died(child.role, child.number))
 
     def _tick(self) -> None:
@@ -505,10 +509,12 @@ class Supervisor:
         if isinstance(instruction, words.Abort):
             raise self._error()
         if isinstance(instruction, words.Fail):
+            deaths = self._deaths[instruction.role][-self.logic.settings.max_deaths :]
+            cures = sorted({f"; {cure}" for _, cure in deaths if cure})
             raise RepeatedDeaths(
-                f"the {instruction.role} died {self.logic.settings.max_deaths} times without "
-                f"progress in between, the last time {self._deaths[instruction.role]}; "
-                "what was reached is in the last checkpoint, if any are kept"
+                f"the {instruction.role} died {len(deaths)} times without progress in between: "
+                f"{'; '.join(how for how, _ in deaths)}{''.join(cures)}. What was reached is in the last "
+                "checkpoint, if any are kept"
             )
         assert isinstance(instruction, words.Finish)
         # without a point of this run there is no result; what was resumed from is still there

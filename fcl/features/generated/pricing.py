@@ -47,6 +47,7 @@ class GeneratedPricer:
         generator = family.generator
         self._drawn = family.drawn(0)
         self._fast = overrides(generator, "gradients")
+        self.reach = 0.0  #: the largest |value| of the features priced so far
         self._largest = np.full(prepared.n_blocks, -1.0)  # of each block, once asked for
 
     @property
@@ -136,6 +137,7 @@ class GeneratedPricer:
                 found, largest = self._block_gradients(*features, block, number, r)
                 g[i] += found
                 most[i] = max(most[i], largest)
+        self.reach = max(self.reach, float(most.max()))
         return list(zip(group, g, most.tolist(), strict=True))
 
     def _block_gradients(
