@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import reprlib
 import stat
 from collections.abc import Sequence
 from numbers import Integral, Real
@@ -20,6 +21,7 @@ __all__ = [
     "is_whole",
     "positive",
     "share",
+    "shortened",
     "shown",
     "up_to_one",
     "view_of_rows",
@@ -36,11 +38,34 @@ _SPECIAL = {
 
 #: Rows of a sample whose size is given, at least.
 LEAST_VIEW = 64
+#: Characters that a message or a table shows of a text from elsewhere.
+MOST_SHOWN = 120
+
+_SHORT = reprlib.Repr()
+_SHORT.maxlevel = 3
+_SHORT.maxstring = _SHORT.maxlong = _SHORT.maxother = MOST_SHOWN
+_SHORT.maxlist = _SHORT.maxtuple = _SHORT.maxdict = 8
 
 
 def shown(value: Any) -> str:
-    """A value as messages have it: a number of numpy like any other."""
-    return repr(value.item() if isinstance(value, np.generic) else value)
+    """A value as messages have it: a number of numpy like any other, long ones cut short.
+
+    Values may come from a file of any depth and length.
+    """
+    if isinstance(value, np.generic):
+        value = value.item()
+    try:
+        return _SHORT.repr(value)
+    except Exception:  # an integer of more digits than Python prints, an object whose repr fails
+        return f"a {type(value).__name__} that cannot be shown"
+
+
+def shortened(text: str, most: int = MOST_SHOWN) -> str:
+    """A text from a file for one line of a terminal: without control characters, cut to a length."""
+    text = text[: most + 1]
+    if not text.isprintable():
+        text = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+    return text if len(text) <= most else text[: most - 3] + "..."
 
 
 def file_kind(path: str | os.PathLike[str]) -> str:
@@ -78,25 +103,38 @@ def flag(name: str, value: Any) -> bool:
     return bool(value)
 
 
+def _real(value: Any) -> float:
+    """The value as a float, infinite if it is too large for one; NaN if it is no number."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return math.nan
+    try:
+        return float(value)
+    except OverflowError:  # a whole number
+        return math.inf
+
+
 def positive(name: str, value: Any) -> float:
     """The value as a float; InputError naming the option unless it is finite and above 0."""
-    if isinstance(value, bool) or not isinstance(value, Real) or not 0.0 < float(value) < math.inf:
+    number = _real(value)
+    if not 0.0 < number < math.inf:
         raise InputError(f"{name} must be a finite number above 0, got {shown(value)}")
-    return float(value)
+    return number
 
 
 def share(name: str, value: Any) -> float:
     """The value as a float; InputError naming the option unless it is between 0 and 1."""
-    if isinstance(value, bool) or not isinstance(value, Real) or not 0.0 < float(value) < 1.0:
+    number = _real(value)
+    if not 0.0 < number < 1.0:
         raise InputError(f"{name} must be between 0 and 1, got {shown(value)}")
-    return float(value)
+    return number
 
 
 def up_to_one(name: str, value: Any) -> float:
     """The value as a float; InputError naming the option unless it is above 0 and at most 1."""
-    if isinstance(value, bool) or not isinstance(value, Real) or not 0.0 < float(value) <= 1.0:
+    number = _real(value)
+    if not 0.0 < number <= 1.0:
         raise InputError(f"{name} must be above 0 and at most 1, got {shown(value)}")
-    return float(value)
+    return number
 
 
 def is_whole(value: Any) -> bool:

@@ -9,16 +9,19 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from fcl.checks import file_kind
+from fcl.checks import file_kind, shortened, shown
 from fcl.cli.options import ClassWeight, Duration, Positive, RowView, Size
 from fcl.errors import InputError
 
 __all__ = ["given_options", "merge_config", "read_toml"]
 
 #: options that ask for an action, not settings of a run
-_ACTIONS = {"config", "help", "plan", "resume", "version", "warmup"}
+_ACTIONS = {"config", "help", "import", "plan", "resume", "version", "warmup"}
 #: what is chosen on the command line puts the other of the pair, set in the file, aside
 _RIVALS = (("C", "alpha"), ("valid", "valid_fraction"), ("checkpoint", "no_checkpoint"))
+
+#: A file of options is no larger.
+MOST_BYTES = 1 << 20
 
 _ON_COMMAND_LINE = (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
 
@@ -28,11 +31,18 @@ def read_toml(path: str) -> dict[str, Any]:
     file_kind(path)
     try:
         with open(path, "rb") as file:
-            return tomllib.load(file)
+            content = file.read(MOST_BYTES + 1)
+        if len(content) > MOST_BYTES:
+            raise InputError(
+                f"{path}: expected the TOML of a run, got more than {MOST_BYTES:,} bytes"
+            )
+        return tomllib.loads(content.decode())
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from error
-    except ValueError as error:  # among others for text that is not UTF-8 and for 5,000 digits
-        raise InputError(f"{path}: not TOML: {error}") from error
+    except RecursionError:
+        raise InputError(f"{path}: not the TOML of a run: it is nested too deeply") from None
+    except ValueError as error:  # no TOML, no UTF-8, or a number of more digits than Python reads
+        raise InputError(f"{path}: not TOML: {shortened(str(error), 400)}") from error
 
 
 def given_options(ctx: click.Context) -> dict[str, str]:
@@ -91,7 +101,7 @@ def _long_names(command: click.Command) -> dict[str, tuple[click.Parameter, bool
             for option in options:
                 if option.startswith("--"):
                     names[option[2:]] = param, negated
-    return {name: found for name, found in names.items() if found[0].name not in _ACTIONS}
+    return {name: found for name, found in names.items() if name not in _ACTIONS}
 
 
 def _find(
@@ -104,11 +114,11 @@ def _find(
         raise InputError(f"{path}: {key} is no setting of a run; give --{dashed} when you want it")
     # "c" is as near to "C" as can be, but for difflib they share nothing
     folded = {name.lower(): name for name in names}
-    near = difflib.get_close_matches(dashed.lower(), folded, n=1, cutoff=0.5)
+    near = difflib.get_close_matches(dashed.lower()[:100], folded, n=1, cutoff=0.5)
     hint = (
         f"did you mean {folded[near[0]]!r}?" if near else f"there are: {', '.join(sorted(names))}"
     )
-    raise InputError(f"{path}: unknown option {key!r}; {hint}")
+    raise InputError(f"{path}: unknown option {shown(key)}; {hint}")
 
 
 def _convert(ctx: click.Context, param: click.Parameter, key: str, value: Any, path: str) -> Any:
@@ -131,9 +141,11 @@ def _convert(ctx: click.Context, param: click.Parameter, key: str, value: Any, p
         expected, types = "true or false", (bool,)
     # in Python a bool is an int
     if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
-        raise InputError(f"{path}: {key}: expected {expected}, got {value!r}")
+        raise InputError(f"{path}: {key}: expected {expected}, got {shown(value)}")
+    if isinstance(value, int) and abs(value) >= 1 << 63:  # as TOML has it; Python reads any
+        raise InputError(f"{path}: {key}: expected {expected} of 64 bits, got {shown(value)}")
     if isinstance(value, str) and "\0" in value:
-        raise InputError(f"{path}: {key}: expected text without NUL characters, got {value!r}")
+        raise InputError(f"{path}: {key}: expected text without NUL characters, got {shown(value)}")
     try:
         return kind.convert(value, param, ctx)
     except click.BadParameter as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from fcl.cli.common import Command, printable, refuse_same, show
-from fcl.cli.options import overwrite_option, version_option
+from fcl.cli.options import import_option, overwrite_option, version_option
 from fcl.cli.process import run
 from fcl.cli.signals import stop_on_signals
 
@@ -31,8 +31,11 @@ Exit codes: 0 done, 1 the machine failed, 2 a wrong option or a file that is no 
     help="How many features to show.",
 )
 @overwrite_option()
+@import_option()
 @version_option()
-def command(model: str, tsv: str | None, top: int, overwrite: bool) -> None:
+def command(
+    model: str, tsv: str | None, top: int, overwrite: bool, imports: tuple[str, ...]
+) -> None:
     """Show the summary of the file MODEL: objective, certificate, strongest features."""
     from fcl.cli.report import model_lines
     from fcl.model import load_model
@@ -42,7 +45,7 @@ def command(model: str, tsv: str | None, top: int, overwrite: bool) -> None:
         refuse_same(tsv, "--tsv", model=model)
         check_output(tsv, overwrite)
     with stop_on_signals():  # so that every signal removes what is half written
-        trained = load_model(model)
+        trained = load_model(model, imports)
         if tsv is not None:
             with atomic_file(tsv, overwrite) as file:
                 file.write(b"feature\tweight\tsupport\n")

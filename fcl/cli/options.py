@@ -17,6 +17,7 @@ __all__ = [
     "Positive",
     "RowView",
     "Size",
+    "import_option",
     "overwrite_option",
     "version_option",
     "x_option",
@@ -65,14 +66,16 @@ class Positive(ParamType):
     def convert(self, value: Any, param: Any, ctx: Any) -> float:
         try:
             number = float(value)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             number = math.nan
         # NaN must fail it
         if not (0 < number < self.below and number <= self.most):
             what = "above 0 and finite" if self.below == math.inf else f"in (0, {self.below:g})"
             if self.most < math.inf:
                 what = f"in (0, {self.most:g}]"
-            self.fail(f"expected a number {what}, got {value!r}", param, ctx)
+            from fcl.checks import shown  # late: it imports numpy
+
+            self.fail(f"expected a number {what}, got {shown(value)}", param, ctx)
         return number
 
 
@@ -146,6 +149,17 @@ def version_option() -> Callable[[Any], Any]:
 def x_option() -> Callable[[Any], Any]:
     """``--x``: the array of rows."""
     return click.option("--x", default="X", show_default=True, help="Array of the rows in DATA.")
+
+
+def import_option() -> Callable[[Any], Any]:
+    """``--import MODULE``: code that a file names and that the user trusts."""
+    return click.option(
+        "--import",
+        "imports",
+        multiple=True,
+        metavar="MODULE",
+        help="Module of your own features that the file may import; else none is that is not installed.",
+    )
 
 
 def overwrite_option() -> Callable[[Any], Any]:

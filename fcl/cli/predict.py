@@ -7,7 +7,7 @@ import time
 import click
 
 from fcl.cli.common import Command, messages, refuse_same
-from fcl.cli.options import overwrite_option, version_option, x_option
+from fcl.cli.options import import_option, overwrite_option, version_option, x_option
 from fcl.cli.process import run
 from fcl.cli.signals import stop_on_signals
 
@@ -38,8 +38,11 @@ Exit codes: 0 done, 1 the machine failed, 2 a wrong option or input (nothing was
 )
 @x_option()
 @overwrite_option()
+@import_option()
 @version_option()
-def command(model: str, data: str, out: str, kind: str, x: str, overwrite: bool) -> None:
+def command(
+    model: str, data: str, out: str, kind: str, x: str, overwrite: bool, imports: tuple[str, ...]
+) -> None:
     """Score the rows of DATA with the model in the file MODEL.
 
     A margin is <w, phi(x)> + b: above 0 for the positive label; for regression it is the
@@ -56,7 +59,7 @@ def command(model: str, data: str, out: str, kind: str, x: str, overwrite: bool)
     from fcl.model.predict import require_probability, write_scores
 
     with stop_on_signals():  # so that SIGTERM too takes away what is half written
-        trained = load_model(model)
+        trained = load_model(model, imports)
         if kind == "probability":
             require_probability(trained)
         rows = open_data(data, x=x, y=None)

@@ -80,7 +80,7 @@ def class_weight_text(given: str | Sequence[tuple[Any, float]] | None) -> str:
         return ""
     if isinstance(given, str):
         return f", class weights {given}"
-    return ", class weights " + ", ".join(f"{label!r}: {weight:g}" for label, weight in given)
+    return ", class weights " + ", ".join(f"{label!r:.80}: {weight:g}" for label, weight in given)
 
 
 def started_line(event: Started) -> str:

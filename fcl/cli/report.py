@@ -43,25 +43,34 @@ def strongest_lines(model: Model, top: int) -> list[str]:
     rows = model.describe(top)
     if not rows:
         return []
-    width = max(len(row.feature) for row in rows)
+    from fcl.checks import shortened
+
+    words = [shortened(row.feature) for row in rows]
+    width = max(map(len, words))
     lines = [f"{'weight':>12}  {'feature':<{width}}  {'rows':>12}"]
-    lines += [f"{row.weight:>+12.5g}  {row.feature:<{width}}  {row.support:>12,}" for row in rows]
+    lines += [
+        f"{row.weight:>+12.5g}  {text:<{width}}  {row.support:>12,}"
+        for row, text in zip(rows, words, strict=True)
+    ]
     return [line.rstrip() for line in lines]
 
 
 def _family_text(config: Mapping[str, Any]) -> str:
     """A family by its configuration; of several each, with its factor in the penalty."""
+    from fcl.checks import shortened
+
     if config["family"] == "concat":
         pairs = zip(config["members"], config["factors"], strict=True)
         return " + ".join(f"{_family_text(member)} * {factor:.10g}" for member, factor in pairs)
     # what a generator has learnt may be long
     options = config.get("options", {k: v for k, v in config.items() if k != "family"})
     details = ", ".join(f"{key}={value}" for key, value in options.items() if value is not None)
-    return f"{config['family']} ({details})"
+    return shortened(f"{config['family']} ({details})", 400)
 
 
 def model_lines(model: Model, path: str, top: int) -> list[str]:
     """The summary of ``fcl-inspect``."""
+    from fcl.checks import shortened, shown
     from fcl.model.certificate import WHOLE
     from fcl.model.file import FORMAT, VERSION
     from fcl.model.model import LOSSES
@@ -72,7 +81,7 @@ def model_lines(model: Model, path: str, top: int) -> list[str]:
         size = "sampled without end"
     labels = "none (regression)"
     if model.labels is not None:
-        labels = f"{model.labels[0]!r} is -1, {model.labels[1]!r} is +1"
+        labels = f"{shown(model.labels[0])} is -1, {shown(model.labels[1])} is +1"
     items = [
         ("model", path),
         ("file", f"{FORMAT} {VERSION}, written by fcl {model.fcl_version} at {model.created}"),
@@ -90,7 +99,7 @@ def model_lines(model: Model, path: str, top: int) -> list[str]:
         ("intercept", f"{model.intercept:.10g}"),
         ("data", f"fingerprint {model.fingerprint}"),
     ]
-    lines = aligned(items)
+    lines = aligned((name, shortened(text, 400)) for name, text in items)
     if strongest := strongest_lines(model, top):
         lines += ["", *strongest]
     return lines

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from fcl.errors import InputError, ModelFileError
@@ -71,14 +71,18 @@ def resume_options(
     return resumed
 
 
-def is_own_model(path: str, checkpoint: Checkpoint) -> bool:
-    """Whether `path` holds the model that this job wrote when it was stopped earlier."""
+def is_own_model(path: str, checkpoint: Checkpoint, trusted: Collection[str]) -> bool:
+    """Whether `path` holds the model that this job wrote when it was stopped earlier.
+
+    trusted : modules that checkpoint and model may name.
+    """
     from fcl.features import family_from_config
     from fcl.model import load_model
 
-    family_from_config(dict(checkpoint.family_config))  # a class that is gone is no foreign model
+    # a class that is gone is no foreign model
+    family_from_config(checkpoint.family_config, trusted)
     try:
-        model = load_model(path)
+        model = load_model(path, trusted)
     except ModelFileError:  # none there, or none of ours
         return False
     return (
@@ -106,5 +110,9 @@ def _same(name: str, now: Any, before: Any) -> bool:
     if name == "features" and isinstance(now, str) and isinstance(before, str) and now != before:
         from fcl.features import parse_features
 
-        return parse_features(now) == parse_features(before)
+        spec = parse_features(now)
+        try:
+            return spec == parse_features(before, trusted=())
+        except InputError:  # of a class that is gone, or that nobody names now
+            return False
     return bool(plain(now) == before)

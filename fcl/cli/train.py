@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import tempfile
 import time
 import warnings
 from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -30,13 +30,21 @@ from fcl.cli.options import (
     Positive,
     RowView,
     Size,
+    import_option,
     overwrite_option,
     version_option,
     x_option,
 )
 from fcl.cli.process import run
 from fcl.cli.signals import Stop, stop_on_signals
-from fcl.errors import ConvergenceWarning, GeneratorError, InputError, RepeatedDeaths, reason
+from fcl.errors import (
+    ConvergenceWarning,
+    FclError,
+    GeneratorError,
+    InputError,
+    RepeatedDeaths,
+    reason,
+)
 
 if TYPE_CHECKING:
     from fcl.cli.progress import View
@@ -153,7 +161,15 @@ _SHARED_ARGUMENTS = (
 @click.option("--shared-files", metavar="DIR", hidden=True, help="Shared memory in files there.")
 @click.option("--plan", is_flag=True, help="Print the memory plan and leave.")
 @click.option("--log-json", metavar="FILE", help="Every event as a line of JSON.")
+@click.option(
+    "--disk-wait",
+    type=Duration(),
+    default="60s",
+    show_default=True,
+    help="How long to try again when the disk is full at the end.",
+)
 @overwrite_option()
+@import_option()
 @click.option(
     "--warmup",
     is_flag=True,
@@ -180,6 +196,12 @@ def command(ctx: click.Context, /, **params: Any) -> int:
 
             logging.getLogger("fcl").setLevel(logging.INFO)
         return _plan(request) if params["plan"] else _train(request, stop)
+
+
+def _trusted(options: dict[str, Any], given: dict[str, str]) -> list[str]:
+    """Modules of features that the user names in this command, which other files may name then."""
+    typed = options["features"] if given.get("features") == "--features" else ""
+    return [*options["imports"], *(part.partition(":")[0].strip() for part in typed.split(" + "))]
 
 
 @dataclass(frozen=True)
@@ -213,7 +235,9 @@ def _request(ctx: click.Context, params: dict[str, Any]) -> _Request:
     options = resume_options(options, given, resumed, folder)
     # the model that the job wrote when it was stopped makes way for the better one
     own = (
-        "out" not in given and options["out"] is not None and is_own_model(options["out"], resumed)
+        "out" not in given
+        and options["out"] is not None
+        and is_own_model(options["out"], resumed, _trusted(options, given))
     )
     return _Request(options, given, resumed, options["overwrite"] or own)
 
@@ -289,7 +313,9 @@ def _arguments(request: _Request) -> dict[str, Any]:
     from fcl.data import open_data
     from fcl.features import parse_features
 
-    features = parse_features(options["features"])
+    # a checkpoint or a TOML file may name a class of anybody's; the command line is the user's own word
+    typed = request.given.get("features") == "--features"
+    features = parse_features(options["features"], None if typed else options["imports"])
     arrays = {"x": options["x"], "y": options["y"]}
     arguments = {
         "data": open_data(options["data"], weights=options["weights"], **arrays),
@@ -327,7 +353,7 @@ def _train(request: _Request, stop: Stop) -> int:
         messages.say(warning)
     if result.checkpoint_failed:
         messages.say("error: the last checkpoint could not be written")
-    written, failed = _save(result, options["out"], request.replaces_model)
+    written, failed = _save(result, request, stop)
     if not options["quiet"]:
         folder = None if result.checkpoint_failed else options["checkpoint"]
         show(result_lines(result, written, options["memory"], view.validation, folder))
@@ -401,25 +427,46 @@ def _say_how_to_go_on(folder: str | None) -> None:
         messages.say(f"what was reached is saved; to go on: fcl-train --resume {folder}")
 
 
-def _save(result: TrainResult, out: str, overwrite: bool) -> tuple[str, bool]:
-    """Write the model; where that fails, beside the temporary files: hours of work are in it.
+def _save(result: TrainResult, request: _Request, stop: Stop) -> tuple[str, bool]:
+    """Write the model; where that fails, to another place: hours of work are in it.
 
     Returns where it is, and whether that is not where it was wanted.
     """
+    from fcl.model.atomic import retry_while_full
+
+    options = request.options
+    out, before = options["out"], stop.signum
     try:
-        result.model.save(out, overwrite=overwrite)
+        retry_while_full(
+            lambda: result.model.save(out, overwrite=request.replaces_model),
+            options["disk_wait"],
+            lambda text: messages.say(f"the model cannot be written to {out} yet: {text}"),
+            lambda: stop.signum != before,
+        )
         return out, False
-    except (OSError, InputError) as error:
+    except Exception as error:  # a fault of ours as well: the model must not be lost by it
         why = reason(error) if isinstance(error, OSError) else error
         messages.say(f"error: the model could not be written: {why}")
-    rescue = Path(tempfile.mkdtemp(prefix="fcl-model-")) / Path(out).name
-    try:
-        result.model.save(rescue)
-    except BaseException:
-        rescue.parent.rmdir()
-        raise
-    messages.say(f"it was written to {rescue} instead")
-    return os.fspath(rescue), True
+    for place in (tempfile.gettempdir(), ".", os.path.expanduser("~")):
+        try:
+            rescue = tempfile.mkdtemp(prefix="fcl-model-", dir=place)
+        except OSError:
+            continue
+        try:
+            path = os.path.join(rescue, os.path.basename(out)[-60:])  # it may have been too long
+            result.model.save(path)
+        except Exception:
+            shutil.rmtree(rescue, ignore_errors=True)
+            continue
+        messages.say(f"it was written to {path} instead; move it from there")
+        return path, True
+    folder = None if result.checkpoint_failed else options["checkpoint"]
+    hint = "nothing else holds it"
+    if folder is not None:
+        hint = (
+            f"its weights are in the checkpoint: fcl-train --resume {folder} --out FILE writes it"
+        )
+    raise FclError(f"the model could not be written anywhere; {hint}")
 
 
 def _warm_up(features: str | None, quiet: bool) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import warnings
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,6 +33,7 @@ MAX_SHARD_BYTES = 256 << 20
 
 ROOT_METADATA = ("zarr.json", ".zgroup", ".zarray", ".zmetadata")
 ATTRIBUTES = ".zattrs"  # of format 2; in format 3 they are part of the metadata
+ONE_THREAD = {"async.concurrency": 1, "threading.max_workers": 1}
 ZIP_MAGIC = b"PK\x03\x04"
 
 
@@ -38,13 +41,25 @@ ZIP_MAGIC = b"PK\x03\x04"
 def _one_thread() -> Iterator[None]:
     """Let zarr decode in one thread: cores are dealt out by fcl, and chunks are read in order.
 
+    What it warns of (dtypes without a specification, files that are no arrays) changes nothing here.
+
     The caller's settings are back afterwards. zarr makes its thread pool at its first use in a
     process, so the pool keeps one thread if that first use was here.
     """
     import zarr
 
-    with zarr.config.set({"async.concurrency": 1, "threading.max_workers": 1}):
+    with warnings.catch_warnings(), zarr.config.set(ONE_THREAD):
+        warnings.simplefilter("ignore")
         yield
+
+
+def _is_ours(record: logging.LogRecord) -> bool:
+    """Whether a message of asyncio is not about a task that zarr left behind when another one failed."""
+    text = record.getMessage()
+    return "never retrieved" not in text or "zarr" not in text
+
+
+logging.getLogger("asyncio").addFilter(_is_ours)
 
 
 class ZarrReader(RowReader[np.ndarray]):
@@ -181,8 +196,13 @@ class ZarrContainer(Container):
     def _array_paths(self) -> list[str]:
         import zarr
 
-        with _one_thread():
-            members = list(self._group.members(max_depth=None))
+        try:
+            with _one_thread():
+                members = list(self._group.members(max_depth=None))
+        except Exception as error:
+            raise InputError(
+                f"{self.name} holds something that cannot be opened: {one_line(error)}"
+            ) from error
         return array_names(
             (path, isinstance(node, zarr.Array), node.attrs.get("encoding-type"))
             for path, node in members

@@ -46,9 +46,9 @@ class _Run:
         self.valid_margins = np.empty(self.job.valid.n if self.job.valid else 0)
         self.certified: Certified | None = None
         self.beta, self.evicted = 0.0, 0
-        if session.resumed is not None:
-            state = session.resumed.state
-            self.beta, self.evicted = float(state["beta"]), int(state["evicted"])
+        if session.continued is not None:
+            state = session.continued.state
+            self.beta, self.evicted = state["beta"], state["evicted"]
 
     def _poll(self) -> None:
         if self.session.should_stop():
@@ -114,9 +114,9 @@ class _Run:
                 seed=options.seed,
                 sampler=sampler,
             )
-            if session.resumed is not None:
-                solver.restore(dict(session.resumed.state), dict(session.resumed.arrays))
-                self.certified = last_certified(session.resumed.state)
+            if session.continued is not None:
+                solver.restore(dict(session.continued.state), dict(session.continued.arrays))
+                self.certified = last_certified(session.continued.state)
         solver.between = self._making_columns
         solver.passes.pricer.on_progress = lambda share: session.working("pricing", share)
         if options.max_time is not None:

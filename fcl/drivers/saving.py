@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -152,8 +153,11 @@ class Saver:
 
 
 def last_certified(state: Mapping[str, Any]) -> Certified | None:
-    """The last pass before a checkpoint, as far as :meth:`Certified.progressed` asks for it."""
+    """What a checkpoint says of the last pass before it, for :meth:`Certified.progressed` alone.
+
+    Nothing in it is proved: a pass of this run takes its place before a result is given.
+    """
     last = state["last"]
-    if not last:
+    if last.keys() < {"objective", "bound"}:
         return None
-    return Certified(float(last["objective"]), float(last["bound"]), 0.0, 0.0, 0)
+    return Certified(last["objective"], last["bound"], math.inf, math.inf, 0)

@@ -70,9 +70,14 @@ class Session:
 
         self.compilation = Compilation(lambda: self.report(Compiling(self.compile_seconds)))
         self._progress_from = self.begun + PROGRESS_EVERY
-        if self.resumed is not None:
-            self.history.extend(self.resumed.history)
-            self.idle = int(self.resumed.state["idle"])
+        if self.continued is not None:
+            self.history.extend(self.continued.history)
+            self.idle = self.continued.state["idle"]
+
+    @property
+    def continued(self) -> Checkpoint | None:
+        """The checkpoint to go on from; one from before the first pass has nothing to go on from."""
+        return self.resumed if self.resumed is not None and self.resumed.history else None
 
     @property
     def elapsed(self) -> float:
@@ -263,8 +268,8 @@ class Session:
         rounded_slope : what rounding may change of a slope: the largest violation is an upper bound.
         """
         job, options = self.job, self.job.options
-        # of a sample it says nothing of other features
-        smallest = C_min if certified.scope == WHOLE else None
+        # of a sample it says nothing of other features; infinite: priced before a checkpoint alone
+        smallest = C_min if certified.scope == WHOLE and math.isfinite(C_min) else None
         certificate = Certificate(
             objective=certified.objective,
             bound=certified.bound,

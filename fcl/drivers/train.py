@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from fcl.checks import choice, flag, positive, whole
 from fcl.drivers.inline import run_inline
 from fcl.drivers.job import Job, make_job
@@ -17,7 +19,9 @@ from fcl.drivers.result import TrainResult
 from fcl.drivers.saving import Saver
 from fcl.drivers.session import Progress, Session
 from fcl.errors import ConvergenceWarning, InputError
+from fcl.model.certificate import Certificate
 from fcl.model.checkpoint import Checkpoint, CheckpointFolder
+from fcl.model.file import check_savable
 from fcl.model.model import Model
 from fcl.solve.state import Point
 
@@ -204,6 +208,7 @@ def train(
         writers=writers,
         row_view=row_view,
     )
+    _check_savable(job)
     start = None if initial is None else _start(job, initial)
     options = asdict(job.options)
     if resume is not None:
@@ -212,7 +217,9 @@ def train(
         if options["block_rows"] != block_rows:
             derived.add("block_rows")
         given = {name: value for name, value in options.items() if name not in derived}
-        CheckpointFolder.check_resume(resume, given, family=job.family.to_config())
+        CheckpointFolder.check_resume(
+            resume, given, family=job.family.to_config(), n_features=job.family.n_features
+        )
     if command is not None:
         options["command"] = dict(command)
     saver = Saver(checkpoint, checkpoint_every, should_checkpoint, options, resume, driver)
@@ -239,6 +246,28 @@ def train(
     if warn and not result.converged:
         warnings.warn(result.message, ConvergenceWarning, stacklevel=2)
     return result
+
+
+def _check_savable(job: Job) -> None:
+    """Raise InputError if a model of this job could not be saved: before the work, not after it."""
+    check_savable(
+        Model(
+            family=job.family,
+            ids=np.empty(0, np.int64),
+            weights=np.empty(0),
+            support=np.empty(0, np.int64),
+            intercept=0.0,
+            loss=job.loss.name,
+            C=job.options.C,
+            alpha=job.options.alpha,
+            labels=job.labels,
+            n_rows=job.train.n,
+            sum_weights=job.sum_weights,
+            fingerprint="",
+            certificate=Certificate(0.0, 0.0, 0.0, 0.0, 0),
+            options=asdict(job.options),
+        )
+    )
 
 
 def _start(job: Job, model: Model) -> Point:

@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
+from fcl.checks import shown
+from fcl.errors import InputError
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -300,6 +303,14 @@ class Family(Protocol):
 def column_bits(family: Family) -> int:
     """Bits of a value of a column on its way to the cache."""
     return 1 if family.binary else 8 if family.step else 32
+
+
+def check_features(name: str, n_features: int) -> None:
+    """Raise InputError unless so many features can be numbered."""
+    if n_features >= FEATURES_LIMIT:
+        raise InputError(
+            f"{name}: {shown(n_features)} features, more than the 2^62 that can be numbered"
+        )
 
 
 def is_sampled(family: Family) -> bool:

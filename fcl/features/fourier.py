@@ -129,9 +129,28 @@ class Fourier(Generator):
             some = spread > 1e-12 * np.abs(sample).max(axis=0, initial=0.0)
             self.scale_[some] = spread[some]
         self.gamma_ = self._median(sample) if self.gamma is None else self.gamma
-        self.n_features = self.n or MOST_FEATURES
-        if self.per_pass is not None:
-            self.n_features -= MOST_FEATURES % self.per_pass
+        self.n_features = self._count()
+
+    def _count(self) -> int:
+        if self.n is not None:
+            return self.n
+        assert self.per_pass is not None
+        return MOST_FEATURES - MOST_FEATURES % self.per_pass
+
+    def check_restored(self, width: int) -> None:
+        where = "features fourier: "
+        positive(where + "gamma_", self.gamma_)
+        for name in ("mean_", "scale_"):
+            values = getattr(self, name)
+            if (
+                not isinstance(values, np.ndarray)
+                or values.shape != (width,)
+                or values.dtype != np.float64
+                or not np.isfinite(values).all()
+            ):
+                raise InputError(f"{where}{name}: expected {width} finite numbers, one a column")
+        if not (self.scale_ > 0.0).all() or self.n_features != self._count():
+            raise InputError(f"{where}expected scale_ above 0 and n_features = {self._count()}")
 
     def _median(self, sample: Floats) -> float:
         """The bandwidth by the median distance."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from fcl.checks import shown, whole
 from fcl.errors import InputError
 from fcl.features.base import Floats, Ids, Pricer
 
@@ -178,9 +179,18 @@ class Generator(ABC):
         return {"n_features": int(self.n_features), **learnt}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Take up what :meth:`state` gave."""
+        """Take up what :meth:`state` gave; InputError for the name of a method, or a private one."""
         for name, value in state.items():
+            if name.startswith("_") or callable(getattr(type(self), name, None)):
+                raise InputError(f"expected the names of what fit has learnt, got {shown(name)}")
             setattr(self, name, value)
+
+    def check_restored(self, width: int) -> None:  # noqa: B027  (most classes need none)
+        """Raise InputError unless the state is one that :meth:`fit` makes of rows of this width.
+
+        What :meth:`restore` takes up may come from a file that anybody wrote. A class whose methods would
+        hang, or take memory without end, with a state that its fit never makes, checks it here.
+        """
 
 
 def overrides(generator: Generator, name: str) -> bool:
@@ -201,10 +211,15 @@ def encode(value: Any) -> Any:
 
 
 def decode(value: Any) -> Any:
-    """What :func:`encode` was given."""
+    """What :func:`encode` was given; ValueError for a dtype or shape that does not fit the values."""
     if isinstance(value, dict) and value.keys() == {"dtype", "shape", "values"}:
-        array: npt.NDArray[Any] = np.array(value["values"], np.dtype(value["dtype"]))
-        return array.reshape(value["shape"])
+        values, dtype = value["values"], np.dtype(str(value["dtype"])[:20])
+        longest = max((len(x) for x in values if isinstance(x, str)), default=0)
+        # an item of a text may announce any size
+        if dtype.kind not in "biufU" or dtype.itemsize > max(16, 4 * longest):
+            raise ValueError(f"an array of dtype {shown(value['dtype'])}")
+        array: npt.NDArray[Any] = np.array(values, dtype)
+        return array.reshape([whole("shape of an array", n, 0) for n in value["shape"]])
     return value
 
 

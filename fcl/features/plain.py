@@ -46,6 +46,13 @@ class Columns(Generator):
                 f"{len(self.factors)}"
             )
 
+    def check_restored(self, width: int) -> None:
+        if self.n_features != width or (self.factors is not None and len(self.factors) != width):
+            raise InputError(
+                f"columns: expected the {width} columns of the rows, got {self.n_features} features"
+                + ("" if self.factors is None else f" and {len(self.factors)} penalty factors")
+            )
+
     def penalty_factors(self, ids: Ids) -> Floats:
         if self.factors is None:
             return np.ones(len(ids))

@@ -5,15 +5,16 @@ from __future__ import annotations
 import importlib
 import inspect
 import json
+import os
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import fields
 from difflib import get_close_matches
-from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, Any
+from importlib.metadata import EntryPoint, entry_points
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from fcl.checks import positive
+from fcl.checks import positive, shortened, shown
 from fcl.errors import GeneratorError, InputError
 from fcl.features.bag import Bag, BagFamily
 from fcl.features.concat import Concat, ConcatFamily
@@ -60,7 +61,7 @@ _PLUS = re.compile(r"\s\+\s")
 _TIMES = re.compile(r"\s\*\s")
 
 
-def parse_features(text: str) -> Spec:
+def parse_features(text: str, trusted: Collection[str] | None = None) -> Spec:
     """A family from its text: ``kmers:d=8,origin=70``, ``columns``, ``module:Class:option=value``.
 
     Several families are joined by ``+``, and a factor in the penalty stands behind a ``*``, both between
@@ -74,19 +75,24 @@ def parse_features(text: str) -> Spec:
     as in ``kmers:d=6 + motifs:Pairs:gap=3 * 2``, which is ``Concat([Kmers(6), (Pairs(gap=3), 2.0)])``.
     One family without a factor is itself.
 
+    trusted : modules that a text from a file may name (:func:`family_from_config`); None: the text is the
+        user's own, who names the modules by it.
+
     Raises InputError for an unknown family or option, or a class that cannot be imported.
     """
-    members = [_parse_member(part, text) for part in _PLUS.split(text)]
+    members = [_parse_member(part, text, trusted) for part in _PLUS.split(text)]
     if len(members) == 1 and members[0][1] is None:
         return members[0][0]
     return Concat([(spec, 1.0 if factor is None else factor) for spec, factor in members])
 
 
-def _parse_member(part: str, text: str) -> tuple[Spec, float | None]:
+def _parse_member(
+    part: str, text: str, trusted: Collection[str] | None
+) -> tuple[Spec, float | None]:
     """A family and its factor, if it has one."""
     name, *factors = _TIMES.split(part)
     if not factors:
-        return _parse_family(name.strip()), None
+        return _parse_family(name.strip(), trusted), None
     if len(factors) > 1:
         raise InputError(f"features {text!r}: expected one factor behind ' * ', got {part!r}")
     try:
@@ -95,15 +101,15 @@ def _parse_member(part: str, text: str) -> tuple[Spec, float | None]:
         raise InputError(
             f"features {text!r}: expected a number behind ' * ', got {factors[0]!r}"
         ) from None
-    return _parse_family(name.strip()), positive(f"features {text!r}: factor", factor)
+    return _parse_family(name.strip(), trusted), positive(f"features {text!r}: factor", factor)
 
 
-def _parse_family(text: str) -> Spec:
+def _parse_family(text: str, trusted: Collection[str] | None) -> Spec:
     found = _CLASS.match(text)
     name, _, rest = text.partition(":")
     if found and name.strip() not in _names():
         name, rest = found.group(), text[found.end() :].removeprefix(":")
-    made = _class_of(name.strip(), f"features {text!r}")
+    made = _class_of(name.strip(), f"features {text!r}", trusted)
     names = inspect.signature(made).parameters
     options: dict[str, Any] = {}
     for part in filter(None, (p.strip() for p in _COMMA.split(rest))):
@@ -199,15 +205,22 @@ def bind_features(
     return bind(spec, rows, keep)
 
 
-def family_from_config(config: dict[str, Any]) -> Family:
-    """The family that a model was made with (:meth:`Family.to_config`)."""
+def family_from_config(config: Mapping[str, Any], trusted: Collection[str] | None = None) -> Family:
+    """The family that a model was made with (:meth:`Family.to_config`).
+
+    trusted : the configuration comes from a file: a module that it names is imported only if it, or a
+        package around it, is one of these, or if an installed package names it as an entry point; one
+        that is loaded already is used. None: the configuration is this program's own.
+
+    Raises InputError for anything that no family with checked options would have written.
+    """
     options = dict(config)
     name = options.pop("family", None)
     if not isinstance(name, str):
-        raise InputError(f"model: expected the name of its family of features, got {name!r}")
+        raise InputError(f"model: expected the name of its family of features, got {shown(name)}")
     try:
         if name == "concat":
-            members = tuple(family_from_config(member) for member in options["members"])
+            members = tuple(family_from_config(m, trusted) for m in options["members"])
             factors = tuple(positive("model: factor", factor) for factor in options["factors"])
             return ConcatFamily(members, factors)
         if name in _OWN:
@@ -215,9 +228,14 @@ def family_from_config(config: dict[str, Any]) -> Family:
             return bound
         from fcl.features.generated import GeneratedFamily
 
-        return GeneratedFamily.from_config(_class_of(name, "model")(**options["options"]), options)
-    except (TypeError, KeyError) as error:
-        raise InputError(f"model: bad description of its {name} features: {error}") from None
+        made = _class_of(name, "model", trusted)(**options["options"])
+        return GeneratedFamily.from_config(made, options)
+    except InputError:
+        raise
+    except (*(TypeError, ValueError, LookupError, AttributeError), ArithmeticError) as error:
+        raise InputError(
+            f"model: bad description of its {shortened(name)} features: {shortened(str(error))}"
+        ) from None
 
 
 def check_home(generator: Generator) -> None:
@@ -233,7 +251,7 @@ def check_home(generator: Generator) -> None:
             "can find it; move it to the top of a module"
         )
     try:
-        found = _class_of(name, where)
+        found = _class_of(name, where, None)
     except GeneratorError:
         raise
     except InputError as error:
@@ -264,29 +282,54 @@ def _can_be_found(module: str, path: Any) -> bool:
     return False
 
 
+def _installed() -> list[EntryPoint]:
+    """Families of installed packages; metadata in the folder where we are makes no package installed."""
+    try:
+        here = os.path.realpath(os.getcwd())
+    except OSError:  # the folder was removed
+        here = ""
+    return [
+        entry
+        for entry in entry_points(group=ENTRY_POINTS)
+        if entry.dist is None or os.path.realpath(str(entry.dist.locate_file(""))) != here
+    ]
+
+
 def _names() -> list[str]:
-    return [*_OWN, *_BUILT_IN, *(entry.name for entry in entry_points(group=ENTRY_POINTS))]
+    return [*_OWN, *_BUILT_IN, *(entry.name for entry in _installed())]
 
 
-def _class_of(name: str, where: str) -> Any:
-    """The class of a family by its name, or of ``module:Class``."""
+def _class_of(name: str, where: str, trusted: Collection[str] | None) -> Any:
+    """The class of a family by its name, or of ``module:Class``; trusted : as of family_from_config."""
     if name in _OWN:
         return _OWN[name][0]
     path = _BUILT_IN.get(name)
     if path is None and ":" in name:
         path = name
-    for entry in entry_points(group=ENTRY_POINTS) if path is None else ():
-        if entry.name == name:
-            path = f"{entry.module}:{entry.attr}"
+    if path is None or ":" in name:
+        for entry in _installed():
+            if entry.name == name:
+                path = f"{entry.module}:{entry.attr}"
+            if trusted is not None and path is not None and path.startswith(f"{entry.module}:"):
+                trusted = [*trusted, entry.module]
     if path is None:
         raise InputError(
-            f"{where}: unknown family {name!r}; there is: {', '.join(_names())}, or module:Class of "
-            f"your own{_meant(name, _names()) or _meant_class(name)}"
+            f"{where}: unknown family {shown(name)}; there is: {', '.join(_names())}, or module:Class of "
+            f"your own{_meant(name[:100], _names()) or _meant_class(name[:100])}"
         )
-    return _import(path, where)
+    return _import(path, where, trusted)
 
 
-def _import(path: str, where: str) -> Any:
+def _refuse_stranger(module: str, name: str, where: str) -> NoReturn:
+    module = shortened(module)
+    raise InputError(
+        f"{where}: its features are the class {shortened(name)} of the module {module}, whose code is "
+        "not run because a file names it. If you trust that code, name the module: --import "
+        f'{module}; in Python import it first, or give trusted=["{module}"]'
+    )
+
+
+def _import(path: str, where: str, trusted: Collection[str] | None) -> Any:
     module, _, name = path.partition(":")
     if module == "__main__":
         raise GeneratorError(
@@ -295,8 +338,19 @@ def _import(path: str, where: str) -> Any:
         )
     if not module or not name:
         raise InputError(f"{where}: expected module:Class, got {path!r}")
+    # the modules of fcl are ours, and loaded ones run no code any more
+    named = trusted is None or any(module == t or module.startswith(f"{t}.") for t in trusted)
+    if not named and path not in _BUILT_IN.values():
+        if module not in sys.modules:
+            _refuse_stranger(module, name, where)
+        found: Any = sys.modules[module]
+        for part in name.split("."):
+            found = vars(found).get(part) if hasattr(found, "__dict__") else None
+        if found is None:
+            raise InputError(f"{where}: the module {module} has no class {shortened(name)}")
+        return _as_generator(found, path, where)
     try:
-        found: Any = importlib.import_module(module)
+        found = importlib.import_module(module)
         for part in name.split("."):
             found = getattr(found, part)
     except Exception as error:
@@ -316,6 +370,10 @@ def _import(path: str, where: str) -> Any:
             f"{where}: {path} cannot be imported ({type(error).__name__}: {error}); is its module "
             f"installed, or in the folder where you are?{_meant(name, there, module + ':')}"
         ) from error
+    return _as_generator(found, path, where)
+
+
+def _as_generator(found: Any, path: str, where: str) -> type[Generator]:
     if not (isinstance(found, type) and issubclass(found, Generator)):
         raise InputError(
             f"{where}: {path} is not a subclass of fcl.features.Generator, but {found!r:.80}"

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import io
+import json
 import zipfile
+from typing import Any
 
 import numpy as np
 
-__all__ = ["add_array", "add_member", "read_member", "read_npy_header"]
+__all__ = ["add_array", "add_member", "read_array", "read_json", "read_member", "write_json"]
 
 # a fixed date: the same content gives the same bytes
 _DATE = (1980, 1, 1, 0, 0, 0)
+
+#: A header is read up to so many bytes, with so many commas and brackets (each value takes 100 bytes of
+#: memory or so), so deep. A pass takes 500 bytes of history: 100,000 of them fit.
+JSON_BYTES = 64 << 20
+JSON_VALUES = 4 << 20
+JSON_DEPTH = 32
 
 
 def add_member(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
@@ -29,6 +37,42 @@ def add_array(archive: zipfile.ZipFile, name: str, array: np.ndarray) -> None:
     add_member(archive, name, buffer.getvalue())
 
 
+def write_json(value: Any, default: Any = None, allow_nan: bool = False) -> bytes:
+    """A header as bytes. ASCII alone: labels and names may hold what UTF-8 does not encode."""
+    text = json.dumps(value, indent=1, default=default, allow_nan=allow_nan)
+    if len(text) > JSON_BYTES:
+        raise ValueError(
+            f"the header has {len(text):,} bytes, more than {JSON_BYTES:,} are not read"
+        )
+    return text.encode("ascii") + b"\n"
+
+
+def read_json(content: bytes) -> dict[str, Any]:
+    """The object that a header holds; ValueError if it is none, or too large or too deep."""
+    if len(content) > JSON_BYTES:
+        raise ValueError(f"it has {len(content):,} bytes, expected at most {JSON_BYTES:,}")
+    n_values = sum(content.count(c) for c in (b",", b"[", b"{"))
+    if n_values > JSON_VALUES:
+        raise ValueError(f"it has about {n_values:,} values, expected at most {JSON_VALUES:,}")
+    try:
+        value = json.loads(content)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    if not isinstance(value, dict):
+        raise ValueError(f"expected an object, got a {type(value).__name__}")
+    level: list[Any] = [value]
+    for _ in range(JSON_DEPTH):
+        level = [
+            inner
+            for outer in level
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+            if isinstance(inner, dict | list)
+        ]
+    if level:
+        raise ValueError(f"it is nested more than {JSON_DEPTH} deep")
+    return value
+
+
 def read_member(archive: zipfile.ZipFile, name: str, kind: str) -> bytes:
     """The bytes of a member, whose CRC-32 is checked; `kind` is "a model file", for messages.
 
@@ -38,20 +82,45 @@ def read_member(archive: zipfile.ZipFile, name: str, kind: str) -> bytes:
     if len(found) != 1:
         what = "holds no" if not found else "holds more than one"
         raise ValueError(f"{what} {name}: not {kind}, or damaged")
-    if found[0].compress_type != zipfile.ZIP_STORED:
+    (info,) = found
+    if info.compress_type != zipfile.ZIP_STORED or info.file_size != info.compress_size:
         # also a guard: a stored member cannot be larger than the file it came in
         raise ValueError(f"{name} is compressed, {kind} is not; store it")
-    return archive.read(found[0])
+    file = archive.fp
+    assert file is not None
+    size = file.seek(0, io.SEEK_END)
+    if info.header_offset + info.file_size > size:
+        raise ValueError(f"{name} is damaged: it ends beyond the {size:,} bytes of the file")
+    return archive.read(info)
 
 
-def read_npy_header(content: bytes) -> tuple[tuple[int, ...], bool, np.dtype, int]:
-    """(shape, whether in Fortran order, dtype, where the values begin) of ``.npy`` bytes.
+def read_array(archive: zipfile.ZipFile, member: str, dtype: str, kind: str) -> np.ndarray:
+    """The vector of a member: a copy, writable, in the byte order of this machine.
 
-    Raises ValueError if that is no header of version 1.0.
+    dtype : as numpy spells it, with the byte order, such as ``<f8``.
+
+    Raises ValueError for anything but a ``.npy`` of version 1.0 that holds a vector of this dtype, and
+    whose length is that of its content.
     """
+    content = read_member(archive, member, kind)
     buffer = io.BytesIO(content)
-    version = np.lib.format.read_magic(buffer)
-    if version != (1, 0):
-        raise ValueError(f".npy version {version}, expected (1, 0)")
-    shape, fortran, dtype = np.lib.format.read_array_header_1_0(buffer)
-    return shape, fortran, dtype, buffer.tell()
+    try:
+        version = np.lib.format.read_magic(buffer)
+        if version != (1, 0):
+            raise ValueError(f".npy version {version}, expected (1, 0)")
+        shape, fortran, found = np.lib.format.read_array_header_1_0(buffer)
+    except ValueError as error:
+        raise ValueError(f"{member} is damaged ({error})") from error
+    if found.str != dtype or len(shape) != 1 or fortran:
+        raise ValueError(
+            f"{member} must be a vector of {dtype}, got {found.str:.20} of shape {shape}"
+        )
+    # the header's word for the shape is checked against what is there before anything is allocated
+    there = len(content) - buffer.tell()
+    if shape[0] * found.itemsize != there:
+        raise ValueError(
+            f"{member} is damaged: {shape[0]} values of {found.itemsize} bytes announced, "
+            f"{there} bytes there"
+        )
+    values: np.ndarray = np.frombuffer(content, dtype, offset=buffer.tell())
+    return values.astype(values.dtype.newbyteorder("="))

@@ -6,11 +6,15 @@ too, so that after a crash of the machine the name points to the old file or to 
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
+import re
 import secrets
 import shutil
 import stat
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -18,7 +22,18 @@ from typing import BinaryIO
 
 from fcl.errors import InputError
 
-__all__ = ["atomic_file", "atomic_folder", "check_name", "check_output", "discard_temporaries"]
+__all__ = [
+    "atomic_file",
+    "atomic_folder",
+    "check_name",
+    "check_output",
+    "discard_temporaries",
+    "retry_while_full",
+]
+
+#: errors of a disk without room, and seconds between two tries
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_TRY_EVERY = 1.0
 
 # what a process that leaves in a hurry has to take away
 _temporaries: set[str] = set()
@@ -104,11 +119,40 @@ def _beside(target: Path) -> str:
     return os.fspath(target.parent / f".{target.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
 
 
+def _lock(temporary: str, flags: int) -> int:
+    """Open a temporary file or folder, locked as long as its descriptor is open: its writer lives."""
+    descriptor = os.open(temporary, flags, 0o666)
+    with suppress(OSError):  # some network file systems have no locks: then nobody takes it away
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    return descriptor
+
+
+def _remove_leftovers(target: Path) -> None:
+    """Remove what writers of this target left behind who were killed."""
+    leftover = re.compile(re.escape(f".{target.name}.") + r"[0-9]+-[0-9a-f]{8}\.tmp")
+    with suppress(OSError):
+        for name in os.listdir(target.parent):
+            if leftover.fullmatch(name):
+                _remove_leftover(os.fspath(target.parent / name))
+
+
+def _remove_leftover(path: str) -> None:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _discard(path)
+    except OSError:  # its writer lives
+        pass
+    finally:
+        os.close(descriptor)
+
+
 def _flush_file(file: BinaryIO) -> None:
     file.flush()
     if sys.platform == "darwin":  # there fsync leaves the data in the drive's own cache
-        import fcntl
-
         with suppress(OSError):  # not every file system has it
             fcntl.fcntl(file.fileno(), fcntl.F_FULLFSYNC)
             return
@@ -147,11 +191,12 @@ def atomic_file(path: str | os.PathLike[str], overwrite: bool = False) -> Iterat
     Raises InputError as `check_output` does; after any error the target is what it was before.
     """
     target = _target(path, overwrite)
+    _remove_leftovers(target)
     temporary = _beside(target)
     _temporaries.add(temporary)
     try:
         # not tempfile: its files are private (0600), an output follows the user's umask
-        descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
+        descriptor = _lock(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL)
         with open(descriptor, "wb") as file:
             step("open")
             yield file
@@ -178,8 +223,10 @@ def atomic_folder(path: str | os.PathLike[str], overwrite: bool = False) -> Iter
     target = _target(path, overwrite, folder=True)
     temporary = _beside(target)
     _temporaries.add(temporary)
+    descriptor = -1
     try:
         os.mkdir(temporary)
+        descriptor = _lock(temporary, os.O_RDONLY)
         yield Path(temporary)
         _target(path, overwrite, folder=True)
         old = None
@@ -195,7 +242,41 @@ def atomic_folder(path: str | os.PathLike[str], overwrite: bool = False) -> Iter
     except BaseException:
         _discard(temporary)
         raise
+    finally:
+        if descriptor >= 0:
+            os.close(descriptor)
     _temporaries.discard(temporary)
     _flush_folder(target.parent)
     if old is not None:
         _discard(old)
+    _remove_leftovers(
+        target
+    )  # not before: one may be the store that a killed writer had moved away
+
+
+def retry_while_full(
+    write: Callable[[], None],
+    wait: float,
+    say: Callable[[str], None],
+    should_stop: Callable[[], bool] = lambda: False,
+) -> None:
+    """Write; while the disk has no room, say so and try again for a while.
+
+    wait : seconds.  say : gets one message.  should_stop : polled; True gives up.
+
+    Raises the OSError of the last try.
+    """
+    until = time.monotonic() + wait
+    told = False
+    while True:
+        try:
+            return write()
+        except OSError as error:
+            if error.errno not in _FULL or time.monotonic() >= until or should_stop():
+                raise
+            if not told:
+                say(f"{error.strerror}: make room; trying again for {wait:.0f} s")
+                told = True
+        pause = time.monotonic() + _TRY_EVERY
+        while time.monotonic() < pause and not should_stop():
+            time.sleep(0.05)

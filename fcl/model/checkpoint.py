@@ -1,14 +1,14 @@
 """Checkpoints: the state of a training job in a folder, from which it can be resumed.
 
-CHECKPOINT.md beside this module is the specification. What ``state`` and ``arrays`` hold is the
-business of the drivers; here they are kept and given back bit for bit.
+CHECKPOINT.md beside this module is the specification, and the tables below say what a file may hold. A
+file is validated as a whole before anything else is done with it, since anybody may have written it; what
+is declared in the tables is given back bit for bit.
 """
 
 from __future__ import annotations
 
 import errno
 import fcntl
-import json
 import logging
 import os
 import re
@@ -24,15 +24,24 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fcl.checks import shortened, shown
 from fcl.errors import CheckpointError, InputError, reason
-from fcl.model.archive import add_array, add_member, read_member, read_npy_header
+from fcl.model import schema
+from fcl.model.archive import (
+    add_array,
+    add_member,
+    read_array,
+    read_json,
+    read_member,
+    write_json,
+)
 from fcl.model.atomic import atomic_file, check_name
 from fcl.plain import plain
 
 __all__ = ["FORMAT", "MAY_CHANGE", "VERSION", "Checkpoint", "CheckpointFolder"]
 
 FORMAT = "fcl-checkpoint"
-VERSION = 1
+VERSION = 2
 
 #: options that a resumed job may have otherwise: none of them moves the optimum
 MAY_CHANGE = frozenset(
@@ -51,6 +60,9 @@ ADDED: dict[str, Any] = {"l1_ratio": 1.0, "class_weight": None}
 #: Checkpoints kept: the newest, and the one before in case the disk lost a part of it.
 KEPT = 2
 
+#: Weights up to here have a sum of squares.
+MOST_WEIGHT = 1e100
+
 _KIND = "a checkpoint"
 _HEADER = "header.json"
 _CHECKSUMS = "block_checksums.npy"
@@ -59,9 +71,99 @@ _LOCK = "lock"
 _LOCK_TRIES = 20
 _FILE = re.compile(r"checkpoint-([0-9]+)\.fcl-ckpt")
 _LEFTOVER = re.compile(r"\.checkpoint-[0-9]+\.fcl-ckpt\..*\.tmp")  # as atomic_file names them
-_NAME = re.compile(r"[A-Za-z0-9_.-]+")
 
 _log = logging.getLogger("fcl")
+
+# -- what a file may hold: numbers of which the path of a job depends, none of which is a proof
+
+_AT_LEAST_0 = schema.number(0.0)
+_FINITE = schema.number()
+_ANY = schema.number(infinite=True)
+
+_SAMPLE = schema.record(
+    **dict.fromkeys(("most", "wanted"), schema.whole(1)),
+    **dict.fromkeys(("drawn", "draws", "age"), schema.whole()),
+    **dict.fromkeys(("objective", "last_gap", "last_objective"), _ANY),
+    pending=schema.flag,
+    proximal=schema.number(1e-9, 1e9),
+    step=schema.record(beta=_FINITE, decrease=_ANY, promised=_ANY),
+    intercept=schema.Maybe(_FINITE),  # of the anchor at which the sample was drawn
+)
+_STATE = schema.record(
+    # the anchor, and what was said of it when it was saved: computed anew when the job is resumed
+    objective=_FINITE,
+    intercept=_FINITE,
+    bound=_ANY,
+    best_intercept=schema.Maybe(_FINITE),  # of the point whose residuals gave the bound
+    # what the next steps depend on
+    max_violation=schema.number(0.0, infinite=True),
+    gap=_ANY,
+    sharpness=schema.number(1e-9, 1.0),
+    drawn=schema.whole(0, 1 << 31),
+    grown=schema.number(1.0, 1024.0),
+    raised=schema.Maybe(schema.number(0.0, 1.0)),
+    careful=schema.Maybe(schema.whole(0, 1)),
+    idle=schema.whole(0, 1 << 31),
+    beta=_FINITE,
+    evicted=schema.whole(),
+    last=schema.record(objective=schema.Maybe(_FINITE), bound=schema.Maybe(_ANY)),
+    sample=schema.Maybe(_SAMPLE),
+    untried_intercept=schema.Maybe(_FINITE),  # of a point that is to be tried before the anchor
+)
+_COMMAND_VALUE_KINDS = (type(None), bool, int, float, str)
+
+
+def _command(where: str, value: Any) -> dict[str, Any]:
+    """Options of fcl-train by name: plain values, or weights by label."""
+    for name, item in schema.table(where, value).items():
+        inner = item.values() if isinstance(item, dict) else [item]
+        for part in inner:
+            too_long = isinstance(part, int) and abs(part) >= 1 << 63
+            if too_long or not isinstance(part, _COMMAND_VALUE_KINDS):
+                raise schema.Mismatch(
+                    f"{where}.{name}: expected a plain value, got a {type(part).__name__}"
+                )
+    return dict(value)
+
+
+def _options(where: str, value: Any) -> dict[str, Any]:
+    """Options are compared with those of the resumed job; two of them are used."""
+    used = schema.record(
+        block_rows=schema.Maybe(schema.whole(64, 65_536)),
+        command=schema.Maybe(schema.nullable(_command)),
+    )
+    return {**schema.table(where, value), **used(where, value)}
+
+
+_HEADER_TABLE = schema.record(
+    format=schema.one_of(FORMAT),
+    version=schema.whole(1),
+    number=schema.whole(),
+    created=schema.text,
+    fcl_version=schema.text,
+    driver=schema.text,
+    elapsed=_AT_LEAST_0,
+    family=schema.table,
+    options=_options,
+    n_rows=schema.whole(1),
+    fingerprint=schema.text,
+    arrays=schema.listing(schema.text),
+    state=_STATE,
+    history=schema.listing(schema.table),
+)
+#: dtype of each array, little-endian whatever the machine
+_DTYPES = {
+    **dict.fromkeys(("ids", "best_ids", "sample_ids", "untried_ids", "cached"), "<i8"),
+    **dict.fromkeys(("weights", "best_weights", "sample_weights", "untried_weights"), "<f8"),
+    "seen": "|b1",
+}
+#: points of the job: the prefix of their arrays, and the key of the state that has their intercept
+_POINTS = {
+    "": ("intercept",),
+    "best_": ("best_intercept",),
+    "sample_": ("sample", "intercept"),
+    "untried_": ("untried_intercept",),
+}
 
 
 class _Damaged(Exception):
@@ -86,8 +188,8 @@ class Checkpoint:
     family_config   of the bound family.
     fingerprint     of the training data, n_rows of them.
     block_checksums uint64 (number of blocks,), of the prepared rows; empty if they were not taken.
-    state           JSON values. Infinite and NaN floats are allowed and kept, tuples become lists.
-    arrays          by name (letters, digits, ``_.-``), any plain dtype and shape.
+    state           what ``_STATE`` declares; infinite floats are kept.
+    arrays          what ``_DTYPES`` declares, and ``_check_arrays``.
     history         one dictionary a pass.
     elapsed         seconds of work so far, over all resumptions.
     driver          that saved it.
@@ -283,8 +385,12 @@ class CheckpointFolder:
             try:
                 return _read(path)
             except _Damaged as error:
-                _log.warning("%s: damaged (%s); it is passed over", path, error)
-        raise InputError(f"{shown}: holds no checkpoint that is whole; the job must start anew")
+                reason = shortened(str(error), 400)
+                _log.warning("%s: damaged (%s); it is passed over", path, reason)
+        raise InputError(
+            f"{shown}: holds no checkpoint that is whole (checkpoint {number}: {reason}); the job must "
+            "start anew"
+        )
 
     def _file(self, number: int) -> Path:
         return self.path / f"checkpoint-{number}.fcl-ckpt"
@@ -298,22 +404,23 @@ class CheckpointFolder:
         fingerprint: str | None = None,
         checksums: npt.NDArray[np.uint64] | None = None,
         family: Mapping[str, Any] | None = None,
+        n_features: int | None = None,
     ) -> None:
         """Raise InputError that names every difference between the job saved and the one to be run.
 
         options     effective ones; those that both have are compared, but for MAY_CHANGE. What an
                     earlier version did not save, it had as in ADDED.
-        family      configuration of the bound family; None: not known yet.
+        family      configuration of the bound family; None: not known yet. n_features of it.
         fingerprint of the data now; None: not known yet. checksums as ``block_checksums``.
         """
         wrong = []
         before = ADDED | plain(checkpoint.options)
         for name, value in plain(options).items():
             if name not in MAY_CHANGE and name in before and before[name] != value:
-                wrong.append(f"{name} was {before[name]!r}, is {value!r}")
+                wrong.append(f"{name} was {shown(before[name])}, is {shown(value)}")
         if fingerprint is not None and fingerprint != checkpoint.fingerprint:
             wrong.append(
-                f"the data are others: fingerprint was {checkpoint.fingerprint[:12]}, is "
+                f"the data are others: fingerprint was {shortened(checkpoint.fingerprint[:12])}, is "
                 f"{fingerprint[:12]}"
             )
         if family is not None:
@@ -323,11 +430,15 @@ class CheckpointFolder:
                 wrong.append(
                     "its features had other columns: their class, or what it uses, has changed"
                 )
+        if n_features is not None:
+            for name, array in checkpoint.arrays.items():
+                if name.endswith(("ids", "cached")) and array.max(initial=0) >= n_features:
+                    wrong.append(f"its {name} go up to {array.max()} of {n_features} features")
         if checksums is not None:
             wrong += _differing_blocks(checkpoint, checksums)
         if wrong:
             raise InputError(
-                f"checkpoint {checkpoint.number} of {checkpoint.created} is of another job: "
+                f"checkpoint {checkpoint.number} of {shortened(checkpoint.created)} is of another job: "
                 f"{'; '.join(wrong)}. Resume it with what it was started with, or start anew"
             )
 
@@ -354,6 +465,12 @@ def _differing_blocks(checkpoint: Checkpoint, checksums: npt.NDArray[np.uint64])
 
 
 def _write(archive: zipfile.ZipFile, checkpoint: Checkpoint) -> None:
+    if unknown := checkpoint.arrays.keys() - _DTYPES.keys():
+        raise ValueError(f"a checkpoint declares no array {', '.join(sorted(unknown))}")
+    arrays = {
+        name: np.asarray(array).astype(_DTYPES[name], casting="safe", copy=False)
+        for name, array in checkpoint.arrays.items()
+    }
     header = {
         "format": FORMAT,
         "version": VERSION,
@@ -371,15 +488,18 @@ def _write(archive: zipfile.ZipFile, checkpoint: Checkpoint) -> None:
         "history": plain(checkpoint.history),
     }
     # the state is not made plain: an infinite bound must come back as it was
-    text = json.dumps(header, indent=1, default=_scalar)
-    add_member(archive, _HEADER, text.encode() + b"\n")
-    add_array(archive, _CHECKSUMS, np.asarray(checkpoint.block_checksums).astype("<u8"))
-    for name, array in sorted(checkpoint.arrays.items()):
-        if not _NAME.fullmatch(name):
-            raise ValueError(f"an array of a checkpoint cannot be called {name!r}")
-        values = np.asarray(array)
-        values = values.astype(values.dtype.newbyteorder("<"), order="C", copy=False)
-        add_array(archive, f"arrays/{name}.npy", values)
+    content = write_json(header, default=_scalar, allow_nan=True)
+    # what would not be read again is a fault of fcl, which tests find here
+    stored = read_json(content)
+    checked = _HEADER_TABLE("", stored)
+    if extra := schema.undeclared(stored["state"], checked["state"]):
+        raise ValueError(f"the state of a checkpoint declares no {', '.join(extra)}")
+    checksums = np.asarray(checkpoint.block_checksums).astype("<u8")
+    _check_arrays(checked, checksums, arrays)
+    add_member(archive, _HEADER, content)
+    add_array(archive, _CHECKSUMS, checksums)
+    for name, array in sorted(arrays.items()):
+        add_array(archive, f"arrays/{name}.npy", array)
 
 
 def _scalar(value: Any) -> Any:
@@ -392,15 +512,38 @@ def _read(path: Path) -> Checkpoint:
     """Raises _Damaged for a file that is no whole checkpoint, InputError for a newer one."""
     try:
         with zipfile.ZipFile(path) as archive:
-            header = json.loads(read_member(archive, _HEADER, _KIND))
+            header = read_json(read_member(archive, _HEADER, _KIND))
             _check_version(header, path)
-            checksums = _read_array(archive, _CHECKSUMS)
-            arrays = {n: _read_array(archive, f"arrays/{n}.npy") for n in header["arrays"]}
-        return _checkpoint(header, checksums, arrays)
+            header = _HEADER_TABLE("", header)
+            checksums = read_array(archive, _CHECKSUMS, "<u8", _KIND)
+            arrays = {
+                name: read_array(archive, f"arrays/{name}.npy", dtype, _KIND)
+                for name, dtype in _DTYPES.items()
+                if name in header["arrays"]
+            }
+        _check_arrays(header, checksums, arrays)
+        return Checkpoint(
+            options=header["options"],
+            family_config=header["family"],
+            fingerprint=header["fingerprint"],
+            n_rows=header["n_rows"],
+            block_checksums=checksums,
+            state=header["state"],
+            arrays=arrays,
+            history=header["history"],
+            elapsed=header["elapsed"],
+            driver=header["driver"],
+            number=header["number"],
+            created=header["created"],
+            fcl_version=header["fcl_version"],
+            version=header["version"],
+        )
     except (InputError, _Damaged):
         raise
     except PermissionError as error:
         raise InputError(f"{path}: no permission to read it") from error
+    except schema.Mismatch as error:
+        raise _Damaged(str(error)) from error
     # a damaged zip shows itself in many ways; RuntimeError: it seems to be encrypted
     except (
         *(zipfile.BadZipFile, EOFError, RuntimeError, NotImplementedError, OSError, struct.error),
@@ -409,49 +552,56 @@ def _read(path: Path) -> Checkpoint:
         raise _Damaged(str(error) or type(error).__name__) from error
 
 
-def _check_version(header: Any, path: Path) -> None:
-    if not isinstance(header, dict) or header.get("format") != FORMAT:
+def _check_version(header: Mapping[str, Any], path: Path) -> None:
+    """Before all else: a newer version may hold anything."""
+    if header.get("format") != FORMAT:
         raise _Damaged("not a checkpoint")
     version = header.get("version")
     if type(version) is not int or version < 1:
-        raise _Damaged(f"version must be an integer from 1, got {version!r}")
+        raise _Damaged(f"version must be an integer from 1, got {shown(version)}")
     if version > VERSION:
         raise InputError(
-            f"{path}: checkpoint version {version}, this fcl reads up to {VERSION}: made by a "
-            f"newer fcl? (it says {header.get('fcl_version')!r}); upgrade fcl to resume it"
+            f"{path}: checkpoint version {shown(version)}, this fcl reads up to {VERSION}: made by a "
+            f"newer fcl? (it says {shown(header.get('fcl_version'))}); upgrade fcl to resume it"
         )
 
 
-def _checkpoint(
-    header: dict[str, Any], checksums: np.ndarray, arrays: dict[str, np.ndarray]
-) -> Checkpoint:
-    return Checkpoint(
-        options=dict(header["options"]),
-        family_config=dict(header["family"]),
-        fingerprint=str(header["fingerprint"]),
-        n_rows=int(header["n_rows"]),
-        block_checksums=checksums.astype(np.uint64),
-        state=dict(header["state"]),
-        arrays=arrays,
-        history=list(header["history"]),
-        elapsed=float(header["elapsed"]),
-        driver=str(header["driver"]),
-        number=int(header["number"]),
-        created=str(header["created"]),
-        fcl_version=str(header["fcl_version"]),
-        version=int(header["version"]),
-    )
+def _check_arrays(
+    header: Mapping[str, Any], checksums: np.ndarray, arrays: Mapping[str, np.ndarray]
+) -> None:
+    """Raise Mismatch unless the arrays fit one another and the header."""
 
+    def intercept(keys: tuple[str, ...]) -> Any:
+        value = header["state"]
+        for key in keys:
+            value = value.get(key) if value is not None else None
+        return value
 
-def _read_array(archive: zipfile.ZipFile, name: str) -> np.ndarray:
-    """An array of its own, writable, in the byte order of this machine."""
-    content = read_member(archive, name, _KIND)
-    shape, fortran, dtype, start = read_npy_header(content)
-    if dtype.hasobject or fortran:
-        raise ValueError(f"{name} holds Python objects, or is in Fortran order")
-    # what the header says of the shape is checked before anything is allocated
-    expected = dtype.itemsize * int(np.prod(shape, dtype=object))
-    if expected != len(content) - start:
-        raise ValueError(f"{name}: {expected} bytes announced, {len(content) - start} there")
-    values = np.frombuffer(content, dtype, offset=start).reshape(shape)
-    return values.astype(dtype.newbyteorder("="))
+    for prefix, keys in _POINTS.items():
+        names = {f"{prefix}ids", f"{prefix}weights"}
+        if intercept(keys) is None:
+            if extra := names & arrays.keys():
+                raise schema.Mismatch(f"state.{'.'.join(keys)} is missing beside {min(extra)}")
+            continue
+        if missing := names - arrays.keys():
+            raise schema.Mismatch(f"array {min(missing)} is missing")
+        ids, weights = arrays[f"{prefix}ids"], arrays[f"{prefix}weights"]
+        if ids.shape != weights.shape:
+            raise schema.Mismatch(f"{len(ids)} {prefix}ids and {len(weights)} {prefix}weights")
+        if (ids < 0).any() or (ids[1:] <= ids[:-1]).any():
+            raise schema.Mismatch(f"{prefix}ids: expected rising numbers from 0 on")
+        if not (np.abs(weights) <= MOST_WEIGHT).all():  # nor NaN
+            raise schema.Mismatch(f"{prefix}weights: expected numbers up to {MOST_WEIGHT:g}")
+    for name in ("cached", "seen"):
+        if name not in arrays:
+            raise schema.Mismatch(f"array {name} is missing")
+    cached = arrays["cached"]
+    if cached.shape != arrays["seen"].shape:
+        raise schema.Mismatch(f"{len(cached)} cached and {len(arrays['seen'])} seen")
+    if (cached < 0).any() or len(np.unique(cached)) < len(cached):
+        raise schema.Mismatch("cached: expected numbers from 0 on, each once")
+    rows = header["options"].get("block_rows")
+    if len(checksums) and rows and len(checksums) != -(-header["n_rows"] // rows):
+        raise schema.Mismatch(
+            f"{len(checksums)} checksums for {header['n_rows']} rows in blocks of {rows}"
+        )

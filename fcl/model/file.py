@@ -5,26 +5,31 @@ README.md beside this module is the specification; the constants here are its na
 
 from __future__ import annotations
 
-import json
 import os
+import struct
 import zipfile
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Mapping
+from typing import Any
 
 import numpy as np
 
-from fcl.checks import file_kind
+from fcl.checks import file_kind, shortened, shown
 from fcl.errors import InputError, ModelFileError
-from fcl.model.archive import add_array, add_member, read_member, read_npy_header
+from fcl.model import schema
+from fcl.model.archive import (
+    add_array,
+    add_member,
+    read_array,
+    read_json,
+    read_member,
+    write_json,
+)
 from fcl.model.atomic import atomic_file
 from fcl.model.certificate import Certificate
-from fcl.model.model import Model
+from fcl.model.model import LOSSES, Model
 from fcl.plain import plain
 
-if TYPE_CHECKING:
-    from fcl.features.base import Family
-
-__all__ = ["FORMAT", "VERSION", "load_model", "save_model"]
+__all__ = ["FORMAT", "VERSION", "check_savable", "load_model", "save_model"]
 
 FORMAT = "fcl-model"
 VERSION = 1
@@ -32,6 +37,63 @@ VERSION = 1
 _HEADER = "header.json"
 #: member -> dtype; little-endian whatever the machine
 _ARRAYS = {"ids": "<i8", "weights": "<f8", "support": "<i8"}
+_KIND = "a model file"
+
+# -- what a header may hold
+
+_FINITE = schema.number()
+_POSITIVE = schema.number(5e-324)
+_UNKNOWN = schema.nullable(_FINITE)
+
+
+def _label(where: str, value: Any) -> Any:
+    if not isinstance(value, bool | int | float | str):
+        raise schema.Mismatch(f"{where}: expected a number or a text, got {shown(value)}")
+    return value
+
+
+def _class_weight(where: str, value: Any) -> Any:
+    if isinstance(value, str):
+        return schema.one_of("balanced")(where, value)
+    pairs = schema.listing(schema.listing(schema.anything, 2), 2)(where, value)
+    return [[_label(where, label), _POSITIVE(where, weight)] for label, weight in pairs]
+
+
+def _options(where: str, value: Any) -> dict[str, Any]:
+    """Options are for people, apart from three."""
+    used = schema.record(
+        l1_ratio=schema.Maybe(schema.number(5e-324, 1.0)),
+        class_weight=schema.Maybe(schema.nullable(_class_weight)),
+        C_min=schema.Maybe(_UNKNOWN),
+    )
+    return {**schema.table(where, value), **used(where, value)}
+
+
+_HEADER_TABLE = schema.record(
+    family=schema.table,
+    n_active=schema.whole(),
+    intercept=_FINITE,
+    loss=schema.one_of(*LOSSES),
+    C=_POSITIVE,
+    alpha=_POSITIVE,
+    labels=schema.nullable(schema.listing(_label, 2)),
+    n_rows=schema.whole(1),
+    sum_weights=_POSITIVE,
+    fingerprint=schema.text,
+    certificate=schema.record(
+        objective=_UNKNOWN,
+        bound=_UNKNOWN,
+        gap=schema.nullable(schema.number(0.0)),
+        max_violation=schema.nullable(schema.number(0.0)),
+        n_priced=schema.whole(),
+        scope=schema.text,
+        passes=schema.whole(),
+    ),
+    options=_options,
+    history=schema.listing(schema.table),
+    created=schema.text,
+    fcl_version=schema.text,
+)
 
 
 def save_model(model: Model, path: str | os.PathLike[str], overwrite: bool = False) -> None:
@@ -39,44 +101,77 @@ def save_model(model: Model, path: str | os.PathLike[str], overwrite: bool = Fal
 
     Raises InputError if `path` exists and `overwrite` is false, or cannot be a file.
     """
-    header = json.dumps(_header(model), indent=1, allow_nan=False)
+    header = _header_bytes(model)
     with atomic_file(path, overwrite) as file, zipfile.ZipFile(file, "w") as archive:
-        add_member(archive, _HEADER, header.encode() + b"\n")
+        add_member(archive, _HEADER, header)
         for name, dtype in _ARRAYS.items():
             array = np.ascontiguousarray(getattr(model, name)).astype(dtype)
             add_array(archive, f"{name}.npy", array)
 
 
-def load_model(path: str | os.PathLike[str]) -> Model:
+def check_savable(model: Model) -> None:
+    """Raise InputError if a model like this cannot be saved: to be asked before the training."""
+    try:
+        _header_bytes(model)
+    except ValueError as error:
+        raise InputError(f"a model of this training could not be saved: {error}") from error
+
+
+def _header_bytes(model: Model) -> bytes:
+    """The header as it is stored; ValueError if a reader would refuse it."""
+    content = write_json(_header(model))
+    _HEADER_TABLE("", read_json(content))
+    return content
+
+
+def load_model(path: str | os.PathLike[str], trusted: Collection[str] = ()) -> Model:
     """Read a model file.
 
-    Raises InputError if it is no regular file; ModelFileError if it is missing, damaged, no model file,
-    of a newer version, or names a family that is not known here.
+    Nothing in the file is executed. Features of a class of a user's (``module:Class``) need its module:
+    one that this process has imported, that an installed package names as an entry point of the group
+    ``fcl.generators``, or that is trusted.
+
+    Parameters
+    ----------
+    path : path
+        Of the file.
+    trusted : collection of str
+        Names of modules that may be imported because the file names them.
+
+    Raises
+    ------
+    InputError
+        The path leads to no regular file.
+    ModelFileError
+        The file is missing, damaged, no model file, of a newer version, or names a family that is not
+        known here or not trusted.
     """
-    shown = os.fspath(path)
+    shown_path = os.fspath(path)
+    if isinstance(trusted, str):
+        trusted = (trusted,)
     file_kind(path)
     try:
         with zipfile.ZipFile(path) as archive:
-            header = _read_header(archive, shown)
-            arrays = {name: _read_array(archive, name, shown) for name in _ARRAYS}
+            header = _read_header(archive, shown_path)
+            arrays = {
+                name: read_array(archive, f"{name}.npy", dtype, _KIND)
+                for name, dtype in _ARRAYS.items()
+            }
+    except ModelFileError:
+        raise
     except FileNotFoundError:
-        raise ModelFileError(f"{shown}: no such model file") from None
+        raise ModelFileError(f"{shown_path}: no such model file") from None
     except IsADirectoryError:
-        raise ModelFileError(f"{shown}: is a folder, not a model file") from None
+        raise ModelFileError(f"{shown_path}: is a folder, not a model file") from None
     except PermissionError:
-        raise ModelFileError(f"{shown}: no permission to read it") from None
+        raise ModelFileError(f"{shown_path}: no permission to read it") from None
     # a damaged zip shows itself in many ways, among them RuntimeError (encrypted flag set)
     except (zipfile.BadZipFile, EOFError, RuntimeError, NotImplementedError, OSError) as error:
         what = "damaged" if zipfile.is_zipfile(path) else "not a model file"
-        raise ModelFileError(f"{shown}: {what} ({error})") from error
-    return _model(header, arrays, shown)
-
-
-def build_family(config: Mapping[str, Any]) -> Family:
-    """The family that a header names; imported late because families bring their kernels."""
-    from fcl.features import family_from_config
-
-    return family_from_config(dict(config))
+        raise ModelFileError(f"{shown_path}: {what} ({shortened(str(error))})") from error
+    except (ValueError, LookupError, struct.error) as error:
+        raise ModelFileError(f"{shown_path}: {shortened(str(error), 400)}") from error
+    return _model(header, arrays, shown_path, trusted)
 
 
 def _header(model: Model) -> dict[str, Any]:
@@ -102,89 +197,62 @@ def _header(model: Model) -> dict[str, Any]:
     }
 
 
-def _read_member(archive: zipfile.ZipFile, name: str, shown: str) -> bytes:
+def _read_header(archive: zipfile.ZipFile, shown_path: str) -> dict[str, Any]:
+    content = read_member(archive, _HEADER, _KIND)
     try:
-        return read_member(archive, name, "a model file")
+        header = read_json(content)
     except ValueError as error:
-        raise ModelFileError(f"{shown}: {error}") from None
-
-
-def _read_header(archive: zipfile.ZipFile, shown: str) -> dict[str, Any]:
-    content = _read_member(archive, _HEADER, shown)
-    try:
-        header = json.loads(content)
-    except (ValueError, RecursionError) as error:
-        raise ModelFileError(f"{shown}: {_HEADER} is not JSON ({error})") from error
-    if not isinstance(header, dict) or header.get("format") != FORMAT:
-        name = header.get("format") if isinstance(header, dict) else None
-        raise ModelFileError(f"{shown}: not a model file: format is {name!r}, expected {FORMAT!r}")
+        raise ModelFileError(f"{shown_path}: {_HEADER} is not usable JSON: {error}") from error
+    if header.get("format") != FORMAT:
+        found = shown(header.get("format"))
+        raise ModelFileError(
+            f"{shown_path}: not a model file: format is {found}, expected {FORMAT!r}"
+        )
     version = header.get("version")
     if type(version) is not int or version < 1:
-        raise ModelFileError(f"{shown}: version must be an integer from 1, got {version!r}")
+        raise ModelFileError(
+            f"{shown_path}: version must be an integer from 1, got {shown(version)}"
+        )
     if version > VERSION:
         raise ModelFileError(
-            f"{shown}: format version {version}, this fcl reads up to {VERSION}: "
-            f"made by a newer fcl? (it says {header.get('fcl_version')!r}); upgrade fcl to read it"
+            f"{shown_path}: format version {shown(version)}, this fcl reads up to {VERSION}: "
+            f"made by a newer fcl? (it says {shown(header.get('fcl_version'))}); upgrade fcl to read it"
         )
-    return header
-
-
-def _read_array(archive: zipfile.ZipFile, name: str, shown: str) -> np.ndarray:
-    member, dtype = f"{name}.npy", _ARRAYS[name]
-    content = _read_member(archive, member, shown)
     try:
-        shape, fortran, found, start = read_npy_header(content)
-    except ValueError as error:
-        raise ModelFileError(f"{shown}: {member} is damaged ({error})") from error
-    if found.str != dtype or len(shape) != 1 or fortran:
-        raise ModelFileError(
-            f"{shown}: {member} must be a vector of {dtype}, got {found.str} of shape {shape}"
-        )
-    # the header's word for the shape is checked against what is there before anything is allocated
-    if shape[0] * found.itemsize != len(content) - start:
-        raise ModelFileError(
-            f"{shown}: {member} is damaged: {shape[0]} values of {found.itemsize} bytes announced, "
-            f"{len(content) - start} bytes there"
-        )
-    return np.frombuffer(content, dtype=dtype, offset=start)
+        checked: dict[str, Any] = _HEADER_TABLE("", header)
+    except schema.Mismatch as error:
+        raise ModelFileError(f"{shown_path}: {_HEADER}: {error}") from error
+    return checked
 
 
-def _model(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray], shown: str) -> Model:
+def _model(
+    header: Mapping[str, Any],
+    arrays: Mapping[str, np.ndarray],
+    shown_path: str,
+    trusted: Collection[str],
+) -> Model:
+    from fcl.features import family_from_config  # late: families bring their kernels
+
+    labels = header["labels"]
+    same = (
+        *("intercept", "loss", "C", "alpha", "n_rows", "sum_weights", "fingerprint"),
+        *("options", "history", "created", "fcl_version"),
+    )
     try:
-        config = header["family"]
-        labels = header["labels"]
-        if not isinstance(config, dict):
-            raise TypeError(f"family must be an object, got {config!r}")
-        if labels is not None and len(labels) != 2:
-            raise ValueError(f"labels must be null or a pair, got {labels!r}")
         model = Model(
-            family=build_family(config),
+            family=family_from_config(header["family"], trusted),
             ids=arrays["ids"],
             weights=arrays["weights"],
             support=arrays["support"],
-            intercept=float(header["intercept"]),
-            loss=header["loss"],
-            C=float(header["C"]),
-            alpha=float(header["alpha"]),
             labels=None if labels is None else (labels[0], labels[1]),
-            n_rows=int(header["n_rows"]),
-            sum_weights=float(header["sum_weights"]),
-            fingerprint=str(header["fingerprint"]),
             certificate=Certificate.from_dict(header["certificate"]),
-            options=dict(header["options"]),
-            history=list(header["history"]),
-            created=str(header["created"]),
-            fcl_version=str(header["fcl_version"]),
+            **{name: header[name] for name in same},
         )
-    except KeyError as error:
-        raise ModelFileError(f"{shown}: {_HEADER} lacks {error}") from error
     except InputError as error:
-        raise ModelFileError(f"{shown}: {error}") from error
-    except (TypeError, ValueError, AttributeError) as error:
-        raise ModelFileError(f"{shown}: {_HEADER} is damaged ({error})") from error
-    if header.get("n_active") != model.n_active:
+        raise ModelFileError(f"{shown_path}: {error}") from error
+    if header["n_active"] != model.n_active:
         raise ModelFileError(
-            f"{shown}: {_HEADER} says {header.get('n_active')} active features, "
+            f"{shown_path}: {_HEADER} says {header['n_active']} active features, "
             f"weights.npy has {model.n_active}"
         )
     return model

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -134,11 +134,11 @@ class Model:
         save_model(self, path, overwrite=overwrite)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Model:
-        """Read a model file; raises ModelFileError if it is missing, damaged, foreign or newer."""
+    def load(cls, path: str | os.PathLike[str], trusted: Collection[str] = ()) -> Model:
+        """Read a model file; see :func:`fcl.load_model`."""
         from fcl.model.file import load_model
 
-        return load_model(path)
+        return load_model(path, trusted)
 
     # -- prediction
 

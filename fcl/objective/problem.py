@@ -271,10 +271,11 @@ class Objective:
 
 
 def relative_gap(objective: float, bound: float) -> float:
-    """max(0, P - D) / P; 0 where P is 0, infinite while there is no bound."""
+    """max(0, P - D) / P; 0 where P is 0, infinite while either is not known (infinite or NaN)."""
     if objective == 0.0:
         return 0.0
-    return max(0.0, objective - bound) / abs(objective)
+    gap = (objective - bound) / abs(objective)
+    return math.inf if math.isnan(gap) else max(0.0, gap)
 
 
 def resolve_C(C: float | None, alpha: float | None, sum_weights: float) -> tuple[float, float]:
@@ -291,5 +292,12 @@ def resolve_C(C: float | None, alpha: float | None, sum_weights: float) -> tuple
         )
     name, value = ("C", C) if C is not None else ("alpha", alpha)
     value = positive(name, value)
-    other = 1.0 / (value * sum_weights)
+    product = value * sum_weights
+    other = 1.0 / product if product > 0.0 else math.inf
+    if not 0.0 < other < math.inf:
+        raise InputError(
+            f"{name} is {value:g} and the sample weights add up to {sum_weights:g}, of which "
+            f"{'alpha' if name == 'C' else 'C'} = 1 / ({name} * sum) is {other:g}; multiply all weights "
+            "by a number that makes their sum about the number of rows"
+        )
     return (value, other) if C is not None else (other, value)

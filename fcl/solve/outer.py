@@ -104,8 +104,10 @@ class Outer:
         self.point = point
         self.objective = objective
         self.bound = -math.inf
+        self.best: Point | None = None  #: the anchor whose residuals gave the bound
         self.max_violation = math.inf
-        self.C_min = math.nan  #: known after the first pricing
+        #: known after the first pricing; infinite if that was before a checkpoint, which proves nothing
+        self.C_min = math.nan
         self._priced = False  # whether max_violation is this anchor's
         self._last: Priced | None = None  # of a sampled family: what the last pass priced
         self._gap = math.inf  # absolute, after the last pass
@@ -135,6 +137,8 @@ class Outer:
         if math.isnan(self.C_min):
             self.C_min = self.conditions.penalty.least_C(prices.largest)
         if drawn is None:
+            if bound > self.bound:
+                self.best = self.point
             bound = max(self.bound, bound)
             standing = True
         else:
@@ -175,7 +179,9 @@ class Outer:
 
     def raise_bound(self, bound: float) -> Certified:
         """Take another bound of the whole problem, if it is better."""
-        self.bound = max(self.bound, min(bound, self.objective))
+        bound = min(bound, self.objective)
+        if bound > self.bound:
+            self.bound, self.best = bound, self.point
         self._gap = self.objective - self.bound
         return self.certified()
 
@@ -254,25 +260,58 @@ class Outer:
 
     # -- checkpoints ---------------------------------------------------------------------------
 
-    def state(self) -> dict[str, Any]:
-        """Numbers by name; with the point they make the same object again (:meth:`restore`)."""
-        return {
+    def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Numbers and arrays by name, for :meth:`restore`."""
+        numbers = {
             "objective": self.objective,
             "intercept": self.point.intercept,
             "bound": self.bound,
             "max_violation": self.max_violation,
-            "C_min": self.C_min,
             "gap": self._gap,
             "sharpness": self._sharpness,
         }
+        arrays = {"ids": self.point.ids, "weights": self.point.weights}
+        if self.best is not None:
+            numbers["best_intercept"] = self.best.intercept
+            arrays |= {"best_ids": self.best.ids, "best_weights": self.best.weights}
+        return numbers, arrays
 
-    def restore(self, state: dict[str, Any], ids: Ids, weights: Floats) -> None:
-        """Take up what :meth:`state` gave."""
-        self.point = Point(ids, weights, float(state["intercept"]))
-        self.objective = float(state["objective"])
-        self.bound = float(state["bound"])
-        self.max_violation = float(state["max_violation"])
-        self.C_min = float(state["C_min"])
-        self._gap = float(state["gap"])
-        self._sharpness = float(state["sharpness"])
+    def restore(self, state: dict[str, Any], arrays: dict[str, Any]) -> Point | None:
+        """Take up what :meth:`state` gave, apart from what it proved.
+
+        A checkpoint may come from anywhere: its numbers set the path, and none is a proof. The bound and
+        ``C_min`` are unknown from here on; the objective is what the checkpoint says until the caller
+        has computed it anew. Returns the point whose residuals gave the bound, to prove it again.
+        """
+        self.point = self._point(arrays, "", state)
+        self.objective = state["objective"]
+        self.bound, self.best, self.C_min = -math.inf, None, math.inf
+        self.max_violation = state["max_violation"]
+        self._gap = state["gap"]
+        self._sharpness = state["sharpness"]
         self._priced = False
+        return self._point(arrays, "best_", state) if "best_intercept" in state else None
+
+    def confirm(self, value: float) -> None:
+        """The objective of a restored anchor was computed; what it was before may differ by rounding.
+
+        Raises InputError if the anchor has none.
+        """
+        if not math.isfinite(value):
+            raise InputError(
+                f"the objective at the weights of the checkpoint is {value}: the checkpoint is of other "
+                "data, or was changed by hand; start anew"
+            )
+        if not value * (1.0 - 2.0 * ROUNDING) <= self.objective <= value:
+            self.objective = value
+
+    @staticmethod
+    def _point(arrays: dict[str, Any], name: str, state: dict[str, Any]) -> Point:
+        return Point(arrays[f"{name}ids"], arrays[f"{name}weights"], state[f"{name}intercept"])
+
+    def prove(self, point: Point, bound: float, claimed: float) -> None:
+        """The residuals at a point give a bound; a checkpoint had claimed another one from them.
+
+        The lower of the two is proved, and is the one that the run had before the checkpoint.
+        """
+        self.bound, self.best = min(bound, claimed), point

@@ -174,13 +174,12 @@ class SampleSize:
 
         There is no room for it, or a size is asked for that it does not have.
         """
-        before = int(state["wanted"])
+        before = state["wanted"]
         self.wanted = min(max(before, self._first), self._most)
-        self.drawn, self.draws = int(state["drawn"]), int(state["draws"])
-        self.age = int(state["age"])
-        self._objective = float(state["objective"])
-        self._last_gap = float(state["last_gap"])
-        self._last_objective = float(state["last_objective"])
+        self.drawn, self.draws, self.age = state["drawn"], state["draws"], state["age"]
+        self._objective = state["objective"]
+        self._last_gap = state["last_gap"]
+        self._last_objective = state["last_objective"]
         if not self.draws or (before == self.wanted and self.drawn <= self._most):
             return True
         # the next anchor is that of another one
@@ -292,11 +291,11 @@ class Sampler:
         """
         fits = self.size.restore(numbers)
         self.step = LastStep(**numbers["step"])
-        self.pending = bool(numbers["pending"]) or not fits
+        self.pending = numbers["pending"] or not fits
         if "intercept" not in numbers or not fits:
             return None
         ids: Ids = arrays["sample_ids"]
-        origin = Point(ids, arrays["sample_weights"], float(numbers["intercept"]))
+        origin = Point(ids, arrays["sample_weights"], numbers["intercept"])
         blocks = range(passes.prepared.n_blocks)
         passes.write_margins(origin, blocks)
         passes.vectors.anchor = 1 - passes.vectors.anchor

@@ -404,36 +404,45 @@ class Solver:
         from it, with the same bits.
         """
         n = self.cache.n
-        numbers = {**self.outer.state(), **self.local.trainer.counters}
-        sample: dict[str, np.ndarray] = {}
+        numbers, arrays = self.outer.state()
+        numbers |= self.local.trainer.counters
         if self.sampler is not None:
             numbers["sample"], sample = self.sampler.state(self.local.view.proximal)
-        arrays = {
-            "ids": self.outer.point.ids.copy(),
-            "weights": self.outer.point.weights.copy(),
-            "cached": self.cache.ids.copy(),
-            "seen": self.local.working.seen[:n].copy(),
-            **sample,
-        }
-        return numbers, arrays
+            arrays |= sample
+        arrays |= {"cached": self.cache.ids, "seen": self.local.working.seen[:n]}
+        return numbers, {name: array.copy() for name, array in arrays.items()}
 
     def restore(self, numbers: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
         """Take up a :meth:`snapshot`, of this driver or another; the cache must be empty.
 
         Cached features are made columns of in the order of the snapshot, as far as there is room now.
+        What the snapshot says of objective, bound and ``C_min`` is proved again, by pricing two points:
+        the null model, which is the anchor of a new solver, and the one that gave the bound.
         """
-        self.outer.restore(numbers, arrays["ids"], arrays["weights"])
+        outer, passes = self.outer, self.passes
+        null = outer.point
+        best = outer.restore(numbers, arrays)
+        if not passes.sampled:
+            largest, bound = self._bound_at(null, 0.0)
+            outer.C_min = outer.conditions.penalty.least_C(largest)
+            if best is not None:
+                if len(best.ids) or best.intercept != null.intercept:
+                    self._place(best)
+                    _, bound = self._bound_at(best, outer.threshold)
+                if bound < numbers["bound"]:
+                    bound = max(bound, polished_bound(passes, best, outer.threshold))
+                outer.prove(best, bound, numbers["bound"])
         if self.sampler is not None:
             sampled = None
             if "sample" in numbers:
-                sampled = self.sampler.restore(self.passes, numbers["sample"], arrays)
-                self.local.view.proximal = float(numbers["sample"]["proximal"])
+                sampled = self.sampler.restore(passes, numbers["sample"], arrays)
+                self.local.view.proximal = numbers["sample"]["proximal"]
             if sampled is None:  # columns come back once there are rows
                 arrays = {**arrays, "cached": np.empty(0, np.int64)}
             else:
                 self._take_rows(*sampled)
-        self.passes.write_margins(self.outer.point, self._all_blocks)
-        self.passes.vectors.anchor = 1 - self.passes.vectors.anchor
+        self._place(outer.point)
+        self._check_objective(outer)
         self.local.trainer.counters = numbers
         cached = arrays["cached"]
         kept = []
@@ -448,3 +457,24 @@ class Solver:
                     kept.append(at + int(order[t]))
         n = len(kept)
         self.local.working.seen[:n] = arrays["seen"][kept]
+
+    def _place(self, point: Point) -> None:
+        """Make the margins of a point those of the anchor."""
+        self.passes.write_margins(point, self._all_blocks)
+        self.passes.vectors.anchor = 1 - self.passes.vectors.anchor
+
+    def _bound_at(self, point: Point, threshold: float) -> tuple[float, float]:
+        """The largest |g_j| / f_j and the dual bound at a point whose margins are in place."""
+        passes = self.passes
+        passes.write_residuals(point.intercept, self._all_blocks)
+        nothing: Ids = np.empty(0, np.int64)
+        prices = passes.price(nothing, threshold, range(passes.pricer.n_parts))
+        return prices.largest, passes.bound(prices.largest, math.fsum(prices.excess))
+
+    def _check_objective(self, outer: Outer) -> None:
+        """Compute the objective of a restored anchor; what the checkpoint says may differ by rounding."""
+        if not self.objective.intercept:
+            outer.point = replace(outer.point, intercept=0.0)
+        point, margins = outer.point, self.passes.vectors.accepted
+        value = self.objective.value(outer.conditions.value(point), margins, point.intercept)
+        outer.confirm(value)

@@ -156,8 +156,9 @@ class Trainer:
 
     @counters.setter
     def counters(self, values: Mapping[str, float]) -> None:
-        self.inner.drawn, self.inner.grown = int(values["drawn"]), float(values["grown"])
-        self._raised, self._careful = float(values["raised"]), bool(values["careful"])
+        self.inner.drawn, self.inner.grown = int(values["drawn"]), values["grown"]
+        # earlier versions and the other driver have no more
+        self._raised, self._careful = values.get("raised", 0.0), bool(values.get("careful"))
 
     def solve(
         self, view: RowView, working: WorkingSet, anchor_b: float, target: float, max_steps: int

@@ -144,3 +144,27 @@ def test_what_is_wrong_is_named(
 def test_file_that_is_not_there(tmp_path: Path, driver: Any, run: Run) -> None:
     result = run("train", "--config", tmp_path / "no.toml")
     assert result.exit_code == 2 and "no.toml: cannot be read: No such file" in result.stderr
+
+
+#: Options that take whole numbers, which TOML writes in any length.
+HUGE = (b"C", b"memory", b"max-time", b"row-view", b"writers", b"block-rows", b"max-passes")
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"a = " + b"[" * 1000 + b"]" * 1000, "nested too deeply"),
+        (b"C = " + b"{a=" * 1000 + b"1" + b"}" * 1000, "nested too deeply"),
+        (b"C" + b".a" * 2000 + b" = 1", "C: expected a number, got"),
+        *((name + b" = 0x" + b"f" * 9000, f"{name.decode()}: ") for name in HUGE),
+        (b"C = " + b"9" * 9000, "not TOML"),
+        (b"a" * 160_000 + b" = 1", "unknown option 'aaaa"),
+        (b"features = 'x\xff'", "not TOML"),
+        (b"#" * ((1 << 20) + 1), "more than 1,048,576 bytes"),
+    ],
+)
+def test_made_by_hand(tmp_path: Path, run: Any, content: bytes, words: str) -> None:
+    (tmp_path / "run.toml").write_bytes(content)
+    result = run("train", "--config", tmp_path / "run.toml")
+    assert result.exit_code == 2 and words in result.stderr, result.stderr[:500]
+    assert len(result.stderr) < 1500

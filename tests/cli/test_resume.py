@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from checkpoints import arrays, state
 from click.testing import Result
 
 from fcl.model import Model
@@ -26,20 +27,20 @@ def out(tmp_path: Path) -> Path:
 def start(data: Path, out: Path, driver: Any, run: Run, model: Model) -> Callable[..., Path]:
     """``start(options...)``: a job that was stopped; the folder of its checkpoint."""
 
-    def start(*arguments: object, command: Any = None) -> Path:
+    def start(*arguments: object, command: Any = ...) -> Path:
         result = run("train", data, "--features", "kmers:d=3", "--C", 0.1, "--out", out, *arguments)
         assert result.exit_code == 0, result.output
         call = driver.calls[-1]
         with CheckpointFolder(call["checkpoint"]) as folder:
             folder.save(
                 Checkpoint(
-                    options={"C": 0.1, "command": command or call["command"]},
+                    options={"C": 0.1, "command": call["command"] if command is ... else command},
                     family_config=model.family.to_config(),
                     fingerprint=model.fingerprint,
                     n_rows=600,
                     block_checksums=np.empty(0, np.uint64),
-                    state={},
-                    arrays={},
+                    state=state(),
+                    arrays=arrays(),
                     history=[],
                     elapsed=1.0,
                     driver="processes",
@@ -221,7 +222,7 @@ def test_no_checkpoint_there(tmp_path: Path, driver: Any, run: Run) -> None:
 
 
 def test_a_checkpoint_made_from_python(start: Callable[..., Path], driver: Any, run: Run) -> None:
-    folder = start(command="none")
+    folder = start(command=None)
     result = run("train", "--resume", folder)
     assert result.exit_code == 2 and "was not made by fcl-train" in result.stderr
 

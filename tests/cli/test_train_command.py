@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections.abc import Callable
@@ -388,6 +389,52 @@ def test_a_model_that_cannot_be_written_is_rescued(
     (rescued,) = (tmp_path / "rescue").rglob("o.fcl")
     assert str(rescued) in result.stderr and str(rescued) in result.stdout
     assert load_model(rescued).n_active == 3
+
+
+def full_disk(*_: Any, **__: Any) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_full_disk_is_waited_for(
+    data: Path, tmp_path: Path, driver: Any, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Room comes after three tries."""
+    tries: list[float] = []
+    fsync = os.fsync
+
+    def filling(descriptor: int) -> None:
+        tries.append(0.0)
+        full_disk() if len(tries) <= 3 else fsync(descriptor)
+
+    monkeypatch.setattr("fcl.model.atomic._TRY_EVERY", 0.0)
+    driver.before_end = lambda arguments: monkeypatch.setattr(os, "fsync", filling)
+    out = tmp_path / "o.fcl"
+    result = run("train", data, "--features", "kmers:d=3", "--C", 1, "--out", out)
+    assert result.exit_code == 0, result.output
+    words = "No space left on device: make room; trying again for 60 s"
+    assert result.stderr.count(words) == 1 and len(tries) > 3
+    assert load_model(out).n_active == 3
+    assert [p.name for p in tmp_path.iterdir() if p.name.endswith(".tmp")] == []
+
+
+def test_no_place_for_the_model(
+    data: Path, tmp_path: Path, driver: Any, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is left anywhere, and the message says where the weights are."""
+    rescue = tmp_path / "rescue"
+    rescue.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(rescue))
+    monkeypatch.setenv("HOME", str(rescue))
+    monkeypatch.chdir(rescue)
+    monkeypatch.setattr("fcl.model.atomic._TRY_EVERY", 0.0)
+    driver.before_end = lambda arguments: monkeypatch.setattr(os, "fsync", full_disk)
+    out = tmp_path / "o.fcl"
+    result = run(
+        "train", data, "--features", "kmers:d=3", "--C", 1, "--out", out, "--disk-wait", "1s"
+    )
+    assert result.exit_code == 1
+    assert f"fcl-train --resume {out}.checkpoint --out FILE writes it" in result.stderr
+    assert list(rescue.iterdir()) == [] and not out.exists()
 
 
 def test_a_log_on_a_full_disk_does_not_lose_the_model(

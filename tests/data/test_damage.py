@@ -1,6 +1,8 @@
 """Damaged and missing chunks: named by array, grid index, rows and file."""
 
+import gc
 import logging
+from pathlib import Path
 
 import h5py
 import numpy as np
@@ -203,3 +205,22 @@ def test_storage_that_fails_only_once(path, monkeypatch, write_zarr):
     monkeypatch.setattr(rows, "_read_cell", fail_once)
     with pytest.raises(InputError, match="rows 0-99 could not be read: OSError: stale file handle"):
         rows.read(0, 100)
+
+
+@pytest.mark.parametrize("content", ["", "[1", "[" * 3000, "3", "{}"])
+@pytest.mark.parametrize("place", ["", "X", "y", "other"])
+def test_metadata_of_zarr_made_by_hand(
+    tmp_path: Path, place: str, content: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """One message that names the store, and nothing of zarr's own, for any damaged member."""
+    group = zarr.open_group(tmp_path / "d", mode="w")
+    for name in ("X", "y", "other"):
+        group.create_array(name, data=np.arange(12.0)[:, None][:, : 1 if name == "X" else None])
+    (tmp_path / "d" / "notes.txt").write_text("")
+    (tmp_path / "d" / "folder").mkdir()
+    (tmp_path / "d" / place / "zarr.json").write_text(content)
+    with pytest.raises(InputError) as caught:
+        open_data(tmp_path / "d", x="other" if place == "other" else "missing")
+    assert "d" in str(caught.value) and len(str(caught.value)) < 500
+    gc.collect()
+    assert capfd.readouterr() == ("", "")

@@ -342,7 +342,7 @@ def test_bad_members(given: Any) -> None:
 
 def test_members_of_different_rows_are_refused() -> None:
     codes = make_windows(1, 100, 8, "none")
-    with pytest.raises(InputError, match="kmers:d=2 reads sequences and columns reads numbers"):
+    with pytest.raises(InputError, match="kmers reads sequences and Columns reads numbers"):
         bind(Concat([Kmers(2), Columns()]), codes)
 
 

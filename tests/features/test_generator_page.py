@@ -112,14 +112,14 @@ def test_commands_on_the_page(place: Path) -> None:
     # the fast one is the same family
     line = COMMANDS[0].replace("thresholds:Thresholds", "fast_thresholds:FastThresholds")
     command(line.replace("model.fcl", "fast.fcl --driver inline --tol 1e-5"), place)
-    command("fcl-predict fast.fcl data --out fast.npy", place)
+    command("fcl-predict fast.fcl data --out fast.npy --import fast_thresholds", place)
     np.testing.assert_allclose(np.load(place / "fast.npy"), scores, atol=0.1)
 
 
 def test_the_class_has_to_be_there(place: Path) -> None:
     command(COMMANDS[0], place)
     shutil.move(place / "thresholds.py", place / "elsewhere.py")
-    said = command("fcl-predict model.fcl data --out scores.npy", place, expect=2)
+    said = command(COMMANDS[2], place, expect=2)
     assert "thresholds:Thresholds cannot be imported" in said and "is its module installed" in said
     said = command(COMMANDS[0] + " --overwrite", place, expect=2)
     assert "No module named 'thresholds'" in said
@@ -133,8 +133,10 @@ def test_sequences(place: Path) -> None:
     np.save(place / "data" / "y.npy", labels)
     features = "--features spaced_pairs:SpacedPairs:k=1,gap=3"
     command(f"fcl-train data {features} --C 0.5 --out m.fcl --tol 1e-4 --writers 1", place)
-    assert re.search(r"[ACGT] at \d, [ACGT] at \d", command("fcl-inspect m.fcl", place))
-    command("fcl-predict m.fcl data --out scores.npy", place)
+    assert re.search(
+        r"[ACGT] at \d, [ACGT] at \d", command("fcl-inspect m.fcl --import spaced_pairs", place)
+    )
+    command("fcl-predict m.fcl data --out scores.npy --import spaced_pairs", place)
     # and against the matrix
     sys.path.insert(0, str(EXAMPLES))
     try:

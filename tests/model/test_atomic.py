@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from fcl.errors import InputError
-from fcl.model.atomic import atomic_file, atomic_folder, check_output, discard_temporaries
+from fcl.model.atomic import (
+    _remove_leftovers,
+    atomic_file,
+    atomic_folder,
+    check_output,
+    discard_temporaries,
+    retry_while_full,
+)
 
 
 def test_nothing_is_seen_before_the_end(tmp_path: Path) -> None:
@@ -117,3 +127,53 @@ def test_discard_temporaries(tmp_path: Path) -> None:
         file.write(b"half")
         discard_temporaries()  # what a second signal does
         assert os.listdir(tmp_path) == []
+
+
+KILLED = """
+import os, signal, sys
+from fcl.model.atomic import atomic_file, atomic_folder
+which = {"file": atomic_file, "folder": atomic_folder}[sys.argv[1]]
+with which(sys.argv[2]):
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize("kind", ["file", "folder"])
+def test_leftovers_of_a_killed_writer_go(tmp_path: Path, kind: str) -> None:
+    """The next writer of the same target removes them; those of a writer who lives stay."""
+    target = tmp_path / "out.zarr"
+    subprocess.run([sys.executable, "-c", KILLED, kind, str(target)])
+    (left,) = os.listdir(tmp_path)
+    assert left.startswith(".out.zarr.") and left.endswith(".tmp")
+    write = atomic_file if kind == "file" else atomic_folder
+    with write(tmp_path / "other.zarr"):
+        pass
+    assert left in os.listdir(tmp_path)
+    with write(target):
+        living = set(os.listdir(tmp_path)) - {left, "other.zarr"}
+        _remove_leftovers(target)
+        assert living <= set(os.listdir(tmp_path))
+    assert sorted(os.listdir(tmp_path)) == ["other.zarr", "out.zarr"]
+
+
+def test_a_full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fcl.model.atomic._TRY_EVERY", 0.0)
+    said: list[str] = []
+    tries = iter([errno.ENOSPC, errno.EDQUOT, 0])
+
+    def write() -> None:
+        if number := next(tries):
+            raise OSError(number, os.strerror(number))
+
+    retry_while_full(write, 60.0, said.append)
+    assert said == ["No space left on device: make room; trying again for 60 s"]
+
+    def full() -> None:
+        raise OSError(errno.ENOSPC, "full")
+
+    def broken() -> None:
+        raise OSError(errno.EIO, "broken")
+
+    for write, wait, stop in ((full, 0.0, False), (full, 60.0, True), (broken, 60.0, False)):
+        with pytest.raises(OSError, match=r"full|broken"):
+            retry_while_full(write, wait, said.append, lambda stop=stop: stop)

@@ -15,8 +15,10 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+import checkpoints
 import numpy as np
 import pytest
+from checkpoints import set_array, set_header, state
 
 from fcl.errors import CheckpointError, InputError
 from fcl.model.checkpoint import Checkpoint, CheckpointFolder
@@ -33,14 +35,8 @@ def make() -> Make:
             "fingerprint": "ab" * 32,
             "n_rows": 600,
             "block_checksums": np.array([1, 2**64 - 1, 3], np.uint64),
-            "state": {"bound": -math.inf, "mu": 0.1 + 0.2, "rng": 2**127 + 1, "names": ["a", "ü"]},
-            "arrays": {
-                "weights": np.array([0.1, -0.0, np.nan, 5e-324]),
-                "ids": np.array([3, 1 << 40]),
-                "matrix": np.arange(6, dtype=np.float32).reshape(2, 3),
-                "nothing": np.empty(0, np.int32),
-                "flag": np.array(True),
-            },
+            "state": checkpoints.state(),
+            "arrays": checkpoints.arrays(),
             "history": [{"number": 1, "gap": 0.1}],
             "elapsed": 12.25,
             "driver": "inline",
@@ -84,23 +80,25 @@ def test_round_trip(folder: CheckpointFolder, make: Make) -> None:
 
 
 def test_numpy_scalars_and_other_layouts(folder: CheckpointFolder, make: Make) -> None:
-    matrix = np.asfortranarray(np.arange(6.0).reshape(2, 3))
-    arrays = {"f": matrix, "big": np.arange(3, dtype=">i4"), "strided": np.arange(9)[::3]}
-    state = {"n": np.int64(5), "gap": np.float64(0.1), "list": np.arange(2)}
-    folder.save(make(arrays=arrays, state=state))
+    arrays = {"cached": np.arange(9)[::3], "seen": np.ones(3, bool)}
+    arrays |= {"ids": np.arange(3, dtype=">i4"), "weights": np.ones(3, np.float32)}
+    folder.save(make(arrays=arrays, state=state(idle=np.int64(2), gap=np.float64(0.1))))
     again = folder.load()
-    assert again.state == {"n": 5, "gap": 0.1, "list": [0, 1]}
+    assert again.state == state(idle=2, gap=0.1)
     for name, array in arrays.items():
         assert np.array_equal(again.arrays[name], array)
-    assert again.arrays["big"].dtype == np.int32
+    assert again.arrays["ids"].dtype == np.int64
 
 
 @pytest.mark.parametrize(
     "changes",
     [
-        {"state": {"model": object()}},
-        {"arrays": {"../up": np.zeros(1)}},
-        {"arrays": {"objects": np.array([object()])}},
+        {"state": state(beta=object())},
+        {"state": state(mu=0.5)},
+        {"state": state(sharpness=0.0)},
+        {"arrays": checkpoints.arrays(more=np.zeros(1))},
+        {"arrays": checkpoints.arrays(ids=np.array([object()]))},
+        {"arrays": checkpoints.arrays(ids=np.zeros(3))},
     ],
 )
 def test_what_cannot_be_kept_is_a_bug(
@@ -212,9 +210,10 @@ def test_a_disk_that_is_full_half_way(tmp_path: Path) -> None:
         "import numpy as np, os, resource\n"
         "from fcl.errors import CheckpointError\n"
         "from fcl.model.checkpoint import Checkpoint, CheckpointFolder\n"
+        "from checkpoints import arrays, state\n"
         "def make(n): return Checkpoint(options={}, family_config={}, fingerprint='', n_rows=1,\n"
-        "    block_checksums=np.zeros(0, np.uint64), state={}, arrays={'a': np.zeros(n)},\n"
-        "    history=[], elapsed=float(n), driver='inline')\n"
+        "    block_checksums=np.zeros(0, np.uint64), state=state(), history=[], elapsed=float(n),\n"
+        "    arrays=arrays(ids=np.arange(n), weights=np.ones(n)), driver='inline')\n"
         f"with CheckpointFolder({str(tmp_path / 'c')!r}) as folder:\n"
         "    folder.save(make(10)); folder.save(make(11))\n"
         "    before = sorted(os.listdir(folder.path))\n"
@@ -225,7 +224,11 @@ def test_a_disk_that_is_full_half_way(tmp_path: Path) -> None:
         "    assert folder.load().elapsed == 11\n"
     )
     result = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, timeout=60
+        [sys.executable, "-W", "error", "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=Path(checkpoints.__file__).parent,
     )
     assert result.returncode == 0 and result.stderr == "", result.stderr
     assert "refused" in result.stdout and "File too large" in result.stdout
@@ -274,7 +277,7 @@ def test_read_only_folder(tmp_path: Path, make: Make) -> None:
 
 
 def test_every_flipped_byte_is_noticed_or_harmless(folder: CheckpointFolder, make: Make) -> None:
-    path = folder.save(make(state={"mu": 0.25}, arrays={"a": np.arange(3.0)}))
+    path = folder.save(make())
     good = path.read_bytes()
     noticed = 0
     for position in range(len(good)):
@@ -287,8 +290,8 @@ def test_every_flipped_byte_is_noticed_or_harmless(folder: CheckpointFolder, mak
             noticed += 1
             continue
         # dates and attributes of the zip mean nothing
-        assert again.state == {"mu": 0.25} and again.options == make().options
-        assert again.arrays["a"].tolist() == [0.0, 1.0, 2.0] and again.n_rows == 600
+        assert again.state == make().state and again.options == make().options
+        assert again.arrays["ids"].tolist() == [3, 7, 1 << 40] and again.n_rows == 600
     assert noticed > 0.75 * len(good)
 
 
@@ -307,7 +310,8 @@ def test_a_torn_file_is_passed_over(
 
 def test_zeros_in_place_of_an_array(folder: CheckpointFolder, make: Make) -> None:
     """What a file system may leave after a crash: the right length, blocks of zeros."""
-    path = folder.save(make(arrays={"a": np.arange(2000.0)}))
+    ids = {"ids": np.arange(2000), "weights": np.ones(2000)}
+    path = folder.save(make(arrays=checkpoints.arrays(**ids)))
     content = bytearray(path.read_bytes())
     content[4096:8192] = bytes(4096)
     path.write_bytes(content)
@@ -315,20 +319,10 @@ def test_zeros_in_place_of_an_array(folder: CheckpointFolder, make: Make) -> Non
         folder.load()
 
 
-def rewrite(path: Path, **values: Any) -> None:
-    with zipfile.ZipFile(path) as archive:
-        members = {name: archive.read(name) for name in archive.namelist()}
-    header = json.loads(members["header.json"]) | values
-    members["header.json"] = json.dumps(header).encode()
-    with zipfile.ZipFile(path, "w") as archive:
-        for name, content in members.items():
-            archive.writestr(name, content)
-
-
 def test_newer_version(folder: CheckpointFolder, make: Make) -> None:
     folder.save(make())
-    rewrite(folder.save(make()), version=2, fcl_version="9.9")
-    with pytest.raises(InputError, match=r"version 2, this fcl reads up to 1.*newer fcl.*'9\.9'"):
+    set_header(folder.save(make()), version=3, fcl_version="9.9")
+    with pytest.raises(InputError, match=r"version 3, this fcl reads up to 2.*newer fcl.*'9\.9'"):
         folder.load()
 
 
@@ -340,9 +334,169 @@ def test_newer_version(folder: CheckpointFolder, make: Make) -> None:
 def test_a_wrong_header_is_damage(
     folder: CheckpointFolder, make: Make, values: dict[str, Any]
 ) -> None:
-    rewrite(folder.save(make()), **values)
+    set_header(folder.save(make()), **values)
     with pytest.raises(InputError, match="no checkpoint that is whole"):
         folder.load()
+
+
+BAD_NUMBERS: list[Any] = [..., None, "0.5", [], True, math.nan, math.inf, -math.inf, 10**400]
+WHOLES = ("drawn", "idle", "evicted")
+
+
+@pytest.mark.parametrize("name", sorted(checkpoints.state()))
+def test_every_key_of_the_state_is_validated(
+    folder: CheckpointFolder, make: Make, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Missing, of another type, not finite: the checkpoint before is taken, and the key is named."""
+    folder.save(make(elapsed=1.0))
+    newest = folder.save(make(elapsed=2.0))
+    good = newest.read_bytes()
+    for value in [*BAD_NUMBERS, *([0.5, -1, 1 << 70] if name in WHOLES else [])]:
+        infinite = isinstance(value, float) and math.isinf(value)
+        if (infinite and name in ("bound", "gap")) or (name, value) == ("max_violation", math.inf):
+            continue
+        caplog.clear()
+        set_header(newest, "state", **{name: value})
+        assert folder.load().elapsed == 1.0, value
+        assert f"checkpoint-2.fcl-ckpt: damaged (state.{name}" in caplog.text
+        newest.write_bytes(good)
+    assert folder.load().elapsed == 2.0
+
+
+@pytest.mark.parametrize(
+    ("place", "values"),
+    [
+        ((), {"state": ...}),
+        ((), {"state": None}),
+        ((), {"state": []}),
+        ((), {"options": ...}),
+        ((), {"options": "C"}),
+        ((), {"family": None}),
+        ((), {"history": {}}),
+        ((), {"history": [3]}),
+        ((), {"elapsed": math.nan}),
+        ((), {"elapsed": -1.0}),
+        ((), {"n_rows": "600"}),
+        ((), {"n_rows": 0}),
+        ((), {"n_rows": 600.0}),
+        ((), {"number": None}),
+        ((), {"created": 5}),
+        ((), {"fingerprint": None}),
+        ((), {"arrays": None}),
+        ((), {"arrays": ["ids", "weights", "cached"]}),
+        (("options",), {"block_rows": "256"}),
+        (("options",), {"block_rows": 0}),
+        (("options",), {"command": ["C"]}),
+        (("options",), {"command": {"C": [0.1]}}),
+        (("state",), {"sample": {}}),
+        (("state",), {"sample": None}),
+        (("state",), {"last": {"objective": "1"}}),
+        (("state",), {"best_intercept": 0.5}),
+        (("state",), {"untried_intercept": 0.5}),
+    ],
+)
+def test_headers_made_by_hand(
+    folder: CheckpointFolder, make: Make, place: tuple[str, ...], values: dict[str, Any]
+) -> None:
+    set_header(folder.save(make()), *place, **values)
+    with pytest.raises(InputError, match="no checkpoint that is whole"):
+        folder.load()
+
+
+@pytest.mark.parametrize(
+    ("name", "array", "words"),
+    [
+        ("ids", np.arange(2), "2 ids and 3 weights"),
+        ("ids", np.array([3, 3, 4]), "rising numbers"),
+        ("ids", np.array([-1, 3, 4]), "rising numbers"),
+        ("ids", np.array([3.0, 7.0, 9.0]), "vector of <i8, got <f8"),
+        ("ids", np.array(["3", "7", "9"]), "vector of <i8, got <U1"),
+        ("ids", np.array([[3], [7], [9]]), "of shape"),
+        ("ids", np.array(3), "of shape"),
+        ("weights", np.array([1.0, np.nan, 1.0]), "numbers up to 1e+100"),
+        ("weights", np.array([1.0, 1e308, 1.0]), "numbers up to 1e+100"),
+        ("weights", np.array([1, 2, 3]), "vector of <f8, got <i8"),
+        ("cached", np.array([7, 7]), "each once"),
+        ("cached", np.array([7, -1]), "from 0 on"),
+        ("cached", np.array([7], np.int64), "1 cached and 2 seen"),
+        ("cached", np.array([7, 3], ">i8"), "got >i8"),
+        ("seen", np.array([1, 0]), "vector of |b1, got <i8"),
+        ("seen", np.ones((2, 1), bool), "of shape"),
+    ],
+)
+def test_arrays_made_by_hand(
+    folder: CheckpointFolder, make: Make, name: str, array: np.ndarray, words: str
+) -> None:
+    set_array(folder.save(make()), name, array)
+    with pytest.raises(InputError, match="no checkpoint that is whole") as caught:
+        folder.load()
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "checksums", [np.ones(3), np.array(["a", "b", "c"]), np.ones(2, "<u8"), np.ones((3, 1), "<u8")]
+)
+def test_checksums_made_by_hand(
+    folder: CheckpointFolder, make: Make, checksums: np.ndarray
+) -> None:
+    path = folder.save(make())
+    content = checkpoints.npy(checksums)
+    checkpoints.rewrite(path, lambda m: m.update({"block_checksums.npy": content}))
+    with pytest.raises(InputError, match="no checkpoint that is whole"):
+        folder.load()
+
+
+def test_ids_beyond_the_family(make: Make) -> None:
+    checkpoint = make(arrays=checkpoints.arrays())
+    with pytest.raises(InputError, match="its ids go up to 1099511627776 of 800 features"):
+        CheckpointFolder.check_resume(checkpoint, {}, n_features=800)
+
+
+def test_what_is_not_declared_is_left_out(folder: CheckpointFolder, make: Make) -> None:
+    path = folder.save(make())
+    set_header(path, "state", C_min=0.5)
+    assert folder.load().state == make().state
+
+
+# measured beside the interpreter and its imports, which take 100 MB themselves
+LIMITED = """
+import resource, sys
+import numpy, fcl.model.checkpoint as module, fcl.model.file, fcl.features
+pages = int(open("/proc/self/statm").read().split()[0])
+limit = pages * resource.getpagesize() + (300 << 20)
+resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+try:
+    {call}
+except fcl.errors.InputError as error:
+    print("refused:", str(error)[:300])
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+@pytest.mark.parametrize("kind", ["compressed", "values", "deep", "text", "zeros"])
+def test_bombs(folder: CheckpointFolder, make: Make, tmp_path: Path, kind: str) -> None:
+    """Neither a header nor an array takes memory that its file does not have."""
+    path, size = folder.save(make()), 200 << 20
+    content = {
+        "compressed": lambda: b"{" + b" " * size + b"}",
+        "values": lambda: b'{"state": [' + b"{}," * (4 << 20) + b"{}]}",
+        "deep": lambda: b'{"state": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+        "text": lambda: b'{"state": "' + b"x" * (65 << 20) + b'"}',
+        "zeros": lambda: b"",
+    }[kind]()
+    if kind == "zeros":
+        head = checkpoints.npy(np.zeros(size, np.int8))[:128].replace(b"|i1", b"<i8")
+        change = {"arrays/ids.npy": head}
+    else:
+        change = {"header.json": content}
+    compress = zipfile.ZIP_DEFLATED if kind == "compressed" else zipfile.ZIP_STORED
+    checkpoints.rewrite(path, lambda members: members.update(change), compress)
+    code = LIMITED.format(call=f"module.CheckpointFolder({str(folder.path)!r}).load()")
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120
+    )
+    assert result.returncode == 0, result.stderr
+    assert "refused: " in result.stdout and "no checkpoint that is whole" in result.stdout
 
 
 def test_nothing_to_load(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -13,6 +14,7 @@ from judge import LOSSES, Problem, Solution, kmer_matrix
 from rows import acceptors, pyrimidines
 
 import fcl
+from fcl.errors import InputError
 from fcl.objective import find_loss, relative_gap, resolve_C
 
 
@@ -299,3 +301,17 @@ def test_losses_by_name() -> None:
     assert find_loss("squared-hinge") is find_loss("squared_hinge")
     with pytest.raises(fcl.InputError, match=r"'hinge'.*logistic, squared, squared_hinge"):
         find_loss("hinge")
+
+
+def test_a_gap_that_is_not_known_is_no_gap() -> None:
+    assert relative_gap(2.0, 1.0) == 0.5 and relative_gap(1.0, 2.0) == 0.0
+    assert relative_gap(0.0, -1.0) == 0.0
+    for objective, bound in ((1.0, math.nan), (math.nan, 1.0), (math.inf, 1.0), (1.0, -math.inf)):
+        assert relative_gap(objective, bound) == math.inf
+    assert relative_gap(math.inf, -math.inf) == relative_gap(math.inf, math.inf) == math.inf
+
+
+@pytest.mark.parametrize("total", [1e-300, 5e-324, math.inf])
+def test_weights_whose_alpha_cannot_be_saved(total: float) -> None:
+    with pytest.raises(InputError, match=r"alpha = 1 / \(C \* sum\) is .*multiply all weights"):
+        resolve_C(1e-10, None, total)

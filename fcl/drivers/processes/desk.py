@@ -7,7 +7,7 @@ an order needs, gives it what came back, and lets it decide what a certified pas
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from fcl.drivers.processes.wanted import Known, WantedColumns
 from fcl.drivers.saving import Snapshot, last_certified
 from fcl.drivers.session import Session
 from fcl.features.base import Prices
+from fcl.model.checkpoint import Checkpoint
 from fcl.solve.outer import Certified, Outer
 from fcl.solve.passes import Passes, Vectors
 from fcl.solve.polish import polished_bound
@@ -114,27 +115,33 @@ class Desk:
         self._sample = SampleSize(
             job.train.n, self.config.view_rows, first, self.store.capacity, wished
         )
-        if session.resumed is not None:
-            self._resume()
+        if session.continued is not None:
+            self._resume(session.continued)
         self._offer()
 
-    def _resume(self) -> None:
-        resumed = self.session.resumed
-        assert resumed is not None
-        state, arrays = resumed.state, resumed.arrays
-        self.outer.restore(dict(state), arrays["ids"], arrays["weights"])
-        self.beta = float(state["beta"])
+    def _resume(self, resumed: Checkpoint) -> None:
+        """Go on from a checkpoint: the first pass proves objective and bound anew, by writers."""
+        state, arrays = dict(resumed.state), dict(resumed.arrays)
+        self.outer.restore(state, arrays)
+        if not self.job.options.intercept:
+            self.outer.point = replace(self.outer.point, intercept=0.0)
+        self.beta = state["beta"]
         self.certified = last_certified(state)
-        self._recall = arrays["cached"][arrays["cached"] >= 0]
+        self._recall = arrays["cached"]
         point = self.outer.point
         fits = len(arrays.get("untried_ids", ())) <= self.config.max_active
         if "untried_intercept" in state and fits:  # the trainer was further than the anchor
             self._fallback = point
             ids, weights = arrays["untried_ids"], arrays["untried_weights"]
-            point = Point(ids, weights, float(state["untried_intercept"]))
+            point = Point(ids, weights, state["untried_intercept"])
         write_point(self.layout, "proposed", point)
         self._taken = _Proposed(0, point)
         self._resuming = self._repeated = True
+
+    @property
+    def verified(self) -> bool:
+        """Whether this run has computed the objective of its anchor."""
+        return not self._resuming
 
     def cached(self) -> tuple[Ids, Ids]:
         """Slots of the committed columns, and their features."""
@@ -214,6 +221,9 @@ class Desk:
             self._taken = _Proposed(taken.version, point, taken.promised, beta)
         elif outcome == "accepted":
             before = self.outer.objective
+            if self._resuming:  # what a checkpoint says of its anchor is no value to compare with
+                self.outer.confirm(objective)
+                before = self.outer.objective
             self.beta, self._resuming = beta, False
             if self._fallback is not None:
                 self._fallback, self._repeated = None, False
@@ -224,6 +234,8 @@ class Desk:
             )
             self._judged()
         elif outcome == "rejected":
+            if self._resuming:
+                self.outer.confirm(math.nan)
             self._judged()
 
     def _judged(self) -> None:
@@ -422,22 +434,14 @@ class Desk:
 
     def _offer(self) -> None:
         """The state to go on from, should everything end now."""
-        point, state = self.outer.point, self.outer.state()
+        numbers, arrays = self.outer.state()
         _, cached = self.cached()
         last: dict[str, Any] = {}
         if self.certified is not None:
             last = {"objective": self.certified.objective, "bound": self.certified.bound}
-        numbers = {
-            **state,
-            **{"drawn": 0, "grown": 1.0, "idle": self.session.idle},
-            **{"beta": self.beta, "evicted": 0, "last": last},
-        }
-        arrays = {
-            "ids": point.ids,
-            "weights": point.weights,
-            "cached": cached,
-            "seen": np.ones(len(cached), bool),
-        }
+        numbers |= {"drawn": 0, "grown": 1.0, "idle": self.session.idle}
+        numbers |= {"beta": self.beta, "evicted": 0, "last": last}
+        arrays |= {"cached": cached, "seen": np.ones(len(cached), bool)}
         if self._untried is not None:
             numbers["untried_intercept"] = self._untried.point.intercept
             arrays["untried_ids"] = self._untried.point.ids

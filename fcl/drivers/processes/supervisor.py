@@ -134,7 +134,7 @@ class Supervisor:
             self.crew.prepare({TRAINER: 1, WRITER: shared.plan.writers})
             shared.reserve()
             shared.prepare_own(self._reading)
-            first_pass = None if session.resumed is None else len(session.resumed.history)
+            first_pass = None if session.continued is None else len(session.history)
             self.logic = Logic(shared.settings(self.share_cores, first_pass))
             return self._end(self._loop())
         except FclError:
@@ -549,7 +549,8 @@ class Supervisor:
                 "checkpoint, if any are kept"
             )
         assert isinstance(instruction, words.Finish)
-        if self.desk is None or not session.history:  # what was resumed from is still there
+        # without a point of this run there is no result; what was resumed from is still there
+        if self.desk is None or not session.history or not self.desk.verified:
             raise KeyboardInterrupt
         desk, outer = self.desk, self.desk.outer
         self.meter.sample()

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from fcl.checks import choice, flag, is_whole
+from fcl.checks import choice, flag, is_whole, shown, whole
 from fcl.data.prepared import PreparedRows
 from fcl.errors import InputError
 from fcl.features.bag.columns import BagColumns, columns_bytes
@@ -69,7 +69,7 @@ class Bag:
 
     def __post_init__(self) -> None:
         if not is_whole(self.d):
-            raise InputError(f"bag: d must be a whole number, got {self.d!r}")
+            raise InputError(f"bag: d must be a whole number, got {shown(self.d)}")
         object.__setattr__(self, "d", int(self.d))  # a number of numpy is none for JSON
         choice("bag: value", self.value, VALUES)
         choice("bag: strands", self.strands, STRANDS)
@@ -77,7 +77,8 @@ class Bag:
         most = MAX_WILD_D if self.wildcards else MAX_D
         if not 1 <= self.d <= most:
             raise InputError(
-                f"bag: d must be from 1 to {most}{' with wildcards' * self.wildcards}, got {self.d}"
+                f"bag: d must be from 1 to {most}{' with wildcards' * self.wildcards}, "
+                f"got {shown(self.d)}"
             )
 
     def bind(self, rows: RowReader) -> BagFamily:
@@ -102,6 +103,11 @@ class BagFamily:
     value: str = "count"
     strands: str = "one"
     wildcards: bool = False
+
+    def __post_init__(self) -> None:
+        # a model file may say anything: its options are checked as a user's are
+        Bag(self.d, self.value, self.strands, self.wildcards)
+        whole(f"bag: length of the windows (d = {self.d})", self.length, self.d)
 
     @property
     def name(self) -> str:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from fcl.data.prepared import PreparedRows
 from fcl.errors import InputError
-from fcl.features.base import FEATURES_LIMIT, Family, Floats, Ids, Scorer
+from fcl.features.base import FEATURES_LIMIT, Family, Floats, Ids, Scorer, is_sampled
 from fcl.features.concat.columns import ConcatColumns
 from fcl.features.concat.pricing import ConcatPricer
 from fcl.features.concat.rows import ALIGN, PartRows, Slot, joined_sides
@@ -36,6 +36,12 @@ class ConcatFamily:
     factors: tuple[float, ...]
 
     def __post_init__(self) -> None:
+        if not self.members or len(self.members) != len(self.factors):
+            raise InputError(
+                f"features: expected one factor for each of one or more families, got "
+                f"{len(self.members)} families and {len(self.factors)} factors"
+            )
+        self._check_members()
         total = sum(int(m.n_features) for m in self.members)  # int64 might overflow
         if total >= FEATURES_LIMIT:
             counts = ", ".join(f"{m.name} {m.n_features:,}" for m in self.members)
@@ -43,6 +49,22 @@ class ConcatFamily:
                 f"features: several families have {total:,} features together ({counts}), more than the "
                 "2^62 that can be numbered; leave one out, or make one smaller"
             )
+
+    def _check_members(self) -> None:
+        """Raise InputError for members that are sampled, or read other rows than the first."""
+        first = self.members[0]
+        for family in self.members:
+            if is_sampled(family):
+                raise InputError(
+                    f"features {family.name}: a family that is sampled cannot be one of several, whose "
+                    "proof is over all features; give it a number of features"
+                )
+            if family.row_kind != first.row_kind:
+                raise InputError(
+                    "features: families of one model read the same kind of rows, but "
+                    f"{first.name} reads {first.row_kind} and {family.name} reads {family.row_kind}; "
+                    "leave one of them out"
+                )
 
     # -- what it is ----------------------------------------------------------------------------
 

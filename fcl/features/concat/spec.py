@@ -10,7 +10,6 @@ import numpy.typing as npt
 
 from fcl.checks import positive
 from fcl.errors import InputError
-from fcl.features.base import is_sampled
 from fcl.features.concat.family import ConcatFamily
 
 if TYPE_CHECKING:
@@ -62,20 +61,7 @@ class Concat:
 
     def bind(self, rows: RowReader[Any], keep: npt.NDArray[np.bool_] | None = None) -> ConcatFamily:
         """The families over the rows of a data set, as one; keep : those that are trained on."""
-        from fcl.features.registry import bind_features, spell_features
+        from fcl.features.registry import bind_features
 
         bound = [bind_features(spec, rows, keep) for spec, _ in self.members]
-        names = [spell_features(spec) for spec, _ in self.members]
-        for family, name in zip(bound, names, strict=True):
-            if is_sampled(family):
-                raise InputError(
-                    f"features {name}: a family that is sampled cannot be one of several, whose proof is "
-                    "over all features; give it a number of features"
-                )
-            if family.row_kind != bound[0].row_kind:
-                raise InputError(
-                    f"{rows.name}: families of one model read the same kind of rows, but {names[0]} "
-                    f"reads {bound[0].row_kind} and {name} reads {family.row_kind}; leave one of them "
-                    "out"
-                )
         return ConcatFamily(tuple(bound), tuple(factor for _, factor in self.members))

@@ -18,9 +18,12 @@ import numpy.typing as npt
 from fcl.data.prepared import PreparedRows
 from fcl.features.base import Floats, Ids, Pricer
 from fcl.features.generated.checked import (
+    called,
     checked_columns,
+    checked_count,
     checked_factors,
     checked_prepared,
+    checked_step,
     checked_vector,
     name_of,
     some_ids,
@@ -150,12 +153,21 @@ class GeneratedFamily:
 
     @classmethod
     def from_config(cls, generator: Generator, config: dict[str, Any]) -> GeneratedFamily:
-        """The family of :meth:`to_config`, of a generator made anew with the options there."""
+        """The family of :meth:`to_config`, of a generator made anew with the options there.
 
-        generator.restore({name: decode(value) for name, value in config["state"].items()})
-        record = MatrixRecord(**config["record"]) if "record" in config else None
+        The configuration may come from a file that anybody wrote. Raises InputError where it is not what
+        a fitted generator gives.
+        """
         form = form_from_config(config["form"])
-        return cls(generator, form, record, config.get("probe", ()))
+        record = MatrixRecord(**config["record"]) if "record" in config else None
+        state = {name: decode(value) for name, value in config["state"].items()}
+        where = f"features {name_of(generator)}"
+        called(f"{where}: restore() of what is stored", generator.restore, state)
+        checked_count(generator)
+        checked_step(generator)
+        called(f"{where}: check_restored() of what is stored", generator.check_restored, form.width)
+        probe = [float(x) for x in config.get("probe", ())]
+        return cls(generator, form, record, probe)
 
     def most_block_rows(self) -> int:
         """Rows of a block of prepared rows of a convenient size; a multiple of 64."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from fcl.checks import choice, shown, whole
 from fcl.data.prepared import PreparedRows
 from fcl.errors import InputError
 from fcl.features.base import Ids
@@ -28,6 +29,11 @@ __all__ = [
 
 #: Columns for each entry up to which they are counted one by one.
 MOST_COUNTED = 4
+#: Columns of rows: a pass over 2^31 takes seconds.
+MOST_COLUMNS = 1 << 31
+#: dtypes of numbers that are read, and of what a class may prepare of them.
+_NUMBER_DTYPES = ("<f4", "<f8", ">f4", ">f8")
+_RECORD_DTYPES = ("b1", *(kind + size for kind in "iu" for size in "1248"), "f2", "f4", "f8")
 Keep = npt.NDArray[np.bool_] | None
 
 
@@ -71,6 +77,13 @@ class MatrixRecord:
 
     width: int
     dtype: str
+
+    def __post_init__(self) -> None:
+        whole("model: columns of prepared rows", self.width, 1)
+        if not isinstance(self.dtype, str) or self.dtype[-2:] not in _RECORD_DTYPES:
+            raise InputError(
+                f"model: expected prepared rows of a plain dtype such as <f4, got {shown(self.dtype)}"
+            )
 
     def to_config(self) -> dict[str, Any]:
         """As a dictionary."""
@@ -331,14 +344,29 @@ def form_for(kind: str, rows: RowReader[Any]) -> RowForm:
     reader = NumericReader(rows)
     if kind == "any":
         kind = "sparse" if reader.sparse else "numbers"
+    _check_width(rows.name, reader.n_columns)
     form: RowForm = _FORMS[kind](reader.n_columns, reader.dtype.str)
     return form
 
 
+def _check_width(name: str, width: int) -> None:
+    """Refuse rows that are so wide that a pass over all columns would not come to its end."""
+    if width > MOST_COLUMNS:
+        raise InputError(
+            f"{name}: {shown(width)} columns, expected at most {MOST_COLUMNS:,}; leave out those that "
+            "are empty in all rows, or number the others anew"
+        )
+
+
 def form_from_config(config: dict[str, Any]) -> RowForm:
-    """The form that :meth:`RowForm.to_config` told of."""
+    """The form that :meth:`RowForm.to_config` told of; InputError for what it never tells."""
     options = dict(config)
-    form: RowForm = _FORMS[options.pop("rows")](**options)
+    kind = choice("model: rows of its features", options.pop("rows"), tuple(_FORMS))
+    width = whole("model: columns of its rows", options.get("width"), 1)
+    _check_width("model", width)
+    if kind != "sequences":
+        choice("model: dtype of its rows", options.get("dtype"), _NUMBER_DTYPES)
+    form: RowForm = _FORMS[kind](**options)
     return form
 
 

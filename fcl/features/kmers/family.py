@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from fcl.checks import is_whole
+from fcl.checks import is_whole, shown, whole
 from fcl.data.prepared import PreparedRows
 from fcl.errors import InputError
-from fcl.features.base import Floats, Ids
+from fcl.features.base import Floats, Ids, check_features
 from fcl.features.kmers.columns import KmerColumns
 from fcl.features.kmers.margins import KmerScorer, margin_table_bytes
 from fcl.features.kmers.pricing import KmerPricer, pricing_bytes, unknown_bytes
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 LETTERS = "ACGT."
 MAX_D = 12
+MOST_ORIGIN = 1 << 31
 
 
 @dataclass(frozen=True)
@@ -55,10 +56,14 @@ class Kmers:
         for name in ("d", "origin"):
             value = getattr(self, name)
             if not is_whole(value):
-                raise InputError(f"kmers: {name} must be a whole number, got {value!r}")
+                raise InputError(f"kmers: {name} must be a whole number, got {shown(value)}")
             object.__setattr__(self, name, int(value))  # a number of numpy is none for JSON
         if not 1 <= self.d <= MAX_D:
-            raise InputError(f"kmers: d must be from 1 to {MAX_D}, got {self.d}")
+            raise InputError(f"kmers: d must be from 1 to {MAX_D}, got {shown(self.d)}")
+        if abs(self.origin) > MOST_ORIGIN:
+            raise InputError(
+                f"kmers: origin must be at most {MOST_ORIGIN} from 0, got {shown(self.origin)}"
+            )
 
     def bind(self, rows: RowReader) -> KmerFamily:
         """The family over the windows of a data set."""
@@ -80,6 +85,12 @@ class KmerFamily:
     d: int
     length: int
     origin: int = 0
+
+    def __post_init__(self) -> None:
+        # a model file may say anything: its options are checked as a user's are
+        Kmers(self.d, self.origin)
+        whole(f"kmers: length of the windows (d = {self.d})", self.length, self.d)
+        check_features("kmers", self.n_features)
 
     @property
     def n_positions(self) -> int:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from fcl.checks import flag, whole
+from fcl.checks import flag, shown, whole
 from fcl.errors import InputError
 from fcl.features.base import FEATURES_LIMIT, Floats, Ids
 from fcl.features.generated.forms import SparseColumns
@@ -65,6 +65,16 @@ class Products(Generator):
         )
         if self.stored is not None and self.stored.kind == "b":
             self.binary = True
+        self.n_features = self._count()
+
+    def check_restored(self, width: int) -> None:
+        if self.columns_ != width or self.n_features != self._count():
+            raise InputError(
+                f"products: expected the products of {width} columns, got {shown(self.n_features)} of "
+                f"{shown(self.columns_)}"
+            )
+
+    def _count(self) -> int:
         m, degree = self.columns_, self.degree
         if not m:
             raise InputError("products: the data have no columns")
@@ -73,12 +83,13 @@ class Products(Generator):
                 f"products: degree is {degree}, larger than the number of binary columns, {m}; lower "
                 f"degree to {m} or less"
             )
-        self.n_features = count_products(m, degree, not self.binary)
-        if self.n_features >= FEATURES_LIMIT:
+        n_features = count_products(m, degree, not self.binary)
+        if n_features >= FEATURES_LIMIT:
             raise InputError(
-                f"products: {m} columns have {self.n_features:,} products up to degree {degree}, more "
+                f"products: {m} columns have {n_features:,} products up to degree {degree}, more "
                 f"than the 2^62 that can be numbered; lower degree, or choose columns"
             )
+        return n_features
 
     @property
     def numbering(self) -> Numbering:

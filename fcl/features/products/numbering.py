@@ -46,7 +46,7 @@ class Numbering:
         self.n_features = int(self.first[-1])
         # C(c, i) for i >= 3 and every c that occurs; for 1 and 2 there are formulas
         self._tables: dict[int, Ids] = {}
-        below = np.arange(n_columns + 1, dtype=np.int64)
+        below = np.arange(n_columns + 1 if degree > 2 else 0, dtype=np.int64)
         below = below * (below - 1) // 2
         for i in range(3, degree + 1):
             # C(c, i) = sum of C(x, i - 1) over x < c

@@ -1,0 +1,145 @@
+"""A checkpoint changed by hand, with valid checksums, makes no false certificate."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from checkpoints import rewrite, set_array, set_header
+from rows import acceptors
+
+import fcl
+from fcl.drivers.train import TrainResult
+from fcl.model.checkpoint import CheckpointFolder
+
+TOL = 1e-4
+
+
+def train(**options: Any) -> TrainResult:
+    codes, y = acceptors(10, 300)
+    defaults = {"C": 1.0, "tol": TOL, "block_rows": 64, "memory": "1GiB"}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", fcl.ConvergenceWarning)
+        return fcl.train(fcl.open_data(codes, y=y), fcl.Kmers(3), **(defaults | options))
+
+
+@pytest.fixture(scope="module")
+def optimum() -> float:
+    return train(tol=1e-10).certificate.objective
+
+
+@pytest.fixture(params=["inline", "processes"])
+def driver(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def path(tmp_path: Path, driver: str) -> Path:
+    """The newest checkpoint of a run that is far from its end."""
+    stopped = train(max_passes=2, checkpoint=tmp_path / "c", driver="inline")
+    assert stopped.certificate.gap > 10 * TOL
+    return sorted((tmp_path / "c").glob("*.fcl-ckpt"))[-1]
+
+
+def claims(path: Path) -> dict[str, Any]:
+    return dict(CheckpointFolder(path.parent).load().state)
+
+
+def is_true(result: TrainResult, optimum: float) -> None:
+    """What is said of the model holds of it."""
+    found = result.certificate
+    assert found.bound <= optimum * (1 + 1e-9) <= found.objective * (1 + 2e-9)
+    assert found.gap == pytest.approx((found.objective - found.bound) / found.objective, abs=1e-12)
+    assert result.converged == (found.gap <= TOL)
+
+
+@pytest.mark.parametrize("share", [1 - 1e-7])
+def test_a_forged_bound(path: Path, driver: str, optimum: float, share: float) -> None:
+    """A bound just below the objective gave a gap of 9.9e-7."""
+    objective = claims(path)["objective"]
+    set_header(path, "state", bound=share * objective, gap=0.0, max_violation=1.0)
+    set_header(path, "state", last={"objective": objective, "bound": share * objective})
+    result = train(resume=path.parent, driver=driver)
+    assert result.converged
+    is_true(result, optimum)
+
+
+def test_a_bound_that_is_no_number(path: Path, driver: str) -> None:
+    """It gave "converged: relative gap 0.00e+00"; now the file is none."""
+    set_header(path, "state", bound=math.nan)
+    with pytest.raises(fcl.InputError, match=r"state\.bound: expected a number, got nan"):
+        train(resume=path.parent, driver=driver)
+
+
+@pytest.mark.parametrize("objective", [0.0])
+def test_a_forged_objective(path: Path, driver: str, optimum: float, objective: float) -> None:
+    set_header(path, "state", objective=objective)
+    is_true(train(resume=path.parent, driver=driver), optimum)
+
+
+def test_forged_points(path: Path, driver: str, optimum: float) -> None:
+    """Weights are what they are; the bound's point gives another bound, which is as true."""
+    state = claims(path)
+    for prefix in ("", "best_"):
+        set_array(path, f"{prefix}ids", np.array([0, 5, 17]))
+        set_array(path, f"{prefix}weights", np.array([0.3, -4.0, 1.0]))
+    set_header(path, "state", bound=state["objective"] * (1 - 1e-7), best_intercept=0.5)
+    is_true(train(resume=path.parent, driver=driver), optimum)
+
+
+def test_stopped_before_its_first_pass(path: Path, driver: str, optimum: float) -> None:
+    """Nothing of the file is in the result where nothing was computed yet."""
+    set_header(path, "state", objective=1e-3, bound=1e-3)
+    result = None
+    for k in range(0, 60, 6):
+        calls = iter([False] * k)
+        try:
+            result = train(
+                resume=path.parent, driver=driver, should_stop=lambda c=calls: next(c, True)
+            )
+        except KeyboardInterrupt:
+            continue
+        is_true(result, optimum) if math.isfinite(result.certificate.gap) else None
+        assert result.certificate.objective >= optimum * (1 - 1e-9)
+        break
+    assert result is not None or driver == "processes"
+
+
+def test_least_C_is_that_of_the_data(path: Path, driver: str) -> None:
+    """In the inline driver it is found again; the other one does not say it of a resumed job."""
+    set_header(path, "state", C_min=77.0, max_violation=1.0)
+    found = train(resume=path.parent, driver=driver).model.options["C_min"]
+    assert found == (train().model.options["C_min"] if driver == "inline" else None)
+
+
+def test_a_checkpoint_of_version_1(path: Path, driver: str, optimum: float) -> None:
+    """It has the number of the bound and not its point: the run goes on and proves one itself."""
+    bound = claims(path)["bound"]
+    drop = ("arrays/best_ids.npy", "arrays/best_weights.npy")
+    rewrite(path, lambda members: [members.pop(name) for name in drop])
+    set_header(path, "state", best_intercept=..., C_min=0.5, bound=bound)
+    names = ["cached", "ids", "seen", "weights"]
+    set_header(path, version=1, arrays=names)
+    result = train(resume=path.parent, driver=driver)
+    assert result.converged
+    is_true(result, optimum)
+
+
+def test_the_file_is_skipped_by_name(
+    path: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The one before is taken, and a refused one has written nothing."""
+    newest = path.with_name("checkpoint-9.fcl-ckpt")
+    newest.write_bytes(path.read_bytes())
+    set_header(newest, "state", grown="2")
+    assert train(resume=path.parent).converged
+    assert "checkpoint-9.fcl-ckpt: damaged (state.grown: expected a finite number" in caplog.text
+    set_header(path, "state", idle=None)
+    before = {p: p.read_bytes() for p in path.parent.iterdir()}
+    with pytest.raises(fcl.InputError, match="holds no checkpoint that is whole"):
+        train(resume=path.parent, checkpoint=path.parent)
+    assert {p: p.read_bytes() for p in path.parent.iterdir()} == before
