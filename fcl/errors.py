@@ -33,6 +33,13 @@ class RepeatedDeaths(FclError):
     """A process of the training died again and again; the state was saved before this is raised."""
 
 
+class ScaleWarning(UserWarning):
+    """Columns differ so much in scale that one penalty for all weights means little.
+
+    The message names the columns, their scales, and what to do.
+    """
+
+
 class ConvergenceWarning(UserWarning):
     """Training stopped before the tolerance was reached; the message gives the gap.
 

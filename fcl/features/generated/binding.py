@@ -25,9 +25,11 @@ from fcl.features.generated.checked import (
     name_of,
     some_ids,
 )
-from fcl.features.generated.family import GeneratedFamily, shown
-from fcl.features.generated.forms import MatrixRecord, RowForm, form_for
+from fcl.features.generated.family import GeneratedFamily, ScalesSeen, shown
+from fcl.features.generated.forms import MatrixRecord, RowForm, SparseColumns, form_for
 from fcl.features.generator import ROWS, Generator, overrides
+from fcl.features.plain import Columns
+from fcl.features.products import Products
 
 __all__ = ["bind", "probed_ids", "same_features", "sample_rows", "spread", "without_probes"]
 
@@ -36,6 +38,8 @@ FIT_ROWS = 2000
 FIT_BYTES = 64 << 20
 #: Parts of the data from which they come.
 FIT_PARTS = 20
+#: Columns of the sample whose scales are looked at together.
+SCALED_AT_ONCE = 1024
 #: Features that a probe looks at.
 PROBED = 16
 #: What rounding may change of a value, in shares of the largest of its column: that of float32 products.
@@ -96,6 +100,8 @@ def bind(
         record = MatrixRecord(compact.shape[1], compact.dtype.str)
     block = sample if record is None else compact
     family = GeneratedFamily(fitted, form, record)
+    if isinstance(fitted, Products) or (isinstance(fitted, Columns) and fitted.factors is None):
+        family.scales_seen = _scales(form.block_of(raw))
     made, hint = _made_again(family)
     if probe:
         columns = _probed(fitted, block, place)
@@ -104,6 +110,32 @@ def bind(
         _check_rows_alone(family, raw, columns, place)
         _check_faster_ways(fitted, block, columns, place)
     return family
+
+
+def _scales(sample: Any) -> ScalesSeen | None:
+    """The extreme standard deviations of the columns that vary on a sample, if any does."""
+    if isinstance(sample, SparseColumns):
+        counts = np.diff(sample.start)
+        values, n = sample.values.astype(np.float64), sample.n_rows
+        means = np.add.reduceat(values, sample.start[:-1]) / n if len(values) else np.empty(0)
+        squares = (values - np.repeat(means, counts)) ** 2
+        sums = np.add.reduceat(squares, sample.start[:-1]) if len(values) else np.empty(0)
+        sd = np.sqrt((sums + (n - counts) * means**2) / n)
+        varies = (counts < n) | (sd > 1e-12 * np.abs(means))  # rounding leaves a constant some
+        columns = sample.columns[varies]
+        sd = sd[varies]
+    else:
+        n = len(sample)
+        sd = np.empty(sample.shape[1])
+        for at in range(0, len(sd), SCALED_AT_ONCE):
+            part = sample[:, at : at + SCALED_AT_ONCE].astype(np.float64)
+            sd[at : at + SCALED_AT_ONCE] = (part - part[0]).std(axis=0)  # exactly 0 of a constant
+        columns = np.flatnonzero(sd > 0.0)
+        sd = sd[columns]
+    if not len(sd):
+        return None
+    low, high = int(np.argmin(sd)), int(np.argmax(sd))
+    return ScalesSeen(int(columns[low]), float(sd[low]), int(columns[high]), float(sd[high]), n)
 
 
 def probed_ids(n_features: int) -> Ids:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -93,7 +93,7 @@ class GeneratedPricer:
                 if len(other):
                     other = other[np.argsort(watch[other], kind="stable")]
                     watched[other], value = self._from_columns(watch[other], residuals)
-                    reach = max(most, value)
+                    reach = np.maximum(most, value)
                 size = np.concatenate([np.abs(g), np.abs(watched[other])])
                 f = self._family.factors_of(first, last, watch[other])
                 # balancing the residuals to a sum of 0 changes g_j by no more than |sum r| max |phi_j|
@@ -122,8 +122,10 @@ class GeneratedPricer:
         for at in range(parts.start, parts.stop, at_once):
             yield range(at, min(at + at_once, parts.stop))
 
-    def _gradients(self, group: range, residuals: Floats) -> list[tuple[int, Floats, float]]:
-        """Parts, g_j of their features, and the largest |value| of them."""
+    def _gradients(
+        self, group: range, residuals: Floats
+    ) -> Sequence[tuple[int, Floats, Floats | float]]:
+        """Parts, g_j of their features, and the largest |value| of them (all, or each)."""
         places = [self._features(part) for part in group]
         g = [np.zeros(last - first) for first, last in places]
         most = np.zeros(len(places))
