@@ -112,8 +112,9 @@ class Generator(ABC):
 
         weights : float64 (n,), of the rows, above 0.
 
-        Returns float64 (4, last - first): weighted mean, weighted sum of the squared deviations from that
-        mean, least and largest value. The default makes all columns.
+        Returns float64 (5, last - first): an origin, such as the first value; the weighted mean of the
+        differences to that; the weighted sum of the squared deviations from the mean; the least and the
+        largest value. The default makes all columns.
         """
         raise NotImplementedError
 

@@ -98,7 +98,7 @@ def column_moments(first: int, last: int, block: Any, weights: Floats) -> Floats
     """Moments of the columns of a block, as :meth:`Generator.moments` returns them."""
     from fcl.kernels import matrix
 
-    out = np.empty((4, last - first))
+    out = np.empty((5, last - first))
     if isinstance(block, SparseColumns):
         parts = (block.columns, block.start, block.rows, block.values)
         matrix.sparse_moments(*parts, first, last, weights, out)

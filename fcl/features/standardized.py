@@ -180,7 +180,7 @@ class StandardizedPricer(GeneratedPricer):
         for group in self._groups(parts):
             first, last = self._features(group.start)[0], self._features(group.stop - 1)[1]
             total = 0.0
-            mean = squares = low = high = np.empty(0)
+            origin = mean = squares = low = high = np.empty(0)
             for number, rows in self._prepared.blocks():
                 weights = s[rows] / top
                 block = self._family.block(self._prepared, number)
@@ -188,13 +188,13 @@ class StandardizedPricer(GeneratedPricer):
                 weight = float(weights.sum())
                 before, total = total, total + weight
                 if not number:
-                    mean, squares, low, high = found
+                    origin, mean, squares, low, high = found
                     continue
-                delta = found[0] - mean
+                delta = (found[0] - origin) + (found[1] - mean)
                 with np.errstate(over="ignore"):  # which is refused below
-                    squares = squares + found[1] + delta * delta * (before * (weight / total))
+                    squares = squares + found[2] + delta * delta * (before * (weight / total))
                 mean = mean + delta * (weight / total)
-                low, high = np.minimum(low, found[2]), np.maximum(high, found[3])
+                low, high = np.minimum(low, found[3]), np.maximum(high, found[4])
             sd = np.sqrt(squares / total)
             self._refuse_overflow(first, sd)
             # rounding may leave a constant with a little of both
@@ -211,15 +211,15 @@ class StandardizedPricer(GeneratedPricer):
         if overrides(generator, "moments"):
             what = f"features {name}: moments(features {first} to {last - 1}) on row block {number}"
             found = called(what, generator.moments, first, last, block, weights)
-            if not isinstance(found, np.ndarray) or found.shape != (4, last - first):
+            if not isinstance(found, np.ndarray) or found.shape != (5, last - first):
                 got = getattr(found, "shape", type(found).__name__)
-                raise GeneratorError(f"{what}: expected float64 {(4, last - first)}, got {got}")
+                raise GeneratorError(f"{what}: expected float64 {(5, last - first)}, got {got}")
             return found.astype(np.float64, copy=False)
-        out = np.empty((4, last - first))
+        out = np.empty((5, last - first))
         ids = np.arange(first, last)
         for some in batches(len(ids), len(weights)):
             columns = checked_columns(generator, ids[some], block, number, len(weights))
-            part = np.empty((4, columns.shape[1]))
+            part = np.empty((5, columns.shape[1]))
             matrix.dense_moments(np.ascontiguousarray(columns.T, np.float64), weights, part)
             out[:, some] = part
         return out

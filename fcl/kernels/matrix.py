@@ -35,10 +35,10 @@ def dense_sums(matrix, r, out):
 
 @kernel
 def dense_moments(matrix, s, out):
-    """Write weighted mean, sum of squared deviations, least and largest value of column j to out[:, j].
+    """Write the moments of column j to out[:, j], as fcl.features.generator.Generator.moments has them.
 
-    The mean is that of the differences to the first value, so a large offset costs no digits, and what
-    rounding leaves of the sum of the deviations is taken off their squares.
+    The first value is the origin, so a large offset costs no digits; what rounding leaves of the sum of
+    the deviations is taken off their squares.
     """
     total = 0.0
     for i in range(s.shape[0]):
@@ -58,10 +58,11 @@ def dense_moments(matrix, s, out):
             d = (np.float64(matrix[j, i]) - shift) - mean
             squares += s[i] * d * d
             left += s[i] * d
-        out[0, j] = shift + mean
-        out[1, j] = max(squares - left * left / total, 0.0)
-        out[2, j] = low
-        out[3, j] = high
+        out[0, j] = shift
+        out[1, j] = mean
+        out[2, j] = max(squares - left * left / total, 0.0)
+        out[3, j] = low
+        out[4, j] = high
 
 
 @kernel
@@ -118,10 +119,11 @@ def sparse_moments(columns, start, rows, values, first, last, s, out):
             d = (np.float64(values[e]) - shift) - mean
             squares += s[rows[e]] * d * d
             left += s[rows[e]] * d
-        out[0, k] = shift + mean
-        out[1, k] = max(squares - left * left / total, 0.0)
-        out[2, k] = low
-        out[3, k] = high
+        out[0, k] = shift
+        out[1, k] = mean
+        out[2, k] = max(squares - left * left / total, 0.0)
+        out[3, k] = low
+        out[4, k] = high
 
 
 @kernel

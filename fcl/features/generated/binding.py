@@ -12,7 +12,7 @@ import numpy.typing as npt
 from fcl.data.base import RowReader
 from fcl.data.sparse import SparseRows
 from fcl.errors import GeneratorError
-from fcl.features.base import Ids
+from fcl.features.base import Floats, Ids
 from fcl.features.generated.checked import (
     SomeRows,
     called,
@@ -123,28 +123,40 @@ def _takes_columns_alike(generator: Generator) -> bool:
 
 def _scales(sample: Any) -> ScalesSeen | None:
     """The extreme standard deviations of the columns that vary on a sample, if any does."""
-    if isinstance(sample, SparseColumns):
-        counts = np.diff(sample.start)
-        values, n = sample.values.astype(np.float64), sample.n_rows
-        means = np.add.reduceat(values, sample.start[:-1]) / n if len(values) else np.empty(0)
-        squares = (values - np.repeat(means, counts)) ** 2
-        sums = np.add.reduceat(squares, sample.start[:-1]) if len(values) else np.empty(0)
-        sd = np.sqrt((sums + (n - counts) * means**2) / n)
-        varies = (counts < n) | (sd > 1e-12 * np.abs(means))  # rounding leaves a constant some
-        columns = sample.columns[varies]
-        sd = sd[varies]
-    else:
-        n = len(sample)
-        sd = np.empty(sample.shape[1])
-        for at in range(0, len(sd), SCALED_AT_ONCE):
-            part = sample[:, at : at + SCALED_AT_ONCE].astype(np.float64)
-            sd[at : at + SCALED_AT_ONCE] = (part - part[0]).std(axis=0)  # exactly 0 of a constant
-        columns = np.flatnonzero(sd > 0.0)
-        sd = sd[columns]
-    if not len(sd):
+    with np.errstate(over="ignore", invalid="ignore"):  # squares may overflow
+        columns, sd = (
+            _sparse_scales(sample) if isinstance(sample, SparseColumns) else _dense_scales(sample)
+        )
+    varies = (sd > 0.0) & np.isfinite(sd)
+    if not varies.any():
         return None
+    columns, sd = columns[varies], sd[varies]
     low, high = int(np.argmin(sd)), int(np.argmax(sd))
+    n = sample.n_rows if isinstance(sample, SparseColumns) else len(sample)
     return ScalesSeen(int(columns[low]), float(sd[low]), int(columns[high]), float(sd[high]), n)
+
+
+def _dense_scales(sample: np.ndarray) -> tuple[Ids, Floats]:
+    """Columns and their standard deviations: exactly 0 where a column is constant."""
+    sd = np.empty(sample.shape[1])
+    for at in range(0, len(sd), SCALED_AT_ONCE):
+        part = sample[:, at : at + SCALED_AT_ONCE].astype(np.float64)
+        sd[at : at + SCALED_AT_ONCE] = (part - part[0]).std(axis=0)
+    return np.arange(len(sd)), sd
+
+
+def _sparse_scales(sample: SparseColumns) -> tuple[Ids, Floats]:
+    """The same of the columns that have an entry."""
+    if not len(sample.columns):
+        return sample.columns, np.empty(0)
+    counts, first = np.diff(sample.start), sample.start[:-1]
+    zeros = sample.n_rows - counts
+    # a column without zeros may have a large offset
+    shift = np.where(zeros > 0, 0.0, sample.values[first])
+    values = sample.values - np.repeat(shift, counts)
+    means = np.add.reduceat(values, first) / sample.n_rows
+    squares = np.add.reduceat((values - np.repeat(means, counts)) ** 2, first)
+    return sample.columns, np.sqrt((squares + zeros * means**2) / sample.n_rows)
 
 
 def probed_ids(n_features: int) -> Ids:
