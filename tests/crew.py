@@ -425,6 +425,7 @@ class Crew:
         settings = self.settings
         n = {
             "prepare": settings.prepare_parts,
+            "measure": settings.measure_parts,
             "margins": settings.margins_parts,
             "residuals": settings.margins_parts,
             "price": settings.price_parts,

@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fcl.data.prepared import PreparedRows
-from fcl.errors import GeneratorError, InputError
+from fcl.errors import InputError
 from fcl.features.base import Family, Floats, Ids, is_sampled
 from fcl.features.concat import ConcatFamily
-from fcl.features.generated.checked import called, checked_columns
+from fcl.features.generated.checked import checked_columns, checked_moments
 from fcl.features.generated.family import GeneratedFamily
 from fcl.features.generated.pricing import PART_FEATURES, GeneratedPricer
 from fcl.features.generated.stages import batches
@@ -207,14 +207,9 @@ class StandardizedPricer(GeneratedPricer):
         """Moments of the plain features over a block, as :meth:`Generator.moments` returns them."""
         from fcl.kernels import matrix
 
-        generator, name = self._family.generator, self._family.name
+        generator = self._family.generator
         if overrides(generator, "moments"):
-            what = f"features {name}: moments(features {first} to {last - 1}) on row block {number}"
-            found = called(what, generator.moments, first, last, block, weights)
-            if not isinstance(found, np.ndarray) or found.shape != (5, last - first):
-                got = getattr(found, "shape", type(found).__name__)
-                raise GeneratorError(f"{what}: expected float64 {(5, last - first)}, got {got}")
-            return found.astype(np.float64, copy=False)
+            return checked_moments(generator, first, last, block, number, weights)
         out = np.empty((5, last - first))
         ids = np.arange(first, last)
         for some in batches(len(ids), len(weights)):
