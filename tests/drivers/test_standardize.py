@@ -360,6 +360,14 @@ def test_resume(driver: str, tmp_path: Path) -> None:
         assert result.model.weights.tobytes() == whole.model.weights.tobytes()
 
 
+def test_a_writer_dies_while_it_measures(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, y, _ = uneven_rows(seed=11)
+    monkeypatch.setenv("FCL_FAULT", "writer:0:measure-done:1:kill")
+    result = train(x, y, driver="processes", writers=1)
+    monkeypatch.delenv("FCL_FAULT")
+    judge(result, x, y)
+
+
 @pytest.mark.parametrize("driver", DRIVERS)
 def test_initial(driver: str) -> None:
     x, y, _ = uneven_rows(seed=10)
