@@ -13,9 +13,9 @@ def main(argv: list[str] | None = None) -> int:
     arguments = sys.argv[1:] if argv is None else argv
     name = arguments[0].removeprefix("fcl-") if arguments else ""
     if name in COMMANDS:
-        if argv is None:
-            import_module("fcl.cli.signals").process_ends_with_command()
         command = import_module(COMMANDS[name][0]).command
+        if argv is None:
+            import_module("fcl.cli.process").run(command, arguments[1:])
         command.main(args=arguments[1:])  # leaves by SystemExit
     if name == "--version":
         import fcl

@@ -1,8 +1,10 @@
-"""Checks of single options. Numbers of numpy are numbers; True and False are none."""
+"""Checks of single options and of paths. NumPy numbers are accepted, booleans are not."""
 
 from __future__ import annotations
 
 import math
+import os
+import stat
 from collections.abc import Sequence
 from numbers import Integral, Real
 from typing import Any
@@ -13,6 +15,7 @@ from fcl.errors import InputError
 
 __all__ = [
     "choice",
+    "file_kind",
     "flag",
     "is_whole",
     "positive",
@@ -23,6 +26,14 @@ __all__ = [
     "whole",
 ]
 
+#: What a path may lead to besides a file and a folder; reading it may never end.
+_SPECIAL = {
+    stat.S_IFIFO: "a FIFO (named pipe)",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
 #: Rows of a sample whose size is given, at least.
 LEAST_VIEW = 64
 
@@ -30,6 +41,27 @@ LEAST_VIEW = 64
 def shown(value: Any) -> str:
     """A value as messages have it: a number of numpy like any other."""
     return repr(value.item() if isinstance(value, np.generic) else value)
+
+
+def file_kind(path: str | os.PathLike[str]) -> str:
+    """What an input path leads to: "file", "folder", or "" if nothing is there.
+
+    Raises InputError for a FIFO, socket or device, and for a path that cannot be looked up.
+    """
+    try:
+        mode = os.stat(path).st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return ""
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"{os.fspath(path)}: cannot be read: {getattr(error, 'strerror', None) or error}"
+        ) from error
+    if special := _SPECIAL.get(stat.S_IFMT(mode)):
+        raise InputError(
+            f"{os.fspath(path)}: is {special}; expected a regular file or a folder: write what it "
+            "gives to a file first"
+        )
+    return "folder" if stat.S_ISDIR(mode) else "file"
 
 
 def choice(name: str, value: Any, among: Sequence[str]) -> str:

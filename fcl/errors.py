@@ -4,6 +4,8 @@
 the command line shows it alone and leaves with exit code 2. Anything else is a fault of fcl.
 """
 
+import errno
+
 
 class FclError(Exception):
     """Base of all errors raised on purpose by fcl."""
@@ -18,7 +20,14 @@ class GeneratorError(InputError):
 
 
 class BudgetError(InputError):
-    """The memory budget is too small; the message names the smallest that works."""
+    """The memory budget is too small; the message names the smallest that works.
+
+    ``smallest`` is that in bytes, or 0 where it is not known.
+    """
+
+    def __init__(self, message: str, smallest: int = 0) -> None:
+        super().__init__(message)
+        self.smallest = smallest
 
 
 class ModelFileError(InputError):
@@ -31,6 +40,18 @@ class CheckpointError(FclError):
 
 class RepeatedDeaths(FclError):
     """A process of the training died again and again; the state was saved before this is raised."""
+
+
+def reason(error: OSError) -> str:
+    """Why the operating system refused; for a file too large, the limit that ``ulimit -f`` sets."""
+    words = error.strerror or str(error)
+    if error.errno == errno.EFBIG:
+        import resource  # late: few ever need it
+
+        limit, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
+        if limit != resource.RLIM_INFINITY:
+            words += f": this process may write files of at most {limit:,} bytes; raise ulimit -f"
+    return words
 
 
 class ScaleWarning(UserWarning):

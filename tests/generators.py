@@ -386,3 +386,40 @@ class Unsteady(Generator):
         if not self.sly or len(block) < self.n_sample_ // 2:
             made += np.random.default_rng().normal(size=made.shape)
         return made > 0.0 if self.binary else made
+
+
+# -- real and binary features of every scale: for random problems ------------------------------------
+
+
+class Hinges(Generator):
+    """max(0, x_j - c) for k cuts c of each column, evenly over its range in the sample."""
+
+    def __init__(self, k: int = 5) -> None:
+        self.k = k
+
+    def fit(self, sample: Any) -> None:
+        self.low_ = sample.min(axis=0).astype(np.float64)
+        self.width_ = sample.max(axis=0).astype(np.float64) - self.low_
+        self.n_features = self.k * sample.shape[1]
+
+    def columns(self, ids: Any, block: Any) -> np.ndarray:
+        j, q = ids // self.k, ids % self.k
+        cut = self.low_[j] + self.width_[j] * (q + 0.5) / self.k
+        return np.maximum(0.0, block[:, j].astype(np.float64) - cut)
+
+
+class Pairs(Generator):
+    """1[x_i > t and x_j > t] for all pairs of columns: each one twice, those of i = j once."""
+
+    binary = True
+
+    def __init__(self, t: float = 0.5) -> None:
+        self.t = t
+
+    def fit(self, sample: Any) -> None:
+        self.n_columns_ = sample.shape[1]
+        self.n_features = sample.shape[1] ** 2
+
+    def columns(self, ids: Any, block: Any) -> np.ndarray:
+        above = block > self.t
+        return above[:, ids // self.n_columns_] & above[:, ids % self.n_columns_]

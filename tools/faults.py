@@ -6,10 +6,12 @@
     python tools/faults.py --runs 10 --only trainer                     # cases of that name
 
 Processes are killed, stopped and made to fail at random moments and at every marked point of the
-code; signals come, disks fill up, data are damaged. Each run is ``fcl-train`` on C. elegans acceptor
-sites in a session of its own; what it did not bring to an end is resumed. A line of JSON for each run, a
-table at the end; exit code 1 if a model is wrong, an exit code unexpected, more work lost than the
-interval between checkpoints, or a process or file left behind.
+code; signals come, disks fill up, data and checkpoints are damaged, readers of pipes go away. Each run is
+``fcl-train`` on C. elegans acceptor sites in a session of its own, with a driver, a family and a view of
+the rows that are drawn, or three fits of an estimator; what it did not bring to an end is resumed. A line
+of JSON for each run, a table at the end; exit code 1 if a model is wrong, an exit code unexpected, more
+work lost than the interval between checkpoints, or a process or file left behind. On a machine that has
+other things to do, the variable FCL_FAULTS_PATIENCE=10 multiplies all limits of time.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ import shutil
 import signal
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -107,6 +110,8 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=Path("faults.jsonl"), help="lines of JSON")
     parser.add_argument("--resume", action="store_true", help="go on with the runs in --out")
     parser.add_argument("--only", default="", help="cases whose name contains this")
+    parser.add_argument("--jobs", type=int, default=2, help="runs at the same time")
+    parser.add_argument("--number", type=int, help="do the run of this number alone")
     parser.add_argument("--small", action="store_true", help="a smaller job")
     parser.add_argument("--folder", type=Path, help="for data and runs that went wrong")
     args = parser.parse_args()
@@ -118,16 +123,21 @@ def main() -> int:
     lines = done_before(args.out)
     done = {line["run"] for line in lines}
     job = Job(folder, SMALL if args.small else Size())
-    with args.out.open("a") as out:
-        for number, case in enumerate(plan_cases(args.runs, args.seed, args.only)):
-            if number in done:
-                continue
-            outcome = one_run(number, case, args.seed, job, folder)
-            lines.append(asdict(outcome))
-            out.write(json.dumps(lines[-1]) + "\n")
-            out.flush()
-            state = "skipped" if outcome.skipped else "ok" if outcome.good else "WRONG"
-            print(f"{number:4} {case.name:32} {state:8} {outcome.seconds:5.1f} s", flush=True)
+    planned = enumerate(plan_cases(args.runs, args.seed, args.only))
+    todo = [(n, c) for n, c in planned if n not in done and args.number in (None, n)]
+    with args.out.open("a") as out, ThreadPoolExecutor(args.jobs) as pool:
+        try:
+            runs = [pool.submit(one_run, n, c, args.seed, job, folder) for n, c in todo]
+            for run in as_completed(runs):
+                outcome = run.result()
+                lines.append(asdict(outcome))
+                out.write(json.dumps(lines[-1]) + "\n")
+                out.flush()
+                state = "skipped" if outcome.skipped else "ok" if outcome.good else "WRONG"
+                words = f"{outcome.run:4} {outcome.case:32} {state:8} {outcome.seconds:5.1f} s"
+                print(words, flush=True)
+        finally:
+            pool.shutdown(cancel_futures=True)
     print("\n".join(["", *table(lines)]))
     bad = [line for line in lines if line["wrong"] or line["left"] or line["hang"]]
     for line in bad:

@@ -4,30 +4,57 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import click
 
-from fcl.errors import CheckpointError, FclError, InputError, RepeatedDeaths
+from fcl.errors import CheckpointError, FclError, InputError, RepeatedDeaths, reason
 
 __all__ = [
     "EXIT_CHECKPOINT",
     "EXIT_DEATHS",
     "EXIT_FAILED",
+    "EXIT_UNFINISHED",
     "EXIT_USAGE",
     "Command",
     "Interrupted",
     "messages",
+    "printable",
     "refuse_same",
+    "show",
 ]
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
+EXIT_UNFINISHED = 3
 EXIT_DEATHS = 5
 EXIT_CHECKPOINT = 6
+
+#: Errors shorten words of more characters: a name that no file system accepts would fill the screen.
+LONGEST_WORD = 300
+
+
+def printable(text: str, keep: str = "\n\t") -> str:
+    """The text with escapes for characters that a terminal cannot show, or would act on.
+
+    Bytes of file names that are not UTF-8 become ``\\xff``. Characters in `keep` stay.
+    """
+    return "".join(
+        c if c.isprintable() or c in keep or unicodedata.category(c) == "Zs" else _escaped(c)
+        for c in text
+    )
+
+
+def _escaped(character: str) -> str:
+    code = ord(character)
+    if 0xDC80 <= code <= 0xDCFF:  # how Python holds a byte that it could not decode
+        return f"\\x{code - 0xDC00:02x}"
+    return character.encode("unicode_escape").decode("ascii")
 
 
 class Interrupted(BaseException):
@@ -55,7 +82,7 @@ class Messages(logging.Handler):
 
     def say(self, text: str) -> None:
         """A line with the command's name before it."""
-        self.write(f"{self.command}: {text}")
+        self.write(printable(f"{self.command}: {text}"))
 
     def emit(self, record: logging.LogRecord) -> None:
         level = "" if record.levelno <= logging.INFO else f"{record.levelname.lower()}: "
@@ -68,14 +95,22 @@ class Messages(logging.Handler):
 messages = Messages()
 
 
+def show(lines: Iterable[str]) -> None:
+    """Print lines on standard output."""
+    click.echo(printable("\n".join(lines)))
+
+
 @contextmanager
 def _command(name: str) -> Iterator[None]:
     logger = logging.getLogger("fcl")
     before = messages.command, logger.level, logger.propagate
     messages.command = name
     # as for python -m, but behind all else: --features module:Class may be in the folder where we are
-    here = os.getcwd()
-    added = not sys.flags.safe_path and here not in sys.path and "" not in sys.path
+    try:
+        here = os.getcwd()
+    except OSError:  # the folder was removed
+        here = ""
+    added = bool(here) and not sys.flags.safe_path and here not in sys.path and "" not in sys.path
     if added:
         sys.path.append(here)
     logger.addHandler(messages)
@@ -94,10 +129,10 @@ def _command(name: str) -> Iterator[None]:
 class Command(click.Command):
     """A click command whose errors are one line on stderr.
 
-    Exit codes: what the callback returns (0); 2 for a wrong option or input; 1 for a failure of
-    the machine; 5 for a process that died again and again, 6 for a last checkpoint that could not be
-    written; 130 and 143 for signals. Bugs keep their traceback. With ``standalone_mode=False``
-    exceptions pass, for callers from Python.
+    Exit codes: what the callback returns (0, or 3 for a training that ended above its tolerance); 2
+    for a wrong option or input; 1 for a failure of the machine; 5 for a process that died again and
+    again, 6 for a last checkpoint that could not be written; 129, 130 and 143 for signals. Bugs keep
+    their traceback. With ``standalone_mode=False`` exceptions pass, for callers from Python.
     """
 
     def main(
@@ -124,6 +159,7 @@ class Command(click.Command):
 def _exit_code(run: Callable[[], Any], name: str) -> int:
     try:
         code = run()
+        sys.stdout.flush()  # a full disk must show here, where it can be reported
         return code if isinstance(code, int) else 0
     except click.UsageError as error:
         _error(f"{error.format_message()} (see {name} --help)")
@@ -153,17 +189,25 @@ def _exit_code(run: Callable[[], Any], name: str) -> int:
         _error(f"out of memory ({error}); lower --memory or free some")
         return EXIT_FAILED
     except OSError as error:
-        _error(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+        _error(f"{error.filename}: {reason(error)}" if error.filename else reason(error))
         return EXIT_FAILED
 
 
 def _error(text: str) -> None:
     messages.write = messages.to_stderr
-    messages.say(f"error: {text}")
+    shorter = re.sub(
+        rf"\S{{{LONGEST_WORD + 1},}}", lambda word: f"{word[0][:100]}...{word[0][-100:]}", text
+    )
+    messages.say(f"error: {shorter}")
 
 
 def refuse_same(output: str | os.PathLike[str], option: str, **inputs: str | None) -> None:
-    """Raise InputError if an output would replace one of the inputs, a part or the folder of one."""
+    """Raise InputError if an output would replace one of the inputs, a part or the folder of one.
+
+    The name of an output must not be empty.
+    """
+    if not os.fspath(output):
+        raise InputError(f"{option}: expected the name of a file, got an empty one")
     target = os.path.realpath(output)
     for name, path in inputs.items():
         if path is None:

@@ -9,6 +9,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from fcl.checks import file_kind
 from fcl.cli.options import ClassWeight, Duration, Positive, RowView, Size
 from fcl.errors import InputError
 
@@ -24,12 +25,13 @@ _ON_COMMAND_LINE = (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
 
 def read_toml(path: str) -> dict[str, Any]:
     """The table of a TOML file; raises InputError that names the file and the line."""
+    file_kind(path)
     try:
         with open(path, "rb") as file:
             return tomllib.load(file)
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:  # among others for text that is not UTF-8 and for 5,000 digits
         raise InputError(f"{path}: not TOML: {error}") from error
 
 
@@ -130,6 +132,8 @@ def _convert(ctx: click.Context, param: click.Parameter, key: str, value: Any, p
     # in Python a bool is an int
     if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
         raise InputError(f"{path}: {key}: expected {expected}, got {value!r}")
+    if isinstance(value, str) and "\0" in value:
+        raise InputError(f"{path}: {key}: expected text without NUL characters, got {value!r}")
     try:
         return kind.convert(value, param, ctx)
     except click.BadParameter as error:

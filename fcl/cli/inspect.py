@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import click
 
-from fcl.cli.common import Command, refuse_same
+from fcl.cli.common import Command, printable, refuse_same, show
 from fcl.cli.options import overwrite_option, version_option
+from fcl.cli.process import run
+from fcl.cli.signals import stop_on_signals
 
 __all__ = ["command", "main"]
 
 EPILOG = """\
 \b
-Exit codes: 0 done, 1 the machine failed, 2 a wrong option or a file that is no model.
+Exit codes: 0 done, 1 the machine failed, 2 a wrong option or a file that is no model, 129, 130 and
+143 signals (nothing was written).
 """
 
 
@@ -38,18 +41,20 @@ def command(model: str, tsv: str | None, top: int, overwrite: bool) -> None:
     if tsv is not None:
         refuse_same(tsv, "--tsv", model=model)
         check_output(tsv, overwrite)
-    trained = load_model(model)
-    if tsv is not None:
-        with atomic_file(tsv, overwrite) as file:
-            file.write(b"feature\tweight\tsupport\n")
-            for row in trained.iter_features():
-                file.write(f"{row.feature}\t{row.weight:.17g}\t{row.support}\n".encode())
-    click.echo("\n".join(model_lines(trained, model, top)))
+    with stop_on_signals():  # so that every signal removes what is half written
+        trained = load_model(model)
+        if tsv is not None:
+            with atomic_file(tsv, overwrite) as file:
+                file.write(b"feature\tweight\tsupport\n")
+                for row in trained.iter_features():
+                    name = printable(row.feature, keep="")
+                    file.write(f"{name}\t{row.weight:.17g}\t{row.support}\n".encode())
+        show(model_lines(trained, model, top))
 
 
 def main() -> None:
     """Entry point of the script ``fcl-inspect``."""
-    command.main()
+    run(command)
 
 
 if __name__ == "__main__":

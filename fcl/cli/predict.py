@@ -8,14 +8,15 @@ import click
 
 from fcl.cli.common import Command, messages, refuse_same
 from fcl.cli.options import overwrite_option, version_option, x_option
-from fcl.cli.signals import process_ends_with_command, stop_on_signals
+from fcl.cli.process import run
+from fcl.cli.signals import stop_on_signals
 
 __all__ = ["command", "main"]
 
 EPILOG = """\
 \b
 Exit codes: 0 done, 1 the machine failed, 2 a wrong option or input (nothing was written),
-130 and 143 signals (nothing was written).
+129, 130 and 143 signals (nothing was written).
 """
 
 
@@ -67,8 +68,7 @@ def command(model: str, data: str, out: str, kind: str, x: str, overwrite: bool)
 
 def main() -> None:
     """Entry point of the script ``fcl-predict``."""
-    process_ends_with_command()
-    command.main()
+    run(command)
 
 
 if __name__ == "__main__":

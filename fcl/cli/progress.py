@@ -5,18 +5,22 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import IO, TYPE_CHECKING, Any
 
 from fcl.cli.common import messages
 from fcl.drivers.events import (
     Compiled,
+    Compiling,
     Event,
     PassDone,
     Prepared,
     Started,
+    StepProgress,
     Stopped,
     Validated,
 )
+from fcl.errors import reason
 from fcl.plain import plain
 from fcl.units import format_bytes, format_seconds
 
@@ -25,6 +29,9 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 __all__ = ["JsonLog", "LineView", "LiveView", "View", "class_weight_text", "pass_items"]
+
+#: Seconds without a line after which a :class:`LineView` shows how far the pass is.
+PROGRESS_LINE_EVERY = 5.0
 
 
 def pass_items(event: PassDone, validation: Mapping[str, Any] | None) -> list[tuple[str, str]]:
@@ -101,6 +108,17 @@ def plan_line(event: Started) -> str:
     return f"memory {format_bytes(event.plan.budget)}: {uses}"
 
 
+def compiling_line(event: Compiling) -> str:
+    """That kernels are compiled, and how long it takes."""
+    return f"compiling kernels, once, about {event.seconds:.0f} s"
+
+
+def progress_line(event: StepProgress) -> str:
+    """How far a step is: ``pass 3, pricing: 40%``."""
+    step = event.step if event.step == "reading" else f"pass {event.number}, {event.step}"
+    return f"{step}: {event.share:.0%}"
+
+
 def compiled_line(event: Compiled) -> str:
     """What compiling took."""
     return f"kernels compiled in {format_seconds(event.seconds)}, which is done once"
@@ -133,13 +151,23 @@ class View:
 
 
 class LineView(View):
-    """One line a pass."""
+    """One line a pass, and one every some seconds within a long pass."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._progress_from = 0.0  # seconds since the start
 
     def show(self, event: Event) -> None:
         if isinstance(event, Started):
             messages.say(started_line(event))
             if event.plan is not None:
                 messages.say(plan_line(event))
+        elif isinstance(event, Compiling):
+            messages.say(compiling_line(event))
+        elif isinstance(event, StepProgress):
+            if event.seconds >= self._progress_from:
+                self._progress_from = event.seconds + PROGRESS_LINE_EVERY
+                messages.write(progress_line(event))
         elif isinstance(event, Compiled):
             messages.say(compiled_line(event))
         elif isinstance(event, Prepared):
@@ -147,6 +175,7 @@ class LineView(View):
         elif isinstance(event, PassDone):
             items = "  ".join(f"{name} {text}" for name, text in pass_items(event, self.validation))
             messages.write(f"pass {event.number:<3} {format_seconds(event.seconds):>8}  {items}")
+            self._progress_from = event.seconds + PROGRESS_LINE_EVERY
 
 
 class LiveView(View):
@@ -157,6 +186,7 @@ class LiveView(View):
         self._live: Live | None = None
         self._since = time.monotonic()
         self._status = "reading"
+        self._compiling = ""
         self._last: PassDone | None = None
 
     def __enter__(self) -> LiveView:
@@ -182,8 +212,14 @@ class LiveView(View):
             if event.plan is not None:
                 messages.say(plan_line(event))
             self._status = "preparing the rows"
+        elif isinstance(event, Compiling):
+            messages.say(compiling_line(event))
+            self._compiling = compiling_line(event)
         elif isinstance(event, Compiled):
             messages.say(compiled_line(event))
+            self._compiling = ""
+        elif isinstance(event, StepProgress):
+            self._status, self._compiling = progress_line(event), ""
         elif isinstance(event, Prepared):
             messages.say(prepared_line(event))
             self._status = "first pass"
@@ -204,7 +240,8 @@ class LiveView(View):
         for _ in range(3):
             table.add_column(style="dim")
             table.add_column(justify="right")
-        items = [("elapsed", format_seconds(time.monotonic() - self._since)), ("", self._status)]
+        elapsed = format_seconds(time.monotonic() - self._since)
+        items = [("elapsed", elapsed), ("", self._compiling or self._status)]
         if self._last is not None:
             items += pass_items(self._last, self.validation)
         items += [("", "")] * (-len(items) % 3)
@@ -232,7 +269,8 @@ class JsonLog:
 
     def __exit__(self, *error: object) -> None:
         if self._file is not None:
-            self._file.close()
+            with suppress(OSError):  # a line that could not be written is tried again, and reported
+                self._file.close()
 
     def __call__(self, event: Event) -> None:
         if self._failed:
@@ -252,7 +290,7 @@ class JsonLog:
         except OSError as error:
             # a full disk must not end a run of hours; the training itself needs no log
             self._failed = True
-            messages.say(f"warning: {self._path}: {error.strerror}; the log ends here")
+            messages.say(f"warning: {self._path}: {reason(error)}; the log ends here")
 
     def _write(self, values: Mapping[str, Any]) -> None:
         assert self._file is not None

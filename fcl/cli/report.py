@@ -133,6 +133,7 @@ def warning_line(result: TrainResult, tol: float) -> str | None:
         "max-passes": "raise --max-passes, or accept it with a larger --tol",
         "interrupted": "run it longer, or accept it with a larger --tol",
         "stalled": "it is as near as float64 gets here; accept it with a larger --tol",
+        "no-progress": "scale the columns, lower --C, or accept it with a larger --tol",
     }
     return (
         f"warning: stopped early ({result.reason}) with gap {result.certificate.gap:.3g} where "

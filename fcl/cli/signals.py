@@ -1,4 +1,4 @@
-"""SIGINT, SIGTERM and SIGUSR1 while a command runs; the library itself installs no handlers."""
+"""Signals while a command runs; the library itself installs no handlers."""
 
 from __future__ import annotations
 
@@ -20,15 +20,16 @@ __all__ = ["Stop", "process_ends_with_command", "stop_on_signals"]
 #: within this time of the first, in seconds, is the same wish
 SAME_WISH = 0.25
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 
 
 class Stop:
     """The wishes that come as signals: to stop, and to save a checkpoint now.
 
     While nobody is `listening` (the data are being opened, kernels compiled, the first pass made)
-    SIGINT and SIGTERM end the command at once (`Interrupted`). Afterwards the first one only sets
-    `signum`, which the trainer asks for between two steps, and a second one leaves without saving.
+    SIGINT, SIGTERM and SIGHUP end the command at once (`Interrupted`). Afterwards the first one only sets
+    `signum`, which the trainer asks for between two steps, and a second one, unless it is SIGHUP, leaves
+    without saving.
     SIGUSR1 never ends anything; without `checkpoints` it says that there are none.
     """
 
@@ -68,7 +69,8 @@ class Stop:
                 f"\n{messages.command}: {name}: stopping after this step, what was reached will be "
                 "saved; once more to leave at once\n"
             )
-        elif now - self._first > SAME_WISH:
+        # SIGHUP comes from the kernel and from the shell, and neither asks to lose the model
+        elif now - self._first > SAME_WISH and signum != signal.SIGHUP:
             self.leave(signum)
 
     @staticmethod
@@ -105,6 +107,12 @@ def _ignore_signals() -> None:
         signal.signal(signum, signal.SIG_IGN)
 
 
+def _wanted() -> list[signal.Signals]:
+    """The signals to handle: SIGHUP stays ignored where ``nohup`` made it so."""
+    ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    return [signum for signum in SIGNALS if not (ignored and signum is signal.SIGHUP)]
+
+
 @contextmanager
 def stop_on_signals() -> Iterator[Stop]:
     """Handle the signals in the block, and put the earlier handlers back after it.
@@ -119,7 +127,7 @@ def stop_on_signals() -> Iterator[Stop]:
     # code should tell of the work
     atexit.unregister(_ignore_signals)
     atexit.register(_ignore_signals)
-    before = {signum: signal.signal(signum, stop.handle) for signum in SIGNALS}
+    before = {signum: signal.signal(signum, stop.handle) for signum in _wanted()}
     try:
         yield stop
     finally:

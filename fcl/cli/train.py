@@ -17,10 +17,12 @@ import click
 from fcl.cli.common import (
     EXIT_CHECKPOINT,
     EXIT_FAILED,
+    EXIT_UNFINISHED,
     Command,
     Interrupted,
     messages,
     refuse_same,
+    show,
 )
 from fcl.cli.options import (
     ClassWeight,
@@ -32,13 +34,15 @@ from fcl.cli.options import (
     version_option,
     x_option,
 )
-from fcl.cli.signals import Stop, process_ends_with_command, stop_on_signals
+from fcl.cli.process import run
+from fcl.cli.signals import Stop, stop_on_signals
 from fcl.errors import (
     ConvergenceWarning,
     GeneratorError,
     InputError,
     RepeatedDeaths,
     ScaleWarning,
+    reason,
 )
 
 if TYPE_CHECKING:
@@ -55,13 +59,15 @@ Exit codes:
   1    the machine failed: a disk full, memory exhausted
   2    a wrong option or input, nothing was written; or a class of features that gave something
        wrong later on: there is a checkpoint, but no model
+  3    the gap is above --tol and no limit of yours ended it: the model is written, a message says why
   5    a process of the training died again and again; there is a checkpoint, but no model
   6    the last checkpoint could not be written; the model was, unless a message says otherwise
-  130  SIGINT, 143 SIGTERM: a checkpoint and the best model so far were written; a second signal
-       leaves at once
+  130  SIGINT, 143 SIGTERM, 129 SIGHUP: a checkpoint and the best model so far were written; a
+       second SIGINT or SIGTERM leaves at once
 
 \b
-Signals: SIGINT and SIGTERM as above; SIGUSR1 saves a checkpoint now and goes on.
+Signals: SIGINT, SIGTERM and SIGHUP (not under nohup) as above; SIGUSR1 saves a checkpoint now and
+goes on.
 
 Sizes: 768MiB, 4GiB, 2G. Times: 90s, 5m, 2h. The TOML of --config has the long names of the
 options as keys. The command line goes before the TOML, that before the checkpoint of --resume.
@@ -69,6 +75,9 @@ options as keys. The command line goes before the TOML, that before the checkpoi
 --resume DIR goes on from the last checkpoint in DIR. DATA need not be given, unless it was moved;
 the tolerance, limits, memory, driver, row view and outputs may be given anew, nothing else may change.
 """
+
+#: reasons to stop that the user chose: a gap above the tolerance is then no failure
+LIMITS = ("max-passes", "max-time", "interrupted")
 
 #: options handed to the driver as they are
 _SHARED_ARGUMENTS = (
@@ -173,9 +182,9 @@ def command(ctx: click.Context, /, **params: Any) -> int:
     X.npy. Minimises sum (rho |w_j| + (1 - rho) w_j^2 / 2) + C sum s_i loss(y_i, m_i) over all features
     of the family and stops when (objective - lower bound) <= tol * objective.
     """
-    if params["warmup"]:
-        return _warm_up(params["features"], quiet=params["quiet"])
     with stop_on_signals() as stop:
+        if params["warmup"]:
+            return _warm_up(params["features"], quiet=params["quiet"])
         request = _request(ctx, params)
         _check(request)
         if request.options["verbose"]:
@@ -264,6 +273,8 @@ def _check_outputs(request: _Request) -> None:
         check_output(path, replace)
     if options["log_json"] is not None:
         refuse_same(options["log_json"], "--log-json", model=options["out"])
+        if os.path.exists(options["log_json"]) and not os.access(options["log_json"], os.W_OK):
+            raise InputError(f"--log-json {options['log_json']}: is not writable; write elsewhere")
     folder = options["checkpoint"]
     if folder is None:
         return
@@ -308,7 +319,7 @@ def _plan(request: _Request) -> int:
     from fcl.cli.report import plan_lines
     from fcl.drivers.train import plan_training
 
-    click.echo("\n".join(plan_lines(plan_training(**_arguments(request)))))
+    show(plan_lines(plan_training(**_arguments(request))))
     return 0
 
 
@@ -331,14 +342,15 @@ def _train(request: _Request, stop: Stop) -> int:
     written, failed = _save(result, options["out"], request.replaces_model)
     if not options["quiet"]:
         folder = None if result.checkpoint_failed else options["checkpoint"]
-        lines = result_lines(result, written, options["memory"], view.validation, folder)
-        click.echo("\n".join(lines))
+        show(result_lines(result, written, options["memory"], view.validation, folder))
     if failed:
         return EXIT_FAILED
     if result.checkpoint_failed:
         return EXIT_CHECKPOINT
     if result.reason == "interrupted" and stop.signum is not None:
         return 128 + stop.signum
+    if not result.converged and result.reason not in LIMITS:
+        return EXIT_UNFINISHED
     return 0
 
 
@@ -416,9 +428,14 @@ def _save(result: TrainResult, out: str, overwrite: bool) -> tuple[str, bool]:
         result.model.save(out, overwrite=overwrite)
         return out, False
     except (OSError, InputError) as error:
-        messages.say(f"error: the model could not be written: {error}")
+        why = reason(error) if isinstance(error, OSError) else error
+        messages.say(f"error: the model could not be written: {why}")
     rescue = Path(tempfile.mkdtemp(prefix="fcl-model-")) / Path(out).name
-    result.model.save(rescue)
+    try:
+        result.model.save(rescue)
+    except BaseException:
+        rescue.parent.rmdir()
+        raise
     messages.say(f"it was written to {rescue} instead")
     return os.fspath(rescue), True
 
@@ -430,14 +447,13 @@ def _warm_up(features: str | None, quiet: bool) -> int:
     from fcl.drivers.warmup import kinds_named, warmup
 
     warmup(None if features is None else kinds_named(features))
-    click.echo(f"kernels are ready after {time.perf_counter() - since:.1f} s")
+    show([f"kernels are ready after {time.perf_counter() - since:.1f} s"])
     return 0
 
 
 def main() -> None:
     """Entry point of the script ``fcl-train``."""
-    process_ends_with_command()
-    command.main()
+    run(command)
 
 
 if __name__ == "__main__":

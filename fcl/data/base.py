@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import difflib
 import itertools
+import logging
 import os
+import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -20,9 +22,15 @@ import numpy as np
 
 from fcl.errors import InputError
 
+_log = logging.getLogger("fcl")
+
 # Rows of storage without chunks (.npy, contiguous HDF5) are read in steps of about this size: large
 # enough for sequential disk speed, small enough not to matter in a memory plan.
 STEP_BYTES = 8 << 20
+
+# Parts of a file, spaced from its begin to its end, that tell whether its content is still the same.
+SAMPLES = 64
+SAMPLE_BYTES = 4096
 
 # dtype of text of variable length: numpy cannot say it in a fixed dtype before the rows are read.
 # Rows read have the width that the longest of them needs.
@@ -122,32 +130,64 @@ class Container(ABC):
 
 @dataclass(frozen=True)
 class FileStamp:
-    """Size and time of change of a file when it was opened."""
+    """Size, modification time and sampled content of a file when it was opened."""
 
     path: Path
     size: int
     mtime_ns: int
+    #: CRC-32 of spaced parts of the file, of all of a small one; None: it stands for other files
+    checksum: int | None
 
     @classmethod
-    def of(cls, path: Path) -> FileStamp:
-        """The stamp of an existing file."""
+    def of(cls, path: Path, stands_for_others: bool = False) -> FileStamp:
+        """The stamp of an existing file, which may be written whenever other files are."""
         status = path.stat()
-        return cls(path, status.st_size, status.st_mtime_ns)
+        checksum = None if stands_for_others else _sampled_checksum(path)
+        return cls(path, status.st_size, status.st_mtime_ns, checksum)
 
     def check(self) -> None:
-        """Raise ``InputError`` if the file has changed since."""
+        """Raise ``InputError`` if the file has changed since.
+
+        A new modification time over the same content, as ``touch`` leaves it, is no change; where the
+        content was only sampled, a warning is logged.
+        """
         try:
             status = self.path.stat()
+            touched = self.mtime_ns != status.st_mtime_ns
+            same = not touched or self.checksum == _sampled_checksum(self.path)
         except OSError as error:
             raise InputError(
                 f"{self.path} can no longer be read ({error.strerror}); a source must stay in "
                 "place until the run ends"
             ) from error
-        if (status.st_size, status.st_mtime_ns) != (self.size, self.mtime_ns):
+        if status.st_size != self.size or not same:
+            what = f"was {self.size} bytes, is {status.st_size}"
+            if status.st_size == self.size:
+                what = "it has the same size, but a new modification time and other content"
+                if self.checksum is None:
+                    what = (
+                        "it has a new modification time, so the array may have been written again"
+                    )
             raise InputError(
-                f"{self.path} changed while it was being read (was {self.size} bytes, is "
-                f"{status.st_size}); a source must stay as it is until the run ends"
+                f"{self.path} changed while it was being read ({what}); a source must stay as it is "
+                "until its rows are read: run again when nothing writes to it"
             )
+        if touched and self.size > SAMPLES * SAMPLE_BYTES:
+            _log.warning(
+                "%s has a new modification time since it was opened (touch, a copy or a backup?); its "
+                "size and %d spaced samples of its content are the same, so the run goes on",
+                *(self.path, SAMPLES),
+            )
+
+
+def _sampled_checksum(path: Path) -> int:
+    checksum = 0
+    with path.open("rb") as file:
+        last = max(0, os.fstat(file.fileno()).st_size - SAMPLE_BYTES)
+        for number in range(SAMPLES):
+            file.seek(number * last // (SAMPLES - 1))
+            checksum = zlib.crc32(file.read(SAMPLE_BYTES), checksum)
+    return checksum
 
 
 def chunk_ranges(

@@ -64,10 +64,11 @@ class DataSet:
         return self._fingerprint
 
     def check_unchanged(self) -> None:
-        """Raise ``InputError`` if a source file has another size or time than at the opening.
+        """Raise ``InputError`` if a source file has another size or content than at the opening.
 
-        Costs one ``stat`` per file: the HDF5, zip or .npy files, or the metadata files of a Zarr
-        folder. Chunks of a Zarr folder rewritten in place are not noticed.
+        The content is sampled, and only where the modification time is new. Costs one ``stat`` per
+        file: the HDF5, zip or .npy files, or the metadata files of a Zarr folder. Chunks of a Zarr folder
+        rewritten in place are not noticed.
         """
         for stamp in self._stamps:
             try:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from fcl.checks import file_kind
 from fcl.data.base import Container, RowReader
 from fcl.data.dataset import DataSet
 from fcl.data.encodings import open_column, open_rows
@@ -61,23 +62,26 @@ def open_data(
     """
     try:
         return _open(source, x, y, weights)
-    except PermissionError as error:
+    except OSError as error:
+        if error.filename is None:
+            raise
         raise InputError(f"{error.filename}: cannot be read ({error.strerror})") from error
 
 
 def _open_container(path: Path, group: str) -> Container:
     """The container at a path; ``InputError`` if there is none or its format is not known."""
-    if not path.exists():
+    kind = file_kind(path)
+    if not kind:
         folder = path.parent
         neighbours = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
         near = difflib.get_close_matches(path.name, neighbours, n=1)
         guess = f'; did you mean "{folder / near[0]}"?' if near else ""
         raise InputError(f"{path} does not exist{guess}")
-    head = _first_bytes(path)
+    head = _first_bytes(path) if kind == "file" else b""
     for recognise, open_container in FORMATS:
         if recognise(path, head):
             return open_container(path, group)
-    found = "a folder with neither Zarr metadata nor .npy files" if path.is_dir() else "a file"
+    found = "a folder with neither Zarr metadata nor .npy files" if kind == "folder" else "a file"
     advice = "; store the arrays of an .npz with np.save" if path.suffix == ".npz" else ""
     raise InputError(
         f"{path} is {found}, of no format known here; expected a Zarr folder or zip, an HDF5 file, "
@@ -86,9 +90,7 @@ def _open_container(path: Path, group: str) -> Container:
 
 
 def _first_bytes(path: Path) -> bytes:
-    """Enough of a file to know its format by; nothing of a folder."""
-    if path.is_dir():
-        return b""
+    """Enough of a file to know its format by."""
     try:
         with path.open("rb") as file:
             return file.read(16)
@@ -105,6 +107,8 @@ def _split_group(source: Any) -> tuple[Path, str]:
             f"the source is a {type(source).__name__}; expected a path, a numpy array or a sparse "
             "matrix"
         ) from None
+    if not text:
+        raise InputError("the path of the data is empty; expected a file or a folder")
     if GROUP_SEPARATOR in text and not os.path.exists(text):
         text, _, group = text.rpartition(GROUP_SEPARATOR)
         return Path(text), group.strip("/")

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from fcl.errors import InputError
+from fcl.errors import InputError, reason
 
 SideArrays = tuple[np.ndarray, ...]
 
@@ -247,6 +247,6 @@ def _allocate(folder: Path, size: int) -> int:
         os.close(handle)
         raise InputError(
             f"scratch folder {folder}: expected room for {size / 2**20:.0f} MiB of prepared rows, "
-            f"got {error.strerror}; free some or name another folder with --scratch"
+            f"got {reason(error)}; free some or name another folder with --scratch"
         ) from error
     return handle

@@ -175,7 +175,8 @@ class ZarrContainer(Container):
         if self._path.is_dir():
             known = {stamp.path for stamp in self._stamps}
             files = (self._path / node_path / name for name in names)
-            self._stamps += [FileStamp.of(f) for f in files if f not in known and f.is_file()]
+            new = [f for f in files if f not in known and f.is_file()]
+            self._stamps += [FileStamp.of(f, stands_for_others=True) for f in new]
 
     def _array_paths(self) -> list[str]:
         import zarr

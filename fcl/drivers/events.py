@@ -18,10 +18,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Compiled",
+    "Compiling",
     "Event",
     "PassDone",
     "Prepared",
     "Started",
+    "StepProgress",
     "Stopped",
     "Validated",
     "plan_dict",
@@ -69,9 +71,32 @@ class Started(Event):
 
 
 @dataclass(frozen=True)
+class Compiling(Event):
+    """Kernels are being compiled, since the cache lacks them; ``seconds`` is about how long it takes."""
+
+    seconds: float
+
+
+@dataclass(frozen=True)
 class Compiled(Event):
     """The kernels were compiled, which is done once."""
 
+    seconds: float
+
+
+@dataclass(frozen=True)
+class StepProgress(Event):
+    """How much of a long step is done; at most one event every two seconds, none of a shorter pass.
+
+    number  of the pass that the step belongs to.
+    step    "reading", "pricing", "columns" and others: the names of the report of times.
+    share   from 0 to 1, of the rows or parts of the step.
+    seconds since the start.
+    """
+
+    number: int
+    step: str
+    share: float
     seconds: float
 
 

@@ -62,12 +62,20 @@ class _Run:
         if self.session.out_of_time:
             raise OutOfTime
 
+    def _reading(self, share: float) -> None:
+        self._poll()
+        self.session.working("reading", share)
+
+    def _making_columns(self, share: float) -> None:
+        self._poll_time()
+        self.session.working("columns", share)
+
     def train(self, scratch: str | os.PathLike[str] | None) -> TrainResult:
         job, session = self.job, self.session
         session.started()
         start = time.perf_counter()
-        prepared = job.prepare(job.train, scratch, self._poll)
-        valid = job.prepare(job.valid, scratch, self._poll) if job.valid else None
+        prepared = job.prepare(job.train, scratch, self._reading)
+        valid = job.prepare(job.valid, scratch, self._reading) if job.valid else None
         session.prepared(time.perf_counter() - start, prepared.checksums)
         try:
             return self._solve(prepared, valid)
@@ -92,7 +100,8 @@ class _Run:
             sampler = None
             if plan.view_rows:
                 first = first_sample(job.train.n, n_view, options.row_view)
-                size = SampleSize(job.train.n, n_view, first, cache.capacity, locked=True)
+                wished = options.row_view != "auto"
+                size = SampleSize(job.train.n, n_view, first, cache.capacity, wished, locked=True)
                 sampler = Sampler(size, n_view, options.seed)
             solver = Solver(
                 job.objective(),
@@ -113,7 +122,8 @@ class _Run:
             if session.resumed is not None:
                 solver.restore(dict(session.resumed.state), dict(session.resumed.arrays))
                 self.certified = last_certified(session.resumed.state)
-        solver.between = self._poll_time
+        solver.between = self._making_columns
+        solver.passes.pricer.on_progress = lambda share: session.working("pricing", share)
         if options.max_time is not None:
             solver.local.trainer.inner.cease = lambda: session.out_of_time
         reason, start = "interrupted", session.first_point()
@@ -150,6 +160,7 @@ class _Run:
             solver.certified(),  # the anchor may be newer than the last pricing
             solver.outer.C_min,
             support,
+            solver.passes.rounded_slope(point, job.target_offset),
             reason,
             peak_memory(),
         )
@@ -188,7 +199,7 @@ class _Run:
             memory=peak_memory(),
             validation=validation,
         )
-        return session.reason(certified)
+        return session.reason(certified, solver.rounding)
 
     def _snapshot(self, solver: Solver) -> Snapshot:
         """All that the rest of the run depends on, before a pass."""

@@ -16,8 +16,8 @@ from fcl.checks import flag, is_whole, positive, share, up_to_one, view_of_rows,
 from fcl.data import DataSet
 from fcl.data.numeric import NumericReader
 from fcl.data.prepared import PreparedRows
-from fcl.drivers.plan import Plan, RowViewOption, make_plan
-from fcl.errors import InputError
+from fcl.drivers.plan import MIB, Plan, RowViewOption, make_plan
+from fcl.errors import BudgetError, InputError
 from fcl.features import Generator, Spec, bind_features, is_spec, parse_features, spell_features
 from fcl.features.registry import check_home
 from fcl.features.standardized import standardized
@@ -80,6 +80,9 @@ class Job:
     valid: Rows | None
     labels: tuple[Any, Any] | None
     sum_weights: float  #: of the training rows, before class weights
+    #: What targets of the rows here are less than the user's. Margins follow targets, and of targets of
+    #: 1e6 +- 1 rounding would leave six digits less; the intercept makes up for it.
+    target_offset: float
     plan: Plan
 
     def objective(self) -> Objective:
@@ -110,9 +113,11 @@ class Job:
         )
 
     def prepare(
-        self, rows: Rows, scratch: str | os.PathLike[str] | None, between: Callable[[], None]
+        self, rows: Rows, scratch: str | os.PathLike[str] | None, between: Callable[[float], None]
     ) -> PreparedRows:
-        """Read the rows once, into the family's compact form. ``between`` is called between blocks.
+        """Read the rows once, into the family's compact form.
+
+        ``between`` is called after each block, with the share of the blocks that are read.
 
         A scratch file is used if the plan says so, in ``scratch`` or the system's temporary folder.
         """
@@ -124,7 +129,7 @@ class Job:
             for number, (_, _, raw) in enumerate(blocks):
                 sides = self.family.prepare(raw, prepared.writable(number))
                 prepared.commit(number, sides)
-                between()
+                between((number + 1) / prepared.n_blocks)
             rows.data.check_unchanged()
         except BaseException:
             prepared.close()
@@ -235,6 +240,12 @@ def make_job(
         valid_rows = _valid_rows(valid, found, labels)
     sum_weights = float(train.s.sum())
     C, alpha = resolve_C(C, alpha, sum_weights)
+    target_offset = 0.0
+    if intercept and not found.classifies:
+        target_offset = float(np.average(train.y, weights=train.s))
+        train = replace(train, y=train.y - target_offset)
+        if valid_rows is not None:
+            valid_rows = replace(valid_rows, y=valid_rows.y - target_offset)
     by_class = check_class_weight(class_weight, labels)
     if by_class is not None:
         train = replace(train, s=train.s * _class_factors(by_class, train))
@@ -264,7 +275,7 @@ def make_job(
         writers=plan.writers,
         row_view=row_view,
     )
-    return Job(options, found, family, train, valid_rows, labels, sum_weights, plan)
+    return Job(options, found, family, train, valid_rows, labels, sum_weights, target_offset, plan)
 
 
 def _class_factors(by_class: str | tuple[tuple[Any, float], ...], rows: Rows) -> Floats:
@@ -290,26 +301,51 @@ def _plan(
     view_rows: int | None = None,
     row_view: RowViewOption = "auto",
 ) -> Plan:
-    # a chunk, compressed (at most about as large) and decoded; the block that it is cut into and
-    # the one before, which is being prepared
     chosen = [r for r in (train, valid) if r is not None]
-    reading = max(2 * r.data.rows.chunk_bytes for r in chosen)
-    reading += 2 * max(_block_bytes(r, block_rows) for r in chosen)
-    n_valid = valid.n if valid else 0
-    return make_plan(
-        family,
-        train.n,
-        n_valid,
-        block_rows,
-        reading,
-        budget,
-        extra,
-        scratch,
-        writers,
-        view_rows,
-        sum(_bytes_held(r) for r in (train, valid) if r is not None),
-        row_view,
-    )
+    chunk = max(2 * r.data.rows.chunk_bytes for r in chosen)
+
+    def divide(budget: int, block_rows: int) -> Plan:
+        # a chunk, compressed (at most about as large) and decoded; the block that it is cut into and
+        # the one before, which is being prepared
+        return make_plan(
+            family,
+            train.n,
+            valid.n if valid else 0,
+            block_rows,
+            chunk + 2 * max(_block_bytes(r, block_rows) for r in chosen),
+            budget,
+            extra,
+            scratch,
+            writers,
+            view_rows,
+            sum(_bytes_held(r) for r in chosen),
+            row_view,
+        )
+
+    try:
+        return divide(budget, block_rows)
+    except BudgetError as error:
+        if extra:  # the rows are read: their blocks have a size
+            raise
+        hint = _smaller_blocks(divide, budget, block_rows, error.smallest)
+        raise BudgetError(f"{error}{hint}", error.smallest) from None
+
+
+def _smaller_blocks(
+    divide: Callable[[int, int], Plan], budget: int, block_rows: int, smallest: int
+) -> str:
+    """The largest blocks that fit the budget, or those that need least, for the end of a message."""
+    best = block_rows
+    for size in (1 << power for power in range(15, 5, -1)):
+        if size < block_rows and smallest > budget:
+            try:
+                divide(1, size)  # which no job fits into
+            except BudgetError as error:
+                if error.smallest < 0.98 * smallest:  # tiny blocks are slow
+                    best, smallest = size, error.smallest
+    if best == block_rows:
+        return ""
+    return f". Smaller blocks need less: --block-rows {best} at least {-(-smallest // MIB)}MiB"
 
 
 def _block_bytes(rows: Rows, block_rows: int) -> int:

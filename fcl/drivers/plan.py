@@ -13,13 +13,14 @@ from dataclasses import dataclass
 from fcl.cache import ColumnCache
 from fcl.errors import BudgetError
 from fcl.features.base import Family
+from fcl.solve.exact import ExactModel
 from fcl.solve.passes import KEEP_PER_GROUP, Vectors
 from fcl.solve.state import WorkingSet
 from fcl.solve.trainer import Trainer
 from fcl.solve.view import RowView
 from fcl.units import format_bytes
 
-#: Rows of the trainer: "all"; "auto", a sample where that pays; or so many.
+#: Rows of the trainer: "all"; "auto", a sample where that pays; or a sample that begins with so many.
 RowViewOption = str | int
 
 MIB = 1 << 20
@@ -68,8 +69,8 @@ COMFORTABLE_COLUMNS = 8192
 
 def first_sample(n_rows: int, view_rows: int, row_view: RowViewOption = "auto") -> int:
     """Rows of the first sample of a view that may grow to ``view_rows``."""
-    if row_view != "auto":
-        return view_rows
+    if isinstance(row_view, int):
+        return min(view_rows, row_view)
     return min(view_rows, max(LEAST_SAMPLE, int(SAMPLE_SHARE * n_rows)))
 
 
@@ -127,7 +128,7 @@ def make_plan(
     writers : most of them; fewer where the budget does not allow for more. None: a single process.
     view_rows : most rows of the trainer's sample, 0 for all, of a plan made before; None to choose.
     held : bytes of target and weights as they were read, which stay.
-    row_view : "all", "auto" or the most rows of the sample, as the user wants it.
+    row_view : "all", "auto" or the rows of the first sample, as the user wants it.
 
     Raises BudgetError naming the smallest budget that works.
     """
@@ -147,13 +148,14 @@ def make_plan(
 
 def _view_sizes(n_rows: int, row_view: RowViewOption, view_rows: int | None) -> list[int]:
     """Sizes of the trainer's view to try, 0 for all rows, the one that is wanted most first."""
+    sampled, least = ALL_ROWS, LEAST_SAMPLE
     if isinstance(row_view, int):
-        return [row_view if row_view < n_rows else 0]
-    if row_view == "all" or view_rows == 0 or (view_rows is None and n_rows <= ALL_ROWS):
+        sampled = least = row_view
+    if row_view == "all" or view_rows == 0 or (view_rows is None and n_rows <= sampled):
         return [0]
     sizes = [view_rows or n_rows]
-    while sizes[-1] > LEAST_SAMPLE:
-        sizes.append(max(LEAST_SAMPLE, sizes[-1] // 2))
+    while sizes[-1] > least:
+        sizes.append(max(least, sizes[-1] // 2))
     return sizes
 
 
@@ -204,6 +206,7 @@ def _divide(
     trainer = Trainer.bytes_for(n_view, 0, 0) + RowView.bytes_for(
         n_view, complete=not view_rows, compared=family.compared
     )
+    trainer += ExactModel.bytes_for(min(family.n_features, MAX_COLUMNS))
     if view_rows:
         trainer += job.records(view_rows) + 24 * view_rows  # the rows, their targets and weights
 
@@ -259,7 +262,8 @@ def _divide(
             + f", the smallest cache {format_bytes(least_cache)}"
             + f"; at the start, with a copy of targets and weights, {format_bytes(early(scratch))}"
             * (early(scratch) > taken(scratch) + least_cache)
-            + "; unknown letters in the rows would need more" * (letters and not job.extra)
+            + "; unknown letters in the rows would need more" * (letters and not job.extra),
+            smallest,
         )
     # beyond the least, which stays whole: else the directory of many row blocks could eat the cache
     spare = budget - taken(scratch) - least_cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import resource
 import sys
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ class TrainResult:
 
     model: Model
     converged: bool
-    reason: str  #: "tolerance", "max-passes", "max-time", "interrupted" or "stalled"
+    reason: str  #: "tolerance", "max-passes", "max-time", "interrupted", "stalled" or "no-progress"
     message: str
     seconds: dict[str, float]
     peak_memory: int  #: bytes, over all processes
@@ -34,8 +35,10 @@ class TrainResult:
         return self.model.certificate
 
 
-def end_in_words(reason: str, certificate: Certificate, tol: float) -> str:
-    """Why training ended, for the user."""
+def end_in_words(
+    reason: str, certificate: Certificate, tol: float, rounding: float = math.nan
+) -> str:
+    """Why training ended, for the user. rounding : relative gap that rounding may leave."""
     reached = f"relative gap {certificate.gap:.2e}, asked {tol:.2e}"
     if certificate.scope != WHOLE:
         reached += f", over {certificate.scope}"
@@ -44,7 +47,10 @@ def end_in_words(reason: str, certificate: Certificate, tol: float) -> str:
         "max-passes": f"stopped by the limit of passes: {reached}; raise max_passes or tol",
         "max-time": f"stopped by the limit of time: {reached}; raise max_time or tol",
         "interrupted": f"interrupted: {reached}",
-        "stalled": f"no step lowers the objective any more (rounding): {reached}; raise tol",
+        "stalled": f"rounding of float64 lets no step lower the objective any more: {reached}, of which "
+        f"rounding may leave {rounding:.1e}; raise tol",
+        "no-progress": f"the last passes lowered neither objective nor gap: {reached}, of which rounding "
+        f"may leave {rounding:.1e}; scale the columns, lower C, or raise tol",
     }[reason]
 
 

@@ -11,10 +11,21 @@ from typing import Any
 
 import numpy as np
 
-from fcl.drivers.events import Event, PassDone, Prepared, Started, Stopped, Validated
+from fcl.drivers.events import (
+    Compiled,
+    Compiling,
+    Event,
+    PassDone,
+    Prepared,
+    Started,
+    StepProgress,
+    Stopped,
+    Validated,
+)
 from fcl.drivers.job import Job
 from fcl.drivers.result import TrainResult, end_in_words
 from fcl.drivers.saving import Saver
+from fcl.drivers.warmup import JOB_SECONDS
 from fcl.features.base import is_sampled
 from fcl.features.standardized import deviations, plain
 from fcl.model.certificate import WHOLE, Certificate
@@ -24,14 +35,17 @@ from fcl.model.model import Model
 from fcl.solve.outer import Certified
 from fcl.solve.state import Floats, Ids, Point
 
-__all__ = ["MAX_IDLE", "Progress", "Session"]
+__all__ = ["Progress", "Session"]
 
 Progress = Callable[[Event], None]
 
-#: Passes in a row without progress after which rounding is taken for reached.
+#: Passes in a row without progress after which a run ends if rounding explains the gap, and in any case.
 MAX_IDLE = 4
+PATIENCE = 50
 #: Passes from which the time left is foreseen.
 FORESEEN = 3
+#: Seconds between two events of progress within a pass; shorter passes have none.
+PROGRESS_EVERY = 2.0
 
 
 @dataclass
@@ -49,8 +63,14 @@ class Session:
     begun: float = field(default_factory=time.monotonic)
     fingerprint: str = ""
     idle: int = 0  #: passes in a row without progress
+    rounding: float = math.nan  #: relative gap that rounding may leave, once it was asked for
+    compile_seconds: float = JOB_SECONDS  #: how long compiling takes, if the cache lacks kernels
 
     def __post_init__(self) -> None:
+        from fcl.kernels import Compilation  # imports numba
+
+        self.compilation = Compilation(lambda: self.report(Compiling(self.compile_seconds)))
+        self._progress_from = self.begun + PROGRESS_EVERY
         if self.resumed is not None:
             self.history.extend(self.resumed.history)
             self.idle = int(self.resumed.state["idle"])
@@ -105,14 +125,29 @@ class Session:
         n_read = self.job.train.n + (self.job.valid.n if self.job.valid else 0)
         self.report(Prepared(seconds, n_read / max(seconds, 1e-9)))
 
+    def compiled(self) -> None:
+        """Report what compiling took, if there was any."""
+        if seconds := self.compilation.take():
+            self.report(Compiled(seconds))
+
     # -- passes --------------------------------------------------------------------------------
+
+    def working(self, step: str, share: float) -> None:
+        """Report the share of a step that is done, unless something was reported just before."""
+        now = time.monotonic()
+        if now >= self._progress_from:
+            self._progress_from = now + PROGRESS_EVERY
+            self.report(StepProgress(len(self.history), step, share, now - self.begun))
 
     def counted(self, before: Certified | None, now: Certified) -> None:
         """Count passes without progress."""
         self.idle = 0 if now.progressed(before) else self.idle + 1
 
-    def reason(self, certified: Certified) -> str:
-        """Why to stop after this pass; empty: go on."""
+    def reason(self, certified: Certified, rounding: Callable[[], float]) -> str:
+        """Why to stop after this pass; empty: go on.
+
+        rounding : gives the relative gap that rounding alone may leave.
+        """
         options = self.job.options
         if certified.gap <= options.tol:
             return "tolerance"
@@ -121,7 +156,16 @@ class Session:
             return "max-passes"
         if self.out_of_time:
             return "max-time"
-        return "stalled" if self.idle >= MAX_IDLE else ""
+        return self.stalled(certified, rounding)
+
+    def stalled(self, certified: Certified, rounding: Callable[[], float]) -> str:
+        """Why to stop after passes without progress; empty while there is hope."""
+        if self.idle < MAX_IDLE or (certified.scope != WHOLE and self.idle < PATIENCE):
+            return ""
+        self.rounding = rounding()
+        if certified.gap <= self.rounding:
+            return "stalled"
+        return "no-progress" if self.idle >= PATIENCE else ""
 
     @property
     def out_of_time(self) -> bool:
@@ -168,6 +212,9 @@ class Session:
         )
         self.history.append(event.to_dict())
         self.report(event)
+        self._progress_from = time.monotonic() + PROGRESS_EVERY
+        if event.number > 0:  # by then every step was made once
+            self.compiled()
 
     def _time_left(self, gap: float) -> float | None:
         """Seconds to the tolerance or the limit of time; None where nothing can be said.
@@ -217,6 +264,7 @@ class Session:
         certified: Certified,
         C_min: float,
         support: Ids,
+        rounded_slope: float,
         reason: str,
         peak: int,
     ) -> TrainResult:
@@ -224,6 +272,7 @@ class Session:
 
         point : in the solver's units.
         support : int64 (len(point.ids),), training rows that have each feature.
+        rounded_slope : what rounding may change of a slope: the largest violation is an upper bound.
         """
         job, options = self.job, self.job.options
         # of a sample it says nothing of other features
@@ -232,7 +281,7 @@ class Session:
             objective=certified.objective,
             bound=certified.bound,
             gap=certified.gap,
-            max_violation=certified.max_violation,
+            max_violation=certified.max_violation + rounded_slope,
             n_priced=certified.n_priced,
             scope=certified.scope,
             passes=len(self.history),
@@ -242,7 +291,7 @@ class Session:
             ids=point.ids,
             weights=point.weights / deviations(job.family, point.ids),
             support=support,
-            intercept=point.intercept,
+            intercept=point.intercept + job.target_offset,
             loss=job.loss.name,
             C=options.C,
             alpha=options.alpha,
@@ -254,7 +303,8 @@ class Session:
             options={**asdict(options), "C_min": smallest},
             history=self.history,
         )
-        message = end_in_words(reason, certificate, options.tol)
+        message = end_in_words(reason, certificate, options.tol, self.rounding)
+        self.compiled()
         self.report(Stopped(reason, message, certificate, dict(self.seconds), peak))
         return TrainResult(
             model,

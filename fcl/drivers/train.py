@@ -240,12 +240,13 @@ def train(
             start,
         )
         del job  # the session has it, and may move its arrays elsewhere
-        if driver == "inline":
-            result = run_inline(session, scratch)
-        else:
-            from fcl.drivers.processes.supervisor import run_processes
+        with session.compilation:
+            if driver == "inline":
+                result = run_inline(session, scratch)
+            else:
+                from fcl.drivers.processes.supervisor import run_processes
 
-            result = run_processes(session, scratch, share_cores, shared_files, crew)
+                result = run_processes(session, scratch, share_cores, shared_files, crew)
     finally:
         saver.close()
     if warn and not result.converged:
@@ -263,4 +264,5 @@ def _start(job: Job, model: Model) -> Point:
             "initial: expected a model of the same features over rows of the same form, got one of "
             f"{before}, for {now}; leave it out"
         )
-    return Point.make(model.ids, model.weights, model.intercept if job.options.intercept else 0.0)
+    intercept = model.intercept - job.target_offset if job.options.intercept else 0.0
+    return Point.make(model.ids, model.weights, intercept)

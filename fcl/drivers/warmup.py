@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from fcl.features.base import Family
+
+if TYPE_CHECKING:
+    from fcl.drivers.processes.child import Link
 
 #: Names of built-in families -> their kind; all others are of the kind of their rows.
 _KIND_OF = {
@@ -25,17 +28,26 @@ _KIND_OF = {
 }
 #: Variable that tells a compiling child the kinds, by comma.
 KINDS_VARIABLE = "FCL_COMPILE"
+#: About how many seconds a core takes to compile all kernels of a kind.
+KIND_SECONDS = {"sequences": 25.0, "numbers": 12.0, "products": 45.0, "fourier": 15.0}
+#: The same for the few kernels that one job needs, compiled when they are first called.
+JOB_SECONDS = 5.0
 
 
 class Compiler:
     """The role of a child that compiles, and does not stay: compilers leave much memory behind."""
 
-    def __init__(self, link: object) -> None:
-        pass
+    def __init__(self, link: Link) -> None:
+        self._link = link
 
     def run(self) -> None:
-        """Compile the kernels of some kinds."""
-        warmup(os.environ[KINDS_VARIABLE].split(","))
+        """Compile the kernels of some kinds; tells the supervisor when it finds that one is missing."""
+        from fcl.drivers.processes.channel import Message
+        from fcl.drivers.processes.messages import From
+        from fcl.kernels import Compilation
+
+        with Compilation(lambda: self._link.send(Message.make(From.COMPILING))):
+            warmup(os.environ[KINDS_VARIABLE].split(","))
 
 
 def kinds_of(family: Family) -> tuple[str, ...]:

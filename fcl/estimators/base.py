@@ -118,12 +118,14 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         self,
         training: Training,
         targets: Sequence[np.ndarray],
+        problems: Sequence[str],
         weights: np.ndarray | None,
         begin: Sequence[Model | None],
         options: dict[str, Any],
     ) -> None:
         """Solve a problem for each target, and set the attributes.
 
+        problems : what each problem is, in words, for ``verbose``.
         weights : of the losses, float64 (n,) or None: sample weights times class weights.
         begin : models to start from; those of another family are not used.
         """
@@ -136,25 +138,34 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         if not options["standardize"] and (text := uneven_scales(family, self._column_names())):
             warnings.warn(text, ScaleWarning, stacklevel=3)
         results: list[TrainResult] = []
-        for target, initial in zip(targets, begin, strict=True):
-            if deadline is not None:  # the first pass is made in any case
-                options["max_time"] = max(1e-3, deadline - time.monotonic())
+        for target, problem, initial in zip(targets, problems, begin, strict=True):
+            if deadline is not None:
+                # what is left is shared by the problems that are left; each makes a first pass anyway
+                left = deadline - time.monotonic()
+                options["max_time"] = max(1e-3, left / (len(targets) - len(results)))
             data = training.data.with_target(target, weights, training.data.target_name)
+            place = f" ({len(results) + 1} of {len(targets)})" if len(targets) > 1 else ""
             same = initial is not None and _same_features(initial.family, family)
-            results.append(self._fit_one(data, initial if same else None, options))
+            found = self._fit_one(data, problem + place, initial if same else None, options)
+            results.append(found)
         self._take(results)
 
     def _fit_one(
-        self, data: DataSet, initial: Model | None, options: dict[str, Any]
+        self, data: DataSet, problem: str, initial: Model | None, options: dict[str, Any]
     ) -> TrainResult:
         options = dict(options)
         features = options.pop("features")
         options["initial"] = initial
         if self.verbose:
+            from fcl.cli.common import messages
             from fcl.cli.progress import LineView
 
+            messages.write(f"{type(self).__name__}: fitting {problem}")
             options["progress"] = LineView()
         result = train(data, features, warn=False, **options)
+        if self.verbose:
+            found = np.count_nonzero(result.model.weights)
+            messages.write(f"{type(self).__name__}: {result.message}; {found:,} features used")
         if result.reason == "interrupted":
             raise KeyboardInterrupt
         return result

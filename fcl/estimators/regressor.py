@@ -58,7 +58,7 @@ class FCLRegressor(RegressorMixin, Estimator):  # type: ignore[misc]
         standardize: bool = False,
         loss: str = "squared",
         fit_intercept: bool = True,
-        tol: float = 1e-6,
+        tol: float = 1e-4,
         max_iter: int = 1000,
         warm_start: bool = False,
         random_state: Any = None,
@@ -93,7 +93,8 @@ class FCLRegressor(RegressorMixin, Estimator):  # type: ignore[misc]
         training = open_training(self, options["features"], X, y, sample_weight, numeric=True)
         target = regression_target(training.target, training.data.target_name)
         begin = getattr(self, "model_", None) if self.warm_start else None
-        self._fit_all(training, [target], training.weights, [begin], options)
+        problem = f"target {training.data.target_name}"
+        self._fit_all(training, [target], [problem], training.weights, [begin], options)
         self.coef_ = self.coef_[0]
         self.intercept_ = float(self.intercept_[0])
         return self

@@ -6,7 +6,7 @@ prepares blocks of raw rows once; on prepared rows it makes columns, margins and
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -117,6 +117,9 @@ class Pricer(Protocol):
     draws is priced, and what is watched; its pricer has a method ``draw(number)`` that says the pass.
     """
 
+    #: :meth:`price` calls it now and then, with the share of its work that is done
+    on_progress: Callable[[float], None]
+
     @property
     def n_parts(self) -> int:
         """Number of parts."""
@@ -144,6 +147,10 @@ class Pricer(Protocol):
 
     def counts(self, ids: Ids, spare: Floats) -> Ids:
         """Rows where each of some features is not 0: int64.  spare : float64 (n_rows,), overwritten."""
+
+
+def no_progress(share: float) -> None:
+    """Ignore progress: what ``on_progress`` of a new pricer does."""
 
 
 @runtime_checkable

@@ -156,11 +156,16 @@ class StandardizedPricer(GeneratedPricer):
 
     _family: StandardizedFamily
 
+    @property
+    def reach(self) -> float:
+        sd, largest = self._family.scales
+        return float((largest / sd).max())
+
     def _gradients(
-        self, group: range, residuals: Floats
+        self, group: range, residuals: Floats, parts: range
     ) -> Sequence[tuple[int, Floats, Floats | float]]:
         out = []
-        for part, g, _ in super()._gradients(group, residuals):
+        for part, g, _ in super()._gradients(group, residuals, parts):
             first, last = self._features(part)
             sd, largest = self._family.scales[:, first:last]
             # of each feature its own largest |value|: that of another may be 10^12 times as many sd

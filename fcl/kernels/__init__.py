@@ -13,14 +13,17 @@ import hashlib
 import os
 import sys
 import tempfile
+import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numba
+from numba.core import event
 
-__all__ = ["cache_folder", "is_compiled", "kernel", "mark_compiled"]
+__all__ = ["Compilation", "cache_folder", "is_compiled", "kernel", "mark_compiled"]
 
 #: Files of the cache that say that nothing of a kind is missing begin so.
 _COMPLETE = "complete"
@@ -116,3 +119,63 @@ def mark_compiled(kind: str) -> None:
     if cache_folder is not None:
         with suppress(OSError):
             (cache_folder / f"{_COMPLETE}-{kind}").touch()
+
+
+class Compilation(event.Listener):  # type: ignore[misc]
+    """Notices when this thread compiles a kernel of fcl because the cache lacks it.
+
+    A context manager; loading a kernel from the cache does not count.
+
+    Parameters
+    ----------
+    begun : callable
+        Called before the first kernel is compiled, and again if more are compiled after :meth:`take`.
+    """
+
+    def __init__(self, begun: Callable[[], None]) -> None:
+        self._begun = begun
+        self._thread = threading.get_ident()
+        self._announced = False
+        self._depth = 0  # a kernel that calls others has them compiled meanwhile
+        self._since = self._seconds = 0.0
+
+    def __enter__(self) -> Compilation:
+        event.register("numba:compile", self)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        event.unregister("numba:compile", self)
+
+    def begin(self) -> None:
+        """Kernels are being compiled from now on, here or by a process that was started for it."""
+        self._depth += 1
+        if self._depth == 1:
+            self._since = time.perf_counter()
+            if not self._announced:
+                self._announced = True
+                self._begun()
+
+    def end(self) -> None:
+        """What :meth:`begin` said is over."""
+        self._depth -= 1
+        if self._depth == 0:
+            self._seconds += time.perf_counter() - self._since
+
+    def take(self) -> float:
+        """Seconds spent on compiling since the last call; 0 if nothing was compiled."""
+        seconds, self._seconds, self._announced = self._seconds, 0.0, self._depth > 0
+        return seconds
+
+    def on_start(self, event: Any) -> None:
+        """See :class:`numba.core.event.Listener`."""
+        if self._is_ours(event):
+            self.begin()
+
+    def on_end(self, event: Any) -> None:
+        """See :class:`numba.core.event.Listener`."""
+        if self._is_ours(event):
+            self.end()
+
+    def _is_ours(self, event: Any) -> bool:
+        module: str = event.data["dispatcher"].py_func.__module__
+        return threading.get_ident() == self._thread and module.startswith(__name__)

@@ -199,6 +199,40 @@ def add_block(pieces, columns, deltas, b, m):
 
 
 @kernel
+def dense_rows(pieces, columns, b, first, out):
+    """Write some rows of the listed columns: out[t, i] is row ``first + i`` of block b, column t.
+
+    first : a multiple of 64.  out : float64 (len(columns), rows), overwritten.
+    """
+    out[:] = 0.0
+    last = first + out.shape[1]
+    for t in range(columns.shape[0]):
+        j = columns[t]
+        offset = pieces.first[j] + np.int64(pieces.offsets[j, b])
+        n = np.int64(pieces.counts[j, b])
+        kind = pieces.kinds[j, b]
+        if kind == BITS:
+            for i in range(first, last):
+                word = pieces.arena64[(offset >> 3) + (i >> 6)]
+                out[t, i - first] = np.float64((word >> np.uint64(i & 63)) & np.uint64(1))
+        elif kind == DENSE:
+            for i in range(first, last):
+                out[t, i - first] = pieces.arena32[(offset >> 2) + i]
+        elif kind == STEPS:
+            step = np.float64(pieces.arena32[offset >> 2])
+            for i in range(first, last):
+                out[t, i - first] = step * np.float64(pieces.arena8[offset + 8 + i])
+        else:
+            rows = pieces.arena16[offset >> 1 : (offset >> 1) + n]
+            at = (offset + ((2 * n + 7) & ~7)) >> 2
+            for e in range(np.searchsorted(rows, first), n):
+                i = np.int64(rows[e])
+                if i >= last:
+                    break
+                out[t, i - first] = pieces.arena32[at + e] if kind == VALUES else 1.0
+
+
+@kernel
 def mark_rows(chosen, block_rows, wanted):
     """Write the chosen rows (chosen[i] >= 0) as bitmaps: uint64 (blocks, words a block)."""
     wanted[:] = np.uint64(0)

@@ -140,6 +140,27 @@ def descent_sweep(
     return largest
 
 
+@kernel
+def gram_sweep(hessian, absolute, order, w, slope):
+    """One sweep of coordinate descent on a quadratic with Hessian (k, k), whose diagonal is positive.
+
+    slope : float64 (k,), of the smooth part at w; both are updated in place. Returns the largest
+    violation met.
+    """
+    largest = 0.0
+    for o in range(order.shape[0]):
+        j = order[o]
+        largest = max(largest, violation(slope[j] / absolute[j], w[j]))
+        h = hessian[j, j]
+        new = soft_threshold(w[j] - slope[j] / h, absolute[j] / h)
+        step = new - w[j]
+        if step != 0.0:
+            w[j] = new
+            for k in range(w.shape[0]):
+                slope[k] += step * hessian[j, k]
+    return largest
+
+
 #: Bins of curvatures, four to a factor of two. In units of the largest one: those below it tell rows
 #: apart, those above are sizes of tau for samples of few of very many rows.
 BINS = 512

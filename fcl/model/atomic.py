@@ -18,7 +18,7 @@ from typing import BinaryIO
 
 from fcl.errors import InputError
 
-__all__ = ["atomic_file", "atomic_folder", "check_output", "discard_temporaries"]
+__all__ = ["atomic_file", "atomic_folder", "check_name", "check_output", "discard_temporaries"]
 
 # what a process that leaves in a hurry has to take away
 _temporaries: set[str] = set()
@@ -35,15 +35,44 @@ def _no_step(name: str) -> None:
 step: Callable[[str], None] = _no_step
 
 
+def check_name(path: str | os.PathLike[str]) -> None:
+    """Raise InputError if the file system cannot have a file of this name, or of its temporary."""
+    for name in (os.fspath(path), _beside(Path(path))):
+        try:
+            os.lstat(name)
+        except (FileNotFoundError, NotADirectoryError):  # which are reported elsewhere
+            continue
+        except (OSError, ValueError) as error:
+            raise InputError(
+                f"{os.fspath(path)}: cannot be written ({getattr(error, 'strerror', None) or error}); "
+                "choose another name, which leaves 30 bytes for a temporary one"
+            ) from error
+
+
 def check_output(path: str | os.PathLike[str], overwrite: bool, folder: bool = False) -> Path:
     """The real path of an output, if it may be written: to be asked before the work begins.
 
     Raises InputError if its folder is missing or not writable, if it exists and `overwrite` is
-    false, or if it is of another kind (a folder in place of a file, a device, a folder that is no
-    Zarr store), which is never replaced.
+    false, if no file can have its name, or if it is of another kind (a folder in place of a file, a
+    device, a folder that is no Zarr store), which is never replaced.
     """
+    target = _target(path, overwrite, folder)
+    probe = _beside(target)
+    try:  # permissions do not tell of file systems that refuse all the same
+        os.close(os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
+        os.unlink(probe)
+    except OSError as error:
+        raise InputError(
+            f"{os.fspath(path)}: no file can be made in {os.fspath(target.parent)} "
+            f"({error.strerror}); write elsewhere"
+        ) from error
+    return target
+
+
+def _target(path: str | os.PathLike[str], overwrite: bool, folder: bool = False) -> Path:
+    """The real path of an output; raises InputError for all that needs no writing to be known."""
     shown, target = os.fspath(path), Path(os.path.realpath(path))
-    if not target.parent.is_dir():
+    if not os.path.isdir(target.parent):
         raise InputError(
             f"{shown}: the folder {os.fspath(target.parent)} does not exist; make it first"
         )
@@ -51,6 +80,7 @@ def check_output(path: str | os.PathLike[str], overwrite: bool, folder: bool = F
         raise InputError(
             f"{shown}: the folder {os.fspath(target.parent)} is not writable; write elsewhere"
         )
+    check_name(target)
     try:
         mode = target.lstat().st_mode
     except FileNotFoundError:
@@ -116,7 +146,7 @@ def atomic_file(path: str | os.PathLike[str], overwrite: bool = False) -> Iterat
 
     Raises InputError as `check_output` does; after any error the target is what it was before.
     """
-    target = check_output(path, overwrite)
+    target = _target(path, overwrite)
     temporary = _beside(target)
     _temporaries.add(temporary)
     try:
@@ -127,7 +157,7 @@ def atomic_file(path: str | os.PathLike[str], overwrite: bool = False) -> Iterat
             yield file
             step("flush")
             _flush_file(file)
-        check_output(path, overwrite)  # somebody else may have written it in the meantime
+        _target(path, overwrite)  # somebody else may have written it in the meantime
         step("rename")
         os.replace(temporary, target)
         step("renamed")
@@ -145,13 +175,13 @@ def atomic_folder(path: str | os.PathLike[str], overwrite: bool = False) -> Iter
     A Zarr store at `path` is moved away first and removed at the very end, so that at no moment
     both are gone. Raises InputError as `check_output` does.
     """
-    target = check_output(path, overwrite, folder=True)
+    target = _target(path, overwrite, folder=True)
     temporary = _beside(target)
     _temporaries.add(temporary)
     try:
         os.mkdir(temporary)
         yield Path(temporary)
-        check_output(path, overwrite, folder=True)
+        _target(path, overwrite, folder=True)
         old = None
         if target.exists():
             old = _beside(target)

@@ -24,9 +24,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fcl.errors import CheckpointError, InputError
+from fcl.errors import CheckpointError, InputError, reason
 from fcl.model.archive import add_array, add_member, read_member, read_npy_header
-from fcl.model.atomic import atomic_file
+from fcl.model.atomic import atomic_file, check_name
 from fcl.plain import plain
 
 __all__ = ["FORMAT", "MAY_CHANGE", "VERSION", "Checkpoint", "CheckpointFolder"]
@@ -127,6 +127,7 @@ class CheckpointFolder:
     def check(self) -> None:
         """Raise InputError if the folder cannot be made or written to."""
         shown = os.fspath(self.path)
+        check_name(self._file(10**9))
         if self.path.exists() and not self.path.is_dir():
             raise InputError(f"{shown}: is not a folder; name another for the checkpoints")
         place = self.path if self.path.exists() else Path(os.path.abspath(shown)).parent
@@ -141,7 +142,11 @@ class CheckpointFolder:
         """Numbers of the checkpoints there, rising; those that are damaged count."""
         if not self.path.is_dir():
             return []
-        found = (_FILE.fullmatch(name) for name in os.listdir(self.path))
+        try:
+            names = os.listdir(self.path)
+        except PermissionError as error:
+            raise InputError(f"{os.fspath(self.path)}: cannot be read ({reason(error)})") from error
+        found = (_FILE.fullmatch(name) for name in names)
         return sorted(int(match[1]) for match in found if match)
 
     def begin(self, resumed: Checkpoint | None) -> None:
@@ -250,9 +255,9 @@ class CheckpointFolder:
             with atomic_file(path) as file, zipfile.ZipFile(file, "w") as archive:
                 _write(archive, replace(checkpoint, number=number))
         except (OSError, InputError) as error:
-            reason = getattr(error, "strerror", None) or str(error)
+            why = reason(error) if isinstance(error, OSError) else str(error)
             raise CheckpointError(
-                f"{os.fspath(self.path)}: the checkpoint could not be written ({reason}); "
+                f"{os.fspath(self.path)}: the checkpoint could not be written ({why}); "
                 "the earlier ones are kept"
             ) from error
         own = [n for n in numbers if n not in self._obsolete]
@@ -366,7 +371,7 @@ def _write(archive: zipfile.ZipFile, checkpoint: Checkpoint) -> None:
         "history": plain(checkpoint.history),
     }
     # the state is not made plain: an infinite bound must come back as it was
-    text = json.dumps(header, indent=1, ensure_ascii=False, default=_scalar)
+    text = json.dumps(header, indent=1, default=_scalar)
     add_member(archive, _HEADER, text.encode() + b"\n")
     add_array(archive, _CHECKSUMS, np.asarray(checkpoint.block_checksums).astype("<u8"))
     for name, array in sorted(checkpoint.arrays.items()):

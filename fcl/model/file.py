@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fcl.checks import file_kind
 from fcl.errors import InputError, ModelFileError
 from fcl.model.archive import add_array, add_member, read_member, read_npy_header
 from fcl.model.atomic import atomic_file
@@ -38,7 +39,7 @@ def save_model(model: Model, path: str | os.PathLike[str], overwrite: bool = Fal
 
     Raises InputError if `path` exists and `overwrite` is false, or cannot be a file.
     """
-    header = json.dumps(_header(model), indent=1, ensure_ascii=False, allow_nan=False)
+    header = json.dumps(_header(model), indent=1, allow_nan=False)
     with atomic_file(path, overwrite) as file, zipfile.ZipFile(file, "w") as archive:
         add_member(archive, _HEADER, header.encode() + b"\n")
         for name, dtype in _ARRAYS.items():
@@ -49,10 +50,11 @@ def save_model(model: Model, path: str | os.PathLike[str], overwrite: bool = Fal
 def load_model(path: str | os.PathLike[str]) -> Model:
     """Read a model file.
 
-    Raises ModelFileError if it is missing, damaged, no model file, of a newer version, or names a
-    family that is not known here.
+    Raises InputError if it is no regular file; ModelFileError if it is missing, damaged, no model file,
+    of a newer version, or names a family that is not known here.
     """
     shown = os.fspath(path)
+    file_kind(path)
     try:
         with zipfile.ZipFile(path) as archive:
             header = _read_header(archive, shown)

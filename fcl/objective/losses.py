@@ -16,19 +16,24 @@ from fcl.errors import InputError
 
 @dataclass(frozen=True)
 class Loss:
-    """A loss: its name, its code in the kernels, whether it wants labels."""
+    """A loss: its name, its code in the kernels, whether it wants labels.
+
+    smooth : whether the second derivative is continuous. Where it jumps, a step that was cut has met the
+        rows that cut it, and the next quadratic model has their curvature.
+    """
 
     name: str
     code: int
     classifies: bool
+    smooth: bool
 
 
 LOSSES = {
     loss.name: loss
     for loss in (
-        Loss("logistic", 0, True),
-        Loss("squared", 1, False),
-        Loss("squared_hinge", 2, True),
+        Loss("logistic", 0, True, True),
+        Loss("squared", 1, False, True),
+        Loss("squared_hinge", 2, True, False),
     )
 }
 

@@ -111,6 +111,16 @@ class Objective:
             self.loss.code, self.y[rows], self.s[rows], m[rows], b, r[rows], q[rows]
         )
 
+    def raise_curvatures(self, m: Floats, b: float, share: float, q: Floats) -> None:
+        """Raise curvatures to at least a share of those of a majoriser of the loss, in place."""
+        from fcl.kernels import losses
+
+        def block(rows: slice) -> None:
+            code = self.loss.code
+            losses.raise_curvatures(code, self.y[rows], self.s[rows], m[rows], b, share, q[rows])
+
+        self.team.map(block, list(self.blocks()))
+
     def line_sums(self, m: Floats, dm: Floats, beta: float, b: float) -> LineSums:
         """Values and derivatives along a line of margins."""
         from fcl.kernels import losses

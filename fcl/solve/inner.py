@@ -78,6 +78,20 @@ class LocalPoint:
     loss: float  #: sum of the weighted losses over the view
     slope_b: float  #: in the intercept; 0 without one
 
+    def take(self, which: Columns) -> LocalPoint:
+        """The same point in some of the columns."""
+        return LocalPoint(
+            self.columns[which],
+            self.weights[which],
+            self.gradients[which],
+            self.curvatures[which],
+            self.floor[which],
+            self.absolute[which],
+            self.ridge[which],
+            self.loss,
+            self.slope_b,
+        )
+
 
 @dataclass
 class Step:

@@ -167,6 +167,18 @@ class Outer:
         slopes = np.abs(np.concatenate([candidates, watched]))
         return float(max(others, slopes.max(initial=0.0)))
 
+    @property
+    def stands_still(self) -> bool:
+        """Whether the last passes have hardly closed the gap, which is above the tolerance."""
+        certified = self.certified()
+        return self._sharpness < 1.0 and certified.scope == WHOLE and certified.gap > self.tol
+
+    def raise_bound(self, bound: float) -> Certified:
+        """Take another bound of the whole problem, if it is better."""
+        self.bound = max(self.bound, min(bound, self.objective))
+        self._gap = self.objective - self.bound
+        return self.certified()
+
     def sharpen(self) -> None:
         """The trainer has nothing better to offer at its target: lower that."""
         self._sharpness = max(0.3 * self._sharpness, 1e-6)

@@ -71,8 +71,8 @@ class SampleSize:
     The first sample goes by the curvatures of the null model. While the objective falls fast they soon
     are quite other ones, and there are few columns to be made again. Later the sample grows, to all rows
     if the cache allows, whenever it has foretold the last step badly, the gap hardly closes, or it has
-    become small for the number of columns. A sample of a given size is drawn anew instead: what one has
-    wrong is right in another (150 of 700 rows, 360 columns, to 1e-6: 117 passes, not more than 200).
+    become small for the number of columns. One that has no room to grow is drawn anew instead: what one
+    has wrong is right in another.
 
     Parameters
     ----------
@@ -81,7 +81,9 @@ class SampleSize:
     most : int
         Rows that there is room for; 0 if the trainer works on all rows without a sample.
     first : int
-        Rows of the first sample; the sample does not grow if they are ``most``.
+        Rows of the first sample.
+    wished : bool
+        Whether the user has asked for that size: then the number of columns alone is no reason to grow.
     cache_bytes : int
         Bytes of columns that the cache holds.
     locked : bool
@@ -94,6 +96,7 @@ class SampleSize:
         most: int,
         first: int,
         cache_bytes: int,
+        wished: bool = False,
         locked: bool = False,
     ) -> None:
         self._n_rows = n_rows
@@ -101,8 +104,8 @@ class SampleSize:
         self._cache_bytes = cache_bytes
         self._rows_a_column = LOCKED_ROWS_A_COLUMN if locked else ROWS_A_COLUMN
         self._slow = LOCKED_SLOW if locked else SLOW
-        self._fixed = first == most
-        self.wanted = first
+        self._wished = wished
+        self._first = self.wanted = first
         self.drawn = 0  #: rows of the sample that was drawn last
         self.draws = 0  #: samples asked for so far
         self.age = 0  #: passes since one was
@@ -120,10 +123,10 @@ class SampleSize:
         steady = seen.objective > STEADY * self._last_objective
         slow = steady and seen.gap > self._slow * self._last_gap
         self._last_gap, self._last_objective = seen.gap, seen.objective
-        thin = self.drawn < self._rows_a_column * seen.n_cached
+        thin = not self._wished and self.drawn < self._rows_a_column * seen.n_cached
         redraw = (
             ((bad or slow or thin) and self._grow(seen.cached_bytes))
-            or (self._fixed and (bad or slow) and self.age >= LEAST_AGE)
+            or ((bad or slow) and self.age >= LEAST_AGE)
             or seen.objective < STALE * self._objective
         )
         if redraw:
@@ -132,8 +135,11 @@ class SampleSize:
 
     def _grow(self, cached_bytes: float) -> bool:
         """Want more rows, if there is room for so many more that it is worth a new sample."""
-        wanted = min(GROWTH * self.wanted, self._room(cached_bytes))
-        if wanted <= 1.2 * self.wanted:
+        room = self._room(cached_bytes)
+        wanted = min(GROWTH * self.wanted, room)
+        if room == self._most <= 1.2 * wanted:
+            wanted = self._most
+        if wanted <= 1.2 * self.wanted and wanted < self._n_rows:
             return False
         self.wanted = wanted
         return True
@@ -165,8 +171,7 @@ class SampleSize:
         There is no room for it, or a size is asked for that it does not have.
         """
         before = int(state["wanted"])
-        if not self._fixed:
-            self.wanted = min(before, self._most)
+        self.wanted = min(max(before, self._first), self._most)
         self.drawn, self.draws = int(state["drawn"]), int(state["draws"])
         self.age = int(state["age"])
         self._objective = float(state["objective"])

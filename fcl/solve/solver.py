@@ -35,6 +35,7 @@ from fcl.objective import Objective
 from fcl.solve.local import LocalSolver
 from fcl.solve.outer import Certified, Outer
 from fcl.solve.passes import Passes, Vectors
+from fcl.solve.polish import polished_bound
 from fcl.solve.sampling import LastStep, Sampler, Seen
 from fcl.solve.select import Selection
 from fcl.solve.state import Floats, Ids, Point
@@ -108,9 +109,9 @@ class Solver:
         if sampler is not None:
             view = sampler.nothing(self.passes)
         view = view or RowView.all_rows(objective, family.name if family.compared else "")
-        #: called before each batch of columns that :meth:`admit` makes; if it raises, what is proved of
-        #: the anchor holds, and nothing else may be asked of the solver
-        self.between: Callable[[], None] = lambda: None
+        #: called before each batch of columns that :meth:`admit` makes, with the share that is made; if
+        #: it raises, what is proved of the anchor holds, and nothing else may be asked of the solver
+        self.between: Callable[[float], None] = lambda share: None
         self._staging = staging
         self.maker = family.column_maker(view_rows or prepared, staging)
         trainer = Trainer(
@@ -179,6 +180,8 @@ class Solver:
         bound = passes.bound(prices.largest, math.fsum(prices.excess))
         drawn = self.family.drawn(number) if passes.sampled else None
         certified = outer.certify(prices, watch, bound, drawn)
+        if outer.stands_still:
+            certified = outer.raise_bound(polished_bound(passes, outer.point, outer.threshold))
         self._exact = None
         if not self._wants_sample():
             if not self.local.view.complete:
@@ -214,6 +217,10 @@ class Solver:
             )
             sampler.pending = sampler.size.should_redraw(seen)
         return sampler.pending
+
+    def rounding(self) -> float:
+        """The relative gap that rounding alone may leave at the anchor."""
+        return self.passes.rounding(self.outer.point, self.outer.objective)
 
     def certified(self) -> Certified:
         """What is proved of the anchor now."""
@@ -327,7 +334,7 @@ class Solver:
         """Make the columns of features batch by batch: (which of them, measured columns)."""
         order = self.maker.order(ids)
         for at in range(0, len(ids), self.maker.batch):
-            self.between()
+            self.between(at / len(ids))
             part = order[at : at + self.maker.batch]
             yield part, self.cache.measure(ids[part], self.maker.make(ids[part]))
 
@@ -392,8 +399,7 @@ class Solver:
         from it, with the same bits.
         """
         n = self.cache.n
-        drawn, grown = self.local.trainer.counters
-        numbers = {**self.outer.state(), "drawn": drawn, "grown": grown}
+        numbers = {**self.outer.state(), **self.local.trainer.counters}
         sample: dict[str, np.ndarray] = {}
         if self.sampler is not None:
             numbers["sample"], sample = self.sampler.state(self.local.view.proximal)
@@ -423,7 +429,7 @@ class Solver:
                 self._take_rows(*sampled)
         self.passes.write_margins(self.outer.point, self._all_blocks)
         self.passes.vectors.anchor = 1 - self.passes.vectors.anchor
-        self.local.trainer.counters = numbers["drawn"], numbers["grown"]
+        self.local.trainer.counters = numbers
         cached = arrays["cached"]
         kept = []
         batch = self.maker.batch

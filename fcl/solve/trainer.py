@@ -23,6 +23,7 @@ One-variable Newton with a line search, the scheme of Matsushima (2016), takes 3
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,7 +31,8 @@ import numpy as np
 from fcl.kernels import descent, losses
 from fcl.objective import ROUNDING
 from fcl.parallel import SERIAL, Team
-from fcl.solve.inner import Columns, InnerModel, LocalPoint, Step
+from fcl.solve.exact import ExactModel
+from fcl.solve.inner import MAX_SWEEPS, MOST_GROWN, Columns, InnerModel, LocalPoint, Step
 from fcl.solve.state import Floats, WorkingSet
 from fcl.solve.view import RowView, add_columns, column_moments
 
@@ -38,7 +40,22 @@ from fcl.solve.view import RowView, add_columns, column_moments
 RESTING = 0.8
 #: Sufficient decrease of the line search (0 < sigma < 1/2).
 SIGMA = 0.01
-MAX_HALVINGS = 30
+#: Points at which the line search looks, at most.
+MAX_EVALUATIONS = 60
+#: ... and the share of the last one at which it looks next where it knows no better.
+SHRINK = 1e-2
+#: Slope, as a share of what the step promised, at which the search ends. Where the second derivative jumps
+#: it has to end beyond the jump, for the next model to have the rows that cut the step.
+FLAT_SHARE = 0.1
+#: A step cut to less than this was no good: the curvatures of its model were too small.
+CUT = 0.3
+#: Curvatures are raised to at least this share of those of a majoriser once a step was cut, and to ten
+#: times that after each further one; a whole step takes it back.
+LEAST_RAISED = 1e-3
+#: Rows times columns squared up to which a step takes the whole Hessian: in any case, a few milliseconds;
+#: and where coordinate descent has not done, seconds.
+CHEAP_HESSIAN = 5e7
+DEAR_HESSIAN = 2e11
 #: Inner tolerance, as a share of the violation before the step and of the one aimed at.
 INNER_SHARE = 0.1
 INNER_TARGET = 0.3
@@ -99,6 +116,9 @@ class Trainer:
         self._buffers = [np.empty(n_rows) for _ in range(4)]
         self.resize(n_rows)
         self.inner = InnerModel(n_rows, max_columns, entries, seed, binary, block_rows, team)
+        self._exact = ExactModel(max_columns)
+        self._raised = 0.0  # share of a majoriser's curvatures that the model has at least
+        self._careful = False  # whether coordinate descent on a sample has proved too little
         self._team = team
         # the local problem that is being solved
         self.intercept = 0.0  #: of the trainer's point
@@ -119,13 +139,19 @@ class Trainer:
         return 4 * 8 * n_rows + InnerModel.bytes_for(n_rows, max_columns, entries, binary)
 
     @property
-    def counters(self) -> tuple[int, float]:
-        """What the next steps depend on beside the point: samples drawn, growth of the sample."""
-        return self.inner.drawn, self.inner.grown
+    def counters(self) -> dict[str, float]:
+        """What the next steps depend on beside the point, by name."""
+        return {
+            "drawn": self.inner.drawn,
+            "grown": self.inner.grown,
+            "raised": self._raised,
+            "careful": int(self._careful),
+        }
 
     @counters.setter
-    def counters(self, values: tuple[int, float]) -> None:
-        self.inner.drawn, self.inner.grown = int(values[0]), float(values[1])
+    def counters(self, values: Mapping[str, float]) -> None:
+        self.inner.drawn, self.inner.grown = int(values["drawn"]), float(values["grown"])
+        self._raised, self._careful = float(values["raised"]), bool(values["careful"])
 
     def solve(
         self, view: RowView, working: WorkingSet, anchor_b: float, target: float, max_steps: int
@@ -183,36 +209,84 @@ class Trainer:
     ) -> Taken:
         """One step of proximal Newton, unless the violation is at most ``target`` already."""
         n = working.cache.n
-        C = view.objective.C
-        anchor_b = self._anchor_b
         weights, penalty = working.weights[:n], view.objective.penalty
-        at_anchor = penalty.slopes(C * working.gradients[:n], weights, working.factor[:n])
-        columns = np.flatnonzero((weights != 0.0) | (np.abs(at_anchor) > RESTING))
+        columns = np.arange(n)
+        if not self._is_cheap(view, n):
+            prices = view.objective.C * working.gradients[:n]
+            at_anchor = penalty.slopes(prices, weights, working.factor[:n])
+            columns = np.flatnonzero((weights != 0.0) | (np.abs(at_anchor) > RESTING))
         decrease = self._settle_intercept(view)
-        local = self._localise(view, working, columns)
-        slopes = local.gradients / local.absolute
-        self.seen = columns, slopes
-        violation = float(descent.violations(slopes, local.weights, np.empty(len(columns))))
-        if self._undo is not None and violation >= self._before:
-            undone, weights, b = self._undo
-            self._return_to(working, undone, weights, b)
-            return Taken(False, decrease, self._before, 0)
-        self.inner.judge(self._before, violation)
-        if violation <= target or not may_move:
-            return Taken(False, decrease, violation, 0)
-        tolerance = max(INNER_SHARE * violation, INNER_TARGET * target)
-        step = self.inner.minimise(view, working, local, self._q, tolerance)
-        taken = self._line_search(view, working, local, step, self.intercept - anchor_b)
-        if taken is None:
-            return Taken(False, decrease, violation, step.sweeps)
-        beta, gained, seen = taken
+        sweeps = 0
+        while True:
+            local = self._localise(view, working, columns)
+            slopes = local.gradients / local.absolute
+            self.seen = columns, slopes
+            violation = float(descent.violations(slopes, local.weights, np.empty(len(columns))))
+            if self._undo is not None and violation >= self._before:
+                undone, old, b = self._undo
+                self._return_to(working, undone, old, b)
+                self._undo = None
+                if self._careful:
+                    return Taken(False, decrease, self._before, sweeps)
+                self._careful = True
+                continue
+            self.inner.judge(self._before, violation)
+            if violation <= target or not may_move:
+                return Taken(False, decrease, violation, sweeps)
+            tolerance = max(INNER_SHARE * violation, INNER_TARGET * target)
+            step = self._minimise(view, working, local, slopes, tolerance)
+            sweeps += step.sweeps
+            found = self._line_search(view, working, local, step, self.intercept - self._anchor_b)
+            if found is not None:
+                break
+            if self.inner.cease() or (self._raised == 1.0 and self._careful):
+                return Taken(False, decrease, violation, sweeps)
+            self._careful = self._careful or self._raised == 1.0
+            self._raise()
+        beta, gained, seen = found
+        if beta < CUT:
+            self._raise()
+        elif beta == 1.0:
+            self._raised = 0.1 * self._raised if self._raised > LEAST_RAISED else 0.0
         # what the values cannot judge, the violation has to
         self._undo = None if seen else (columns, local.weights, self.intercept)
         self._before = violation
         working.weights[columns] = local.weights + beta * step.d
         self.intercept += beta * step.db
         losses.combine(self._m, self._dm, beta, self._m)
-        return Taken(True, decrease + gained, violation, step.sweeps)
+        return Taken(True, decrease + gained, violation, sweeps)
+
+    def _raise(self) -> None:
+        """The last model promised what the line search did not find: the next one is to be steeper."""
+        self._raised = min(max(10.0 * self._raised, LEAST_RAISED), 1.0)
+
+    def _is_cheap(self, view: RowView, k: int) -> bool:
+        """Whether so many columns have a Hessian that takes next to no time."""
+        return k <= self._exact.most and view.objective.n_rows * k * k <= CHEAP_HESSIAN
+
+    def _minimise(
+        self,
+        view: RowView,
+        working: WorkingSet,
+        local: LocalPoint,
+        slopes: Floats,
+        tolerance: float,
+    ) -> Step:
+        """The step of the inner model: its whole Hessian, or a sample of it and coordinate descent."""
+        n, k = view.objective.n_rows, len(local.columns)
+        if self._is_cheap(view, k):
+            return self._exact.minimise(view, working, local, self._q, tolerance)
+        if self._careful:
+            some = np.flatnonzero((local.weights != 0.0) | (np.abs(slopes) > 1.0))
+            if len(some) <= self._exact.most and n * len(some) ** 2 <= DEAR_HESSIAN:
+                part = self._exact.minimise(view, working, local.take(some), self._q, tolerance)
+                d = np.zeros(k)
+                d[some] = part.d
+                return Step(d, part.db, part.sweeps)
+            self.inner.grown = MOST_GROWN
+        step = self.inner.minimise(view, working, local, self._q, tolerance)
+        self._careful = self._careful or step.sweeps >= MAX_SWEEPS
+        return step
 
     def freeze(self, working: WorkingSet, columns: Columns) -> None:
         """Return these columns to the anchor's weights, before they are evicted."""
@@ -256,6 +330,8 @@ class Trainer:
     def _localise(self, view: RowView, working: WorkingSet, columns: Columns) -> LocalPoint:
         objective = view.objective
         objective.residuals_curvatures(self._m, 0.0, self._r, self._q)
+        if self._raised:
+            objective.raise_curvatures(self._m, 0.0, self._raised, self._q)
         g, h = column_moments(working, columns, self._r, self._q, self._team)
         weights = working.weights[columns]
         floor = working.floor[columns]
@@ -286,7 +362,7 @@ class Trainer:
     def _line_search(
         self, view: RowView, working: WorkingSet, local: LocalPoint, step: Step, away_b: float
     ) -> tuple[float, float, bool] | None:
-        """The first beta of 1, 1/2, 1/4, ... with sufficient decrease of the local objective.
+        """A share beta of the step with sufficient decrease of the local objective; the whole if it has.
 
         Writes the margins of the step; returns (beta, decrease, True), or None if there is none. A
         violation of v promises a decrease of the order v^2, so from v = 1e-8 on the values show
@@ -313,14 +389,36 @@ class Trainer:
         )
         square = float(((floor + local.ridge) * d * d).sum()) + view.intercept_floor * db * db
         rounding = ROUNDING * C * (local.loss + norm)
-        beta = 1.0
-        for _ in range(MAX_HALVINGS):
-            loss = objective.line_sums(self._m, self._dm, beta, 0.0).value
-            smooth = loss - local.loss + beta * linear + 0.5 * beta * beta * square
-            change = C * (smooth + math.fsum(absolute * np.abs(w + beta * d)) - norm)
+
+        def at(beta: float) -> tuple[float, float, float]:
+            """Change of the local objective, its slope and curvature along the step."""
+            sums = objective.line_sums(self._m, self._dm, beta, 0.0)
+            smooth = sums.value - local.loss + beta * linear + 0.5 * beta * beta * square
+            new = w + beta * d
+            change = smooth + math.fsum(absolute * np.abs(new)) - norm
+            slope = sums.slope_beta + linear + beta * square + float((absolute * np.sign(new)) @ d)
+            return C * change, C * slope, C * (sums.curve_beta + square)
+
+        low, high, beta = 0.0, math.inf, 1.0
+        best: tuple[float, float] | None = None
+        for look in range(MAX_EVALUATIONS):
+            change, slope, curve = at(beta)
             if change <= SIGMA * beta * promised:
-                return beta, -change, -promised > rounding
-            if -promised <= rounding and change <= rounding:
+                if best is None or change < best[1]:
+                    best = beta, change
+                if beta == 1.0 or abs(slope) <= FLAT_SHARE * -promised:
+                    break
+            elif -promised <= rounding and change <= rounding:
                 return beta, max(0.0, -change), False
-            beta *= 0.5
-        return None
+            if slope < 0.0:
+                low = beta
+            else:
+                high = beta
+            if not math.isfinite(high) or high - low <= 1e-12 * high:
+                break
+            newton = beta - slope / curve if curve > 0.0 else math.nan
+            if look % 3 < 2 and low < newton < high:
+                beta = newton
+            else:
+                beta = math.sqrt(low * high) if low > 0.0 else SHRINK * high
+        return None if best is None else (best[0], -best[1], -promised > rounding)

@@ -130,6 +130,8 @@ def test_the_rival_in_the_file_gives_way(
         ("C = 1\nno-help = true", "run.toml: unknown option 'no-help'"),
         ("C = 1\ncheckpoint = 'c'\nno-checkpoint = true", "--no-checkpoint, not both"),
         ("C = ", "run.toml: not TOML: "),
+        (f"C = {'9' * 5000}", "run.toml: not TOML: "),
+        ('scratch = "a\\u0000"', "run.toml: scratch: expected text without NUL"),
     ],
 )
 def test_what_is_wrong_is_named(

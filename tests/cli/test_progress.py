@@ -12,8 +12,8 @@ import pytest
 from rich.console import Console
 
 from fcl.cli.common import messages
-from fcl.cli.progress import LiveView
-from fcl.drivers.events import PassDone, Prepared, Started
+from fcl.cli.progress import LineView, LiveView
+from fcl.drivers.events import Compiled, Compiling, PassDone, Prepared, Started, StepProgress
 
 
 def a_pass(**changes: float) -> PassDone:
@@ -75,3 +75,41 @@ def test_the_problem_in_one_line() -> None:
     mixed = {"l1_ratio": 0.5, "standardize": True, "class_weight": (("a", 1.0), ("b", 2.5))}
     assert line(mixed) == f"{usual}, l1_ratio 0.5, standardized, class weights 'a': 1, 'b': 2.5"
     assert line({"class_weight": "balanced"}) == f"{usual}, class weights balanced"
+
+
+def test_signs_of_life_within_a_long_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines: list[str] = []
+    monkeypatch.setattr(messages, "write", lines.append)
+    monkeypatch.setattr(messages, "command", "fcl")
+    view = LineView()
+    view(Compiling(25.0))
+    for seconds in range(10):
+        view(StepProgress(0, "reading", seconds / 10, seconds))
+    view(Compiled(12.0))
+    view(a_pass(number=0, seconds=30.0))
+    view(StepProgress(1, "pricing", 0.25, 31.0))  # the line of the pass has just come
+    view(StepProgress(1, "pricing", 0.5, 37.0))
+    assert [line for line in lines if "objective" not in line] == [
+        "fcl: compiling kernels, once, about 25 s",
+        "reading: 0%",
+        "reading: 50%",
+        "fcl: kernels compiled in 12.0 s, which is done once",
+        "pass 1, pricing: 50%",
+    ]
+
+
+def test_the_live_view_says_what_it_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(messages, "write", lambda text: None)
+    view = LiveView()
+
+    def shown() -> str:
+        terminal = Console(file=io.StringIO(), width=120)
+        terminal.print(view.render())
+        return terminal.file.getvalue()  # type: ignore[attr-defined,no-any-return]
+
+    view(Compiling(25.0))
+    assert "compiling kernels, once, about 25 s" in shown()
+    view(Compiled(12.0))
+    assert "compiling" not in shown()
+    view(StepProgress(3, "pricing", 0.4, 7.0))
+    assert "pass 3, pricing: 40%" in shown()

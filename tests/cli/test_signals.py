@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM: in a process of its own, with a trainer that waits to be told."""
+"""SIGINT, SIGTERM and SIGHUP: in a process of its own, with a trainer that waits to be told."""
 
 from __future__ import annotations
 
@@ -62,7 +62,9 @@ def waiting(
             process.kill()
 
 
-@pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
 def test_first_signal_saves(
     model_file: Path, data: Path, tmp_path: Path, signum: int, code: int
 ) -> None:
@@ -87,6 +89,35 @@ def test_second_signal_leaves_at_once(model_file: Path, data: Path, tmp_path: Pa
         _, stderr = process.communicate(timeout=30)
     assert process.returncode == 130
     assert "leaving at once" in stderr and not out.exists()
+
+
+def test_a_dropped_connection_that_hangs_up_twice_saves(
+    model_file: Path, data: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "o.fcl"
+    with waiting(model_file, data, out, deaf=True) as process:
+        process.send_signal(signal.SIGHUP)
+        time.sleep(0.5)
+        process.send_signal(signal.SIGHUP)
+        time.sleep(0.5)
+        assert process.poll() is None  # at work on its last step
+        process.terminate()
+        process.communicate(timeout=30)
+    assert process.returncode == 143
+
+
+def test_nohup_goes_on(model_file: Path, data: Path, tmp_path: Path) -> None:
+    out = tmp_path / "o.fcl"
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the command inherits it
+    try:
+        with waiting(model_file, data, out) as process:
+            process.send_signal(signal.SIGHUP)
+            time.sleep(0.2)
+            process.terminate()
+            _, stderr = process.communicate(timeout=30)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert process.returncode == 143 and "SIGHUP" not in stderr and out.exists()
 
 
 def test_usr1_saves_a_checkpoint_and_goes_on(model_file: Path, data: Path, tmp_path: Path) -> None:

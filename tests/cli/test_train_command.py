@@ -175,12 +175,14 @@ def test_quiet_and_verbose(data: Path, tmp_path: Path, driver: Any, run: Run) ->
     assert json.loads(result.stderr.splitlines()[0])["C"] == 1.0
 
 
-@pytest.mark.parametrize("reason", ["max-time", "max-passes", "stalled"])
-def test_early_stop_warns(data: Path, tmp_path: Path, driver: Any, run: Run, reason: str) -> None:
+@pytest.mark.parametrize(("reason", "code"), [("max-time", 0), ("max-passes", 0), ("stalled", 3)])
+def test_early_stop_warns(
+    data: Path, tmp_path: Path, driver: Any, run: Run, reason: str, code: int
+) -> None:
     driver.reason = reason
     out = tmp_path / "o.fcl"
     result = run("train", data, "--features", "kmers:d=3", "--C", 1, "--out", out, "--quiet")
-    assert result.exit_code == 0 and out.exists()
+    assert result.exit_code == code and out.exists()
     assert result.stderr.count("\n") == 1
     assert (
         f"warning: stopped early ({reason}) with gap 0.008 where 0.001 was asked" in result.stderr
@@ -388,6 +390,66 @@ def test_a_model_that_cannot_be_written_is_rescued(
     (rescued,) = (tmp_path / "rescue").rglob("o.fcl")
     assert str(rescued) in result.stderr and str(rescued) in result.stdout
     assert load_model(rescued).n_active == 3
+
+
+def test_a_log_on_a_full_disk_does_not_lose_the_model(
+    data: Path, tmp_path: Path, driver: Any, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What could not be written stays in the file's buffer, and closing the file tries once more."""
+    full = open("/dev/full", "w")  # noqa: SIM115  (the log closes it)
+    monkeypatch.setattr("fcl.cli.progress.open", lambda *_, **__: full, raising=False)
+    out = tmp_path / "o.fcl"
+    result = run(
+        "train",
+        data,
+        "--features",
+        "kmers:d=3",
+        "--C",
+        1,
+        "--out",
+        out,
+        "--log-json",
+        tmp_path / "l",
+    )
+    assert result.exit_code == 0 and out.exists()
+    assert result.stderr.count("No space left on device; the log ends here") == 1
+
+
+@pytest.mark.parametrize("option", ["--out", "--log-json", "--checkpoint"])
+@pytest.mark.parametrize(
+    ("name", "says"), [("x" * 256, "File name too long"), ("", "got an empty one")]
+)
+def test_impossible_names_are_refused_before_the_work(
+    data: Path, tmp_path: Path, driver: Any, run: Run, option: str, name: str, says: str
+) -> None:
+    options = {"--out": tmp_path / "o.fcl", option: name and tmp_path / name}
+    arguments = [part for pair in options.items() for part in pair]
+    result = run("train", data, "--features", "kmers:d=3", "--C", 1, *arguments)
+    assert result.exit_code == 2 and says in result.stderr
+    assert driver.calls == [] and not list(tmp_path.glob("[xo]*"))
+
+
+def test_a_very_long_name_is_shortened_in_the_message(tmp_path: Path, run: Run) -> None:
+    arguments = ["--features", "columns", "--C", 1, "--out", tmp_path / "o.fcl"]
+    result = run("train", "x" * 100_000, *arguments)
+    assert result.exit_code == 2 and "cannot be read: File name too long" in result.stderr
+    assert len(result.stderr.splitlines()[-1]) < 500
+
+
+def test_special_files_are_refused(data: Path, tmp_path: Path, run: Run) -> None:
+    """A FIFO without a writer and a device without an end would hang the command."""
+    os.mkfifo(tmp_path / "fifo")
+    rest = ["--features", "kmers:d=3", "--C", 1, "--out", tmp_path / "o.fcl"]
+    for arguments in (
+        ["train", tmp_path / "fifo", *rest],
+        ["train", data, *rest, "--valid", tmp_path / "fifo"],
+        ["train", data, *rest, "--config", tmp_path / "fifo"],
+        ["predict", tmp_path / "fifo", data, "--out", tmp_path / "p.npy"],
+        ["inspect", tmp_path / "fifo"],
+    ):
+        result = run(*arguments)
+        assert result.exit_code == 2 and "fifo: is a FIFO (named pipe)" in result.stderr
+    assert "/dev/zero: is a device" in run("train", "/dev/zero", *rest).stderr
 
 
 def test_a_log_that_fails_does_not_end_the_run(

@@ -295,12 +295,38 @@ def test_source_that_changes(store, arrays, name):
         "npy-folder": "X.npy",
     }.get(name, "")
     file = Path(source) / changed
-    status = file.stat()
+    status, content = file.stat(), file.read_bytes()
     os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns + 1))
-    with pytest.raises(InputError, match=f"{file} changed while it was being read"):
+    if file.name.startswith((".z", "zarr.json")):  # written whenever its chunks are
+        with pytest.raises(InputError, match=f"{file} changed .* new modification time, so"):
+            dataset.check_unchanged()
+    else:  # only touched
         dataset.check_unchanged()
+        file.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+        os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns + 1))
+        with pytest.raises(InputError, match=f"{file} changed .* and other content"):
+            dataset.check_unchanged()
     file.unlink()
     with pytest.raises(InputError, match=f"{file} can no longer be read"):
+        dataset.check_unchanged()
+
+
+def test_a_large_file_that_was_touched(tmp_path, caplog):
+    """Its content is only sampled, so the user is warned; a change at either end is found."""
+    file = tmp_path / "X.npy"
+    np.save(file, np.zeros((100_000, 8), np.uint8))
+    dataset = open_data(file, y=None)
+    dataset.check_unchanged()
+    assert not caplog.records
+    os.utime(file, ns=(1, 1))
+    dataset.check_unchanged()
+    assert f"{file} has a new modification time" in caplog.text
+    with file.open("r+b") as changed:
+        changed.seek(-1, os.SEEK_END)
+        changed.write(b"x")
+    with pytest.raises(
+        InputError, match="same size, but a new modification time and other content"
+    ):
         dataset.check_unchanged()
 
 

@@ -361,10 +361,12 @@ def test_changes_are_noticed(tree_kind, write_tree, as_tree):
     files = {"zarr2-tree": ["X/.zattrs", "X/data/.zarray"], "zarr3-tree": ["X/zarr.json"]}
     for name in files.get(tree_kind, [""]):
         file = Path(source) / name
-        status = file.stat()
+        status, content = file.stat(), file.read_bytes()
+        file.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
         os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns + 1))
         with pytest.raises(InputError, match=f"{file} changed while it was being read"):
             dataset.check_unchanged()
+        file.write_bytes(content)
         os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 

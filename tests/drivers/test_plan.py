@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fcl
+from fcl import open_data, plan_training
 from fcl.cache import ColumnCache
 from fcl.cache.store import largest_column
 from fcl.drivers.plan import MIB, Plan, make_plan
@@ -72,6 +73,22 @@ def test_the_smallest_budget_works_and_a_mebibyte_less_does_not(
         check(make_plan(**job, budget=budget), job, budget)
     with pytest.raises(BudgetError, match=f"at least {least // MIB}MiB"):
         make_plan(**job, budget=least - MIB)
+
+
+def test_smaller_blocks_are_suggested_where_they_need_less() -> None:
+    rows = np.zeros((300_000, 500), np.uint8)
+    data = open_data(rows, y=np.arange(len(rows)) % 2)
+    with pytest.raises(BudgetError, match="at least") as caught:
+        plan_training(data, "kmers:d=6", C=1.0, memory="300MiB")
+    found = re.search(
+        r"at least (\d+)MiB.*--block-rows (\d+) at least (\d+)MiB$", str(caught.value)
+    )
+    assert found is not None, str(caught.value)
+    least, blocks, less = map(int, found.groups())
+    assert less < least
+    plan_training(data, "kmers:d=6", C=1.0, memory=f"{less}MiB", block_rows=blocks)
+    with pytest.raises(BudgetError, match=f"at least {less}MiB"):
+        plan_training(data, "kmers:d=6", C=1.0, memory=f"{less - 1}MiB", block_rows=blocks)
 
 
 def test_what_the_rows_tell_later_is_refused_with_a_larger_budget() -> None:

@@ -100,6 +100,16 @@ def test_real_columns(kind: str, degree: int, loss: str, sparse: bool, driver: s
     check(result, Problem(phi, y, np.ones(N_ROWS), loss, C), 1e-6)
 
 
+@pytest.mark.parametrize("driver", ["inline", "processes"])
+def test_powers_of_one_column(driver: str) -> None:
+    X = np.random.default_rng(5).normal(size=(N_ROWS, 1))
+    y = (X[:, 0] ** 2 > 1.0).astype(int)
+    result = train(open_data(X, y=y), "products:degree=2", C=1.0, tol=1e-6, driver=driver)
+    phi = product_matrix(X, 2, repeats=True)
+    check(result, Problem(phi, y * 2.0 - 1.0, np.ones(N_ROWS), "logistic", 1.0), 1e-6)
+    assert result.model.describe(1)[0].feature == "x0^2"
+
+
 def test_a_model_of_products_is_stored_and_predicts(tmp_path: Path) -> None:
     X = make_rows(6, N_ROWS, 8, "binary")
     y = target(X, "logistic")

@@ -7,6 +7,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import h5py
@@ -509,12 +510,44 @@ def test_an_interrupt_is_raised(
         FCLClassifier(tol=1e-12).fit(X, y)
 
 
-def test_verbose(X: np.ndarray, y: np.ndarray, capsys: pytest.CaptureFixture[str]) -> None:
+def test_verbose_names_the_classes(
+    X: np.ndarray, y: np.ndarray, capsys: pytest.CaptureFixture[str]
+) -> None:
     FCLClassifier(verbose=1).fit(X, y)
     shown = capsys.readouterr()
-    assert "pass 0" in shown.err and "gap" in shown.err and not shown.out
+    written = shown.err
+    assert not shown.out and written.startswith("FCLClassifier: fitting class 1 against class 0\n")
+    assert "pass 0" in written and "FCLClassifier: converged: relative gap" in written
+    labels = np.array(["a", "b", "c"])[(X[:, 0] > 0.0) + 1 * (X[:, 1] > 0.0)]
+    FCLClassifier(verbose=1).fit(X, labels)
+    written = capsys.readouterr().err
+    for k, label in enumerate("abc", 1):
+        assert f"fitting class {label!r} against the rest ({k} of 3)\n" in written
+    FCLRegressor(verbose=1).fit(X, y)
+    assert "FCLRegressor: fitting target y\n" in capsys.readouterr().err
     FCLClassifier().fit(X, y)
     assert not capsys.readouterr().err
+
+
+def test_classes_share_the_time(
+    X: np.ndarray, y: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 100.0
+    given: list[float] = []
+
+    def slow_train(*data: Any, max_time: float, **options: Any) -> Any:
+        """Uses all of the time, by a clock of its own; the second class needs a third of its share."""
+        nonlocal now
+        given.append(max_time)
+        now += max_time / 3.0 if len(given) == 2 else max_time
+        return train(*data, **options)
+
+    monkeypatch.setattr(base, "train", slow_train)
+    monkeypatch.setattr(base, "time", SimpleNamespace(monotonic=lambda: now))
+    labels = np.digitize(X[:, 0], np.quantile(X[:, 0], [0.2, 0.4, 0.6, 0.8]))
+    FCLClassifier(max_time=15.0).fit(X, labels)
+    assert given == pytest.approx([3.0, 3.0, 11.0 / 3.0, 11.0 / 3.0, 11.0 / 3.0])
+    assert now == pytest.approx(115.0)
 
 
 # -- parameters --------------------------------------------------------------------------------

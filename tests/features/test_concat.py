@@ -33,8 +33,9 @@ from fcl.features.concat.columns import _values
 from fcl.features.fourier import STEP
 from fcl.features.generator import Generator
 from tests import brute
+from tests.bag_matrix import matrix as bag_matrix
 from tests.explicit import prepare, select_rows
-from tests.features import test_bag
+from tests.features.test_bag import dense as bag_dense
 from tests.windows import BLOCK_ROWS, MAX_ROWS, UNKNOWN, examples, make_windows, tolerance
 
 
@@ -93,7 +94,7 @@ def matrix(spec: Any, codes: np.ndarray) -> np.ndarray:
         family = fcl.features.BagFamily(
             spec.d, codes.shape[1], spec.value, spec.strands, spec.wildcards
         )
-        return test_bag.matrix(family, codes)
+        return bag_matrix(family, codes)
     made = type(spec)(**spec.options())
     made.fit(codes)
     block = codes[:, :1] if isinstance(spec, Alone) else codes
@@ -120,7 +121,7 @@ def cases(draw: st.DrawFn) -> tuple[ConcatFamily, np.ndarray, np.ndarray, np.nda
 
 
 def dense(made: Any) -> np.ndarray:
-    return np.concatenate([test_bag.dense(block) for block in made], axis=1)
+    return np.concatenate([bag_dense(block) for block in made], axis=1)
 
 
 def same_bits(a: Prices, b: Prices) -> bool:

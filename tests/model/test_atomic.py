@@ -64,7 +64,16 @@ def test_check_output(tmp_path: Path) -> None:
         check_output(tmp_path, overwrite=True)
     with pytest.raises(InputError, match="not a regular file"):
         check_output("/dev/null", overwrite=True)
+    if os.path.isdir("/proc/self"):  # where permissions let root make files that the kernel refuses
+        with pytest.raises(InputError, match=r"not writable|no file can be made in /proc"):
+            check_output("/proc/out", overwrite=True)
     assert check_output(tmp_path / "new", overwrite=False) == tmp_path / "new"
+
+
+@pytest.mark.parametrize("length", [242, 255, 256])
+def test_names_that_leave_no_room_for_a_temporary_one(tmp_path: Path, length: int) -> None:
+    with pytest.raises(InputError, match=r"cannot be written \(File name too long\); choose"):
+        check_output(tmp_path / ("x" * length), overwrite=False)
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write all")

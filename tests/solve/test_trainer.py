@@ -9,9 +9,16 @@ from judge import LOSSES, Problem, kmer_matrix
 from rows import acceptors, pyrimidines
 
 from fcl.features import KmerFamily
+from fcl.solve import trainer
 from fcl.solve.solver import Certified, Solver
 
 STRENGTHS = {"logistic": 1.0, "squared": 0.05, "squared_hinge": 0.3}
+
+
+@pytest.fixture(autouse=True)
+def coordinate_descent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Problems as small as these would be solved by their whole Hessian (test_exact.py)."""
+    monkeypatch.setattr(trainer, "CHEAP_HESSIAN", 0.0)
 
 
 def ready(

@@ -71,7 +71,7 @@ def main() -> None:
     warmup(["sequences"])
     data = common.open_rows(common.windows_folder(args.data), args.every)
     job = make_job(data, f"kmers:d={args.d}", C=args.C, tol=args.tol, memory=args.memory)
-    prepared = job.prepare(job.train, None, lambda: None)
+    prepared = job.prepare(job.train, None, lambda share: None)
     solver = make_solver(job, prepared, args.tol)
     y, C, pricer = solver.objective.y, args.C, solver.passes.pricer
     nothing = np.empty(0, np.int64)

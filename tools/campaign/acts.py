@@ -1,4 +1,4 @@
-"""Faults at random moments: signals, full disks, damaged data."""
+"""Faults at random moments: signals, full disks, damaged data and checkpoints, closed pipes."""
 
 from __future__ import annotations
 
@@ -69,47 +69,27 @@ def freeze_all(run: Run, command: Command) -> bool:
     return True
 
 
-def _stop(run: Run, command: Command, signum: int, group: bool = False) -> bool:
-    if not _moment(run, command):
-        return False
-    run.wished = time.monotonic()
-    if not group:
-        return command.signal(signum)
-    try:
-        os.killpg(command.pid, signum)
-    except ProcessLookupError:
-        return False
-    return True
+def stop_by(
+    signum: int, group: bool = False, twice: bool = False
+) -> Callable[[Run, Command], bool]:
+    """A signal to the command or to all of its session; twice: once more a moment later."""
 
+    def act(run: Run, command: Command) -> bool:
+        if not _moment(run, command):
+            return False
+        run.stop_requested = time.monotonic()
+        try:
+            (os.killpg if group else os.kill)(command.pid, signum)
+        except ProcessLookupError:
+            return False
+        if twice:
+            until = time.monotonic() + run.rng.uniform(0.26, 0.6)
+            while command.running and time.monotonic() < until:
+                command.pause()
+            command.signal(signum)
+        return True
 
-def terminate(run: Run, command: Command) -> bool:
-    return _stop(run, command, signal.SIGTERM)
-
-
-def terminate_group(run: Run, command: Command) -> bool:
-    return _stop(run, command, signal.SIGTERM, group=True)
-
-
-def interrupt(run: Run, command: Command) -> bool:
-    return _stop(run, command, signal.SIGINT)
-
-
-def kill_supervisor(run: Run, command: Command) -> bool:
-    return _stop(run, command, signal.SIGKILL)
-
-
-def kill_group(run: Run, command: Command) -> bool:
-    return _stop(run, command, signal.SIGKILL, group=True)
-
-
-def twice(run: Run, command: Command) -> bool:
-    if not _stop(run, command, signal.SIGTERM):
-        return False
-    until = time.monotonic() + run.rng.uniform(0.26, 0.6)
-    while command.running and time.monotonic() < until:
-        command.pause()
-    command.signal(signal.SIGTERM)
-    return True
+    return act
 
 
 def terminate_frozen(run: Run, command: Command) -> bool:
@@ -121,7 +101,7 @@ def terminate_frozen(run: Run, command: Command) -> bool:
     until = time.monotonic() + 0.2
     while command.running and time.monotonic() < until:
         command.pause()
-    run.wished = time.monotonic()
+    run.stop_requested = time.monotonic()
     return command.signal(signal.SIGTERM)
 
 
@@ -155,15 +135,68 @@ def disk_freed(run: Run, command: Command) -> bool:
     """Full for a while, then no more."""
     if not command.wait_for("Prepared", run.rng.uniform(0.0, 0.5)):
         return False
-    filler = run.checkpoints.parent / "filler"
-    with contextlib.suppress(OSError), filler.open("wb", buffering=0) as file:
-        while True:
-            file.write(bytes(1 << 12))
+    filler = _fill(run.checkpoints.parent)
     until = time.monotonic() + run.rng.uniform(0.3, 1.0)
     while command.running and time.monotonic() < until:
         command.pause()
     filler.unlink()
     return "could not be written" in command.errors
+
+
+def model_disk(freed: bool) -> Callable[[Run, Command], bool]:
+    """The disk of the model fills up before the end; freed: there is room again after a while."""
+
+    def act(run: Run, command: Command) -> bool:
+        command.wait_for("Started")
+        filler = _fill(run.model.parent)
+        command.wait_for("Stopped", run.rng.uniform(0.2, 0.8))
+        met = "could not be written" in command.errors
+        if freed:
+            filler.unlink()
+        command.wait()
+        filler.unlink(missing_ok=True)
+        return met
+
+    return act
+
+
+def _fill(folder: Path) -> Path:
+    """Fill the disk of a folder with a file."""
+    filler = folder / "filler"
+    with contextlib.suppress(OSError), filler.open("wb", buffering=0) as file:
+        while True:
+            file.write(bytes(1 << 12))
+    return filler
+
+
+def damaged_checkpoint(run: Run, command: Command) -> bool:
+    """Killed, and the newest of two checkpoints is damaged: the one before it is used."""
+    if not stop_by(signal.SIGKILL, group=True)(run, command):
+        return False
+    files = sorted(run.checkpoints.glob("*.fcl-ckpt"), key=lambda p: int(p.stem.split("-")[1]))
+    if len(files) < 2:
+        return True
+    content = files[-1].read_bytes()
+    cut = run.rng.randrange(len(content) // 2)
+    damaged = content[:cut], b"", content[:cut] + bytes(99) + content[cut + 99 :]
+    files[-1].write_bytes(run.rng.choice(damaged))
+    return True
+
+
+def no_reader(run: Run, command: Command) -> bool:
+    """Whoever reads standard error goes away."""
+    if not _moment(run, command):
+        return False
+    command.stop_reading()
+    return True
+
+
+def kill_kept(run: Run, command: Command) -> bool:
+    """A child that estimators keep is killed, in a fit or between two."""
+    if not command.wait_for_words("fit 1", run.rng.uniform(0.0, 1.0)):
+        return False
+    pid = _one_of(run, command, run.case.role)
+    return bool(pid) and command.signal(signal.SIGKILL, pid)
 
 
 # -- damaged data
@@ -213,18 +246,25 @@ ACTS: dict[str, Callable[[Run, Command], bool]] = {
     "pause": pause,
     "freeze": freeze,
     "freeze-all": freeze_all,
-    "terminate": terminate,
-    "terminate-group": terminate_group,
-    "interrupt": interrupt,
-    "kill-supervisor": kill_supervisor,
-    "kill-group": kill_group,
-    "twice": twice,
+    "terminate": stop_by(signal.SIGTERM),
+    "terminate-group": stop_by(signal.SIGTERM, group=True),
+    "terminate-twice": stop_by(signal.SIGTERM, twice=True),
+    "interrupt": stop_by(signal.SIGINT),
+    "interrupt-twice": stop_by(signal.SIGINT, twice=True),
+    "hangup": stop_by(signal.SIGHUP),
+    "kill-supervisor": stop_by(signal.SIGKILL),
+    "kill-group": stop_by(signal.SIGKILL, group=True),
     "terminate-frozen": terminate_frozen,
     "kill-saving": kill_saving,
     "save-now": save_now,
     "disk-full": disk_full,
     "disk-freed": disk_freed,
+    "model-disk-full": model_disk(freed=False),
+    "model-disk-freed": model_disk(freed=True),
+    "damaged-checkpoint": damaged_checkpoint,
+    "no-reader": no_reader,
     "bad-chunk": bad_chunk,
     "changed": changed,
     "changed-later": changed_later,
+    "crew": kill_kept,
 }

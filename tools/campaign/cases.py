@@ -32,7 +32,7 @@ class Case:
     """What goes wrong, and the exit codes that may come of it."""
 
     name: str
-    kind: str  #: of the functions below
+    kind: str  #: of `acts.ACTS`, or "point", "deaths"
     codes: tuple[int, ...] = (0,)
     role: str = ""
     point: str = ""
@@ -43,6 +43,11 @@ class Case:
     def group(self) -> str:
         """For the table."""
         return f"{self.role} {self.action} at a point" if self.point else self.kind
+
+    @property
+    def processes(self) -> bool:
+        """Whether the case needs the driver of many processes."""
+        return bool(self.role or self.point) or self.kind in ("terminate-frozen", "changed")
 
 
 def point_case(role: str, point: str, action: str) -> Case:
@@ -58,6 +63,32 @@ def point_case(role: str, point: str, action: str) -> Case:
     return Case(f"{role}-{point}-{action}", "point", (0, *codes), role, point, action, need)
 
 
+#: Faults from outside, by kind: how often in a round of all cases, and the exit codes that may follow.
+KINDS: dict[str, tuple[int, tuple[int, ...]]] = {
+    "terminate": (4, (0, 143)),
+    "terminate-group": (3, (0, 143)),
+    "interrupt": (4, (0, 130)),
+    "hangup": (4, (0, 129)),
+    "terminate-twice": (3, (0, 143)),
+    "interrupt-twice": (3, (0, 130)),
+    "terminate-frozen": (3, (0, 143)),
+    "kill-supervisor": (6, (0, -9)),
+    "kill-group": (4, (0, -9)),
+    "kill-saving": (5, (0, -9)),
+    "freeze-all": (3, (0,)),
+    "save-now": (3, (0,)),
+    "disk-full": (4, (0, 6)),
+    "disk-freed": (3, (0, 6)),
+    "model-disk-full": (4, (0, 1)),
+    "model-disk-freed": (3, (0, 1)),
+    "damaged-checkpoint": (5, (0, -9)),
+    "no-reader": (4, (0,)),
+    "bad-chunk": (3, (2,)),
+    "changed": (3, (2,)),
+    "changed-later": (2, (0,)),
+}
+
+
 def all_cases() -> list[Case]:
     """Each point with each action once, the others several times."""
     points = [("writer", p) for p in WRITER_POINTS]
@@ -67,23 +98,11 @@ def all_cases() -> list[Case]:
     for role in ("writer", "trainer"):
         for kind in ("kill", "kill", "kill", "pause", "freeze", "freeze"):
             cases.append(Case(f"{kind}-{role}", kind, role=role))
-    stops = (
-        *(("terminate", 143), ("terminate-group", 143), ("interrupt", 130)),
-        *(("twice", 143), ("terminate-frozen", 143)),
-    )
-    for kind, code in stops:
-        cases += [Case(kind, kind, (0, code))] * 3
-    cases += [Case("kill-supervisor", "kill-supervisor", (0, -9))] * 4
-    cases += [Case("kill-group", "kill-group", (0, -9))] * 3
-    cases += [Case("kill-saving", "kill-saving", (0, -9))] * 4
-    cases += [Case("freeze-all", "freeze-all")] * 2
-    cases += [Case("save-now", "save-now")] * 2
-    cases += [Case("disk-full", "disk-full", (0, 6))] * 3
-    cases += [Case("disk-freed", "disk-freed", (0, 6))] * 2
-    cases += [Case("bad-chunk", "bad-chunk", (2,))] * 3
-    cases += [Case("changed", "changed", (2,))] * 3
-    cases += [Case("changed-later", "changed-later")]
+    for kind, (times, codes) in KINDS.items():
+        cases += [Case(kind, kind, codes)] * times
     deaths = {"writer": ("prepare-begin", "price-begin"), "trainer": ("publish", "step")}
     for role, at in deaths.items():
         cases += [Case(f"deaths-{role}-{p}", "deaths", (0, 5), role, p, "kill!") for p in at]
+    for role in ("writer", "trainer"):
+        cases += [Case(f"crew-kill-{role}", "crew", role=role)] * 3
     return cases

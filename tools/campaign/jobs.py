@@ -36,6 +36,62 @@ class Size:
 SMALL = Size(every=800, every_site=8, d=3, tol=1e-4, block_rows=256, chunk_rows=256, spare=0)
 
 
+@dataclass(frozen=True)
+class Setting:
+    """How the job of one run is done; all settings lead to the optimum of their problem."""
+
+    writers: int = 2  #: of the driver ``processes``
+    driver: str = "processes"
+    family: str = "kmers"  #: one of `FAMILIES`
+    l1_ratio: float = 1.0
+    small: bool = False  #: memory so small that columns are evicted and rows go to a scratch file
+    sampled: bool = False  #: the trainer works on a sample of the rows
+    valid: bool = False
+    shared_files: bool = False
+    resumed: bool = False  #: the fault meets a job that goes on from a checkpoint
+
+    @classmethod
+    def choose(cls, case: Case, rng: random.Random) -> Setting:
+        """At random, with what the case needs."""
+        if case.kind == "crew":
+            return cls()
+        driver = rng.choice(("processes", "processes", "inline"))
+        family = rng.choice(("kmers", "kmers", *FAMILIES))
+        if case.processes or case.needs == "small":
+            driver = "processes"
+        if case.needs in ("small", "sampled", "resumed"):
+            family = "kmers"  # the size of its cache is known to be met
+        writers = rng.choice((1, 2, 2, 3))
+        shares = {
+            "small": 0.35,
+            "sampled": 0.25,
+            "valid": 0.15,
+            "shared_files": 0.1,
+            "resumed": 0.2,
+        }
+        chosen = {
+            name: rng.random() < share or case.needs == name for name, share in shares.items()
+        }
+        chosen["small"] &= driver == "processes" and family == "kmers"
+        chosen["shared_files"] &= driver == "processes"
+        if chosen["small"] and chosen["sampled"]:
+            # a sample that the memory keeps from growing needs 200 passes to this gap: 30 s and more,
+            # which a run is not given
+            chosen["small"] = case.needs != "sampled"
+            chosen["sampled"] = not chosen["small"]
+        return cls(writers, driver, family, rng.choice((1.0, 1.0, 1.0, 0.5)), **chosen)
+
+
+#: Families by name: the array of rows, and the text for the command line; ``{d}`` is of the size.
+FAMILIES = {
+    "kmers": ("X", "kmers:d={d},origin=15"),
+    "columns": ("letters", "columns"),
+    "products": ("few", "products:degree=2"),
+    "generator": ("X", "examples.generators.spaced_pairs:SpacedPairs:k=1,gap=1"),
+    "several": ("X", "kmers:d=2 + bag:d=3 * 2"),
+}
+
+
 class Job:
     """Data for a campaign, and what the right answer is."""
 
@@ -52,27 +108,38 @@ class Job:
             sites = np.flatnonzero(y == 1)[:: self.size.every_site]
             rows = np.sort(np.concatenate([sites, np.flatnonzero(y != 1)[:: self.size.every]]))
             x = np.asarray(source["X"][:])[rows][:, self.window]
+            letters = (x[:, :, None] == np.arange(4)).reshape(len(x), -1).astype(np.float32)
+            arrays = {"X": x, "letters": letters, "few": letters[:, 40:72], "y": y[rows]}
             target = zarr.create_group(os.fspath(self.data), overwrite=True)
-            for name, values in (("X", x), ("y", y[rows])):
+            for name, values in arrays.items():
                 chunks = (self.size.chunk_rows, *values.shape[1:])
                 target.create_array(name, data=values, chunks=chunks)
-        self.features = f"kmers:d={self.size.d},origin=15"
 
-    def _train(self, **options: Any) -> Any:
-        return fcl.train(
-            fcl.open_data(self.data),
-            self.features,
-            C=self.size.C,
-            block_rows=self.size.block_rows,
-            memory="1GiB",
-            **options,
-        )
+    def rows(self, family: str) -> str:
+        """Name of the array of rows of a family."""
+        return FAMILIES[family][0]
+
+    def features(self, family: str) -> str:
+        """The family as on the command line."""
+        return FAMILIES[family][1].format(d=self.size.d)
+
+    def open(self, family: str) -> fcl.DataSet:
+        """The data with the rows of a family."""
+        return fcl.open_data(self.data, x=self.rows(family))
 
     @cache  # noqa: B019  (there is one job)
-    def reference(self, valid: bool) -> tuple[float, float]:
+    def reference(self, family: str, l1_ratio: float, valid: bool) -> tuple[float, float]:
         """Objective and bound of the optimum, by the inline driver."""
-        some = {"valid_fraction": 0.2} if valid else {}
-        certificate = self._train(tol=min(1e-8, 1e-3 * self.size.tol), **some).certificate
+        certificate = fcl.train(
+            self.open(family),
+            self.features(family),
+            C=self.size.C,
+            l1_ratio=l1_ratio,
+            block_rows=self.size.block_rows,
+            memory="1GiB",
+            tol=min(1e-8, 1e-3 * self.size.tol),
+            valid_fraction=0.2 if valid else None,
+        ).certificate
         return certificate.objective, certificate.bound
 
     @cache  # noqa: B019
@@ -90,8 +157,8 @@ class Job:
     def _enough(self, mib: int, writers: int) -> bool:
         try:
             plan = fcl.plan_training(
-                fcl.open_data(self.data),
-                self.features,
+                self.open("kmers"),
+                self.features("kmers"),
                 C=self.size.C,
                 block_rows=self.size.block_rows,
                 memory=f"{mib}MiB",
@@ -102,14 +169,14 @@ class Job:
             return False
         return plan.writers == writers
 
-    def wrong(self, path: Path, valid: bool) -> list[str]:
+    def wrong(self, path: Path, setting: Setting) -> list[str]:
         """What is not right about a model."""
         try:
             model = fcl.load_model(path)
         except InputError as error:
             return [f"no model: {error}"]
         claimed = model.certificate
-        objective, bound = self.reference(valid)
+        objective, bound = self.reference(setting.family, setting.l1_ratio, setting.valid)
         out = []
         if not claimed.gap <= self.size.tol:
             out.append(f"gap {claimed.gap:.2e}")
@@ -118,41 +185,15 @@ class Job:
             out.append(f"objective {claimed.objective!r} is below the bound {bound!r}")
         if claimed.bound > objective + slack:
             out.append(f"bound {claimed.bound!r} is above the optimum {objective!r}")
-        if not valid:  # of these rows all are trained on
-            data = fcl.open_data(self.data)
+        if not setting.valid:  # of these rows all are trained on
+            data = self.open(setting.family)
             y = np.where(np.asarray(data.target) > 0, 1.0, -1.0)
             losses = np.logaddexp(0.0, -y * model.margins(data))
-            real = float(np.abs(model.weights).sum() + self.size.C * losses.sum())
+            w, rho = model.weights, setting.l1_ratio
+            penalty = model.family.penalty_factors(model.ids) @ (
+                rho * np.abs(w) + 0.5 * (1.0 - rho) * w**2
+            )
+            real = float(penalty + self.size.C * losses.sum())
             if abs(real - claimed.objective) > 1e-9 * real:
                 out.append(f"objective {claimed.objective!r} is claimed, and it is {real!r}")
         return out
-
-
-@dataclass(frozen=True)
-class Options:
-    """Of one run."""
-
-    writers: int
-    small: bool = False  #: memory so small that columns are evicted and rows go to a scratch file
-    sampled: bool = False
-    valid: bool = False
-    shared_files: bool = False
-
-    @classmethod
-    def choose(cls, case: Case, rng: random.Random) -> Options:
-        """At random, with what the case needs."""
-        writers = rng.choice((1, 2, 2, 3))
-        small, sampled, valid, files = (rng.random() < share for share in (0.35, 0.25, 0.15, 0.1))
-        small |= case.needs == "small"
-        sampled |= case.needs == "sampled"
-        if small and sampled:
-            # a sample that the memory keeps from growing needs 200 passes to this gap: 30 s and more,
-            # which a run is not given
-            small, sampled = case.needs != "sampled", case.needs == "sampled"
-        return cls(
-            writers,
-            small,
-            sampled,
-            valid or case.needs == "valid",
-            files,
-        )

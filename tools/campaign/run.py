@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import re
 import shutil
 import subprocess
 import time
@@ -16,15 +17,15 @@ from typing import Any
 from fcl.model.checkpoint import CheckpointFolder
 from tools.campaign.acts import ACTS
 from tools.campaign.cases import Case
-from tools.campaign.command import Command, Hang
-from tools.campaign.jobs import Job, Options
+from tools.campaign.command import FITS, PATIENCE, TRAIN, Command, Hang
+from tools.campaign.jobs import Job, Setting
 
 #: Seconds that are allowed between the wish to stop and the end.
-STOP_LIMIT = 10.0
+STOP_LIMIT = 10.0 * PATIENCE
 #: Seconds between two checkpoints of a job.
 INTERVAL = 0.3
 #: Seconds without a sign of life after which a child is replaced, in cases where one is stopped.
-DEADLINE = float(os.environ.get("FCL_FAULTS_DEADLINE", "3"))
+DEADLINE = 3.0 * PATIENCE
 
 
 @dataclass
@@ -34,7 +35,7 @@ class Outcome:
     run: int
     case: str
     group: str
-    options: dict[str, Any]
+    setting: dict[str, Any]
     skipped: str = ""
     fired: bool = False
     codes: list[int] = field(default_factory=list)
@@ -64,19 +65,21 @@ class Run:
         seed: int,
         job: Job,
         folder: Path,
-        options: Options | None = None,
+        setting: Setting | None = None,
     ) -> None:
         self.case, self.job, self.folder = case, job, folder
         self.rng = random.Random(f"{seed}-{number}-{case.name}")
-        self.options = options or Options.choose(case, self.rng)
-        self.outcome = Outcome(number, case.name, case.group, asdict(self.options))
+        self.setting = setting or Setting.choose(case, self.rng)
+        self.outcome = Outcome(number, case.name, case.group, asdict(self.setting))
         self.model = folder / "model.fcl"
         self.checkpoints = folder / "checkpoints"
         self.data = job.data
         for name in ("tmp", "scratch"):
             (folder / name).mkdir(parents=True)
         self.environment: dict[str, str] = {}
-        self.wished = 0.0  # when the command was told to stop, or was killed
+        self.stop_requested = 0.0  # when the command was told to stop, or was killed
+        # estimators go by arguments of their own
+        self.program = FITS if case.kind == "crew" else TRAIN
         self.earlier = 0  # passes before the command that meets the fault
 
     def go(self) -> Outcome:
@@ -93,11 +96,13 @@ class Run:
                 first = self._first()
                 if not outcome.hang:
                     self._finish(outcome.codes[-1])
+                if not outcome.hang:
+                    outcome.wrong += self.job.wrong(self.model, self.setting)
         finally:
             outcome.seconds = round(time.monotonic() - begun, 2)
-        if not outcome.hang:
-            outcome.wrong += self.job.wrong(self.model, self.options.valid)
-        outcome.left += self._files()
+        # a model that could not be written where it was wanted, and whose new place was said
+        saved = [] if first is None else re.findall(r"written to (\S+) instead", first.errors)
+        outcome.left += [f for f in self._files() if not any(f"{f}/" in f"{s}/" for s in saved)]
         outcome.left += [f"/dev/shm/{name}" for name in sorted(_shared_memory() - shared)]
         if not outcome.good:
             outcome.said = first.errors[-3000:]
@@ -107,36 +112,52 @@ class Run:
 
     def arguments(self) -> list[str]:
         """Of a job that begins."""
-        job, options = self.job, self.options
+        job, setting = self.job, self.setting
+        size, rows, features = job.size, job.rows(setting.family), job.features(setting.family)
+        if self.program == FITS:
+            numbers = [str(size.C), str(size.tol)]
+            return [os.fspath(self.data), features, *numbers, os.fspath(self.model)]
         memory = 1024
-        if options.small:
-            memory = job.least_memory(options.writers) + job.size.spare
-        more = ["--valid-fraction", "0.2"] if options.valid else []
-        if options.shared_files:
+        if setting.small:
+            memory = job.least_memory(setting.writers) + size.spare
+        more = ["--driver", setting.driver, "--l1-ratio", str(setting.l1_ratio)]
+        if setting.driver == "processes":
+            more += ["--writers", str(setting.writers)]
+        if setting.valid:
+            more += ["--valid-fraction", "0.2"]
+        if setting.shared_files:
             more += ["--shared-files", os.fspath(self.folder / "scratch")]
         return [
-            *(os.fspath(self.data), "--features", job.features, "--C", str(job.size.C)),
-            *("--tol", str(job.size.tol), "--block-rows", str(job.size.block_rows)),
-            *("--writers", str(options.writers), "--memory", f"{memory}MiB"),
+            *(os.fspath(self.data), "--x", rows, "--features", features, "--C", str(size.C)),
+            *("--tol", str(size.tol), "--block-rows", str(size.block_rows)),
+            *("--memory", f"{memory}MiB"),
             *("--scratch", os.fspath(self.folder / "scratch"), "--out", os.fspath(self.model)),
             *("--checkpoint", os.fspath(self.checkpoints), "--checkpoint-every", f"{INTERVAL}s"),
             *more,
         ]
 
+    def resume_arguments(self) -> list[str]:
+        """Of a job that goes on."""
+        # a family of one's own is only imported where it is named
+        features = ["--features", self.job.features(self.setting.family)]
+        folder = os.fspath(self.checkpoints)
+        return ["--resume", folder, *features, "--max-passes", "1000", "--overwrite"]
+
     def command(self, arguments: list[str], faulty: bool = False) -> Command:
         """Start the command."""
-        environment = {"FCL_FAULTS_SAMPLED": "1" if self.options.sampled else "", "FCL_FAULT": ""}
-        return Command(self.folder, arguments, environment | (self.environment if faulty else {}))
+        environment = {"FCL_FAULTS_SAMPLED": "1" if self.setting.sampled else "", "FCL_FAULT": ""}
+        environment |= self.environment if faulty else {}
+        return Command(self.folder, arguments, environment, self.program)
 
     def _first(self) -> Command:
         """The command that meets the fault."""
         outcome = self.outcome
         arguments = self.arguments()
-        if self.case.needs == "resumed":
+        if self.setting.resumed and self.program == TRAIN:
             before = self.command([*arguments, "--max-passes", "2"])
             self._end(before)
             self.earlier = len(CheckpointFolder(self.checkpoints).load().history)
-            arguments = ["--resume", os.fspath(self.checkpoints), "--max-passes", "1000"]
+            arguments = self.resume_arguments()
         self.environment = self._fault()
         first = self.command(arguments, faulty=True)
         try:
@@ -184,8 +205,8 @@ class Run:
             outcome.wrong.append(f"exit code {code}, expected one of {case.codes}")
         if "Traceback" in command.errors and case.action != "raise":
             outcome.wrong.append("a traceback")
-        if self.wished and code in (130, 143):
-            outcome.stop_seconds = round(ended - self.wished, 2)
+        if self.stop_requested and code in (129, 130, 143):
+            outcome.stop_seconds = round(ended - self.stop_requested, 2)
             if outcome.stop_seconds > STOP_LIMIT:
                 outcome.wrong.append(f"{outcome.stop_seconds} s to stop")
         if code != 0 and command.events("Prepared"):
@@ -203,13 +224,14 @@ class Run:
             outcome.lost_passes = passes - (len(folder.load().history) - self.earlier)
             since -= max(p.stat().st_mtime for p in self.checkpoints.glob("*.fcl-ckpt"))
             outcome.lost_seconds = round(max(0.0, since), 2)
-        left_at_once = self.case.kind == "twice" and "leaving at once" in command.errors
-        if code in (1, 5, 130, 143) and self.case.role != "supervisor" and not left_at_once:
-            if outcome.lost_passes > 0:
+        left_at_once = self.case.kind.endswith("-twice") and "leaving at once" in command.errors
+        if code in (1, 5, 129, 130, 143) and self.case.role != "supervisor" and not left_at_once:
+            # the inline driver saves the state before its last pass, which is made again
+            if outcome.lost_passes > (self.setting.driver == "inline"):
                 outcome.wrong.append(f"{outcome.lost_passes} passes are in no checkpoint")
-        elif case.kind.startswith("disk-"):
-            pass  # from the moment on that the disk is full nothing can be saved, as it is said
-        elif outcome.lost_passes > 1 and (outcome.lost_seconds or 99.0) > INTERVAL + 1.0:
+        elif case.kind.startswith("disk-") or case.kind == "damaged-checkpoint":
+            pass  # nothing can be saved from then on, as is said; or we took the newest ourselves
+        elif outcome.lost_passes > 1 and (outcome.lost_seconds or 99.0) > INTERVAL + PATIENCE:
             outcome.wrong.append(f"{outcome.lost_passes} passes lost")
 
     def _finish(self, code: int) -> None:
@@ -217,8 +239,7 @@ class Run:
         outcome = self.outcome
         while code not in (0, 6) and not outcome.hang and len(outcome.codes) < 4:
             if CheckpointFolder(self.checkpoints).numbers():
-                arguments = ["--resume", os.fspath(self.checkpoints), "--max-passes", "1000"]
-                arguments += ["--overwrite"]
+                arguments = self.resume_arguments()
             else:
                 arguments = self.arguments()
             code = self._end(self.command(arguments))
@@ -245,16 +266,16 @@ class Run:
     @contextlib.contextmanager
     def _surroundings(self) -> Iterator[str]:
         """What a case needs around it; gives the reason why it cannot be had."""
-        kind = self.case.kind
+        kind, rng = self.case.kind, self.rng
         if kind in ("bad-chunk", "changed", "changed-later"):
             self.data = self.folder / "data.zarr"
             shutil.copytree(self.job.data, self.data)
-        if kind not in ("disk-full", "disk-freed"):
+        if "disk" not in kind:
             yield ""
             return
         disk = self.folder / "disk"
         disk.mkdir()
-        size = self.rng.choice((8, 24, 40, 56)) if kind == "disk-full" else 4096
+        size = rng.choice((8, 24, 40, 56)) if kind == "disk-full" else 4096
         mount = ["mount", "-t", "tmpfs", "-o", f"size={size}k", "tmpfs", os.fspath(disk)]
         try:
             done = subprocess.run(mount, capture_output=True, text=True, check=False)
@@ -264,7 +285,10 @@ class Run:
         if failed:
             yield f"no disk of a small size: {failed}"
             return
-        self.checkpoints = disk / "checkpoints"
+        if kind.startswith("model"):
+            self.model = disk / "model.fcl"
+        else:
+            self.checkpoints = disk / "checkpoints"
         try:
             yield ""
         finally:

@@ -275,7 +275,10 @@ class Child:
                 )
 
     def cause(self) -> str:
-        """How it ended, in words that follow its name: ``was killed by signal 9 (SIGKILL)``."""
+        """How it ended, in words that follow its name: ``was killed by signal 15 (SIGTERM)``.
+
+        Of SIGKILL they say who sent it, as far as that is known.
+        """
         status = self.status
         if status is None:
             return "is running"
@@ -285,12 +288,29 @@ class Child:
             words = f"was killed by signal {-status} ({signal.Signals(-status).name})"
         except ValueError:
             words = f"was killed by signal {-status}"
-        if -status != signal.SIGKILL or self._killed:
+        if -status != signal.SIGKILL:
             return words
+        if self._killed:
+            return f"{words} by fcl"
+        sender = {
+            None: "possibly by the kernel, for want of memory",
+            True: "as the kernel counted an out-of-memory kill",
+            False: "from outside: the kernel counted no out-of-memory kill",
+        }
+        return f"{words}, {sender[self._out_of_memory()]}"
+
+    def cure(self) -> str:
+        """What may prevent such an end; empty where nothing is known of it."""
+        if self.status != -signal.SIGKILL or self._killed or self._out_of_memory() is False:
+            return ""
+        return "lower --memory or --writers" + (
+            "" if self._out_of_memory() else " if memory ran out"
+        )
+
+    def _out_of_memory(self) -> bool | None:
+        """Whether the kernel has killed for want of memory since the start; None if unknown."""
         now = oom_kills()
-        if now is not None and self._oom_kills is not None and now > self._oom_kills:
-            return f"{words}: memory ran out; lower --memory or --writers"
-        return f"{words}: possibly memory ran out; if so, lower --memory or --writers"
+        return None if now is None or self._oom_kills is None else now > self._oom_kills
 
     def failure(self, message: Message, texts: Segment) -> Failure:
         """The exception that a message of kind RAISED tells of."""

@@ -20,10 +20,11 @@ from fcl.drivers.processes.points import read_point, write_point
 from fcl.drivers.processes.slots import SlotBook
 from fcl.drivers.processes.wanted import Known, WantedColumns
 from fcl.drivers.saving import Snapshot, last_certified
-from fcl.drivers.session import MAX_IDLE, Session
+from fcl.drivers.session import Session
 from fcl.features.base import Prices
 from fcl.solve.outer import Certified, Outer
 from fcl.solve.passes import Passes, Vectors
+from fcl.solve.polish import polished_bound
 from fcl.solve.sampling import SampleSize, Seen
 from fcl.solve.solver import null_outer
 from fcl.solve.state import Ids, Point
@@ -108,7 +109,10 @@ class Desk:
         n_view = self.config.view_rows or job.train.n
         self.columns = WantedColumns(layout, self.store, n_view, job.family)
         first = first_sample(job.train.n, self.config.view_rows, job.options.row_view)
-        self._sample = SampleSize(job.train.n, self.config.view_rows, first, self.store.capacity)
+        wished = job.options.row_view != "auto"
+        self._sample = SampleSize(
+            job.train.n, self.config.view_rows, first, self.store.capacity, wished
+        )
         if session.resumed is not None:
             self._resume()
         self._offer()
@@ -282,12 +286,14 @@ class Desk:
         """The trainer has nothing better to offer than the anchor: lower its target, or stop."""
         session = self.session
         session.idle += 1
-        if session.idle >= MAX_IDLE:
-            return Decided(stop="stalled")
+        assert self.certified is not None
+        stop = session.stalled(self.certified, self._rounding)
+        if stop:
+            return Decided(stop=stop)
         self.outer.sharpen()
         self.handed[pass_number].target = self.outer.target()
         self.handed[pass_number].coming = 0
-        return Decided(columns=self._select(), crowded=self.too_many > 0)
+        return self._prepare_columns(pass_number, decrease=0.0)
 
     def certify(self, pass_number: int) -> Certified:
         """The anchor is priced: what is proved of it; makes it ready to be handed over."""
@@ -298,6 +304,9 @@ class Desk:
         watch = layout.array("watch_ids")[: self._n_watched].copy()
         drawn = self.job.family.drawn(pass_number) if self.passes.sampled else None
         self.certified = outer.certify(self._prices, watch, bound, drawn)
+        if outer.stands_still:
+            polished = polished_bound(self.passes, outer.point, outer.threshold)
+            self.certified = outer.raise_bound(polished)
         if not self._repeated:  # a pass that was made before the checkpoint too shows no progress
             self.session.counted(before, self.certified)
         self._repeated = False
@@ -323,22 +332,32 @@ class Desk:
         )
         return self.certified
 
+    def _rounding(self) -> float:
+        return self.passes.rounding(self.outer.point, self.outer.objective)
+
     def decide(self, pass_number: int) -> Decided:
         """What follows the certified pass."""
         assert self.certified is not None
         self._offer()
-        stop = self.session.reason(self.certified)
+        stop = self.session.reason(self.certified, self._rounding)
         if stop:
             return Decided(stop=stop, score_first=True)
         if self._try_start():
             return Decided(start=True)
+        return self._prepare_columns(pass_number, self._decrease)
+
+    def _prepare_columns(self, pass_number: int, decrease: float) -> Decided:
+        """Choose the columns to make, over other rows if it is time for those.
+
+        decrease : of the objective on all rows, by the last step that the trainer proposed.
+        """
         slots, _ = self.cached()
         redraw = self._sample.should_redraw(
             Seen(
                 self.outer.objective,
                 self.outer.gap,
                 self.beta,
-                self._decrease,
+                decrease,
                 self._taken.promised,
                 len(slots),
                 float(self.store.sizes[slots].sum()),

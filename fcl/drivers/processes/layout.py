@@ -2,7 +2,7 @@
 
 A ``Layout`` is made from a few numbers (the configuration) and gives arrays by name. Segments:
 
-    control   heartbeats, threads of the trainer         config, texts   see channel.py
+    control   heartbeats, threads of the trainer, shares   config, texts   see channel.py
     vectors   over all rows: y, s, margins, residuals, curvatures; over validation rows
     rows      prepared rows and validation rows          sides_<w>       side arrays, by writer
     lists     points, prices, the features that columns are made of
@@ -98,6 +98,8 @@ class Layout:
             {
                 "beats": (np.int64, (config.writers + 1,)),
                 "threads": (np.int64, (1,)),
+                # of its task that each writer has done, as far as it can tell
+                "shares": (np.float64, (config.writers,)),
             },
         )
         self._table(

@@ -55,6 +55,7 @@ class From(IntEnum):
     IDLE         order
     ANCHOR_TAKEN order
     FREED        order, spare, count, which of the two lists of freed extents
+    COMPILING    the cache lacks kernels
     """
 
     READY = 0
@@ -63,3 +64,4 @@ class From(IntEnum):
     IDLE = 3
     ANCHOR_TAKEN = 4
     FREED = 5
+    COMPILING = 6

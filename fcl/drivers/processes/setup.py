@@ -104,10 +104,10 @@ class Shared:
             self.layout.array(f"keep{which}")[:] = rows.keep
         return Rows(rows.data, rows.keep, y, s)
 
-    def prepare_own(self, between: Callable[[], None]) -> None:
+    def prepare_own(self, between: Callable[[float], None]) -> None:
         """Prepare the rows that this process alone can see: those of arrays in memory.
 
-        ``between`` is called after each block.
+        ``between`` is called after each block, with the share of the blocks that are read.
         """
         size = self.config.block_rows
         family: Family = self.job.family
@@ -125,7 +125,7 @@ class Shared:
                 data = pack_sides(sides)
                 at = self.segments["sides_0"].append(data)
                 directory[first + number] = (0, at, len(data))
-                between()
+                between((number + 1) / prepared.n_blocks)
             first += prepared.n_blocks
 
     def prepared(self, which: int) -> PreparedRows:

@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fcl.drivers.processes.memory import available_memory
-from fcl.errors import BudgetError
+from fcl.errors import BudgetError, reason
 from fcl.units import format_bytes
 
 #: Bytes allocated in one call: a signal makes the kernel undo the whole call, not the earlier ones.
@@ -114,7 +114,7 @@ class Segment:
             with contextlib.suppress(OSError):
                 os.ftruncate(self.fd, old)
             if error.errno in _NO_ROOM:
-                raise self._no_room(size, error.strerror or str(error)) from error
+                raise self._no_room(size, reason(error), error.errno) from error
             raise
 
     def shrink(self, size: int) -> None:
@@ -149,16 +149,19 @@ class Segment:
                 view, position = view[written:], position + written
         except OSError as error:
             if error.errno in _NO_ROOM:
-                raise self._no_room(end, error.strerror or str(error)) from error
+                raise self._no_room(end, reason(error), error.errno) from error
             raise
         self._end = end
         return at
 
-    def _no_room(self, size: int, got: str) -> BudgetError:
-        cure = "" if self.in_memory else ", free some room or name another folder with --scratch"
+    def _no_room(self, size: int, got: str, code: int | None = None) -> BudgetError:
+        cure = "; lower --memory or --writers"
+        if not self.in_memory:
+            cure += ", free some room or name another folder with --scratch"
+        if code == errno.EFBIG:  # a limit of the process, whatever room there is
+            cure = ""
         return BudgetError(
-            f"shared memory {self.name!r}: expected room for {format_bytes(size)}, got: {got}; "
-            f"lower --memory or --writers{cure}"
+            f"shared memory {self.name!r}: expected room for {format_bytes(size)}, got: {got}{cure}"
         )
 
     @property

@@ -12,9 +12,8 @@ import logging
 import os
 import selectors
 import time
-from collections import deque
+from collections import defaultdict, deque
 
-from fcl.drivers.events import Compiled
 from fcl.drivers.plan import child_bytes
 from fcl.drivers.processes import logic as words
 from fcl.drivers.processes.channel import RAISED, Failure, Message
@@ -28,7 +27,7 @@ from fcl.drivers.processes.messages import OUTCOMES, TASKS, From, To
 from fcl.drivers.processes.setup import Folders, Shared
 from fcl.drivers.result import TrainResult
 from fcl.drivers.session import Session
-from fcl.drivers.warmup import KINDS_VARIABLE, kinds_of, missing
+from fcl.drivers.warmup import KIND_SECONDS, KINDS_VARIABLE, kinds_of, missing
 from fcl.errors import BudgetError, FclError, GeneratorError, InputError, RepeatedDeaths
 from fcl.features import is_built_in
 from fcl.model import atomic
@@ -40,6 +39,8 @@ _log = logging.getLogger("fcl")
 #: Seconds between two looks at what has no descriptor: wishes to stop, clocks.
 TICK = 0.05
 SAMPLE_EVERY = 0.5
+#: Seconds from the end of a child's channel to that of the child, which says by what it died.
+DYING = 0.5
 #: Seconds without a heartbeat after which a child is taken for hung.
 DEADLINE = float(os.environ.get("FCL_DEADLINE", "30"))
 #: A child that starts, from a slow disk perhaps, has so many times as long for its first one.
@@ -52,6 +53,11 @@ OWN_GAP = 5.0
 #: Kinds of tasks that make columns, margins or prices, or what features prepare of rows.
 ON_FEATURES = ("prepare", "measure", "margins", "price", "columns", "validate")
 
+#: Stages of a pass that may take long; the others only stream vectors over rows.
+LONG = ("prepare", "margins", "blend", "price", "sample", "columns")
+#: Kinds of tasks that belong to no pass under way.
+BESIDE = ("validate", "score")
+
 #: Names in the report of times, by kind of task.
 STEPS = {
     "prepare": "reading",
@@ -62,6 +68,7 @@ STEPS = {
     "residuals": "pricing",
     "price": "pricing",
     "certify": "pricing",
+    "blend": "margins and search",
     "draw": "sample",
     "validate": "validation",
     "score": "validation",
@@ -102,7 +109,8 @@ class Supervisor:
         self.desk: Desk | None = None  # once the rows are read
         self._tasks: dict[int, words.Task] = {}  # by writer
         self._failure: tuple[Child, Failure, Message] | None = None
-        self._deaths: dict[str, str] = {}  # by role: how the last one came about
+        #: by role, from the first on: how each came about, and what may prevent it
+        self._deaths: defaultdict[str, list[tuple[str, str]]] = defaultdict(list)
         self._since_busy: tuple[float, dict[str, float]] = (time.monotonic(), {})
         self._last_tick = self._last_sample = 0.0
         self._events: deque[words.Event] = deque()
@@ -126,7 +134,7 @@ class Supervisor:
         try:
             self.crew.prepare({TRAINER: 1, WRITER: shared.plan.writers})
             shared.reserve()
-            shared.prepare_own(self._poll_stop)
+            shared.prepare_own(self._reading)
             first_pass = None if session.resumed is None else len(session.resumed.history)
             self.logic = Logic(shared.settings(self.share_cores, first_pass))
             return self._end(self._loop())
@@ -157,21 +165,32 @@ class Supervisor:
         kinds = missing(kinds_of(self.session.job.family))
         if not kinds:
             return
-        since = time.monotonic()
+        session = self.session
+        session.compile_seconds = sum(KIND_SECONDS[kind] for kind in kinds)
         environment = {KINDS_VARIABLE: ",".join(kinds)}
         child = Child.spawn("fcl.drivers.warmup:Compiler", 0, 0, 0, {}, environment)
+        compiling = False
         try:
             while child.alive():
                 self._poll_stop()
+                if not compiling and any(m.kind == From.COMPILING for m in child.channel.receive()):
+                    compiling = True
+                    session.compilation.begin()
                 time.sleep(TICK)
         finally:
             child.close()
+        if compiling:
+            session.compilation.end()
         if not missing(kinds):  # else each child compiles for itself
-            self.session.report(Compiled(time.monotonic() - since))
+            session.compiled()
 
     def _poll_stop(self) -> None:
         if self.session.should_stop():
             raise KeyboardInterrupt
+
+    def _reading(self, share: float) -> None:
+        self._poll_stop()
+        self.session.working("reading", share)
 
     # -- one turn of the loop ------------------------------------------------------------------
 
@@ -209,13 +228,14 @@ class Supervisor:
         """A child is gone: reap it, and have it replaced."""
         self._forget(child)
         try:
+            child.wait(DYING)
             child.kill()
             for message in child.channel.receive():  # its last words may be the end of all
                 self._message(child, message)
-            _log.warning("%s %s; it is replaced", child.name, child.cause())
+            how, cure = f"{child.name} {child.cause()}", child.cure()
+            _log.warning("%s; it is replaced%s", how, cure and f"; {cure}")
         finally:
             child.close()
-        how = f"{child.name} {child.cause()}"
         if child.role == WRITER:
             task = self._tasks.pop(child.number, None)
             if task is not None:
@@ -225,7 +245,7 @@ class Supervisor:
                 how = f"{at}: {how}"
             if task is not None and self.desk is not None:
                 self.desk.lost(task)
-        self._deaths[child.role] = how
+        self._deaths[child.role].append((how, cure))
         self._tell(words.Died(child.role, child.number))
 
     def _tick(self) -> None:
@@ -247,6 +267,7 @@ class Supervisor:
         cores = self.shared.cores
         self.logic.validation_wanted = spent <= VALIDATION_SHARE * cores * self.session.elapsed
         self.meter.sample()
+        self._report_progress()
         for child in list(self.children.values()):
             if not child.alive():
                 self._hear(child)
@@ -256,6 +277,20 @@ class Supervisor:
                 _log.warning("%s has been silent for %.0f s and is killed", child.name, silent)
                 child.kill()
                 self._hear(child)
+
+    def _report_progress(self) -> None:
+        """Report how far the stage of the pass is: tasks done, and what writers say of theirs."""
+        stage = self.logic.stage
+        if stage not in LONG or not self._tasks:  # such as while writers are starting
+            return
+        done, size = self.logic.parts
+        shares = self.shared.layout.array("shares")
+        under_way = sum(
+            task.size * float(shares[number])
+            for number, task in self._tasks.items()
+            if task.kind not in BESIDE
+        )
+        self.session.working(STEPS.get(stage, stage), (done + under_way) / size)
 
     def _tell(self, event: words.Event) -> None:
         """Tell the logic, and carry out what it says; what happens meanwhile is told after that."""
@@ -369,6 +404,7 @@ class Supervisor:
 
     def _deal(self, number: int, task: words.Task) -> None:
         self._tasks[number] = task
+        self.shared.layout.array("shares")[number] = 0.0
         count = argument = 0
         numbers: tuple[float, ...] = ()
         if self.desk is not None:
@@ -506,10 +542,12 @@ class Supervisor:
         if isinstance(instruction, words.Abort):
             raise self._error()
         if isinstance(instruction, words.Fail):
+            deaths = self._deaths[instruction.role][-self.logic.settings.max_deaths :]
+            cures = sorted({f"; {cure}" for _, cure in deaths if cure})
             raise RepeatedDeaths(
-                f"the {instruction.role} died {self.logic.settings.max_deaths} times without "
-                f"progress in between, the last time {self._deaths[instruction.role]}; "
-                "what was reached is in the last checkpoint, if any are kept"
+                f"the {instruction.role} died {len(deaths)} times without progress in between: "
+                f"{'; '.join(how for how, _ in deaths)}{''.join(cures)}. What was reached is in the last "
+                "checkpoint, if any are kept"
             )
         assert isinstance(instruction, words.Finish)
         if self.desk is None or not session.history:  # what was resumed from is still there
@@ -525,6 +563,7 @@ class Supervisor:
             outer.certified(),
             outer.C_min,
             support,
+            desk.passes.rounded_slope(outer.point, session.job.target_offset),
             instruction.reason,
             self.meter.peak,
         )

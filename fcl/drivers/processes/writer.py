@@ -136,7 +136,11 @@ class Writer:
             )
             vectors = Vectors(config.n_rows, layout.allocator)
             self._passes = Passes(objective, self.family, self._rows(), vectors)
+            self._passes.pricer.on_progress = self._on_progress
         return self._passes
+
+    def _on_progress(self, share: float) -> None:
+        self.layout.array("shares")[self.link.number] = share
 
     def _rows(self) -> PreparedRows:
         return self.layout.prepared(0, self.shape)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,7 +12,7 @@ from fcl.data.prepared import PreparedRows
 from fcl.errors import BudgetError
 from fcl.features.bag.columns import BagColumns
 from fcl.features.bag.rows import RowBuffers, letters_of, spans
-from fcl.features.base import Floats, Ids, Prices, merge_prices
+from fcl.features.base import Floats, Ids, Prices, merge_prices, no_progress
 from fcl.features.kmers.rows import KmerBlock
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ class BagPricer:
         from fcl.kernels import kmers
 
         self.family, self.prepared, self.keep = family, prepared, keep
+        self.on_progress: Callable[[float], None] = no_progress
         d = family.d
         try:
             sizes = range(1, d + 1) if family.wildcards else [d]
@@ -168,6 +170,7 @@ class BagPricer:
                 )
             else:
                 self._add_counts(block, part)
+            self.on_progress((number + 1) / self.prepared.n_blocks)
         if family.wildcards:
             for span, table in self._tables.items():
                 bags.add_to_five(table, span, d, self._five)

@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -35,7 +36,7 @@ import numpy.typing as npt
 from fcl.data.prepared import PreparedRows
 from fcl.errors import BudgetError, InputError
 from fcl.features.bag.rows import RowBuffers, letters_of
-from fcl.features.base import Floats, Ids, Prices, merge_prices
+from fcl.features.base import Floats, Ids, Prices, merge_prices, no_progress
 
 if TYPE_CHECKING:
     from fcl.features.bag.family import BagFamily
@@ -86,6 +87,7 @@ class SearchPricer:
         from fcl.kernels import occurrences
 
         self.family, self.prepared, self.keep = family, prepared, keep
+        self.on_progress: Callable[[float], None] = no_progress
         self.visited = 0
         d, room = family.d, path_room(family, prepared)
         if prepared.n_rows > occurrences.MOST_ROWS:
@@ -130,10 +132,10 @@ class SearchPricer:
         sums = np.zeros(len(known))
         digest = _digest(residuals)
         self.visited = 0
-        prices = [
-            self._price_part(part, residuals, digest, threshold, floor, known, sums)
-            for part in parts
-        ]
+        prices = []
+        for part in parts:
+            prices.append(self._price_part(part, residuals, digest, threshold, floor, known, sums))
+            self.on_progress(len(prices) / len(parts))
         merged = merge_prices(prices)
         return Prices(
             merged.ids,

@@ -18,6 +18,7 @@ from fcl.features.base import (
     Pricer,
     Prices,
     merge_prices,
+    no_progress,
 )
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ class ConcatPricer:
 
     def __init__(self, family: ConcatFamily, prepared: PreparedRows, keep: int) -> None:
         self._family = family
+        self.on_progress: Callable[[float], None] = no_progress
         self._pricers: list[Pricer] = [
             member.pricer(family.part(prepared, m), keep) for m, member in enumerate(family.members)
         ]
@@ -47,6 +49,12 @@ class ConcatPricer:
         for pricer in self._pricers:
             if isinstance(pricer, BalancingPricer):
                 pricer.balances = value
+
+    @property
+    def reach(self) -> float:
+        """The largest |value| of all features."""
+        members = zip(self._pricers, self._family.members, strict=True)
+        return max(getattr(pricer, "reach", member.max_abs) for pricer, member in members)
 
     @property
     def n_parts(self) -> int:
@@ -75,8 +83,14 @@ class ConcatPricer:
         family = self._family
         of = dict(family.split(watch))
         prices = []
+        n_parts, n_done = self.n_parts if parts is None else len(parts), 0
+
+        def on_progress(share: float) -> None:
+            self.on_progress((n_done + share * len(own_parts)) / n_parts)
+
         for m, own_parts in self._own_parts(parts):
             f = family.factors[m]
+            self._pricers[m].on_progress = on_progress
             own = of.get(m, np.empty(0, np.intp))
             found = self._pricers[m].price(
                 residuals,
@@ -97,6 +111,7 @@ class ConcatPricer:
                     excess=found.excess / f,
                 )
             )
+            n_done += len(own_parts)
         return merge_prices(prices)
 
     def sums(self, values: Floats, ids: Ids, parts: range | None = None) -> Floats:

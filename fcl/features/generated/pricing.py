@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fcl.data.prepared import PreparedRows
-from fcl.features.base import Floats, Ids, Prices, merge_prices
+from fcl.features.base import Floats, Ids, Prices, merge_prices, no_progress
 from fcl.features.generated.checked import checked_columns, checked_largest, checked_vector
 from fcl.features.generated.stages import batches
 from fcl.features.generator import overrides
@@ -43,10 +43,12 @@ class GeneratedPricer:
 
     def __init__(self, family: GeneratedFamily, prepared: PreparedRows, keep: int) -> None:
         self._family, self._prepared, self._keep = family, prepared, keep
+        self.on_progress: Callable[[float], None] = no_progress
         self.balances = True
         generator = family.generator
         self._drawn = family.drawn(0)
         self._fast = overrides(generator, "gradients")
+        self._seen = 0.0  # the largest |value| of the features priced so far
         self._largest = np.full(prepared.n_blocks, -1.0)  # of each block, once asked for
 
     @property
@@ -56,6 +58,21 @@ class GeneratedPricer:
     def draw(self, number: int) -> None:
         """Pass ``number`` is priced next: a sampled family draws its features by that."""
         self._drawn = self._family.drawn(number)
+
+    @property
+    def reach(self) -> float:
+        """The largest |value| of all features; of those priced here, where nothing else tells."""
+        if self._fast:
+            for number in range(self._prepared.n_blocks):
+                self._block_largest(number)
+            return float(self._largest.max())
+        return self._seen
+
+    def _block_largest(self, number: int) -> float:
+        if self._largest[number] < 0.0:
+            block = self._family.block(self._prepared, number)
+            self._largest[number] = checked_largest(self._family.generator, block, number)
+        return float(self._largest[number])
 
     def _features(self, part: int) -> tuple[int, int]:
         """The features of a part, as places in what is drawn."""
@@ -79,8 +96,9 @@ class GeneratedPricer:
     ) -> Prices:
         total = abs(float(residuals.sum())) if self.balances else 0.0
         prices = []
-        for group in self._groups(range(self.n_parts) if parts is None else parts):
-            for part, g, most in self._gradients(group, residuals):
+        parts = range(self.n_parts) if parts is None else parts
+        for group in self._groups(parts):
+            for part, g, most in self._gradients(group, residuals, parts):
                 first, last = self._features(part)
                 own = self._home(watch, first, last)
                 first, last = first + self._drawn.start, last + self._drawn.start
@@ -123,9 +141,9 @@ class GeneratedPricer:
             yield range(at, min(at + at_once, parts.stop))
 
     def _gradients(
-        self, group: range, residuals: Floats
+        self, group: range, residuals: Floats, parts: range
     ) -> Sequence[tuple[int, Floats, Floats | float]]:
-        """Parts, g_j of their features, and the largest |value| of them (all, or each)."""
+        """A group of the parts, g_j of their features, and the largest |value| of them (all, or each)."""
         places = [self._features(part) for part in group]
         g = [np.zeros(last - first) for first, last in places]
         most = np.zeros(len(places))
@@ -138,6 +156,11 @@ class GeneratedPricer:
                 found, largest = self._block_gradients(*features, block, number, r)
                 g[i] += found
                 most[i] = max(most[i], largest)
+                done = number + (i + 1) / len(group)  # blocks
+                before = group.start - parts.start
+                share = before + len(group) * done / self._prepared.n_blocks
+                self.on_progress(share / len(parts))
+        self._seen = max(self._seen, float(most.max()))
         return list(zip(group, g, most.tolist(), strict=True))
 
     def _block_gradients(
@@ -147,12 +170,10 @@ class GeneratedPricer:
         generator = self._family.generator
         if not self._fast:
             return self._block_from_columns(np.arange(first, last), block, number, r)
-        if self._largest[number] < 0.0:
-            self._largest[number] = checked_largest(generator, block, number)
         what = f"gradients(features {first} to {last - 1}) on row block {number}"
         arguments = (first, last, block, r)
         found = checked_vector(generator, what, generator.gradients, *arguments, n=last - first)
-        return found, float(self._largest[number])
+        return found, self._block_largest(number)
 
     def _from_columns(self, ids: Ids, residuals: Floats) -> tuple[Floats, float]:
         """g_j of any features (increasing) from their columns, and the largest |value| met."""

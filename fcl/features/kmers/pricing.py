@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from fcl.data.prepared import PreparedRows
 from fcl.errors import BudgetError
-from fcl.features.base import Floats, Ids, Prices
+from fcl.features.base import Floats, Ids, Prices, no_progress
 from fcl.features.kmers.rows import SCRATCH_POSITIONS, Patterns
 
 if TYPE_CHECKING:
@@ -109,6 +109,7 @@ class KmerPricer:
         self.family = family
         self.prepared = prepared
         self.keep = keep
+        self.on_progress: Callable[[float], None] = no_progress
         self._scan_cells = int(patterns.scan_size(family.d, 4))
         n_cells = 4**family.d
         self._unknown = unknown_counts(family, prepared)
@@ -168,7 +169,8 @@ class KmerPricer:
         if parts is not None:
             positions = positions[parts.start : parts.stop]
         excess = np.zeros(family.n_positions)
-        for k, cells, items in self._tables(residuals, positions):
+        for done, (k, cells, items) in enumerate(self._tables(residuals, positions)):
+            self.on_progress(done / len(positions))
             self._watched_sums(k, cells, items, watched, sums)
             here = known[slice(*np.searchsorted(known, (k * each, (k + 1) * each)))]
             bound, excess[k] = self._scan(

@@ -40,7 +40,7 @@ class Products(Generator):
     of the columns as they are: nothing is scaled.
 
     degree : int
-        Factors of a product, at most; no more than there are columns.
+        Factors of a product, at most; of binary columns no more than there are.
     binary : bool
         Whether all values are 0 or 1. Every block is checked; data that are stored as booleans are
         binary in any case.
@@ -68,10 +68,10 @@ class Products(Generator):
         m, degree = self.columns_, self.degree
         if not m:
             raise InputError("products: the data have no columns")
-        if degree > m:
+        if degree > m and self.binary:  # other columns have powers
             raise InputError(
-                f"products: degree is {degree}, larger than the number of columns, {m}; lower degree to "
-                f"{m} or less"
+                f"products: degree is {degree}, larger than the number of binary columns, {m}; lower "
+                f"degree to {m} or less"
             )
         self.n_features = count_products(m, degree, not self.binary)
         if self.n_features >= FEATURES_LIMIT:

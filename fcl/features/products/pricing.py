@@ -19,7 +19,7 @@ summation: the same bits on any number of cores.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -28,7 +28,7 @@ import numpy.typing as npt
 
 from fcl.data.prepared import PreparedRows
 from fcl.errors import InputError
-from fcl.features.base import Floats, Ids, Prices, merge_prices
+from fcl.features.base import Floats, Ids, Prices, merge_prices, no_progress
 from fcl.features.products.family import Parts, buffers, kernel_block
 
 if TYPE_CHECKING:
@@ -89,6 +89,7 @@ class ProductPricer:
         self, generator: Products, family: GeneratedFamily, prepared: PreparedRows, keep: int
     ) -> None:
         self._family, self._prepared, self._keep = family, prepared, keep
+        self.on_progress: Callable[[float], None] = no_progress
         self._numbering = generator.numbering
         self._cuts = generator.cuts()
         self._degree = generator.degree
@@ -182,6 +183,7 @@ class ProductPricer:
                     np.array([found.excess]),
                 )
             )
+            self.on_progress(len(priced) / len(parts))
         merged = merge_prices(priced)
         return replace(merged, watched=self._sums_of(watch, residuals, 1, parts))
 

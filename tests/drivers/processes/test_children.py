@@ -192,7 +192,10 @@ def test_a_role_may_be_done(spawn: Spawn) -> None:
     assert child.wait(LIMIT) and child.status == 0
 
 
-def test_a_killed_child_is_noticed_at_once_and_in_words(spawn: Spawn) -> None:
+def test_a_killed_child_is_noticed_at_once_and_in_words(
+    spawn: Spawn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "oom_kills", lambda: None)
     child = spawn()
     receive(child)
     os.kill(child.pid, signal.SIGKILL)
@@ -201,23 +204,40 @@ def test_a_killed_child_is_noticed_at_once_and_in_words(spawn: Spawn) -> None:
     assert select.select([child.channel], [], [], LIMIT)[0]
     assert child.channel.receive() == [] and child.channel.closed
     assert child.wait(LIMIT) and child.status == -signal.SIGKILL
-    assert child.cause().startswith("was killed by signal 9 (SIGKILL): possibly memory ran out")
+    assert child.cause().startswith("was killed by signal 9 (SIGKILL), possibly by the kernel")
+    assert child.cure() == "lower --memory or --writers if memory ran out"
     assert child.name == f"processes_toys:Toy 0 (pid {child.pid})"
 
 
-def test_words_when_the_kernel_killed(spawn: Spawn, monkeypatch: pytest.MonkeyPatch) -> None:
-    counts = iter([4, 5])
-    monkeypatch.setattr(module, "oom_kills", lambda: next(counts))
+@pytest.mark.parametrize(
+    ("signum", "counted", "cause", "cure"),
+    [
+        (signal.SIGKILL, 5, "(SIGKILL), as the kernel counted", "lower --memory or --writers"),
+        (signal.SIGKILL, 4, "(SIGKILL), from outside: the kernel counted no", ""),
+        (signal.SIGSEGV, 5, "was killed by signal 11 (SIGSEGV)", ""),
+    ],
+)
+def test_words_by_what_the_kernel_counted(
+    spawn: Spawn,
+    monkeypatch: pytest.MonkeyPatch,
+    signum: signal.Signals,
+    counted: int,
+    cause: str,
+    cure: str,
+) -> None:
+    counts = iter([4])
+    monkeypatch.setattr(module, "oom_kills", lambda: next(counts, counted))
     child = spawn()
-    os.kill(child.pid, signal.SIGKILL)
+    os.kill(child.pid, signum)
     assert child.wait(LIMIT)
-    assert "(SIGKILL): memory ran out; lower --memory" in child.cause()
+    assert cause in child.cause() and child.cure() == cure
 
 
 def test_our_own_kill_is_not_taken_for_want_of_memory(spawn: Spawn) -> None:
     child = spawn()
     child.kill()
-    assert not child.alive() and child.cause() == "was killed by signal 9 (SIGKILL)"
+    assert not child.alive() and child.cause() == "was killed by signal 9 (SIGKILL) by fcl"
+    assert child.cure() == ""
     with pytest.raises(ProcessLookupError):
         os.kill(child.pid, 0)  # reaped
 
@@ -231,7 +251,7 @@ def test_a_stopped_child_blocks_nobody_and_is_killed(spawn: Spawn) -> None:
         child.channel.send(Message.make(ECHO))
     assert child.channel.wants_write
     dismiss([child], patience=0.1)
-    assert time.monotonic() - start < 5 and child.cause().endswith("(SIGKILL)")
+    assert time.monotonic() - start < 5 and child.cause().endswith("(SIGKILL) by fcl")
 
 
 def test_what_a_child_held_back_arrives_when_it_goes_on(spawn: Spawn) -> None:

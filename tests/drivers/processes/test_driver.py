@@ -328,6 +328,11 @@ def test_bad_letters(tmp_path: Path, memory: bool) -> None:
 def test_data_that_change_while_they_are_read(tmp_path: Path, on_disk: fcl.DataSet) -> None:
     def progress(event: Event) -> None:
         if isinstance(event, Started):
+            with (tmp_path / "data" / "X.npy").open("r+b") as file:
+                file.seek(-1, os.SEEK_END)
+                last = file.read()
+                file.seek(-1, os.SEEK_END)
+                file.write(b"\1" if last == b"\0" else b"\0")  # a letter, but another
             os.utime(tmp_path / "data" / "X.npy", (1, 1))
 
     with pytest.raises(fcl.InputError, match=r"X\.npy.*changed"):

@@ -16,20 +16,28 @@ from tools import faults
 from tools.campaign import cases, command, jobs, run
 
 SEED = 4
-#: Cases, and what their jobs have to work with.
+#: Cases, and how their jobs are done. Nearly all of the time goes to starting processes.
 CASES = {
-    "writer-columns-piece-kill": jobs.Options(2),
-    "writer-price-done-raise": jobs.Options(1),
-    "writer-columns-commit-kill": jobs.Options(2, sampled=True),
-    "trainer-order-commit-kill": jobs.Options(1, small=True),
-    "trainer-step-stop": jobs.Options(1, shared_files=True),
-    "kill-trainer": jobs.Options(2, valid=True),
-    "kill-supervisor": jobs.Options(2),
-    "kill-saving": jobs.Options(1),
-    "terminate-group": jobs.Options(2, small=True),
-    "disk-full": jobs.Options(1),
-    "bad-chunk": jobs.Options(2),
-    "deaths-trainer-step": jobs.Options(1),
+    "writer-columns-piece-kill": jobs.Setting(1, l1_ratio=0.5),
+    "writer-price-done-raise": jobs.Setting(1, family="generator"),
+    "writer-columns-commit-kill": jobs.Setting(1, sampled=True),
+    "trainer-order-commit-kill": jobs.Setting(1, small=True),
+    "trainer-step-stop": jobs.Setting(1, shared_files=True),
+    "kill-trainer": jobs.Setting(1, valid=True),
+    "terminate-group": jobs.Setting(1, small=True),
+    "deaths-trainer-step": jobs.Setting(1, family="columns"),
+    "kill-supervisor": jobs.Setting(driver="inline"),
+    "kill-saving": jobs.Setting(driver="inline", family="products"),
+    "damaged-checkpoint": jobs.Setting(driver="inline"),
+    "terminate": jobs.Setting(driver="inline", sampled=True),
+    "interrupt": jobs.Setting(driver="inline", family="columns"),
+    "interrupt-twice": jobs.Setting(driver="inline", family="several"),
+    "hangup": jobs.Setting(driver="inline", l1_ratio=0.5),
+    "disk-full": jobs.Setting(driver="inline", resumed=True),
+    "model-disk-freed": jobs.Setting(driver="inline", family="generator"),
+    "no-reader": jobs.Setting(driver="inline", valid=True),
+    "bad-chunk": jobs.Setting(driver="inline"),
+    "changed-later": jobs.Setting(driver="inline"),
 }
 
 

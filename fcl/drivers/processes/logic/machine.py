@@ -126,6 +126,12 @@ class Logic:
         return self._passes.stage
 
     @property
+    def parts(self) -> tuple[int, int]:
+        """Parts of the stage that are done or dropped, and how many there are."""
+        parts = self._passes.parts
+        return sum(map(len, (*parts.done, *parts.dropped))), parts.size
+
+    @property
     def pass_number(self) -> int:
         """The pass under way, or the last; a rejected proposal takes no number."""
         return self._passes.pass_number

@@ -1,0 +1,76 @@
+"""A command that is a process of its own: its standard streams, and its end."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import select
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NoReturn
+
+from fcl.cli.common import Command
+from fcl.cli.signals import process_ends_with_command
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+__all__ = ["run"]
+
+
+def run(command: Command, arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run a command with the arguments of this process, or those given, and exit."""
+    _protect_streams()
+    process_ends_with_command()
+    command.main(arguments)
+    raise AssertionError("a command ends with SystemExit")
+
+
+class _StandardStream(io.FileIO):
+    """Standard output or error, written to without an error that would end the work.
+
+    What nobody reads any more (a closed pipe, a terminal that hung up) is dropped. Standard output
+    raises any other error once, such as that of a full disk.
+    """
+
+    _lost = False
+
+    def write(self, data: Buffer, /) -> int:
+        size = memoryview(data).nbytes
+        while not self._lost:
+            try:
+                written = super().write(data)
+            except OSError as error:
+                self._lost = True
+                if self.fileno() == 1 and error.errno not in (errno.EPIPE, errno.EIO):
+                    raise OSError(error.errno, error.strerror, "standard output") from error
+                break
+            if written is not None:
+                return written
+            select.select([], [self], [])  # somebody made the pipe non-blocking
+        return size
+
+
+def _protect_streams() -> None:
+    """Open what was closed at the start, and let no reader that goes away end the command."""
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:  # else the next file opened would get the number
+            os.open(os.devnull, os.O_RDWR)
+            os.set_inheritable(descriptor, True)
+    if sys.stdin is None:
+        sys.stdin = open(0, closefd=False)  # noqa: SIM115
+    sys.stdout = _stream(1, getattr(sys.stdout, "encoding", None))
+    sys.stderr = _stream(2, getattr(sys.stderr, "encoding", None))
+
+
+def _stream(descriptor: int, encoding: str | None) -> io.TextIOWrapper:
+    raw = _StandardStream(descriptor, "w", closefd=False)
+    return io.TextIOWrapper(
+        io.BufferedWriter(raw),
+        encoding=encoding,
+        errors="backslashreplace",
+        line_buffering=descriptor == 2 or raw.isatty(),
+    )

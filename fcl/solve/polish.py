@@ -1,0 +1,80 @@
+"""A dual point that rounding of the margins does not spoil.
+
+The residuals of the anchor come from its margins, in float64. Where rows are nearly interpolated, or
+values are very large, the residuals that the optimum needs are smaller than what rounding leaves of
+margins, and no weights in float64 could give them: the bound stands still far from an objective that is
+right to the last digit. But any vector in the domain of the dual proves a bound. This module looks for
+one near the residuals that meets the optimality conditions of the weights that are not 0, in twice the
+precision.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from fcl.solve.passes import Passes
+from fcl.solve.state import Floats, Point
+
+__all__ = ["polished_bound"]
+
+#: The most weights, and entries of their columns, that this is done for: some milliseconds.
+MOST_WEIGHTS = 512
+MOST_ENTRIES = 1 << 20
+#: Corrections of a vector: each leaves what rounding leaves of the one before.
+CORRECTIONS = 4
+
+
+def polished_bound(passes: Passes, point: Point, threshold: float) -> float:
+    """A dual bound from residuals that are corrected; -inf if there are too many weights.
+
+    The vector of residuals holds those of the anchor ``point``, and holds them again in the end.
+    threshold : |g_j| / f_j below which prices need not be exact.
+    """
+    objective, k = passes.objective, len(point.ids)
+    n = objective.n_rows
+    if not 0 < k <= MOST_WEIGHTS or n * (k + 1) > MOST_ENTRIES or passes.sampled:
+        return -math.inf
+    penalty, factors = objective.penalty, passes.conditions.factors(point.ids)
+    columns = np.ones((k + objective.intercept, n))
+    target = np.zeros(len(columns))
+    for t in range(k):
+        passes.family.write_margins(
+            passes.prepared, point.ids[t : t + 1], np.ones(1), columns[t], None
+        )
+    signs, ridge = np.sign(point.weights), penalty.ridge(factors) * point.weights
+    target[:k] = -(penalty.absolute(factors) * signs + ridge) / objective.C
+    norms = np.maximum(np.sqrt(np.einsum("ij,ij->i", columns, columns)), 1e-300)
+    columns /= norms[:, None]
+    target /= norms
+    residuals = passes.vectors.residuals
+    own = residuals.copy()
+    best = -math.inf
+    try:
+        # the second start leaves out whatever the conditions do not ask for: noise, where rows are
+        # interpolated
+        for start in (own, np.zeros(n)):
+            residuals[:] = _corrected(start, np.abs(own), columns, target, passes)
+            prices = passes.price(np.empty(0, np.int64), threshold, range(passes.pricer.n_parts))
+            best = max(best, passes.bound(prices.largest, math.fsum(prices.excess)))
+    finally:
+        residuals[:] = own
+    return best
+
+
+def _corrected(
+    start: Floats, sizes: Floats, columns: Floats, target: Floats, passes: Passes
+) -> Floats:
+    """The vector nearest to ``start``, relative to ``sizes``, with columns @ vector = target."""
+    objective = passes.objective
+    roots = np.sqrt(sizes)
+    exact_columns = columns.astype(np.longdouble)
+    vector = start.copy()
+    for _ in range(CORRECTIONS):
+        missing = (target - exact_columns @ vector).astype(np.float64)
+        vector = vector + roots * np.linalg.lstsq(columns * roots, missing, rcond=None)[0]
+        if objective.loss.classifies:  # the domain of the dual
+            most = objective.s if objective.loss.name == "logistic" else np.inf
+            vector = -objective.y * np.clip(-objective.y * vector, 0.0, most)
+    return vector

@@ -1,0 +1,104 @@
+"""Standard streams, and names of any bytes: commands in processes of their own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fcl.cli.common import printable
+from fcl.model import load_model
+
+FCL = [sys.executable, "-m", "fcl"]
+OPTIONS = ["--features", "kmers:d=2", "--C", "1", "--max-passes", "1", "--driver", "inline"]
+
+
+def shell(line: str, *arguments: str | bytes | Path) -> subprocess.CompletedProcess[bytes]:
+    """A line of sh in which "$@" is the command."""
+    command = ["sh", "-c", line, "sh", *FCL, *map(os.fspath, arguments)]
+    return subprocess.run(command, capture_output=True, timeout=240)
+
+
+def test_streams_that_are_closed_at_the_start(data: Path, tmp_path: Path) -> None:
+    out = tmp_path / "o.fcl"
+    done = shell('exec "$@" <&- >&- 2>&-', "train", data, *OPTIONS, "--out", out)
+    assert done.returncode == 0 and load_model(out).n_active
+
+
+@pytest.fixture
+def unread() -> Iterator[int]:
+    """The end for writing of a pipe that nobody reads."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    yield writer
+    os.close(writer)
+
+
+@pytest.mark.parametrize("command", ["train", "inspect"])
+def test_output_that_nobody_reads(
+    data: Path, tmp_path: Path, model_file: Path, unread: int, command: str
+) -> None:
+    """As in ``fcl-inspect model | head``: no error, and the work is done."""
+    out = tmp_path / "o.fcl"
+    arguments = {"train": [data, *OPTIONS, "--out", out], "inspect": [model_file]}[command]
+    done = subprocess.run(
+        [*FCL, command, *arguments], stdout=unread, stderr=subprocess.PIPE, timeout=240
+    )
+    assert done.returncode == 0 and b"rror" not in done.stderr
+    assert out.exists() == (command == "train")
+
+
+def test_messages_that_nobody_reads(data: Path, tmp_path: Path, unread: int) -> None:
+    out = tmp_path / "o.fcl"
+    done = subprocess.run(
+        [*FCL, "train", data, *OPTIONS, "--out", out, "--verbose"],
+        stdout=subprocess.PIPE,
+        stderr=unread,
+        timeout=240,
+    )
+    assert done.returncode == 0 and out.exists() and b"objective" in done.stdout
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")
+def test_output_on_a_full_disk(model_file: Path) -> None:
+    done = shell('"$@" > /dev/full', "inspect", model_file)
+    assert done.returncode == 1
+    assert done.stderr == b"fcl-inspect: error: standard output: No space left on device\n"
+
+
+def test_a_limit_of_the_size_of_files_is_named(data: Path, tmp_path: Path) -> None:
+    arguments = [*OPTIONS, "--driver", "processes", "--out", tmp_path / "o.fcl"]
+    done = shell('ulimit -f 10; "$@"', "train", data, *arguments)
+    assert done.returncode == 2 and b"--memory" not in done.stderr
+    assert b"File too large: this process may write files of at most " in done.stderr
+
+
+def test_names_that_are_not_text(data: Path, tmp_path: Path) -> None:
+    odd = os.fsencode(tmp_path) + b"/\xff\xfe"
+    try:
+        shutil.copytree(os.fsencode(data), odd)
+    except OSError:
+        pytest.skip("this file system has names of text alone")
+    train = [odd, *OPTIONS, "--out", odd + b".fcl", "--log-json", odd + b".log", "--verbose"]
+    done = shell('"$@"', "train", *train)
+    assert done.returncode == 0, done.stderr
+    assert rb"/\xff\xfe.fcl" in done.stdout  # as an escape
+    assert all(os.path.exists(odd + end) for end in (b".fcl", b".log"))
+    # the checkpoint has the names of data and model
+    done = shell('"$@"', "train", "--resume", odd + b".fcl.checkpoint", "--max-passes", "2")
+    assert done.returncode == 0, done.stderr
+    done = shell('"$@"', "predict", odd + b".fcl", odd, "--out", odd + b".npy")
+    assert done.returncode == 0 and os.path.exists(odd + b".npy"), done.stderr
+    done = shell('"$@"', "inspect", odd + b".missing")
+    assert done.returncode == 2 and rb"\xff\xfe.missing: no such model file" in done.stderr
+
+
+def test_printable() -> None:
+    assert printable("é 日本\n\t") == "é 日本\n\t"
+    assert printable("a\udcff\x1b[2J\u202e\ud800\r") == r"a\xff\x1b[2J\u202e\ud800\r"
+    assert printable("a\tb", keep="") == r"a\tb"

@@ -1,0 +1,39 @@
+"""Where liblinear does well, fcl does: a small part of tools/bench/matrix.py."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import fcl
+from tests.judge import Problem, confirm
+from tools.bench import matrix
+from tools.bench.common import SHARED
+from tools.fuzz import reference
+
+
+@pytest.mark.parametrize(
+    ("n", "value", "C"), [(2000, 30.0, 10.0), (2000, 10.0, 10.0), (200, 20.0, 100.0)]
+)
+def test_a_column_with_one_row_far_out(n: int, value: float, C: float) -> None:
+    """At the null model that row has next to no curvature at the margins of the others' best weight."""
+    y = np.where(np.arange(n) % 2, 1.0, -1.0)
+    X = np.zeros((n, 2))
+    X[:, 0] = y
+    X[0] = -y[0] * value, 1.0
+    result = fcl.train(fcl.open_data(X, y=y), "columns", C=C, tol=1e-6)
+    assert result.converged, result.message
+    w = np.zeros(2)
+    w[result.model.ids] = result.model.weights
+    problem = Problem(X, y, np.ones(n), "logistic", C)
+    confirm(problem, w, result.model.intercept, result.certificate, reference.solve(problem))
+
+
+# the objectives are liblinear's, at a tolerance of 1e-5
+@pytest.mark.parametrize(("number", "C", "theirs"), [(15, 1.0, 266.208), (18, 10.0, 452.140)])
+def test_counts_of_words(number: int, C: float, theirs: float) -> None:
+    missing = [name for name in matrix.DATA["20news"].files if not (SHARED / name).exists()]
+    if missing:
+        pytest.skip(f"{missing[0]} is not here: it comes with the shared data, not with a clone")
+    found = matrix.fit(matrix.Job("20news", 1, number, "logistic", C, limit=250.0))
+    assert matrix.compare(found, theirs).faults == [], found

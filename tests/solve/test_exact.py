@@ -1,0 +1,76 @@
+"""The inner model with its whole Hessian: optimality conditions, dependent columns, wild scales."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from explicit import explicit_family, make_solver, run
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from judge import LOSSES, Problem
+
+from fcl.solve.exact import minimise_quadratic
+
+
+def violation(hessian: np.ndarray, g: np.ndarray, a: np.ndarray, start: np.ndarray, w: np.ndarray):
+    """The largest violation of the optimality conditions, as a share of ``a``."""
+    slope = g + hessian @ (w - start)
+    return float(
+        (np.where(w != 0.0, np.abs(slope + a * np.sign(w)), np.abs(slope) - a) / a).max(initial=0.0)
+    )
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    k=st.integers(1, 25),
+    rank=st.integers(1, 30),
+    copies=st.integers(0, 5),
+    size=st.floats(1e-3, 10.0),
+    begun=st.booleans(),
+)
+def test_optimal_whatever_the_rank(
+    seed: int, k: int, rank: int, copies: int, size: float, begun: bool
+) -> None:
+    rng = np.random.default_rng(seed)
+    phi = rng.normal(size=(rank, k))
+    phi[:, :copies] = phi[:, -1:]  # equal columns
+    hessian, a = phi.T @ phi, size * rng.uniform(0.1, 1.0, k)
+    g = phi.T @ rng.normal(size=rank)
+    start = rng.normal(size=k) * (rng.random(k) < 0.5) * begun
+    w, _ = minimise_quadratic(hessian.copy(), g, a, start, 1e-9)
+    assert violation(hessian, g, a, start, w) < 1e-7
+
+
+def test_units_of_the_columns_do_not_matter() -> None:
+    rng = np.random.default_rng(1)
+    phi, a = rng.normal(size=(40, 12)), np.full(12, 3.0)
+    hessian, g = phi.T @ phi, phi.T @ rng.normal(size=40) * 5.0
+    units = 10.0 ** rng.uniform(-8, 8, 12)
+    plain, _ = minimise_quadratic(hessian.copy(), g, a, np.zeros(12), 1e-9)
+    scaled, _ = minimise_quadratic(
+        hessian * units * units[:, None], g * units, a * units, np.zeros(12), 1e-9
+    )
+    assert 0 < np.count_nonzero(plain) < 12
+    assert scaled * units == pytest.approx(plain, rel=1e-9)
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_columns_of_all_scales_in_a_few_passes(loss: str, intercept: bool) -> None:
+    """Scales from 1e-5 to 1e5 and nearly equal columns, against the judge."""
+    rng = np.random.default_rng(7)
+    phi = rng.normal(size=(60, 15))
+    phi[:, 8:11] = phi[:, :3] + 1e-4 * rng.normal(size=(60, 3))
+    phi = (phi * 10.0 ** np.linspace(-5, 5, 15)).astype(np.float32).astype(np.float64)
+    score = phi[:, 7] + phi[:, 12] / 10.0**3.5 + rng.normal(size=60)
+    y = score if loss == "squared" else np.where(score > 0.0, 1.0, -1.0)
+    problem = Problem(phi, y, rng.uniform(0.5, 2.0, 60), loss, 300.0, intercept)
+    solver = make_solver(explicit_family(phi), phi, problem, tol=1e-9)
+    passes = run(solver, 40)
+    assert passes[-1].gap <= 1e-9, f"{len(passes)} passes"
+    w = np.zeros(15)
+    w[solver.outer.point.ids] = solver.outer.point.weights
+    objective = problem.objective(w, solver.outer.point.intercept)
+    assert solver.outer.objective == pytest.approx(objective, rel=1e-12)
+    assert problem.violations(w, solver.outer.point.intercept).max() < 1e-3

@@ -1,0 +1,140 @@
+"""A sample of the fuzz cases: what strangers type, store and damage ends well or in one message."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fcl
+from tools.fuzz import __main__ as fuzz
+from tools.fuzz import certify, commands, kinds, verdict
+from tools.fuzz.case import Case, Trial
+from tools.fuzz.execute import MOST_BYTES, Done, Watch
+from tools.fuzz.stock import FAMILIES, make_stock
+
+SEED = 2024
+#: Those in processes of their own have tests beside the commands.
+INSIDE = [kind for kind in kinds.KINDS if kind not in ("streams", "processes")]
+RUNS, PARTS = 300, 10
+
+
+@pytest.fixture(scope="module")
+def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[fuzz.Remote]:
+    """A worker for all cases of this process: it limits its memory and changes its streams."""
+    remote = fuzz.Remote(SEED, INSIDE, tmp_path_factory.mktemp("fuzz"), limit=120.0)
+    remote.start()
+    yield remote
+    remote.stop()
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_sample(part: int, remote: fuzz.Remote) -> None:
+    results = [remote.do(number) for number in range(part, RUNS, PARTS)]
+    failed = [result for result in results if result["faults"]]
+    assert not failed, json.dumps(failed, indent=1)
+    assert {"success", "exit 2"} <= {result["outcome"] for result in results}
+
+
+@pytest.fixture(scope="module")
+def stock(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("stock")
+    make_stock(folder)
+    return folder
+
+
+@pytest.mark.parametrize("kind", kinds.KINDS)
+def test_a_number_gives_the_same_case(kind: str, stock: Path, tmp_path: Path) -> None:
+    made = []
+    for name in ("a", "b"):
+        folder = tmp_path / name
+        folder.mkdir()
+        case = Case(SEED, 5, kind, folder, stock)
+        trial = kinds.KINDS[kind][1](case)
+        files = {path: what for path, what in verdict.tree(folder).items() if ".zarr" not in path}
+        made.append((case.notes, case.outputs, trial.arguments, trial.streams, files))
+    assert made[0] == made[1]
+
+
+def test_every_option_of_every_command_is_drawn(stock: Path, tmp_path: Path) -> None:
+    for name, command in commands.commands().items():
+        case = Case(SEED, 0, "command", tmp_path, stock)
+        line = commands.Line(case, name, "numbers")
+        drawn = set(line.options()) | commands.LEFT_OUT
+        assert drawn == {parameter.name for parameter in command.params} | commands.LEFT_OUT
+        for option in line.options():
+            line.good(option)  # raises for a type that is not known
+        assert {0, 2} <= commands.documented_codes(name)
+
+
+#: What a command did, and what is to be found wrong with it.
+WRONG = {
+    "a traceback": (
+        Done(1, "", "Traceback (most recent call last):\n  x\nKeyError: 1\n"),
+        "KeyError",
+    ),
+    "no message": (Done(2, "", ""), "no messages"),
+    "two messages": (Done(2, "", 2 * "fcl-inspect: error: x\n"), "2 messages"),
+    "an undocumented code": (Done(77, "", "fcl-inspect: error: x\n"), "exit code 77"),
+    "a failure of the machine": (Done(1, "", "fcl-inspect: error: x\n"), "exit code 1"),
+    "a warning of a library": (Done(0, "", "/a/b.py:3: UserWarning: x\n"), "UserWarning"),
+    "a long message": (Done(2, "", f"fcl-inspect: error: {'x' * 9999}\n"), "long message"),
+    "something left": (Done(0, left=["process: x"]), "process: x"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_verdict_finds(name: str, stock: Path, tmp_path: Path) -> None:
+    done, expected = WRONG[name]
+    case = Case(SEED, 0, "command", tmp_path, stock)
+    _, faults = verdict.judge(case, Trial(["fcl-inspect", "m.fcl"]), done, {}, {})
+    assert any(expected in fault for fault in faults)
+
+
+def test_verdict_finds_what_was_written(stock: Path, tmp_path: Path) -> None:
+    case = Case(SEED, 0, "command", tmp_path, stock)
+    case.output("out.fcl")
+    refused = Done(2, "", "fcl-inspect: error: x\n")
+    trial = Trial(["fcl-inspect", "m.fcl"])
+    assert verdict.judge(case, trial, refused, {"a": "1"}, {"a": "1"})[1] == []
+    for after in ({"a": "2"}, {}, {"a": "1", "b": ""}, {"a": "1", "out.fcl": ""}):
+        assert verdict.judge(case, trial, refused, {"a": "1"}, after)[1]
+    assert (
+        verdict.judge(case, trial, Done(), {}, {"out.fcl": "", "out.fcl.checkpoint/x": ""})[1] == []
+    )
+    assert verdict.judge(case, trial, Done(), {}, {"other": ""})[1]
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="there is no /proc here")
+def test_watch_finds_what_is_left(tmp_path: Path) -> None:
+    watch = Watch(tmp_path)
+    assert watch.left() == []
+    with (tmp_path / "x").open("w"):
+        assert watch.left() == ["descriptor: ./x"]
+    np.ones(MOST_BYTES // 8 + (1 << 20))
+    assert [words.partition(":")[0] for words in watch.left()] == ["memory"]
+
+
+@pytest.mark.parametrize("kind", FAMILIES)
+def test_certificates_that_are_false_are_found(kind: str, stock: Path) -> None:
+    data = fcl.open_data(stock / kind)
+    for place, _ in enumerate(FAMILIES[kind]):
+        model = fcl.load_model(stock / f"{kind}{place}.fcl")
+        claimed = model.certificate
+        if claimed.scope != "all features of the family":
+            continue
+        assert certify.wrong(model, data, {}) == []
+        lower = claimed.objective * (1.0 - 1e-6)
+        for changed in (
+            replace(claimed, objective=lower, gap=(lower - claimed.bound) / lower),
+            replace(claimed, bound=claimed.objective, gap=0.0),
+            replace(claimed, gap=0.5 * claimed.gap),
+            replace(claimed, max_violation=1.0),
+        ):
+            assert certify.wrong(replace(model, certificate=changed), data, {})
+        other = replace(model, weights=np.asarray(model.weights) * 1.001)
+        assert certify.wrong(other, data, {})

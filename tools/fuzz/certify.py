@@ -1,0 +1,133 @@
+"""Check a model's certificate by brute force, on the explicit matrix of a small problem."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+import fcl
+from fcl.model.certificate import WHOLE
+from tests.judge import Problem, kmer_matrix
+from tests.product_matrix import product_matrix
+
+#: The largest problem that is checked in full; of a larger one the objective alone.
+MOST_FEATURES, MOST_ROWS = 300, 400
+#: What sums of a few hundred float64 in another order may differ by, relative to their terms.
+ROUNDING = 1e-9
+
+
+def wrong(model: fcl.Model, data: fcl.DataSet, options: Mapping[str, Any]) -> list[str]:
+    """What the certificate of a model claims though it is not so.
+
+    options : effective ones of the training; ``valid_fraction`` and ``seed`` say which rows were set
+        aside, all else is known from the model.
+    """
+    with np.errstate(all="ignore"):
+        try:
+            return _wrong(model, data, options)
+        except np.linalg.LinAlgError:
+            return []  # nothing is claimed where the judge itself cannot solve
+
+
+def _wrong(model: fcl.Model, data: fcl.DataSet, options: Mapping[str, Any]) -> list[str]:
+    claimed = model.certificate
+    out = []
+    expected = max(0.0, claimed.objective - claimed.bound) / (claimed.objective or 1.0)
+    if not abs(claimed.gap - expected) <= 1e-12:
+        out.append(
+            f"gap {claimed.gap:.3e} does not follow from objective and bound: {expected:.3e}"
+        )
+    y, s, keep = _targets(model, data, options)
+    if len(y) > MOST_ROWS:
+        return out
+    phi = _matrix(model, data, keep)
+    if phi is None or not np.isfinite(phi).all():
+        return out
+    factors = model.family.penalty_factors(np.arange(phi.shape[1]))
+    if not np.isfinite(factors).all():
+        return out
+    problem = Problem(
+        *(phi, y, s, model.loss, model.C, bool(model.options.get("intercept", True))),
+        rho=float(model.options.get("l1_ratio", 1.0)),
+        factors=factors,
+    )
+    w = np.zeros(phi.shape[1])
+    w[model.ids] = model.weights
+    b = model.intercept
+    value = problem.objective(w, b)
+    if not np.isfinite(value):
+        return out
+    if abs(claimed.objective - value) > ROUNDING * value:
+        out.append(f"objective {claimed.objective!r} is claimed, and it is {value!r}")
+    if claimed.scope != WHOLE:
+        return out  # a sample of the features, which the last pass alone knows
+    largest = float(np.abs(problem.pulls(w, b)).max(initial=0.0))
+    terms = np.abs(problem.residuals(w, b)) @ np.abs(phi) * problem.C / (problem.rho * factors)
+    # exact where it exceeds 1, an upper bound elsewhere
+    if largest > 1.0 and claimed.max_violation < largest - ROUNDING * (
+        largest + terms.max(initial=0.0)
+    ):
+        out.append(f"largest violation {claimed.max_violation!r} is claimed, and it is {largest!r}")
+    best = min(value, problem.objective(*problem.polish(w, b)))
+    if claimed.bound > best + ROUNDING * abs(best):
+        out.append(f"bound {claimed.bound!r} is above {best!r}, which is reached")
+    return out
+
+
+def _targets(
+    model: fcl.Model, data: fcl.DataSet, options: Mapping[str, Any]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Target and weights of the training rows, and which rows of the data they are."""
+    target = np.asarray(data.target).reshape(-1)
+    if model.labels is None:
+        y = target.astype(np.float64)
+    else:
+        y = np.where(np.unique(target, return_inverse=True)[1].reshape(-1) == 1, 1.0, -1.0)
+    s = np.ones(len(y)) if data.weights is None else np.asarray(data.weights, np.float64)
+    keep = s > 0.0
+    if options.get("valid_fraction"):
+        from fcl.drivers.job import make_job
+
+        names = ("loss", "C", "alpha", "valid_fraction", "seed", "class_weight")
+        job = make_job(data, options["features"], **{n: options[n] for n in names if n in options})
+        if job.train.keep is not None:
+            keep = job.train.keep
+    y, s = y[keep], s[keep]
+    by_class = model.options.get("class_weight")
+    if by_class == "balanced":
+        s = np.where(
+            y > 0, s * (0.5 * s.sum() / s[y > 0].sum()), s * (0.5 * s.sum() / s[y < 0].sum())
+        )
+    elif by_class is not None:
+        (_, low), (_, high) = by_class
+        s = s * np.where(y > 0, high, low)
+    return y, s, keep
+
+
+def _matrix(model: fcl.Model, data: fcl.DataSet, keep: np.ndarray) -> np.ndarray | None:
+    """All features of the rows, float64 (n, p); None if they are too many."""
+    family = model.family
+    if family.n_features > MOST_FEATURES:
+        return None
+    config = family.to_config()
+    blocks = [block for _, _, block in family.read_rows(data.rows, 65_536)]
+    phi: np.ndarray | None = None
+    if all(isinstance(block, np.ndarray) for block in blocks):
+        raw = np.concatenate(blocks)
+        if config["family"] == "columns":
+            phi = raw.astype(np.float64)
+        elif config["family"] == "kmers":
+            phi = kmer_matrix(raw, config["d"])
+        elif config["family"] == "products" and raw.dtype.kind == "f":
+            binary = bool(config["options"].get("binary"))
+            phi = product_matrix(raw, config["options"]["degree"], not binary)
+    if phi is None or phi.shape[1] != family.n_features:
+        # as the family predicts with one feature at a time: nothing of prices, columns or solver
+        one, ids = np.ones(1), np.arange(family.n_features)
+        scorers = [family.scorer(ids[j : j + 1], one) for j in ids]
+        phi = np.concatenate(
+            [np.column_stack([scorer.margins(b) for scorer in scorers]) for b in blocks]
+        )
+    return phi[keep]

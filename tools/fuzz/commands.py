@@ -1,0 +1,320 @@
+"""The commands, as click declares them, and random command lines for them.
+
+A command that ``pyproject.toml`` names is fuzzed by that alone, and so is each option that it has.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import tomllib
+from collections.abc import Callable
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tools.fuzz import odd, stock
+from tools.fuzz.case import Case
+from tools.fuzz.damage import copy
+
+ROOT = Path(__file__).resolve().parents[2]
+
+#: Parameters without which a command refuses to work, though click does not know it.
+NEEDED = {"fcl-train": ("data", "features", "C", "out")}
+#: Options that are not drawn: compiling all kernels takes half a minute, and tests of its own check it.
+LEFT_OUT = {"warmup"}
+#: Options that name what a command writes.
+OUTPUTS = {"out", "tsv", "log_json"}
+
+
+@cache
+def commands() -> dict[str, click.Command]:
+    """All commands that the package installs, by name."""
+    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+    return {name: import_module(where.partition(":")[0]).command for name, where in scripts.items()}
+
+
+@cache
+def documented_codes(name: str) -> frozenset[int]:
+    """The exit codes in the help of a command; 130 and 143 stand behind a comma or "and"."""
+    epilog = (commands()[name].epilog or "").partition("Signals:")[0]
+    text = epilog.partition("xit codes:")[2]
+    return frozenset(int(code) for code in re.findall(r"(?<![\w-])(\d{1,3})(?![\w.-])", text))
+
+
+class Line:
+    """A command line that is in order, and then perhaps no longer.
+
+    Parameters
+    ----------
+    case : Case
+    command : str
+        One of `commands`.
+    rows : {"numbers", "letters"}
+        What the data hold, and so which families fit.
+    """
+
+    def __init__(self, case: Case, command: str, rows: str) -> None:
+        self.case, self.command, self.rows = case, command, rows
+        self.parameters = {str(p.name): p for p in commands()[command].params}
+        self.values: dict[str, str | None] = {}  #: by parameter; None for a flag
+        self.extra: list[str] = []
+        self._makers: dict[str, Callable[[], str]] = {
+            "data": self.data,
+            "valid": self.data,
+            "model": self._model,
+            "features": lambda: case.rng.choice(stock.FAMILIES[self.rows]),
+            "x": lambda: "X",
+            "y": lambda: "y",
+            "weights": lambda: "s",
+            "out": self._out,
+            "tsv": lambda: case.output(case.fresh(".tsv")),
+            "log_json": lambda: case.output(case.fresh(".jsonl")),
+            "config": lambda: self._write(".toml", "seed = 3\n"),
+            "resume": lambda: copy(case, f"{self.rows}0.ck"),
+            "checkpoint": lambda: case.output(case.fresh(".ck")),
+            "scratch": self._folder,
+            "shared_files": self._folder,
+            "max_time": lambda: "20s",
+            "seed": lambda: str(case.rng.randrange(2**31)),
+            "memory": lambda: case.rng.choice(("1GiB", "700MiB", "2G")),
+            "writers": lambda: case.rng.choice(("1", "2")),
+            "driver": lambda: "inline",  # processes take seconds to start; they are drawn apart
+        }
+
+    # -- values that are in order
+
+    def data(self) -> str:
+        """A new data set of the kind."""
+        form = self.case.rng.choice(stock.FORMATS)
+        made = stock.arrays(self.case.numbers, self.rows, self.case.rng.choice((40, 60, 130)))
+        return stock.store(self.case.folder, self.case.fresh(), form, made)
+
+    def _model(self) -> str:
+        place = self.case.rng.randrange(len(stock.FAMILIES[self.rows]))
+        return copy(self.case, f"{self.rows}{place}.fcl")
+
+    def _out(self) -> str:
+        suffixes = (".npy", ".tsv", ".zarr") if self.command == "fcl-predict" else (".fcl",)
+        return self.case.output(self.case.fresh(self.case.rng.choice(suffixes)))
+
+    def _folder(self) -> str:
+        name = self.case.fresh()
+        (self.case.folder / name).mkdir()
+        return self.case.output(name)
+
+    def _write(self, suffix: str, content: str) -> str:
+        name = self.case.fresh(suffix)
+        (self.case.folder / name).write_text(content)
+        return name
+
+    def good(self, name: str) -> str | None:
+        """A value that the option takes; None for a flag."""
+        parameter, rng = self.parameters[name], self.case.rng
+        kind = parameter.type
+        if getattr(parameter, "is_flag", False):
+            return None
+        if name in self._makers:
+            return self._makers[name]()
+        if isinstance(kind, click.Choice):
+            return str(rng.choice(list(kind.choices)))
+        if isinstance(kind, click.types.IntParamType):
+            low = getattr(kind, "min", None) or 0
+            high = getattr(kind, "max", None) or low + 50
+            return str(
+                64 * max(1, rng.randint(low, high) // 64) if low == 64 else rng.randint(low, high)
+            )
+        if isinstance(kind, click.types.FloatParamType) or kind.name == "number":
+            most = min(getattr(kind, "most", math.inf), 0.9 * getattr(kind, "below", math.inf), 3.0)
+            return f"{most * 10 ** rng.uniform(-2.5, 0):.4g}"
+        if kind.name == "size":
+            return "1GiB"
+        if kind.name == "duration":
+            return rng.choice(("20s", "5m", "0.5h"))
+        if kind.name == "all|auto|N":
+            return rng.choice(("all", "auto", "64", "1000"))
+        if "LABEL" in kind.name:
+            return rng.choice(("balanced", "1=2", "-1=0.5,1=3"))
+        return odd.text(self.case)
+
+    # -- the line
+
+    def base(self) -> Line:
+        """What the command needs, in order."""
+        needed = [n for n, p in self.parameters.items() if p.required]
+        for name in dict.fromkeys((*needed, *NEEDED.get(self.command, ()))):
+            self.values[name] = self.good(name)
+        if "driver" in self.parameters:
+            self.values["driver"] = "inline"
+        return self
+
+    def options(self) -> list[str]:
+        """Names of the parameters that may be drawn."""
+        return [n for n in self.parameters if n not in LEFT_OUT]
+
+    def add(self) -> None:
+        """Give one more option a value that is in order by itself."""
+        name = self.case.rng.choice(self.options())
+        if name in ("help", "version", "resume") and not self.case.chance(0.1):
+            return
+        self.values[name] = self.good(name)
+
+    def spoil(self) -> None:
+        """Make one thing about the line odd."""
+        case, rng = self.case, self.case.rng
+        what = rng.choice(
+            (
+                *("text", "text", "text", "mangle", "features", "drop", "typo", "stray", "twice"),
+                *("special", "same", "missing folder", "number"),
+            )
+        )
+        name = rng.choice(self.options())
+        valued = [n for n, v in self.values.items() if v is not None]
+        case.note(f"{what} {name}")
+        if what == "text":
+            self._odd_value(name, odd.text(case))
+        elif what == "number":
+            self._odd_value(name, f"{rng.choice((-1, 1)) * 10 ** rng.uniform(-320, 308):.3g}")
+        elif what == "mangle" and valued:
+            name = rng.choice(valued)
+            self._odd_value(name, odd.mangle(case, str(self.values[name])))
+        elif what == "features" and "features" in self.parameters:
+            self.values["features"] = rng.choice(odd.SPECS)
+        elif what == "drop" and self.values:
+            del self.values[rng.choice(list(self.values))]
+        elif what == "typo":
+            self.extra.append(f"--{odd.mangle(case, name.replace('_', '-'))}")
+        elif what == "stray":
+            self.extra += [odd.text(case) for _ in range(rng.choice((1, 2, 40)))]
+        elif what == "twice" and valued:
+            self.extra += self._spell(rng.choice(valued))
+        elif what == "special":
+            place = case.fresh(rng.choice(("", ".npy", ".fcl", ".zarr", ".h5")))
+            if odd.make_special(case, case.folder / place):
+                self._odd_value(name, place)
+        elif what == "same" and len(valued) > 1:
+            first, second = rng.sample(valued, 2)
+            self.values[first] = self.values[second]
+        elif what == "missing folder" and name in OUTPUTS:
+            self.values[name] = case.output("nowhere/x.npy")
+
+    def _odd_value(self, name: str, value: str) -> None:
+        if getattr(self.parameters[name], "is_flag", False):
+            self.extra.append(f"--{name.replace('_', '-')}={value}")
+            return
+        if name in OUTPUTS or name in ("checkpoint", "resume", "scratch", "shared_files"):
+            self.case.output(value)
+        self.values[name] = value
+
+    def _spell(self, name: str) -> list[str]:
+        parameter, value = self.parameters[name], self.values[name]
+        if isinstance(parameter, click.Argument):
+            return [str(value)]
+        spelled = self.case.rng.choice([*parameter.opts, *parameter.secondary_opts])
+        if value is None:
+            return [spelled]
+        if spelled.startswith("--") and self.case.chance(0.2):
+            return [f"{spelled}={value}"]
+        return [spelled, value]
+
+    def arguments(self) -> list[str]:
+        """The command and its arguments, options in a random order."""
+        positional = [n for n, p in self.parameters.items() if isinstance(p, click.Argument)]
+        parts = [self._spell(n) for n in self.values if n not in positional]
+        self.case.rng.shuffle(parts)
+        line = [self.command, *(str(self.values[n]) for n in positional if n in self.values)]
+        for part in parts:
+            line += part
+        # an argument of a process holds no zero byte
+        return [argument.replace("\0", "") for argument in [*line, *self.extra]]
+
+
+def toml_of(case: Case, line: Line) -> bytes:
+    """A configuration: some options with values in order, some odd, perhaps a file that is damaged."""
+    rng, entries = case.rng, []
+    for name in rng.sample(line.options(), k=rng.randint(0, 8)):
+        key = name.replace("_", rng.choice("-_"))
+        good = line.good(name)
+        plain = "true" if good is None else _toml_text(good)
+        if good is not None and re.fullmatch(r"-?\d+(\.\d+)?(e-?\d+)?", good):
+            plain = good
+        if case.chance(0.35):
+            case.note(f"toml {key}: odd")
+            plain = rng.choice(
+                (
+                    *(
+                        "nan",
+                        "inf",
+                        "-1",
+                        "0",
+                        "true",
+                        "false",
+                        "1e400",
+                        str(2**70),
+                        "[]",
+                        "{}",
+                        '""',
+                    ),
+                    *(
+                        "[1, 2]",
+                        "{a = 1}",
+                        '{"" = -1}',
+                        "1979-05-27",
+                        "07:32:00",
+                        '"a\\u0000b"',
+                        "'x'",
+                    ),
+                    *('"""a\nb"""', f'"{"x" * 100_000}"', "[" * 999 + "]" * 999, "0x10", "1_0"),
+                    _toml_text(odd.text(case)),
+                )
+            )
+        entries.append(f"{key} = {plain}")
+    text = "\n".join(entries) + "\n"
+    if case.chance(0.25):
+        what = rng.choice(
+            ("table", "twice", "bom", "latin", "zero", "deep", "empty", "cut", "crlf")
+        )
+        case.note(f"toml: {what}")
+        text = {
+            "table": f"[fcl]\n{text}",
+            "twice": text * 2,
+            "bom": f"\ufeff{text}",
+            "latin": text,
+            "zero": f"{text}\0",
+            "deep": "x = " + "[" * 20_000,
+            "empty": "",
+            "cut": text[: len(text) // 2],
+            "crlf": text.replace("\n", "\r\n"),
+        }[what]
+        if what == "latin":
+            return text.encode() + b"# \xff\xfe\n"
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _toml_text(value: str) -> str:
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+    return (
+        '"' + "".join(c if c >= " " and c != "\x7f" else f"\\u{ord(c):04x}" for c in escaped) + '"'
+    )
+
+
+def parsed(arguments: list[str]) -> dict[str, Any]:
+    """The effective options of a command line that has succeeded, its TOML and checkpoint included."""
+    from fcl.cli.config import given_options, merge_config
+
+    name, *rest = arguments
+    command = commands()[name]
+    context = command.make_context(name, list(rest))
+    options, given = dict(context.params), given_options(context)
+    if options.get("config") is not None:
+        options, given = merge_config(context, options["config"])
+    if options.get("resume") is not None:
+        from fcl.cli.resume import resume_options
+        from fcl.model.checkpoint import CheckpointFolder
+
+        resumed = CheckpointFolder(options["resume"]).load()
+        options = resume_options(options, given, resumed, options["resume"])
+    return options

@@ -1,0 +1,353 @@
+"""The kinds of cases: what is made odd, and the command or call that meets it."""
+
+from __future__ import annotations
+
+import os
+import traceback
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tools.fuzz import certify, odd, stock
+from tools.fuzz.case import Case, Trial
+from tools.fuzz.commands import Line, commands, toml_of
+from tools.fuzz.damage import copy, damage
+from tools.fuzz.execute import STREAMS
+
+#: A stalled run may end with a gap of this size where rounding decides; above it is a false stall.
+ROUNDING_GAP = 1e-6
+
+
+def _rows(case: Case) -> str:
+    return case.rng.choice(("numbers", "letters"))
+
+
+def _command(case: Case) -> str:
+    """A command; the one with the most options more often."""
+    return max(
+        case.rng.sample(sorted(commands()), k=2), key=lambda name: len(commands()[name].params)
+    )
+
+
+def command_line(case: Case) -> Trial:
+    """A command line in order, with more options in order, or with something odd."""
+    line = Line(case, _command(case), _rows(case)).base()
+    plain = case.chance(0.1)
+    if not plain:
+        for _ in range(case.rng.randint(0, 4)):
+            line.add()
+        for _ in range(case.rng.choice((0, 1, 1, 1, 2, 3))):
+            line.spoil()
+    return Trial(line.arguments(), must_succeed=plain)
+
+
+def config(case: Case) -> Trial:
+    """A configuration file that is odd."""
+    line = Line(case, "fcl-train", _rows(case)).base()
+    name = case.fresh(".toml")
+    for option in case.rng.sample(list(line.values), k=case.rng.randint(0, 3)):
+        del line.values[option]  # it may be in the file
+    (case.folder / name).write_bytes(toml_of(case, line))
+    line.values["config"] = name
+    line.values.setdefault("out", line.good("out"))
+    line.values["driver"] = "inline"
+    if case.chance(0.1):
+        damage(case, case.folder / name)
+    return Trial(line.arguments())
+
+
+def data(case: Case) -> Trial:
+    """A data set that is damaged, crafted, or stored from odd arrays."""
+    rows = _rows(case)
+    line = Line(case, case.rng.choice(("fcl-train", "fcl-train", "fcl-predict")), rows)
+    sparse = rows == "numbers" and case.chance(0.4)
+    form = case.rng.choice(stock.SPARSE_FORMATS if sparse else stock.FORMATS)
+    made: dict[str, Any] = stock.arrays(case.numbers, rows, case.rng.choice((40, 60, 200)))
+    case.note(form)
+    name = case.fresh()
+    if not sparse and case.chance(0.3):
+        key = case.rng.choice(("X", "X", "y", "s"))
+        changed = dict(made)
+        changed[key] = np.asarray(odd.change(case, made[key], key))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                source = stock.store(case.folder, name, form, changed)
+            except Exception:  # the format has no such arrays
+                case.note("which this format does not hold")
+                source = stock.store(case.folder, case.fresh(), form, made)
+    else:
+        source = stock.store(case.folder, name, form, made)
+        damage(case, case.folder / source.partition("::")[0].removesuffix("/X.npy"))
+    # the odd data are DATA2 at times
+    odd_is_valid = line.command == "fcl-train" and case.chance(0.15)
+    line.base()
+    line.values["valid" if odd_is_valid else "data"] = source
+    if "weights" in line.parameters and case.chance(0.4):
+        line.values["weights"] = "s"
+    if "loss" in line.parameters and case.chance(0.3):
+        line.values["loss"] = case.rng.choice(stock.LOSSES)
+    if "plan" in line.parameters and case.chance(0.1):
+        line.values["plan"] = None
+    return Trial(line.arguments())
+
+
+def model(case: Case) -> Trial:
+    """A model file that is damaged or crafted."""
+    rows = _rows(case)
+    line = Line(case, case.rng.choice(("fcl-inspect", "fcl-predict")), rows).base()
+    damage(case, case.folder / str(line.values["model"]))
+    if line.command == "fcl-inspect" and case.chance(0.5):
+        line.values["tsv"] = line.good("tsv")
+    return Trial(line.arguments())
+
+
+def checkpoint(case: Case) -> Trial:
+    """A folder of checkpoints one or two of which are damaged or crafted, resumed."""
+    rows = _rows(case)
+    place = case.rng.randrange(len(stock.FAMILIES[rows]))
+    folder = copy(case, f"{rows}{place}.ck")
+    files = sorted((case.folder / folder).glob("*.fcl-ckpt"))
+    if case.chance(0.3):  # else the one before it can be used
+        files[0].unlink()
+        files = files[1:]
+    damage(case, files[-1])
+    for path in files[:-1]:
+        if case.chance(0.3):
+            damage(case, path)
+    line = Line(case, "fcl-train", rows)
+    line.values = {
+        "data": copy(case, rows),
+        "resume": folder,
+        "out": line.good("out"),
+        "driver": "inline",
+        "max_passes": "200",
+        "tol": "1e-6",
+    }
+    case.output(folder)
+    return Trial(line.arguments())
+
+
+def names(case: Case) -> Trial:
+    """Files and folders of odd names, or that are no files."""
+    line = Line(case, _command(case), _rows(case)).base()
+    for _ in range(case.rng.choice((1, 1, 2))):
+        places: list[str] = [n for n in ("data", "out", "model") if n in line.values]
+        places += [n for n in ("tsv", "log_json", "checkpoint", "valid") if n in line.parameters]
+        where = case.rng.choice(places)
+        new = case.rng.choice(odd.NAMES)
+        if case.chance(0.25):
+            new = case.fresh(case.rng.choice(("", ".npy", ".fcl", ".zarr")))
+            odd.make_special(case, case.folder / new)
+        case.note(f"{where} is called {new[:30]!r}")
+        here = line.values.get(where) or (line.good(where) if where == "valid" else None)
+        suffix = Path(here or "").suffix if where == "out" and case.chance(0.7) else ""
+        if where in ("data", "model", "valid"):
+            try:
+                os.rename(
+                    case.folder / str(here).removesuffix("/X.npy").partition("::")[0],
+                    case.folder / new,
+                )
+            except OSError:
+                case.note("which cannot be made")
+        else:
+            case.output(new + suffix)
+        line.values[where] = new + suffix
+    if case.chance(0.2) and "log_json" in line.parameters:
+        line.values["log_json"] = line.good("log_json")
+    # as a shell would: a name that begins with a dash is not an option
+    positional = case.chance(0.5)
+    arguments = line.arguments()
+    return Trial(arguments if positional else [a if a != "" else "." for a in arguments])
+
+
+def streams(case: Case) -> Trial:
+    """A process of its own whose standard streams are closed, broken or full."""
+    name = case.rng.choice(list(STREAMS))
+    case.note(name or "plain streams")
+    line = Line(case, _command(case), _rows(case)).base()
+    if "driver" in line.parameters and case.chance(0.2):
+        line.values["driver"] = "processes"
+    for _ in range(case.rng.choice((0, 0, 1))):
+        line.spoil()
+    return Trial(line.arguments(), must_succeed=not case.notes[1:], streams=name)
+
+
+def processes(case: Case) -> Trial:
+    """A command line in order with the driver of many processes, in this process."""
+    line = Line(case, "fcl-train", _rows(case)).base()
+    for _ in range(case.rng.randint(0, 2)):
+        line.add()
+    line.values["driver"] = "processes"
+    if case.chance(0.5):
+        line.values["writers"] = case.rng.choice(("1", "2", "3"))
+    return Trial(line.arguments())
+
+
+# -- Python ----------------------------------------------------------------------------------------
+
+
+def _sparse(case: Case, X: np.ndarray) -> Any:
+    """A CSR matrix of numbers, in order or not."""
+    from scipy.sparse import csr_matrix
+
+    matrix = csr_matrix(np.where(np.abs(X) < 0.4, 0.0, X))
+    what = case.rng.choice(("", "", "csc", "coo", "indices", "indptr", "data", "shape", "int64"))
+    case.note(f"sparse {what}")
+    if what in ("csc", "coo"):
+        return matrix.asformat(what)
+    if what == "int64":
+        matrix.indices, matrix.indptr = matrix.indices.astype("i8"), matrix.indptr.astype("i8")
+    elif what == "shape":
+        matrix._shape = (matrix.shape[0], case.rng.choice((2**40, 1, 2**62)))
+    elif what and getattr(matrix, what).size:
+        part = getattr(matrix, what)
+        part[case.rng.randrange(len(part))] = case.rng.choice((-1, 0, 3, 2**31 - 1))
+    return matrix
+
+
+def arrays(case: Case) -> Trial:
+    """Odd arrays and options for `fcl.train` and the estimators, from Python."""
+    rows = _rows(case)
+    made = stock.arrays(case.numbers, rows, case.rng.choice((3, 20, 60, 130)))
+    X: Any = made["X"]
+    y: Any = made["y"]
+    s: Any = made["s"] if case.chance(0.4) else None
+    if rows == "numbers" and case.chance(0.2):
+        X = _sparse(case, X)
+    elif case.chance(0.5):
+        X = odd.change(case, X, "X")
+    if case.chance(0.4):
+        y = odd.change(case, y, "y")
+    if s is not None and case.chance(0.6):
+        s = odd.change(case, s, "s")
+    options: dict[str, Any] = {
+        "C": 10.0 ** case.rng.uniform(-3, 2),
+        "loss": case.rng.choice(stock.LOSSES),
+    }
+    if case.chance(0.3):
+        options["C"] = case.rng.choice(
+            (1e-4, 1e4, 1e-300, 1e300, 0, -1, np.nan, np.inf, "1", None, True)
+        )
+        case.note(f"C={options['C']!r}")
+    if case.chance(0.2):
+        name = case.rng.choice(("tol", "l1_ratio", "memory", "max_passes", "seed", "block_rows"))
+        options[name] = case.rng.choice(
+            (0, 1, -1, 0.5, 1e-12, 2**70, np.nan, "x", None, 64, 1e-300)
+        )
+        case.note(f"{name}={options[name]!r}")
+    spec = case.rng.choice(stock.FAMILIES[rows])
+    if case.chance(0.3):
+        return Trial(call=lambda: _fit(case, X, y, s, options, spec))
+    return Trial(call=lambda: _train(case, X, y, s, options, spec))
+
+
+def _train(case: Case, X: Any, y: Any, s: Any, options: dict[str, Any], spec: str) -> list[str]:
+    import fcl
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            data = fcl.open_data(X, y=y, weights=s)
+            result = fcl.train(data, spec, **options)
+        except fcl.InputError as error:
+            case.note("refused")
+            return _judge_message(str(error)) + _judge_warnings(caught)
+        except Exception as error:
+            return [_escaped(error)]
+    found = _judge_warnings(caught)
+    if result.reason == "stalled":
+        case.note("stalled")
+        if result.certificate.gap > ROUNDING_GAP:
+            found.append(f"false stall: gap {result.certificate.gap:.1e}")
+    if result.converged != (result.certificate.gap <= options.get("tol", 1e-3)):
+        found.append(f"converged is {result.converged} at a gap of {result.certificate.gap:.1e}")
+    return found + certify.wrong(result.model, data, options | {"features": spec})
+
+
+def _fit(case: Case, X: Any, y: Any, s: Any, options: dict[str, Any], spec: str) -> list[str]:
+    from sklearn.exceptions import ConvergenceWarning
+
+    import fcl
+
+    regression = options["loss"] == "squared"
+    estimator = (fcl.FCLRegressor if regression else fcl.FCLClassifier)(spec)
+    taken = {name: value for name, value in options.items() if name in estimator.get_params()}
+    estimator.set_params(**taken)
+    case.note(type(estimator).__name__)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            estimator.fit(X, y, s)
+            predicted = estimator.predict(X)
+        except (ValueError, TypeError) as error:
+            case.note("refused")
+            if _where(error).startswith("sklearn/"):
+                return _judge_warnings(caught)  # its messages show whole arrays
+            if not _where(error).startswith("fcl/"):
+                return [_escaped(error)]
+            return _judge_message(str(error)) + _judge_warnings(caught)
+        except Exception as error:
+            return [_escaped(error)]
+    found = _judge_warnings(caught)
+    if len(predicted) != np.shape(X)[0]:
+        found.append(f"{len(predicted)} predictions for {np.shape(X)[0]} rows")
+    gap = float(np.max(estimator.dual_gap_))
+    unfinished = any(issubclass(w.category, ConvergenceWarning) for w in caught)
+    if gap > estimator.tol and not unfinished:
+        found.append(f"gap {gap:.1e} without a warning")
+    if unfinished and gap > ROUNDING_GAP and "max_passes" not in taken:
+        found.append(f"false stall: gap {gap:.1e}")
+    return found
+
+
+def _where(error: BaseException) -> str:
+    """The innermost file of a traceback, as ``package/module.py``."""
+    files = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
+    for mark in ("site-packages/", "/fcl/"):
+        if files and mark in files[-1]:
+            return ("fcl/" if mark == "/fcl/" else "") + files[-1].rpartition(mark)[2]
+    return files[-1] if files else ""
+
+
+def _escaped(error: Exception) -> str:
+    return f"exception: {type(error).__name__} in {_where(error)}: {str(error)[:150]}"
+
+
+def _judge_message(text: str) -> list[str]:
+    if not text.strip():
+        return ["no message"]
+    return [f"long message: {len(text)} characters"] if len(text) > LONGEST_MESSAGE else []
+
+
+def _judge_warnings(caught: list[warnings.WarningMessage]) -> list[str]:
+    import fcl
+
+    hidden = (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning)
+    found = []
+    for warning in caught:
+        name = warning.category.__name__
+        expected = issubclass(warning.category, fcl.ConvergenceWarning) or "Convergence" in name
+        if not expected and not issubclass(warning.category, hidden):
+            found.append(f"warning: {name}: {str(warning.message)[:120]}")
+    return sorted(set(found))
+
+
+#: Characters of a message for people.
+LONGEST_MESSAGE = 3000
+
+#: Of each kind, its share and the function that makes its cases.
+KINDS: dict[str, tuple[float, Callable[[Case], Trial]]] = {
+    "command": (0.30, command_line),
+    "config": (0.08, config),
+    "data": (0.18, data),
+    "arrays": (0.14, arrays),
+    "model": (0.10, model),
+    "checkpoint": (0.10, checkpoint),
+    "names": (0.06, names),
+    "streams": (0.03, streams),
+    "processes": (0.01, processes),
+}

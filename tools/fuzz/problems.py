@@ -1,0 +1,613 @@
+#!/usr/bin/env python3
+"""Random small optimisation problems, whose certificates are held against the explicit matrix.
+
+    python tools/fuzz/problems.py [--runs 5000] [--seed 0] [--jobs 2] [--driver inline] [--seconds 2]
+    python tools/fuzz/problems.py --hard                  500 badly scaled problems, to 1e-8
+    python tools/fuzz/problems.py --only 17 [--hard]      one of them, with all its figures
+
+All families, losses, scales of columns, weights and targets; the number and the seed of a problem make
+it again. The judge has the matrix of all features and computes in extended precision. It finds fault with
+
+    objective    the reported one is off by more than 1e-12 and more than rounding of the margins
+    violation    the reported largest violation is below the true one by more than 1e-9
+    bound        the bound is above the objective of the reference, or of the model itself, by 1e-12
+    gap          the gap is not that of objective and bound
+    unfinished   the tolerance was not reached within --seconds of processor time (driver "processes":
+                 5 times as many by the clock)
+    stalled      the run gave up, and the gap is more than 10 times what rounding explains
+    tolerance    the run says that it converged, and its gap is above the tolerance
+    refused      the problem was refused as input
+    raised       an exception; "hung", "died": no answer at all
+
+and counts runs that gave up where rounding explains it ("rounding"), and objectives that rounding of the
+margins puts off by more than 1e-12 ("objective off"). Prints a line of JSON for each
+problem at fault, and a summary; the exit code is 1 if there was any. Needs the extra ``test``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import faulthandler
+import json
+import math
+import subprocess
+import sys
+import threading
+import time
+import traceback
+import warnings
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+sys.path.insert(
+    1, str(Path(__file__).resolve().parents[2] / "tests")
+)  # where the families "generators:..." are
+
+import fcl
+from fcl.features import bind_features, parse_features
+from tests.bag_matrix import matrix as bag_matrix
+from tests.judge import LOSSES, Problem, kmer_matrix
+from tests.product_matrix import product_matrix
+from tools.bench.common import table
+from tools.fuzz import reference
+
+#: Features of a problem, at most; of a few, more.
+MOST_FEATURES, MOST_OF_FEW = 312, 2000
+#: Families of tests/generators.py.
+GENERATORS = ("Hinges", "Pairs", "Tanh", "Above", "Quarters")
+#: Seconds after which a worker that is silent is ended.
+PATIENCE = 120.0
+#: A gap is explained by rounding up to so many times what its sums may round by.
+ROUNDINGS = 10.0
+
+
+# -- problems ----------------------------------------------------------------------------------------
+
+
+@dataclass
+class Case:
+    """A problem, as fcl gets it and as the judge does."""
+
+    number: int
+    rows: Any  #: what fcl.open_data gets
+    y: np.ndarray
+    weights: np.ndarray | None
+    features: str
+    options: dict[str, Any]
+    traits: list[str]  #: what is hard about it
+    problem: Problem = field(repr=False)
+
+    def data(self) -> Any:
+        """The rows as a data set."""
+        return fcl.open_data(self.rows, y=self.y, weights=self.weights)
+
+    def describe(self) -> dict[str, Any]:
+        """What it is, for people and for JSON."""
+        n, p = self.problem.phi.shape
+        sizes = np.abs(self.problem.phi).max(axis=0, initial=0.0)
+        sizes = sizes[sizes > 0.0]
+        spread = [sizes.min(), sizes.max()] if len(sizes) else [0.0, 0.0]
+        return {
+            "number": self.number,
+            "features": self.features[:200],
+            "rows": n,
+            "p": p,
+            **{k: v for k, v in self.options.items() if k != "class_weight"},
+            "class_weight": str(self.options.get("class_weight")),
+            "scales": [float(f"{x:.3g}") for x in spread],
+            "traits": self.traits,
+        }
+
+
+def make_case(number: int, seed: int = 0, hard: bool = False) -> Case:
+    """The problem of this number; hard: badly scaled, weakly penalised, to a gap of 1e-8."""
+    random = np.random.default_rng([seed, number, hard])
+    while True:
+        case = _draw(random, number, hard)
+        if case is not None:
+            return case
+
+
+def _draw(random: np.random.Generator, number: int, hard: bool) -> Case | None:
+    """A problem, or None where it came out with too many features, or with none that varies."""
+    traits: list[str] = []
+
+    def chance(share: float, trait: str) -> bool:
+        hit = bool(random.random() < share)
+        if hit:
+            traits.append(trait)
+        return hit
+
+    n = int(random.choice([3, 5, 8, 10, 20, 30, 64, 65, 100, 130, 200]))
+    if not hard and chance(0.02, "many rows"):
+        n = int(random.choice([500, 1500]))
+    most = MOST_FEATURES
+    if not hard and chance(0.02, "many features"):
+        most = MOST_OF_FEW
+    letters = random.random() < (0.1 if hard else 0.25)
+    if letters:
+        X = random.choice(4, (n, int(random.integers(3, 9))), p=[0.4, 0.3, 0.2, 0.1])
+        X = X.astype(np.uint8)
+        X[random.random(X.shape) < random.choice([0.0, 0.03, 0.3])] = 4
+        features = _letter_features(random, X.shape[1])
+    else:
+        X, features = _numbers(random, n, hard, chance)
+    loss = str(random.choice(LOSSES))
+    weights = _weights(random, n, chance)
+    keep = np.ones(n, bool) if weights is None else weights > 0.0
+    rows: Any = X
+    of_any_rows = not any(word in features for word in ("fourier", "generators"))
+    if not letters and of_any_rows and chance(0.25, "sparse"):
+        from scipy.sparse import csr_matrix
+
+        rows = csr_matrix(X)
+    try:
+        phi, factors = explicit_matrix(features, rows, keep, most)
+    except TooMany:
+        return None
+    if not phi[keep].any():
+        return None
+    y = _target(random, phi, loss, chance)
+    if loss != "squared" and len(np.unique(y[keep])) < 2:
+        return None
+    s = np.ones(n) if weights is None else weights
+    options: dict[str, Any] = {
+        "loss": loss,
+        "l1_ratio": float(random.choice([1.0, 1.0, 1.0, 0.9, 0.5, 0.05])),
+        "intercept": bool(random.random() < 0.8),
+        "tol": 1e-8 if hard else float(random.choice([1e-2, 1e-3, 1e-4, 1e-6, 1e-8])),
+        "row_view": random.choice(np.array(["auto", "all", 64], object)),
+        "seed": int(random.integers(10)),
+    }
+    if chance(0.3, "small blocks"):
+        options["block_rows"] = 64
+    s = s[keep]
+    if loss != "squared" and chance(0.2, "class weight"):
+        options["class_weight"] = "balanced" if random.random() < 0.5 else {1.0: 5.0}
+        up = y[keep] > 0.0
+        sums = s[up].sum(), s[~up].sum()
+        if options["class_weight"] == "balanced":
+            s = s * np.where(up, 0.5 * sum(sums) / sums[0], 0.5 * sum(sums) / sums[1])
+        else:
+            s = s * np.where(up, 5.0, 1.0)
+    problem = Problem(
+        *(phi[keep], y[keep], s, loss, 1.0, options["intercept"], options["l1_ratio"], factors)
+    )
+    C = 10.0 ** random.uniform(-4, 4)
+    if hard or random.random() < 0.7:
+        least = problem.null()[1]
+        if not 0.0 < least < math.inf:
+            return None
+        C = float(least * 10.0 ** random.uniform(2.0 if hard else math.log10(0.5), 6.0))
+    else:
+        traits.append("C from 1e-4 to 1e4")
+    options["C"] = C
+    problem = Problem(*(phi[keep], y[keep], s, loss, C), *(problem.intercept, problem.rho, factors))
+    return Case(number, rows, y, weights, features, options, traits, problem)
+
+
+def _letter_features(random: np.random.Generator, length: int) -> str:
+    """One or two families of patterns of letters."""
+
+    def one() -> str:
+        d = int(random.integers(1, min(3, length) + 1))
+        if random.random() < 0.5:
+            return f"kmers:d={d}"
+        wild = "true" if random.random() < 0.4 else "false"
+        value, strands = random.choice(["count", "presence"]), random.choice(["one", "both"])
+        return f"bag:d={d},value={value},strands={strands},wildcards={wild}"
+
+    return _joined(random, one)
+
+
+def _joined(random: np.random.Generator, one: Any) -> str:
+    """One family, or two with factors in the penalty."""
+    if random.random() < 0.6:
+        return str(one())
+    parts = []
+    for _ in range(2):
+        factor = random.choice([0.1, 1.0, 2.0, 7.5])
+        parts.append(one() + ("" if factor == 1.0 else f" * {factor:g}"))
+    return " + ".join(parts)
+
+
+def _numbers(
+    random: np.random.Generator, n: int, hard: bool, chance: Any
+) -> tuple[np.ndarray, str]:
+    """Columns of every scale and kind, and families over them."""
+    degree = int(random.choice([1, 1, 2, 3]))
+    m = int(random.integers(max(2, degree), {1: 60, 2: 16, 3: 9}[degree]))
+    X = random.normal(size=(n, m))
+    kind = random.choice(["normal", "normal", "binary", "counts", "uniform", "rare"])
+    if kind == "binary":
+        X = (random.normal(size=m) < X).astype(np.float64)
+    elif kind == "counts":
+        X = random.poisson(10.0 ** random.uniform(-1, 1, m), (n, m)).astype(np.float64)
+    elif kind == "uniform":
+        X = random.random((n, m))
+    elif kind == "rare":
+        X *= random.random((n, m)) < random.choice([0.02, 0.1, 0.4], m)
+    wide = random.choice([0.0, 0.0, 2.0, 6.0, 8.0], p=[0.1, 0.1, 0.2, 0.5, 0.1])
+    if not hard and random.random() < 0.4:
+        wide = 0.0
+    if wide:
+        # of products the scales are those of the features, or of the columns, which is far worse
+        power = 1.0 if hard and degree > 1 and chance(0.2, "products of wide columns") else degree
+        X = X * 10.0 ** (random.uniform(-min(wide, 6.0), wide, m) / power)
+        chance(1.0, f"scales of 10^{wide:g}")
+    if m > 2 and chance(0.2, "duplicates"):
+        a, b = random.choice(m, 2, replace=False)
+        X[:, a] = X[:, b] * random.choice([1.0, -1.0, 2.0, 1.0 + 1e-7, 3e5])
+    if chance(0.15, "constants"):
+        X[:, random.integers(m)] = random.choice([0.0, 1.0, -3.0, 1e6 ** (1 / degree)])
+    if degree == 1 and chance(0.1, "far from zero"):
+        X = X + np.abs(X).max(axis=0) * random.choice([0.0, 10.0, 1e4], m)
+    if chance(0.1, "saturated row"):
+        X[random.integers(n), random.integers(m)] *= random.choice([30.0, 1e4])
+    dtype = np.dtype(random.choice(["float64", "float32"]))
+    if kind in {"binary", "counts"} and not wide and random.random() < 0.5:
+        dtype = np.dtype(random.choice(["uint8", "int64"]))
+        X = np.clip(X, 0.0, 100.0)
+    X = X.astype(dtype)
+
+    def one() -> str:
+        if degree > 1 and random.random() < 0.6:
+            return f"products:degree={degree}"
+        family = random.choice(["columns", "columns", "columns", "factors", "fourier", *GENERATORS])
+        if family == "factors":
+            factors = 10.0 ** random.uniform(-3, 3, m)
+            return "columns:factors=[" + ",".join(f"{f:.6g}" for f in factors) + "]"
+        if family == "fourier":
+            extra = random.choice(["", ",dtype=int8"]) + random.choice(["", ",kernel=laplace"])
+            return f"fourier:n={random.integers(5, 150)},gamma=0.2,seed={random.integers(9)}{extra}"
+        if family == "Hinges":
+            return f"generators:Hinges:k={random.integers(1, 6)}"
+        if family == "Pairs":
+            return f"generators:Pairs:t={random.normal():.3f}"
+        if family == "columns":
+            return "columns"
+        return f"generators:{family}:scale={10.0 ** random.uniform(-2, 1):.3g}"
+
+    return X, _joined(random, one)
+
+
+def _weights(random: np.random.Generator, n: int, chance: Any) -> np.ndarray | None:
+    """Sample weights, or none."""
+    if random.random() < 0.5:
+        return None
+    if chance(0.5, "weights over 12 orders"):
+        return np.asarray(10.0 ** random.uniform(-6, 6, n))
+    if chance(0.2, "weights of 0"):
+        return random.integers(0, 4, n).astype(np.float64)
+    return random.uniform(0.1, 10.0, n)
+
+
+def _target(random: np.random.Generator, phi: np.ndarray, loss: str, chance: Any) -> np.ndarray:
+    """Targets that some features make, nearly or hardly."""
+    n, p = phi.shape
+    size = np.abs(phi).max(axis=0)
+    some = random.choice(p, min(p, int(random.integers(1, 6))), replace=False)
+    scaled = phi[:, some] / np.where(size[some] > 0.0, size[some], 1.0)
+    m = scaled @ random.normal(size=len(some))
+    m = m - m.mean()
+    noise = random.choice([0.0, 1e-6, 1e-3, 0.1, 1.0, 10.0])
+    if noise < 0.01:
+        chance(1.0, "nearly interpolated")
+    m = m + noise * (m.std() + 1e-3) * random.normal(size=n)
+    if loss != "squared":
+        y = np.where(m > 0.0, 1.0, -1.0)
+        if chance(0.1, "one positive"):
+            y[:] = -1.0
+            y[np.argmax(m)] = 1.0
+        return y
+    if chance(0.15, "targets of 1e6 +- 1"):
+        return np.asarray(1e6 + m / (np.abs(m).max() + 1e-12))
+    if chance(0.3, "scale of the targets"):
+        m = m * 10.0 ** random.uniform(-6, 6)
+    return np.asarray(m)
+
+
+class TooMany(Exception):
+    """A family has more features than wanted."""
+
+
+def explicit_matrix(
+    features: str, rows: Any, keep: np.ndarray, most: int
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """All features of the families in text, float64 (n, p), and their penalty factors."""
+    parts: list[np.ndarray] = []
+    factors = []
+    for member in features.split(" + "):
+        text, _, factor = member.partition(" * ")
+        spec = parse_features(text)
+        family: Any = bind_features(spec, fcl.open_data(rows, y=None).rows, keep)
+        if int(family.n_features) + sum(part.shape[1] for part in parts) > most:
+            raise TooMany
+        phi = _matrix_of(text, family, rows)
+        parts.append(phi)
+        own = getattr(spec, "factors", None) or np.ones(phi.shape[1])
+        factors.append(np.asarray(own, np.float64) * float(factor or 1.0))
+    f = np.concatenate(factors)
+    return np.hstack(parts), None if (f == 1.0).all() else f
+
+
+def _matrix_of(text: str, family: Any, rows: Any) -> np.ndarray:
+    """The matrix of one family; by plain numpy where the family is defined by its data alone."""
+    X = rows.toarray() if hasattr(rows, "toarray") else rows
+    name = text.partition(":")[0]
+    if name == "kmers":
+        return kmer_matrix(X, family.d)
+    if name == "bag":
+        return bag_matrix(family, X)
+    generator = family.generator
+    if name == "columns":
+        return X.astype(np.float64)
+    if name == "products":
+        return product_matrix(X, generator.degree, not generator.binary)
+    block = X if X.dtype == np.float32 else X.astype(np.float32 if X.itemsize == 1 else np.float64)
+    if type(generator).prepare is not fcl.features.Generator.prepare:
+        block = generator.prepare(block)
+    return np.asarray(generator.columns(np.arange(generator.n_features), block), np.float64)
+
+
+# -- the judge ---------------------------------------------------------------------------------------
+
+
+@dataclass
+class Verdict:
+    """What came of a problem."""
+
+    case: dict[str, Any]
+    faults: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    figures: dict[str, Any] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Ready for JSON."""
+        return {**self.case, "faults": self.faults, "notes": self.notes, **self.figures}
+
+
+def rounding_of(exact: Problem, w: np.ndarray, b: Any) -> tuple[float, float]:
+    """How far float64 margins, each a sum in any order, may put objective (relative) and violation off.
+
+    To first order: a margin is off by eps times the sum of its terms' sizes, what follows from it by that
+    times the derivative; a gradient besides by eps times the sizes of its own terms.
+    """
+    eps = float(np.finfo(np.float64).eps)
+    m = exact.margins(w, b)
+    off = eps * (np.abs(exact.phi) @ np.abs(w) + abs(b) + np.abs(exact.y))
+    slopes = np.abs(exact.slopes(m))
+    value = exact.objective(w, b)
+    objective = float(exact.C * (exact.s @ (slopes * off)))
+    sizes = exact.s * (exact.bends(m) * off + eps * slopes)
+    price = exact.C * (sizes @ np.abs(exact.phi)) / (exact.rho * exact.f)
+    return float(objective / value) if value else 0.0, float(price.max(initial=0.0))
+
+
+def judge(case: Case, result: Any, seconds: float, spent: float) -> Verdict:
+    """Hold a result against the explicit matrix; ``spent`` seconds of processor time went into it."""
+    verdict = Verdict(case.describe())
+    exact = reference.extended(case.problem)
+    w = np.zeros(exact.phi.shape[1], reference.Long)
+    w[result.model.ids] = result.model.weights
+    b: Any = reference.Long(result.model.intercept)
+    claimed, tol = result.certificate, case.options["tol"]
+    value = float(exact.objective(w, b))
+    largest = float(np.abs(exact.pulls(w, b)).max(initial=0.0))
+    off_value, off_price = rounding_of(exact, w, b)
+    best = reference.solve(case.problem)
+    least = min(float(best.objective), value)
+    size = value or 1.0
+    explained = ROUNDINGS * (off_value + off_price)
+    verdict.figures = {
+        "reason": result.reason,
+        "seconds": round(spent, 3),
+        "passes": result.passes,
+        "gap": claimed.gap,
+        "true_gap": (value - least) / size,
+        "objective": claimed.objective,
+        "objective_off": (claimed.objective - value) / size,
+        "violation": claimed.max_violation,
+        "violation_off": (claimed.max_violation - largest) / max(largest, 1e-300),
+        "bound_above": (claimed.bound - least) / size,
+        "rounding": [off_value, off_price],
+        "reference": float(best.objective),
+        "reference_gap": float((best.objective - best.bound) / (best.objective or 1.0)),
+    }
+    if claimed.n_priced != exact.phi.shape[1]:
+        verdict.faults.append("priced")
+    if abs(claimed.objective - value) > size * (1e-12 + off_value):
+        verdict.faults.append("objective")
+    if largest > claimed.max_violation * (1.0 + 1e-9):
+        verdict.faults.append("violation")
+    if not claimed.bound <= least + 1e-12 * size:
+        verdict.faults.append("bound")
+    if abs(claimed.objective - value) > 1e-12 * size:
+        verdict.notes.append("objective off")
+    gap = max(0.0, claimed.objective - claimed.bound) / (claimed.objective or 1.0)
+    if not abs(claimed.gap - gap) <= 1e-12:
+        verdict.faults.append("gap")
+    if result.reason == "tolerance":
+        if not claimed.gap <= tol:
+            verdict.faults.append("tolerance")
+        if spent > seconds:
+            verdict.faults.append("unfinished")
+    elif result.reason == "stalled" and claimed.gap <= explained:
+        verdict.notes.append("rounding")
+    else:
+        verdict.faults.append("stalled" if result.reason == "stalled" else "unfinished")
+    return verdict
+
+
+def solve(case: Case, seconds: float, crew: Any = None) -> tuple[Any, float]:
+    """Train; the result, and the seconds of the processor that it took in this process."""
+    begun, clock = time.process_time(), time.process_time
+    # by the clock there is more: other programs use the processor, too
+    limits: dict[str, Any] = {"max_time": 5.0 * seconds}
+    if crew is None:
+        limits["should_stop"] = lambda: clock() - begun > seconds
+    else:
+        limits |= {"driver": "processes", "writers": 2, "crew": crew}
+    result = fcl.train(
+        case.data(), case.features, **(case.options | limits), memory="1GiB", warn=False
+    )
+    return result, clock() - begun
+
+
+def run(case: Case, seconds: float, crew: Any = None) -> Verdict:
+    """Train and judge. What did not end in time gets a second chance, now that all is compiled."""
+    try:
+        try:
+            result, spent = solve(case, seconds, crew)
+            again = spent > seconds
+        except KeyboardInterrupt:  # of should_stop, before the first pass
+            again = True
+        if again:
+            result, spent = solve(case, seconds, crew)
+    except fcl.InputError as error:
+        return Verdict(case.describe(), ["refused"], figures={"message": str(error)[:400]})
+    except KeyboardInterrupt:
+        return Verdict(case.describe(), ["unfinished"], figures={"reason": "no pass in time"})
+    except Exception as error:
+        text = "".join(traceback.format_exception(error))[-1500:]
+        return Verdict(case.describe(), ["raised"], figures={"message": text})
+    return judge(case, result, seconds, spent)
+
+
+# -- many of them ------------------------------------------------------------------------------------
+
+
+def work(args: argparse.Namespace, numbers: Sequence[int]) -> Iterator[Verdict]:
+    """The verdicts of some problems, one after the other, in this process."""
+    warnings.simplefilter("ignore")
+    with ExitStack() as stack:
+        crew = None
+        if args.driver == "processes":
+            from fcl.drivers.processes.crew import Crew
+
+            crew = stack.enter_context(Crew())
+        for number in numbers:
+            faulthandler.dump_traceback_later(PATIENCE, exit=True)
+            case = make_case(number, args.seed, args.hard)
+            yield run(case, args.seconds, crew)
+            faulthandler.cancel_dump_traceback_later()
+
+
+def share_out(args: argparse.Namespace, take: Any) -> None:
+    """Run all problems in ``--jobs`` processes, which are started again when one dies."""
+
+    def one(job: int) -> None:
+        numbers = list(range(args.first + job, args.first + args.runs, args.jobs))
+        while numbers:
+            command = [sys.executable, __file__, "--worker", "--first", str(numbers[0])]
+            command += ["--runs", str(numbers[-1] + 1 - numbers[0]), "--jobs", str(args.jobs)]
+            command += ["--seed", str(args.seed), "--seconds", str(args.seconds)]
+            command += ["--driver", args.driver, *(["--hard"] if args.hard else [])]
+            with subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            ) as worker:
+                assert worker.stdout is not None and worker.stderr is not None
+                for line in worker.stdout:
+                    take(json.loads(line))
+                    numbers.pop(0)
+                said = worker.stderr.read()
+            if numbers:
+                fault = "hung" if "Timeout" in said else "died"
+                case = make_case(numbers.pop(0), args.seed, args.hard)
+                take(Verdict(case.describe(), [fault], figures={"message": said[-1500:]}).to_dict())
+
+    threads = [threading.Thread(target=one, args=(job,)) for job in range(args.jobs)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def family_class(features: str) -> str:
+    """The names of the families of a problem."""
+    names = []
+    for member in features.split(" + "):
+        parts = member.partition(" * ")[0].split(":")
+        name = parts[1] if parts[0] == "generators" else parts[0]
+        if name == "fourier" and "int8" in member:
+            name += " int8"
+        names.append(name)
+    return " + ".join(sorted(set(names))) if len(set(names)) < 2 else "concat"
+
+
+def summary(found: Sequence[Mapping[str, Any]]) -> str:
+    """Counts of faults by class of problems."""
+    rows: list[list[object]] = []
+    faults = sorted({fault for one in found for fault in one["faults"]})
+    notes = sorted({note for one in found for note in one["notes"]})
+    classes: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    for one in found:
+        classes["all"].append(one)
+        classes["family: " + family_class(one["features"])].append(one)
+        classes["loss: " + one["loss"]].append(one)
+        classes[f"l1_ratio: {one['l1_ratio']}"].append(one)
+        classes[f"tol: {one['tol']:.0e}"].append(one)
+        for trait in one["traits"]:
+            classes["with: " + trait].append(one)
+    for name in ["all", *sorted(set(classes) - {"all"})]:
+        counts = Counter(word for one in classes[name] for word in (*one["faults"], *one["notes"]))
+        bad = sum(bool(one["faults"]) for one in classes[name])
+        cells = [counts[word] or "" for word in (*faults, *notes)]
+        rows.append([name, len(classes[name]), bad or "", *cells])
+    text = table(["problems", "number", "at fault", *faults, *(f"({n})" for n in notes)], rows)
+    gaps = [one["reference_gap"] for one in found if "reference_gap" in one]
+    if gaps:
+        shares = ", ".join(
+            f"{np.mean(np.array(gaps) <= g):.2%} to {g:g}" for g in (1e-12, 1e-8, 1e-4)
+        )
+        text += f"\n\nThe reference proved its own optimum: {shares}."
+    return text
+
+
+def main() -> None:
+    """Run the problems, tell of those at fault."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("--runs", type=int, help="problems (default 5000; 500 with --hard)")
+    parser.add_argument("--first", type=int, default=0, help="number of the first problem")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--jobs", type=int, default=2, help="processes side by side")
+    parser.add_argument("--only", type=int, nargs="+", help="these problems alone, in full")
+    parser.add_argument("--driver", choices=["inline", "processes"], default="inline")
+    parser.add_argument("--seconds", type=float, default=2.0, help="that a problem may take")
+    parser.add_argument("--hard", action="store_true", help="badly scaled problems alone, to 1e-8")
+    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    args.runs = args.runs or (500 if args.hard else 5000)
+    found: list[dict[str, Any]] = []
+
+    def take(one: dict[str, Any]) -> None:
+        found.append(one)
+        if one["faults"] or args.only:
+            print(json.dumps(one, indent=2 if args.only else None), flush=True)
+        if len(found) % 100 == 0:
+            bad = sum(bool(one["faults"]) for one in found)
+            print(f"{len(found)} problems, {bad} at fault", file=sys.stderr, flush=True)
+
+    if args.worker:
+        numbers = range(args.first, args.first + args.runs, args.jobs)
+        for verdict in work(args, numbers):
+            print(json.dumps(verdict.to_dict()), flush=True)
+        return
+    if args.only:
+        for verdict in work(args, args.only):
+            take(verdict.to_dict())
+    else:
+        share_out(args, take)
+        print(summary(found))
+    sys.exit(any(one["faults"] for one in found))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,170 @@
+"""Whether what a command did is right: a success that is certified, or one message and its code."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import stat
+from pathlib import Path
+
+import numpy as np
+
+from tools.fuzz import certify
+from tools.fuzz.case import Case, Trial
+from tools.fuzz.commands import documented_codes, parsed
+from tools.fuzz.execute import Done
+from tools.fuzz.kinds import LONGEST_MESSAGE, ROUNDING_GAP
+
+#: What other software writes to stderr when something goes wrong inside it.
+FOREIGN = re.compile(
+    r"Traceback \(most recent|^\S+:\d+: \w*Warning|Exception ignored|resource_tracker|HDF5-DIAG"
+    r"|numba|^Fatal Python|Segmentation fault",
+    re.MULTILINE,
+)
+
+
+def tree(folder: Path) -> dict[str, str]:
+    """What a folder holds: relative path -> kind and content."""
+    found = {}
+    for root, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            path = os.path.join(root, name)
+            mode = os.lstat(path).st_mode
+            content = ""
+            if stat.S_ISREG(mode):
+                with open(path, "rb") as file:
+                    content = hashlib.file_digest(file, "md5").hexdigest()
+            elif stat.S_ISLNK(mode):
+                content = os.readlink(path)
+            found[os.path.relpath(path, folder)] = f"{stat.S_IFMT(mode):o} {content}"
+    return found
+
+
+def judge(
+    case: Case, trial: Trial, done: Done, before: dict[str, str], after: dict[str, str]
+) -> tuple[str, list[str]]:
+    """What became of a command, and what is wrong with that."""
+    faults = list(done.left)
+    name = trial.arguments[0]
+    stream = trial.streams or ""
+    silent = stream in ("stderr closed", "all closed", "stderr full", "stderr broken")
+    if found := FOREIGN.search(done.errors):
+        faults.append(f"foreign words: {_line(done.errors, found.start())}")
+    ends = re.findall(rf"^{re.escape(name)}: error: ", done.errors, re.MULTILINE)
+    written = sorted(path for path in after if before.get(path) != after[path])
+    gone = sorted(set(before) - set(after))
+    allowed = _allowed(case)
+    for path in (*written, *gone):
+        if not any(path == place or path.startswith(f"{place}/") for place in allowed):
+            faults.append(f"written: {path[:80]!r} is no output of it")
+    if done.code == 0:
+        if ends:
+            faults.append("an error, and exit code 0")
+        if trial.streams not in ("stdout closed", "all closed", "stdout broken", "stdout full"):
+            faults += _judge_success(case, trial, done)
+        return "success", faults
+    if done.code == 2:
+        if written or gone:
+            faults.append(f"refused, and written: {(written + gone)[0][:80]!r}")
+    elif _ended_above_tolerance(trial, done):
+        faults += _judge_success(case, trial, done, converged=False)
+    elif not _explained(trial, done):
+        faults.append(f"exit code {done.code}")
+    if trial.must_succeed and not stream.startswith("stdout"):
+        faults.append(f"refused, though all is in order: exit code {done.code}")
+    if not silent and len(ends) != 1 and done.code in (1, 2):
+        faults.append(f"{len(ends) or 'no'} messages")
+    message = done.errors.partition(f"{name}: error: ")[2]
+    if len(message) > LONGEST_MESSAGE:
+        faults.append(f"long message: {len(message)} characters")
+    return f"exit {done.code}", faults
+
+
+def _line(text: str, at: int) -> str:
+    """The line that says most: the one found, or the last one of a traceback."""
+    lines = text[at:].splitlines()
+    return (lines[-1] if lines[0].startswith("Traceback") else lines[0])[:160]
+
+
+def _allowed(case: Case) -> list[str]:
+    root = os.path.realpath(case.folder)
+    places = []
+    for name in case.outputs:
+        try:
+            places.append(os.path.relpath(os.path.realpath(case.folder / name), root))
+        except (OSError, ValueError):
+            continue
+    return [place for place in places if place != "."]
+
+
+def _explained(trial: Trial, done: Done) -> bool:
+    """Whether an exit code beside 0 and 2 follows from the standard streams."""
+    if trial.streams in ("stdout broken", "stderr broken") and done.code in (141, -13):
+        return True
+    return trial.streams == "stdout full" and done.code == 1
+
+
+def _ended_above_tolerance(trial: Trial, done: Done) -> bool:
+    """Whether the code is one of the help that stands neither for an error nor for a signal."""
+    others = {0, 1, 2, 5, 6, 129, 130, 143}
+    return done.code in documented_codes(trial.arguments[0]) - others
+
+
+def _judge_success(case: Case, trial: Trial, done: Done, converged: bool = True) -> list[str]:
+    """Check what a command that ended well has written."""
+    name, rest = trial.arguments[0], trial.arguments[1:]
+    if {"--help", "--version", "--plan"} & set(rest):
+        return []
+    with contextlib.chdir(case.folder):
+        options = parsed(trial.arguments)
+        if options.get("plan") or options.get("out") is None:
+            return []
+        if not os.path.lexists(options["out"]):
+            return ["success, and no output"]
+        if name == "fcl-train":
+            return _judge_model(options, done.seconds, converged)
+        if name == "fcl-predict":
+            return _judge_scores(options)
+    return []
+
+
+def _judge_model(options: dict, seconds: float, converged: bool) -> list[str]:
+    """Check gap and certificate; converged: whether the exit code says that the gap is below --tol."""
+    import fcl
+
+    model = fcl.load_model(options["out"])
+    data = fcl.open_data(
+        options["data"], x=options["x"], y=options["y"], weights=options["weights"]
+    )
+    gap = model.certificate.gap
+    found = []
+    passes, time_left = options["max_passes"], options["max_time"]
+    limited = passes is not None and model.certificate.passes > passes
+    limited |= time_left is not None and seconds >= time_left
+    if not gap <= options["tol"] and not limited:
+        if converged:
+            found.append("exit code 0 at a gap above --tol")
+        if gap > ROUNDING_GAP:
+            found.append("false stall: no limit was met, and the gap is not that of rounding")
+    elif not converged:
+        found.append("an exit code for a gap above --tol, and it is not")
+    return found + certify.wrong(model, data, options)
+
+
+def _judge_scores(options: dict) -> list[str]:
+    import fcl
+
+    model = fcl.load_model(options["model"])
+    out = options["out"]
+    if out.endswith(".npy"):
+        scores = np.load(out)
+    elif out.endswith(".tsv"):
+        scores = np.genfromtxt(out, skip_header=1, ndmin=2)[:, -1]
+    else:
+        return []
+    data = fcl.open_data(options["data"], x=options["x"], y=None)
+    if len(scores) != data.n_rows:
+        return [f"{len(scores)} scores for {data.n_rows} rows"]
+    return [] if np.isfinite(scores).all() or not len(model.ids) else ["scores that are not finite"]
