@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from fcl.errors import GeneratorError as GeneratorError
     from fcl.errors import InputError as InputError
     from fcl.errors import ModelFileError as ModelFileError
+    from fcl.errors import ScaleWarning as ScaleWarning
     from fcl.estimators import FCLClassifier as FCLClassifier
     from fcl.estimators import FCLRegressor as FCLRegressor
     from fcl.features import Generator as Generator
@@ -60,6 +61,7 @@ _HOME = {
     "GeneratorError": "fcl.errors",
     "InputError": "fcl.errors",
     "ModelFileError": "fcl.errors",
+    "ScaleWarning": "fcl.errors",
 }
 
 # without the names that need scikit-learn, so that "from fcl import *" does not

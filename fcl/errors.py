@@ -54,6 +54,13 @@ def reason(error: OSError) -> str:
     return words
 
 
+class ScaleWarning(UserWarning):
+    """Columns differ so much in scale that one penalty for all weights means little.
+
+    The message names the columns, their scales, and what to do.
+    """
+
+
 class ConvergenceWarning(UserWarning):
     """Training stopped before the tolerance was reached; the message gives the gap.
 

@@ -48,7 +48,8 @@ from fcl.drivers.processes.logic import (
 #: Kinds of tasks that may follow a kind, the tasks of the validation aside.
 FOLLOWS = {
     "": {"prepare"},
-    "prepare": {"residuals", "margins"},
+    "prepare": {"measure", "residuals", "margins"},
+    "measure": {"residuals", "margins"},
     "margins": {"search", "accept"},
     "search": {"residuals", "margins"},
     "accept": {"residuals", "margins"},
@@ -410,6 +411,8 @@ class Crew:
 
     def _begin(self, kind: str) -> None:
         assert kind in FOLLOWS[self.kind], f"{kind} after {self.kind}"
+        if self.kind == "prepare":
+            assert (kind == "measure") == (self.settings.measure_parts > 0), kind
         assert all(task.kind in BESIDE for task in self.tasks.values())
         if self.kind == "margins":
             resumed = self.settings.resumed and not self.certified
@@ -425,6 +428,7 @@ class Crew:
         settings = self.settings
         n = {
             "prepare": settings.prepare_parts,
+            "measure": settings.measure_parts,
             "margins": settings.margins_parts,
             "residuals": settings.margins_parts,
             "price": settings.price_parts,

@@ -89,6 +89,7 @@ def started_line(event: Started) -> str:
     smallest = "" if event.C_min is None else f", C_min {event.C_min:.4g}"
     rho = event.options.get("l1_ratio", 1.0)
     mixed = "" if rho == 1.0 else f", l1_ratio {rho:g}"
+    mixed += ", standardized" if event.options.get("standardize") else ""
     mixed += class_weight_text(event.options.get("class_weight"))
     features = f"{event.n_features:,} features"
     if event.n_sampled is not None:

@@ -111,9 +111,13 @@ def _passes(number: int) -> str:
 
 
 def _factors(model: Model) -> str:
-    """Words for penalty factors beside 1, judged by those of the active features."""
-    f = model.family.penalty_factors(model.ids)
-    return ", each j times its penalty factor," if (f != 1.0).any() else ""
+    """Words for penalty factors beside 1, judged by those of the active features, and for scales."""
+    words = []
+    if (model.family.penalty_factors(model.ids) != 1.0).any():
+        words.append("each j times its penalty factor")
+    if model.options.get("standardize"):
+        words.append("each w_j times the standard deviation of its feature")
+    return f", {' and '.join(words)}," if words else ""
 
 
 def _penalty(model: Model) -> Penalty:
@@ -168,8 +172,9 @@ def result_lines(
         ("C", f"{model.C:.8g} (alpha {model.alpha:.8g}){_smallest(model)}"),
     ]
     penalty = _penalty(model)
-    if not penalty.pure_l1:
-        items.append(("penalty", f"{penalty.formula}: l1_ratio {penalty.l1_ratio:g}"))
+    if not penalty.pure_l1 or model.options.get("standardize"):
+        words = f"{penalty.formula}{_factors(model).rstrip(',')}"
+        items.append(("penalty", f"{words}: l1_ratio {penalty.l1_ratio:g}"))
     if text := class_weight_text(model.options.get("class_weight")):
         items.append(("classes", text.removeprefix(", class ")))
     if text := validation_text(validation):

@@ -21,7 +21,7 @@ _KEPT = {
     **dict.fromkeys(("tol", "max_time", "max_passes", "memory"), True),
     **dict.fromkeys(("driver", "writers", "checkpoint_every", "row_view"), True),
     **dict.fromkeys(("features", "C", "alpha", "l1_ratio", "loss", "class_weight"), False),
-    "intercept": False,
+    **dict.fromkeys(("standardize", "intercept"), False),
     **dict.fromkeys(("x", "y", "weights", "valid_fraction", "seed", "block_rows"), False),
 }
 _PATHS = ("data", "valid", "out", "scratch")
@@ -91,7 +91,8 @@ def is_own_model(path: str, checkpoint: Checkpoint, trusted: Collection[str]) ->
         and all(
             model.options.get(name) == plain(checkpoint.options.get(name))
             for name in (
-                *("C", "l1_ratio", "loss", "class_weight", "intercept", "seed", "valid_fraction"),
+                *("C", "l1_ratio", "standardize", "loss", "class_weight", "intercept"),
+                *("seed", "valid_fraction"),
             )
         )
     )

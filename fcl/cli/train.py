@@ -43,6 +43,7 @@ from fcl.errors import (
     GeneratorError,
     InputError,
     RepeatedDeaths,
+    ScaleWarning,
     reason,
 )
 
@@ -82,7 +83,7 @@ LIMITS = ("max-passes", "max-time", "interrupted")
 
 #: options handed to the driver as they are
 _SHARED_ARGUMENTS = (
-    *("C", "alpha", "l1_ratio", "loss", "class_weight", "intercept"),
+    *("C", "alpha", "l1_ratio", "standardize", "loss", "class_weight", "intercept"),
     *("tol", "memory", "max_time", "max_passes"),
     *("seed", "block_rows", "scratch", "driver", "writers", "row_view"),
     *("checkpoint", "checkpoint_every", "shared_files"),
@@ -105,6 +106,11 @@ _SHARED_ARGUMENTS = (
     default=1.0,
     show_default=True,
     help="Share rho of |w| in the penalty; the rest goes to w^2 / 2 (elastic net).",
+)
+@click.option(
+    "--standardize/--no-standardize",
+    default=False,
+    help="Penalise each weight in units of its feature's standard deviation, as glmnet does.",
 )
 @click.option(
     "--loss",
@@ -402,6 +408,8 @@ def _run(request: _Request, stop: Stop) -> tuple[TrainResult, View]:
         # the command has its own words for it
         stack.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore", ConvergenceWarning)
+        warnings.simplefilter("always", ScaleWarning)
+        warnings.showwarning = _say_warning  # type: ignore[assignment]
         try:
             result = train(
                 **arguments,
@@ -418,6 +426,10 @@ def _run(request: _Request, stop: Stop) -> tuple[TrainResult, View]:
                 raise
             raise Interrupted(stop.signum) from None
     return result, view
+
+
+def _say_warning(message: Warning | str, category: type[Warning], *where: Any) -> None:
+    messages.say(f"warning: {message}")
 
 
 def _say_how_to_go_on(folder: str | None) -> None:

@@ -19,6 +19,7 @@ from fcl.drivers.plan import first_sample
 from fcl.drivers.result import TrainResult, peak_memory
 from fcl.drivers.saving import Snapshot, last_certified
 from fcl.drivers.session import Session
+from fcl.features.standardized import attach_scales
 from fcl.solve.outer import Certified
 from fcl.solve.sampling import Sampler, SampleSize
 from fcl.solve.solver import Solver
@@ -114,6 +115,11 @@ class _Run:
                 seed=options.seed,
                 sampler=sampler,
             )
+        if options.standardize:
+            with session.timed("standard deviations"):
+                attach_scales(job.family, np.empty((2, job.family.n_features)))
+                solver.passes.measure(range(solver.passes.pricer.n_parts))
+        with session.timed("start"):
             if session.continued is not None:
                 solver.restore(dict(session.continued.state), dict(session.continued.arrays))
                 self.certified = last_certified(session.continued.state)
@@ -121,7 +127,7 @@ class _Run:
         solver.passes.pricer.on_progress = lambda share: session.working("pricing", share)
         if options.max_time is not None:
             solver.local.trainer.inner.cease = lambda: session.out_of_time
-        reason, start = "interrupted", session.start
+        reason, start = "interrupted", session.first_point()
         try:
             while not (reason := self._pass(solver, valid)):
                 self._poll()

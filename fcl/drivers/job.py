@@ -20,6 +20,7 @@ from fcl.drivers.plan import MIB, Plan, RowViewOption, make_plan
 from fcl.errors import BudgetError, InputError
 from fcl.features import Generator, Spec, bind_features, is_spec, parse_features, spell_features
 from fcl.features.registry import check_home
+from fcl.features.standardized import standardized
 from fcl.objective import Loss, Objective, Penalty, find_loss, resolve_C
 from fcl.units import parse_size
 
@@ -40,6 +41,7 @@ class Options:
     l1_ratio: float
     #: "balanced", or (label, weight) of both labels; None where none was given
     class_weight: str | tuple[tuple[Any, float], ...] | None
+    standardize: bool
     intercept: bool
     tol: float
     memory: int
@@ -150,6 +152,7 @@ def make_job(
     alpha: float | None = None,
     l1_ratio: float = 1.0,
     loss: str = "logistic",
+    standardize: bool = False,
     class_weight: str | Mapping[Any, float] | None = None,
     intercept: bool = True,
     tol: float = 1e-3,
@@ -188,6 +191,7 @@ def make_job(
             f"{features!r}"
         )
     l1_ratio = up_to_one("l1_ratio", l1_ratio)
+    standardize = flag("standardize", standardize)
     intercept = flag("intercept", intercept)
     tol = positive("tol", tol)
     if max_time is not None:
@@ -226,6 +230,8 @@ def make_job(
             "a weight above 0"
         )
     family = bind_features(spec, data.rows, train.keep)
+    if standardize:
+        family = standardized(family)
     valid_rows = None
     if held is not None:
         valid_rows = _rows(data, y, data.weights, held, "validate on: raise valid_fraction")
@@ -256,6 +262,7 @@ def make_job(
         alpha=alpha,
         l1_ratio=l1_ratio,
         class_weight=by_class,
+        standardize=standardize,
         intercept=intercept,
         tol=tol,
         memory=budget,

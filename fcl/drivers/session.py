@@ -27,6 +27,7 @@ from fcl.drivers.result import TrainResult, end_in_words
 from fcl.drivers.saving import Saver
 from fcl.drivers.warmup import JOB_SECONDS
 from fcl.features.base import is_sampled
+from fcl.features.standardized import deviations, plain
 from fcl.model.certificate import WHOLE, Certificate
 from fcl.model.checkpoint import Checkpoint, CheckpointFolder
 from fcl.model.metrics import average_precision
@@ -56,7 +57,7 @@ class Session:
     should_stop: Callable[[], bool]
     saver: Saver
     resumed: Checkpoint | None = None
-    start: Point | None = None  #: to be tried after the null model
+    start: Point | None = None  #: to be tried after the null model, in the user's units
     seconds: dict[str, float] = field(default_factory=dict)
     history: list[dict[str, Any]] = field(default_factory=list)
     begun: float = field(default_factory=time.monotonic)
@@ -250,6 +251,16 @@ class Session:
         error = float(np.average((rows.y - margins) ** 2, weights=rows.s))
         return {"mse": error, "n_rows": rows.n}
 
+    def first_point(self) -> Point | None:
+        """The point to be tried after the null model, in the solver's units."""
+        start = self.start
+        if start is None:
+            return None
+        sd = deviations(self.job.family, start.ids)
+        kept = np.isfinite(sd)  # a feature that is constant on these rows has no weight
+        weights = start.weights[kept] * sd[kept]
+        return Point.make(start.ids[kept], weights, start.intercept)
+
     # -- the end -------------------------------------------------------------------------------
 
     def result(
@@ -264,6 +275,7 @@ class Session:
     ) -> TrainResult:
         """The model at the anchor, and how it came to an end.
 
+        point : in the solver's units.
         support : int64 (len(point.ids),), training rows that have each feature.
         rounded_slope : what rounding may change of a slope: the largest violation is an upper bound.
         """
@@ -280,9 +292,9 @@ class Session:
             passes=len(self.history),
         )
         model = Model(
-            family=job.family,
+            family=plain(job.family),
             ids=point.ids,
-            weights=point.weights,
+            weights=point.weights / deviations(job.family, point.ids),
             support=support,
             intercept=point.intercept + job.target_offset,
             loss=job.loss.name,

@@ -18,7 +18,8 @@ from fcl.drivers.processes.crew import Crew
 from fcl.drivers.result import TrainResult
 from fcl.drivers.saving import Saver
 from fcl.drivers.session import Progress, Session
-from fcl.errors import ConvergenceWarning, InputError
+from fcl.errors import ConvergenceWarning, InputError, ScaleWarning
+from fcl.features.standardized import uneven_scales
 from fcl.model.certificate import Certificate
 from fcl.model.checkpoint import Checkpoint, CheckpointFolder
 from fcl.model.file import check_savable
@@ -60,6 +61,7 @@ def train(
     alpha: float | None = None,
     l1_ratio: float = 1.0,
     loss: str = "logistic",
+    standardize: bool = False,
     class_weight: str | Mapping[Any, float] | None = None,
     intercept: bool = True,
     tol: float = 1e-3,
@@ -90,7 +92,7 @@ def train(
     """Minimise penalty(w) + C sum_i s_i loss(y_i, <w, phi(x_i)> + b) over a whole family of features.
 
     penalty(w) = sum_j f_j [ rho |w_j| + (1 - rho) w_j^2 / 2 ], with rho = ``l1_ratio`` and the family's
-    factors f_j (1 for k-mers).
+    factors f_j (1 for k-mers); with ``standardize`` sd_j w_j takes the place of w_j there.
 
     Parameters
     ----------
@@ -102,6 +104,13 @@ def train(
         Exactly one: the weight of the losses, or C = 1 / (alpha * sum of the sample weights).
     l1_ratio : float
         In (0, 1]: 1 for the L1 norm, less for the elastic net.
+    standardize : bool
+        Penalise sd_j w_j instead of w_j, as glmnet does by default: sd_j is the standard deviation of
+        feature j over the training rows, weighted by sample times class weights, in the population form.
+        Weights, names and predictions stay in the units of the data; constant features are left out.
+        For ``columns``, ``fourier`` with a number of features, and classes that make all their columns:
+        a pass over the rows measures their features first. Off, a ``ScaleWarning`` tells of columns
+        whose standard deviations, on a sample of 2,000 rows, differ by more than a factor of 10^4.
     loss : {"logistic", "squared", "squared_hinge"}
         ``squared`` is (y - m)^2, without 1/2.
     class_weight : None, "balanced" or mapping of label to weight > 0
@@ -157,7 +166,8 @@ def train(
     command : mapping
         Kept in checkpoints: what a command needs to run the job again.
     warn : bool
-        Whether to warn of an end before the tolerance; the result tells of it in any case.
+        Whether to warn of columns of uneven scales, and of an end before the tolerance, which the result
+        tells in any case.
 
     Returns
     -------
@@ -194,6 +204,7 @@ def train(
         alpha=alpha,
         l1_ratio=l1_ratio,
         loss=loss,
+        standardize=standardize,
         class_weight=class_weight,
         intercept=intercept,
         tol=tol,
@@ -209,6 +220,8 @@ def train(
         row_view=row_view,
     )
     _check_savable(job)
+    if warn and not standardize and (text := uneven_scales(job.family)):
+        warnings.warn(text, ScaleWarning, stacklevel=2)
     start = None if initial is None else _start(job, initial)
     options = asdict(job.options)
     if resume is not None:

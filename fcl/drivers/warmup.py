@@ -119,7 +119,9 @@ def _windows() -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
     return codes, labels
 
 
-def _train(rows: Any, labels: Any, features: str, loss: str = "logistic") -> Any:
+def _train(
+    rows: Any, labels: Any, features: str, loss: str = "logistic", standardize: bool = False
+) -> Any:
     """A model of made-up rows, by every step of a training and of prediction."""
     from fcl.data import open_data
     from fcl.drivers.train import train
@@ -130,6 +132,7 @@ def _train(rows: Any, labels: Any, features: str, loss: str = "logistic") -> Any
             features,
             C=1.0,
             loss=loss,
+            standardize=standardize,
             tol=1e-2,
             block_rows=128,
             memory="1GiB",
@@ -178,6 +181,7 @@ def _matrices(values: float) -> Iterator[tuple[Any, Any]]:
 def _numbers() -> None:
     for rows, labels in _matrices(1.5):
         _train(rows, labels, "columns")
+        _train(rows, labels, "columns", standardize=True)
 
 
 def _products() -> None:

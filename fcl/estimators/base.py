@@ -18,10 +18,11 @@ from fcl.checks import choice, flag, is_whole, positive, up_to_one, view_of_rows
 from fcl.data import DataSet
 from fcl.drivers.processes.crew import Crew
 from fcl.drivers.train import train
-from fcl.errors import ConvergenceWarning, InputError
+from fcl.errors import ConvergenceWarning, InputError, ScaleWarning
 from fcl.estimators.rows import Training, open_rows, resolve_features, takes_sequences
-from fcl.features import Columns, bind_features
+from fcl.features import Columns, Family, bind_features
 from fcl.features.generated import without_probes
+from fcl.features.standardized import uneven_scales
 from fcl.objective import resolve_C
 
 if TYPE_CHECKING:
@@ -82,6 +83,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
             "features": resolve_features(self.features),
             "loss": choice("loss", self.loss, self._losses),
             "l1_ratio": up_to_one("l1_ratio", self.l1_ratio),
+            "standardize": flag("standardize", self.standardize),
             "intercept": flag("fit_intercept", self.fit_intercept),
             "tol": positive("tol", self.tol),
             "max_passes": whole("max_iter", self.max_iter, 1),
@@ -131,6 +133,10 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         C, _ = resolve_C(given, self.alpha, training.sum_weights)
         options["C"] = C
         deadline = None if self.max_time is None else time.monotonic() + float(self.max_time)
+        keep = None if training.weights is None else training.weights > 0.0
+        family = bind_features(options["features"], training.data.rows, keep)
+        if not options["standardize"] and (text := uneven_scales(family, self._column_names())):
+            warnings.warn(text, ScaleWarning, stacklevel=3)
         results: list[TrainResult] = []
         for target, problem, initial in zip(targets, problems, begin, strict=True):
             if deadline is not None:
@@ -139,7 +145,9 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
                 options["max_time"] = max(1e-3, left / (len(targets) - len(results)))
             data = training.data.with_target(target, weights, training.data.target_name)
             place = f" ({len(results) + 1} of {len(targets)})" if len(targets) > 1 else ""
-            results.append(self._fit_one(data, problem + place, initial, options))
+            same = initial is not None and _same_features(initial.family, family)
+            found = self._fit_one(data, problem + place, initial if same else None, options)
+            results.append(found)
         self._take(results)
 
     def _fit_one(
@@ -147,10 +155,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
     ) -> TrainResult:
         options = dict(options)
         features = options.pop("features")
-        if initial is not None:
-            now = bind_features(features, data.rows).to_config()
-            if without_probes(initial.family.to_config()) == without_probes(now):
-                options["initial"] = initial
+        options["initial"] = initial
         if self.verbose:
             from fcl.cli.common import messages
             from fcl.cli.progress import LineView
@@ -238,6 +243,11 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
 
     # -- names ---------------------------------------------------------------------------------
 
+    def _column_names(self) -> list[str] | None:
+        """Names of the columns of X, where it was a data frame."""
+        names = getattr(self, "feature_names_in_", None)
+        return None if names is None else [str(name) for name in names]
+
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """Names of the discovered features, objects (n_discovered,), in the order of ``coef_``.
 
@@ -279,6 +289,11 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         tags.input_tags.sparse = not sequences
         tags.input_tags.string = sequences
         return tags
+
+
+def _same_features(before: Family, now: Family) -> bool:
+    """Whether weights of the one family are weights of the other."""
+    return without_probes(before.to_config()) == without_probes(now.to_config())
 
 
 def _is_nested() -> bool:

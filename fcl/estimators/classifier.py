@@ -43,6 +43,10 @@ class FCLClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
     l1_ratio : float
         rho in (0, 1]: 1 for the L1 norm, less for the elastic net, whose penalty is
         sum_j rho |w_j| + (1 - rho) w_j^2 / 2.
+    standardize : bool
+        Whether each weight is penalised in units of the standard deviation of its feature, as glmnet does
+        by default; see :func:`fcl.train`. ``coef_`` stays in the units of X. Off, ``fit`` warns
+        (:class:`fcl.ScaleWarning`) of columns whose scales differ by more than a factor of 10^4.
     loss : {"logistic", "squared_hinge"}
     fit_intercept : bool
         Whether b is free; it is never penalised.
@@ -122,6 +126,7 @@ class FCLClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         C: float | None = 1.0,
         alpha: float | None = None,
         l1_ratio: float = 1.0,
+        standardize: bool = False,
         loss: str = "logistic",
         fit_intercept: bool = True,
         tol: float = 1e-4,
@@ -140,6 +145,7 @@ class FCLClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         self.C = C
         self.alpha = alpha
         self.l1_ratio = l1_ratio
+        self.standardize = standardize
         self.loss = loss
         self.fit_intercept = fit_intercept
         self.tol = tol

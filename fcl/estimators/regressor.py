@@ -24,7 +24,7 @@ class FCLRegressor(RegressorMixin, Estimator):  # type: ignore[misc]
     Parameters
     ----------
     loss : {"squared"}
-    features, C, alpha, l1_ratio, fit_intercept, tol, max_iter
+    features, C, alpha, l1_ratio, standardize, fit_intercept, tol, max_iter
         As of :class:`FCLClassifier`.
     warm_start, random_state, n_jobs, driver, memory, row_view, max_time, verbose
         As of :class:`FCLClassifier`.
@@ -55,6 +55,7 @@ class FCLRegressor(RegressorMixin, Estimator):  # type: ignore[misc]
         C: float | None = 1.0,
         alpha: float | None = None,
         l1_ratio: float = 1.0,
+        standardize: bool = False,
         loss: str = "squared",
         fit_intercept: bool = True,
         tol: float = 1e-4,
@@ -72,6 +73,7 @@ class FCLRegressor(RegressorMixin, Estimator):  # type: ignore[misc]
         self.C = C
         self.alpha = alpha
         self.l1_ratio = l1_ratio
+        self.standardize = standardize
         self.loss = loss
         self.fit_intercept = fit_intercept
         self.tol = tol

@@ -166,6 +166,17 @@ class BalancingPricer(Protocol):
     balances: bool
 
 
+@runtime_checkable
+class MeasuringPricer(Protocol):
+    """A pricer of standardised features, whose standard deviations it measures before anything else."""
+
+    def measure(self, s: Floats, parts: range) -> None:
+        """Measure the features of some parts over all rows.
+
+        s : float64 (n_rows,), weights of the rows, above 0.
+        """
+
+
 class Scorer(Protocol):
     """A linear model in the family's features, ready for raw rows."""
 

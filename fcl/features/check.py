@@ -27,6 +27,7 @@ from fcl.features.generated.checked import (
     called,
     checked_columns,
     checked_largest,
+    checked_moments,
     checked_vector,
     name_of,
     some_ids,
@@ -138,6 +139,8 @@ def check_generator(generator: Generator, data: DataSet | Any, training: bool = 
                 _try(report, "gradients", one.gradients_right)
             if overrides(family.generator, "largest"):
                 _try(report, "largest", one.largest_right)
+            if overrides(family.generator, "moments"):
+                _try(report, "moments", one.moments_right)
             if overrides(family.generator, "margins"):
                 _try(report, "margins", one.margins_right)
             _try(report, "describe", one.describe_right)
@@ -370,6 +373,35 @@ class _Subject:
                 f"{self.expected[row, k]} at row {row}; it has to bound all features on the block, or "
                 "certificates would be wrong"
             )
+
+    def moments_right(self) -> None:
+        """Those of the columns, about an origin of the class's own choice."""
+        from fcl.kernels import matrix
+
+        generator, block, n_features = self.generator, self.blocks[0], self.family.n_features
+        weights = np.random.default_rng(4).uniform(0.5, 2.0, self.n)
+        for center in self.ids[:: max(1, len(self.ids) // 5)]:
+            first, last = max(0, int(center) - 3), min(n_features, int(center) + 4)
+            found = checked_moments(generator, first, last, block, 0, weights)
+            columns = self._columns(np.arange(first, last), block, self.n)
+            expected = np.empty((5, last - first))
+            matrix.dense_moments(np.ascontiguousarray(columns.T, np.float64), weights, expected)
+            shift = expected[0] - found[0]
+            sizes = np.abs(expected[3:]).max(axis=0)
+            pairs = (
+                ("mean", found[1], shift + expected[1], sizes),
+                ("squared deviations", found[2], expected[2], sizes**2 * weights.sum()),
+                ("least value", found[3], expected[3], sizes),
+                ("largest value", found[4], expected[4], sizes),
+            )
+            for what, given, right, scale in pairs:
+                wrong = np.flatnonzero(np.abs(given - right) > SAME_SUM * scale)
+                if len(wrong):
+                    k = int(wrong[0])
+                    raise GeneratorError(
+                        f"moments() gives {given[k]!r} for the {what} of feature {first + k}, where the "
+                        f"columns give {right[k]!r}"
+                    )
 
     def margins_right(self) -> None:
         """The products of the columns with weights."""

@@ -108,6 +108,17 @@ class Generator(ABC):
         """columns(ids, block) @ weights: float64 (n,)."""
         raise NotImplementedError
 
+    def moments(self, first: int, last: int, block: Any, weights: Floats) -> Floats:
+        """Moments over a block of the features ``first`` to ``last``, for their standard deviations.
+
+        weights : float64 (n,), of the rows, above 0.
+
+        Returns float64 (5, last - first): an origin, such as the first value; the weighted mean of the
+        differences to that; the weighted sum of the squared deviations from the mean; the least and the
+        largest value. The default makes all columns.
+        """
+        raise NotImplementedError
+
     def bits(self, ids: Ids, block: Any) -> npt.NDArray[np.uint64]:
         """The columns of a ``binary`` family as bitmaps, as of :class:`fcl.features.base.BitColumns`."""
         raise NotImplementedError

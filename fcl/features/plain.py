@@ -78,6 +78,9 @@ class Columns(Generator):
             matrix.dense_sums(block.T[first:last], residuals, out)
         return out
 
+    def moments(self, first: int, last: int, block: Any, weights: Floats) -> Floats:
+        return column_moments(first, last, block, weights)
+
     def margins(self, ids: Ids, weights: Floats, block: Any) -> Floats:
         from fcl.kernels import matrix
 
@@ -96,3 +99,16 @@ class Columns(Generator):
 
     def describe(self, feature: int, names: Sequence[str] | None = None) -> str:
         return f"x{feature}" if names is None else names[feature]
+
+
+def column_moments(first: int, last: int, block: Any, weights: Floats) -> Floats:
+    """Moments of the columns of a block, as :meth:`Generator.moments` returns them."""
+    from fcl.kernels import matrix
+
+    out = np.empty((5, last - first))
+    if isinstance(block, SparseColumns):
+        parts = (block.columns, block.start, block.rows, block.values)
+        matrix.sparse_moments(*parts, first, last, weights, out)
+    else:
+        matrix.dense_moments(block.T[first:last], weights, out)
+    return out

@@ -34,6 +34,38 @@ def dense_sums(matrix, r, out):
 
 
 @kernel
+def dense_moments(matrix, s, out):
+    """Write the moments of column j to out[:, j], as fcl.features.generator.Generator.moments has them.
+
+    The first value is the origin, so a large offset costs no digits; what rounding leaves of the sum of
+    the deviations is taken off their squares.
+    """
+    total = 0.0
+    for i in range(s.shape[0]):
+        total += s[i]
+    for j in range(matrix.shape[0]):
+        shift = np.float64(matrix[j, 0])
+        low = high = shift
+        moved = 0.0
+        for i in range(s.shape[0]):
+            x = np.float64(matrix[j, i])
+            moved += s[i] * (x - shift)
+            low = min(low, x)
+            high = max(high, x)
+        mean = moved / total
+        squares = left = 0.0
+        for i in range(s.shape[0]):
+            d = (np.float64(matrix[j, i]) - shift) - mean
+            squares += s[i] * d * d
+            left += s[i] * d
+        out[0, j] = shift
+        out[1, j] = mean
+        out[2, j] = max(squares - left * left / total, 0.0)
+        out[3, j] = low
+        out[4, j] = high
+
+
+@kernel
 def dense_margins(matrix, ids, weights, out):
     """Add weights[k] times column ids[k] to ``out``."""
     for k in range(ids.shape[0]):
@@ -53,6 +85,45 @@ def sparse_sums(columns, start, rows, values, first, last, r, out):
             g += r[rows[e]] * values[e]
         out[columns[t] - first] = g
         t += 1
+
+
+@kernel
+def sparse_moments(columns, start, rows, values, first, last, s, out):
+    """The same of the columns first <= j < last over s.shape[0] rows, to out[:, j - first]."""
+    total = 0.0
+    for i in range(s.shape[0]):
+        total += s[i]
+    t = np.searchsorted(columns, first)
+    for j in range(first, last):
+        k = j - first
+        if t == columns.shape[0] or columns[t] != j:
+            out[:, k] = 0.0
+            continue
+        begin, end = start[t], start[t + 1]
+        t += 1
+        zeros = end - begin < s.shape[0]
+        # zeros need no shift, and a column without any may have a large offset
+        shift = 0.0 if zeros else np.float64(values[begin])
+        low = high = shift
+        here = moved = 0.0
+        for e in range(begin, end):
+            x = np.float64(values[e])
+            here += s[rows[e]]
+            moved += s[rows[e]] * (x - shift)
+            low = min(low, x)
+            high = max(high, x)
+        mean = moved / total
+        rest = max(total - here, 0.0) if zeros else 0.0
+        squares, left = rest * mean * mean, -rest * mean
+        for e in range(begin, end):
+            d = (np.float64(values[e]) - shift) - mean
+            squares += s[rows[e]] * d * d
+            left += s[rows[e]] * d
+        out[0, k] = shift
+        out[1, k] = mean
+        out[2, k] = max(squares - left * left / total, 0.0)
+        out[3, k] = low
+        out[4, k] = high
 
 
 @kernel

@@ -13,7 +13,14 @@ import numpy as np
 
 from fcl.cache.store import Allocate, fresh
 from fcl.data.prepared import PreparedRows
-from fcl.features.base import BalancingPricer, Family, Ids, Prices, is_sampled
+from fcl.features.base import (
+    BalancingPricer,
+    Family,
+    Ids,
+    MeasuringPricer,
+    Prices,
+    is_sampled,
+)
 from fcl.objective import ROUNDING, Objective
 from fcl.solve.conditions import Conditions
 from fcl.solve.search import search
@@ -94,6 +101,11 @@ class Passes:
         if isinstance(self.pricer, BalancingPricer):
             self.pricer.balances = objective.intercept
         self.sampled = is_sampled(family)
+
+    def measure(self, parts: range) -> None:
+        """Before anything else, of standardised features: measure some parts of the family."""
+        assert isinstance(self.pricer, MeasuringPricer)
+        self.pricer.measure(self.objective.s, parts)
 
     def null_model(self) -> tuple[Point, float]:
         """The model without features, and its objective; its margins are the anchor's."""

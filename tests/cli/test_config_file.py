@@ -35,11 +35,14 @@ def test_file_then_command_line(config: Callable[[str], Path], driver: Any, run:
 
 
 def test_class_weights(config: Callable[[str], Path], driver: Any, run: Run) -> None:
-    path = config('C = 1\nl1-ratio = 0.25\nclass-weight = { 0 = 1, "1" = 2.5 }\n')
+    path = config(
+        'C = 1\nstandardize = true\nl1-ratio = 0.25\nclass-weight = { 0 = 1, "1" = 2.5 }\n'
+    )
     result = run("train", "--config", path)
     assert result.exit_code == 0, result.output
     call = driver.calls[-1]
     assert call["l1_ratio"] == 0.25 and call["class_weight"] == {"0": 1.0, "1": 2.5}
+    assert call["standardize"] is True
     result = run("train", "--config", path, "--overwrite", "--class-weight", "balanced")
     assert result.exit_code == 0, result.output
     assert driver.calls[-1]["class_weight"] == "balanced"

@@ -123,6 +123,15 @@ def test_inspect_of_another_penalty(model: Model, tmp_path: Path, run: Run) -> N
         assert "sum_j (0.5 |w_j| + 0.25 w_j^2) + C sum_i s_i log" in result.stdout
 
 
+def test_inspect_of_a_standardized_model(model: Model, tmp_path: Path, run: Run) -> None:
+    from dataclasses import replace
+
+    replace(model, options={"standardize": True}).save(tmp_path / "m.fcl")
+    result = run("inspect", tmp_path / "m.fcl")
+    words = "sum_j |w_j|, each w_j times the standard deviation of its feature, + C sum_i"
+    assert result.exit_code == 0 and words in result.stdout
+
+
 def test_inspect_without_features(model: Model, tmp_path: Path, run: Run) -> None:
     from dataclasses import replace
 

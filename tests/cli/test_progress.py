@@ -72,8 +72,8 @@ def test_the_problem_in_one_line() -> None:
 
     usual = "600 rows (150 positive), 1,000 features, C 0.5 = alpha 0.25"
     assert line({}) == line({"l1_ratio": 1.0, "class_weight": None}) == usual
-    mixed = {"l1_ratio": 0.5, "class_weight": (("a", 1.0), ("b", 2.5))}
-    assert line(mixed) == f"{usual}, l1_ratio 0.5, class weights 'a': 1, 'b': 2.5"
+    mixed = {"l1_ratio": 0.5, "standardize": True, "class_weight": (("a", 1.0), ("b", 2.5))}
+    assert line(mixed) == f"{usual}, l1_ratio 0.5, standardized, class weights 'a': 1, 'b': 2.5"
     assert line({"class_weight": "balanced"}) == f"{usual}, class weights balanced"
 
 

@@ -176,6 +176,7 @@ def test_the_same_given_again(
         ),
         (["--loss", "squared"], "--loss is squared and it was logistic"),
         (["--no-intercept"], "--intercept is False and it was True"),
+        (["--standardize"], "--standardize is True and it was False"),
         (["--seed", 1], "--seed is 1 and it was 0"),
         (["--block-rows", 128], "--block-rows is 128 and it was 65536"),
         (["--weights", "s"], "--weights is s and it was not given"),

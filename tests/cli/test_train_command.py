@@ -73,6 +73,8 @@ def test_options_of_the_penalty(data: Path, tmp_path: Path, driver: Any, run: Ru
     assert run(*arguments).exit_code == 0
     call = driver.calls[-1]
     assert call["l1_ratio"] == 1.0 and call["class_weight"] is None
+    assert call["standardize"] is False and run(*arguments, "--standardize", "--overwrite")
+    assert driver.calls[-1]["standardize"] is driver.calls[-1]["command"]["standardize"] is True
     for text, weights in (
         ("balanced", "balanced"),
         ("0=1,1=20", {"0": 1.0, "1": 20.0}),

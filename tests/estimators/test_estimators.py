@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import re
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -600,3 +601,41 @@ def test_alpha_counts_where_C_is_left_alone(X: np.ndarray, y: np.ndarray) -> Non
 def test_one_class(X: np.ndarray) -> None:
     with pytest.raises(InputError, match="got only one class, 'a'"):
         FCLClassifier().fit(X, ["a"] * 120)
+
+
+# -- scales of columns ---------------------------------------------------------------------------------
+
+
+def test_standardized_weights_are_in_the_units_of_the_columns() -> None:
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=(200, 4))
+    y = np.digitize(z[:, 0] + 0.3 * z[:, 1], [-0.5, 0.5])
+    units = np.array([1e-4, 1.0, 1e3, 1e4])
+    X = pd.DataFrame(z * units, columns=["a", "b", "c", "d"])
+    options: dict[str, Any] = {"C": 0.5, "standardize": True, "tol": 1e-8}
+    scaled = FCLClassifier(**options).fit(z, y)
+    model = FCLClassifier(**options).fit(X, y)
+    np.testing.assert_allclose(
+        model.column_weights_ * units, scaled.column_weights_, rtol=1e-4, atol=1e-6
+    )
+    assert set(model.feature_names_out_) <= {"a", "b", "c", "d"}
+    assert (model.predict(X) == scaled.predict(z)).all()
+    # begun at its own weights, in their own units
+    model.set_params(warm_start=True).fit(X, y)
+    assert model.n_iter_ == 1 and model.converged_
+
+
+def test_uneven_scales_are_warned_of_once() -> None:
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(150, 3)) * [1e-3, 1.0, 1e2], columns=["a", "b", "c"])
+    y = rng.integers(0, 3, 150)  # a problem for each class
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        FCLClassifier(C=0.01, tol=0.5).fit(X, y)
+    (warning,) = [w for w in found if w.category is fcl.ScaleWarning]
+    assert "(a) to " in str(warning.message) and "(c), by 150 rows" in str(warning.message)
+    assert warning.filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", fcl.ScaleWarning)
+        FCLClassifier(C=0.01, tol=0.5, standardize=True).fit(X, y)
+        FCLClassifier(C=0.01, tol=0.5).fit(X * [1.0, 1.0, 0.01], y)

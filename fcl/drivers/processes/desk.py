@@ -96,7 +96,6 @@ class Desk:
         # the latest point that no search has judged yet, for a checkpoint to try first
         self._untried: _Proposed | None = None
         self._fallback: Point | None = None  # the anchor of a checkpoint, while that is tried
-        self._start = session.start  # to be tried after the first pass
         self._resuming = self._repeated = False
         self._decrease = 0.0  # of the last accepted step
         self._bound = (0.0, 0.0, 0.0)  # dual bound, sums of residuals and curvatures
@@ -386,7 +385,7 @@ class Desk:
 
     def _try_start(self) -> bool:
         """Make the point to begin with that of the next pass, if there is one and room for it."""
-        start, self._start = self._start, None
+        start, self.session.start = self.session.first_point(), None
         if start is None or len(start.ids) > self.config.max_active:
             return False
         self._taken = self._untried = _Proposed(0, start)

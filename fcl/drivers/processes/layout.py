@@ -20,6 +20,8 @@ import numpy as np
 from fcl.cache import Store
 from fcl.data.prepared import PreparedRows, SideArrays, unpack_sides
 from fcl.drivers.processes.shared import Segment
+from fcl.features import Family, family_from_config
+from fcl.features.standardized import attach_scales, standardized
 
 __all__ = ["POINTS", "Config", "Layout", "segment_names"]
 
@@ -50,6 +52,7 @@ class Config:
     n_rows: int
     n_valid: int
     n_kept: list[int]  #: rows stored, where some are left out; else 0
+    n_scaled: int  #: features, if they are standardised; else 0
     block_rows: int
     scratch: bool  #: prepared rows are in a file
     writers: int
@@ -111,6 +114,7 @@ class Layout:
                 "keep1": (np.bool_, (config.n_kept[1],)),
                 # where the side arrays of a block are: writer, offset, bytes
                 "sides": (np.int64, (sum(blocks), 3)),
+                "scales": (np.float64, (2, config.n_scaled)),
                 "checksums": (np.uint64, (sum(blocks),)),
                 **{f"margins{i}": (np.float64, (n,)) for i in range(2)},
                 "residuals": (np.float64, (n,)),
@@ -230,6 +234,15 @@ class Layout:
                 at, dtype, shape = table[name]
                 return self._segment(segment).array(dtype, shape, at)
         raise KeyError(name)
+
+    def family(self) -> Family:
+        """The family, with the shared scales if it is standardised."""
+        family = family_from_config(self.config.family)
+        if not self.config.n_scaled:
+            return family
+        family = standardized(family)
+        attach_scales(family, self.array("scales"))
+        return family
 
     def store(self) -> Store:
         """The columns of the cache: arena and directory."""

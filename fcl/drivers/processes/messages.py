@@ -11,7 +11,7 @@ __all__ = ["OUTCOMES", "TASKS", "From", "To"]
 
 #: Kinds of tasks, numbered for messages.
 TASKS = (
-    *("prepare", "margins", "search", "accept", "residuals", "price", "certify"),
+    *("prepare", "measure", "margins", "search", "accept", "residuals", "price", "certify"),
     *("draw", "sample", "columns", "validate", "score"),
 )
 #: Outcomes of a search, numbered for messages.

@@ -22,6 +22,7 @@ from fcl.drivers.processes.memory import on_tmpfs
 from fcl.drivers.processes.shared import Segment
 from fcl.errors import BudgetError
 from fcl.features.base import Family
+from fcl.features.standardized import attach_scales
 from fcl.solve.passes import KEEP_PER_GROUP, Vectors
 from fcl.units import format_bytes
 
@@ -84,6 +85,8 @@ class Shared:
         self.job = replace(
             job, train=self._share(job.train, 0), valid=job.valid and self._share(job.valid, 1)
         )
+        if self.config.n_scaled:
+            attach_scales(job.family, self.layout.array("scales"))
         self.vectors = Vectors(job.train.n, self.layout.allocator)
 
     def _lay_out(self) -> None:
@@ -141,6 +144,7 @@ class Shared:
             prepare_parts=len(parts["prepare"]),
             margins_parts=len(parts["margins"]),
             price_parts=len(parts["price"]),
+            measure_parts=len(parts["price"]) if self.config.n_scaled else 0,
             validate_parts=len(parts["validate"]),
             first_pass=first_pass or 0,
             resumed=first_pass is not None,
@@ -229,6 +233,7 @@ def _configure(job: Job, cores: int) -> Config:
         seed=job.options.seed,
         n_rows=job.train.n,
         n_valid=job.valid.n if job.valid else 0,
+        n_scaled=job.family.n_features if job.options.standardize else 0,
         n_kept=[len(r.keep) if r and r.keep is not None else 0 for r in rows],
         block_rows=size,
         scratch=plan.scratch,

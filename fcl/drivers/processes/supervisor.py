@@ -51,7 +51,7 @@ VALIDATION_SHARE = 0.05
 OWN_GAP = 5.0
 
 #: Kinds of tasks that make columns, margins or prices, or what features prepare of rows.
-ON_FEATURES = ("prepare", "margins", "price", "columns", "validate")
+ON_FEATURES = ("prepare", "measure", "margins", "price", "columns", "validate")
 
 #: Stages of a pass that may take long; the others only stream vectors over rows.
 LONG = ("prepare", "margins", "blend", "price", "sample", "columns")
@@ -61,6 +61,7 @@ BESIDE = ("validate", "score")
 #: Names in the report of times, by kind of task.
 STEPS = {
     "prepare": "reading",
+    "measure": "standard deviations",
     "margins": "margins and search",
     "search": "margins and search",
     "accept": "margins and search",

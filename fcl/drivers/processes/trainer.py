@@ -17,7 +17,6 @@ from fcl.drivers.processes.faults import fault
 from fcl.drivers.processes.layout import Config, Layout
 from fcl.drivers.processes.messages import From, To
 from fcl.drivers.processes.points import read_point, write_point
-from fcl.features import family_from_config
 from fcl.objective import Objective, Penalty, find_loss
 from fcl.parallel import Team
 from fcl.solve.local import LocalSolver
@@ -100,7 +99,7 @@ class TrainerProcess:
         """Make buffers; all rows are read and the cache is there."""
         config = self.config = Config(**self.link.config())
         self.layout = layout = Layout(config, self.link.segment)
-        family = family_from_config(config.family)
+        family = layout.family()
         self._team = _SharedTeam(layout.array("threads"), config.cores)
         self._objective = Objective(
             find_loss(config.loss),

@@ -18,7 +18,6 @@ from fcl.drivers.processes.faults import fault
 from fcl.drivers.processes.layout import Config, Layout
 from fcl.drivers.processes.messages import OUTCOMES, TASKS, From, To
 from fcl.drivers.processes.points import read_point, write_point
-from fcl.features import family_from_config
 from fcl.features.base import ColumnMaker
 from fcl.model.metrics import average_precision
 from fcl.objective import Objective, Penalty, find_loss
@@ -53,7 +52,7 @@ class Writer:
     def _read_config(self) -> None:
         self.config = Config(**self.link.config())
         self.layout = Layout(self.config, self.link.segment)
-        self.family = family_from_config(self.config.family)
+        self.family = self.layout.family()
         self.shape = self.family.record_shape(self.config.block_rows)
 
     def run(self) -> None:
@@ -149,6 +148,10 @@ class Writer:
     def _part(self, kind: str, message: Message) -> range:
         _, first, stop = self.config.parts[kind][message.ints[1]]
         return range(first, stop)
+
+    def _measure(self, message: Message) -> Result:
+        self.passes.measure(self._part("price", message))
+        return NOTHING
 
     def _margins(self, message: Message) -> Result:
         self.passes.vectors.anchor = message.ints[6]

@@ -14,6 +14,7 @@ from fcl.features.base import (
     BalancingPricer,
     Floats,
     Ids,
+    MeasuringPricer,
     Pricer,
     Prices,
     merge_prices,
@@ -122,6 +123,13 @@ class ConcatPricer:
             np.float64,
             own_parts,
         )
+
+    def measure(self, s: Floats, parts: range) -> None:
+        """See :class:`fcl.features.base.MeasuringPricer`."""
+        for m, own_parts in self._own_parts(parts):
+            pricer = self._pricers[m]
+            assert isinstance(pricer, MeasuringPricer)
+            pricer.measure(s, own_parts)
 
     def counts(self, ids: Ids, spare: Floats) -> Ids:
         """See :class:`fcl.features.base.Pricer`."""

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from fcl.data.base import RowReader
 from fcl.data.sparse import SparseRows
 from fcl.errors import GeneratorError
-from fcl.features.base import Ids
+from fcl.features.base import Floats, Ids
 from fcl.features.generated.checked import (
     SomeRows,
     called,
@@ -25,8 +25,8 @@ from fcl.features.generated.checked import (
     name_of,
     some_ids,
 )
-from fcl.features.generated.family import GeneratedFamily, shown
-from fcl.features.generated.forms import MatrixRecord, RowForm, form_for
+from fcl.features.generated.family import GeneratedFamily, ScalesSeen, shown
+from fcl.features.generated.forms import MatrixRecord, RowForm, SparseColumns, form_for
 from fcl.features.generator import ROWS, Generator, overrides
 
 __all__ = ["bind", "probed_ids", "same_features", "sample_rows", "spread", "without_probes"]
@@ -36,6 +36,8 @@ FIT_ROWS = 2000
 FIT_BYTES = 64 << 20
 #: Parts of the data from which they come.
 FIT_PARTS = 20
+#: Columns of the sample whose scales are looked at together.
+SCALED_AT_ONCE = 1024
 #: Features that a probe looks at.
 PROBED = 16
 #: What rounding may change of a value, in shares of the largest of its column: that of float32 products.
@@ -96,6 +98,8 @@ def bind(
         record = MatrixRecord(compact.shape[1], compact.dtype.str)
     block = sample if record is None else compact
     family = GeneratedFamily(fitted, form, record)
+    if _takes_columns_alike(fitted):
+        family.scales_seen = _scales(form.block_of(raw))
     made, hint = _made_again(family)
     if probe:
         columns = _probed(fitted, block, place)
@@ -104,6 +108,55 @@ def bind(
         _check_rows_alone(family, raw, columns, place)
         _check_faster_ways(fitted, block, columns, place)
     return family
+
+
+def _takes_columns_alike(generator: Generator) -> bool:
+    """Whether features are the columns, or products of them, under one penalty."""
+    # both import this package
+    from fcl.features.plain import Columns
+    from fcl.features.products import Products
+
+    if isinstance(generator, Columns):
+        return generator.factors is None
+    return isinstance(generator, Products)
+
+
+def _scales(sample: Any) -> ScalesSeen | None:
+    """The extreme standard deviations of the columns that vary on a sample, if any does."""
+    with np.errstate(over="ignore", invalid="ignore"):  # squares may overflow
+        columns, sd = (
+            _sparse_scales(sample) if isinstance(sample, SparseColumns) else _dense_scales(sample)
+        )
+    varies = (sd > 0.0) & np.isfinite(sd)
+    if not varies.any():
+        return None
+    columns, sd = columns[varies], sd[varies]
+    low, high = int(np.argmin(sd)), int(np.argmax(sd))
+    n = sample.n_rows if isinstance(sample, SparseColumns) else len(sample)
+    return ScalesSeen(int(columns[low]), float(sd[low]), int(columns[high]), float(sd[high]), n)
+
+
+def _dense_scales(sample: np.ndarray) -> tuple[Ids, Floats]:
+    """Columns and their standard deviations: exactly 0 where a column is constant."""
+    sd = np.empty(sample.shape[1])
+    for at in range(0, len(sd), SCALED_AT_ONCE):
+        part = sample[:, at : at + SCALED_AT_ONCE].astype(np.float64)
+        sd[at : at + SCALED_AT_ONCE] = (part - part[0]).std(axis=0)
+    return np.arange(len(sd)), sd
+
+
+def _sparse_scales(sample: SparseColumns) -> tuple[Ids, Floats]:
+    """The same of the columns that have an entry."""
+    if not len(sample.columns):
+        return sample.columns, np.empty(0)
+    counts, first = np.diff(sample.start), sample.start[:-1]
+    zeros = sample.n_rows - counts
+    # a column without zeros may have a large offset
+    shift = np.where(zeros > 0, 0.0, sample.values[first])
+    values = sample.values - np.repeat(shift, counts)
+    means = np.add.reduceat(values, first) / sample.n_rows
+    squares = np.add.reduceat((values - np.repeat(means, counts)) ** 2, first)
+    return sample.columns, np.sqrt((squares + zeros * means**2) / sample.n_rows)
 
 
 def probed_ids(n_features: int) -> Ids:

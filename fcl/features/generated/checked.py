@@ -20,6 +20,7 @@ __all__ = [
     "checked_count",
     "checked_factors",
     "checked_largest",
+    "checked_moments",
     "checked_prepared",
     "checked_step",
     "checked_vector",
@@ -187,6 +188,18 @@ def checked_largest(generator: Generator, block: Any, place: Place) -> float:
             f"{found!r:.80}"
         )
     return value
+
+
+def checked_moments(
+    generator: Generator, first: int, last: int, block: Any, place: Place, weights: Floats
+) -> Floats:
+    """``generator.moments`` on a block: finite numbers, float64 (5, last - first)."""
+    what = f"features {name_of(generator)}: moments(features {first} to {last - 1}) on {_on(place)}"
+    found = called(what, generator.moments, first, last, block, weights)
+    shape = (5, last - first)
+    if not isinstance(found, np.ndarray) or found.shape != shape or found.dtype.kind != "f":
+        raise GeneratorError(f"{what}: expected float64 {shape}, got {_kind(found)}")
+    return found.astype(np.float64, copy=False)
 
 
 def checked_factors(generator: Generator, ids: Ids) -> Floats:

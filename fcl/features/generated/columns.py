@@ -18,7 +18,6 @@ from fcl.features.base import (
     StepColumns,
     column_bits,
 )
-from fcl.features.generated.checked import checked_columns
 from fcl.features.generated.stages import batches
 from fcl.features.generator import overrides
 
@@ -57,7 +56,7 @@ class GeneratedColumns:
                 if direct:
                     values[some] = family.generator.bits(ids[some], block)
                     continue
-                columns = checked_columns(family.generator, ids[some], block, number, n).T
+                columns = family.columns(ids[some], block, number, n).T
                 if family.binary:
                     values[some] = _bits(columns)
                     continue

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -43,10 +44,21 @@ from fcl.features.generator import Generator, decode, encode, family_name, overr
 if TYPE_CHECKING:
     from fcl.data.base import RowReader
 
-__all__ = ["GeneratedFamily", "shown"]
+__all__ = ["GeneratedFamily", "ScalesSeen", "shown"]
 
 #: Bytes of a block of prepared rows, about: wider rows have smaller blocks.
 BLOCK_BYTES = 64 << 20
+
+
+@dataclass(frozen=True)
+class ScalesSeen:
+    """The columns of smallest and largest standard deviation on a sample, and these deviations."""
+
+    smallest: int
+    low: float
+    largest: int
+    high: float
+    n_rows: int  #: of the sample
 
 
 class GeneratedFamily:
@@ -65,8 +77,10 @@ class GeneratedFamily:
         self.generator = generator
         self.form = form
         self.probe = list(probe)
-        self._record = record
+        self.record = record
         self._max_abs = 0.0
+        #: of the columns of rows that features are made of, where :func:`bind` has looked at them
+        self.scales_seen: ScalesSeen | None = None
 
     # -- what it is ----------------------------------------------------------------------------
 
@@ -117,7 +131,7 @@ class GeneratedFamily:
 
     @property
     def record_key(self) -> object:
-        return self.form if self._record is None else None
+        return self.form if self.record is None else None
 
     def penalty_factors(self, ids: Ids) -> Floats:
         if not overrides(self.generator, "penalty_factors"):
@@ -141,7 +155,7 @@ class GeneratedFamily:
             return f"{self.name} {feature} (describe raised {type(error).__name__}: {error})"
 
     def to_config(self) -> dict[str, Any]:
-        record = {} if self._record is None else {"record": self._record.to_config()}
+        record = {} if self.record is None else {"record": self.record.to_config()}
         return {
             "family": family_name(self.generator),
             "options": self.generator.options(),
@@ -207,29 +221,33 @@ class GeneratedFamily:
         self.form.check(rows)
 
     def record_shape(self, block_rows: int) -> tuple[int, ...]:
-        if self._record is not None:
-            return self._record.shape(block_rows)
+        if self.record is not None:
+            return self.record.shape(block_rows)
         return self.form.record_shape(block_rows)
 
     def prepare(self, raw: Any, record: npt.NDArray[np.uint8]) -> Sequence[np.ndarray]:
-        if self._record is None:
+        if self.record is None:
             return self.form.prepare(raw, record)
-        self._record.write(self._compact(self.form.block_of(raw), len(raw)), record)
+        self.record.write(self._compact(self.form.block_of(raw), len(raw)), record)
         return ()
 
     def select(self, prepared: PreparedRows, rows: Ids, chosen: PreparedRows, number: int) -> None:
-        (self._record or self.form).select(prepared, rows, chosen, number)
+        (self.record or self.form).select(prepared, rows, chosen, number)
 
     def block(self, prepared: PreparedRows, number: int) -> Any:
         """A prepared block as the generator gets it: not to be written to."""
-        if self._record is not None:
-            return read_only(self._record.read(prepared, number))
+        if self.record is not None:
+            return read_only(self.record.read(prepared, number))
         return self._shown(self.form.block(prepared, number))
+
+    def columns(self, ids: Ids, block: Any, number: int, n: int) -> np.ndarray:
+        """The columns (n, k) of some features on a block of n rows, as the cache gets them."""
+        return checked_columns(self.generator, ids, block, number, n)
 
     def block_of(self, raw: Any) -> Any:
         """Raw rows as the generator gets them."""
         block = self.form.block_of(raw)
-        if self._record is None:
+        if self.record is None:
             return self._shown(block)
         return read_only(self._compact(block, len(raw)))
 
@@ -237,7 +255,7 @@ class GeneratedFamily:
         return shown(self.generator, block)
 
     def _compact(self, block: Any, n: int) -> np.ndarray:
-        record = self._record
+        record = self.record
         assert record is not None
         like = (record.width, np.dtype(record.dtype))
         return checked_prepared(self.generator, self._shown(block), n, like)
@@ -300,7 +318,7 @@ class GeneratedFamily:
         # asked for one by one: those that other processes made are found only then
         sides = [prepared.sides(number) for number in range(prepared.n_blocks)]
         shown = 0
-        if self.generator.rows == "sparse" and self._record is None:
+        if self.generator.rows == "sparse" and self.record is None:
             shown = 4 * max(len(arrays[2]) for arrays in sides) + 28 * self.form.width
         if overrides(self.generator, "pricing_extra"):
             shown += self.generator.pricing_extra(prepared, self._dense)

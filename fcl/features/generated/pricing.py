@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -111,7 +111,7 @@ class GeneratedPricer:
                 if len(other):
                     other = other[np.argsort(watch[other], kind="stable")]
                     watched[other], value = self._from_columns(watch[other], residuals)
-                    reach = max(most, value)
+                    reach = np.maximum(most, value)
                 size = np.concatenate([np.abs(g), np.abs(watched[other])])
                 f = self._family.factors_of(first, last, watch[other])
                 # balancing the residuals to a sum of 0 changes g_j by no more than |sum r| max |phi_j|
@@ -142,8 +142,8 @@ class GeneratedPricer:
 
     def _gradients(
         self, group: range, residuals: Floats, parts: range
-    ) -> list[tuple[int, Floats, float]]:
-        """A group of the parts, g_j of their features, and the largest |value| of them."""
+    ) -> Sequence[tuple[int, Floats, Floats | float]]:
+        """A group of the parts, g_j of their features, and the largest |value| of them (all, or each)."""
         places = [self._features(part) for part in group]
         g = [np.zeros(last - first) for first, last in places]
         most = np.zeros(len(places))

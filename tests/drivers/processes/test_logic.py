@@ -111,6 +111,17 @@ def test_the_null_model_is_priced_after_the_rows_are_prepared() -> None:
     assert not crew.tasks
 
 
+@pytest.mark.parametrize("resumed", [True, False])
+def test_features_are_measured_before_the_first_pass(resumed: bool) -> None:
+    crew = Crew(measure_parts=3, resumed=resumed)
+    crew.everybody_comes()
+    crew.finish_stage()
+    assert crew.said(Prepared)
+    assert crew.kinds()[0] == "measure"
+    crew.finish_stage()
+    assert crew.kinds()[0] == ("margins" if resumed else "residuals")
+
+
 def test_the_next_pass_searches_toward_the_proposal() -> None:
     crew = certified()
     crew.decide()
@@ -772,6 +783,7 @@ SETTINGS = st.fixed_dictionaries(
         "extents": st.integers(2, 5),
         "batch": st.integers(1, 3),
         "prepare_parts": st.integers(1, 3),
+        "measure_parts": st.integers(0, 3),
         "margins_parts": st.integers(1, 3),
         "price_parts": st.integers(1, 3),
         "validate_parts": st.integers(0, 3),

@@ -57,7 +57,8 @@ __all__ = ["STAGES", "Logic"]
 
 #: The stages of a run and what may follow each; "finished" may follow all.
 STAGES: dict[str, tuple[str, ...]] = {
-    "prepare": ("residuals", "margins"),
+    "prepare": ("measure", "residuals", "margins"),
+    "measure": ("residuals", "margins"),  # standard deviations of the features
     # a pass
     "margins": ("search", "accept"),  # accept at once: the first pass of a resumed run
     "search": ("residuals", "blend", "wait", "decide"),
@@ -257,7 +258,12 @@ class Logic:
             case "prepare":
                 self.deaths.progress()
                 self._say(Prepared())
-                self._begin("margins" if settings.resumed else "residuals", settings.margins_parts)
+                if settings.measure_parts:
+                    self._begin("measure", settings.measure_parts)
+                else:
+                    self._first_pass()
+            case "measure":
+                self._first_pass()
             case "margins":
                 self._begin("accept" if self._taken is None else "search", 1)
             case "search" | "accept":
@@ -291,6 +297,10 @@ class Logic:
             case _:  # decide
                 return False
         return True
+
+    def _first_pass(self) -> None:
+        first = "margins" if self.settings.resumed else "residuals"
+        self._begin(first, self.settings.margins_parts)
 
     def _begin(self, stage: str, size: int = 0, batch: int = 1) -> None:
         require(stage in STAGES[self.stage], f"{stage} cannot follow {self.stage}")

@@ -65,6 +65,7 @@ class Settings:
     prepare_parts: int
     margins_parts: int  #: of residuals too
     price_parts: int
+    measure_parts: int = 0  #: 0: features are not standardised
     validate_parts: int = 0  #: 0: no validation
     max_deaths: int = 3  #: of one role without an accepted anchor in between: the end
     first_pass: int = 0  #: number of the first pass
@@ -74,7 +75,7 @@ class Settings:
         least = {
             field.name: 1 for field in fields(self) if field.name not in ("sharing", "resumed")
         }
-        least |= {"extents": 2, "validate_parts": 0, "first_pass": 0}
+        least |= {"extents": 2, "measure_parts": 0, "validate_parts": 0, "first_pass": 0}
         for name, bound in least.items():
             if getattr(self, name) < bound:
                 raise ValueError(f"{name} must be at least {bound}, got {getattr(self, name)}")

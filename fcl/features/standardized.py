@@ -1,0 +1,235 @@
+"""Standardised features: the penalty sees each weight in units of its feature's standard deviation.
+
+With sd_j the weighted standard deviation of feature j over the training rows, the problem is
+
+    minimise   sum_j f_j [ rho |sd_j w_j| + (1 - rho) (sd_j w_j)^2 / 2 ] + C sum_i s_i loss(y_i, m_i)
+
+with the population form sd_j^2 = sum_i s_i (phi_ij - mean_j)^2 / sum_i s_i. It is the problem that
+glmnet solves by default: the deviations are those about the mean with an intercept or without, nothing
+is centred, and a feature that is constant over the training rows is left out (its sd_j is infinite).
+
+The solver works in the units of the penalty: its features are phi_j / sd_j, divided on their way to
+the cache and in the prices, and its weights u_j = sd_j w_j. Rows are kept as they are. Models hold w_j
+and the plain family, hence no standard deviations; checkpoints hold u_j, and a resumed job measures the
+features again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fcl.data.prepared import PreparedRows
+from fcl.errors import InputError
+from fcl.features.base import Family, Floats, Ids, is_sampled
+from fcl.features.concat import ConcatFamily
+from fcl.features.generated.checked import checked_columns, checked_moments
+from fcl.features.generated.family import GeneratedFamily
+from fcl.features.generated.pricing import PART_FEATURES, GeneratedPricer
+from fcl.features.generated.stages import batches
+from fcl.features.generator import overrides
+
+if TYPE_CHECKING:
+    from fcl.features.base import Pricer
+
+__all__ = ["attach_scales", "deviations", "plain", "standardized", "uneven_scales"]
+
+#: Standard deviations of columns that differ by more than this factor are warned of.
+UNEVEN = 1e4
+#: Bytes for each feature: its entry in ``scales``, and what is known of it while it is measured.
+SCALE_BYTES, MEASURE_BYTES = 16, 80
+
+
+def standardized(family: Family) -> Family:
+    """The same features, standardised; :func:`attach_scales` gives them room for the deviations.
+
+    Raises InputError for a family whose features are not measured one by one.
+    """
+    if isinstance(family, ConcatFamily):
+        return ConcatFamily(tuple(map(standardized, family.members)), family.factors)
+    why = "it has more features than can be measured one by one"
+    if isinstance(family, GeneratedFamily):
+        if is_sampled(family):
+            why = "each pass draws other features of it"
+        elif not overrides(family.generator, "pricer"):
+            return StandardizedFamily(family)
+    raise InputError(
+        "standardize: expected the family columns, fourier with a number of features, a class of your "
+        f"own that makes all its columns, or several of these, got {family.name}: {why}; leave "
+        "standardize out, or leave this family out"
+    )
+
+
+def plain(family: Family) -> Family:
+    """The features as they were before :func:`standardized`."""
+    if isinstance(family, ConcatFamily):
+        return ConcatFamily(tuple(map(plain, family.members)), family.factors)
+    return family.plain if isinstance(family, StandardizedFamily) else family
+
+
+def attach_scales(family: Family, scales: Floats) -> None:
+    """Give standardised features their room for scales, which pricers fill.
+
+    scales : float64 (2, n_features): standard deviations, infinite where a feature is constant, and
+        largest |values|.
+    """
+    if isinstance(family, ConcatFamily):
+        for m, member in enumerate(family.members):
+            attach_scales(member, scales[:, family.first_ids[m] : family.first_ids[m + 1]])
+    else:
+        assert isinstance(family, StandardizedFamily)
+        family.scales = scales
+
+
+def deviations(family: Family, ids: Ids) -> Floats:
+    """What the solver's features are divided by, float64 (k,): standard deviations, or 1."""
+    if isinstance(family, StandardizedFamily):
+        return family.scales[0, ids]
+    out = np.ones(len(ids))
+    if isinstance(family, ConcatFamily):
+        for m, own in family.split(ids):
+            out[own] = deviations(family.members[m], family.local(m, ids[own]))
+    return out
+
+
+def uneven_scales(family: Family, names: Sequence[str] | None = None) -> str:
+    """A warning of columns that differ by more than UNEVEN in scale, or nothing.
+
+    By the sample of rows that the family was bound with; of families that are made of the columns alone.
+    names : of the columns, where they are known.
+    """
+    if isinstance(family, ConcatFamily):
+        return next(filter(None, (uneven_scales(m, names) for m in family.members)), "")
+    if not isinstance(family, GeneratedFamily):
+        return ""
+    seen = family.scales_seen
+    if seen is None or seen.high <= UNEVEN * seen.low:
+        return ""
+    low, high = (f"x{j}" if names is None else names[j] for j in (seen.smallest, seen.largest))
+    cure = "set standardize=True (--standardize), or scale the columns"
+    if overrides(family.generator, "pricer"):
+        cure = "scale the columns before they are multiplied"
+    return (
+        f"features {family.name}: the standard deviations of the columns go from {seen.low:.2g} "
+        f"({low}) to {seen.high:.2g} ({high}), by {seen.n_rows:,} rows; one penalty for all weights "
+        f"keeps columns of a small scale out: {cure}"
+    )
+
+
+class StandardizedFamily(GeneratedFamily):
+    """The features of a generator divided by their standard deviations."""
+
+    def __init__(self, family: GeneratedFamily) -> None:
+        super().__init__(family.generator, family.form, family.record, family.probe)
+        self.plain = family
+        self.scales: Floats = np.empty((2, 0))
+
+    @property
+    def binary(self) -> bool:
+        return False
+
+    @property
+    def step(self) -> float:
+        return 0.0
+
+    def columns(self, ids: Ids, block: Any, number: int, n: int) -> np.ndarray:
+        found = super().columns(ids, block, number, n)
+        scaled: np.ndarray = found.astype(np.float64, copy=False) / self.scales[0, ids]
+        return scaled
+
+    def _margins(self, ids: Ids, weights: Floats, block: Any, number: int, n: int) -> Floats:
+        return super()._margins(ids, weights / self.scales[0, ids], block, number, n)
+
+    def pricer(self, prepared: PreparedRows, keep: int) -> Pricer:
+        return StandardizedPricer(self, prepared, keep)
+
+    def workspace_bytes(self, block_rows: int, scratch: bool) -> int:
+        part = max(PART_FEATURES, -(-self.n_features // self.n_price_parts))
+        own = SCALE_BYTES * self.n_features + MEASURE_BYTES * min(self.n_features, part)
+        return own + super().workspace_bytes(block_rows, scratch)
+
+
+class StandardizedPricer(GeneratedPricer):
+    """Prices of standardised features, from those of the plain ones."""
+
+    _family: StandardizedFamily
+
+    @property
+    def reach(self) -> float:
+        sd, largest = self._family.scales
+        return float((largest / sd).max())
+
+    def _gradients(
+        self, group: range, residuals: Floats, parts: range
+    ) -> Sequence[tuple[int, Floats, Floats | float]]:
+        out = []
+        for part, g, _ in super()._gradients(group, residuals, parts):
+            first, last = self._features(part)
+            sd, largest = self._family.scales[:, first:last]
+            # of each feature its own largest |value|: that of another may be 10^12 times as many sd
+            out.append((part, g / sd, largest / sd))
+        return out
+
+    def sums(self, values: Floats, ids: Ids, parts: range | None = None) -> Floats:
+        return super().sums(values, ids, parts) / self._family.scales[0, ids] ** 2
+
+    def measure(self, s: Floats, parts: range) -> None:
+        """See :class:`fcl.features.base.MeasuringPricer`.
+
+        Blocks are merged in their order (Chan, Golub and LeVeque 1983), each feature by itself, so the
+        bits do not depend on how parts are grouped.
+        """
+        top = float(s.max())  # weights of 1e-300 would underflow in the squares
+        for group in self._groups(parts):
+            first, last = self._features(group.start)[0], self._features(group.stop - 1)[1]
+            total = 0.0
+            origin = mean = squares = low = high = np.empty(0)
+            for number, rows in self._prepared.blocks():
+                weights = s[rows] / top
+                block = self._family.block(self._prepared, number)
+                found = self._block_moments(first, last, block, number, weights)
+                weight = float(weights.sum())
+                before, total = total, total + weight
+                if not number:
+                    origin, mean, squares, low, high = found
+                    continue
+                delta = (found[0] - origin) + (found[1] - mean)
+                with np.errstate(over="ignore"):  # which is refused below
+                    squares = squares + found[2] + delta * delta * (before * (weight / total))
+                mean = mean + delta * (weight / total)
+                low, high = np.minimum(low, found[3]), np.maximum(high, found[4])
+            sd = np.sqrt(squares / total)
+            self._refuse_overflow(first, sd)
+            # rounding may leave a constant with a little of both
+            self._family.scales[0, first:last] = np.where((low < high) & (sd > 0.0), sd, np.inf)
+            self._family.scales[1, first:last] = np.maximum(high, -low)
+
+    def _block_moments(
+        self, first: int, last: int, block: Any, number: int, weights: Floats
+    ) -> Floats:
+        """Moments of the plain features over a block, as :meth:`Generator.moments` returns them."""
+        from fcl.kernels import matrix
+
+        generator = self._family.generator
+        if overrides(generator, "moments"):
+            return checked_moments(generator, first, last, block, number, weights)
+        out = np.empty((5, last - first))
+        ids = np.arange(first, last)
+        for some in batches(len(ids), len(weights)):
+            columns = checked_columns(generator, ids[some], block, number, len(weights))
+            part = np.empty((5, columns.shape[1]))
+            matrix.dense_moments(np.ascontiguousarray(columns.T, np.float64), weights, part)
+            out[:, some] = part
+        return out
+
+    def _refuse_overflow(self, first: int, sd: Floats) -> None:
+        wrong = np.flatnonzero(~np.isfinite(sd))
+        if len(wrong):
+            feature = first + int(wrong[0])
+            raise InputError(
+                f"standardize: expected features with a standard deviation below 1e154, got "
+                f"{self._family.describe(feature)}, whose squares are beyond float64; divide its "
+                "values by a constant"
+            )
