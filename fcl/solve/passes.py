@@ -213,7 +213,8 @@ class Passes:
             part = replace(objective, y=objective.y[rows], s=objective.s[rows])
             margins, some = self.vectors.accepted[rows], slice(rows.stop - rows.start)
             part.residuals_curvatures(margins, point.intercept, r[some], q[some])
-            part.raise_curvatures(margins, point.intercept, NEAR, q[some])  # rows at a jump of it
+            if not objective.loss.smooth:  # rows at a jump of the curvature
+                part.raise_curvatures(margins, point.intercept, NEAR, q[some])
             sizes = np.abs(margins) + (abs(point.intercept) + abs(offset))
             if not objective.loss.classifies:
                 sizes += np.abs(part.y)

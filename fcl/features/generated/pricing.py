@@ -63,14 +63,13 @@ class GeneratedPricer:
     def reach(self) -> float:
         """The largest |value| of all features; of those priced here, where nothing else tells."""
         if self._fast:
-            for number in range(self._prepared.n_blocks):
-                self._block_largest(number)
+            for number in np.flatnonzero(self._largest < 0.0):
+                self._block_largest(int(number), self._family.block(self._prepared, int(number)))
             return float(self._largest.max())
         return self._seen
 
-    def _block_largest(self, number: int) -> float:
+    def _block_largest(self, number: int, block: Any) -> float:
         if self._largest[number] < 0.0:
-            block = self._family.block(self._prepared, number)
             self._largest[number] = checked_largest(self._family.generator, block, number)
         return float(self._largest[number])
 
@@ -173,7 +172,7 @@ class GeneratedPricer:
         what = f"gradients(features {first} to {last - 1}) on row block {number}"
         arguments = (first, last, block, r)
         found = checked_vector(generator, what, generator.gradients, *arguments, n=last - first)
-        return found, self._block_largest(number)
+        return found, self._block_largest(number, block)
 
     def _from_columns(self, ids: Ids, residuals: Floats) -> tuple[Floats, float]:
         """g_j of any features (increasing) from their columns, and the largest |value| met."""
