@@ -21,7 +21,7 @@ from fcl.drivers.plan import MIB, make_plan
 from fcl.errors import BudgetError, InputError
 from fcl.features import KmerFamily
 from fcl.model.checkpoint import CheckpointFolder
-from fcl.solve.sampling import Sampler, SampleSize
+from fcl.solve.sampling import Sampler
 from fcl.solve.solver import Solver
 from fcl.solve.trainer import Trainer
 from tests.drivers.test_resume_inline import After, bits
@@ -290,7 +290,7 @@ def test_passes_allocate_no_vectors_over_rows(monkeypatch: pytest.MonkeyPatch) -
     """Not even when a sample is drawn: its vectors are there, and are used again."""
     n, block = 40_000, 1024
     monkeypatch.setattr(planning, "ALL_ROWS", 1000)
-    monkeypatch.setattr(SampleSize, "_grow", lambda size, cached_bytes: False)
+    monkeypatch.setattr(planning, "_view_sizes", lambda *_: [20_000])  # nor may it grow
     solvers: list[Solver] = []
     peaks: list[int] = []
     price, admit = Solver.price, Solver.admit
