@@ -139,9 +139,9 @@ def train(
     writers : int
         Of the driver ``processes``; by default as many as there are cores.
     row_view : {"all", "auto"} or int
-        Rows on which the trainer works between passes: all; a weighted sample of about so many (at
-        least 64, and all if there are no more); or a sample where that pays, which grows as the gap
-        closes. It sets speed and memory alone: objective and certificate are always over all
+        Rows on which the trainer works between passes: all; a weighted sample that begins with about so
+        many (at least 64, and all if there are no more); or a sample where that pays. A sample grows as
+        the gap closes. It sets speed and memory alone: objective and certificate are always over all
         rows.
     checkpoint : path
         Folder in which to save checkpoints, every ``checkpoint_every`` seconds and at the end.
