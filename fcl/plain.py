@@ -24,7 +24,8 @@ def plain(value: Any) -> Any:
     if isinstance(value, os.PathLike):
         return os.fspath(value)
     if hasattr(value, "tolist"):  # numpy scalars and arrays, without importing numpy
-        return plain(value.tolist())
+        listed = value.tolist()
+        return float(value) if type(listed) is type(value) else plain(listed)  # a long double
     if isinstance(value, int):
         return int(value)
     if isinstance(value, float):

@@ -38,6 +38,15 @@ class Columns(Generator):
             "factors": [f if np.isfinite(f) else str(f) for f in given]
         }  # JSON knows no infinity
 
+    def _check_factors(self) -> None:
+        factors = np.asarray(self.factors, np.float64)
+        wrong = np.flatnonzero(~(factors > 0.0))
+        if len(wrong):
+            raise InputError(
+                f"columns: expected penalty factors above 0, got {factors[wrong[0]]:g} for column "
+                f"{wrong[0]}; inf leaves a column out"
+            )
+
     def fit(self, sample: Any) -> None:
         self.n_features = sample.n_columns if isinstance(sample, SparseColumns) else sample.shape[1]
         if self.factors is not None and len(self.factors) != self.n_features:
@@ -45,6 +54,8 @@ class Columns(Generator):
                 f"columns: expected {self.n_features} penalty factors, one a column, got "
                 f"{len(self.factors)}"
             )
+        if self.factors is not None:
+            self._check_factors()
 
     def check_restored(self, width: int) -> None:
         if self.n_features != width or (self.factors is not None and len(self.factors) != width):

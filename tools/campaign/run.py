@@ -7,6 +7,7 @@ import os
 import random
 import re
 import shutil
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -24,6 +25,8 @@ from tools.campaign.jobs import Job, Setting
 STOP_LIMIT = 10.0 * PATIENCE
 #: Seconds between two checkpoints of a job.
 INTERVAL = 0.3
+#: Seconds until a command has read its data and made a first checkpoint.
+START = 5.0 * PATIENCE
 #: Seconds without a sign of life after which a child is replaced, in cases where one is stopped.
 DEADLINE = 3.0 * PATIENCE
 
@@ -156,8 +159,10 @@ class Run:
         if self.setting.resumed and self.program == TRAIN:
             before = self.command([*arguments, "--max-passes", "2"])
             self._end(before)
-            self.earlier = len(CheckpointFolder(self.checkpoints).load().history)
-            arguments = self.resume_arguments()
+            arguments = [*arguments, "--overwrite"]  # on a small disk there may be no checkpoint
+            if self.checkpoints.is_dir() and CheckpointFolder(self.checkpoints).numbers():
+                self.earlier = len(CheckpointFolder(self.checkpoints).load().history)
+                arguments = self.resume_arguments()
         self.environment = self._fault()
         first = self.command(arguments, faulty=True)
         try:
@@ -219,7 +224,9 @@ class Run:
         passes = command.events("PassDone")
         since = command.log.stat().st_mtime  # of the last event
         if not folder.numbers():
-            outcome.lost_passes = passes
+            # passes of a job that has just begun are in no checkpoint yet
+            young = time.monotonic() - command.began <= START + INTERVAL + PATIENCE
+            outcome.lost_passes = 0 if young and code == -signal.SIGKILL else passes
         else:
             outcome.lost_passes = passes - (len(folder.load().history) - self.earlier)
             since -= max(p.stat().st_mtime for p in self.checkpoints.glob("*.fcl-ckpt"))

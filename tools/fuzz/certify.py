@@ -31,6 +31,47 @@ def wrong(model: fcl.Model, data: fcl.DataSet, options: Mapping[str, Any]) -> li
             return []  # nothing is claimed where the judge itself cannot solve
 
 
+def rounding_gap(model: fcl.Model, data: fcl.DataSet, options: Mapping[str, Any]) -> float:
+    """The relative gap that rounding of the margins may leave a model; 0 if unknown.
+
+    It moves the slopes, and the dual point has to be scaled by what they move.
+    """
+    problem = _problem(model, data, options)
+    if problem is None:
+        return 0.0
+    with np.errstate(all="ignore"):
+        w, b = _point(model, problem)
+        sizes = np.abs(problem.phi) @ np.abs(w) + abs(b) + np.abs(problem.y)
+        moved = 2.0 * problem.s * sizes * np.finfo(float).eps
+        slope = float((problem.C * moved @ np.abs(problem.phi) / problem.f).max(initial=0.0))
+        value = problem.objective(w, b)
+        return (slope * problem.penalty(w) + slope**2 * value) / value
+
+
+def _problem(model: fcl.Model, data: fcl.DataSet, options: Mapping[str, Any]) -> Problem | None:
+    """The problem of a model on the explicit matrix; None if that is too large, or not finite."""
+    y, s, keep = _targets(model, data, options)
+    if len(y) > MOST_ROWS:
+        return None
+    phi = _matrix(model, data, keep)
+    if phi is None or not np.isfinite(phi).all():
+        return None
+    factors = model.family.penalty_factors(np.arange(phi.shape[1]))
+    if not np.isfinite(factors).all():
+        return None
+    return Problem(
+        *(phi, y, s, model.loss, model.C, bool(model.options.get("intercept", True))),
+        rho=float(model.options.get("l1_ratio", 1.0)),
+        factors=factors,
+    )
+
+
+def _point(model: fcl.Model, problem: Problem) -> tuple[np.ndarray, float]:
+    w = np.zeros(problem.phi.shape[1])
+    w[model.ids] = model.weights
+    return w, float(model.intercept)
+
+
 def _wrong(model: fcl.Model, data: fcl.DataSet, options: Mapping[str, Any]) -> list[str]:
     claimed = model.certificate
     out = []
@@ -39,23 +80,11 @@ def _wrong(model: fcl.Model, data: fcl.DataSet, options: Mapping[str, Any]) -> l
         out.append(
             f"gap {claimed.gap:.3e} does not follow from objective and bound: {expected:.3e}"
         )
-    y, s, keep = _targets(model, data, options)
-    if len(y) > MOST_ROWS:
+    problem = _problem(model, data, options)
+    if problem is None:
         return out
-    phi = _matrix(model, data, keep)
-    if phi is None or not np.isfinite(phi).all():
-        return out
-    factors = model.family.penalty_factors(np.arange(phi.shape[1]))
-    if not np.isfinite(factors).all():
-        return out
-    problem = Problem(
-        *(phi, y, s, model.loss, model.C, bool(model.options.get("intercept", True))),
-        rho=float(model.options.get("l1_ratio", 1.0)),
-        factors=factors,
-    )
-    w = np.zeros(phi.shape[1])
-    w[model.ids] = model.weights
-    b = model.intercept
+    phi, factors = problem.phi, problem.f
+    w, b = _point(model, problem)
     value = problem.objective(w, b)
     if not np.isfinite(value):
         return out

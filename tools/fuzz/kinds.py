@@ -261,7 +261,8 @@ def _train(case: Case, X: Any, y: Any, s: Any, options: dict[str, Any], spec: st
     found = _judge_warnings(caught)
     if result.reason == "stalled":
         case.note("stalled")
-        if result.certificate.gap > ROUNDING_GAP:
+        allowed = max(ROUNDING_GAP, certify.rounding_gap(result.model, data, options))
+        if result.certificate.gap > allowed:
             found.append(f"false stall: gap {result.certificate.gap:.1e}")
     if result.converged != (result.certificate.gap <= options.get("tol", 1e-3)):
         found.append(f"converged is {result.converged} at a gap of {result.certificate.gap:.1e}")

@@ -142,7 +142,7 @@ def make_stock(folder: Path) -> None:
             done = run_inside(
                 [
                     *("fcl-train", source, "--features", spec, "--C", "1", "--loss", loss),
-                    *("--driver", "inline", "--tol", "1e-12", "--max-passes", "2", "--quiet"),
+                    *("--driver", "inline", "--tol", "1e-12", "--max-passes", "1", "--quiet"),
                     *("--out", f"{name}.fcl", "--checkpoint", f"{name}.ck"),
                     *("--checkpoint-every", "0.000001s"),
                 ],

@@ -301,7 +301,9 @@ def test_limits(on_disk: fcl.DataSet) -> None:
     late = train(on_disk, max_time=1e-3)
     assert late.reason == "max-time" and late.passes == 1
     same_first_pass(late, inline())
-    assert late.certificate.max_violation == inline().model.history[0]["max_violation"]
+    violation = inline().model.history[0]["max_violation"]
+    assert late.certificate.max_violation >= violation  # with an allowance for rounding
+    assert late.certificate.max_violation == pytest.approx(violation, rel=1e-9)
     few = train(on_disk, max_passes=2)
     assert few.reason == "max-passes" and few.passes == 3
 
