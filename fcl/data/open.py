@@ -158,6 +158,11 @@ def _open(
     elif is_matrix(source):
         rows = from_matrix(source, "X")
     else:
+        for option, path_inside in (("x", x), ("y", y), ("weights", weights)):
+            if not isinstance(path_inside, str | np.ndarray | None):
+                raise InputError(
+                    f"{option}: expected the name of an array in {os.fspath(source)}, got {path_inside!r}"
+                )
         path, group = _split_group(source)
         container = _open_container(path, group)
         name = container.name

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import warnings
 import zipfile
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from fcl.checks import file_kind
 from fcl.data.base import (
     VARIABLE_TEXT,
     Container,
@@ -125,6 +127,9 @@ class ZarrContainer(Container):
         self._group_path = group.strip("/")
         self._stamps: list[FileStamp] = []
         if path.is_dir():
+            for folder, _, names in os.walk(path):
+                for name in names:  # a FIFO would be waited for, whoever opened it
+                    file_kind(os.path.join(folder, name))
             self._add_stamps("")
             store: Any = zarr.storage.LocalStore(path, read_only=True)
         else:

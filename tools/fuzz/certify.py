@@ -36,11 +36,11 @@ def rounding_gap(model: fcl.Model, data: fcl.DataSet, options: Mapping[str, Any]
 
     It moves the slopes, and the dual point has to be scaled by what they move.
     """
-    problem = _problem(model, data, options)
-    if problem is None:
+    found = _problem(model, data, options)
+    if found is None:
         return 0.0
+    problem, w, b = found
     with np.errstate(all="ignore"):
-        w, b = _point(model, problem)
         sizes = np.abs(problem.phi) @ np.abs(w) + abs(b) + np.abs(problem.y)
         moved = 2.0 * problem.s * sizes * np.finfo(float).eps
         slope = float((problem.C * moved @ np.abs(problem.phi) / problem.f).max(initial=0.0))
@@ -48,8 +48,10 @@ def rounding_gap(model: fcl.Model, data: fcl.DataSet, options: Mapping[str, Any]
         return (slope * problem.penalty(w) + slope**2 * value) / value
 
 
-def _problem(model: fcl.Model, data: fcl.DataSet, options: Mapping[str, Any]) -> Problem | None:
-    """The problem of a model on the explicit matrix; None if that is too large, or not finite."""
+def _problem(
+    model: fcl.Model, data: fcl.DataSet, options: Mapping[str, Any]
+) -> tuple[Problem, np.ndarray, float] | None:
+    """The problem of a model on the explicit matrix, and its point; None if that is too large."""
     y, s, keep = _targets(model, data, options)
     if len(y) > MOST_ROWS:
         return None
@@ -59,17 +61,18 @@ def _problem(model: fcl.Model, data: fcl.DataSet, options: Mapping[str, Any]) ->
     factors = model.family.penalty_factors(np.arange(phi.shape[1]))
     if not np.isfinite(factors).all():
         return None
-    return Problem(
+    w = np.zeros(phi.shape[1])
+    w[model.ids] = model.weights
+    if model.options.get("standardize"):
+        scales = np.sqrt(np.average((phi - np.average(phi, 0, s)) ** 2, 0, s))
+        scales[phi.min(0) == phi.max(0)] = np.inf  # left out
+        phi, w = phi / scales, np.where(w != 0.0, w * scales, 0.0)
+    problem = Problem(
         *(phi, y, s, model.loss, model.C, bool(model.options.get("intercept", True))),
         rho=float(model.options.get("l1_ratio", 1.0)),
         factors=factors,
     )
-
-
-def _point(model: fcl.Model, problem: Problem) -> tuple[np.ndarray, float]:
-    w = np.zeros(problem.phi.shape[1])
-    w[model.ids] = model.weights
-    return w, float(model.intercept)
+    return problem, w, float(model.intercept)
 
 
 def _wrong(model: fcl.Model, data: fcl.DataSet, options: Mapping[str, Any]) -> list[str]:
@@ -80,11 +83,11 @@ def _wrong(model: fcl.Model, data: fcl.DataSet, options: Mapping[str, Any]) -> l
         out.append(
             f"gap {claimed.gap:.3e} does not follow from objective and bound: {expected:.3e}"
         )
-    problem = _problem(model, data, options)
-    if problem is None:
+    found = _problem(model, data, options)
+    if found is None:
         return out
+    problem, w, b = found
     phi, factors = problem.phi, problem.f
-    w, b = _point(model, problem)
     value = problem.objective(w, b)
     if not np.isfinite(value):
         return out
