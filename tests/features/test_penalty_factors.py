@@ -77,8 +77,8 @@ def test_they_are_kept_with_the_model(tmp_path) -> None:
     ("factors", "words"),
     [
         ([1.0] * (M - 1), f"expected {M} penalty factors, one a column, got {M - 1}"),
-        ([1.0] * (M - 1) + [0.0], f"feature {M - 1} has 0.0; factors must be above 0"),
-        ([1.0] * (M - 1) + [np.nan], f"feature {M - 1} has nan; factors must be above 0"),
+        ([1.0] * (M - 1) + [0.0], f"above 0, got 0 for column {M - 1}"),
+        ([1.0] * (M - 1) + [np.nan], f"above 0, got nan for column {M - 1}"),
     ],
 )
 def test_bad_factors(factors: list[float], words: str) -> None:
