@@ -21,7 +21,7 @@ __all__ = ["polished_bound"]
 
 #: The most weights, and entries of their columns, that this is done for: some milliseconds.
 MOST_WEIGHTS = 512
-MOST_ENTRIES = 1 << 20
+MOST_ENTRIES = 1 << 16
 #: Corrections of a vector: each leaves what rounding leaves of the one before.
 CORRECTIONS = 4
 
