@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +22,9 @@ KEPT_PROCESSES = (
 )
 # pytest changes the first at every phase; OpenMP and scikit-learn set the others when imported
 IGNORED_VARIABLES = ("PYTEST_CURRENT_TEST", "KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK")
+
+# commands inherit what is ignored, and a runner behind nohup ignores this one: they would, too
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture(autouse=True)

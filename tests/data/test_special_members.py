@@ -30,5 +30,5 @@ def test_a_fifo_in_a_zarr_folder_is_refused(group: Path, member: str) -> None:
 
 
 def test_names_of_arrays_are_text(group: Path) -> None:
-    with pytest.raises(fcl.InputError, match="x: expected the name of an array in .*, got 7"):
+    with pytest.raises(fcl.InputError, match=r"x: expected the name of an array in .*, got 7"):
         fcl.open_data(group, x=7, y="y")  # type: ignore[arg-type]
