@@ -35,8 +35,6 @@ CHUNKS_AT_ONCE = 2
 FLAT = 1e-13
 #: Slope along such a direction, as a share of the penalty's, that is worth a move.
 FLAT_SLOPE = 1e-9
-#: Rounding of a slope, as a share of the terms of its sum.
-NOISE = 1e-12
 #: Sweeps of coordinate descent before the active set: cheap, and they find most of it.
 FIRST_SWEEPS = 20
 #: Newton steps on one active set, and active sets, at most: rounding could make them cycle.
@@ -176,9 +174,6 @@ def minimise_quadratic(
         if descent.gram_sweep(hessian, a, order, w, slope) <= tolerance:
             break
     signs = np.sign(w)
-    # where the penalty is less than rounding of the slopes, it is raised to be seen
-    noise = NOISE * (np.abs(g) + np.abs(hessian) @ np.abs(w - start * scale))
-    a = np.maximum(a, 1.0 * (noise / a).max() * a) if (noise > a).any() else a
     sets = 0
     while sets < MOST_SETS:
         sets += 1
