@@ -11,6 +11,7 @@ import pytest
 
 from tests.judge import LOSSES, Problem
 from tools.fuzz import problems, reference
+from tools.fuzz.draw import Case, make_case
 
 #: Seconds of the processor for a problem; far more than it takes, as machines differ.
 SECONDS = 20.0
@@ -18,19 +19,19 @@ SECONDS = 20.0
 
 @pytest.mark.parametrize("number", range(60))
 def test_every_problem_is_solved_and_its_certificate_true(number: int) -> None:
-    verdict = problems.run(problems.make_case(number), SECONDS)
+    verdict = problems.run(make_case(number), SECONDS)
     assert not verdict.faults, verdict.to_dict()
 
 
 @pytest.mark.parametrize("number", range(8))
 def test_hard_problems_are_solved(number: int) -> None:
-    verdict = problems.run(problems.make_case(number, hard=True), SECONDS)
+    verdict = problems.run(make_case(number, hard=True), SECONDS)
     assert not verdict.faults, verdict.to_dict()
 
 
 @pytest.fixture(scope="module")
-def solved() -> tuple[problems.Case, Any]:
-    case = problems.make_case(0)
+def solved() -> tuple[Case, Any]:
+    case = make_case(0)
     return case, problems.solve(case, SECONDS)[0]
 
 
@@ -68,7 +69,7 @@ def test_the_judge_sees_a_run_that_gave_up(solved: Any, reason: str) -> None:
 
 def test_problems_of_a_number_are_the_same() -> None:
     for number in range(5):
-        first, second = problems.make_case(number), problems.make_case(number)
+        first, second = make_case(number), make_case(number)
         assert first.describe() == second.describe()
         assert first.problem.phi.tobytes() == second.problem.phi.tobytes()
 

@@ -1,0 +1,306 @@
+"""Random small optimisation problems with explicit matrices; a seed and a number determine each."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+import fcl
+from fcl.features import bind_features, parse_features
+from tests.bag_matrix import matrix as bag_matrix
+from tests.judge import LOSSES, Problem, kmer_matrix
+from tests.product_matrix import product_matrix
+
+#: Most features of a problem, and of the few problems that may have more.
+MOST_FEATURES, MOST_OF_FEW = 312, 2000
+#: Families of tests/generators.py.
+GENERATORS = ("Hinges", "Pairs", "Tanh", "Above", "Quarters")
+
+
+@dataclass
+class Case:
+    """A problem, as fcl gets it and as the judge does."""
+
+    number: int
+    rows: Any  #: what fcl.open_data gets
+    y: np.ndarray
+    weights: np.ndarray | None
+    features: str
+    options: dict[str, Any]
+    traits: list[str]  #: what is hard about it
+    problem: Problem = field(repr=False)
+
+    def data(self) -> Any:
+        """The rows as a data set."""
+        return fcl.open_data(self.rows, y=self.y, weights=self.weights)
+
+    def describe(self) -> dict[str, Any]:
+        """What it is, for people and for JSON."""
+        n, p = self.problem.phi.shape
+        sizes = np.abs(self.problem.phi).max(axis=0, initial=0.0)
+        sizes = sizes[sizes > 0.0]
+        spread = [sizes.min(), sizes.max()] if len(sizes) else [0.0, 0.0]
+        return {
+            "number": self.number,
+            "features": self.features[:200],
+            "rows": n,
+            "p": p,
+            **{k: v for k, v in self.options.items() if k != "class_weight"},
+            "class_weight": str(self.options.get("class_weight")),
+            "scales": [float(f"{x:.3g}") for x in spread],
+            "traits": self.traits,
+        }
+
+
+def make_case(number: int, seed: int = 0, hard: bool = False) -> Case:
+    """The problem of this number; hard: badly scaled, weakly penalised, to a gap of 1e-8."""
+    random = np.random.default_rng([seed, number, hard])
+    while True:
+        case = _draw(random, number, hard)
+        if case is not None:
+            return case
+
+
+def _draw(random: np.random.Generator, number: int, hard: bool) -> Case | None:
+    """A problem, or None where it came out with too many features, or with none that varies."""
+    traits: list[str] = []
+
+    def chance(share: float, trait: str) -> bool:
+        hit = bool(random.random() < share)
+        if hit:
+            traits.append(trait)
+        return hit
+
+    n = int(random.choice([3, 5, 8, 10, 20, 30, 64, 65, 100, 130, 200]))
+    if not hard and chance(0.02, "many rows"):
+        n = int(random.choice([500, 1500]))
+    most = MOST_FEATURES
+    if not hard and chance(0.02, "many features"):
+        most = MOST_OF_FEW
+    letters = random.random() < (0.1 if hard else 0.25)
+    if letters:
+        X = random.choice(4, (n, int(random.integers(3, 9))), p=[0.4, 0.3, 0.2, 0.1])
+        X = X.astype(np.uint8)
+        X[random.random(X.shape) < random.choice([0.0, 0.03, 0.3])] = 4
+        features = _letter_features(random, X.shape[1])
+    else:
+        X, features = _numbers(random, n, hard, chance)
+    loss = str(random.choice(LOSSES))
+    weights = _weights(random, n, chance)
+    keep = np.ones(n, bool) if weights is None else weights > 0.0
+    rows: Any = X
+    of_any_rows = not any(word in features for word in ("fourier", "generators"))
+    if not letters and of_any_rows and chance(0.25, "sparse"):
+        from scipy.sparse import csr_matrix
+
+        rows = csr_matrix(X)
+    try:
+        phi, factors = explicit_matrix(features, rows, keep, most)
+    except TooMany:
+        return None
+    if not phi[keep].any():
+        return None
+    y = _target(random, phi, loss, chance)
+    if loss != "squared" and len(np.unique(y[keep])) < 2:
+        return None
+    s = np.ones(n) if weights is None else weights
+    options: dict[str, Any] = {
+        "loss": loss,
+        "l1_ratio": float(random.choice([1.0, 1.0, 1.0, 0.9, 0.5, 0.05])),
+        "intercept": bool(random.random() < 0.8),
+        "tol": 1e-8 if hard else float(random.choice([1e-2, 1e-3, 1e-4, 1e-6, 1e-8])),
+        "row_view": random.choice(np.array(["auto", "all", 64], object)),
+        "seed": int(random.integers(10)),
+    }
+    if chance(0.3, "small blocks"):
+        options["block_rows"] = 64
+    s = s[keep]
+    if loss != "squared" and chance(0.2, "class weight"):
+        options["class_weight"] = "balanced" if random.random() < 0.5 else {1.0: 5.0}
+        up = y[keep] > 0.0
+        sums = s[up].sum(), s[~up].sum()
+        if options["class_weight"] == "balanced":
+            s = s * np.where(up, 0.5 * sum(sums) / sums[0], 0.5 * sum(sums) / sums[1])
+        else:
+            s = s * np.where(up, 5.0, 1.0)
+    problem = Problem(
+        *(phi[keep], y[keep], s, loss, 1.0, options["intercept"], options["l1_ratio"], factors)
+    )
+    C = 10.0 ** random.uniform(-4, 4)
+    if hard or random.random() < 0.7:
+        least = problem.null()[1]
+        if not 0.0 < least < math.inf:
+            return None
+        C = float(least * 10.0 ** random.uniform(2.0 if hard else math.log10(0.5), 6.0))
+    else:
+        traits.append("C from 1e-4 to 1e4")
+    options["C"] = C
+    problem = Problem(*(phi[keep], y[keep], s, loss, C), *(problem.intercept, problem.rho, factors))
+    return Case(number, rows, y, weights, features, options, traits, problem)
+
+
+def _letter_features(random: np.random.Generator, length: int) -> str:
+    """One or two families of patterns of letters."""
+
+    def one() -> str:
+        d = int(random.integers(1, min(3, length) + 1))
+        if random.random() < 0.5:
+            return f"kmers:d={d}"
+        wild = "true" if random.random() < 0.4 else "false"
+        value, strands = random.choice(["count", "presence"]), random.choice(["one", "both"])
+        return f"bag:d={d},value={value},strands={strands},wildcards={wild}"
+
+    return _joined(random, one)
+
+
+def _joined(random: np.random.Generator, one: Any) -> str:
+    """One family, or two with factors in the penalty."""
+    if random.random() < 0.6:
+        return str(one())
+    parts = []
+    for _ in range(2):
+        factor = random.choice([0.1, 1.0, 2.0, 7.5])
+        parts.append(one() + ("" if factor == 1.0 else f" * {factor:g}"))
+    return " + ".join(parts)
+
+
+def _numbers(
+    random: np.random.Generator, n: int, hard: bool, chance: Any
+) -> tuple[np.ndarray, str]:
+    """Columns of every scale and kind, and families over them."""
+    degree = int(random.choice([1, 1, 2, 3]))
+    m = int(random.integers(max(2, degree), {1: 60, 2: 16, 3: 9}[degree]))
+    X = random.normal(size=(n, m))
+    kind = random.choice(["normal", "normal", "binary", "counts", "uniform", "rare"])
+    if kind == "binary":
+        X = (random.normal(size=m) < X).astype(np.float64)
+    elif kind == "counts":
+        X = random.poisson(10.0 ** random.uniform(-1, 1, m), (n, m)).astype(np.float64)
+    elif kind == "uniform":
+        X = random.random((n, m))
+    elif kind == "rare":
+        X *= random.random((n, m)) < random.choice([0.02, 0.1, 0.4], m)
+    wide = random.choice([0.0, 0.0, 2.0, 6.0, 8.0], p=[0.1, 0.1, 0.2, 0.5, 0.1])
+    if not hard and random.random() < 0.4:
+        wide = 0.0
+    if wide:
+        # of products the scales are those of the features, or of the columns, which is far worse
+        power = 1.0 if hard and degree > 1 and chance(0.2, "products of wide columns") else degree
+        X = X * 10.0 ** (random.uniform(-min(wide, 6.0), wide, m) / power)
+        chance(1.0, f"scales of 10^{wide:g}")
+    if m > 2 and chance(0.2, "duplicates"):
+        a, b = random.choice(m, 2, replace=False)
+        X[:, a] = X[:, b] * random.choice([1.0, -1.0, 2.0, 1.0 + 1e-7, 3e5])
+    if chance(0.15, "constants"):
+        X[:, random.integers(m)] = random.choice([0.0, 1.0, -3.0, 1e6 ** (1 / degree)])
+    if degree == 1 and chance(0.1, "far from zero"):
+        X = X + np.abs(X).max(axis=0) * random.choice([0.0, 10.0, 1e4], m)
+    if chance(0.1, "saturated row"):
+        X[random.integers(n), random.integers(m)] *= random.choice([30.0, 1e4])
+    dtype = np.dtype(random.choice(["float64", "float32"]))
+    if kind in {"binary", "counts"} and not wide and random.random() < 0.5:
+        dtype = np.dtype(random.choice(["uint8", "int64"]))
+        X = np.clip(X, 0.0, 100.0)
+    X = X.astype(dtype)
+
+    def one() -> str:
+        if degree > 1 and random.random() < 0.6:
+            return f"products:degree={degree}"
+        family = random.choice(["columns", "columns", "columns", "factors", "fourier", *GENERATORS])
+        if family == "factors":
+            factors = 10.0 ** random.uniform(-3, 3, m)
+            return "columns:factors=[" + ",".join(f"{f:.6g}" for f in factors) + "]"
+        if family == "fourier":
+            extra = random.choice(["", ",dtype=int8"]) + random.choice(["", ",kernel=laplace"])
+            return f"fourier:n={random.integers(5, 150)},gamma=0.2,seed={random.integers(9)}{extra}"
+        if family == "Hinges":
+            return f"generators:Hinges:k={random.integers(1, 6)}"
+        if family == "Pairs":
+            return f"generators:Pairs:t={random.normal():.3f}"
+        if family == "columns":
+            return "columns"
+        return f"generators:{family}:scale={10.0 ** random.uniform(-2, 1):.3g}"
+
+    return X, _joined(random, one)
+
+
+def _weights(random: np.random.Generator, n: int, chance: Any) -> np.ndarray | None:
+    """Sample weights, or none."""
+    if random.random() < 0.5:
+        return None
+    if chance(0.5, "weights over 12 orders"):
+        return np.asarray(10.0 ** random.uniform(-6, 6, n))
+    if chance(0.2, "weights of 0"):
+        return random.integers(0, 4, n).astype(np.float64)
+    return random.uniform(0.1, 10.0, n)
+
+
+def _target(random: np.random.Generator, phi: np.ndarray, loss: str, chance: Any) -> np.ndarray:
+    """Targets that some features make, nearly or hardly."""
+    n, p = phi.shape
+    size = np.abs(phi).max(axis=0)
+    some = random.choice(p, min(p, int(random.integers(1, 6))), replace=False)
+    scaled = phi[:, some] / np.where(size[some] > 0.0, size[some], 1.0)
+    m = scaled @ random.normal(size=len(some))
+    m = m - m.mean()
+    noise = random.choice([0.0, 1e-6, 1e-3, 0.1, 1.0, 10.0])
+    if noise < 0.01:
+        chance(1.0, "nearly interpolated")
+    m = m + noise * (m.std() + 1e-3) * random.normal(size=n)
+    if loss != "squared":
+        y = np.where(m > 0.0, 1.0, -1.0)
+        if chance(0.1, "one positive"):
+            y[:] = -1.0
+            y[np.argmax(m)] = 1.0
+        return y
+    if chance(0.15, "targets of 1e6 +- 1"):
+        return np.asarray(1e6 + m / (np.abs(m).max() + 1e-12))
+    if chance(0.3, "scale of the targets"):
+        m = m * 10.0 ** random.uniform(-6, 6)
+    return np.asarray(m)
+
+
+class TooMany(Exception):
+    """A family has more features than wanted."""
+
+
+def explicit_matrix(
+    features: str, rows: Any, keep: np.ndarray, most: int
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """All features of the families in text, float64 (n, p), and their penalty factors."""
+    parts: list[np.ndarray] = []
+    factors = []
+    for member in features.split(" + "):
+        text, _, factor = member.partition(" * ")
+        spec = parse_features(text)
+        family: Any = bind_features(spec, fcl.open_data(rows, y=None).rows, keep)
+        if int(family.n_features) + sum(part.shape[1] for part in parts) > most:
+            raise TooMany
+        phi = _matrix_of(text, family, rows)
+        parts.append(phi)
+        own = getattr(spec, "factors", None) or np.ones(phi.shape[1])
+        factors.append(np.asarray(own, np.float64) * float(factor or 1.0))
+    f = np.concatenate(factors)
+    return np.hstack(parts), None if (f == 1.0).all() else f
+
+
+def _matrix_of(text: str, family: Any, rows: Any) -> np.ndarray:
+    """The matrix of one family; by plain numpy where the family is defined by its data alone."""
+    X = rows.toarray() if hasattr(rows, "toarray") else rows
+    name = text.partition(":")[0]
+    if name == "kmers":
+        return kmer_matrix(X, family.d)
+    if name == "bag":
+        return bag_matrix(family, X)
+    generator = family.generator
+    if name == "columns":
+        return X.astype(np.float64)
+    if name == "products":
+        return product_matrix(X, generator.degree, not generator.binary)
+    block = X if X.dtype == np.float32 else X.astype(np.float32 if X.itemsize == 1 else np.float64)
+    if type(generator).prepare is not fcl.features.Generator.prepare:
+        block = generator.prepare(block)
+    return np.asarray(generator.columns(np.arange(generator.n_features), block), np.float64)
