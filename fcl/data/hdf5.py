@@ -94,10 +94,15 @@ class Hdf5Container(Container):
             self._file = h5py.File(path, "r", locking=False)
         except OSError as error:
             raise _cannot_open(path, error) from error
-        root = self._file.get(group) if group else self._file
+        try:
+            root = self._file.get(group) if group else self._file
+            groups = []
+            if not isinstance(root, h5py.Group):
+                groups = [key for key, item in self._file.items() if isinstance(item, h5py.Group)]
+        except (OSError, RuntimeError) as error:
+            raise self._damaged(error) from error
         if not isinstance(root, h5py.Group):
             found = "is an array" if isinstance(root, h5py.Dataset) else "does not exist"
-            groups = [key for key, item in self._file.items() if isinstance(item, h5py.Group)]
             here = ", ".join(sorted(groups)) or "none"
             raise InputError(
                 f"{self.name}: /{group} {found}; expected a group (groups at the root: {here})"

@@ -197,7 +197,7 @@ class Passes:
         """
         values, slope = self._rounded(point, 0.0)
         own = self.conditions.value(point)
-        absolute = EPSILON * value + values + slope * own + slope**2 * value
+        absolute = EPSILON * value + values + slope * own + slope * slope * value
         return absolute / value if value > 0.0 else 0.0
 
     def rounded_slope(self, point: Point, offset: float) -> float:

@@ -82,7 +82,9 @@ def search(
         at = w + beta * dw
         smooth = objective.C * sums.slope_beta
         left, right, square = objective.penalty.along(at, dw, f)
-        curve = sums.curve_beta - (sums.cross**2 / sums.curve_b if sums.curve_b > 0.0 else 0.0)
+        curve = sums.curve_beta - (
+            sums.cross * sums.cross / sums.curve_b if sums.curve_b > 0.0 else 0.0
+        )
         return _Sample(
             beta,
             b,

@@ -224,3 +224,20 @@ def test_metadata_of_zarr_made_by_hand(
     assert "d" in str(caught.value) and len(str(caught.value)) < 500
     gc.collect()
     assert capfd.readouterr() == ("", "")
+
+
+def test_hdf5_group_whose_table_of_names_is_damaged(tmp_path):
+    path = tmp_path / "data.h5"
+    with h5py.File(path, "w") as file:
+        file.create_dataset("X", data=CODES)
+
+    def break_free_list(content):
+        """Let the free list of the first heap of names begin nowhere."""
+        at = content.index(b"HEAP") + 16
+        return content[:at] + b"\x07" + bytes(7) + content[at + 8 :]
+
+    damage(path, break_free_list)
+    with pytest.raises(
+        InputError, match=r"data\.h5 cannot be read as HDF5: .*\. The file is damaged"
+    ):
+        open_data(f"{path}::/a")
