@@ -375,7 +375,7 @@ class CheckpointFolder:
         Raises InputError if there is none, or if it was made by a newer version.
         """
         shown = os.fspath(self.path)
-        if not self.path.is_dir():
+        if not os.path.isdir(shown):  # False also of a name that is too long
             raise InputError(f"{shown}: no such folder of checkpoints")
         numbers = self.numbers()
         if not numbers:

@@ -446,6 +446,26 @@ def test_checksums_made_by_hand(
         folder.load()
 
 
+def test_an_array_whose_header_is_no_python(folder: CheckpointFolder, make: Make) -> None:
+    path = folder.save(make())
+    text = b"[" * 117 + b"\n"
+    content = b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text
+    checkpoints.rewrite(path, lambda m: m.update({"arrays/seen.npy": content}))
+    with pytest.raises(InputError, match="no checkpoint that is whole"):
+        folder.load()
+
+
+@pytest.mark.parametrize("probe", [-math.inf, ["a"], [[1.0]], 3, {"0": 1.0}])
+@pytest.mark.parametrize("nested", [False, True])
+def test_probes_made_by_hand(make: Make, probe: Any, nested: bool) -> None:
+    before, now = {"probe": probe}, {"probe": [1.0, 2.0]}
+    if nested:
+        before, now = {"members": [before]}, {"members": [now]}
+    checkpoint = make(family_config=before)
+    with pytest.raises(InputError, match="its features had other columns"):
+        CheckpointFolder.check_resume(checkpoint, {}, family=now)
+
+
 def test_ids_beyond_the_family(make: Make) -> None:
     checkpoint = make(arrays=checkpoints.arrays())
     with pytest.raises(InputError, match="its ids go up to 1099511627776 of 800 features"):
@@ -502,6 +522,8 @@ def test_bombs(folder: CheckpointFolder, make: Make, tmp_path: Path, kind: str) 
 def test_nothing_to_load(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no: no such folder"):
         CheckpointFolder(tmp_path / "no").load()
+    with pytest.raises(InputError, match="no such folder"):
+        CheckpointFolder(tmp_path / ("a" * 400)).load()
     with pytest.raises(InputError, match="holds no checkpoint"):
         CheckpointFolder(tmp_path).load()
 

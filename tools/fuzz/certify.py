@@ -45,7 +45,7 @@ def rounding_gap(model: fcl.Model, data: fcl.DataSet, options: Mapping[str, Any]
         moved = 2.0 * problem.s * sizes * np.finfo(float).eps
         slope = float((problem.C * moved @ np.abs(problem.phi) / problem.f).max(initial=0.0))
         value = problem.objective(w, b)
-        return (slope * problem.penalty(w) + slope**2 * value) / value
+        return (slope * problem.penalty(w) + slope * slope * value) / value
 
 
 def _problem(

@@ -178,15 +178,21 @@ def _sums(columns: np.ndarray) -> list[float]:
 
 
 def same_features(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
-    """Whether families of these configurations make the same columns, as far as their probes tell."""
-    if "members" in before:
-        pairs = zip(before["members"], now.get("members", ()), strict=False)
-        return all(same_features(a, b) for a, b in pairs)
-    one, other = before.get("probe"), now.get("probe")
-    if one is None or other is None:
-        return True
-    scale = 1e-6 * max((abs(x) for x in one), default=0.0)
-    return len(one) == len(other) and bool(np.allclose(one, other, rtol=1e-6, atol=scale))
+    """Whether families of these configurations make the same columns, as far as their probes tell.
+
+    ``before`` is from a file that anyone may have written; what is malformed differs.
+    """
+    try:
+        if "members" in before:
+            pairs = zip(before["members"], now.get("members", ()), strict=False)
+            return all(same_features(a, b) for a, b in pairs)
+        one, other = before.get("probe"), now.get("probe")
+        if one is None or other is None:
+            return True
+        scale = 1e-6 * max((abs(x) for x in one), default=0.0)
+        return len(one) == len(other) and bool(np.allclose(one, other, rtol=1e-6, atol=scale))
+    except (TypeError, ValueError, AttributeError):
+        return False
 
 
 def without_probes(config: Mapping[str, Any]) -> dict[str, Any]:
