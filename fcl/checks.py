@@ -38,6 +38,8 @@ _SPECIAL = {
 
 #: Rows of a sample whose size is given, at least.
 LEAST_VIEW = 64
+#: Whole numbers are below this: files keep them in 64 bits.
+MOST_WHOLE = 1 << 63
 #: Characters that a message or a table shows of a text from elsewhere.
 MOST_SHOWN = 120
 
@@ -143,9 +145,12 @@ def is_whole(value: Any) -> bool:
 
 
 def whole(name: str, value: Any, least: int) -> int:
-    """The value as an int; InputError naming the option unless it is whole and at least ``least``."""
-    if not is_whole(value) or value < least:
-        raise InputError(f"{name} must be a whole number of at least {least}, got {shown(value)}")
+    """The value as an int; InputError unless it is a whole number from ``least`` to 2^63 - 1."""
+    if not is_whole(value) or not least <= value < MOST_WHOLE:
+        most = " and below 2^63" if is_whole(value) and value >= MOST_WHOLE else ""
+        raise InputError(
+            f"{name} must be a whole number of at least {least}{most}, got {shown(value)}"
+        )
     return int(value)
 
 
@@ -153,7 +158,7 @@ def view_of_rows(name: str, value: Any) -> str | int:
     """ "all", "auto" or a number of rows; InputError naming the option otherwise."""
     if isinstance(value, str) and value in ("all", "auto"):
         return value
-    if not is_whole(value) or value < LEAST_VIEW:
+    if not is_whole(value) or not LEAST_VIEW <= value < MOST_WHOLE:
         raise InputError(
             f"{name} must be all, auto, or a whole number of rows of at least {LEAST_VIEW}, "
             f"got {shown(value)}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 
+from fcl.checks import MOST_WHOLE, shown
 from fcl.errors import InputError
 
 __all__ = ["format_bytes", "format_seconds", "parse_duration", "parse_size"]
@@ -27,9 +28,9 @@ def parse_size(value: str | int | float, name: str = "size") -> int:
     """Bytes of a size: ``4GiB``, ``768MiB``, ``2G``, ``1.5 GB``, ``1048576``; numbers are bytes.
 
     Without ``B`` a prefix means powers of 1024 (``2G`` is ``2GiB``), as does ``GiB``; ``GB`` is
-    10^9. Raises InputError, naming `name`, for anything else and for sizes below one byte.
+    10^9. Raises InputError, naming `name`, for anything else, below one byte, and from 8 EiB on.
     """
-    expected = f'{name}: expected a size such as "4GiB", "768MiB" or "2G", got {value!r}'
+    expected = f'{name}: expected a size such as "4GiB", "768MiB" or "2G", got {shown(value)}'
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise InputError(expected)
     if isinstance(value, str):
@@ -43,9 +44,11 @@ def parse_size(value: str | int | float, name: str = "size") -> int:
         power = _PREFIXES.index(prefix.upper()) + 1 if prefix else 0
         size = float(number) * base**power
     else:
-        size = float(value)
-    if not math.isfinite(size) or size < 1:
-        raise InputError(f"{name}: a size must be at least one byte, got {value!r}")
+        size = value
+    if not 1 <= size < MOST_WHOLE:
+        raise InputError(
+            f"{name}: a size must be at least one byte and below 8 EiB, got {shown(value)}"
+        )
     return int(size)
 
 

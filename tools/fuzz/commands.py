@@ -197,7 +197,10 @@ class Line:
                 self._odd_value(name, place)
         elif what == "same" and len(valued) > 1:
             first, second = rng.sample(valued, 2)
-            self.values[first] = self.values[second]
+            self.values[first] = value = self.values[second]
+            # a name that is taken is an input, which stays as it is
+            if first in OUTPUTS and not (case.folder / str(value)).exists():
+                case.output(str(value))
         elif what == "missing folder" and name in OUTPUTS:
             self.values[name] = case.output("nowhere/x.npy")
 

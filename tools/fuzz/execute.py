@@ -134,10 +134,12 @@ class Watch:
         return found
 
     def _open_files(self) -> list[str]:
-        targets = self._targets()
-        if targets:
-            gc.collect()  # files of objects in a cycle
-            targets = self._targets()
+        until = time.monotonic() + GRACE
+        while targets := self._targets():
+            gc.collect()  # files of objects in a cycle, or of a task that zarr's thread is ending
+            if time.monotonic() > until:
+                break
+            time.sleep(0.05)
         return targets
 
     def _targets(self) -> list[str]:
