@@ -315,8 +315,10 @@ def damage(case: Case, path: Path) -> None:
 
 
 def copy(case: Case, name: str) -> str:
-    """A copy of something of the stock in the folder of the case."""
+    """A copy of something of the stock in the folder of the case; the same one if asked again."""
     source, target = case.stock / name, case.folder / name
+    if target.exists():
+        return name
     if source.is_dir():
         shutil.copytree(source, target)
     else:

@@ -172,7 +172,16 @@ def serve(seed: int, wanted: list[str], folder: Path, limit: float) -> None:
 
     print("ready", file=answers, flush=True)
     for line in iter(numbers.readline, ""):
-        answer(worker.do(int(line), answer))
+        begun: list[Result] = []
+
+        def begin(result: Result, begun: list[Result] = begun) -> None:
+            begun.append(result)
+            answer(result)
+
+        result = worker.do(int(line), begin)
+        if not begun:  # the harness itself failed before
+            answer(result)
+        answer(result)
 
 
 def limit_memory() -> None:
