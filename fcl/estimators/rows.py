@@ -190,7 +190,15 @@ def _sequences(X: Any) -> np.ndarray:
 
 def _canonical(X: Any) -> Any:
     """A sparse matrix with one entry a place; what is not sparse as it is."""
-    if isinstance(X, np.ndarray) or X.has_canonical_format:
+    if isinstance(X, np.ndarray):
+        return X
+    try:
+        X.check_format(
+            full_check=True
+        )  # what follows trusts the pointers, and would leave its arrays
+    except ValueError as error:
+        raise InputError(f"X: the sparse matrix is damaged: {error}") from error
+    if X.has_canonical_format:
         return X
     X = X.copy()
     X.sum_duplicates()

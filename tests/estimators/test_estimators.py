@@ -651,3 +651,11 @@ def test_uneven_scales_are_warned_of_once() -> None:
         warnings.simplefilter("error", fcl.ScaleWarning)
         FCLClassifier(C=0.01, tol=0.5, standardize=True).fit(X, y)
         FCLClassifier(C=0.01, tol=0.5).fit(X * [1.0, 1.0, 0.01], y)
+
+
+@pytest.mark.parametrize(("row", "pointer"), [(2, -1), (1, 2**31 - 1), (3, 9)])
+def test_a_sparse_matrix_with_damaged_pointers(row: int, pointer: int) -> None:
+    X = sparse.csr_matrix(([1.0] * 6, [1, 0, 1, 0, 1, 0], [0, 2, 4, 6]), shape=(3, 2))  # not sorted
+    X.indptr[row] = pointer
+    with pytest.raises(InputError, match="X: the sparse matrix is damaged"):
+        FCLClassifier().fit(X, [0, 1, 1])
