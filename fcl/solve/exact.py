@@ -37,9 +37,13 @@ FLAT = 1e-13
 FLAT_SLOPE = 1e-9
 #: Sweeps of coordinate descent before the active set: cheap, and they find most of it.
 FIRST_SWEEPS = 20
-#: Newton steps on one active set, and active sets, at most: rounding could make them cycle.
+#: Newton steps that change no sign, those that let no weight leave, and active sets, at most: rounding
+#: could make them cycle.
 MOST_REFINEMENTS = 3
+MOST_STEPS = 30
 MOST_SETS = 300
+#: Active sets that may follow one another without lowering the quadratic: near rounding they cycle.
+MOST_IDLE_SETS = 5
 #: Relative error of the Newton systems that counts as solved.
 SOLVED = 1e-13
 
@@ -174,12 +178,17 @@ def minimise_quadratic(
         if descent.gram_sweep(hessian, a, order, w, slope) <= tolerance:
             break
     signs = np.sign(w)
-    sets = 0
-    while sets < MOST_SETS:
+    sets = idle = 0
+    lowest = math.inf
+    while sets < MOST_SETS and idle < MOST_IDLE_SETS:
         sets += 1
         settled = _settle(hessian, a, w, slope, signs)
         # sums of many updates drift
-        slope = g + hessian @ (w - start * scale)
+        d = w - start * scale
+        slope = g + hessian @ d
+        value = 0.5 * float((g + slope) @ d) + float(a @ np.abs(w))
+        idle = 0 if value < lowest else idle + 1
+        lowest = min(value, lowest)
         out = np.flatnonzero(signs == 0.0)
         over = (np.abs(slope[out]) - a[out]) / a[out]
         worst = float(over.max(initial=0.0))
@@ -224,7 +233,7 @@ def _settle(hessian: Floats, a: Floats, w: Floats, slope: Floats, signs: Floats)
 
     Returns whether the minimum over the set was reached.
     """
-    refinements = 0
+    refinements = steps = 0
     while True:
         active = np.flatnonzero(signs)
         if not len(active):
@@ -239,18 +248,22 @@ def _settle(hessian: Floats, a: Floats, w: Floats, slope: Floats, signs: Floats)
             flat = values <= FLAT * len(active) * values[-1]
             if flat.any() and _leave_flats(vectors[:, flat], active, hessian, a, w, slope, signs):
                 continue
+            # where nothing ends a flat direction, least curvature that rounding cannot hide does
             right = -(slope[active] + a[active] * signs[active])
-            values, vectors = values[~flat], vectors[:, ~flat]
-            step = vectors @ ((vectors.T @ right) / values)
+            along = vectors.T @ right
+            moved = ~flat | (np.abs(along) > FLAT_SLOPE * a[active].min())
+            values = np.maximum(values, FLAT * len(active) * values[-1])
+            step = vectors[:, moved] @ (along[moved] / values[moved])
         beta, zeroed = _along(float(step @ (block @ step)), a[active], w[active], right, step)
         if beta <= 0.0:
             return True
         _move(hessian, active, beta * step, w, slope)
         before = signs[active]
         _sign(active, zeroed, w, signs)
-        if (signs[active] == before).all():
-            refinements += 1
-            if refinements >= MOST_REFINEMENTS:
+        if zeroed < 0:
+            steps += 1
+            refinements += bool((signs[active] == before).all())
+            if refinements >= MOST_REFINEMENTS or steps >= MOST_STEPS:
                 return True
 
 
