@@ -251,9 +251,7 @@ class Trainer:
             self._careful = self._careful or self._raised == 1.0
             self._raise()
         beta, gained, seen = found
-        if not view.objective.loss.smooth and self._is_cheap(view, len(columns)):
-            self._raised = 0.0  # the next step finds the rows that cut this one
-        elif beta < CUT:
+        if beta < CUT:
             self._raise()
         elif beta == 1.0:
             self._raised = 0.1 * self._raised if self._raised > LEAST_RAISED else 0.0
