@@ -22,7 +22,7 @@ SECONDS = 20.0
 ONCE_UNSOLVED = (526, 896, 925)
 
 
-@pytest.mark.parametrize("number", (*range(60), *ONCE_UNSOLVED))
+@pytest.mark.parametrize("number", [*range(60), *ONCE_UNSOLVED])
 def test_every_problem_is_solved_and_its_certificate_true(number: int) -> None:
     verdict = problems.run(make_case(number), SECONDS)
     assert not verdict.faults, verdict.to_dict()
