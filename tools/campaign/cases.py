@@ -103,6 +103,4 @@ def all_cases() -> list[Case]:
     deaths = {"writer": ("prepare-begin", "price-begin"), "trainer": ("publish", "step")}
     for role, at in deaths.items():
         cases += [Case(f"deaths-{role}-{p}", "deaths", (0, 5), role, p, "kill!") for p in at]
-    for role in ("writer", "trainer"):
-        cases += [Case(f"crew-kill-{role}", "crew", role=role)] * 3
     return cases

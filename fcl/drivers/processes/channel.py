@@ -19,8 +19,6 @@ MAX_QUEUED = 1024
 #: Kind of the message a child sends when its role raised an exception; roles use kinds >= 0.
 #: Its ints: length of the text, whether it is an InputError, then up to five of ``Link.task``.
 RAISED = -1
-#: Kind of the message that ends a child's job but not the child, which then drops all of the job.
-RELEASE = -2
 #: Bytes a child has in the segment ``texts``, and how many of them it uses.
 TEXT_BYTES = 1 << 16
 MAX_TEXT = 60_000

@@ -7,18 +7,15 @@ child. It touches no column.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import selectors
 import time
 from collections import defaultdict, deque
 
-from fcl.drivers.plan import child_bytes
 from fcl.drivers.processes import logic as words
 from fcl.drivers.processes.channel import RAISED, Failure, Message
 from fcl.drivers.processes.children import Child, Heartbeats, dismiss
-from fcl.drivers.processes.crew import Crew
 from fcl.drivers.processes.desk import Desk
 from fcl.drivers.processes.faults import arm, fault
 from fcl.drivers.processes.logic import TRAINER, WRITER, Logic
@@ -29,7 +26,6 @@ from fcl.drivers.result import TrainResult
 from fcl.drivers.session import Session
 from fcl.drivers.warmup import KIND_SECONDS, KINDS_VARIABLE, kinds_of, missing
 from fcl.errors import BudgetError, FclError, GeneratorError, InputError, RepeatedDeaths
-from fcl.features import is_built_in
 from fcl.model import atomic
 
 __all__ = ["run_processes"]
@@ -80,11 +76,9 @@ def run_processes(
     scratch: str | os.PathLike[str] | None,
     share_cores: bool,
     shared_files: str | os.PathLike[str] | None,
-    crew: Crew | None = None,
 ) -> TrainResult:
-    """Train with writers and a trainer beside this process, lent by a crew; None: by one for this job."""
-    with Crew(keep=False) if crew is None else contextlib.nullcontext(crew) as lender:
-        return Supervisor(session, Folders(scratch, shared_files), share_cores, lender).run()
+    """Train with writers and a trainer beside this process."""
+    return Supervisor(session, Folders(scratch, shared_files), share_cores).run()
 
 
 class _Over(Exception):
@@ -97,11 +91,10 @@ class _Over(Exception):
 class Supervisor:
     """One run."""
 
-    def __init__(self, session: Session, folders: Folders, share_cores: bool, crew: Crew) -> None:
+    def __init__(self, session: Session, folders: Folders, share_cores: bool) -> None:
         self.session = session
         self.folders = folders
         self.share_cores = share_cores
-        self.crew = crew
         self.children: dict[tuple[str, int], Child] = {}
         self.selector = selectors.DefaultSelector()
         self.shared: Shared
@@ -130,9 +123,8 @@ class Supervisor:
         self.shared = shared = Shared(session.job, self.folders)
         session.job = shared.job
         self.heartbeats = Heartbeats(shared.segments["control"])
-        self.meter = Meter(self._all_pids, shared.memory_segments)
+        self.meter = Meter(self._pids, shared.memory_segments)
         try:
-            self.crew.prepare({TRAINER: 1, WRITER: shared.plan.writers})
             shared.reserve()
             shared.prepare_own(self._reading)
             first_pass = None if session.continued is None else len(session.history)
@@ -390,7 +382,7 @@ class Supervisor:
 
     def _spawn(self, role: str, number: int, incarnation: int) -> None:
         index = number if role == WRITER else self.shared.plan.writers
-        child = self.crew.hire(role, number, incarnation, index, self.shared.segments)
+        child = Child.spawn(role, number, incarnation, index, self.shared.segments)
         self.children[role, number] = child
         self.selector.register(child.channel, selectors.EVENT_READ, child)
         if child.sentinel is not None:
@@ -504,10 +496,6 @@ class Supervisor:
         children = {f"{c.role} {c.number}": c.pid for c in self.children.values()}
         return {"supervisor": os.getpid(), **children}
 
-    def _all_pids(self) -> dict[str, int]:
-        """With children that were given back: they hold little, but they are there."""
-        return {**self._pids(), **{f"idle {pid}": pid for pid in self.crew.pids}}
-
     def _busy_shares(self) -> dict[str, float]:
         """Processor time over time of each process since the last call."""
         now = time.monotonic()
@@ -522,18 +510,12 @@ class Supervisor:
 
     # -- the end -------------------------------------------------------------------------------
 
-    def _dismiss(self, keep: bool = False) -> None:
-        """Send everybody away, or give them back to the crew: at a clean end alone.
-
-        Children that have imported code of the user are not kept: it may be another one at the next job.
-        """
+    def _dismiss(self) -> None:
+        """End all children."""
         children = list(self.children.values())
         for child in children:
             self._forget(child)
-        if keep and is_built_in(self.session.job.family.to_config()):
-            self.crew.give_back(children, child_bytes())
-        else:
-            dismiss(children)
+        dismiss(children)
 
     def _end(self, instruction: words.Instruction) -> TrainResult:
         """Save, send everybody away, and make the result."""
@@ -555,7 +537,7 @@ class Supervisor:
             raise KeyboardInterrupt
         desk, outer = self.desk, self.desk.outer
         self.meter.sample()
-        self._dismiss(keep=instruction.reason != "interrupted")
+        self._dismiss()
         # the one long computation of this process: the others are gone
         support = desk.passes.pricer.counts(outer.point.ids, desk.vectors.residuals)
         self.meter.sample()

@@ -8,7 +8,6 @@ import signal
 import sys
 import time
 from pathlib import Path
-from typing import ClassVar
 
 import numpy as np
 
@@ -85,20 +84,6 @@ class Deaf:
     def run(self) -> None:
         while True:
             sum(range(1000))
-
-
-class Keeps:
-    """Lets go of nothing when its job is over."""
-
-    arrays: ClassVar[list[np.ndarray]] = []
-
-    def __init__(self, link: Link) -> None:
-        self.link = link
-        self.arrays.append(link.segment("control").array("i8", 1))
-
-    def run(self) -> None:
-        self.link.send(Message.make(READY, os.getpid()))
-        self.link.receive()
 
 
 class Ends:
