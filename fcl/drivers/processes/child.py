@@ -45,12 +45,15 @@ from importlib import import_module
 from typing import Any, NoReturn
 
 from fcl.drivers.processes import faults
-from fcl.drivers.processes.channel import RAISED, TEXT_BYTES, Failure, Message, Records
+from fcl.drivers.processes.codec import Frames, pack
+from fcl.drivers.processes.messages import Raised
 from fcl.drivers.processes.shared import Segment
 from fcl.errors import InputError
 
 #: Seconds between two beats of the heart.
 BEAT = 0.5
+#: Characters of an exception that are reported.
+MAX_TEXT, MAX_TRACEBACK = 8_000, 60_000
 #: Role -> what runs it: ``Class(link).run()``. Any other "module:Class" is a role as well.
 ROLES = {
     "writer": "fcl.drivers.processes.writer:Writer",
@@ -62,8 +65,9 @@ _PR_SET_PDEATHSIG = 1
 class Link:
     """A child's connection to its supervisor.
 
-    task : what the child is at, up to five integers that the role sets; told if it raises.
-    urgent : kinds of messages for which long work is to be cut short, see :meth:`hurry`.
+    index : the child's place in the segment ``control``.
+    doing : what the child is at, in words that the role sets; reported if it raises.
+    urgent : classes of messages for which long work is to be cut short, see :meth:`hurry`.
     """
 
     def __init__(
@@ -73,15 +77,15 @@ class Link:
         self.number = number
         self.incarnation = incarnation
         self.index = index
-        self.task: tuple[int, ...] = ()
-        self.urgent: frozenset[int] = frozenset()
+        self.doing = ""
+        self.urgent: tuple[type, ...] = ()
         self._waiting = 0  # urgent messages that were not received yet
         self._segments = {
             name: Segment.of_fd(name, fd) for name, fd in fds.items() if name != "socket"
         }
         self._socket = socket.socket(fileno=fds["socket"])
         self._socket.set_inheritable(False)
-        self._received: queue.SimpleQueue[Message] = queue.SimpleQueue()
+        self._received: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._sending = threading.Lock()
         self._counting = threading.Lock()
         self._start("watch", self._watch)
@@ -89,13 +93,13 @@ class Link:
     def _start(self, name: str, target: Callable[..., None], *arguments: int) -> None:
         threading.Thread(target=target, args=arguments, name=f"fcl-{name}", daemon=True).start()
 
-    def receive(self, timeout: float | None = None) -> Message | None:
+    def receive(self, timeout: float | None = None) -> Any:
         """The next message; None if there is none within `timeout` seconds (None: wait for one)."""
         try:
             message = self._received.get(timeout=None if timeout is None else max(timeout, 0.0))
         except queue.Empty:
             return None
-        if message.kind in self.urgent:
+        if isinstance(message, self.urgent):
             with self._counting:
                 self._waiting -= 1
         return message
@@ -108,11 +112,11 @@ class Link:
         """Whether a message is there."""
         return not self._received.empty()
 
-    def send(self, message: Message) -> None:
+    def send(self, message: Any) -> None:
         """Send; from any thread. May wait for the supervisor."""
         try:
             with self._sending:
-                self._socket.sendall(message.pack())
+                self._socket.sendall(pack(message))
         except OSError:  # it is gone
             os._exit(0)
 
@@ -125,20 +129,17 @@ class Link:
         return self._segments["config"].read_json()
 
     def report(self, error: BaseException) -> None:
-        """Tell the supervisor of an exception."""
-        failure = Failure(
-            f"{type(error).__module__}.{type(error).__qualname__}",
-            "\n".join([str(error), *getattr(error, "__notes__", ())]),
-            "".join(traceback.format_exception(error)),
+        """Tell the supervisor of an exception: the beginning of its text, the end of its traceback."""
+        text = "\n".join([str(error), *getattr(error, "__notes__", ())])
+        self.send(
+            Raised(
+                f"{type(error).__module__}.{type(error).__qualname__}",
+                text[:MAX_TEXT],
+                "".join(traceback.format_exception(error))[-MAX_TRACEBACK:],
+                isinstance(error, InputError),
+                self.doing,
+            )
         )
-        text = failure.pack()
-        texts = self._segments.get("texts")
-        if texts is None or texts.size < (self.index + 1) * TEXT_BYTES:
-            text = b""
-        else:
-            texts.array("u1", len(text), self.index * TEXT_BYTES)[:] = memoryview(text)
-        is_input = int(isinstance(error, InputError))
-        self.send(Message.make(RAISED, len(text), is_input, *self.task[:5]))
 
     def beat(self, parent: int) -> None:
         """Start the thread that counts in ``control`` (int64, at our index) while we live.
@@ -149,7 +150,7 @@ class Link:
         self._start("beat", self._beat, parent)
 
     def _watch(self) -> None:
-        records = Records()
+        frames = Frames()
         while True:
             try:
                 data = self._socket.recv(1 << 16)
@@ -158,8 +159,8 @@ class Link:
             if not data:
                 # at once, whatever the other threads do: they have nobody to work for
                 os._exit(0)
-            for message in records.feed(data):
-                if message.kind in self.urgent:
+            for message in frames.feed(data):
+                if isinstance(message, self.urgent):
                     with self._counting:
                         self._waiting += 1
                 self._received.put(message)

@@ -19,7 +19,7 @@ import time
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from fcl.drivers.processes.channel import TEXT_BYTES, Channel, Failure, Message
+from fcl.drivers.processes.channel import Channel
 from fcl.drivers.processes.child import IGNORED
 from fcl.drivers.processes.memory import oom_kills
 from fcl.drivers.processes.shared import Segment, above_stdio
@@ -45,7 +45,7 @@ _logger = logging.getLogger("fcl")
 class Child:
     """A child process and the supervisor's end of its channel; made by :meth:`spawn`.
 
-    index : its place in the segments ``control`` (int64 each) and ``texts`` (TEXT_BYTES each).
+    index : its place in the segment ``control`` (int64 each).
     sentinel : a pidfd that is readable when the child has ended, for selectors; None where there is
         none (macOS): there the end of the channel tells, or :meth:`alive` is asked now and then.
     """
@@ -199,13 +199,6 @@ class Child:
         """Whether the kernel has killed for want of memory since the start; None if unknown."""
         now = oom_kills()
         return None if now is None or self._oom_kills is None else now > self._oom_kills
-
-    def failure(self, message: Message, texts: Segment) -> Failure:
-        """The exception that a message of kind RAISED tells of."""
-        length = message.ints[0]
-        if not length:
-            return Failure("unknown", "an exception without a text", "")
-        return Failure.unpack(texts.array("u1", length, self.index * TEXT_BYTES).tobytes())
 
     def close(self) -> None:
         """Kill it if it still runs, and give up channel and sentinel."""

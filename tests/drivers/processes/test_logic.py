@@ -733,7 +733,7 @@ def test_impossible_events_are_refused() -> None:
     crew.trainer_works()
     publish(crew)
     crew.finish_stage()
-    with pytest.raises(LogicError, match="expected accepted"):
+    with pytest.raises(LogicError, match="expected an outcome"):
         crew.finish_stage(outcome="perhaps")
 
 

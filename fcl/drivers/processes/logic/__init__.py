@@ -21,8 +21,7 @@ Rules of the shell and the trainer that the logic relies on:
 """
 
 from fcl.drivers.processes.logic.machine import STAGES, Logic
-from fcl.drivers.processes.logic.state import LogicError
-from fcl.drivers.processes.logic.words import (
+from fcl.drivers.processes.logic.protocol import (
     TRAINER,
     WRITER,
     Abort,
@@ -43,6 +42,7 @@ from fcl.drivers.processes.logic.words import (
     Lend,
     MakeRoom,
     Order,
+    Outcome,
     Prepared,
     Published,
     Raised,
@@ -57,11 +57,13 @@ from fcl.drivers.processes.logic.words import (
     StopAsked,
     TakeProposal,
     Task,
+    TaskKind,
     Threads,
     TrainerBusy,
     TrainerIdle,
     Validate,
 )
+from fcl.drivers.processes.logic.state import LogicError
 
 __all__ = [
     "STAGES",
@@ -87,6 +89,7 @@ __all__ = [
     "LogicError",
     "MakeRoom",
     "Order",
+    "Outcome",
     "Prepared",
     "Published",
     "Raised",
@@ -101,6 +104,7 @@ __all__ = [
     "StopAsked",
     "TakeProposal",
     "Task",
+    "TaskKind",
     "Threads",
     "TrainerBusy",
     "TrainerIdle",

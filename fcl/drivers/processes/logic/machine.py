@@ -2,18 +2,7 @@
 
 from __future__ import annotations
 
-from fcl.drivers.processes.logic.state import (
-    Deaths,
-    Extents,
-    Lane,
-    LogicError,
-    Parts,
-    Tokens,
-    TrainerSide,
-    WriterSide,
-    require,
-)
-from fcl.drivers.processes.logic.words import (
+from fcl.drivers.processes.logic.protocol import (
     TRAINER,
     WRITER,
     Abort,
@@ -33,6 +22,7 @@ from fcl.drivers.processes.logic.words import (
     Instruction,
     Lend,
     MakeRoom,
+    Outcome,
     Prepared,
     Published,
     Raised,
@@ -47,10 +37,22 @@ from fcl.drivers.processes.logic.words import (
     StopAsked,
     TakeProposal,
     Task,
+    TaskKind,
     Threads,
     TrainerBusy,
     TrainerIdle,
     Validate,
+)
+from fcl.drivers.processes.logic.state import (
+    Deaths,
+    Extents,
+    Lane,
+    LogicError,
+    Parts,
+    Tokens,
+    TrainerSide,
+    WriterSide,
+    require,
 )
 
 __all__ = ["STAGES", "Logic"]
@@ -84,7 +86,6 @@ STAGES: dict[str, tuple[str, ...]] = {
     "finished": (),
 }
 
-OUTCOMES = "accepted, rejected or blend"
 #: Stages in which what the passes write belongs to the anchor handed over, so that a new trainer can
 #: be given it.
 BETWEEN_PASSES = ("columns", "wait")
@@ -111,7 +112,7 @@ class Logic:
         self._validation = Lane("off", -1)
         self._scored = -1  # the last pass with scores
         self._serial = 0
-        self._outcome = ""  # of the last search or accept
+        self._outcome: Outcome | None = None  # of the last search or accept
         self._taken: Published | None = None  # the proposal of this pass
         self._decided = Decided()  # the last answer of the shell
         self._starting = False  # on a point to begin with, before the trainer has had any anchor
@@ -309,15 +310,15 @@ class Logic:
     def _searched(self) -> None:
         """The search, or the second look at a blended point, has an outcome."""
         match self._outcome:
-            case "accepted":
+            case Outcome.ACCEPTED:
                 self.deaths.progress()
                 self._begin("residuals", self.settings.margins_parts)
-            case "blend":
+            case Outcome.BLEND:
                 self._begin("blend", self.settings.margins_parts)
-            case "rejected":
+            case Outcome.REJECTED:
                 self._reject()
             case other:
-                raise LogicError(f"outcome of {self.stage}: expected {OUTCOMES}, got {other!r}")
+                raise LogicError(f"{self.stage}: expected an outcome, got {other!r}")
 
     def _reject(self) -> None:
         """The anchor stays, and nothing is priced.
@@ -564,7 +565,7 @@ class Logic:
         while (lane := self._lane_with_work()) and (writer := self._next_writer()):
             self._serial += 1
             part = lane.parts.deal(self._serial)
-            kind = "margins" if lane.stage == "blend" else lane.stage
+            kind = TaskKind("margins" if lane.stage == "blend" else lane.stage)
             extent = self.extents.grant(writer.number) if kind == "columns" else -1
             writer.task = Task(kind, part.start, part.stop, lane.pass_number, self._serial, extent)
             self._say(Deal(writer.number, writer.task))

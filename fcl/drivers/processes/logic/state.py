@@ -6,7 +6,7 @@ from collections import Counter, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from fcl.drivers.processes.logic.words import Published, Task
+from fcl.drivers.processes.logic.protocol import Published, Task
 
 __all__ = [
     "Deaths",
