@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 
@@ -17,7 +17,6 @@ from fcl.cache import ColumnCache
 from fcl.data.prepared import PreparedRows
 from fcl.drivers.plan import first_sample
 from fcl.drivers.result import TrainResult, peak_memory
-from fcl.drivers.saving import Snapshot, last_certified
 from fcl.drivers.session import Session
 from fcl.features.standardized import attach_scales
 from fcl.solve.outer import Certified
@@ -47,9 +46,8 @@ class _Run:
         self.valid_margins = np.empty(self.job.valid.n if self.job.valid else 0)
         self.certified: Certified | None = None
         self.beta, self.evicted = 0.0, 0
-        if session.continued is not None:
-            state = session.continued.state
-            self.beta, self.evicted = state["beta"], state["evicted"]
+        if session.state is not None:
+            self.beta, self.evicted = session.state.beta, session.state.evicted
 
     def _poll(self) -> None:
         if self.session.should_stop():
@@ -120,9 +118,9 @@ class _Run:
                 attach_scales(job.family, np.empty((2, job.family.n_features)))
                 solver.passes.measure(range(solver.passes.pricer.n_parts))
         with session.timed("start"):
-            if session.continued is not None:
-                solver.restore(dict(session.continued.state), dict(session.continued.arrays))
-                self.certified = last_certified(session.continued.state)
+            if session.state is not None:
+                solver.restore(session.state)
+                self.certified = session.state.last
         solver.between = self._making_columns
         solver.passes.pricer.on_progress = lambda share: session.working("pricing", share)
         if options.max_time is not None:
@@ -169,8 +167,15 @@ class _Run:
     def _pass(self, solver: Solver, valid: PreparedRows | None) -> str:
         """Price and certify the anchor; returns the reason to stop, if there is one."""
         session = self.session
-        snapshot = self._snapshot(solver)
-        session.saver.offer(lambda: snapshot)
+        session.saver.offer(
+            replace(
+                solver.snapshot(),
+                idle=session.idle,
+                beta=self.beta,
+                evicted=self.evicted,
+                last=self.certified,
+            )
+        )
         self._poll()
         with session.timed("pricing"):
             certified = solver.price(len(session.history))
@@ -201,12 +206,3 @@ class _Run:
             validation=validation,
         )
         return session.reason(certified, solver.rounding)
-
-    def _snapshot(self, solver: Solver) -> Snapshot:
-        """All that the rest of the run depends on, before a pass."""
-        numbers, arrays = solver.snapshot()
-        last: dict[str, Any] = {}
-        if self.certified is not None:
-            last = {"objective": self.certified.objective, "bound": self.certified.bound}
-        extra = {"idle": self.session.idle, "beta": self.beta, "evicted": self.evicted}
-        return {**numbers, **extra, "last": last}, arrays

@@ -33,6 +33,7 @@ from fcl.model.checkpoint import Checkpoint, CheckpointFolder
 from fcl.model.metrics import average_precision
 from fcl.model.model import Model
 from fcl.solve.outer import Certified
+from fcl.solve.run_state import RunState
 from fcl.solve.state import Floats, Ids, Point
 
 __all__ = ["Progress", "Session"]
@@ -62,6 +63,7 @@ class Session:
     history: list[dict[str, Any]] = field(default_factory=list)
     begun: float = field(default_factory=time.monotonic)
     fingerprint: str = ""
+    state: RunState | None = None  #: to resume from
     idle: int = 0  #: passes in a row without progress
     rounding: float = math.nan  #: relative gap that rounding may leave, once it was asked for
     compile_seconds: float = JOB_SECONDS  #: how long compiling takes, if the cache lacks kernels
@@ -73,7 +75,8 @@ class Session:
         self._progress_from = self.begun + PROGRESS_EVERY
         if self.continued is not None:
             self.history.extend(self.continued.history)
-            self.idle = self.continued.state["idle"]
+            self.state = RunState.from_file(self.continued.state, self.continued.arrays)
+            self.idle = self.state.idle
 
     @property
     def continued(self) -> Checkpoint | None:

@@ -40,14 +40,13 @@ from fcl.drivers.processes.messages import (
 from fcl.drivers.processes.points import read_point, write_point
 from fcl.drivers.processes.slots import SlotBook
 from fcl.drivers.processes.wanted import GradientTable, WantedColumns
-from fcl.drivers.saving import Snapshot, last_certified
 from fcl.drivers.session import Session
 from fcl.features.base import Prices
-from fcl.model.checkpoint import Checkpoint
 from fcl.solve.outer import Certified, Outer
 from fcl.solve.passes import Passes, Vectors
 from fcl.solve.polish import polished_bound
-from fcl.solve.sampling import SampleSize, Seen
+from fcl.solve.run_state import RunState
+from fcl.solve.sampling import LastStep, PassStats, SampleSize
 from fcl.solve.solver import null_outer
 from fcl.solve.state import Ids, Point
 
@@ -101,7 +100,7 @@ class OuterLoopState:
         # the latest point that no search has judged yet, for a checkpoint to try first
         self._untried: _Proposal | None = None
         self._fallback: Point | None = None  # the anchor of a checkpoint, while that is tried
-        self._resuming = self._repeated = False
+        self._resuming = self._repeated = self._redraw_due = False
         self._decrease = 0.0  # of the last accepted step
         self._bound = BoundResult(0.0, 0.0, 0.0)
         self._recall: Ids = np.empty(0, np.int64)  # to be cached again after a checkpoint
@@ -119,27 +118,24 @@ class OuterLoopState:
         self._sample = SampleSize(
             job.train.n, self.config.view_rows, first, self.store.capacity, wished
         )
-        if session.continued is not None:
-            self._resume(session.continued)
+        if session.state is not None:
+            self._resume(session.state)
         self._offer()
 
-    def _resume(self, resumed: Checkpoint) -> None:
-        """Go on from a checkpoint: the first pass proves objective and bound anew, by writers."""
-        state, arrays = dict(resumed.state), dict(resumed.arrays)
-        self.outer.restore(state, arrays)
+    def _resume(self, state: RunState) -> None:
+        """Resume from a checkpoint: the first pass proves objective and bound anew, by writers."""
+        self.outer.restore(state.outer)
         if not self.job.options.intercept:
             self.outer.point = replace(self.outer.point, intercept=0.0)
-        self.beta = state["beta"]
-        self.certified = last_certified(state)
-        self._recall = arrays["cached"]
+        self.beta, self.certified, self._recall = state.beta, state.last, state.cached
         point = self.outer.point
-        fits = len(arrays.get("untried_ids", ())) <= self.config.max_active
-        if "untried_intercept" in state and fits:  # the trainer was further than the anchor
-            self._fallback = point
-            ids, weights = arrays["untried_ids"], arrays["untried_weights"]
-            point = Point(ids, weights, state["untried_intercept"])
+        if state.untried is not None and len(state.untried.ids) <= self.config.max_active:
+            self._fallback, point = point, state.untried  # the trainer was further than the anchor
         self._try(_Proposal(0, point))
         self._resuming = self._repeated = True
+        if state.sample is not None and self.config.view_rows:
+            self._sample.restore(state.sample)
+            self._redraw_due = self._sample.draws > 0  # of its size, but no rows are drawn yet
 
     @property
     def verified(self) -> bool:
@@ -374,8 +370,8 @@ class OuterLoopState:
         decrease : of the objective on all rows, by the last step that the trainer proposed.
         """
         slots, _ = self.cached()
-        redraw = self._sample.should_redraw(
-            Seen(
+        redraw = self._redraw_due or self._sample.should_redraw(
+            PassStats(
                 self.outer.objective,
                 self.outer.gap,
                 self.beta,
@@ -385,6 +381,7 @@ class OuterLoopState:
                 float(self.store.sizes[slots].sum()),
             )
         )
+        self._redraw_due = False
         columns = self._select(drop_cache=redraw)
         if redraw or not len(slots):
             self.anchors[pass_number] = replace(self.anchors[pass_number], n_coming=columns)
@@ -442,18 +439,21 @@ class OuterLoopState:
     # -- checkpoints ---------------------------------------------------------------------------
 
     def _offer(self) -> None:
-        """The state to go on from, should everything end now."""
-        numbers, arrays = self.outer.state()
+        """Offer the state to resume from, should the run end now."""
         _, cached = self.cached()
-        last: dict[str, Any] = {}
-        if self.certified is not None:
-            last = {"objective": self.certified.objective, "bound": self.certified.bound}
-        numbers |= {"drawn": 0, "grown": 1.0, "idle": self.session.idle}
-        numbers |= {"beta": self.beta, "evicted": 0, "last": last}
-        arrays |= {"cached": cached, "seen": np.ones(len(cached), bool)}
-        if self._untried is not None:
-            numbers["untried_intercept"] = self._untried.point.intercept
-            arrays["untried_ids"] = self._untried.point.ids
-            arrays["untried_weights"] = self._untried.point.weights
-        snapshot: Snapshot = numbers, arrays
-        self.session.saver.offer(lambda: snapshot)
+        sample = None
+        if self.config.view_rows:
+            step = LastStep(self.beta, self._decrease, self._tried.promised)
+            sample = self._sample.state(pending=self._sample.draws > 0, step=step)
+        self.session.saver.offer(
+            RunState(
+                outer=self.outer.state(),
+                cached=cached,
+                seen=np.ones(len(cached), bool),
+                sample=sample,
+                idle=self.session.idle,
+                beta=self.beta,
+                last=self.certified,
+                untried=None if self._untried is None else self._untried.point,
+            )
+        )
