@@ -44,6 +44,7 @@ from fcl.drivers.processes.logic import (
     TrainerBusy,
     TrainerIdle,
 )
+from fcl.drivers.processes.logic.invariants import check_invariants
 
 #: Kinds of tasks that may follow a kind, the tasks of the validation aside.
 FOLLOWS = {
@@ -340,7 +341,7 @@ class Crew:
                         self._nobody_holds("trainer")
                 case Abort() | Fail() | Finish():
                     self.over = instruction
-        self.logic.validate()
+        check_invariants(self.logic)
         if not self.over:
             running = len(self.tasks)
             assert running == self.logic.busy_writers

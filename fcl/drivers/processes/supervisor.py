@@ -265,7 +265,7 @@ class Supervisor:
         self._last_sample = now
         spent = self.session.seconds.get("validation", 0.0)
         cores = self.shared.cores
-        self.logic.validation_wanted = spent <= VALIDATION_SHARE * cores * self.session.elapsed
+        self.logic.validation.wanted = spent <= VALIDATION_SHARE * cores * self.session.elapsed
         self.meter.sample()
         self._report_progress()
         for child in self.roster:

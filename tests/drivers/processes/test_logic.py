@@ -45,6 +45,7 @@ from fcl.drivers.processes.logic import (
     TrainerIdle,
     Validate,
 )
+from fcl.drivers.processes.logic.invariants import check_invariants
 from fcl.drivers.processes.logic.state import WriterSide
 
 
@@ -740,8 +741,8 @@ def test_impossible_events_are_refused() -> None:
 @pytest.mark.parametrize(
     ("damage", "words"),
     [
-        (lambda logic: logic._passes.parts.waiting.pop(), "of 6 parts are lost"),
-        (lambda logic: logic._passes.parts.done.append(range(1)), "held more than once"),
+        (lambda logic: logic.passes.parts.waiting.pop(), "of 6 parts are lost"),
+        (lambda logic: logic.passes.parts.done.append(range(1)), "held more than once"),
         (lambda logic: setattr(logic.writers[0], "task", None), "not the tasks"),
         (lambda logic: setattr(logic.writers[0], "ready", False), "is not there"),
         (lambda logic: logic.extents.free.append(0), "in one hand"),
@@ -758,10 +759,10 @@ def test_impossible_events_are_refused() -> None:
 def test_broken_invariants_are_named(damage: Callable[[Logic], object], words: str) -> None:
     crew = certified(writers=1, cores=3, extents=5)
     crew.decide(columns=6)
-    crew.logic.validate()
+    check_invariants(crew.logic)
     damage(crew.logic)
     with pytest.raises(LogicError, match=words):
-        crew.logic.validate()
+        check_invariants(crew.logic)
 
 
 @pytest.mark.parametrize("field", ["writers", "cores", "batch", "extents", "price_parts"])

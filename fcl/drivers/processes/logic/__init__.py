@@ -20,7 +20,7 @@ Rules of the shell and the trainer that the logic relies on:
 - an empty extent that the trainer holds is counted in ``spare`` of Freed, or freed.
 """
 
-from fcl.drivers.processes.logic.machine import STAGES, Logic
+from fcl.drivers.processes.logic.machine import Logic
 from fcl.drivers.processes.logic.protocol import (
     TRAINER,
     WRITER,
@@ -63,6 +63,7 @@ from fcl.drivers.processes.logic.protocol import (
     TrainerIdle,
     Validate,
 )
+from fcl.drivers.processes.logic.stages import STAGES, Stage
 from fcl.drivers.processes.logic.state import LogicError
 
 __all__ = [
@@ -101,6 +102,7 @@ __all__ = [
     "SendAnchor",
     "Settings",
     "Spawn",
+    "Stage",
     "StopAsked",
     "TakeProposal",
     "Task",
