@@ -10,7 +10,9 @@ from collections import Counter, deque
 from collections.abc import Sequence
 from typing import Any
 
-from fcl.drivers.processes.logic import (
+from fcl.drivers.processes.logic.invariants import check_invariants
+from fcl.drivers.processes.logic.machine import Logic
+from fcl.drivers.processes.logic.protocol import (
     Abort,
     AnchorTaken,
     Certify,
@@ -27,7 +29,6 @@ from fcl.drivers.processes.logic import (
     Freed,
     Instruction,
     Lend,
-    Logic,
     MakeRoom,
     Order,
     Prepared,
@@ -44,7 +45,6 @@ from fcl.drivers.processes.logic import (
     TrainerBusy,
     TrainerIdle,
 )
-from fcl.drivers.processes.logic.invariants import check_invariants
 
 #: Kinds of tasks that may follow a kind, the tasks of the validation aside.
 FOLLOWS = {

@@ -7,7 +7,6 @@ import os
 import signal
 import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +21,6 @@ HERE = Path(__file__).parent
 
 
 @message
-@dataclass(frozen=True)
 class Here:
     pid: int
     number: int = 0
@@ -30,31 +28,26 @@ class Here:
 
 
 @message
-@dataclass(frozen=True)
 class Echo:
     number: int = 0
     value: float = 0.0
 
 
 @message
-@dataclass(frozen=True)
 class Fill:
     value: int
 
 
 @message
-@dataclass(frozen=True)
 class Fail:
     is_input: bool
 
 
 @message
-@dataclass(frozen=True)
 class About: ...
 
 
 @message
-@dataclass(frozen=True)
 class Quit: ...
 
 

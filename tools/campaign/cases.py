@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fcl.drivers.processes.logic import TaskKind
+from fcl.drivers.processes.logic.protocol import TaskKind
 
 #: Where code is marked with ``fault(...)``, by role.
 WRITER_POINTS = (

@@ -8,23 +8,30 @@ from __future__ import annotations
 
 import json
 import struct
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from functools import cache
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, TypeVar, dataclass_transform, get_type_hints
 
-__all__ = ["Frames", "message", "pack"]
+__all__ = ["Frames", "declare", "message", "pack"]
 
 _LENGTH = struct.Struct("=I")
 _CLASSES: dict[str, type] = {}
-_Class = TypeVar("_Class", bound=type)
+_Class = TypeVar("_Class")
 
 
-def message(cls: _Class) -> _Class:
-    """Declare a dataclass as a message, or as a part of one; a decorator."""
+def declare(cls: type) -> None:
+    """Let the codec pack a dataclass, as a message or as a part of one."""
     if _CLASSES.setdefault(cls.__name__, cls) is not cls:
         raise ValueError(f"expected one message of each name, got two of {cls.__name__}")
-    return cls
+
+
+@dataclass_transform(frozen_default=True)
+def message(cls: type[_Class]) -> type[_Class]:
+    """Make a class a frozen dataclass, and declare it; a decorator."""
+    made = dataclass(frozen=True)(cls)
+    declare(made)
+    return made
 
 
 def pack(value: Any) -> bytes:

@@ -7,10 +7,8 @@ arrays do not travel: they are where :mod:`fcl.drivers.processes.layout` says.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from fcl.drivers.processes.codec import message
-from fcl.drivers.processes.logic import (
+from fcl.drivers.processes.codec import declare, message
+from fcl.drivers.processes.logic.protocol import (
     AnchorTaken,
     DropAll,
     Freed,
@@ -21,46 +19,11 @@ from fcl.drivers.processes.logic import (
     TrainerIdle,
 )
 
-__all__ = [
-    "Assign",
-    "BoundResult",
-    "CertifyBound",
-    "ColumnsResult",
-    "CommitColumns",
-    "CompileStarted",
-    "DrawSample",
-    "EvictColumns",
-    "MakeColumns",
-    "Message",
-    "MoveAnchor",
-    "PriceFeatures",
-    "ProposalTaken",
-    "Proposed",
-    "Raised",
-    "RestoreTrainer",
-    "Result",
-    "SampleResult",
-    "ScoreResult",
-    "Search",
-    "SearchResult",
-    "SetUp",
-    "SharedPoint",
-    "Started",
-    "TaskDone",
-    "TrainerAnchor",
-    "TryPoint",
-    "ValidatePoint",
-    "Work",
-    "WriteMargins",
-    "WriteResiduals",
-]
-
 for _word in (Task, Lend, DropAll, Rejected, TrainerIdle, AnchorTaken, Freed):
-    message(_word)
+    declare(_word)
 
 
 @message
-@dataclass(frozen=True)
 class SharedPoint:
     """A point of weights in shared memory."""
 
@@ -73,7 +36,6 @@ class SharedPoint:
 
 
 @message
-@dataclass(frozen=True)
 class SetUp:
     """All rows are read, and what depends on them is planned: read the configuration again."""
 
@@ -82,7 +44,6 @@ class SetUp:
 
 
 @message
-@dataclass(frozen=True)
 class WriteMargins:
     """Margins of a point, beside those of the anchor."""
 
@@ -91,7 +52,6 @@ class WriteMargins:
 
 
 @message
-@dataclass(frozen=True)
 class Search:
     """Search between anchor and proposal, whose margins are both there."""
 
@@ -102,7 +62,6 @@ class Search:
 
 
 @message
-@dataclass(frozen=True)
 class TryPoint:
     """Compute the objective of a point whose margins are there, and accept it if it is lower."""
 
@@ -114,7 +73,6 @@ class TryPoint:
 
 
 @message
-@dataclass(frozen=True)
 class WriteResiduals:
     """Residuals and curvatures at the anchor."""
 
@@ -123,7 +81,6 @@ class WriteResiduals:
 
 
 @message
-@dataclass(frozen=True)
 class PriceFeatures:
     """Gradients at the anchor."""
 
@@ -132,7 +89,6 @@ class PriceFeatures:
 
 
 @message
-@dataclass(frozen=True)
 class CertifyBound:
     """The dual bound, from what pricing found over the family."""
 
@@ -141,7 +97,6 @@ class CertifyBound:
 
 
 @message
-@dataclass(frozen=True)
 class DrawSample:
     """Draw the rows of the trainer."""
 
@@ -150,7 +105,6 @@ class DrawSample:
 
 
 @message
-@dataclass(frozen=True)
 class MakeColumns:
     """Make columns of a part of the list."""
 
@@ -159,7 +113,6 @@ class MakeColumns:
 
 
 @message
-@dataclass(frozen=True)
 class ValidatePoint:
     """Margins of the validation rows."""
 
@@ -180,7 +133,6 @@ Work = (
 
 
 @message
-@dataclass(frozen=True)
 class Assign:
     """Do a task; ``work`` is None where the task says all."""
 
@@ -192,7 +144,6 @@ class Assign:
 
 
 @message
-@dataclass(frozen=True)
 class TrainerAnchor:
     """A certified anchor as the trainer gets it."""
 
@@ -210,7 +161,6 @@ class TrainerAnchor:
 
 
 @message
-@dataclass(frozen=True)
 class MoveAnchor:
     """The local problem is that of this anchor from now on."""
 
@@ -219,7 +169,6 @@ class MoveAnchor:
 
 
 @message
-@dataclass(frozen=True)
 class RestoreTrainer:
     """Take over from a trainer that died; its columns are in the first slots of the list ``held``."""
 
@@ -230,7 +179,6 @@ class RestoreTrainer:
 
 
 @message
-@dataclass(frozen=True)
 class CommitColumns:
     """The first columns of an extent, made at the anchor of a pass, are the trainer's."""
 
@@ -241,7 +189,6 @@ class CommitColumns:
 
 
 @message
-@dataclass(frozen=True)
 class EvictColumns:
     """Evict until so many extents are empty and so many columns gone, as far as can be."""
 
@@ -251,7 +198,6 @@ class EvictColumns:
 
 
 @message
-@dataclass(frozen=True)
 class ProposalTaken:
     """The proposal was copied: its place is free for the next one."""
 
@@ -262,19 +208,16 @@ class ProposalTaken:
 
 
 @message
-@dataclass(frozen=True)
 class Started:
     """All is imported: the child waits for work."""
 
 
 @message
-@dataclass(frozen=True)
 class CompileStarted:
     """The cache lacks a kernel, which is being compiled."""
 
 
 @message
-@dataclass(frozen=True)
 class Raised:
     """The role of the child raised an exception."""
 
@@ -289,7 +232,6 @@ class Raised:
 
 
 @message
-@dataclass(frozen=True)
 class SearchResult:
     """The outcome of a search, and the point that it leads to."""
 
@@ -300,7 +242,6 @@ class SearchResult:
 
 
 @message
-@dataclass(frozen=True)
 class BoundResult:
     """The dual bound at the anchor, and the sums of residuals and curvatures."""
 
@@ -310,7 +251,6 @@ class BoundResult:
 
 
 @message
-@dataclass(frozen=True)
 class SampleResult:
     """How many rows were drawn."""
 
@@ -318,7 +258,6 @@ class SampleResult:
 
 
 @message
-@dataclass(frozen=True)
 class ColumnsResult:
     """How many columns are in the extent."""
 
@@ -326,7 +265,6 @@ class ColumnsResult:
 
 
 @message
-@dataclass(frozen=True)
 class ScoreResult:
     """The score of the validated point."""
 
@@ -337,7 +275,6 @@ Result = SearchResult | BoundResult | SampleResult | ColumnsResult | ScoreResult
 
 
 @message
-@dataclass(frozen=True)
 class TaskDone:
     """A task is complete."""
 
@@ -350,7 +287,6 @@ class TaskDone:
 
 
 @message
-@dataclass(frozen=True)
 class Proposed:
     """The trainer proposes a point."""
 
@@ -360,25 +296,3 @@ class Proposed:
     decrease: float  #: of the objective, as the trainer expects
     worth: bool  #: a pass would pay
     last_word: bool  #: nothing better will come
-
-
-Message = (
-    SetUp
-    | Assign
-    | MoveAnchor
-    | RestoreTrainer
-    | CommitColumns
-    | Lend
-    | EvictColumns
-    | DropAll
-    | Rejected
-    | ProposalTaken
-    | Started
-    | CompileStarted
-    | Raised
-    | TaskDone
-    | Proposed
-    | TrainerIdle
-    | AnchorTaken
-    | Freed
-)

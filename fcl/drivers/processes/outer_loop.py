@@ -15,7 +15,7 @@ import numpy as np
 from fcl.data.prepared import PreparedRows
 from fcl.drivers.plan import first_sample
 from fcl.drivers.processes.layout import Layout
-from fcl.drivers.processes.logic import Decided, Outcome, Task, TaskKind
+from fcl.drivers.processes.logic.protocol import Decided, Outcome, Task, TaskKind
 from fcl.drivers.processes.messages import (
     BoundResult,
     CertifyBound,

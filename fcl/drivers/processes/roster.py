@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from fcl.drivers.processes.children import Child, Heartbeats, dismiss
-from fcl.drivers.processes.logic import TRAINER, WRITER
+from fcl.drivers.processes.logic.protocol import TRAINER, WRITER
 from fcl.drivers.processes.shared import Segment
 from fcl.errors import RepeatedDeaths
 

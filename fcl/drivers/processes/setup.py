@@ -16,7 +16,7 @@ from fcl.data.prepared import PreparedRows, pack_sides
 from fcl.drivers.job import Job, Rows, available_cores
 from fcl.drivers.plan import ACTIVE_A_COLUMN, LEAST_ACTIVE, Plan
 from fcl.drivers.processes.layout import Config, Layout, segment_names
-from fcl.drivers.processes.logic import Settings
+from fcl.drivers.processes.logic.protocol import Settings
 from fcl.drivers.processes.memory import on_tmpfs
 from fcl.drivers.processes.shared import Segment
 from fcl.errors import BudgetError

@@ -12,11 +12,12 @@ import time
 from collections import deque
 from typing import Any
 
-from fcl.drivers.processes import logic
 from fcl.drivers.processes.children import Child
 from fcl.drivers.processes.compilation import compile_kernels
 from fcl.drivers.processes.faults import arm, fault
-from fcl.drivers.processes.logic import WRITER, Logic, TaskKind
+from fcl.drivers.processes.logic import protocol
+from fcl.drivers.processes.logic.machine import Logic
+from fcl.drivers.processes.logic.protocol import WRITER, TaskKind
 from fcl.drivers.processes.memory import Meter
 from fcl.drivers.processes.messages import (
     Assign,
@@ -97,7 +98,7 @@ def run_processes(
 class _Over(Exception):
     """The logic has come to its end."""
 
-    def __init__(self, instruction: logic.Instruction) -> None:
+    def __init__(self, instruction: protocol.Instruction) -> None:
         self.instruction = instruction
 
 
@@ -112,10 +113,10 @@ class Supervisor:
         self.roster: Roster
         self.logic: Logic
         self._outer_loop: OuterLoopState | None = None  # once the rows are read
-        self._tasks: dict[int, logic.Task] = {}  # by writer
+        self._tasks: dict[int, protocol.Task] = {}  # by writer
         self._failure: tuple[str, Raised] | None = None
         self._last_tick = self._last_sample = 0.0
-        self._events: deque[logic.Event] = deque()
+        self._events: deque[protocol.Event] = deque()
         self._telling = False
         self._passes = 0
 
@@ -154,7 +155,7 @@ class Supervisor:
             self.roster.close()
             shared.close()
 
-    def _loop(self) -> logic.Instruction:
+    def _loop(self) -> protocol.Instruction:
         try:
             self._carry_out(self.logic.start())
             while True:
@@ -164,7 +165,7 @@ class Supervisor:
         except _Over as over:
             return over.instruction
         except KeyboardInterrupt:
-            return logic.Finish("interrupted")
+            return protocol.Finish("interrupted")
 
     def _poll_stop(self) -> None:
         if self.session.should_stop():
@@ -174,7 +175,7 @@ class Supervisor:
         self._poll_stop()
         self.session.working("reading", share)
 
-    def _tell(self, event: logic.Event) -> None:
+    def _tell(self, event: protocol.Event) -> None:
         """Tell the logic, and carry out what it says; events that come meanwhile are told after that."""
         self._events.append(event)
         if self._telling:
@@ -202,17 +203,17 @@ class Supervisor:
             case Started():
                 if self._outer_loop is not None:
                     self.roster.send(child, SetUp())
-                self._tell(logic.Ready(child.role, child.number))
+                self._tell(protocol.Ready(child.role, child.number))
             case TaskDone():
                 self._on_task_done(child.number, message)
             case Proposed(version, _, violation, _, worth, last_word):
                 self.outer_loop.proposed(message)
                 self.roster.send(child, ProposalTaken(version))
-                self._tell(logic.Published(version, violation, worth, last_word))
+                self._tell(protocol.Published(version, violation, worth, last_word))
             case Raised():
                 self._failure = child.name, message
-                self._tell(logic.Raised(child.role, child.number))
-            case logic.Event():
+                self._tell(protocol.Raised(child.role, child.number))
+            case protocol.Event():
                 self._tell(message)
 
     def _on_task_done(self, writer: int, done: TaskDone) -> None:
@@ -225,7 +226,7 @@ class Supervisor:
             self._outer_loop.done(task, done.result)
         outcome = done.result.outcome if isinstance(done.result, SearchResult) else None
         stored = done.result.count if isinstance(done.result, ColumnsResult) else 0
-        self._tell(logic.Done(writer, done.serial, outcome, stored))
+        self._tell(protocol.Done(writer, done.serial, outcome, stored))
 
     def _on_exit(self, child: Child) -> None:
         """Reap a child that is gone, and have it replaced."""
@@ -240,9 +241,9 @@ class Supervisor:
         self.roster.record_death(child, "" if task is None else self._in_words(task))
         if task is not None and self._outer_loop is not None:
             self._outer_loop.lost(task)
-        self._tell(logic.Died(child.role, child.number))
+        self._tell(protocol.Died(child.role, child.number))
 
-    def _in_words(self, task: logic.Task) -> str:
+    def _in_words(self, task: protocol.Task) -> str:
         words = f"at {task.kind}, parts {task.start} to {task.stop}"
         if task.kind in ON_FEATURES:
             words += f", of the features {self.session.job.family.name}, whose code runs there"
@@ -255,11 +256,11 @@ class Supervisor:
             self.roster.heartbeats.forgive()
         self._last_tick = now
         if self.session.should_stop():
-            self._tell(logic.StopAsked("interrupted"))
+            self._tell(protocol.StopAsked("interrupted"))
         self.session.saver.poll()
         # there is a certificate to give, and nothing decided already
         if self._passes and self.session.out_of_time and self.logic.stage != "scoring":
-            self._tell(logic.StopAsked("max-time"))
+            self._tell(protocol.StopAsked("max-time"))
         if now - self._last_sample < SAMPLE_EVERY:
             return
         self._last_sample = now
@@ -278,59 +279,59 @@ class Supervisor:
 
     # -- what is to be done --------------------------------------------------------------------
 
-    def _carry_out(self, instructions: list[logic.Instruction]) -> None:
+    def _carry_out(self, instructions: list[protocol.Instruction]) -> None:
         for instruction in instructions:
             match instruction:
-                case logic.Spawn(role, number, incarnation):
+                case protocol.Spawn(role, number, incarnation):
                     self.roster.spawn(role, number, incarnation)
-                case logic.Deal(number, task):
+                case protocol.Deal(number, task):
                     self._deal(number, task)
-                case logic.Threads(n):
+                case protocol.Threads(n):
                     self.shared.layout.array("threads")[0] = n
-                case logic.Prepared():
+                case protocol.Prepared():
                     self._prepared()
-                case logic.Order():
+                case protocol.Order():
                     if message := self._order(instruction):
                         self.roster.send(self.roster.trainer, message)
-                case logic.TakeProposal():
+                case protocol.TakeProposal():
                     self.outer_loop.take_proposal()
-                case logic.Certify(number, True):
+                case protocol.Certify(number, True):
                     self._tell(self.outer_loop.stalled(number))
-                case logic.Certify(number):
+                case protocol.Certify(number):
                     self.outer_loop.certify(number)
                     self._report_pass()
                     self._tell(self.outer_loop.decide(number))
-                case logic.Decide(number):
+                case protocol.Decide(number):
                     self._tell(self.outer_loop.decide(number))
-                case logic.Redraw():
+                case protocol.Redraw():
                     self.outer_loop.redraw()
-                case logic.Validate():
+                case protocol.Validate():
                     self.outer_loop.validate()
-                case logic.Scored(number):
+                case protocol.Scored(number):
                     self.outer_loop.scored(number)
-                case logic.Finish() | logic.Fail() | logic.Abort():
+                case protocol.Finish() | protocol.Fail() | protocol.Abort():
                     raise _Over(instruction)
                 case _:
                     raise TypeError(f"not an instruction: {instruction!r}")
 
-    def _deal(self, number: int, task: logic.Task) -> None:
+    def _deal(self, number: int, task: protocol.Task) -> None:
         self._tasks[number] = task
         self.shared.layout.array("shares")[number] = 0.0
         work = None if self._outer_loop is None else self._outer_loop.work(task)
         self.roster.send(self.roster.writer(number), Assign(task, work))
 
-    def _order(self, order: logic.Order) -> Any:
+    def _order(self, order: protocol.Order) -> Any:
         """The message to the trainer; None if there is no trainer to tell."""
         match order:
-            case logic.SendAnchor(number, pass_number):
+            case protocol.SendAnchor(number, pass_number):
                 return MoveAnchor(number, self.outer_loop.anchors[pass_number])
-            case logic.Restore(number, pass_number, extents):
+            case protocol.Restore(number, pass_number, extents):
                 n_held = self.outer_loop.list_held()
                 return RestoreTrainer(number, self.outer_loop.anchors[pass_number], n_held, extents)
-            case logic.Commit(number, extent, _, _, pass_number, serial):
+            case protocol.Commit(number, extent, _, _, pass_number, serial):
                 stored = self.outer_loop.columns.stored(serial)
                 return CommitColumns(number, extent, stored, pass_number) if number else None
-            case logic.MakeRoom(number, wanted):
+            case protocol.MakeRoom(number, wanted):
                 return EvictColumns(number, wanted, self.outer_loop.too_many)
         return order
 
@@ -384,16 +385,16 @@ class Supervisor:
 
     # -- the end -------------------------------------------------------------------------------
 
-    def _end(self, instruction: logic.Instruction) -> TrainResult:
+    def _end(self, instruction: protocol.Instruction) -> TrainResult:
         """Save, end all children, and make the result."""
         session = self.session
         session.saver.save()
-        if isinstance(instruction, logic.Abort):
+        if isinstance(instruction, protocol.Abort):
             assert self._failure is not None
             raise _exception(*self._failure)
-        if isinstance(instruction, logic.Fail):
+        if isinstance(instruction, protocol.Fail):
             raise self.roster.repeated_deaths(instruction.role, self.logic.settings.max_deaths)
-        assert isinstance(instruction, logic.Finish)
+        assert isinstance(instruction, protocol.Finish)
         # without a point of this run there is no result; the checkpoint it resumed from is still there
         if self._outer_loop is None or not session.history or not self._outer_loop.verified:
             raise KeyboardInterrupt

@@ -16,7 +16,14 @@ from fcl.cache import ExtentCache
 from fcl.drivers.processes.child import Link
 from fcl.drivers.processes.faults import fault
 from fcl.drivers.processes.layout import Config, Layout
-from fcl.drivers.processes.logic import AnchorTaken, DropAll, Freed, Lend, Rejected, TrainerIdle
+from fcl.drivers.processes.logic.protocol import (
+    AnchorTaken,
+    DropAll,
+    Freed,
+    Lend,
+    Rejected,
+    TrainerIdle,
+)
 from fcl.drivers.processes.messages import (
     CommitColumns,
     EvictColumns,

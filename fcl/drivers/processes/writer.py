@@ -17,7 +17,7 @@ from fcl.data.prepared import PreparedRows, pack_sides
 from fcl.drivers.processes.child import Link
 from fcl.drivers.processes.faults import fault
 from fcl.drivers.processes.layout import Config, Layout
-from fcl.drivers.processes.logic import Outcome, Task, TaskKind
+from fcl.drivers.processes.logic.protocol import Outcome, Task, TaskKind
 from fcl.drivers.processes.messages import (
     Assign,
     BoundResult,

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from fcl.drivers.processes.channel import MAX_QUEUED, Channel
 from fcl.drivers.processes.codec import Frames, message, pack
-from fcl.drivers.processes.logic import DropAll, Freed, Outcome, Task, TaskKind
+from fcl.drivers.processes.logic.protocol import DropAll, Freed, Outcome, Task, TaskKind
 from fcl.drivers.processes.messages import (
     Assign,
     ColumnsResult,

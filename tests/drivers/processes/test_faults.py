@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import fcl.drivers.processes
-from fcl.drivers.processes.logic import TaskKind
+from fcl.drivers.processes.logic.protocol import TaskKind
 from fcl.drivers.processes.trainer import _ORDERS
 from fcl.model import atomic
 from tools import faults

@@ -11,7 +11,9 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from fcl.drivers.processes.logic import (
+from fcl.drivers.processes.logic.invariants import check_invariants
+from fcl.drivers.processes.logic.machine import Logic
+from fcl.drivers.processes.logic.protocol import (
     Abort,
     AnchorTaken,
     Certify,
@@ -25,8 +27,6 @@ from fcl.drivers.processes.logic import (
     Finish,
     Freed,
     Lend,
-    Logic,
-    LogicError,
     MakeRoom,
     Prepared,
     Published,
@@ -45,8 +45,7 @@ from fcl.drivers.processes.logic import (
     TrainerIdle,
     Validate,
 )
-from fcl.drivers.processes.logic.invariants import check_invariants
-from fcl.drivers.processes.logic.state import WriterSide
+from fcl.drivers.processes.logic.state import LogicError, WriterSide
 
 
 def certified(**changes: Any) -> Crew:

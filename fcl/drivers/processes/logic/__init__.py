@@ -1,5 +1,7 @@
 """Who does what next: the decision logic of the ``processes`` driver, as a pure state machine.
 
+``machine`` has the logic, and ``protocol`` the events in and the instructions out.
+
 The shell turns what happens (messages, deaths, decisions) into events and carries out the
 instructions that come back. Nothing here waits, measures time or touches a byte.
 
@@ -19,96 +21,3 @@ Rules of the shell and the trainer that the logic relies on:
   without work;
 - an empty extent that the trainer holds is counted in ``spare`` of Freed, or freed.
 """
-
-from fcl.drivers.processes.logic.machine import Logic
-from fcl.drivers.processes.logic.protocol import (
-    TRAINER,
-    WRITER,
-    Abort,
-    AnchorTaken,
-    Certify,
-    Commit,
-    Deal,
-    Decide,
-    Decided,
-    Died,
-    Done,
-    DropAll,
-    Event,
-    Fail,
-    Finish,
-    Freed,
-    Instruction,
-    Lend,
-    MakeRoom,
-    Order,
-    Outcome,
-    Prepared,
-    Published,
-    Raised,
-    Ready,
-    Redraw,
-    Rejected,
-    Restore,
-    Scored,
-    SendAnchor,
-    Settings,
-    Spawn,
-    StopAsked,
-    TakeProposal,
-    Task,
-    TaskKind,
-    Threads,
-    TrainerBusy,
-    TrainerIdle,
-    Validate,
-)
-from fcl.drivers.processes.logic.stages import STAGES, Stage
-from fcl.drivers.processes.logic.state import LogicError
-
-__all__ = [
-    "STAGES",
-    "TRAINER",
-    "WRITER",
-    "Abort",
-    "AnchorTaken",
-    "Certify",
-    "Commit",
-    "Deal",
-    "Decide",
-    "Decided",
-    "Died",
-    "Done",
-    "DropAll",
-    "Event",
-    "Fail",
-    "Finish",
-    "Freed",
-    "Instruction",
-    "Lend",
-    "Logic",
-    "LogicError",
-    "MakeRoom",
-    "Order",
-    "Outcome",
-    "Prepared",
-    "Published",
-    "Raised",
-    "Ready",
-    "Redraw",
-    "Rejected",
-    "Restore",
-    "Scored",
-    "SendAnchor",
-    "Settings",
-    "Spawn",
-    "Stage",
-    "StopAsked",
-    "TakeProposal",
-    "Task",
-    "TaskKind",
-    "Threads",
-    "TrainerBusy",
-    "TrainerIdle",
-    "Validate",
-]

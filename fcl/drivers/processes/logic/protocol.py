@@ -9,49 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from enum import StrEnum
 
-__all__ = [
-    "TRAINER",
-    "WRITER",
-    "Abort",
-    "AnchorTaken",
-    "Certify",
-    "Commit",
-    "Deal",
-    "Decide",
-    "Decided",
-    "Died",
-    "Done",
-    "DropAll",
-    "Event",
-    "Fail",
-    "Finish",
-    "Freed",
-    "Instruction",
-    "Lend",
-    "MakeRoom",
-    "Order",
-    "Outcome",
-    "Prepared",
-    "Published",
-    "Raised",
-    "Ready",
-    "Redraw",
-    "Rejected",
-    "Restore",
-    "Scored",
-    "SendAnchor",
-    "Settings",
-    "Spawn",
-    "StopAsked",
-    "TakeProposal",
-    "Task",
-    "TaskKind",
-    "Threads",
-    "TrainerBusy",
-    "TrainerIdle",
-    "Validate",
-]
-
 WRITER = "writer"
 TRAINER = "trainer"
 
