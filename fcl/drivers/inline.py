@@ -16,7 +16,7 @@ import numpy as np
 from fcl.cache import ColumnCache
 from fcl.data.prepared import PreparedRows
 from fcl.drivers.plan import first_sample
-from fcl.drivers.result import TrainResult, peak_memory
+from fcl.drivers.result import StopReason, TrainResult, peak_memory
 from fcl.drivers.session import Session
 from fcl.features.standardized import attach_scales
 from fcl.solve.outer import Certified
@@ -125,9 +125,9 @@ class _Run:
         solver.passes.pricer.on_progress = lambda share: session.working("pricing", share)
         if options.max_time is not None:
             solver.local.trainer.inner.cease = lambda: session.out_of_time
-        reason, start = "interrupted", session.first_point()
+        start = session.first_point()
         try:
-            while not (reason := self._pass(solver, valid)):
+            while (reason := self._pass(solver, valid)) is None:
                 self._poll()
                 if start is not None:
                     self.beta, start = solver.propose(start), None
@@ -145,9 +145,9 @@ class _Run:
             session.saver.save()
             if not session.history:
                 raise
-            reason = "interrupted"
+            reason = StopReason.INTERRUPTED
         except OutOfTime:
-            reason = "max-time"
+            reason = StopReason.MAX_TIME
         except Exception:  # a fault of the features' class, perhaps: what was reached is kept
             session.saver.save()
             raise
@@ -164,7 +164,7 @@ class _Run:
             peak_memory(),
         )
 
-    def _pass(self, solver: Solver, valid: PreparedRows | None) -> str:
+    def _pass(self, solver: Solver, valid: PreparedRows | None) -> StopReason | None:
         """Price and certify the anchor; returns the reason to stop, if there is one."""
         session = self.session
         session.saver.offer(

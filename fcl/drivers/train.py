@@ -126,7 +126,7 @@ def train(
         a point that its trainer was moving. Passes are those of the job, and pass 0, which prices the
         null model, does not count.
     seed : int
-        At least 0. What is drawn goes by it: the rows to set aside by all of it, the rest modulo 2^31.
+        At least 0. Seeds all sampling: the rows to set aside with the whole number, the rest modulo 2^31.
     valid, valid_fraction
         Rows to measure average precision on (squared loss: mean squared error) after each pass: a data
         set, or the share of rows to set aside.

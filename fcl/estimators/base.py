@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from fcl.checks import choice, flag, is_whole, positive, up_to_one, view_of_rows, whole
 from fcl.data import DataSet
+from fcl.drivers.result import StopReason
 from fcl.drivers.train import train
 from fcl.errors import ConvergenceWarning, InputError, ScaleWarning
 from fcl.estimators.rows import Training, open_rows, resolve_features, takes_sequences
@@ -156,7 +157,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         if self.verbose:
             found = np.count_nonzero(result.model.weights)
             messages.write(f"{type(self).__name__}: {result.message}; {found:,} features used")
-        if result.reason == "interrupted":
+        if result.reason == StopReason.INTERRUPTED:
             raise KeyboardInterrupt
         return result
 

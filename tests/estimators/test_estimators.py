@@ -481,7 +481,7 @@ def test_one_warning_of_both_kinds(X: np.ndarray, y: np.ndarray) -> None:
     assert len(seen) == 1 and issubclass(seen[0].category, ConvergenceWarning)
     assert seen[0].filename == __file__ and "4 of 4 problems" in str(seen[0].message)
     assert not model.converged_ and model.n_iter_ == 1 and model.dual_gap_ > 1e-10
-    with pytest.warns(ConvergenceWarning, match="limit of time"):
+    with pytest.warns(ConvergenceWarning, match="reached max_time"):
         FCLClassifier(max_time=1e-9).fit(X, y)
 
 

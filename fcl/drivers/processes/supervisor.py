@@ -37,7 +37,7 @@ from fcl.drivers.processes.messages import (
 from fcl.drivers.processes.outer_loop import OuterLoopState
 from fcl.drivers.processes.roster import Roster
 from fcl.drivers.processes.setup import Folders, Shared
-from fcl.drivers.result import TrainResult
+from fcl.drivers.result import StopReason, TrainResult
 from fcl.drivers.session import Session
 from fcl.errors import BudgetError, FclError, GeneratorError, InputError
 from fcl.model import atomic
@@ -165,7 +165,7 @@ class Supervisor:
         except _Over as over:
             return over.instruction
         except KeyboardInterrupt:
-            return protocol.Finish("interrupted")
+            return protocol.Finish(StopReason.INTERRUPTED)
 
     def _poll_stop(self) -> None:
         if self.session.should_stop():
@@ -256,11 +256,11 @@ class Supervisor:
             self.roster.heartbeats.forgive()
         self._last_tick = now
         if self.session.should_stop():
-            self._tell(protocol.StopAsked("interrupted"))
+            self._tell(protocol.StopAsked(StopReason.INTERRUPTED))
         self.session.saver.poll()
         # there is a certificate to give, and nothing decided already
         if self._passes and self.session.out_of_time and self.logic.stage != "scoring":
-            self._tell(protocol.StopAsked("max-time"))
+            self._tell(protocol.StopAsked(StopReason.MAX_TIME))
         if now - self._last_sample < SAMPLE_EVERY:
             return
         self._last_sample = now
@@ -410,7 +410,7 @@ class Supervisor:
             outer.C_min,
             support,
             outer_loop.passes.rounded_slope(outer.point, session.job.target_offset),
-            instruction.reason,
+            StopReason(instruction.reason),
             self.meter.peak,
         )
 
