@@ -10,7 +10,9 @@ from collections import Counter, deque
 from collections.abc import Sequence
 from typing import Any
 
-from fcl.drivers.processes.logic import (
+from fcl.drivers.processes.logic.invariants import check_invariants
+from fcl.drivers.processes.logic.machine import Logic
+from fcl.drivers.processes.logic.protocol import (
     Abort,
     AnchorTaken,
     Certify,
@@ -27,7 +29,6 @@ from fcl.drivers.processes.logic import (
     Freed,
     Instruction,
     Lend,
-    Logic,
     MakeRoom,
     Order,
     Prepared,
@@ -340,7 +341,7 @@ class Crew:
                         self._nobody_holds("trainer")
                 case Abort() | Fail() | Finish():
                     self.over = instruction
-        self.logic.validate()
+        check_invariants(self.logic)
         if not self.over:
             running = len(self.tasks)
             assert running == self.logic.busy_writers

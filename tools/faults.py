@@ -8,7 +8,7 @@
 Processes are killed, stopped and made to fail at random moments and at every marked point of the
 code; signals come, disks fill up, data and checkpoints are damaged, readers of pipes go away. Each run is
 ``fcl-train`` on C. elegans acceptor sites in a session of its own, with a driver, a family and a view of
-the rows that are drawn, or three fits of an estimator; what it did not bring to an end is resumed. A line
+the rows that are drawn; what it did not bring to an end is resumed. A line
 of JSON for each run, a table at the end; exit code 1 if a model is wrong, an exit code unexpected, more
 work lost than the interval between checkpoints, or a process or file left behind. On a machine that has
 other things to do, the variable FCL_FAULTS_PATIENCE=10 multiplies all limits of time.

@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 
 from fcl.cache import ColumnCache
 from fcl.data.prepared import PreparedRows
 from fcl.drivers.plan import first_sample
-from fcl.drivers.result import TrainResult, peak_memory
-from fcl.drivers.saving import Snapshot, last_certified
+from fcl.drivers.result import StopReason, TrainResult, peak_memory
 from fcl.drivers.session import Session
 from fcl.features.standardized import attach_scales
 from fcl.solve.outer import Certified
@@ -47,9 +46,8 @@ class _Run:
         self.valid_margins = np.empty(self.job.valid.n if self.job.valid else 0)
         self.certified: Certified | None = None
         self.beta, self.evicted = 0.0, 0
-        if session.continued is not None:
-            state = session.continued.state
-            self.beta, self.evicted = state["beta"], state["evicted"]
+        if session.state is not None:
+            self.beta, self.evicted = session.state.beta, session.state.evicted
 
     def _poll(self) -> None:
         if self.session.should_stop():
@@ -120,16 +118,16 @@ class _Run:
                 attach_scales(job.family, np.empty((2, job.family.n_features)))
                 solver.passes.measure(range(solver.passes.pricer.n_parts))
         with session.timed("start"):
-            if session.continued is not None:
-                solver.restore(dict(session.continued.state), dict(session.continued.arrays))
-                self.certified = last_certified(session.continued.state)
+            if session.state is not None:
+                solver.restore(session.state)
+                self.certified = session.state.last
         solver.between = self._making_columns
         solver.passes.pricer.on_progress = lambda share: session.working("pricing", share)
         if options.max_time is not None:
             solver.local.trainer.inner.cease = lambda: session.out_of_time
-        reason, start = "interrupted", session.first_point()
+        start = session.first_point()
         try:
-            while not (reason := self._pass(solver, valid)):
+            while (reason := self._pass(solver, valid)) is None:
                 self._poll()
                 if start is not None:
                     self.beta, start = solver.propose(start), None
@@ -147,9 +145,9 @@ class _Run:
             session.saver.save()
             if not session.history:
                 raise
-            reason = "interrupted"
+            reason = StopReason.INTERRUPTED
         except OutOfTime:
-            reason = "max-time"
+            reason = StopReason.MAX_TIME
         except Exception:  # a fault of the features' class, perhaps: what was reached is kept
             session.saver.save()
             raise
@@ -166,11 +164,18 @@ class _Run:
             peak_memory(),
         )
 
-    def _pass(self, solver: Solver, valid: PreparedRows | None) -> str:
+    def _pass(self, solver: Solver, valid: PreparedRows | None) -> StopReason | None:
         """Price and certify the anchor; returns the reason to stop, if there is one."""
         session = self.session
-        snapshot = self._snapshot(solver)
-        session.saver.offer(lambda: snapshot)
+        session.saver.offer(
+            replace(
+                solver.snapshot(),
+                idle=session.idle,
+                beta=self.beta,
+                evicted=self.evicted,
+                last=self.certified,
+            )
+        )
         self._poll()
         with session.timed("pricing"):
             certified = solver.price(len(session.history))
@@ -201,12 +206,3 @@ class _Run:
             validation=validation,
         )
         return session.reason(certified, solver.rounding)
-
-    def _snapshot(self, solver: Solver) -> Snapshot:
-        """All that the rest of the run depends on, before a pass."""
-        numbers, arrays = solver.snapshot()
-        last: dict[str, Any] = {}
-        if self.certified is not None:
-            last = {"objective": self.certified.objective, "bound": self.certified.bound}
-        extra = {"idle": self.session.idle, "beta": self.beta, "evicted": self.evicted}
-        return {**numbers, **extra, "last": last}, arrays

@@ -6,11 +6,23 @@ import math
 import resource
 import sys
 from dataclasses import dataclass
+from enum import StrEnum
 
 from fcl.model.certificate import WHOLE, Certificate
 from fcl.model.model import Model
 
-__all__ = ["TrainResult", "end_in_words", "peak_memory"]
+__all__ = ["StopReason", "TrainResult", "end_in_words", "peak_memory"]
+
+
+class StopReason(StrEnum):
+    """Why a training ended."""
+
+    TOLERANCE = "tolerance"
+    MAX_PASSES = "max-passes"
+    MAX_TIME = "max-time"
+    INTERRUPTED = "interrupted"
+    STALLED = "stalled"  #: rounding explains the gap
+    NO_PROGRESS = "no-progress"
 
 
 @dataclass(frozen=True)
@@ -22,7 +34,7 @@ class TrainResult:
 
     model: Model
     converged: bool
-    reason: str  #: "tolerance", "max-passes", "max-time", "interrupted", "stalled" or "no-progress"
+    reason: StopReason
     message: str
     seconds: dict[str, float]
     peak_memory: int  #: bytes, over all processes
@@ -36,21 +48,21 @@ class TrainResult:
 
 
 def end_in_words(
-    reason: str, certificate: Certificate, tol: float, rounding: float = math.nan
+    reason: StopReason, certificate: Certificate, tol: float, rounding: float = math.nan
 ) -> str:
     """Why training ended, for the user. rounding : relative gap that rounding may leave."""
     reached = f"relative gap {certificate.gap:.2e}, asked {tol:.2e}"
     if certificate.scope != WHOLE:
         reached += f", over {certificate.scope}"
     return {
-        "tolerance": f"converged: {reached}",
-        "max-passes": f"stopped by the limit of passes: {reached}; raise max_passes or tol",
-        "max-time": f"stopped by the limit of time: {reached}; raise max_time or tol",
-        "interrupted": f"interrupted: {reached}",
-        "stalled": f"rounding of float64 lets no step lower the objective any more: {reached}, of which "
-        f"rounding may leave {rounding:.1e}; raise tol",
-        "no-progress": f"the last passes lowered neither objective nor gap: {reached}, of which rounding "
-        f"may leave {rounding:.1e}; scale the columns, lower C, or raise tol",
+        StopReason.TOLERANCE: f"converged: {reached}",
+        StopReason.MAX_PASSES: f"reached max_passes: {reached}; raise max_passes or tol",
+        StopReason.MAX_TIME: f"reached max_time: {reached}; raise max_time or tol",
+        StopReason.INTERRUPTED: f"interrupted: {reached}",
+        StopReason.STALLED: f"rounding of float64 lets no step lower the objective any more: "
+        f"{reached}, of which rounding may leave {rounding:.1e}; raise tol",
+        StopReason.NO_PROGRESS: f"the last passes lowered neither objective nor gap: {reached}, "
+        f"of which rounding may leave {rounding:.1e}; scale the columns, lower C, or raise tol",
     }[reason]
 
 

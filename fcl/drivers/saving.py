@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -13,23 +12,20 @@ import numpy as np
 
 from fcl.errors import CheckpointError, InputError
 from fcl.model.checkpoint import Checkpoint, CheckpointFolder
-from fcl.solve.outer import Certified
+from fcl.solve.run_state import RunState
 
 if TYPE_CHECKING:
     from fcl.drivers.job import Job
 
-__all__ = ["Saver", "Snapshot", "last_certified"]
+__all__ = ["Saver"]
 
 _log = logging.getLogger("fcl")
 
-#: Numbers and arrays by name, from which a driver goes on.
-Snapshot = tuple[dict[str, Any], dict[str, np.ndarray]]
-
 
 class Saver:
-    """Keeps the newest snapshot of a job, and writes it to a folder when it is time.
+    """Keeps the newest state of a job, and writes it to a folder when it is time.
 
-    A checkpoint that cannot be written is told of and tried again; it never ends the work.
+    A checkpoint that cannot be written is logged and retried; it never ends the work.
 
     Parameters
     ----------
@@ -61,12 +57,12 @@ class Saver:
         self._resumed = resumed
         self._driver = driver
         #: the newest state, and the passes before it
-        self._offered: tuple[Callable[[], Snapshot], int] | None = None
+        self._offered: tuple[RunState, int] | None = None
         self._history: list[dict[str, Any]] = []
         self._earlier = 0.0 if resumed is None else resumed.elapsed
         self._begun = self._last = time.monotonic()
-        self._fresh = False  # whether the snapshot is newer than what is on disk
-        self._wished = False
+        self._fresh = False  # whether the state is newer than what is on disk
+        self._asked = False
         self.failed = False  #: whether the last attempt failed
 
     def open(self) -> None:
@@ -103,27 +99,27 @@ class Saver:
         self._job, self._fingerprint, self._checksums = job, fingerprint, checksums
         self._history = history
 
-    def offer(self, snapshot: Callable[[], Snapshot]) -> None:
-        """There is a state to go on from: ``snapshot()`` gives it, until the next offer."""
-        # at once: whoever is interrupted in between must not save one with the history of the other
-        self._offered = snapshot, len(self._history)
+    def offer(self, state: RunState) -> None:
+        """Keep a state to resume from, until the next offer."""
+        # both at once: an interrupt in between must not save a state with another one's history
+        self._offered = state, len(self._history)
         self._fresh = True
 
     def poll(self) -> None:
-        """Save if it is time to, or wished; what was wished before there was a state, is made good."""
-        self._wished |= self._requested()
+        """Save if it is time, or on request; a request before the first state is honoured later."""
+        self._asked |= self._requested()
         due = self._fresh and time.monotonic() - self._last >= self._every
-        if (self._wished or due) and self._offered is not None:
-            wished, self._wished = self._wished, False
-            self.save(wished)
+        if (self._asked or due) and self._offered is not None:
+            requested, self._asked = self._asked, False
+            self.save(requested)
 
     def save(self, anyway: bool = False) -> None:
-        """Save the newest snapshot if it is not on disk yet, or anyway."""
+        """Save the newest state if it is not on disk yet, or anyway."""
         if self._folder is None or self._offered is None or not (self._fresh or anyway):
             return
         self._last = time.monotonic()
-        snapshot, n_passes = self._offered
-        numbers, arrays = snapshot()
+        state, n_passes = self._offered
+        numbers, arrays = state.to_file()
         checkpoint = Checkpoint(
             options=self._options,
             family_config=self._job.family.to_config(),
@@ -150,14 +146,3 @@ class Saver:
     def elapsed(self) -> float:
         """Seconds of work, with those before the checkpoint that the job goes on from."""
         return self._earlier + time.monotonic() - self._begun
-
-
-def last_certified(state: Mapping[str, Any]) -> Certified | None:
-    """What a checkpoint says of the last pass before it, for :meth:`Certified.progressed` alone.
-
-    Nothing in it is proved: a pass of this run takes its place before a result is given.
-    """
-    last = state["last"]
-    if last.keys() < {"objective", "bound"}:
-        return None
-    return Certified(last["objective"], last["bound"], math.inf, math.inf, 0)

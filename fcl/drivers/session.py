@@ -23,7 +23,7 @@ from fcl.drivers.events import (
     Validated,
 )
 from fcl.drivers.job import Job
-from fcl.drivers.result import TrainResult, end_in_words
+from fcl.drivers.result import StopReason, TrainResult, end_in_words
 from fcl.drivers.saving import Saver
 from fcl.drivers.warmup import JOB_SECONDS
 from fcl.features.base import is_sampled
@@ -33,6 +33,7 @@ from fcl.model.checkpoint import Checkpoint, CheckpointFolder
 from fcl.model.metrics import average_precision
 from fcl.model.model import Model
 from fcl.solve.outer import Certified
+from fcl.solve.run_state import RunState
 from fcl.solve.state import Floats, Ids, Point
 
 __all__ = ["Progress", "Session"]
@@ -62,6 +63,7 @@ class Session:
     history: list[dict[str, Any]] = field(default_factory=list)
     begun: float = field(default_factory=time.monotonic)
     fingerprint: str = ""
+    state: RunState | None = None  #: to resume from
     idle: int = 0  #: passes in a row without progress
     rounding: float = math.nan  #: relative gap that rounding may leave, once it was asked for
     compile_seconds: float = JOB_SECONDS  #: how long compiling takes, if the cache lacks kernels
@@ -73,7 +75,8 @@ class Session:
         self._progress_from = self.begun + PROGRESS_EVERY
         if self.continued is not None:
             self.history.extend(self.continued.history)
-            self.idle = self.continued.state["idle"]
+            self.state = RunState.from_file(self.continued.state, self.continued.arrays)
+            self.idle = self.state.idle
 
     @property
     def continued(self) -> Checkpoint | None:
@@ -148,29 +151,29 @@ class Session:
         """Count passes without progress."""
         self.idle = 0 if now.progressed(before) else self.idle + 1
 
-    def reason(self, certified: Certified, rounding: Callable[[], float]) -> str:
-        """Why to stop after this pass; empty: go on.
+    def reason(self, certified: Certified, rounding: Callable[[], float]) -> StopReason | None:
+        """Why to stop after this pass; None: continue.
 
         rounding : gives the relative gap that rounding alone may leave.
         """
         options = self.job.options
         if certified.gap <= options.tol:
-            return "tolerance"
+            return StopReason.TOLERANCE
         # pass 0, of the null model, does not count
         if options.max_passes is not None and len(self.history) > options.max_passes:
-            return "max-passes"
+            return StopReason.MAX_PASSES
         if self.out_of_time:
-            return "max-time"
+            return StopReason.MAX_TIME
         return self.stalled(certified, rounding)
 
-    def stalled(self, certified: Certified, rounding: Callable[[], float]) -> str:
-        """Why to stop after passes without progress; empty while there is hope."""
+    def stalled(self, certified: Certified, rounding: Callable[[], float]) -> StopReason | None:
+        """Why to stop after passes without progress; None while there is hope."""
         if self.idle < MAX_IDLE or (certified.scope != WHOLE and self.idle < PATIENCE):
-            return ""
+            return None
         self.rounding = rounding()
         if certified.gap <= self.rounding:
-            return "stalled"
-        return "no-progress" if self.idle >= PATIENCE else ""
+            return StopReason.STALLED
+        return StopReason.NO_PROGRESS if self.idle >= PATIENCE else None
 
     @property
     def out_of_time(self) -> bool:
@@ -270,7 +273,7 @@ class Session:
         C_min: float,
         support: Ids,
         rounded_slope: float,
-        reason: str,
+        reason: StopReason,
         peak: int,
     ) -> TrainResult:
         """The model at the anchor, and how it came to an end.
@@ -313,7 +316,7 @@ class Session:
         self.report(Stopped(reason, message, certificate, dict(self.seconds), peak))
         return TrainResult(
             model,
-            reason == "tolerance",
+            reason == StopReason.TOLERANCE,
             reason,
             message,
             dict(self.seconds),

@@ -14,7 +14,6 @@ from fcl.checks import choice, flag, positive, whole
 from fcl.drivers.inline import run_inline
 from fcl.drivers.job import Job, make_job
 from fcl.drivers.plan import Plan, RowViewOption
-from fcl.drivers.processes.crew import Crew
 from fcl.drivers.result import TrainResult
 from fcl.drivers.saving import Saver
 from fcl.drivers.session import Progress, Session
@@ -47,7 +46,7 @@ def plan_training(data: DataSet, features: Spec | str, **options: Any) -> Plan:
             "should_checkpoint",
             "checkpoint",
         ),
-        *("checkpoint_every", "resume", "command", "share_cores", "shared_files", "crew"),
+        *("checkpoint_every", "resume", "command", "share_cores", "shared_files"),
     ):
         options.pop(name, None)  # change no plan
     return make_job(data, features, **options).plan
@@ -85,7 +84,6 @@ def train(
     should_checkpoint: Callable[[], bool] | None = None,
     share_cores: bool = True,
     shared_files: str | os.PathLike[str] | None = None,
-    crew: Crew | None = None,
     command: Mapping[str, Any] | None = None,
     warn: bool = True,
 ) -> TrainResult:
@@ -128,7 +126,7 @@ def train(
         a point that its trainer was moving. Passes are those of the job, and pass 0, which prices the
         null model, does not count.
     seed : int
-        At least 0. What is drawn goes by it: the rows to set aside by all of it, the rest modulo 2^31.
+        At least 0. Seeds all sampling: the rows to set aside with the whole number, the rest modulo 2^31.
     valid, valid_fraction
         Rows to measure average precision on (squared loss: mean squared error) after each pass: a data
         set, or the share of rows to set aside.
@@ -160,9 +158,6 @@ def train(
         Whether a side that has nothing to do lends its core to the other (``processes``).
     shared_files : path
         Folder of unlinked files to use instead of anonymous shared memory (``processes``).
-    crew : fcl.drivers.processes.crew.Crew
-        Lends the job its children and keeps them for the next one (``processes``); by default they are
-        started for the job, and leave with it.
     command : mapping
         Kept in checkpoints: what a command needs to run the job again.
     warn : bool
@@ -188,8 +183,6 @@ def train(
     warn = flag("warn", warn)
     if writers is not None:
         writers = whole("writers", writers, 1)
-    if crew is not None and not isinstance(crew, Crew):
-        raise InputError(f"crew must be a Crew or None, got {type(crew).__name__}")
     if initial is not None and resume is not None:
         raise InputError(
             "initial: expected no resume beside it, got both; leave it out, for a checkpoint has its own "
@@ -253,7 +246,7 @@ def train(
             else:
                 from fcl.drivers.processes.supervisor import run_processes
 
-                result = run_processes(session, scratch, share_cores, shared_files, crew)
+                result = run_processes(session, scratch, share_cores, shared_files)
     finally:
         saver.close()
     if warn and not result.converged:

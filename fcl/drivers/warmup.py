@@ -36,18 +36,17 @@ JOB_SECONDS = 5.0
 
 
 class Compiler:
-    """The role of a child that compiles, and does not stay: compilers leave much memory behind."""
+    """The role of a short-lived child that compiles: compilers retain memory."""
 
     def __init__(self, link: Link) -> None:
         self._link = link
 
     def run(self) -> None:
-        """Compile the kernels of some kinds; tells the supervisor when it finds that one is missing."""
-        from fcl.drivers.processes.channel import Message
-        from fcl.drivers.processes.messages import From
+        """Compile the kernels of some kinds; report the first that is missing."""
+        from fcl.drivers.processes.messages import CompileStarted
         from fcl.kernels import Compilation
 
-        with Compilation(lambda: self._link.send(Message.make(From.COMPILING))):
+        with Compilation(lambda: self._link.send(CompileStarted())):
             warmup(os.environ[KINDS_VARIABLE].split(","))
 
 

@@ -10,8 +10,8 @@ except ImportError as error:
         "the estimators of fcl need scikit-learn 1.6 or later: pip install 'fcl[sklearn]'"
     ) from error
 
-from fcl.estimators.base import EstimatorConvergenceWarning, end_idle_processes
+from fcl.estimators.base import EstimatorConvergenceWarning
 from fcl.estimators.classifier import FCLClassifier
 from fcl.estimators.regressor import FCLRegressor
 
-__all__ = ["EstimatorConvergenceWarning", "FCLClassifier", "FCLRegressor", "end_idle_processes"]
+__all__ = ["EstimatorConvergenceWarning", "FCLClassifier", "FCLRegressor"]

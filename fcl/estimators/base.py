@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import time
 import warnings
 from collections.abc import Sequence
@@ -16,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from fcl.checks import choice, flag, is_whole, positive, up_to_one, view_of_rows, whole
 from fcl.data import DataSet
-from fcl.drivers.processes.crew import Crew
+from fcl.drivers.result import StopReason
 from fcl.drivers.train import train
 from fcl.errors import ConvergenceWarning, InputError, ScaleWarning
 from fcl.estimators.rows import Training, open_rows, resolve_features, takes_sequences
@@ -29,18 +28,10 @@ if TYPE_CHECKING:
     from fcl.drivers.result import TrainResult
     from fcl.model import Model
 
-__all__ = ["Estimator", "EstimatorConvergenceWarning", "end_idle_processes"]
+__all__ = ["Estimator", "EstimatorConvergenceWarning"]
 
 DRIVERS = ("inline", "processes")
 DEFAULT_C = 1.0
-#: The children of all fits of this process; idle ones leave after some minutes, or with it.
-_CREW = Crew()
-atexit.register(_CREW.close)
-
-
-def end_idle_processes() -> None:
-    """End the processes that fits with ``driver="processes"`` have left for the next fit, now."""
-    _CREW.dismiss()
 
 
 class EstimatorConvergenceWarning(ConvergenceWarning, SklearnConvergenceWarning):  # type: ignore[misc]
@@ -112,7 +103,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         if _is_nested():
             return {"driver": "inline"}
         writers = None if self.n_jobs is None else max(1, effective_n_jobs(self.n_jobs))
-        return {"driver": "processes", "writers": writers, "crew": _CREW}
+        return {"driver": "processes", "writers": writers}
 
     def _fit_all(
         self,
@@ -166,7 +157,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         if self.verbose:
             found = np.count_nonzero(result.model.weights)
             messages.write(f"{type(self).__name__}: {result.message}; {found:,} features used")
-        if result.reason == "interrupted":
+        if result.reason == StopReason.INTERRUPTED:
             raise KeyboardInterrupt
         return result
 

@@ -74,10 +74,8 @@ class FCLClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         the driver ``inline``.
     driver : {"inline", "processes"}
         In this process; or a trainer and writers side by side, for data that take minutes. Within workers
-        of joblib everything is in the worker's process. Trainer and writers are kept for later problems
-        and fits, of any estimator, for five idle minutes, or until
-        :func:`fcl.estimators.end_idle_processes` is called or this process ends; not those that have
-        imported a family of your own.
+        of joblib everything is in the worker's process. The processes are started for each problem,
+        which takes seconds: small fits and searches are faster in this process.
     memory : int or str
         Budget of a fit in bytes or as "4GiB"; covers everything, all processes together.
     row_view : {"all", "auto"} or int

@@ -33,7 +33,6 @@ __all__ = [
     "bind_features",
     "check_home",
     "family_from_config",
-    "is_built_in",
     "is_spec",
     "parse_features",
     "spell_features",
@@ -178,14 +177,6 @@ def _meant_class(name: str) -> str:
 def is_spec(value: object) -> bool:
     """Whether it is a family that is not yet bound to rows."""
     return isinstance(value, Kmers | Bag | Concat | Generator)
-
-
-def is_built_in(config: Mapping[str, Any]) -> bool:
-    """Whether a family (:meth:`Family.to_config`) is made of classes of fcl alone."""
-    name = config["family"]
-    if name == "concat":
-        return all(is_built_in(member) for member in config["members"])
-    return name in _OWN or name in _BUILT_IN
 
 
 def bind_features(

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from fcl.cache import LiveColumns, evict_order
 from fcl.solve.select import SAME_GRADIENT
 from fcl.solve.state import Floats, Ids, Point, WorkingSet
-from fcl.solve.trainer import Solved, Taken, Trainer
+from fcl.solve.trainer import Solved, StepResult, Trainer
 from fcl.solve.view import RowView
 
 Numbers = npt.NDArray[np.intp]
@@ -159,7 +159,7 @@ class LocalSolver:
 
     # -- the point -----------------------------------------------------------------------------
 
-    def step(self, target: float) -> Taken:
+    def step(self, target: float) -> StepResult:
         """One step from the present point, unless the violation is at most ``target`` already."""
         return self.trainer.step(self.view, self.working, target)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -71,6 +70,19 @@ class Certified:
         return self.scope == WHOLE and self.bound - before.bound > 0.01 * (
             before.objective - before.bound
         )
+
+
+@dataclass(frozen=True)
+class OuterState:
+    """What a checkpoint saves of the outer loop; only the points can be proved again."""
+
+    point: Point  #: the anchor
+    best: Point | None  #: the anchor whose residuals gave the bound
+    objective: float
+    bound: float
+    max_violation: float
+    gap: float  #: absolute, after the last pass
+    sharpness: float
 
 
 class Outer:
@@ -260,37 +272,32 @@ class Outer:
 
     # -- checkpoints ---------------------------------------------------------------------------
 
-    def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Numbers and arrays by name, for :meth:`restore`."""
-        numbers = {
-            "objective": self.objective,
-            "intercept": self.point.intercept,
-            "bound": self.bound,
-            "max_violation": self.max_violation,
-            "gap": self._gap,
-            "sharpness": self._sharpness,
-        }
-        arrays = {"ids": self.point.ids, "weights": self.point.weights}
-        if self.best is not None:
-            numbers["best_intercept"] = self.best.intercept
-            arrays |= {"best_ids": self.best.ids, "best_weights": self.best.weights}
-        return numbers, arrays
+    def state(self) -> OuterState:
+        """For :meth:`restore`."""
+        return OuterState(
+            self.point,
+            self.best,
+            self.objective,
+            self.bound,
+            self.max_violation,
+            self._gap,
+            self._sharpness,
+        )
 
-    def restore(self, state: dict[str, Any], arrays: dict[str, Any]) -> Point | None:
-        """Take up what :meth:`state` gave, apart from what it proved.
+    def restore(self, state: OuterState) -> None:
+        """Take over what :meth:`state` gave, apart from what it proved.
 
         A checkpoint may come from anywhere: its numbers set the path, and none is a proof. The bound and
-        ``C_min`` are unknown from here on; the objective is what the checkpoint says until the caller
-        has computed it anew. Returns the point whose residuals gave the bound, to prove it again.
+        ``C_min`` are unknown until the point whose residuals gave the bound is priced again. The
+        objective is what the checkpoint says until the caller has computed it anew.
         """
-        self.point = self._point(arrays, "", state)
-        self.objective = state["objective"]
+        self.point = state.point
+        self.objective = state.objective
         self.bound, self.best, self.C_min = -math.inf, None, math.inf
-        self.max_violation = state["max_violation"]
-        self._gap = state["gap"]
-        self._sharpness = state["sharpness"]
+        self.max_violation = state.max_violation
+        self._gap = state.gap
+        self._sharpness = state.sharpness
         self._priced = False
-        return self._point(arrays, "best_", state) if "best_intercept" in state else None
 
     def confirm(self, value: float) -> None:
         """The objective of a restored anchor was computed; what it was before may differ by rounding.
@@ -304,10 +311,6 @@ class Outer:
             )
         if not value * (1.0 - 2.0 * ROUNDING) <= self.objective <= value:
             self.objective = value
-
-    @staticmethod
-    def _point(arrays: dict[str, Any], name: str, state: dict[str, Any]) -> Point:
-        return Point(arrays[f"{name}ids"], arrays[f"{name}weights"], state[f"{name}intercept"])
 
     def prove(self, point: Point, bound: float, claimed: float) -> None:
         """The residuals at a point give a bound; a checkpoint had claimed another one from them.

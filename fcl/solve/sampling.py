@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,10 +11,10 @@ from fcl.data.prepared import PreparedRows
 from fcl.features.base import Family
 from fcl.solve.passes import Passes
 from fcl.solve.sample import draw_rows
-from fcl.solve.state import Ids, Point
-from fcl.solve.view import RowView
+from fcl.solve.state import Point
+from fcl.solve.view import PROXIMAL, RowView
 
-__all__ = ["LastStep", "SampleSize", "Sampler", "Seen", "seed_of_draw"]
+__all__ = ["LastStep", "PassStats", "SampleSize", "SampleState", "Sampler", "seed_of_draw"]
 
 #: A sample that has proved too small grows by this factor. 2.1 M rows, C = 0.1, two writers: 65 s, and
 #: 99 s by fourfold steps, which overshoot what the columns need; one core, 832,376 rows: 12.4 s and 19.0.
@@ -55,7 +55,7 @@ def seed_of_draw(seed: int, draws: int) -> int:
 
 
 @dataclass(frozen=True)
-class Seen:
+class PassStats:
     """What a certified pass shows of the sample."""
 
     objective: float
@@ -65,6 +65,35 @@ class Seen:
     promised: float  #: decrease that the trainer foretold
     n_cached: int
     cached_bytes: float
+
+
+@dataclass(frozen=True)
+class LastStep:
+    """The step to the present anchor: what :class:`PassStats` tells of it."""
+
+    beta: float = 1.0
+    decrease: float = 0.0
+    promised: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampleState:
+    """What a checkpoint saves of the sample: its size, and what decides on the next one."""
+
+    most: int  #: rows that there was room for
+    wanted: int
+    drawn: int
+    draws: int
+    age: int
+    objective: float
+    last_gap: float
+    last_objective: float
+    pending: bool = False  #: a new sample is to be drawn before columns are made
+    proximal: float = PROXIMAL  #: of the view
+    step: LastStep = LastStep()
+    origin: Point | None = (
+        None  #: the anchor at which it was drawn; None: the draw cannot be repeated
+    )
 
 
 class SampleSize:
@@ -113,26 +142,26 @@ class SampleSize:
         self.age = 0  #: passes since one was
         self._objective = self._last_gap = self._last_objective = np.inf
 
-    def should_redraw(self, seen: Seen) -> bool:
+    def should_redraw(self, stats: PassStats) -> bool:
         """Whether to draw a new sample, of ``wanted`` rows; to be asked once a pass."""
         if not self._most or self.drawn == self._n_rows:
             return False
         if self.draws == 0:
-            self._objective = seen.objective
+            self._objective = stats.objective
             return True
         self.age += 1
-        bad = seen.beta < 0.5 or seen.decrease < 0.5 * seen.promised
-        steady = seen.objective > STEADY * self._last_objective
-        slow = steady and seen.gap > self._slow * self._last_gap
-        self._last_gap, self._last_objective = seen.gap, seen.objective
-        thin = not self._wished and self.drawn < self._rows_a_column * seen.n_cached
+        bad = stats.beta < 0.5 or stats.decrease < 0.5 * stats.promised
+        steady = stats.objective > STEADY * self._last_objective
+        slow = steady and stats.gap > self._slow * self._last_gap
+        self._last_gap, self._last_objective = stats.gap, stats.objective
+        thin = not self._wished and self.drawn < self._rows_a_column * stats.n_cached
         redraw = (
-            ((bad or slow or thin) and self._grow(seen.cached_bytes))
+            ((bad or slow or thin) and self._grow(stats.cached_bytes))
             or ((bad or slow) and self.age >= LEAST_AGE)
-            or seen.objective < STALE * self._objective
+            or stats.objective < STALE * self._objective
         )
         if redraw:
-            self.age, self._objective = 0, seen.objective
+            self.age, self._objective = 0, stats.objective
         return redraw
 
     def _grow(self, cached_bytes: float) -> bool:
@@ -156,44 +185,34 @@ class SampleSize:
 
     # -- checkpoints ---------------------------------------------------------------------------
 
-    def state(self) -> dict[str, Any]:
-        """Numbers by name, for :meth:`restore`."""
-        return {
-            "most": self._most,
-            "wanted": self.wanted,
-            "drawn": self.drawn,
-            "draws": self.draws,
-            "age": self.age,
-            "objective": self._objective,
-            "last_gap": self._last_gap,
-            "last_objective": self._last_objective,
-        }
+    def state(self, **more: Any) -> SampleState:
+        """For :meth:`restore`. more : the other fields of the state."""
+        return SampleState(
+            most=self._most,
+            wanted=self.wanted,
+            drawn=self.drawn,
+            draws=self.draws,
+            age=self.age,
+            objective=self._objective,
+            last_gap=self._last_gap,
+            last_objective=self._last_objective,
+            **more,
+        )
 
-    def restore(self, state: dict[str, Any]) -> bool:
-        """Take up what :meth:`state` gave; False if the sample it had is not to be drawn again.
+    def restore(self, state: SampleState) -> bool:
+        """Take over what :meth:`state` gave; False if the sample it had is not to be drawn again.
 
         There is no room for it, or a size is asked for that it does not have.
         """
-        before = state["wanted"]
-        self.wanted = min(max(before, self._first), self._most)
-        self.drawn, self.draws, self.age = state["drawn"], state["draws"], state["age"]
-        self._objective = state["objective"]
-        self._last_gap = state["last_gap"]
-        self._last_objective = state["last_objective"]
-        if not self.draws or (before == self.wanted and self.drawn <= self._most):
+        self.wanted = min(max(state.wanted, self._first), self._most)
+        self.drawn, self.draws, self.age = state.drawn, state.draws, state.age
+        self._objective = state.objective
+        self._last_gap, self._last_objective = state.last_gap, state.last_objective
+        if not self.draws or (state.wanted == self.wanted and self.drawn <= self._most):
             return True
         # the next anchor is that of another one
         self.age, self._objective = 0, min(self._objective, self._last_objective)
         return False
-
-
-@dataclass(frozen=True)
-class LastStep:
-    """The step to the present anchor: what :class:`Seen` tells of it."""
-
-    beta: float = 1.0
-    decrease: float = 0.0
-    promised: float = 0.0
 
 
 class Sampler:
@@ -272,30 +291,23 @@ class Sampler:
 
     # -- checkpoints ---------------------------------------------------------------------------
 
-    def state(self, proximal: float) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Numbers and arrays by name, for :meth:`restore`. proximal : of the view."""
-        numbers = {**self.size.state(), "pending": self.pending, "proximal": proximal}
-        numbers["step"] = asdict(self.step)
-        arrays: dict[str, np.ndarray] = {}
-        if self._origin is not None:
-            numbers["intercept"] = self._origin.intercept
-            arrays = {"sample_ids": self._origin.ids, "sample_weights": self._origin.weights}
-        return numbers, arrays
+    def state(self, proximal: float) -> SampleState:
+        """For :meth:`restore`. proximal : of the view."""
+        return self.size.state(
+            pending=self.pending, proximal=proximal, step=self.step, origin=self._origin
+        )
 
-    def restore(
-        self, passes: Passes, numbers: dict[str, Any], arrays: dict[str, np.ndarray]
-    ) -> tuple[RowView, PreparedRows] | None:
-        """The view that :meth:`state` told of; None if there was none, or it is not to be had again.
+    def restore(self, passes: Passes, state: SampleState) -> tuple[RowView, PreparedRows] | None:
+        """Draw the sample of :meth:`state` again; None if there was none, or its draw cannot be repeated.
 
         Overwrites the vectors of the passes but the anchor's margins.
         """
-        fits = self.size.restore(numbers)
-        self.step = LastStep(**numbers["step"])
-        self.pending = numbers["pending"] or not fits
-        if "intercept" not in numbers or not fits:
+        fits = self.size.restore(state)
+        self.step = state.step
+        self.pending = state.pending or not fits
+        origin = state.origin
+        if origin is None or not fits:
             return None
-        ids: Ids = arrays["sample_ids"]
-        origin = Point(ids, arrays["sample_weights"], numbers["intercept"])
         blocks = range(passes.prepared.n_blocks)
         passes.write_margins(origin, blocks)
         passes.vectors.anchor = 1 - passes.vectors.anchor

@@ -22,7 +22,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -37,7 +36,8 @@ from fcl.solve.local import LocalSolver
 from fcl.solve.outer import Certified, Outer
 from fcl.solve.passes import Passes, Vectors
 from fcl.solve.polish import polished_bound
-from fcl.solve.sampling import LastStep, Sampler, Seen
+from fcl.solve.run_state import RunState
+from fcl.solve.sampling import LastStep, PassStats, Sampler
 from fcl.solve.select import Selection
 from fcl.solve.state import Floats, Ids, Point
 from fcl.solve.trainer import Solved, Trainer
@@ -211,7 +211,7 @@ class Solver:
             return False
         if not sampler.pending:
             step = sampler.step
-            seen = Seen(
+            stats = PassStats(
                 self.outer.objective,
                 self.outer.gap,
                 step.beta,
@@ -220,7 +220,7 @@ class Solver:
                 cache.n,
                 float(cache.used),
             )
-            sampler.pending = sampler.size.should_redraw(seen)
+            sampler.pending = sampler.size.should_redraw(stats)
         return sampler.pending
 
     def rounding(self) -> float:
@@ -397,23 +397,23 @@ class Solver:
 
     # -- checkpoints ---------------------------------------------------------------------------
 
-    def snapshot(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """All that the next :meth:`price` and what follows depend on: numbers, and arrays, by name.
+    def snapshot(self) -> RunState:
+        """All of the run's state that the next :meth:`price` and what follows depend on.
 
         To be taken before :meth:`price`, at an anchor: margins, columns and gradients are made again
         from it, with the same bits.
         """
-        n = self.cache.n
-        numbers, arrays = self.outer.state()
-        numbers |= self.local.trainer.counters
-        if self.sampler is not None:
-            numbers["sample"], sample = self.sampler.state(self.local.view.proximal)
-            arrays |= sample
-        arrays |= {"cached": self.cache.ids, "seen": self.local.working.seen[:n]}
-        return numbers, {name: array.copy() for name, array in arrays.items()}
+        sampler = self.sampler
+        return RunState(
+            outer=self.outer.state(),
+            cached=self.cache.ids.copy(),
+            seen=self.local.working.seen[: self.cache.n].copy(),
+            trainer=self.local.trainer.state,
+            sample=None if sampler is None else sampler.state(self.local.view.proximal),
+        )
 
-    def restore(self, numbers: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
-        """Take up a :meth:`snapshot`, of this driver or another; the cache must be empty.
+    def restore(self, state: RunState) -> None:
+        """Resume from a :meth:`snapshot`, of this driver or another; the cache must be empty.
 
         Cached features are made columns of in the order of the snapshot, as far as there is room now.
         What the snapshot says of objective, bound and ``C_min`` is proved again, by pricing two points:
@@ -421,7 +421,8 @@ class Solver:
         """
         outer, passes = self.outer, self.passes
         null = outer.point
-        best = outer.restore(numbers, arrays)
+        outer.restore(state.outer)
+        best, claimed = state.outer.best, state.outer.bound
         if not passes.sampled:
             largest, bound = self._bound_at(null, 0.0)
             outer.C_min = outer.conditions.penalty.least_C(largest)
@@ -429,22 +430,22 @@ class Solver:
                 if len(best.ids) or best.intercept != null.intercept:
                     self._place(best)
                     _, bound = self._bound_at(best, outer.threshold)
-                if bound < numbers["bound"]:
+                if bound < claimed:
                     bound = max(bound, polished_bound(passes, best, outer.threshold))
-                outer.prove(best, bound, numbers["bound"])
+                outer.prove(best, bound, claimed)
+        cached = state.cached
         if self.sampler is not None:
             sampled = None
-            if "sample" in numbers:
-                sampled = self.sampler.restore(passes, numbers["sample"], arrays)
-                self.local.view.proximal = numbers["sample"]["proximal"]
+            if state.sample is not None:
+                sampled = self.sampler.restore(passes, state.sample)
+                self.local.view.proximal = state.sample.proximal
             if sampled is None:  # columns come back once there are rows
-                arrays = {**arrays, "cached": np.empty(0, np.int64)}
+                cached = np.empty(0, np.int64)
             else:
                 self._take_rows(*sampled)
         self._place(outer.point)
         self._check_objective(outer)
-        self.local.trainer.counters = numbers
-        cached = arrays["cached"]
+        self.local.trainer.state = state.trainer
         kept = []
         batch = self.maker.batch
         for at in range(0, len(cached), batch):
@@ -456,7 +457,7 @@ class Solver:
                 if self.cache.admit(staged, int(t)):
                     kept.append(at + int(order[t]))
         n = len(kept)
-        self.local.working.seen[:n] = arrays["seen"][kept]
+        self.local.working.seen[:n] = state.seen[kept]
 
     def _place(self, point: Point) -> None:
         """Make the margins of a point those of the anchor."""

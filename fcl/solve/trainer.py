@@ -23,7 +23,6 @@ One-variable Newton with a line search, the scheme of Matsushima (2016), takes 3
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -76,7 +75,17 @@ class Solved:
 
 
 @dataclass(frozen=True)
-class Taken:
+class TrainerState:
+    """What a checkpoint saves of the trainer beside its point."""
+
+    drawn: int = 0
+    grown: float = 1.0
+    raised: float = 0.0
+    careful: int = 0
+
+
+@dataclass(frozen=True)
+class StepResult:
     """What one step did."""
 
     moved: bool
@@ -145,20 +154,14 @@ class Trainer:
         return 4 * 8 * n_rows + InnerModel.bytes_for(n_rows, max_columns, entries, binary)
 
     @property
-    def counters(self) -> dict[str, float]:
-        """What the next steps depend on beside the point, by name."""
-        return {
-            "drawn": self.inner.drawn,
-            "grown": self.inner.grown,
-            "raised": self._raised,
-            "careful": int(self._careful),
-        }
+    def state(self) -> TrainerState:
+        """What the next steps depend on beside the point."""
+        return TrainerState(self.inner.drawn, self.inner.grown, self._raised, int(self._careful))
 
-    @counters.setter
-    def counters(self, values: Mapping[str, float]) -> None:
-        self.inner.drawn, self.inner.grown = int(values["drawn"]), values["grown"]
-        # earlier versions and the other driver have no more
-        self._raised, self._careful = values.get("raised", 0.0), bool(values.get("careful"))
+    @state.setter
+    def state(self, state: TrainerState) -> None:
+        self.inner.drawn, self.inner.grown = state.drawn, state.grown
+        self._raised, self._careful = state.raised, bool(state.careful)
 
     def solve(
         self, view: RowView, working: WorkingSet, anchor_b: float, target: float, max_steps: int
@@ -213,7 +216,7 @@ class Trainer:
 
     def step(
         self, view: RowView, working: WorkingSet, target: float, may_move: bool = True
-    ) -> Taken:
+    ) -> StepResult:
         """One step of proximal Newton, unless the violation is at most ``target`` already."""
         n = working.cache.n
         weights, penalty = working.weights[:n], view.objective.penalty
@@ -234,12 +237,12 @@ class Trainer:
                 self._return_to(working, undone, old, b)
                 self._undo = None
                 if self._careful:
-                    return Taken(False, decrease, self._before, sweeps)
+                    return StepResult(False, decrease, self._before, sweeps)
                 self._careful = True
                 continue
             self.inner.judge(self._before, violation)
             if violation <= target or not may_move:
-                return Taken(False, decrease, violation, sweeps)
+                return StepResult(False, decrease, violation, sweeps)
             tolerance = max(INNER_SHARE * violation, INNER_TARGET * target)
             step = self._minimise(view, working, local, slopes, tolerance)
             sweeps += step.sweeps
@@ -247,7 +250,7 @@ class Trainer:
             if found is not None:
                 break
             if self.inner.cease() or (self._raised == 1.0 and self._careful):
-                return Taken(False, decrease, violation, sweeps)
+                return StepResult(False, decrease, violation, sweeps)
             self._careful = self._careful or self._raised == 1.0
             self._raise()
         beta, gained, seen = found
@@ -261,7 +264,7 @@ class Trainer:
         working.weights[columns] = local.weights + beta * step.d
         self.intercept += beta * step.db
         losses.combine(self._m, self._dm, beta, self._m)
-        return Taken(True, decrease + gained, violation, sweeps)
+        return StepResult(True, decrease + gained, violation, sweeps)
 
     def _settle_rows(
         self, view: RowView, working: WorkingSet, local: LocalPoint, step: Step, tolerance: float

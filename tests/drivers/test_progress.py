@@ -21,9 +21,8 @@ import fcl
 import fcl.kernels
 from fcl.drivers import session, warmup
 from fcl.drivers.events import Compiled, Compiling, Event, StepProgress
-from fcl.drivers.processes import supervisor
-from fcl.drivers.processes.channel import Message
-from fcl.drivers.processes.messages import From
+from fcl.drivers.processes import compilation, supervisor
+from fcl.drivers.processes.messages import CompileStarted
 from fcl.kernels import Compilation
 
 
@@ -147,9 +146,9 @@ fcl.train(data, "columns", C=0.1, progress=lambda event: print(type(event).__nam
 
 
 def test_a_compiling_child_tells_when_a_kernel_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    def compile_kinds() -> list[int]:
-        sent: list[int] = []
-        link = SimpleNamespace(send=lambda message: sent.append(message.kind))
+    def compile_kinds() -> list[object]:
+        sent: list[object] = []
+        link = SimpleNamespace(send=sent.append)
         warmup.Compiler(link).run()  # type: ignore[arg-type]
         return sent
 
@@ -157,7 +156,7 @@ def test_a_compiling_child_tells_when_a_kernel_is_missing(monkeypatch: pytest.Mo
     monkeypatch.setattr(fcl.kernels, "cache_folder", None)
     monkeypatch.setattr(warmup, "KINDS", {"some": lambda: own(1), "others": lambda: own(2.0)})
     monkeypatch.setenv(warmup.KINDS_VARIABLE, "some,others")
-    assert compile_kinds() == [From.COMPILING]
+    assert compile_kinds() == [CompileStarted()]
     assert compile_kinds() == []  # no mark says so, but nothing is missing
 
 
@@ -166,7 +165,7 @@ def test_several_processes_tell_what_the_compiling_child_finds(
     lacking: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Child:
-        channel = SimpleNamespace(receive=lambda: [Message.make(From.COMPILING)] * lacking)
+        channel = SimpleNamespace(receive=lambda: [CompileStarted()] * lacking)
         turns = 3
 
         @classmethod
@@ -181,8 +180,8 @@ def test_several_processes_tell_what_the_compiling_child_finds(
             pass
 
     answers = iter([("numbers",), ()])
-    monkeypatch.setattr(supervisor, "missing", lambda kinds: next(answers))
-    monkeypatch.setattr(supervisor, "Child", Child)
+    monkeypatch.setattr(compilation, "missing", lambda kinds: next(answers))
+    monkeypatch.setattr(compilation, "Child", Child)
     events = events_of("columns", driver="processes", writers=1)
     told = [event for event in events if isinstance(event, Compiling | Compiled)]
     assert len(told) == 2 * lacking

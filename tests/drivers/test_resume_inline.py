@@ -8,7 +8,6 @@ import tempfile
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -28,6 +27,7 @@ from fcl.drivers.train import TrainResult
 from fcl.features import KmerFamily
 from fcl.features.base import Family
 from fcl.model.checkpoint import Checkpoint, CheckpointFolder
+from fcl.solve.run_state import RunState
 from fcl.solve.solver import Solver
 from tests.windows import examples
 
@@ -493,26 +493,25 @@ def passes(solver: Solver, most: int, snapshots: list[Any] | None = None) -> tup
         assert cache.check() == []
 
 
-def on_disk(folder: Path, snapshot: tuple[dict[str, Any], dict[str, np.ndarray]]) -> Any:
+def on_disk(folder: Path, snapshot: RunState) -> RunState:
     """A snapshot as a checkpoint gives it back."""
+    numbers, arrays = snapshot.to_file()
     made = Checkpoint(
         options={},
         family_config={},
         fingerprint="",
         n_rows=1,
         block_checksums=np.empty(0, np.uint64),
-        state=snapshot[0],
-        arrays=snapshot[1],
+        state=numbers,
+        arrays=arrays,
         history=[],
         elapsed=0.0,
         driver="inline",
     )
-    extra = {"idle": 0, "beta": 1.0, "evicted": 0, "last": {}}  # by the driver
-    made = replace(made, state={**snapshot[0], **extra})
     with CheckpointFolder(folder) as place:
         place.save(made)
         loaded = place.load()
-    return dict(loaded.state), dict(loaded.arrays)
+    return RunState.from_file(loaded.state, loaded.arrays)
 
 
 def check_small(
@@ -527,7 +526,7 @@ def check_small(
     assert len(snapshots) == len(whole) > 15 and evicted > 20
     for at in [1, 2, *range(5, len(whole), 6), len(whole) - 1]:
         resumed = solver()
-        resumed.restore(*on_disk(folder, snapshots[at]))
+        resumed.restore(on_disk(folder, snapshots[at]))
         assert passes(resumed, most - at)[0] == whole[at:], f"resumed at pass {at}"
 
 
@@ -559,7 +558,7 @@ def test_less_room_than_before() -> None:
     whole, _ = passes(ample, 3)
     snapshot = ample.snapshot()
     tight = make_solver(KmerFamily(3, 14), codes, problem, tol=1e-5, max_columns=12)
-    tight.restore(*snapshot)
+    tight.restore(snapshot)
     assert tight.cache.n == 12 < ample.cache.n
     assert (tight.cache.ids == ample.cache.ids[:12]).all()
     found, _ = passes(tight, 300)

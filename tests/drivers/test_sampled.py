@@ -243,8 +243,7 @@ def test_a_point_newer_than_its_pricing() -> None:
     assert certify(3.0, 2.0, range(200, 300), 7).bound == 2.0
 
     restored = Outer(conditions, 1e-3, None, Point(none, np.empty(0), 0.0), 10.0)
-    numbers, arrays = outer.state()
-    restored.restore(numbers, arrays)
+    restored.restore(outer.state())
     assert restored.certified().bound == -np.inf
 
 

@@ -111,7 +111,7 @@ def test_keyboard_interrupt(problem: Problem, best: Solution, number: int) -> No
 
 @pytest.mark.parametrize("limit", [1, 3])
 def test_max_passes(problem: Problem, best: Solution, limit: int) -> None:
-    expected = r"limit of passes: relative gap .*, asked 1\.00e-09; raise max_passes or tol"
+    expected = r"reached max_passes: relative gap .*, asked 1\.00e-09; raise max_passes or tol"
     with pytest.warns(fcl.ConvergenceWarning, match=expected) as caught:
         result = train(max_passes=limit)
     check(result, problem, best, "max-passes")
@@ -122,7 +122,7 @@ def test_max_passes(problem: Problem, best: Solution, limit: int) -> None:
 
 
 def test_max_time(problem: Problem, best: Solution) -> None:
-    with pytest.warns(fcl.ConvergenceWarning, match=r"limit of time: .* raise max_time"):
+    with pytest.warns(fcl.ConvergenceWarning, match=r"reached max_time: .* raise max_time"):
         result = train(max_time=1e-9)
     check(result, problem, best, "max-time")
     assert len(result.model.ids) == 0  # one pass, of the null model, is always made

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 import re
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -30,7 +30,7 @@ import fcl
 from fcl import FCLClassifier, FCLRegressor
 from fcl.drivers.train import train
 from fcl.errors import ConvergenceWarning, InputError
-from fcl.estimators import base, end_idle_processes
+from fcl.estimators import base
 
 
 @pytest.fixture(name="X")
@@ -48,15 +48,6 @@ def joblib_workers() -> Iterator[None]:
     """Ends the workers that joblib keeps for later."""
     yield
     get_reusable_executor().shutdown(wait=True)
-
-
-@pytest.fixture(name="kept")
-def kept_processes() -> Iterator[Callable[[], set[int]]]:
-    """Gives the processes that fits have left for the next one, and ends them."""
-    end_idle_processes()
-    yield lambda: set(base._CREW.pids)
-    end_idle_processes()
-    assert not base._CREW.pids
 
 
 def sequences(n: int = 300, length: int = 20) -> tuple[np.ndarray, np.ndarray]:
@@ -356,7 +347,7 @@ def test_the_same_bits_each_time(X: np.ndarray, y: np.ndarray) -> None:
         assert FCLClassifier(random_state=seed).fit(X, y).model_.options["seed"] == seed
 
 
-@pytest.mark.usefixtures("workers", "kept")
+@pytest.mark.usefixtures("workers")
 def test_processes_but_not_within_workers(X: np.ndarray, y: np.ndarray) -> None:
     model = FCLClassifier(driver="processes", n_jobs=1, tol=1e-8)
     there = clone(model).fit(X, y)
@@ -370,32 +361,18 @@ def test_processes_but_not_within_workers(X: np.ndarray, y: np.ndarray) -> None:
 
 
 @pytest.mark.usefixtures("workers")
-def test_processes_are_kept_for_the_next_fit(
-    X: np.ndarray, y: np.ndarray, kept: Callable[[], set[int]]
-) -> None:
-    """Of any estimator, all problems of a fit and all fits of a search; copies have no part in them."""
+def test_processes_for_all_problems_of_a_fit_and_in_a_search(X: np.ndarray, y: np.ndarray) -> None:
     model = FCLClassifier(C=0.5, driver="processes", n_jobs=1, tol=1e-8)
     inline = clone(model).set_params(driver="inline")
-    first = clone(model).fit(X, y)
-    pids = kept()
-    assert len(pids) == 2
-    again = clone(model).fit(X, y)
-    assert kept() == pids
-    for one in (first, again):
-        assert one.objective_ == pytest.approx(inline.fit(X, y).objective_, rel=1e-7)
-        assert one.model_.options["driver"] == "processes"
     many = y + 2 * (X[:, 0] > 0)
     problems = clone(model).fit(X, many)
-    assert len(problems.models_) == 4 and kept() == pids
+    assert len(problems.models_) == 4
     assert problems.objective_ == pytest.approx(inline.fit(X, many).objective_, rel=1e-7)
-    assert FCLRegressor(driver="processes", n_jobs=1).fit(X, X[:, 0]).converged_ and kept() == pids
-    copied = pickle.loads(pickle.dumps(again))
-    np.testing.assert_array_equal(copied.coef_, again.coef_)
-    copied.fit(X, y)
-    assert kept() == pids
+    copied = pickle.loads(pickle.dumps(problems))
+    np.testing.assert_array_equal(copied.coef_, problems.coef_)
+    assert FCLRegressor(driver="processes", n_jobs=1).fit(X, X[:, 0]).converged_
     grid = {"C": [0.05, 0.5]}
-    searches = [GridSearchCV(model, grid, cv=3, n_jobs=n_jobs).fit(X, y) for n_jobs in (1, 2)]
-    assert kept() == pids
+    searches = [GridSearchCV(model, grid, cv=2, n_jobs=n_jobs).fit(X, y) for n_jobs in (1, 2)]
     for search in searches:
         assert search.best_estimator_.model_.options["driver"] == "processes"
     scores = [search.cv_results_["mean_test_score"] for search in searches]
@@ -405,7 +382,6 @@ def test_processes_are_kept_for_the_next_fit(
 # -- warm starts -------------------------------------------------------------------------------
 
 
-@pytest.mark.usefixtures("kept")
 @pytest.mark.parametrize("driver", ["inline", "processes"])
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_warm_start(n_classes: int, driver: str) -> None:
@@ -505,7 +481,7 @@ def test_one_warning_of_both_kinds(X: np.ndarray, y: np.ndarray) -> None:
     assert len(seen) == 1 and issubclass(seen[0].category, ConvergenceWarning)
     assert seen[0].filename == __file__ and "4 of 4 problems" in str(seen[0].message)
     assert not model.converged_ and model.n_iter_ == 1 and model.dual_gap_ > 1e-10
-    with pytest.warns(ConvergenceWarning, match="limit of time"):
+    with pytest.warns(ConvergenceWarning, match="reached max_time"):
         FCLClassifier(max_time=1e-9).fit(X, y)
 
 

@@ -191,14 +191,6 @@ def no_reader(run: Run, command: Command) -> bool:
     return True
 
 
-def kill_kept(run: Run, command: Command) -> bool:
-    """A child that estimators keep is killed, in a fit or between two."""
-    if not command.wait_for_words("fit 1", run.rng.uniform(0.0, 1.0)):
-        return False
-    pid = _one_of(run, command, run.case.role)
-    return bool(pid) and command.signal(signal.SIGKILL, pid)
-
-
 # -- damaged data
 
 
@@ -266,5 +258,4 @@ ACTS: dict[str, Callable[[Run, Command], bool]] = {
     "bad-chunk": bad_chunk,
     "changed": changed,
     "changed-later": changed_later,
-    "crew": kill_kept,
 }

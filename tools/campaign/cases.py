@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fcl.drivers.processes.messages import TASKS
+from fcl.drivers.processes.logic.protocol import TaskKind
 
 #: Where code is marked with ``fault(...)``, by role.
 WRITER_POINTS = (
-    *(f"{task}-{end}" for task in TASKS for end in ("begin", "done")),
+    *(f"{task}-{end}" for task in TaskKind for end in ("begin", "done")),
     *("prepare-block", "columns-piece", "columns-commit"),
 )
 TRAINER_POINTS = (
@@ -103,6 +103,4 @@ def all_cases() -> list[Case]:
     deaths = {"writer": ("prepare-begin", "price-begin"), "trainer": ("publish", "step")}
     for role, at in deaths.items():
         cases += [Case(f"deaths-{role}-{p}", "deaths", (0, 5), role, p, "kill!") for p in at]
-    for role in ("writer", "trainer"):
-        cases += [Case(f"crew-kill-{role}", "crew", role=role)] * 3
     return cases

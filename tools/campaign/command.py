@@ -31,17 +31,6 @@ if os.environ.get("FCL_FAULTS_SAMPLED"):
 from fcl.cli.train import main
 main()
 """
-#: Three fits whose children are kept from one to the next; the last model is saved.
-FITS = """
-import sys, time
-from fcl import FCLClassifier
-data, features, C, tol, out = sys.argv[1:]
-for n in (1, 2, 3):
-    print("fit", n, file=sys.stderr, flush=True)
-    fit = FCLClassifier(features, C=float(C), tol=float(tol), driver="processes").fit(data, "y")
-    time.sleep(0.2)
-fit.model_.save(out)
-"""
 
 
 class Hang(Exception):
@@ -55,19 +44,17 @@ class Command:
     folder: Path
     arguments: list[str]
     environment: dict[str, str] = field(default_factory=dict)
-    program: str = TRAIN
 
     def __post_init__(self) -> None:
         self.began = time.monotonic()
         self.log = self.folder / f"log-{time.monotonic_ns()}.json"
         self.errors = ""
-        log = ["--log-json", os.fspath(self.log)] if self.program == TRAIN else []
         read, write = os.pipe()
         os.set_blocking(read, False)
         self._pipe: int | None = read
         try:
             self.process = subprocess.Popen(
-                [sys.executable, "-c", self.program, *self.arguments, *log],
+                [sys.executable, "-c", TRAIN, *self.arguments, "--log-json", os.fspath(self.log)],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=write,
@@ -126,15 +113,6 @@ class Command:
     def wait_for(self, name: str, delay: float = 0.0) -> bool:
         """Wait for an event and some time more; whether the command still runs then."""
         while self.running and not self.events(name):
-            self.pause()
-        until = time.monotonic() + delay
-        while self.running and time.monotonic() < until:
-            self.pause(0.01)
-        return self.running
-
-    def wait_for_words(self, words: str, delay: float = 0.0) -> bool:
-        """As `wait_for`, for something that is said."""
-        while self.running and words not in self.errors:
             self.pause()
         until = time.monotonic() + delay
         while self.running and time.monotonic() < until:

@@ -53,8 +53,6 @@ class Setting:
     @classmethod
     def choose(cls, case: Case, rng: random.Random) -> Setting:
         """At random, with what the case needs."""
-        if case.kind == "crew":
-            return cls()
         driver = rng.choice(("processes", "processes", "inline"))
         family = rng.choice(("kmers", "kmers", *FAMILIES))
         if case.processes or case.needs == "small":

@@ -18,7 +18,7 @@ from typing import Any
 from fcl.model.checkpoint import CheckpointFolder
 from tools.campaign.acts import ACTS
 from tools.campaign.cases import Case
-from tools.campaign.command import FITS, PATIENCE, TRAIN, Command, Hang
+from tools.campaign.command import PATIENCE, Command, Hang
 from tools.campaign.jobs import Job, Setting
 
 #: Seconds that are allowed between the wish to stop and the end.
@@ -81,8 +81,6 @@ class Run:
             (folder / name).mkdir(parents=True)
         self.environment: dict[str, str] = {}
         self.stop_requested = 0.0  # when the command was told to stop, or was killed
-        # estimators go by arguments of their own
-        self.program = FITS if case.kind == "crew" else TRAIN
         self.earlier = 0  # passes before the command that meets the fault
 
     def go(self) -> Outcome:
@@ -117,9 +115,6 @@ class Run:
         """Of a job that begins."""
         job, setting = self.job, self.setting
         size, rows, features = job.size, job.rows(setting.family), job.features(setting.family)
-        if self.program == FITS:
-            numbers = [str(size.C), str(size.tol)]
-            return [os.fspath(self.data), features, *numbers, os.fspath(self.model)]
         memory = 1024
         if setting.small:
             memory = job.least_memory(setting.writers) + size.spare
@@ -150,13 +145,13 @@ class Run:
         """Start the command."""
         environment = {"FCL_FAULTS_SAMPLED": "1" if self.setting.sampled else "", "FCL_FAULT": ""}
         environment |= self.environment if faulty else {}
-        return Command(self.folder, arguments, environment, self.program)
+        return Command(self.folder, arguments, environment)
 
     def _first(self) -> Command:
         """The command that meets the fault."""
         outcome = self.outcome
         arguments = self.arguments()
-        if self.setting.resumed and self.program == TRAIN:
+        if self.setting.resumed:
             before = self.command([*arguments, "--max-passes", "2"])
             self._end(before)
             arguments = [*arguments, "--overwrite"]  # on a small disk there may be no checkpoint

@@ -37,7 +37,6 @@ import traceback
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -150,31 +149,31 @@ def judge(case: Case, result: Any, seconds: float, spent: float) -> Verdict:
     return verdict
 
 
-def solve(case: Case, seconds: float, crew: Any = None) -> tuple[Any, float]:
+def solve(case: Case, seconds: float, driver: str = "inline") -> tuple[Any, float]:
     """Train; the result, and the seconds of the processor that it took in this process."""
     begun, clock = time.process_time(), time.process_time
     # by the clock there is more: other programs use the processor, too
     limits: dict[str, Any] = {"max_time": 5.0 * seconds}
-    if crew is None:
+    if driver == "inline":
         limits["should_stop"] = lambda: clock() - begun > seconds
     else:
-        limits |= {"driver": "processes", "writers": 2, "crew": crew}
+        limits |= {"driver": "processes", "writers": 2}
     result = fcl.train(
         case.data(), case.features, **(case.options | limits), memory="1GiB", warn=False
     )
     return result, clock() - begun
 
 
-def run(case: Case, seconds: float, crew: Any = None) -> Verdict:
+def run(case: Case, seconds: float, driver: str = "inline") -> Verdict:
     """Train and judge. What did not end in time gets a second chance, now that all is compiled."""
     try:
         try:
-            result, spent = solve(case, seconds, crew)
+            result, spent = solve(case, seconds, driver)
             again = spent > seconds
         except KeyboardInterrupt:  # of should_stop, before the first pass
             again = True
         if again:
-            result, spent = solve(case, seconds, crew)
+            result, spent = solve(case, seconds, driver)
     except fcl.InputError as error:
         return Verdict(case.describe(), ["refused"], figures={"message": str(error)[:400]})
     except KeyboardInterrupt:
@@ -191,17 +190,11 @@ def run(case: Case, seconds: float, crew: Any = None) -> Verdict:
 def work(args: argparse.Namespace, numbers: Sequence[int]) -> Iterator[Verdict]:
     """The verdicts of some problems, one after the other, in this process."""
     warnings.simplefilter("ignore")
-    with ExitStack() as stack:
-        crew = None
-        if args.driver == "processes":
-            from fcl.drivers.processes.crew import Crew
-
-            crew = stack.enter_context(Crew())
-        for number in numbers:
-            faulthandler.dump_traceback_later(PATIENCE, exit=True)
-            case = make_case(number, args.seed, args.hard)
-            yield run(case, args.seconds, crew)
-            faulthandler.cancel_dump_traceback_later()
+    for number in numbers:
+        faulthandler.dump_traceback_later(PATIENCE, exit=True)
+        case = make_case(number, args.seed, args.hard)
+        yield run(case, args.seconds, args.driver)
+        faulthandler.cancel_dump_traceback_later()
 
 
 def share_out(args: argparse.Namespace, take: Any) -> None:

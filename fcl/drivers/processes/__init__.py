@@ -2,5 +2,5 @@
 
 Children are fresh interpreters that talk to the supervisor only: small messages over a socket pair,
 arrays in anonymous shared memory. Importing this package and the modules of its plumbing (``shared``,
-``channel``, ``line``, ``children``, ``crew``, ``child``) loads neither numba nor a file format.
+``channel``, ``children``, ``child``) loads neither numba nor a file format.
 """

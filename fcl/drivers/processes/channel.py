@@ -1,83 +1,20 @@
-"""Messages between the supervisor and a child: records of 128 bytes over a stream socket.
+"""The supervisor's end of the stream socket to a child, which never blocks.
 
-The supervisor's end never blocks: what a stopped child does not take waits in a queue of bounded
-length. Arrays do not travel; a message says where in shared memory they are.
+Messages that a stopped child does not take wait in a queue of bounded length.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import socket
-import struct
 from collections import deque
-from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any
+
+from fcl.drivers.processes.codec import Frames, pack
 
 #: Messages that may wait for a child; more are in flight only by a fault of ours.
 MAX_QUEUED = 1024
-#: Kind of the message a child sends when its role raised an exception; roles use kinds >= 0.
-#: Its ints: length of the text, whether it is an InputError, then up to five of ``Link.task``.
-RAISED = -1
-#: Kind of the message that ends a child's job but not the child, which then drops all of the job.
-RELEASE = -2
-#: Bytes a child has in the segment ``texts``, and how many of them it uses.
-TEXT_BYTES = 1 << 16
-MAX_TEXT = 60_000
-
-N_INTS, N_FLOATS = 7, 8
-_RECORD = struct.Struct("=q7q8d")
-RECORD_BYTES = _RECORD.size
 _READ = 1 << 16
-
-
-class Message(NamedTuple):
-    """A kind, and numbers whose meaning depends on it."""
-
-    kind: int
-    ints: tuple[int, ...] = (0,) * N_INTS
-    floats: tuple[float, ...] = (0.0,) * N_FLOATS
-
-    @classmethod
-    def make(cls, kind: int, *ints: int, floats: Iterable[float] = ()) -> Message:
-        """A message with at most 7 integers and 8 floats; the rest is 0."""
-        numbers = tuple(floats)
-        if len(ints) > N_INTS or len(numbers) > N_FLOATS:
-            raise ValueError(
-                f"message of kind {kind}: expected at most {N_INTS} integers and {N_FLOATS} "
-                f"floats, got {len(ints)} and {len(numbers)}"
-            )
-        return cls(
-            kind,
-            (*map(int, ints), *(0,) * (N_INTS - len(ints))),
-            (*map(float, numbers), *(0.0,) * (N_FLOATS - len(numbers))),
-        )
-
-    def pack(self) -> bytes:
-        """The record, RECORD_BYTES long."""
-        return _RECORD.pack(self.kind, *self.ints, *self.floats)
-
-    @classmethod
-    def unpack(cls, record: bytes) -> Message:
-        """The message of a record."""
-        kind, *rest = _RECORD.unpack(record)
-        return cls(kind, tuple(rest[:N_INTS]), tuple(rest[N_INTS:]))
-
-
-class Records:
-    """Cuts a stream of bytes into messages."""
-
-    def __init__(self) -> None:
-        self._rest = b""
-
-    def feed(self, data: bytes) -> list[Message]:
-        """Messages completed by these bytes."""
-        data = self._rest + data
-        whole = len(data) - len(data) % RECORD_BYTES
-        self._rest = data[whole:]
-        return [
-            Message.unpack(data[at : at + RECORD_BYTES]) for at in range(0, whole, RECORD_BYTES)
-        ]
 
 
 class Channel:
@@ -91,7 +28,7 @@ class Channel:
         end.setblocking(False)
         self._socket = end
         self._queue: deque[bytes] = deque()
-        self._records = Records()
+        self._frames = Frames()
         self.closed = False
 
     def fileno(self) -> int:
@@ -108,7 +45,7 @@ class Channel:
         """Number of messages that wait."""
         return len(self._queue)
 
-    def send(self, message: Message) -> None:
+    def send(self, message: Any) -> None:
         """Send now, or queue. To a child that is gone: nothing.
 
         Raises RuntimeError if MAX_QUEUED messages wait already.
@@ -118,33 +55,33 @@ class Channel:
         if len(self._queue) >= MAX_QUEUED:
             raise RuntimeError(
                 f"fault of fcl: expected at most {MAX_QUEUED} messages to wait for a child, got "
-                f"one more (of kind {message.kind}); please report it"
+                f"one more ({type(message).__name__}); please report it"
             )
-        self._queue.append(message.pack())
+        self._queue.append(pack(message))
         if len(self._queue) == 1:
             self.flush()
 
     def flush(self) -> None:
         """Send what can be sent of the queue."""
         while self._queue and not self.closed:
-            record = self._queue[0]
+            frame = self._queue[0]
             try:
-                sent = self._socket.send(record)
+                sent = self._socket.send(frame)
             except BlockingIOError:
                 return
             except OSError:  # EPIPE, ECONNRESET: it is gone, which receive() will tell too
                 self.closed = True
                 break
-            if sent == len(record):
+            if sent == len(frame):
                 self._queue.popleft()
             else:
-                self._queue[0] = record[sent:]
+                self._queue[0] = frame[sent:]
         if self.closed:
             self._queue.clear()
 
-    def receive(self) -> list[Message]:
+    def receive(self) -> list[Any]:
         """All messages that are there; sets `closed` at the end of the stream."""
-        messages: list[Message] = []
+        messages: list[Any] = []
         while self._socket.fileno() >= 0:
             try:
                 data = self._socket.recv(_READ)
@@ -156,7 +93,7 @@ class Channel:
                 self.closed = True
                 self._queue.clear()
                 break
-            messages += self._records.feed(data)
+            messages += self._frames.feed(data)
         return messages
 
     def close(self) -> None:
@@ -165,29 +102,3 @@ class Channel:
         self._queue.clear()
         with contextlib.suppress(OSError):
             self._socket.close()
-
-
-class Failure(NamedTuple):
-    """An exception of a child, as it travels: in the segment ``texts``."""
-
-    type: str  #: qualified name, as "fcl.errors.InputError"
-    message: str  #: with its notes
-    traceback: str
-
-    def pack(self) -> bytes:
-        """At most MAX_TEXT bytes; of a long traceback the end is kept, of a message the beginning."""
-        message, traceback = self.message[: MAX_TEXT // 8], self.traceback[-MAX_TEXT:]
-        while True:
-            data = json.dumps([self.type[:1000], message, traceback]).encode("ascii")
-            if len(data) <= MAX_TEXT:
-                return data
-            # a character is at most twelve bytes of JSON
-            traceback = traceback[(len(data) - MAX_TEXT) // 12 + 1 :]
-            if not traceback:
-                message = message[: len(message) // 2]
-
-    @classmethod
-    def unpack(cls, data: bytes) -> Failure:
-        """The exception of a text."""
-        kind, message, traceback = json.loads(data)
-        return cls(kind, message, traceback)

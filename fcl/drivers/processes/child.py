@@ -1,6 +1,5 @@
 """Entry of a child process: the file that the supervisor starts a fresh interpreter with.
 
-A child that is kept does one job after another, each with a role, a channel and segments of its own.
 The terminal, systemd, ``timeout`` and SLURM signal all processes of a job, but only the supervisor
 decides: children ignore those signals, and leave at once when the supervisor is gone.
 """
@@ -35,7 +34,6 @@ if __name__ == "__main__":
 import contextlib
 import ctypes
 import faulthandler
-import gc
 import json
 import queue
 import socket
@@ -47,13 +45,15 @@ from importlib import import_module
 from typing import Any, NoReturn
 
 from fcl.drivers.processes import faults
-from fcl.drivers.processes.channel import RAISED, RELEASE, TEXT_BYTES, Failure, Message, Records
-from fcl.drivers.processes.line import FREE, Job, receive_job
+from fcl.drivers.processes.codec import Frames, pack
+from fcl.drivers.processes.messages import Raised
 from fcl.drivers.processes.shared import Segment
 from fcl.errors import InputError
 
 #: Seconds between two beats of the heart.
 BEAT = 0.5
+#: Characters of an exception that are reported.
+MAX_TEXT, MAX_TRACEBACK = 8_000, 60_000
 #: Role -> what runs it: ``Class(link).run()``. Any other "module:Class" is a role as well.
 ROLES = {
     "writer": "fcl.drivers.processes.writer:Writer",
@@ -62,71 +62,61 @@ ROLES = {
 _PR_SET_PDEATHSIG = 1
 
 
-class Released(BaseException):
-    """The job is over, and the child is to be kept: what it did ends here."""
-
-
 class Link:
-    """A child's connection to its supervisor, for the time of a job.
+    """A child's connection to its supervisor.
 
-    task : what the child is at, up to five integers that the role sets; told if it raises.
-    urgent : kinds of messages for which long work is to be cut short, see :meth:`hurry`.
+    index : the child's place in the segment ``control``.
+    doing : what the child is at, in words that the role sets; reported if it raises.
+    urgent : classes of messages for which long work is to be cut short, see :meth:`hurry`.
     """
 
-    def __init__(self, job: Job) -> None:
-        self.role = job.role
-        self.number = job.number
-        self.incarnation = job.incarnation
-        self.index = job.index
-        self.task: tuple[int, ...] = ()
-        self.urgent: frozenset[int] = frozenset()
+    def __init__(
+        self, role: str, number: int, incarnation: int, index: int, fds: dict[str, int]
+    ) -> None:
+        self.role = role
+        self.number = number
+        self.incarnation = incarnation
+        self.index = index
+        self.doing = ""
+        self.urgent: tuple[type, ...] = ()
         self._waiting = 0  # urgent messages that were not received yet
         self._segments = {
-            name: Segment.of_fd(name, fd) for name, fd in job.fds.items() if name != "socket"
+            name: Segment.of_fd(name, fd) for name, fd in fds.items() if name != "socket"
         }
-        self._socket = socket.socket(fileno=job.fds["socket"])
+        self._socket = socket.socket(fileno=fds["socket"])
         self._socket.set_inheritable(False)
-        self._received: queue.SimpleQueue[Message] = queue.SimpleQueue()
+        self._received: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._sending = threading.Lock()
         self._counting = threading.Lock()
-        self._over = threading.Event()
-        self._threads: list[threading.Thread] = []
         self._start("watch", self._watch)
 
     def _start(self, name: str, target: Callable[..., None], *arguments: int) -> None:
-        thread = threading.Thread(target=target, args=arguments, name=f"fcl-{name}", daemon=True)
-        self._threads.append(thread)
-        thread.start()
+        threading.Thread(target=target, args=arguments, name=f"fcl-{name}", daemon=True).start()
 
-    def receive(self, timeout: float | None = None) -> Message | None:
-        """The next message; None if there is none within `timeout` seconds (None: wait for one).
-
-        Raises Released when the job is over.
-        """
+    def receive(self, timeout: float | None = None) -> Any:
+        """The next message; None if there is none within `timeout` seconds (None: wait for one)."""
         try:
             message = self._received.get(timeout=None if timeout is None else max(timeout, 0.0))
         except queue.Empty:
             return None
-        if message.kind == RELEASE:
-            raise Released
-        if message.kind in self.urgent:
+        if isinstance(message, self.urgent):
             with self._counting:
                 self._waiting -= 1
         return message
 
     def hurry(self) -> bool:
-        """Whether an urgent message is there, or the job is over."""
-        return self._waiting > 0 or self._over.is_set()
+        """Whether an urgent message is there."""
+        return self._waiting > 0
 
     def pending(self) -> bool:
         """Whether a message is there."""
         return not self._received.empty()
 
-    def send(self, message: Message) -> None:
+    def send(self, message: Any) -> None:
         """Send; from any thread. May wait for the supervisor."""
         try:
             with self._sending:
-                self._socket.sendall(message.pack())
+                self._socket.sendall(pack(message))
         except OSError:  # it is gone
             os._exit(0)
 
@@ -139,20 +129,17 @@ class Link:
         return self._segments["config"].read_json()
 
     def report(self, error: BaseException) -> None:
-        """Tell the supervisor of an exception."""
-        failure = Failure(
-            f"{type(error).__module__}.{type(error).__qualname__}",
-            "\n".join([str(error), *getattr(error, "__notes__", ())]),
-            "".join(traceback.format_exception(error)),
+        """Tell the supervisor of an exception: the beginning of its text, the end of its traceback."""
+        text = "\n".join([str(error), *getattr(error, "__notes__", ())])
+        self.send(
+            Raised(
+                f"{type(error).__module__}.{type(error).__qualname__}",
+                text[:MAX_TEXT],
+                "".join(traceback.format_exception(error))[-MAX_TRACEBACK:],
+                isinstance(error, InputError),
+                self.doing,
+            )
         )
-        text = failure.pack()
-        texts = self._segments.get("texts")
-        if texts is None or texts.size < (self.index + 1) * TEXT_BYTES:
-            text = b""
-        else:
-            texts.array("u1", len(text), self.index * TEXT_BYTES)[:] = memoryview(text)
-        is_input = int(isinstance(error, InputError))
-        self.send(Message.make(RAISED, len(text), is_input, *self.task[:5]))
 
     def beat(self, parent: int) -> None:
         """Start the thread that counts in ``control`` (int64, at our index) while we live.
@@ -162,21 +149,8 @@ class Link:
         """
         self._start("beat", self._beat, parent)
 
-    def close(self) -> None:
-        """After Released: end our threads, and give up channel and segments."""
-        for thread in self._threads:
-            thread.join()
-        self._socket.close()
-        for segment in self._segments.values():
-            segment.close()
-
-    @property
-    def held(self) -> bool:
-        """Whether somebody still has arrays of the segments that were closed."""
-        return any(segment.held for segment in self._segments.values())
-
     def _watch(self) -> None:
-        records = Records()
+        frames = Frames()
         while True:
             try:
                 data = self._socket.recv(1 << 16)
@@ -185,101 +159,48 @@ class Link:
             if not data:
                 # at once, whatever the other threads do: they have nobody to work for
                 os._exit(0)
-            for message in records.feed(data):
-                if message.kind in self.urgent:
+            for message in frames.feed(data):
+                if isinstance(message, self.urgent):
                     with self._counting:
                         self._waiting += 1
-                if message.kind == RELEASE:
-                    self._over.set()
                 self._received.put(message)
-            if self._over.is_set():  # nothing comes after that
-                return
 
     def _beat(self, parent: int) -> None:
         control, count = self._segments.get("control"), None
         while os.getppid() == parent:
-            if self._over.is_set():
-                return
             if count is None and control is not None and control.size >= 8 * (self.index + 1):
                 count = control.array("i8", 1, 8 * self.index)
             if count is not None:
                 count[0] += 1
-            self._over.wait(BEAT)
+            time.sleep(BEAT)
         os._exit(0)
 
 
 def main(arguments: Sequence[str]) -> NoReturn:
-    """Do jobs: arguments are those of the first one, which has descriptors that were inherited.
+    """Run a role.
 
-    role, number, incarnation, index, pid of the supervisor, descriptors, and the seconds for which to
-    wait for another job on the descriptor "line". Without that there is none.
+    arguments : role, number, incarnation, index, process id of the supervisor, and the inherited
+        descriptors as JSON: "socket", and the segments by name.
 
-    Ends the process, without the clean-up of the interpreter: a thread or a handler there could wait
-    for ever, and there is nothing that the end of a process does not clean up.
+    Ends the process without the clean-up of the interpreter: a thread or a handler there could wait
+    for ever, and the end of a process cleans up all that a child has.
     """
     _die_with_parent()
     if sys.stderr is not None:
         faulthandler.enable()
-    role, number, incarnation, index, parent, descriptors, idle = arguments
-    fds = json.loads(descriptors)
-    line = socket.socket(fileno=fds.pop("line")) if "line" in fds else None
-    if line is not None:
-        line.set_inheritable(False)
-    job = Job(role, int(number), int(incarnation), int(index), fds)
-    while True:
-        _work(job, int(parent))
-        if line is None:
-            os._exit(0)
-        job = _next_job(line, int(parent), float(idle))
-
-
-def _work(job: Job, parent: int) -> None:
-    """Do a job; returns if the child is released, with nothing of the job left in the process."""
-    link = Link(job)
-    link.beat(parent)
-    code: int | None = 1
+    role, number, incarnation, index, parent, descriptors = arguments
+    link = Link(role, int(number), int(incarnation), int(index), json.loads(descriptors))
+    link.beat(int(parent))
+    code = 1
     try:
-        faults.arm(job.role, job.number, job.incarnation)
-        module, _, name = ROLES.get(job.role, job.role).partition(":")
+        faults.arm(link.role, link.number, link.incarnation)
+        module, _, name = ROLES.get(role, role).partition(":")
         getattr(import_module(module), name)(link).run()
         code = 0
-    except Released:
-        code = None
     except BaseException as error:
         link.report(error)
     finally:
-        if code is not None:
-            os._exit(code)
-    link.close()
-    for name, imported in list(sys.modules.items()):
-        for value in list(vars(imported).values()) if name.startswith("fcl.") else ():
-            if hasattr(value, "cache_clear"):  # what functions have remembered may be large
-                value.cache_clear()
-    gc.collect()  # roles are parts of cycles
-    if link.held:  # memory that would count in no plan: better a fresh process
-        os._exit(0)
-    with contextlib.suppress(OSError, AttributeError):  # glibc alone has it
-        ctypes.CDLL(None).malloc_trim(0)
-    gc.freeze()  # what is left are modules and kernels: the next collection need not look at them
-
-
-def _next_job(line: socket.socket, parent: int, idle: float) -> Job:
-    """Say that we are free, and wait for a job.
-
-    Ends the process if none comes in so many seconds, or nobody is there to send one.
-    """
-    deadline = time.monotonic() + idle
-    try:
-        line.sendall(FREE)
-        line.settimeout(BEAT)
-        while time.monotonic() < deadline and os.getppid() == parent:
-            with contextlib.suppress(TimeoutError):
-                line.recv(1, socket.MSG_PEEK)
-                line.settimeout(None)
-                return receive_job(line)
-    except OSError:  # the supervisor is gone
-        pass
-    os._exit(0)
+        os._exit(code)
 
 
 def _die_with_parent() -> None:

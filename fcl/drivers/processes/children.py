@@ -1,8 +1,7 @@
 """Children of the supervisor: started, watched, killed, reaped.
 
 Each child has one owner. It is asked to leave by closing its channel, and what does not leave is killed
-and reaped; nothing that a child held is used again before that, or before the child, released, has said
-that it holds nothing of the job any more.
+and reaped; nothing that a child held is used again before that.
 """
 
 from __future__ import annotations
@@ -16,15 +15,12 @@ import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import NamedTuple
 
-from fcl.drivers.processes.channel import RELEASE, TEXT_BYTES, Channel, Failure, Message
+from fcl.drivers.processes.channel import Channel
 from fcl.drivers.processes.child import IGNORED
-from fcl.drivers.processes.line import FREE, Job, send_job
 from fcl.drivers.processes.memory import oom_kills
 from fcl.drivers.processes.shared import Segment, above_stdio
 from fcl.errors import FclError
@@ -46,58 +42,32 @@ _ENTRY = Path(__file__).with_name("child.py")
 _logger = logging.getLogger("fcl")
 
 
-class Surroundings(NamedTuple):
-    """What a process has from the one that starts it, and with whom it dies."""
-
-    thread: threading.Thread
-    environment: dict[str, str]
-    path: tuple[object, ...]
-    folder: str | None
-    cores: frozenset[int] | None
-
-    @classmethod
-    def now(cls) -> Surroundings:
-        """Those of a process that this thread would start now."""
-        try:
-            folder: str | None = os.getcwd()
-        except OSError:  # it was removed
-            folder = None
-        cores = frozenset(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
-        return cls(threading.current_thread(), dict(os.environ), tuple(sys.path), folder, cores)
-
-
 class Child:
     """A child process and the supervisor's end of its channel; made by :meth:`spawn`.
 
-    role, number, incarnation : of its job.
-    index : its place in the job's segments ``control`` (int64 each) and ``texts`` (TEXT_BYTES each).
-    surroundings : Surroundings, of its start.
+    index : its place in the segment ``control`` (int64 each).
     sentinel : a pidfd that is readable when the child has ended, for selectors; None where there is
         none (macOS): there the end of the channel tells, or :meth:`alive` is asked now and then.
     """
 
     def __init__(
         self,
-        job: Job,
+        role: str,
+        number: int,
+        incarnation: int,
+        index: int,
         process: subprocess.Popen[bytes],
         channel: Channel,
-        line: socket.socket | None,
-        surroundings: Surroundings,
     ) -> None:
-        self.surroundings = surroundings
+        self.role = role
+        self.number = number
+        self.incarnation = incarnation
+        self.index = index
+        self.channel = channel
         self.pid = process.pid
         self.sentinel = _pidfd(process.pid)
         self._process = process
-        self._line = line
         self._killed = False
-        self._take(job, channel)
-
-    def _take(self, job: Job, channel: Channel) -> None:
-        self.role = job.role
-        self.number = job.number
-        self.incarnation = job.incarnation
-        self.index = job.index
-        self.channel = channel
         self._oom_kills = oom_kills()
 
     @classmethod
@@ -109,29 +79,19 @@ class Child:
         index: int,
         segments: Mapping[str, Segment],
         environment: Mapping[str, str] | None = None,
-        idle: float | None = None,
     ) -> Child:
         """Start a child; from the thread that supervises, with which it dies.
 
-        segments : by the names under which the child finds them; "socket" and "line" are taken.
+        segments : by the names under which the child finds them; "socket" is taken.
         environment : more variables for the child, or others than THREAD_LIMITS.
-        idle : seconds that it waits for another job when it is released; None: it is not kept.
 
         Raises FclError if no process can be started.
         """
         process: subprocess.Popen[bytes] | None = None
-        surroundings = Surroundings.now()
         ours, theirs = socket.socketpair()
         fds = {name: segment.fd for name, segment in segments.items()}
-        passed = [above_stdio(theirs.detach())]
-        fds["socket"] = passed[0]
-        line = None
-        if idle is not None:
-            line, far = socket.socketpair()
-            passed.append(above_stdio(far.detach()))
-            fds["line"] = passed[1]
-        job = Job(role, number, incarnation, index, fds)
-        arguments = (role, number, incarnation, index, os.getpid(), json.dumps(fds), idle or 0.0)
+        fds["socket"] = passed = above_stdio(theirs.detach())
+        arguments = (role, number, incarnation, index, os.getpid(), json.dumps(fds))
         # The child inherits the mask and drops what came meanwhile: no moment at which such a signal
         # would kill it. Unlike preexec_fn this is safe beside other threads.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, IGNORED)
@@ -150,11 +110,9 @@ class Child:
                 },
             )
             signal.pthread_sigmask(signal.SIG_SETMASK, before)  # KeyboardInterrupt, perhaps
-            return cls(job, process, Channel(ours), line, surroundings)
+            return cls(role, number, incarnation, index, process, Channel(ours))
         except BaseException as error:
             ours.close()
-            if line is not None:
-                line.close()
             if process is not None:
                 process.kill()
                 process.wait()
@@ -165,72 +123,8 @@ class Child:
                 ) from error
             raise
         finally:
-            for fd in passed:
-                os.close(fd)
+            os.close(passed)
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-    # -- from job to job -----------------------------------------------------------------------
-
-    def release(self) -> None:
-        """Ask for the end of the job, and not of the child; :meth:`is_free` has the answer."""
-        self.channel.send(Message.make(RELEASE))
-
-    def is_free(self, deadline: float) -> bool:
-        """Whether a released child says, by then (time.monotonic()), that it holds nothing of the job.
-
-        Its channel is closed. What it sent meanwhile is dropped.
-        """
-        said = None if self._line is not None else b""
-        while (
-            said is None and self._line is not None and (left := deadline - time.monotonic()) > 0.0
-        ):
-            self.channel.flush()
-            self.channel.receive()
-            self._line.settimeout(min(left, 0.05))
-            try:
-                said = self._line.recv(len(FREE))
-            except TimeoutError:  # nothing said yet
-                continue
-            except OSError:  # it is gone, as at the end of the line
-                said = b""
-        self.channel.close()
-        return said == FREE
-
-    def assign(
-        self,
-        role: str,
-        number: int,
-        incarnation: int,
-        index: int,
-        segments: Mapping[str, Segment],
-    ) -> bool:
-        """Give a free child its next job, as :meth:`spawn`; False if it cannot be told: close it."""
-        if self._line is None:
-            return False
-        ours, theirs = socket.socketpair()
-        fds = {
-            **{name: segment.fd for name, segment in segments.items()},
-            "socket": theirs.fileno(),
-        }
-        job = Job(role, number, incarnation, index, fds)
-        try:
-            self._line.settimeout(PATIENCE)
-            send_job(self._line, job)
-        except OSError:  # it is gone, or too many descriptors are on their way
-            ours.close()
-            return False
-        except BaseException:
-            ours.close()
-            raise
-        finally:
-            theirs.close()
-        self._take(job, Channel(ours))
-        return True
-
-    def disown(self) -> None:
-        """In a forked copy of the process that started it: it is not ours."""
-        self._process.returncode = 0  # or it would be waited for
-        self.close()
 
     @property
     def name(self) -> str:
@@ -253,12 +147,6 @@ class Child:
         except subprocess.TimeoutExpired:
             return False
         return True
-
-    def leave(self) -> None:
-        """Ask it to end, at work or idle."""
-        self.channel.close()
-        if self._line is not None:
-            self._line.close()
 
     def kill(self) -> None:
         """Kill and reap it; what it sent before can still be received.
@@ -312,21 +200,12 @@ class Child:
         now = oom_kills()
         return None if now is None or self._oom_kills is None else now > self._oom_kills
 
-    def failure(self, message: Message, texts: Segment) -> Failure:
-        """The exception that a message of kind RAISED tells of."""
-        length = message.ints[0]
-        if not length:
-            return Failure("unknown", "an exception without a text", "")
-        return Failure.unpack(texts.array("u1", length, self.index * TEXT_BYTES).tobytes())
-
     def close(self) -> None:
-        """Kill it if it still runs, and give up channel, line and sentinel."""
+        """Kill it if it still runs, and give up channel and sentinel."""
         try:
             self.kill()
         finally:
             self.channel.close()
-            if self._line is not None:
-                self._line.close()
             if self.sentinel is not None:
                 os.close(self.sentinel)
                 self.sentinel = None
@@ -338,7 +217,7 @@ class Child:
 def dismiss(children: Collection[Child], patience: float = PATIENCE) -> None:
     """Ask children to leave, wait `patience` seconds for all together, kill and reap the rest."""
     for child in children:
-        child.leave()
+        child.channel.close()
     deadline = time.monotonic() + patience
     with contextlib.ExitStack() as closing:
         for child in children:

@@ -2,7 +2,7 @@
 
 A ``Layout`` is made from a few numbers (the configuration) and gives arrays by name. Segments:
 
-    control   heartbeats, threads of the trainer, shares   config, texts   see channel.py
+    control   heartbeats, threads of the trainer, shares   config   of the run
     vectors   over all rows: y, s, margins, residuals, curvatures; over validation rows
     rows      prepared rows and validation rows          sides_<w>       side arrays, by writer
     lists     points, prices, the features that columns are made of
@@ -34,7 +34,7 @@ LINE = 64
 
 def segment_names(writers: int) -> list[str]:
     """All segments of a run."""
-    fixed = ["control", "config", "texts", "vectors", "rows", "lists", "cache", "sample"]
+    fixed = ["control", "config", "vectors", "rows", "lists", "cache", "sample"]
     return [*fixed, *(f"sides_{w}" for w in range(writers))]
 
 
@@ -149,9 +149,6 @@ class Layout:
                 "job_weights": (np.float64, (k,)),
                 "job_slots": (np.int64, (k,)),
                 "job_order": (np.int64, (k,)),
-                # two lists by turns: one may be unread when the next is written
-                "freed": (np.int64, (2, e)),
-                "restored": (np.int64, (e,)),
                 "held": (np.int64, (c,)),
             },
         )

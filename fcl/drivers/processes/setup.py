@@ -15,9 +15,8 @@ from fcl.cache.store import largest_column
 from fcl.data.prepared import PreparedRows, pack_sides
 from fcl.drivers.job import Job, Rows, available_cores
 from fcl.drivers.plan import ACTIVE_A_COLUMN, LEAST_ACTIVE, Plan
-from fcl.drivers.processes.channel import TEXT_BYTES
 from fcl.drivers.processes.layout import Config, Layout, segment_names
-from fcl.drivers.processes.logic import Settings
+from fcl.drivers.processes.logic.protocol import Settings
 from fcl.drivers.processes.memory import on_tmpfs
 from fcl.drivers.processes.shared import Segment
 from fcl.errors import BudgetError
@@ -79,7 +78,6 @@ class Shared:
                         f"raise --memory by {format_bytes(plan.scratch_bytes)}"
                     )
             self.segments[name] = Segment.create(name, folder)
-        self.segments["texts"].allocate((plan.writers + 1) * TEXT_BYTES)
         self.config = _configure(job, self.cores)
         self._lay_out()
         self.job = replace(

@@ -15,7 +15,6 @@ import mmap
 import os
 import struct
 import tempfile
-import weakref
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -49,7 +48,6 @@ class Segment:
         self.fd = fd
         self.in_memory = in_memory  #: False: a file of a folder; on a disk it is no memory
         self._map: mmap.mmap | None = None
-        self._maps: weakref.WeakSet[mmap.mmap] = weakref.WeakSet()  # the former ones too
         self._end: int | None = None
 
     @classmethod
@@ -164,11 +162,6 @@ class Segment:
             f"shared memory {self.name!r}: expected room for {format_bytes(size)}, got: {got}{cure}"
         )
 
-    @property
-    def held(self) -> bool:
-        """Whether this process still has it open, or mapped for an array that somebody has."""
-        return self.fd >= 0 or bool(self._maps)
-
     # -- contents ------------------------------------------------------------------------------
 
     def array(
@@ -201,7 +194,6 @@ class Segment:
                 )
             # arrays of the former map keep that alive; both show the same bytes
             self._map = mmap.mmap(self.fd, size, mmap.MAP_SHARED)
-            self._maps.add(self._map)
         return self._map
 
     def write_json(self, value: Mapping[str, Any]) -> None:

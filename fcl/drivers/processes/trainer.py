@@ -6,16 +6,35 @@ publishes its point after each step that made it better, and says when there is 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from fcl.cache import ExtentCache
-from fcl.drivers.processes.channel import Message
 from fcl.drivers.processes.child import Link
 from fcl.drivers.processes.faults import fault
 from fcl.drivers.processes.layout import Config, Layout
-from fcl.drivers.processes.messages import From, To
+from fcl.drivers.processes.logic.protocol import (
+    AnchorTaken,
+    DropAll,
+    Freed,
+    Lend,
+    Rejected,
+    TrainerIdle,
+)
+from fcl.drivers.processes.messages import (
+    CommitColumns,
+    EvictColumns,
+    MoveAnchor,
+    ProposalTaken,
+    Proposed,
+    RestoreTrainer,
+    SetUp,
+    Started,
+    TrainerAnchor,
+)
 from fcl.drivers.processes.points import read_point, write_point
 from fcl.objective import Objective, Penalty, find_loss
 from fcl.parallel import Team
@@ -32,6 +51,17 @@ WORTH_STEPS = 4
 #: Share of the columns that come into an empty cache that the first step waits for. Steps on the first
 #: few are soon worthless, and writers make the others faster with the trainer's core.
 WAIT_SHARE = 0.9
+
+#: Names of the orders, in messages and as places of faults.
+_ORDERS = {
+    MoveAnchor: "anchor",
+    RestoreTrainer: "restore",
+    CommitColumns: "commit",
+    Lend: "lend",
+    EvictColumns: "make_room",
+    DropAll: "drop_all",
+    Rejected: "rejected",
+}
 
 
 class _SharedTeam(Team):
@@ -56,7 +86,7 @@ class TrainerProcess:
     def __init__(self, link: Link) -> None:
         self.link = link
         # columns can wait for the next step, whoever waits for these cannot
-        link.urgent = frozenset((To.ANCHOR, To.RESTORE, To.MAKE_ROOM, To.DROP_ALL, To.REJECTED))
+        link.urgent = (MoveAnchor, RestoreTrainer, EvictColumns, DropAll, Rejected)
         self.config = Config(**link.config())
         self._order = 0  # the last one handled
         self._idle_at = 0  # the last one after which we said that there is nothing to do
@@ -69,7 +99,6 @@ class TrainerProcess:
         self._version = 0
         self._drawn = 0  # how often the sample was drawn that we have
         self._parity = 0
-        self._side = 0  # which list of freed extents was written last
         self._awaiting = False  # whether the slot of the proposal is still being read
         self._unsaid: tuple[bool, float] | None = None  # what to publish: last word, violation
         self._lacking = 0  # columns to come before a step is worth its time
@@ -78,17 +107,15 @@ class TrainerProcess:
 
     def run(self) -> None:
         """Work until the supervisor closes the connection."""
-        self.link.send(Message.make(From.READY))
+        self.link.send(Started())
         while True:
             said = self._idle_at == self._order or self._unsaid is not None
             if not self._working and not self.link.pending() and not said:
                 # said anew after each order: what was said before it is out of date
                 self._idle_at = self._order
-                self.link.send(Message.make(From.IDLE, self._order))
+                self.link.send(TrainerIdle(self._order))
             if not self._working or self.link.pending():
-                message = self.link.receive()
-                assert message is not None
-                self._handle(message)
+                self._handle(self.link.receive())
             else:
                 self._idle_at = -1
                 self._step()
@@ -168,56 +195,58 @@ class TrainerProcess:
 
     # -- orders --------------------------------------------------------------------------------
 
-    def _handle(self, message: Message) -> None:
-        kind = To(message.kind)
-        if kind == To.SETUP:
-            self._set_up()
-            return
-        if kind == To.TAKEN:
-            self._awaiting = False
-            if self._unsaid is not None:
-                self._publish(*self._unsaid)
-            return
-        self._order = message.ints[0]
-        self.link.task = (int(kind), *message.ints[:4])
-        fault(f"order-{kind.name.lower()}")
-        if kind == To.ANCHOR:
-            self._anchor(message)
-        elif kind == To.RESTORE:
-            self._restore(message)
-        elif kind == To.COMMIT:
-            self._commit(message)
-        elif kind == To.LEND:
-            self.cache.take(message.ints[1], ())
-        elif kind == To.MAKE_ROOM:
-            self._make_room(*message.ints[1:3])
-        elif kind == To.DROP_ALL:
-            self._freed(self.cache.give_back_all(), spare=0)
-            self._untested.clear()
-            self._working, self._unsaid = False, None
-        elif kind == To.REJECTED:
-            self._rejected()
+    def _handle(self, message: Any) -> None:
+        match message:
+            case SetUp():
+                self._set_up()
+            case ProposalTaken():
+                self._awaiting = False
+                if self._unsaid is not None:
+                    self._publish(*self._unsaid)
+            case _:
+                self._order = message.order
+                name = _ORDERS[type(message)]
+                self.link.doing = f"at order {message.order} ({name})"
+                fault(f"order-{name}")
+                self._obey(message)
 
-    def _anchor(self, message: Message) -> None:
+    def _obey(self, order: Any) -> None:
+        match order:
+            case MoveAnchor():
+                self._move_anchor(order.anchor)
+            case RestoreTrainer():
+                self._restore(order)
+            case CommitColumns():
+                self._commit(order)
+            case Lend():
+                self.cache.take(order.extent, ())
+            case EvictColumns():
+                self._make_room(order.extents, order.columns)
+            case DropAll():
+                self._freed(self.cache.give_back_all(), spare=0)
+                self._untested.clear()
+                self._working, self._unsaid = False, None
+            case Rejected():
+                self._rejected()
+
+    def _move_anchor(self, anchor: TrainerAnchor) -> None:
         local, layout = self.local, self.layout
-        _, taken, margins, active, parity = message.ints[:5]
-        target, violation, total_r, total_q, decrease, intercept, beta, coming = message.floats
         if self.config.view_rows:
             self._take_sample()
             # by what the last proposal was worth
-            self.local.view.trust(decrease, self._promised.get(taken, 0.0), beta)
+            promised = self._promised.get(anchor.version, 0.0)
+            self.local.view.trust(anchor.decrease, promised, anchor.beta)
         slots = self.cache.slots
-        self._parity = parity
-        point = read_point(layout, f"anchor{parity}", active, intercept)
+        self._parity = parity = anchor.pass_number & 1
         local.move_anchor(
-            point,
-            self._margins[margins],
+            read_point(layout, anchor.point),
+            self._margins[anchor.margins],
             layout.array("slot_gradients")[parity][slots],
             layout.array("slot_curvatures")[parity][slots] if self.config.view_rows else None,
-            total_r,
-            total_q,
+            anchor.total_r,
+            anchor.total_q,
         )
-        self.link.send(Message.make(From.ANCHOR_TAKEN, self._order))
+        self.link.send(AnchorTaken(self._order))
         fault("anchor-taken")
         if self._steps == 0 and self._below == 0.0:
             local.return_to_anchor()
@@ -225,8 +254,8 @@ class TrainerProcess:
         else:
             local.keep_point()
             self._look_below()
-        self._target, self._outer_violation = target, violation
-        self._lacking = int(WAIT_SHARE * coming)
+        self._target, self._outer_violation = anchor.target, anchor.violation
+        self._lacking = int(WAIT_SHARE * anchor.n_coming)
         self._steps, self._working = 0, not self._lacking
         self._unsaid = None
         self._promised = {}
@@ -239,31 +268,30 @@ class TrainerProcess:
             local.return_to_anchor()
             self._below = 0.0
 
-    def _restore(self, message: Message) -> None:
+    def _restore(self, order: RestoreTrainer) -> None:
         """Take over from a trainer that died: its columns, and the anchor."""
         layout, cache = self.layout_ready(), self.cache
         if self.config.view_rows:
             self._take_sample()  # before there are columns
-        slots = layout.array("held")[: message.ints[5]].copy()
-        extents = layout.array("restored")[: message.ints[6]].copy()
+        slots = layout.array("held")[: order.n_held].copy()
         where = cache.store.first[slots] // cache.extent_bytes
-        for extent in extents:
-            cache.take(int(extent), slots[where == extent])
+        for extent in order.extents:
+            cache.take(extent, slots[where == extent])
         for slot in slots:
             if cache.store.ids[slot] >= 0:
                 cache.adopt(int(slot))
         self._steps, self._below = 0, 0.0
         self._promised = {}
-        self._anchor(message)
+        self._move_anchor(order.anchor)
 
     def layout_ready(self) -> Layout:
         """The layout, once the local problem is set up."""
         _ = self.local
         return self.layout
 
-    def _commit(self, message: Message) -> None:
+    def _commit(self, order: CommitColumns) -> None:
         """Columns for us: take those that no cached one equals; whether they violate, a step tells."""
-        _, extent, count, parity = message.ints[:4]
+        extent, count, parity = order.extent, order.count, order.pass_number & 1
         self._lacking = max(0, self._lacking - count)
         local, layout, cache = self.local, self.layout, self.cache
         slots = layout.array("extent_slots")[extent, :count].copy()
@@ -330,10 +358,8 @@ class TrainerProcess:
                     given += cache.give_back(short, all_but=1)
         self._freed(given, spare=len([e for e in cache.held if cache.empty(int(e))]))
 
-    def _freed(self, extents: list[int], spare: int) -> None:
-        self._side = 1 - self._side
-        self.layout_ready().array("freed")[self._side, : len(extents)] = extents
-        self.link.send(Message.make(From.FREED, self._order, spare, len(extents), self._side))
+    def _freed(self, extents: Sequence[int], spare: int) -> None:
+        self.link.send(Freed(tuple(map(int, extents)), spare, self._order))
 
     def _rejected(self) -> None:
         """The point is worse than the anchor on all rows: only a sample can be so wrong."""
@@ -376,11 +402,10 @@ class TrainerProcess:
             self._unsaid = last_word, violation
             return
         self._unsaid = None
-        point = self.local.point()
-        write_point(self.layout, "mailbox", point)
+        point = write_point(self.layout, "mailbox", self.local.point())
         self._version += 1
         self._awaiting = True
-        worth = (
+        worth = bool(
             last_word
             or self._steps >= WORTH_STEPS
             or violation <= WORTH_SHARE * max(self._outer_violation - 1.0, 0.0)
@@ -388,9 +413,5 @@ class TrainerProcess:
         self._promised[self._version] = -self._below
         fault("publish")
         self.link.send(
-            Message.make(
-                From.PUBLISHED,
-                *(self._version, len(point.ids), int(worth), int(last_word)),
-                floats=(violation, point.intercept, -self._below),
-            )
+            Proposed(self._version, point, float(violation), float(-self._below), worth, last_word)
         )

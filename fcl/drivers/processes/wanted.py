@@ -13,13 +13,13 @@ from fcl.features.base import Family, Prices
 from fcl.solve.outer import Outer
 from fcl.solve.state import Floats, Ids
 
-__all__ = ["Known", "WantedColumns"]
+__all__ = ["GradientTable", "WantedColumns"]
 
 #: What the list tells of each feature.
 NAMES = ("ids", "violations", "gradients", "curvatures", "weights")
 
 
-class Known:
+class GradientTable:
     """Gradients and curvatures of features at one anchor: the priced ones, and the watched ones.
 
     Parameters
@@ -80,7 +80,7 @@ class WantedColumns:
         self,
         outer: Outer,
         prices: Prices,
-        known: Known,
+        known: GradientTable,
         cached: tuple[Ids, Ids],
         recall: Ids,
         drop_cache: bool,

@@ -7,21 +7,45 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from fcl.cache.store import Store
 from fcl.data.prepared import PreparedRows, pack_sides
-from fcl.drivers.processes.channel import Message
 from fcl.drivers.processes.child import Link
 from fcl.drivers.processes.faults import fault
 from fcl.drivers.processes.layout import Config, Layout
-from fcl.drivers.processes.messages import OUTCOMES, TASKS, From, To
+from fcl.drivers.processes.logic.protocol import Outcome, Task, TaskKind
+from fcl.drivers.processes.messages import (
+    Assign,
+    BoundResult,
+    CertifyBound,
+    ColumnsResult,
+    DrawSample,
+    MakeColumns,
+    PriceFeatures,
+    Result,
+    SampleResult,
+    ScoreResult,
+    Search,
+    SearchResult,
+    SetUp,
+    SharedPoint,
+    Started,
+    TaskDone,
+    TryPoint,
+    ValidatePoint,
+    WriteMargins,
+    WriteResiduals,
+)
 from fcl.drivers.processes.points import read_point, write_point
 from fcl.features.base import ColumnMaker
 from fcl.model.metrics import average_precision
 from fcl.objective import Objective, Penalty, find_loss
-from fcl.solve.passes import Passes, Searched, Vectors
+from fcl.solve import passes as steps
+from fcl.solve.passes import Passes, Vectors
 from fcl.solve.sample import draw_rows
 from fcl.solve.sampling import seed_of_draw
 
@@ -29,9 +53,6 @@ __all__ = ["Writer"]
 
 #: Room is short and an extent is full when less than this share of it is left.
 FULL_SHARE = 0.1
-#: (stored columns, outcome, count, numbers)
-Result = tuple[int, str, int, tuple[float, ...]]
-NOTHING: Result = (0, "", 0, ())
 
 
 class Writer:
@@ -45,8 +66,20 @@ class Writer:
         self._maker: tuple[int, ColumnMaker] | None = None
         self._sampled = 0  # the sample that we have prepared rows of
         self._sides_end: int | None = None  # of the side arrays that are not a sample's
-        self._tasks: dict[str, Callable[[Message], Result]] = {
-            name: getattr(self, f"_{name}") for name in TASKS
+        self._tasks: dict[TaskKind, Callable[[Task, Any], Result | None]] = {
+            TaskKind.PREPARE: self._prepare,
+            TaskKind.MEASURE: self._measure,
+            TaskKind.MARGINS: self._margins,
+            TaskKind.SEARCH: self._search,
+            TaskKind.ACCEPT: self._accept,
+            TaskKind.RESIDUALS: self._residuals,
+            TaskKind.PRICE: self._price,
+            TaskKind.CERTIFY: self._certify,
+            TaskKind.DRAW: self._draw,
+            TaskKind.SAMPLE: self._sample,
+            TaskKind.COLUMNS: self._columns,
+            TaskKind.VALIDATE: self._validate,
+            TaskKind.SCORE: self._score,
         }
 
     def _read_config(self) -> None:
@@ -57,41 +90,32 @@ class Writer:
 
     def run(self) -> None:
         """Work until the supervisor closes the connection."""
-        self.link.send(Message.make(From.READY))
+        self.link.send(Started())
         while True:
-            message = self.link.receive()
-            assert message is not None
-            if message.kind == To.SETUP:
-                self._read_config()
-            elif message.kind == To.TASK:
-                self._work(message)
+            match self.link.receive():
+                case SetUp():
+                    self._read_config()
+                case Assign(task, work):
+                    self._do(task, work)
 
-    def _work(self, message: Message) -> None:
-        code, start, stop, serial = message.ints[:4]
-        name = TASKS[code]
-        self.link.task = (code, start, stop, serial)
-        fault(f"{name}-begin")
+    def _do(self, task: Task, work: Any) -> None:
+        self.link.doing = f"at {task.kind}, parts {task.start} to {task.stop}"
+        fault(f"{task.kind}-begin")
         since = time.process_time()
-        stored, outcome, count, numbers = self._tasks[name](message)
+        result = self._tasks[task.kind](task, work)
         spent = time.process_time() - since
-        fault(f"{name}-done")
-        self.link.send(
-            Message.make(
-                From.DONE,
-                *(serial, stored, OUTCOMES.index(outcome), count),
-                floats=(*numbers, *(0.0,) * (7 - len(numbers)), spent),
-            )
-        )
+        fault(f"{task.kind}-done")
+        self.link.send(TaskDone(task.serial, spent, result))
 
     # -- reading -------------------------------------------------------------------------------
 
-    def _prepare(self, message: Message) -> Result:
+    def _prepare(self, task: Task, work: None) -> None:
         from fcl.data import open_data
 
-        which, first, stop = self.config.parts["prepare"][message.ints[1]]
+        which, first, stop = self.config.parts["prepare"][task.start]
         source = self.config.sources[which]
         if source is None:  # the supervisor has prepared what it alone can see
-            return NOTHING
+            return
         data = open_data(source["source"], x=source["x"], y=None)
         keep = self.layout.array(f"keep{which}") if self.config.n_kept[which] else None
         prepared = self.layout.prepared(which, self.shape)
@@ -99,14 +123,13 @@ class Writer:
         rows = self.family.read_rows(
             data.rows, size, keep, first * size, min(stop * size, prepared.n_rows)
         )
-        for start, _, raw in rows:
+        for start, _stop, raw in rows:
             number = start // size
             sides = self.family.prepare(raw, prepared.writable(number))
             prepared.commit(number, sides)
             self._keep_sides("sides", number + (self._first_valid if which else 0), sides)
             fault("prepare-block")
         data.check_unchanged()
-        return NOTHING
 
     @property
     def _first_valid(self) -> int:
@@ -145,65 +168,53 @@ class Writer:
     def _rows(self) -> PreparedRows:
         return self.layout.prepared(0, self.shape)
 
-    def _part(self, kind: str, message: Message) -> range:
-        _, first, stop = self.config.parts[kind][message.ints[1]]
+    def _part(self, kind: str, task: Task) -> range:
+        _, first, stop = self.config.parts[kind][task.start]
         return range(first, stop)
 
-    def _measure(self, message: Message) -> Result:
-        self.passes.measure(self._part("price", message))
-        return NOTHING
+    def _measure(self, task: Task, _: None) -> None:
+        self.passes.measure(self._part("price", task))
 
-    def _margins(self, message: Message) -> Result:
-        self.passes.vectors.anchor = message.ints[6]
-        point = read_point(self.layout, "proposed", message.ints[5], 0.0)
-        self.passes.write_margins(point, self._part("margins", message))
-        return NOTHING
+    def _margins(self, task: Task, work: WriteMargins) -> None:
+        self.passes.vectors.anchor = work.anchor
+        point = read_point(self.layout, work.point)
+        self.passes.write_margins(point, self._part("margins", task))
 
-    def _search(self, message: Message) -> Result:
-        """floats: value and intercept of the anchor, intercept of the proposed point; their sizes."""
-        passes = self.passes
-        passes.vectors.anchor = message.ints[6]
-        value, b_anchor, b_proposed, n_anchor, n_proposed = message.floats[:5]
-        anchor = read_point(self.layout, f"anchor{message.ints[5]}", int(n_anchor), b_anchor)
-        proposed = read_point(self.layout, "proposed", int(n_proposed), b_proposed)
-        found = passes.search(anchor, value, proposed)
-        if found.point is not None and found.beta != 1.0:
-            write_point(self.layout, "found", found.point)
-            numbers = (found.beta, found.point.intercept, found.objective)
-            return (0, "blend", len(found.point.ids), numbers)
-        return self._found(found)
+    def _search(self, _: Task, work: Search) -> SearchResult:
+        self.passes.vectors.anchor = work.anchor
+        anchor = read_point(self.layout, work.origin)
+        proposal = read_point(self.layout, work.proposal)
+        found = self.passes.search(anchor, work.objective, proposal)
+        if found.point is None or found.beta == 1.0:
+            return self._found(found, work.proposal)
+        point = write_point(self.layout, "found", found.point)
+        return SearchResult(Outcome.BLEND, found.objective, found.beta, point)
 
-    def _accept(self, message: Message) -> Result:
-        """floats: value of the anchor, intercept of the point, beta; size of the point, fallback.
-
-        With a fallback a point that is worse makes way for it: its margins are to be made.
-        """
-        passes = self.passes
-        passes.vectors.anchor = message.ints[6]
-        value, b, beta, n, fallback = message.floats[:5]
-        point = read_point(self.layout, "proposed", int(n), b)
-        found = passes.settled(point, value, beta, b)
-        return (0, "blend", 0, ()) if fallback and found.point is None else self._found(found)
+    def _accept(self, _: Task, work: TryPoint) -> SearchResult:
+        self.passes.vectors.anchor = work.anchor
+        point = read_point(self.layout, work.point)
+        found = self.passes.settled(point, work.objective, work.beta, point.intercept)
+        if work.has_fallback and found.point is None:
+            return SearchResult(Outcome.BLEND)
+        return self._found(found, work.point)
 
     @staticmethod
-    def _found(found: Searched) -> Result:
+    def _found(found: steps.Searched, tried: SharedPoint) -> SearchResult:
         if found.point is None:
-            return (0, "rejected", 0, (0.0, 0.0, found.objective))
-        return (0, "accepted", 0, (found.beta, found.point.intercept, found.objective))
+            return SearchResult(Outcome.REJECTED, found.objective)
+        point = replace(tried, intercept=found.point.intercept)
+        return SearchResult(Outcome.ACCEPTED, found.objective, found.beta, point)
 
-    def _residuals(self, message: Message) -> Result:
-        self.passes.vectors.anchor = message.ints[6]
-        self.passes.write_residuals(message.floats[0], self._part("margins", message))
-        return NOTHING
+    def _residuals(self, task: Task, work: WriteResiduals) -> None:
+        self.passes.vectors.anchor = work.anchor
+        self.passes.write_residuals(work.intercept, self._part("margins", task))
 
-    def _price(self, message: Message) -> Result:
-        """Argument: number of the pass. floats: threshold."""
+    def _price(self, task: Task, work: PriceFeatures) -> None:
         passes, layout, config = self.passes, self.layout, self.config
-        number = message.ints[1]
-        part = self._part("price", message)
-        watch = layout.array("watch_ids")[: message.ints[5]]
-        passes.draw(message.ints[6])
-        prices = passes.price(watch, message.floats[0], part)
+        part = self._part("price", task)
+        watch = layout.array("watch_ids")[: work.n_watched]
+        passes.draw(task.pass_number)
+        prices = passes.price(watch, work.threshold, part)
         self._scatter(layout.array("watched"), prices.watched)
         at = config.keep * part.start
         found = len(prices.ids)
@@ -215,10 +226,9 @@ class Writer:
             sums = passes.pricer.sums(passes.vectors.curvatures, ids, part)
             self._scatter(layout.array("watched_curvatures"), sums[: len(watch)])
             layout.array("priced_curvatures")[at : at + found] = sums[len(watch) :]
-        layout.array("priced_counts")[number] = found
-        layout.array("priced_largest")[number] = prices.largest
+        layout.array("priced_counts")[task.start] = found
+        layout.array("priced_largest")[task.start] = prices.largest
         layout.array("priced_excess")[part.start : part.stop] = prices.excess
-        return NOTHING
 
     @staticmethod
     def _scatter(target: np.ndarray, part: np.ndarray) -> None:
@@ -226,53 +236,50 @@ class Writer:
         own = np.flatnonzero(part)
         target[own] = part[own]
 
-    def _certify(self, message: Message) -> Result:
-        """floats: largest |g_j| / f_j and excess over the family."""
-        bound = self.passes.bound(*message.floats[:2])
-        return (0, "", 0, (bound, *self.passes.totals()))
+    def _certify(self, _: Task, work: CertifyBound) -> BoundResult:
+        bound = self.passes.bound(work.largest, work.excess)
+        return BoundResult(bound, *self.passes.totals())
 
     # -- the sample ----------------------------------------------------------------------------
 
-    def _draw(self, message: Message) -> Result:
-        """Count: how often rows were drawn; argument: how many are wanted."""
+    def _draw(self, _: Task, work: DrawSample) -> SampleResult:
         layout, passes = self.layout, self.passes
-        blocks = -(-message.ints[6] // self.config.block_rows)  # there are tasks for so many
+        blocks = -(-work.n_rows // self.config.block_rows)  # there are tasks for so many
         rows = layout.array("sample_rows")[: blocks * self.config.block_rows]
         n = draw_rows(
             passes.objective,
             passes.vectors.curvatures,
-            message.ints[6],
-            seed_of_draw(self.config.seed, message.ints[5]),
+            work.n_rows,
+            seed_of_draw(self.config.seed, work.number),
             rows,
             layout.array("sample_s"),
         )
         layout.array("sample_y")[:n] = passes.objective.y[rows[:n]]
-        return (0, "", n, ())
+        return SampleResult(n)
 
-    def _sample(self, message: Message) -> Result:
+    def _sample(self, task: Task, _: None) -> None:
         chosen = self.layout.prepared(2, self.shape)
-        number = message.ints[1]
+        number = task.start
         drawn = int(self.layout.array("sample_size")[1])
         if drawn != self._sampled:  # what the sample before had is not wanted any more
             own = self.link.segment(f"sides_{self.link.number}")
             self._sampled, self._sides_end = drawn, own.rewind(self._sides_end)
         if number >= chosen.n_blocks:  # fewer rows were drawn than expected
-            return NOTHING
+            return
         rows = self.layout.array("sample_rows")[: chosen.n_rows]
         self.family.select(self.passes.prepared, rows, chosen, number)
         self._keep_sides("sample_sides", number, chosen.sides(number))
-        return NOTHING
 
     # -- columns -------------------------------------------------------------------------------
 
-    def _columns(self, message: Message) -> Result:
+    def _columns(self, task: Task, work: MakeColumns) -> ColumnsResult:
         """Make columns of a part of the list, and store as many as fit into the extent granted.
 
-        If the last argument says that room is short, those that promise most for their bytes come
-        first. ``job_order`` gets the order in which they were stored, the others behind; the supervisor
-        puts the list in that order, for whoever dies here must leave it as it was.
+        If room is short, the columns that promise most for their bytes come first. ``job_order`` gets the
+        order in which they were stored, the others behind; the supervisor puts the list in that order,
+        for a writer that dies here must leave the list as it was.
         """
-        _, start, stop, _, extent, n_slots, short = message.ints
+        start, stop, short = task.start, task.stop, work.room_is_short
         layout, config = self.layout, self.config
         store = self._columns_store()
         ids = layout.array("job_ids")[start:stop].copy()
@@ -280,7 +287,7 @@ class Writer:
         violations = layout.array("job_violations")[start:stop] * self.family.penalty_factors(ids)
         maker = self._column_maker()
         order = maker.order(ids)
-        begin = extent * config.extent_bytes
+        begin = task.extent * config.extent_bytes
         into, end = begin, begin + config.extent_bytes
         slots = layout.array("job_slots")[start:stop]
         stored: list[int] = []
@@ -296,7 +303,7 @@ class Writer:
                 turn = np.argsort(np.where(part + start == 0, -np.inf, -worth), kind="stable")
             for t in turn:
                 size = int(staged.sizes[t])
-                if len(stored) < n_slots and into + size <= end:
+                if len(stored) < work.n_slots and into + size <= end:
                     # one without entries lies at the beginning: the end is the next extent's
                     place = into if size else begin
                     store.write(int(slots[len(stored)]), staged, int(t), place)
@@ -306,13 +313,14 @@ class Writer:
             full = into + FULL_SHARE * config.extent_bytes >= end if short else False
             if full or (not short and len(stored) < min(at + len(part), len(order))):
                 break  # others will make the rest
-        self._enter(start, stop, stored, extent, int(message.floats[0]))
+        self._enter(task, stored)
         fault("columns-commit")
-        return (len(stored), "", into - begin, ())
+        return ColumnsResult(len(stored))
 
-    def _enter(self, start: int, stop: int, stored: list[int], extent: int, parity: int) -> None:
+    def _enter(self, task: Task, stored: list[int]) -> None:
         """Tell by slot what the trainer needs to know of the columns that were stored."""
-        layout = self.layout
+        layout, start, stop = self.layout, task.start, task.stop
+        parity = task.pass_number & 1
         first = np.array(stored, np.int64)
         rest = np.setdiff1d(np.arange(stop - start), first)
         layout.array("job_order")[start:stop] = np.concatenate([first, rest])
@@ -323,7 +331,7 @@ class Writer:
             ("weights", layout.array("slot_weights")),
         ):
             target[slots] = layout.array(f"job_{name}")[start:stop][first]
-        layout.array("extent_slots")[extent, : len(first)] = slots
+        layout.array("extent_slots")[task.extent, : len(first)] = slots
 
     def _columns_store(self) -> Store:
         if self._store is None:
@@ -342,21 +350,18 @@ class Writer:
 
     # -- validation ----------------------------------------------------------------------------
 
-    def _validate(self, message: Message) -> Result:
-        """floats: the intercept."""
+    def _validate(self, task: Task, work: ValidatePoint) -> None:
         valid = self.layout.prepared(1, self.shape)
-        n, b = message.ints[5], message.floats[0]
-        point = read_point(self.layout, "validated", n, b)
-        blocks = self._part("validate", message)
+        point = read_point(self.layout, work.point)
+        blocks = self._part("validate", task)
         margins = self.layout.array("valid_margins")
         self.family.write_margins(valid, point.ids, point.weights, margins, blocks)
         rows = slice(valid.rows_of(blocks.start).start, valid.rows_of(blocks.stop - 1).stop)
-        margins[rows] += b
-        return NOTHING
+        margins[rows] += point.intercept
 
-    def _score(self, message: Message) -> Result:
+    def _score(self, _: Task, __: None) -> ScoreResult:
         y, margins = self.layout.array("valid_y"), self.layout.array("valid_margins")
         if find_loss(self.config.loss).classifies:
-            return (0, "", 0, (average_precision(y, margins),))
+            return ScoreResult(average_precision(y, margins))
         weights = self.layout.array("valid_s")
-        return (0, "", 0, (float(np.average((y - margins) ** 2, weights=weights)),))
+        return ScoreResult(float(np.average((y - margins) ** 2, weights=weights)))

@@ -12,21 +12,22 @@ import textwrap
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
+from processes_toys import About, Echo, Fail, Fill, Here, Quit
 
 from fcl.drivers.processes import children as module
 from fcl.drivers.processes import faults
-from fcl.drivers.processes.channel import RAISED, TEXT_BYTES, Message
 from fcl.drivers.processes.child import BEAT, IGNORED
 from fcl.drivers.processes.children import Child, Heartbeats, dismiss
 from fcl.drivers.processes.faults import fault
+from fcl.drivers.processes.messages import Raised
 from fcl.drivers.processes.shared import Segment
 from fcl.errors import FclError
 
-HERE = Path(__file__).parent
-READY, ECHO, QUIT, FILL, RAISE, ABOUT = range(6)
+HERE = Path(__file__).parents[2]
 LIMIT = 20.0  # seconds for anything here to happen, on a busy machine
 linux = pytest.mark.skipif(sys.platform != "linux", reason="Linux only")
 
@@ -38,9 +39,8 @@ def importable(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def segments() -> Iterator[dict[str, Segment]]:
-    made = {name: Segment.create(name) for name in ("control", "config", "texts", "data")}
+    made = {name: Segment.create(name) for name in ("control", "config", "data")}
     made["control"].allocate(64)
-    made["texts"].allocate(8 * TEXT_BYTES)
     yield made
     for segment in made.values():
         segment.close()
@@ -65,9 +65,9 @@ def spawn(segments: dict[str, Segment]) -> Iterator[Spawn]:
     dismiss(started)
 
 
-def receive(child: Child, n: int = 1) -> list[Message]:
+def receive(child: Child, n: int = 1) -> list[Any]:
     """The next messages of a child, at least n; fewer if it ends or nothing comes."""
-    messages: list[Message] = []
+    messages: list[Any] = []
     deadline = time.monotonic() + LIMIT
     while len(messages) < n and not child.channel.closed and time.monotonic() < deadline:
         child.channel.flush()
@@ -102,13 +102,13 @@ def stop(child: Child) -> None:
 
 def test_messages_and_a_normal_end(spawn: Spawn) -> None:
     child = spawn(number=2, incarnation=5)
-    assert receive(child) == [Message.make(READY, child.pid, 2, 5)]
+    assert receive(child) == [Here(child.pid, 2, 5)]
     assert child.alive() and child.cause() == "is running"
-    sent = [Message.make(ECHO, i, floats=[i / 3]) for i in range(50)]
+    sent = [Echo(i, i / 3) for i in range(50)]
     for message in sent:
         child.channel.send(message)
     assert receive(child, 50) == sent
-    child.channel.send(Message.make(QUIT))
+    child.channel.send(Quit())
     assert child.wait(LIMIT)
     assert child.status == 0 and child.cause() == "ended with exit code 0"
     assert child.channel.receive() == [] and child.channel.closed
@@ -125,8 +125,8 @@ def test_a_child_sees_signals_path_environment_and_configuration(
     receive(child)
     # after the start: read anew, and from a segment that had no size then
     segments["config"].write_json({"path": str(tmp_path / "about"), "sys.path": sys.path})
-    child.channel.send(Message.make(ABOUT))
-    assert receive(child) == [Message.make(ABOUT)]
+    child.channel.send(About())
+    assert receive(child) == [About()]
     *handlers, blocked, threads, toy, path, leaked = (tmp_path / "about").read_text().split("\n")
     assert handlers == ["SIG_IGN"] * len(IGNORED)
     assert (blocked, threads, toy, path, leaked) == ("0", "1", "said", "True", "False")
@@ -135,12 +135,12 @@ def test_a_child_sees_signals_path_environment_and_configuration(
 def test_signals_do_not_end_a_child_even_while_it_starts(spawn: Spawn) -> None:
     child = spawn()
     deadline = time.monotonic() + LIMIT
-    messages: list[Message] = []
+    messages: list[Any] = []
     while not messages and child.alive() and time.monotonic() < deadline:
         for number in IGNORED:
             os.kill(child.pid, number)
         messages = child.channel.receive()
-    assert messages == [Message.make(READY, child.pid)]
+    assert messages == [Here(child.pid)]
     assert not set(IGNORED) & signal.pthread_sigmask(signal.SIG_BLOCK, ())
 
 
@@ -151,40 +151,36 @@ def test_segments_are_shared_and_count_as_shared(
     receive(child)
     size = 64 << 20
     segments["data"].allocate(size)
-    child.channel.send(Message.make(FILL, 7))
+    child.channel.send(Fill(7))
     [filled] = receive(child)
     assert (segments["data"].array("u1", size) == 7).all()
     if sys.platform == "linux":
-        assert filled.ints[0] < size / 8
+        assert filled.value < size / 8
 
 
 @pytest.mark.parametrize("is_input", [True, False])
-def test_an_exception_arrives_with_its_traceback(
-    spawn: Spawn, segments: dict[str, Segment], is_input: bool
-) -> None:
+def test_an_exception_arrives_with_its_traceback(spawn: Spawn, is_input: bool) -> None:
     child = spawn(number=3)
     receive(child)
-    child.channel.send(Message.make(RAISE, is_input))
-    child.channel.send(Message.make(ECHO))  # never read
-    [message] = receive(child)
-    assert (message.kind, message.ints[1:4]) == (RAISED, (is_input, 7, 8))
+    child.channel.send(Fail(is_input))
+    child.channel.send(Echo())  # never read
+    [failure] = receive(child)
+    assert isinstance(failure, Raised)
+    assert (failure.is_input, failure.doing) == (is_input, "at a test")
     assert child.wait(LIMIT) and child.cause() == "ended with exit code 1"
-    failure = child.failure(message, segments["texts"])
     if is_input:
-        assert failure[:2] == ("fcl.errors.InputError", "row 3 is wrong\nin columns 5-9")
+        assert failure.type == "fcl.errors.InputError"
+        assert failure.text == "row 3 is wrong\nin columns 5-9"
         assert 'processes_toys.py", line' in failure.traceback
     else:
-        assert failure.type == "builtins.RuntimeError" and failure.message.startswith("long ☃")
+        assert failure.type == "builtins.RuntimeError" and failure.text.startswith("long ☃")
     assert failure.traceback.endswith("in columns 5-9\n")
 
 
-def test_a_role_that_cannot_be_loaded_is_an_exception_too(
-    spawn: Spawn, segments: dict[str, Segment]
-) -> None:
+def test_a_role_that_cannot_be_loaded_is_an_exception_too(spawn: Spawn) -> None:
     child = spawn("Nobody")
-    [message] = receive(child)
-    failure = child.failure(message, segments["texts"])
-    assert failure.type == "builtins.AttributeError" and "Nobody" in failure.message
+    [failure] = receive(child)
+    assert failure.type == "builtins.AttributeError" and "Nobody" in failure.text
 
 
 def test_a_role_may_be_done(spawn: Spawn) -> None:
@@ -248,7 +244,7 @@ def test_a_stopped_child_blocks_nobody_and_is_killed(spawn: Spawn) -> None:
     stop(child)
     start = time.monotonic()
     while not child.channel.queued:
-        child.channel.send(Message.make(ECHO))
+        child.channel.send(Echo())
     assert child.channel.wants_write
     dismiss([child], patience=0.1)
     assert time.monotonic() - start < 5 and child.cause().endswith("(SIGKILL) by fcl")
@@ -260,10 +256,10 @@ def test_what_a_child_held_back_arrives_when_it_goes_on(spawn: Spawn) -> None:
     stop(child)
     sent = 0
     while child.channel.queued < 100:
-        child.channel.send(Message.make(ECHO, sent))
+        child.channel.send(Echo(sent))
         sent += 1
     os.kill(child.pid, signal.SIGCONT)
-    assert [message.ints[0] for message in receive(child, sent)] == list(range(sent))
+    assert [echo.number for echo in receive(child, sent)] == list(range(sent))
     assert not child.channel.wants_write
 
 
@@ -379,8 +375,8 @@ def test_a_fault_fires_at_its_count_and_in_the_first_incarnation(
         child = spawn("Toy", number, incarnation, FCL_FAULT=variable)
         receive(child)
         for _ in range(4):
-            child.channel.send(Message.make(ECHO))
-        echoes = [message for message in receive(child, 4) if message.kind == ECHO]
+            child.channel.send(Echo())
+        echoes = [said for said in receive(child, 4) if isinstance(said, Echo)]
         assert len(echoes) == (2 if falls else 4)
         if falls:
             assert child.wait(LIMIT) and child.cause().startswith(cause)
@@ -389,7 +385,7 @@ def test_a_fault_fires_at_its_count_and_in_the_first_incarnation(
 def test_a_fault_in_every_incarnation(spawn: Spawn) -> None:
     child = spawn("Toy", 1, 4, FCL_FAULT="processes_toys:Toy:1:echo:1:stop!")
     receive(child)
-    child.channel.send(Message.make(ECHO))
+    child.channel.send(Echo())
     assert until(lambda: status(child.pid) == psutil.STATUS_STOPPED)
     child.kill()
 
@@ -412,10 +408,10 @@ def test_faults_of_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     fault("save")
 
 
-def test_a_fault_that_cannot_be_read_is_told(spawn: Spawn, segments: dict[str, Segment]) -> None:
+def test_a_fault_that_cannot_be_read_is_told(spawn: Spawn) -> None:
     child = spawn(FCL_FAULT="nonsense")
-    [message] = receive(child)
-    assert "'nonsense'" in child.failure(message, segments["texts"]).message
+    [failure] = receive(child)
+    assert "'nonsense'" in failure.text
 
 
 # -- the supervisor dies -----------------------------------------------------------------------
@@ -427,7 +423,7 @@ SUPERVISOR = textwrap.dedent(
     from fcl.drivers.processes.shared import Segment
 
     pipe, mode = int(sys.argv[1]), sys.argv[2]
-    segments = {name: Segment.create(name) for name in ("control", "config", "texts")}
+    segments = {name: Segment.create(name) for name in ("control", "config")}
     segments["control"].allocate(64)
     segments["leak"] = Segment.of_fd("leak", pipe)
     roles = ["processes_toys:Toy", "processes_toys:Deaf"]
@@ -460,7 +456,7 @@ def test_no_child_outlives_a_killed_supervisor(mode: str) -> None:
         pass_fds=[writing],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE), str(HERE.parents[2])])},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE), str(HERE.parent)])},
     )
     os.close(writing)
     fork = -1

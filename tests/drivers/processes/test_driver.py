@@ -296,6 +296,21 @@ def test_the_other_driver_goes_on(tmp_path: Path, on_disk: fcl.DataSet, first: s
     assert final.converged and final.passes > 4
 
 
+@pytest.mark.parametrize("second", ["inline", "processes"])
+def test_a_checkpoint_keeps_the_size_of_the_sample(
+    tmp_path: Path, on_disk: fcl.DataSet, monkeypatch: pytest.MonkeyPatch, second: str
+) -> None:
+    monkeypatch.setattr(plan, "ALL_ROWS", 100)
+    monkeypatch.setattr(plan, "LEAST_SAMPLE", 128)
+    folder = tmp_path / "checkpoints"
+    train(on_disk, checkpoint=folder, max_passes=4)
+    before = CheckpointFolder(folder).load().state["sample"]
+    assert before["wanted"] > 128 and before["pending"]
+    train(on_disk, driver=second, resume=folder, checkpoint=folder, max_passes=6)
+    after = CheckpointFolder(folder).load().state["sample"]
+    assert after["wanted"] >= before["wanted"] and after["draws"] > before["draws"]
+
+
 def test_limits(on_disk: fcl.DataSet) -> None:
     """The limit of time ends no run before there is a certificate."""
     late = train(on_disk, max_time=1e-3)

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 import fcl.drivers.processes
-from fcl.drivers.processes.messages import TASKS, To
+from fcl.drivers.processes.logic.protocol import TaskKind
+from fcl.drivers.processes.trainer import _ORDERS
 from fcl.model import atomic
 from tools import faults
 from tools.campaign import cases, command, jobs, run
@@ -65,17 +66,16 @@ def test_all_marked_points_are_in_the_campaign() -> None:
         for point in re.findall(r'\bfault\(f?"([^"]+)"\)', path.read_text()):
             if path.stem != "faults":
                 found.add(point)
-    for name in ("{name}-begin", "{name}-done"):
+    for name in ("{task.kind}-begin", "{task.kind}-done"):
         found.remove(name)
-        found |= {name.format(name=task) for task in TASKS}
+        found |= {name.replace("{task.kind}", kind) for kind in TaskKind}
     found.remove("write-{name}")
     found |= {
         f"write-{step}"
         for step in re.findall(r'\bstep\("(\w+)"\)', Path(atomic.__file__).read_text())
     }
-    found.remove("order-{kind.name.lower()}")
-    others = {To.SETUP, To.TASK, To.TAKEN}
-    found |= {f"order-{kind.name.lower()}" for kind in To if kind not in others}
+    found.remove("order-{name}")
+    found |= {f"order-{name}" for name in _ORDERS.values()}
     known = {*cases.WRITER_POINTS, *cases.TRAINER_POINTS, *cases.SUPERVISOR_POINTS}
     assert found == known
 

@@ -11,7 +11,9 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from fcl.drivers.processes.logic import (
+from fcl.drivers.processes.logic.invariants import check_invariants
+from fcl.drivers.processes.logic.machine import Logic
+from fcl.drivers.processes.logic.protocol import (
     Abort,
     AnchorTaken,
     Certify,
@@ -25,8 +27,6 @@ from fcl.drivers.processes.logic import (
     Finish,
     Freed,
     Lend,
-    Logic,
-    LogicError,
     MakeRoom,
     Prepared,
     Published,
@@ -45,7 +45,7 @@ from fcl.drivers.processes.logic import (
     TrainerIdle,
     Validate,
 )
-from fcl.drivers.processes.logic.state import WriterSide
+from fcl.drivers.processes.logic.state import LogicError, WriterSide
 
 
 def certified(**changes: Any) -> Crew:
@@ -733,15 +733,15 @@ def test_impossible_events_are_refused() -> None:
     crew.trainer_works()
     publish(crew)
     crew.finish_stage()
-    with pytest.raises(LogicError, match="expected accepted"):
+    with pytest.raises(LogicError, match="expected an outcome"):
         crew.finish_stage(outcome="perhaps")
 
 
 @pytest.mark.parametrize(
     ("damage", "words"),
     [
-        (lambda logic: logic._passes.parts.waiting.pop(), "of 6 parts are lost"),
-        (lambda logic: logic._passes.parts.done.append(range(1)), "held more than once"),
+        (lambda logic: logic.passes.parts.waiting.pop(), "of 6 parts are lost"),
+        (lambda logic: logic.passes.parts.done.append(range(1)), "held more than once"),
         (lambda logic: setattr(logic.writers[0], "task", None), "not the tasks"),
         (lambda logic: setattr(logic.writers[0], "ready", False), "is not there"),
         (lambda logic: logic.extents.free.append(0), "in one hand"),
@@ -758,10 +758,10 @@ def test_impossible_events_are_refused() -> None:
 def test_broken_invariants_are_named(damage: Callable[[Logic], object], words: str) -> None:
     crew = certified(writers=1, cores=3, extents=5)
     crew.decide(columns=6)
-    crew.logic.validate()
+    check_invariants(crew.logic)
     damage(crew.logic)
     with pytest.raises(LogicError, match=words):
-        crew.logic.validate()
+        check_invariants(crew.logic)
 
 
 @pytest.mark.parametrize("field", ["writers", "cores", "batch", "extents", "price_parts"])

@@ -1,5 +1,7 @@
 """Who does what next: the decision logic of the ``processes`` driver, as a pure state machine.
 
+``machine`` has the logic, and ``protocol`` the events in and the instructions out.
+
 The shell turns what happens (messages, deaths, decisions) into events and carries out the
 instructions that come back. Nothing here waits, measures time or touches a byte.
 
@@ -19,90 +21,3 @@ Rules of the shell and the trainer that the logic relies on:
   without work;
 - an empty extent that the trainer holds is counted in ``spare`` of Freed, or freed.
 """
-
-from fcl.drivers.processes.logic.machine import STAGES, Logic
-from fcl.drivers.processes.logic.state import LogicError
-from fcl.drivers.processes.logic.words import (
-    TRAINER,
-    WRITER,
-    Abort,
-    AnchorTaken,
-    Certify,
-    Commit,
-    Deal,
-    Decide,
-    Decided,
-    Died,
-    Done,
-    DropAll,
-    Event,
-    Fail,
-    Finish,
-    Freed,
-    Instruction,
-    Lend,
-    MakeRoom,
-    Order,
-    Prepared,
-    Published,
-    Raised,
-    Ready,
-    Redraw,
-    Rejected,
-    Restore,
-    Scored,
-    SendAnchor,
-    Settings,
-    Spawn,
-    StopAsked,
-    TakeProposal,
-    Task,
-    Threads,
-    TrainerBusy,
-    TrainerIdle,
-    Validate,
-)
-
-__all__ = [
-    "STAGES",
-    "TRAINER",
-    "WRITER",
-    "Abort",
-    "AnchorTaken",
-    "Certify",
-    "Commit",
-    "Deal",
-    "Decide",
-    "Decided",
-    "Died",
-    "Done",
-    "DropAll",
-    "Event",
-    "Fail",
-    "Finish",
-    "Freed",
-    "Instruction",
-    "Lend",
-    "Logic",
-    "LogicError",
-    "MakeRoom",
-    "Order",
-    "Prepared",
-    "Published",
-    "Raised",
-    "Ready",
-    "Redraw",
-    "Rejected",
-    "Restore",
-    "Scored",
-    "SendAnchor",
-    "Settings",
-    "Spawn",
-    "StopAsked",
-    "TakeProposal",
-    "Task",
-    "Threads",
-    "TrainerBusy",
-    "TrainerIdle",
-    "Validate",
-]

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from enum import StrEnum
 
-from fcl.drivers.processes.logic.words import Published, Task
+from fcl.drivers.processes.logic.protocol import Published, Task
+from fcl.drivers.processes.logic.stages import Stage
 
 __all__ = [
+    "Activity",
     "Deaths",
     "Extents",
     "Lane",
@@ -86,11 +89,11 @@ class Parts:
 class Lane:
     """A sequence of stages of which one is at work: the passes, or the validation beside them."""
 
-    stage: str
+    stage: Stage
     pass_number: int
     parts: Parts = field(default_factory=Parts)
 
-    def begin(self, stage: str, size: int = 0, batch: int = 1) -> None:
+    def begin(self, stage: Stage, size: int = 0, batch: int = 1) -> None:
         require(self.parts.complete, f"{stage} begins while {self.stage} has parts left")
         self.stage = stage
         self.parts = Parts(size, batch)
@@ -110,10 +113,10 @@ class Extents:
         self.committed: set[int] = set()
 
     def limit(self, n: int) -> None:
-        """There are only n extents after all; of those beyond none may be in a hand."""
+        """Lower the number of extents to n; those beyond must not be owned."""
         require(
             max([*self.granted, *self.committed], default=-1) < n,
-            f"an extent from {n} on is in a hand already",
+            f"an extent from {n} on is owned already",
         )
         self.n = n
         self.free = deque(extent for extent in self.free if extent < n)
@@ -207,6 +210,14 @@ class WriterSide:
         )
 
 
+class Activity(StrEnum):
+    """What the trainer is doing."""
+
+    ABSENT = "absent"
+    IDLE = "idle"
+    BUSY = "busy"
+
+
 @dataclass
 class TrainerSide:
     """The trainer as the logic sees it.
@@ -216,7 +227,7 @@ class TrainerSide:
     """
 
     incarnation: int = 0
-    state: str = "absent"  #: or "idle", "busy"
+    state: Activity = Activity.ABSENT
     informed: bool = False  #: it knows all that is the trainer's
     order: int = 0  #: the last one given
     anchor_order: int = 0  #: a handed-over anchor it has not taken yet, or 0
@@ -235,18 +246,18 @@ class TrainerSide:
         if not self.informed:
             return 0
         self.order += 1
-        self.state = "busy"
+        self.state = Activity.BUSY
         return self.order
 
     def ready(self, nothing_to_know: bool) -> None:
         """It is there; told the rest by a Restore, unless it can follow order by order."""
-        require(self.state == "absent", "the trainer is ready twice")
-        self.state, self.informed = "idle", nothing_to_know
+        require(self.state == Activity.ABSENT, "the trainer is ready twice")
+        self.state, self.informed = Activity.IDLE, nothing_to_know
 
     def died(self) -> None:
         """What it held is held no more, and nobody will answer; extents and spares outlive it."""
         self.incarnation += 1
-        self.state, self.informed = "absent", False
+        self.state, self.informed = Activity.ABSENT, False
         self.anchor_order = self.room_order = self.drop_order = 0
         self.proposal, self.fresh = None, False
 
@@ -254,7 +265,7 @@ class TrainerSide:
         require(order <= self.order, f"idle after order {order}, the last was {self.order}")
         if order == self.order:
             self._require_answered()
-            self.state = "idle"
+            self.state = Activity.IDLE
 
     def freed(self, spare: int, order: int) -> None:
         """Extents came back; what it says of spares is out of date if another was lent since."""
@@ -284,18 +295,19 @@ class TrainerSide:
         proposal = self.proposal
         if proposal is None:
             return False
-        if self.state == "idle":
+        if self.state == Activity.IDLE:
             return True
         return self.fresh and (proposal.worth or proposal.last_word)
 
     def validate(self) -> None:
-        require(self.state in ("absent", "idle", "busy"), f"state {self.state} of the trainer")
-        if self.state == "idle" or not self.informed:
+        if self.state == Activity.IDLE or not self.informed:
             self._require_answered()
         if not self.informed:
-            at_work = self.state == "busy" or self.proposal is not None
+            at_work = self.state == Activity.BUSY or self.proposal is not None
             require(not at_work, "a trainer works that was told nothing")
-        require(self.state != "absent" or not self.informed, "an absent trainer knows something")
+        require(
+            self.state != Activity.ABSENT or not self.informed, "an absent trainer knows something"
+        )
 
     def _require_answered(self) -> None:
         waiting = [n for n in (self.anchor_order, self.room_order, self.drop_order) if n]

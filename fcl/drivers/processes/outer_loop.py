@@ -1,7 +1,7 @@
-"""The supervisor's desk: the outer loop's books, in private memory and in lists that are shared.
+"""The outer loop of a run: anchors, proposals and certificates, in private and in shared memory.
 
-It knows what the numbers mean and no process, socket or clock: the supervisor asks it for what a task or
-an order needs, gives it what came back, and lets it decide what a certified pass is followed by.
+No process, socket or clock is known here: the supervisor asks what a task or an order needs, reports what
+came back, and lets the outer loop decide what follows a certified pass.
 """
 
 from __future__ import annotations
@@ -15,43 +15,46 @@ import numpy as np
 from fcl.data.prepared import PreparedRows
 from fcl.drivers.plan import first_sample
 from fcl.drivers.processes.layout import Layout
-from fcl.drivers.processes.logic import Decided, Task
+from fcl.drivers.processes.logic.protocol import Decided, Outcome, Task, TaskKind
+from fcl.drivers.processes.messages import (
+    BoundResult,
+    CertifyBound,
+    ColumnsResult,
+    DrawSample,
+    MakeColumns,
+    PriceFeatures,
+    Proposed,
+    Result,
+    SampleResult,
+    ScoreResult,
+    Search,
+    SearchResult,
+    SharedPoint,
+    TrainerAnchor,
+    TryPoint,
+    ValidatePoint,
+    Work,
+    WriteMargins,
+    WriteResiduals,
+)
 from fcl.drivers.processes.points import read_point, write_point
 from fcl.drivers.processes.slots import SlotBook
-from fcl.drivers.processes.wanted import Known, WantedColumns
-from fcl.drivers.saving import Snapshot, last_certified
+from fcl.drivers.processes.wanted import GradientTable, WantedColumns
 from fcl.drivers.session import Session
 from fcl.features.base import Prices
-from fcl.model.checkpoint import Checkpoint
 from fcl.solve.outer import Certified, Outer
 from fcl.solve.passes import Passes, Vectors
 from fcl.solve.polish import polished_bound
-from fcl.solve.sampling import SampleSize, Seen
+from fcl.solve.run_state import RunState
+from fcl.solve.sampling import LastStep, PassStats, SampleSize
 from fcl.solve.solver import null_outer
 from fcl.solve.state import Ids, Point
 
-__all__ = ["Desk", "Handed"]
-
-
-@dataclass
-class Handed:
-    """A certified anchor as the trainer gets it."""
-
-    margins: int  #: which vector of margins is the anchor's
-    active: int
-    intercept: float
-    target: float  #: violation at which the trainer may stop
-    violation: float  #: largest |slope_j| over the family
-    total_r: float
-    total_q: float
-    version: int  #: of the proposal that led there
-    decrease: float  #: of the objective on all rows
-    beta: float
-    coming: int = 0  #: columns that are worth waiting for, since nothing is cached
+__all__ = ["OuterLoopState"]
 
 
 @dataclass(frozen=True)
-class _Proposed:
+class _Proposal:
     """A point on its way to become an anchor."""
 
     version: int
@@ -60,8 +63,8 @@ class _Proposed:
     beta: float = 1.0
 
 
-class Desk:
-    """Books of a run whose rows are read.
+class OuterLoopState:
+    """State of the outer loop of a run whose rows are read.
 
     Parameters
     ----------
@@ -89,23 +92,24 @@ class Desk:
         self.outer: Outer = null_outer(self.passes, job.options.tol)
         self.certified: Certified | None = None
         self.beta = 0.0
-        self.handed: dict[int, Handed] = {}  #: by pass
+        self.anchors: dict[int, TrainerAnchor] = {}  #: by pass
         self.scores: dict[str, Any] | None = None
-        self._proposal: _Proposed | None = None
-        self._taken = _Proposed(0, self.outer.point)  # whose margins are being made
+        self._proposal: _Proposal | None = None
+        self._tried = _Proposal(0, self.outer.point)  # the one whose margins are being made
+        self._tried_at = self._anchor_at = SharedPoint("", 0, 0.0)
         # the latest point that no search has judged yet, for a checkpoint to try first
-        self._untried: _Proposed | None = None
+        self._untried: _Proposal | None = None
         self._fallback: Point | None = None  # the anchor of a checkpoint, while that is tried
-        self._resuming = self._repeated = False
+        self._resuming = self._repeated = self._redraw_due = False
         self._decrease = 0.0  # of the last accepted step
-        self._bound = (0.0, 0.0, 0.0)  # dual bound, sums of residuals and curvatures
+        self._bound = BoundResult(0.0, 0.0, 0.0)
         self._recall: Ids = np.empty(0, np.int64)  # to be cached again after a checkpoint
         self._prices: Prices | None = None
         self._curvatures = np.empty(0)  # of the priced features
         self._watch_pass = -1
         self._watched_slots: Ids = np.empty(0, np.int64)
         self._n_watched = 0
-        self._validated = self.outer.point
+        self._validated_at = SharedPoint("", 0, 0.0)
         self._score = np.nan
         n_view = self.config.view_rows or job.train.n
         self.columns = WantedColumns(layout, self.store, n_view, job.family)
@@ -114,28 +118,24 @@ class Desk:
         self._sample = SampleSize(
             job.train.n, self.config.view_rows, first, self.store.capacity, wished
         )
-        if session.continued is not None:
-            self._resume(session.continued)
+        if session.state is not None:
+            self._resume(session.state)
         self._offer()
 
-    def _resume(self, resumed: Checkpoint) -> None:
-        """Go on from a checkpoint: the first pass proves objective and bound anew, by writers."""
-        state, arrays = dict(resumed.state), dict(resumed.arrays)
-        self.outer.restore(state, arrays)
+    def _resume(self, state: RunState) -> None:
+        """Resume from a checkpoint: the first pass proves objective and bound anew, by writers."""
+        self.outer.restore(state.outer)
         if not self.job.options.intercept:
             self.outer.point = replace(self.outer.point, intercept=0.0)
-        self.beta = state["beta"]
-        self.certified = last_certified(state)
-        self._recall = arrays["cached"]
+        self.beta, self.certified, self._recall = state.beta, state.last, state.cached
         point = self.outer.point
-        fits = len(arrays.get("untried_ids", ())) <= self.config.max_active
-        if "untried_intercept" in state and fits:  # the trainer was further than the anchor
-            self._fallback = point
-            ids, weights = arrays["untried_ids"], arrays["untried_weights"]
-            point = Point(ids, weights, state["untried_intercept"])
-        write_point(self.layout, "proposed", point)
-        self._taken = _Proposed(0, point)
+        if state.untried is not None and len(state.untried.ids) <= self.config.max_active:
+            self._fallback, point = point, state.untried  # the trainer was further than the anchor
+        self._try(_Proposal(0, point))
         self._resuming = self._repeated = True
+        if state.sample is not None and self.config.view_rows:
+            self._sample.restore(state.sample)
+            self._redraw_due = self._sample.draws > 0  # of its size, but no rows are drawn yet
 
     @property
     def verified(self) -> bool:
@@ -146,124 +146,130 @@ class Desk:
         """Slots of the committed columns, and their features."""
         return self.slots.committed()
 
+    def list_held(self) -> int:
+        """Write the slots that a new trainer takes over to the list ``held``; returns how many."""
+        slots, _ = self.cached()
+        self.layout.array("held")[: len(slots)] = slots
+        return len(slots)
+
     # -- tasks ---------------------------------------------------------------------------------
 
-    def task(self, task: Task) -> tuple[int, int, tuple[float, ...]]:
-        """What a writer has to know of its task: a count, an argument, numbers."""
-        outer, taken = self.outer, self._taken
-        anchor = self.vectors.anchor
+    def work(self, task: Task) -> Work | None:
+        """What a writer needs to know of a task; None if the task says all."""
+        outer, anchor = self.outer, self.vectors.anchor
         match task.kind:
-            case "margins":
-                return len(taken.point.ids), anchor, ()
-            case "search":
-                sizes = (len(outer.point.ids), len(taken.point.ids))
-                intercepts = (outer.point.intercept, taken.point.intercept)
-                parity = (task.pass_number - 1) & 1
-                return parity, anchor, (outer.objective, *intercepts, *sizes)
-            case "accept":
-                b, n = taken.point.intercept, len(taken.point.ids)
-                if self._fallback is not None:
-                    return 0, anchor, (outer.objective, b, taken.beta, n, 1)
-                value = np.inf if self._resuming else outer.objective
-                return 0, anchor, (value, b, taken.beta, n, 0)
-            case "residuals":
-                return 0, anchor, (outer.point.intercept,)
-            case "price":
+            case TaskKind.MARGINS:
+                return WriteMargins(anchor, self._tried_at)
+            case TaskKind.SEARCH:
+                return Search(anchor, outer.objective, self._anchor_at, self._tried_at)
+            case TaskKind.ACCEPT:
+                has_fallback = self._fallback is not None
+                unknown = self._resuming and not has_fallback
+                objective = math.inf if unknown else outer.objective
+                return TryPoint(anchor, objective, self._tried_at, self._tried.beta, has_fallback)
+            case TaskKind.RESIDUALS:
+                return WriteResiduals(anchor, outer.point.intercept)
+            case TaskKind.PRICE:
                 if self._watch_pass != task.pass_number:
                     self._begin_pricing(task.pass_number)
-                return self._n_watched, task.pass_number, (outer.threshold,)
-            case "certify":
+                return PriceFeatures(self._n_watched, outer.threshold)
+            case TaskKind.CERTIFY:
                 largest = float(self.layout.array("priced_largest").max())
-                return 0, 0, (largest, math.fsum(self.layout.array("priced_excess")))
-            case "draw":
+                return CertifyBound(largest, math.fsum(self.layout.array("priced_excess")))
+            case TaskKind.DRAW:
                 self.slots.clear()
-                return self._sample.draws, self._sample.wanted, ()
-            case "columns":
+                return DrawSample(self._sample.draws, self._sample.wanted)
+            case TaskKind.COLUMNS:
                 slots = self.slots.allot(task.serial, task.size)
                 self.columns.allot(task.start, slots)
-                return len(slots), int(self.columns.short), (task.pass_number & 1,)
-            case "validate":
-                return len(self._validated.ids), 0, (self._validated.intercept,)
-        return 0, 0, ()
+                return MakeColumns(len(slots), self.columns.short)
+            case TaskKind.VALIDATE:
+                return ValidatePoint(self._validated_at)
+        return None
 
-    def done(
-        self, task: Task, outcome: str, stored: int, count: int, numbers: tuple[float, ...]
-    ) -> None:
-        """A task was completed; with its results."""
-        match task.kind:
-            case "search" | "accept":
-                self._searched(outcome, count, *numbers[:3])
-            case "certify":
-                self._bound = numbers[0], numbers[1], numbers[2]
-            case "draw":
-                self._sample.drawn = count
-                self.layout.array("sample_size")[:] = (count, self._sample.draws)
-            case "columns":
-                slots = self.columns.made(task.serial, task.start, task.stop, stored)
+    def done(self, task: Task, result: Result | None) -> None:
+        """Take in the result of a task."""
+        match result:
+            case SearchResult():
+                self._searched(result)
+            case BoundResult():
+                self._bound = result
+            case SampleResult(n_rows):
+                self._sample.drawn = n_rows
+                self.layout.array("sample_size")[:] = (n_rows, self._sample.draws)
+            case ColumnsResult(count):
+                slots = self.columns.made(task.serial, task.start, task.stop, count)
                 self.slots.settle(task.serial, slots)
-            case "score":
-                self._score = numbers[0]
+            case ScoreResult(score):
+                self._score = score
 
     def lost(self, task: Task) -> None:
         """The writer of a task is dead."""
         if task.kind == "columns":
             self.slots.settle(task.serial, np.empty(0, np.int64))
 
-    def _searched(self, outcome: str, count: int, beta: float, b: float, objective: float) -> None:
-        taken = self._taken
-        if outcome == "blend" and self._fallback is not None:  # not better than its checkpoint
-            self._taken, self._fallback = _Proposed(0, self._fallback), None
-            write_point(self.layout, "proposed", self._taken.point)
-        elif outcome == "blend":
-            point = read_point(self.layout, "found", count, b)
-            write_point(self.layout, "proposed", point)
-            self._taken = _Proposed(taken.version, point, taken.promised, beta)
-        elif outcome == "accepted":
-            before = self.outer.objective
-            if self._resuming:  # what a checkpoint says of its anchor is no value to compare with
-                self.outer.confirm(objective)
+    def _searched(self, found: SearchResult) -> None:
+        tried, fallback = self._tried, self._fallback
+        match found.outcome:
+            case Outcome.BLEND if (
+                fallback is not None
+            ):  # the point is no better than its checkpoint
+                self._fallback = None
+                self._try(_Proposal(0, fallback))
+            case Outcome.BLEND:
+                assert found.point is not None
+                point = read_point(self.layout, found.point)
+                self._try(replace(tried, point=point, beta=found.beta))
+            case Outcome.ACCEPTED:
+                assert found.point is not None
                 before = self.outer.objective
-            self.beta, self._resuming = beta, False
-            if self._fallback is not None:
-                self._fallback, self._repeated = None, False
-            self._decrease = before - objective
-            self.vectors.anchor = 1 - self.vectors.anchor
-            self.outer.accept(
-                Point(taken.point.ids, taken.point.weights, b), min(objective, before)
-            )
-            self._judged()
-        elif outcome == "rejected":
-            if self._resuming:
-                self.outer.confirm(math.nan)
-            self._judged()
+                if self._resuming:  # the objective that a checkpoint claims is not compared with
+                    self.outer.confirm(found.objective)
+                    before = self.outer.objective
+                self.beta, self._resuming = found.beta, False
+                if fallback is not None:
+                    self._fallback, self._repeated = None, False
+                self._decrease = before - found.objective
+                self.vectors.anchor = 1 - self.vectors.anchor
+                point = replace(tried.point, intercept=found.point.intercept)
+                self.outer.accept(point, min(found.objective, before))
+                self._judged()
+            case Outcome.REJECTED:
+                if self._resuming:
+                    self.outer.confirm(math.nan)
+                self._judged()
+
+    def _try(self, proposal: _Proposal) -> None:
+        """Make this the point whose margins are made next."""
+        self._tried = proposal
+        self._tried_at = write_point(self.layout, "proposed", proposal.point)
 
     def _judged(self) -> None:
-        """What was taken is the anchor now, or worthless."""
-        if self._untried is not None and self._untried.version == self._taken.version:
+        """The tried point is the anchor now, or was rejected."""
+        if self._untried is not None and self._untried.version == self._tried.version:
             self._untried = None
         self._offer()
 
     # -- proposals -----------------------------------------------------------------------------
 
-    def published(self, version: int, n: int, b: float, decrease: float) -> None:
-        """The trainer proposes a point: it is copied, so that the next one can be put there."""
-        self._proposal = _Proposed(version, read_point(self.layout, "mailbox", n, b), decrease)
+    def proposed(self, proposal: Proposed) -> None:
+        """Copy a point that the trainer proposes, so that the next one can be put in its place."""
+        point = read_point(self.layout, proposal.point)
+        self._proposal = _Proposal(proposal.version, point, proposal.decrease)
         self._untried = self._proposal
         self._offer()
 
     def take_proposal(self) -> None:
-        """The last proposal is the point of the next pass."""
+        """Make the last proposal the point of the next pass."""
         assert self._proposal is not None
-        self._taken = self._proposal
-        write_point(self.layout, "proposed", self._taken.point)
+        self._try(self._proposal)
 
     def validate(self) -> None:
-        """The anchor is the point to be validated."""
-        self._validated = self.outer.point
-        write_point(self.layout, "validated", self._validated)
+        """Make the anchor the point to be validated."""
+        self._validated_at = write_point(self.layout, "validated", self.outer.point)
 
     def scored(self, pass_number: int) -> None:
-        """The score of the anchor of a pass is known."""
+        """Report the score of the anchor of a pass."""
         rows = self.job.valid
         assert rows is not None
         name = "auprc" if self.job.loss.classifies else "mse"
@@ -272,7 +278,7 @@ class Desk:
         self.session.validated(pass_number, self.scores)
 
     def redraw(self) -> None:
-        """A new sample is on its way."""
+        """Ask for a new sample."""
         self._sample.draws += 1
 
     # -- passes --------------------------------------------------------------------------------
@@ -295,7 +301,7 @@ class Desk:
         layout.array("watched_curvatures")[: len(watch)] = 0.0
 
     def stalled(self, pass_number: int) -> Decided:
-        """The trainer has nothing better to offer than the anchor: lower its target, or stop."""
+        """Lower the target of a trainer that cannot improve the anchor, or stop."""
         session = self.session
         session.idle += 1
         assert self.certified is not None
@@ -303,16 +309,16 @@ class Desk:
         if stop:
             return Decided(stop=stop)
         self.outer.sharpen()
-        self.handed[pass_number].target = self.outer.target()
-        self.handed[pass_number].coming = 0
+        anchor = self.anchors[pass_number]
+        self.anchors[pass_number] = replace(anchor, target=self.outer.target(), n_coming=0)
         return self._prepare_columns(pass_number, decrease=0.0)
 
     def certify(self, pass_number: int) -> Certified:
-        """The anchor is priced: what is proved of it; makes it ready to be handed over."""
+        """Certify the priced anchor, and make it ready for the trainer."""
         outer, layout = self.outer, self.layout
         self._merge_prices()
         assert self._prices is not None
-        before, bound = self.certified, self._bound[0]
+        before, bound = self.certified, self._bound.bound
         watch = layout.array("watch_ids")[: self._n_watched].copy()
         drawn = self.job.family.drawn(pass_number) if self.passes.sampled else None
         self.certified = outer.certify(self._prices, watch, bound, drawn)
@@ -328,17 +334,17 @@ class Desk:
         exact = layout.array("watched_curvatures")[: self._n_watched]
         layout.array("slot_gradients")[parity][self._watched_slots] = watched[:n]
         layout.array("slot_curvatures")[parity][self._watched_slots] = exact[:n]
-        write_point(layout, f"anchor{parity}", outer.point)
-        self.handed = {k: v for k, v in self.handed.items() if k >= pass_number - 1}
-        self.handed[pass_number] = Handed(
+        self._anchor_at = write_point(layout, f"anchor{parity}", outer.point)
+        self.anchors = {k: v for k, v in self.anchors.items() if k >= pass_number - 1}
+        self.anchors[pass_number] = TrainerAnchor(
+            pass_number=pass_number,
             margins=self.vectors.anchor,
-            active=len(outer.point.ids),
-            intercept=outer.point.intercept,
+            point=self._anchor_at,
             target=outer.target(),
             violation=outer.max_violation,
-            total_r=self._bound[1],
-            total_q=self._bound[2],
-            version=self._taken.version,
+            total_r=self._bound.total_r,
+            total_q=self._bound.total_q,
+            version=self._tried.version,
             decrease=self._decrease,
             beta=self.beta,
         )
@@ -364,20 +370,21 @@ class Desk:
         decrease : of the objective on all rows, by the last step that the trainer proposed.
         """
         slots, _ = self.cached()
-        redraw = self._sample.should_redraw(
-            Seen(
+        redraw = self._redraw_due or self._sample.should_redraw(
+            PassStats(
                 self.outer.objective,
                 self.outer.gap,
                 self.beta,
                 decrease,
-                self._taken.promised,
+                self._tried.promised,
                 len(slots),
                 float(self.store.sizes[slots].sum()),
             )
         )
+        self._redraw_due = False
         columns = self._select(drop_cache=redraw)
         if redraw or not len(slots):
-            self.handed[pass_number].coming = columns
+            self.anchors[pass_number] = replace(self.anchors[pass_number], n_coming=columns)
         if redraw:
             parts = -(-self._sample.wanted // self.job.options.block_rows)
             return Decided(columns=columns, redraw=True, sample_parts=parts)
@@ -388,8 +395,8 @@ class Desk:
         start, self.session.start = self.session.first_point(), None
         if start is None or len(start.ids) > self.config.max_active:
             return False
-        self._taken = self._untried = _Proposed(0, start)
-        write_point(self.layout, "proposed", start)
+        self._untried = _Proposal(0, start)
+        self._try(self._untried)
         self._offer()
         return True
 
@@ -420,7 +427,7 @@ class Desk:
         names = ("watch_ids", "watched", "watched_curvatures")
         watch = (self.layout.array(name)[watched] for name in names)
         priced = (prices.ids, prices.gradients, self._curvatures)
-        known = Known(*(np.concatenate(both) for both in zip(priced, watch, strict=True)))
+        known = GradientTable(*(np.concatenate(both) for both in zip(priced, watch, strict=True)))
         recall, self._recall = self._recall, np.empty(0, np.int64)
         return self.columns.choose(self.outer, prices, known, self.cached(), recall, drop_cache)
 
@@ -432,18 +439,21 @@ class Desk:
     # -- checkpoints ---------------------------------------------------------------------------
 
     def _offer(self) -> None:
-        """The state to go on from, should everything end now."""
-        numbers, arrays = self.outer.state()
+        """Offer the state to resume from, should the run end now."""
         _, cached = self.cached()
-        last: dict[str, Any] = {}
-        if self.certified is not None:
-            last = {"objective": self.certified.objective, "bound": self.certified.bound}
-        numbers |= {"drawn": 0, "grown": 1.0, "idle": self.session.idle}
-        numbers |= {"beta": self.beta, "evicted": 0, "last": last}
-        arrays |= {"cached": cached, "seen": np.ones(len(cached), bool)}
-        if self._untried is not None:
-            numbers["untried_intercept"] = self._untried.point.intercept
-            arrays["untried_ids"] = self._untried.point.ids
-            arrays["untried_weights"] = self._untried.point.weights
-        snapshot: Snapshot = numbers, arrays
-        self.session.saver.offer(lambda: snapshot)
+        sample = None
+        if self.config.view_rows:
+            step = LastStep(self.beta, self._decrease, self._tried.promised)
+            sample = self._sample.state(pending=self._sample.draws > 0, step=step)
+        self.session.saver.offer(
+            RunState(
+                outer=self.outer.state(),
+                cached=cached,
+                seen=np.ones(len(cached), bool),
+                sample=sample,
+                idle=self.session.idle,
+                beta=self.beta,
+                last=self.certified,
+                untried=None if self._untried is None else self._untried.point,
+            )
+        )

@@ -8,18 +8,48 @@ import signal
 import sys
 import time
 from pathlib import Path
-from typing import ClassVar
 
 import numpy as np
 
-from fcl.drivers.processes.channel import Message
 from fcl.drivers.processes.child import IGNORED, Link
+from fcl.drivers.processes.codec import message
 from fcl.drivers.processes.faults import fault
 from fcl.drivers.processes.memory import rss_anon
 from fcl.errors import InputError
 
 HERE = Path(__file__).parent
-READY, ECHO, QUIT, FILL, RAISE, ABOUT = range(6)
+
+
+@message
+class Here:
+    pid: int
+    number: int = 0
+    incarnation: int = 0
+
+
+@message
+class Echo:
+    number: int = 0
+    value: float = 0.0
+
+
+@message
+class Fill:
+    value: int
+
+
+@message
+class Fail:
+    is_input: bool
+
+
+@message
+class About: ...
+
+
+@message
+class Quit: ...
+
 
 if os.environ.get("FCL_TOY") == "portable" and sys.platform == "linux":
     ctypes.CDLL(None).prctl(1, 0, 0, 0, 0)  # nobody kills us, as on macOS: we leave ourselves
@@ -33,25 +63,26 @@ class Toy:
 
     def run(self) -> None:
         link = self.link
-        link.send(Message.make(READY, os.getpid(), link.number, link.incarnation))
-        while (message := link.receive()) is not None and message.kind != QUIT:
-            if message.kind == ECHO:
-                fault("echo")
-                link.send(message)
-            elif message.kind == FILL:
-                self.fill(message.ints[0])
-            elif message.kind == ABOUT:
-                self.about()
-            elif message.kind == RAISE:
-                link.task = (7, 8)
-                raised(bool(message.ints[0]))
+        link.send(Here(os.getpid(), link.number, link.incarnation))
+        while (said := link.receive()) != Quit():
+            match said:
+                case Echo():
+                    fault("echo")
+                    link.send(said)
+                case Fill(value):
+                    self.fill(value)
+                case About():
+                    self.about()
+                case Fail(is_input):
+                    link.doing = "at a test"
+                    raised(is_input)
 
     def fill(self, value: int) -> None:
         """Write the whole segment ``data``, and tell by how much anonymous memory grew."""
         segment = self.link.segment("data")
         before = rss_anon(os.getpid())
         segment.array("u1", segment.size)[:] = value
-        self.link.send(Message.make(FILL, rss_anon(os.getpid()) - before))
+        self.link.send(Fill(rss_anon(os.getpid()) - before))
 
     def about(self) -> None:
         """Write what we see to the path in the configuration."""
@@ -67,7 +98,7 @@ class Toy:
                 ]
             )
         )
-        self.link.send(Message.make(ABOUT))
+        self.link.send(About())
 
 
 def raised(is_input: bool) -> None:
@@ -80,25 +111,11 @@ class Deaf:
     """Works for ever without looking at messages, and holds the GIL a lot."""
 
     def __init__(self, link: Link) -> None:
-        link.send(Message.make(READY, os.getpid()))
+        link.send(Here(os.getpid()))
 
     def run(self) -> None:
         while True:
             sum(range(1000))
-
-
-class Keeps:
-    """Lets go of nothing when its job is over."""
-
-    arrays: ClassVar[list[np.ndarray]] = []
-
-    def __init__(self, link: Link) -> None:
-        self.link = link
-        self.arrays.append(link.segment("control").array("i8", 1))
-
-    def run(self) -> None:
-        self.link.send(Message.make(READY, os.getpid()))
-        self.link.receive()
 
 
 class Ends:

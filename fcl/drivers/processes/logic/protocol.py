@@ -1,4 +1,4 @@
-"""The words of the decision logic: settings, tasks, events in, instructions out.
+"""The protocol of the decision logic: settings, tasks, events in, instructions out.
 
 All are frozen and hold numbers and names only. Roles are ``"writer"`` and ``"trainer"``; the trainer
 has number 0.
@@ -7,50 +7,36 @@ has number 0.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-
-__all__ = [
-    "TRAINER",
-    "WRITER",
-    "Abort",
-    "AnchorTaken",
-    "Certify",
-    "Commit",
-    "Deal",
-    "Decide",
-    "Decided",
-    "Died",
-    "Done",
-    "DropAll",
-    "Event",
-    "Fail",
-    "Finish",
-    "Freed",
-    "Instruction",
-    "Lend",
-    "MakeRoom",
-    "Order",
-    "Prepared",
-    "Published",
-    "Raised",
-    "Ready",
-    "Redraw",
-    "Rejected",
-    "Restore",
-    "Scored",
-    "SendAnchor",
-    "Settings",
-    "Spawn",
-    "StopAsked",
-    "TakeProposal",
-    "Task",
-    "Threads",
-    "TrainerBusy",
-    "TrainerIdle",
-    "Validate",
-]
+from enum import StrEnum
 
 WRITER = "writer"
 TRAINER = "trainer"
+
+
+class TaskKind(StrEnum):
+    """What a task of a writer does."""
+
+    PREPARE = "prepare"
+    MEASURE = "measure"
+    MARGINS = "margins"
+    SEARCH = "search"
+    ACCEPT = "accept"
+    RESIDUALS = "residuals"
+    PRICE = "price"
+    CERTIFY = "certify"
+    DRAW = "draw"
+    SAMPLE = "sample"
+    COLUMNS = "columns"
+    VALIDATE = "validate"
+    SCORE = "score"
+
+
+class Outcome(StrEnum):
+    """What a search finds; BLEND: a point between anchor and proposal, whose margins are to be made."""
+
+    ACCEPTED = "accepted"
+    REJECTED = "rejected"
+    BLEND = "blend"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +75,7 @@ class Task:
     tasks are of one part, ``start``. A serial is never used twice: it is the generation of a grant too.
     """
 
-    kind: str
+    kind: TaskKind
     start: int
     stop: int
     pass_number: int
@@ -125,13 +111,13 @@ class Ready(Event):
 class Done(Event):
     """A writer has completed its task; ignored unless the serial is that of its task.
 
-    outcome: of ``search``: "accepted", "rejected" or "blend"; of ``accept``: the first two.
+    outcome: of ``search`` and ``accept``.
     stored: of ``columns``: how many of the first ones are in the extent.
     """
 
     number: int
     serial: int
-    outcome: str = ""
+    outcome: Outcome | None = None
     stored: int = 0
 
 

@@ -1,0 +1,90 @@
+"""The codec of messages: dataclasses to frames of bytes and back.
+
+A frame is its length (uint32) and JSON: an object with the class under ``""`` and the fields by name.
+Floats survive bit for bit, infinite ones too; enumerations and tuples come back as such.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from dataclasses import dataclass, fields, is_dataclass
+from enum import Enum
+from functools import cache
+from typing import Any, TypeVar, dataclass_transform, get_type_hints
+
+__all__ = ["Frames", "declare", "message", "pack"]
+
+_LENGTH = struct.Struct("=I")
+_CLASSES: dict[str, type] = {}
+_Class = TypeVar("_Class")
+
+
+def declare(cls: type) -> None:
+    """Let the codec pack a dataclass, as a message or as a part of one."""
+    if _CLASSES.setdefault(cls.__name__, cls) is not cls:
+        raise ValueError(f"expected one message of each name, got two of {cls.__name__}")
+
+
+@dataclass_transform(frozen_default=True)
+def message(cls: type[_Class]) -> type[_Class]:
+    """Make a class a frozen dataclass, and declare it; a decorator."""
+    made = dataclass(frozen=True)(cls)
+    declare(made)
+    return made
+
+
+def pack(value: Any) -> bytes:
+    """The frame of a message."""
+    data = json.dumps(_encoded(value)).encode("ascii")
+    return _LENGTH.pack(len(data)) + data
+
+
+class Frames:
+    """Cuts a stream of bytes into messages."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def feed(self, data: bytes) -> list[Any]:
+        """Messages completed by these bytes."""
+        data, at = self._rest + data, 0
+        messages = []
+        while len(data) - at >= _LENGTH.size:
+            start = at + _LENGTH.size
+            stop = start + _LENGTH.unpack_from(data, at)[0]
+            if stop > len(data):
+                break
+            messages.append(json.loads(data[start:stop], object_hook=_decoded))
+            at = stop
+        self._rest = data[at:]
+        return messages
+
+
+def _encoded(value: Any) -> Any:
+    if is_dataclass(value):
+        name = type(value).__name__
+        if name not in _CLASSES:
+            raise TypeError(f"expected a declared message, got {name}")
+        return {"": name, **{f.name: _encoded(getattr(value, f.name)) for f in fields(value)}}
+    if isinstance(value, tuple):
+        return [_encoded(item) for item in value]
+    return value
+
+
+def _decoded(found: dict[str, Any]) -> Any:
+    cls = _CLASSES[found.pop("")]
+    enums = _enums(cls)
+    for name, value in found.items():
+        if name in enums:
+            found[name] = enums[name](value)
+        elif isinstance(value, list):
+            found[name] = tuple(value)
+    return cls(**found)
+
+
+@cache
+def _enums(cls: type) -> dict[str, type[Enum]]:
+    """The fields of a class that are enumerations."""
+    hints = get_type_hints(cls)
+    return {k: v for k, v in hints.items() if isinstance(v, type) and issubclass(v, Enum)}

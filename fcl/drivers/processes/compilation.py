@@ -1,0 +1,43 @@
+"""Compile the kernels of a job in a short-lived child: compilers retain memory."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from fcl.drivers.processes.children import Child
+from fcl.drivers.processes.messages import CompileStarted
+from fcl.drivers.session import Session
+from fcl.drivers.warmup import KIND_SECONDS, KINDS_VARIABLE, kinds_of, missing
+
+__all__ = ["compile_kernels"]
+
+#: Seconds between two looks at the child.
+TICK = 0.05
+
+
+def compile_kernels(session: Session, poll: Callable[[], None]) -> None:
+    """Compile the kernels that the family needs and the cache lacks, once for all children.
+
+    poll : called while the child works; it may raise.
+    """
+    kinds = missing(kinds_of(session.job.family))
+    if not kinds:
+        return
+    session.compile_seconds = sum(KIND_SECONDS[kind] for kind in kinds)
+    environment = {KINDS_VARIABLE: ",".join(kinds)}
+    child = Child.spawn("fcl.drivers.warmup:Compiler", 0, 0, 0, {}, environment)
+    compiling = False
+    try:
+        while child.alive():
+            poll()
+            if not compiling and CompileStarted() in child.channel.receive():
+                compiling = True
+                session.compilation.begin()
+            time.sleep(TICK)
+    finally:
+        child.close()
+    if compiling:
+        session.compilation.end()
+    if not missing(kinds):  # else each child compiles for itself
+        session.compiled()

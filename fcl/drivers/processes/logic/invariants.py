@@ -1,0 +1,70 @@
+"""What holds between any two events of the decision logic."""
+
+from __future__ import annotations
+
+from fcl.drivers.processes.logic.machine import Logic
+from fcl.drivers.processes.logic.protocol import TaskKind
+from fcl.drivers.processes.logic.stages import BETWEEN_PASSES, Stage
+from fcl.drivers.processes.logic.state import Activity, require
+
+__all__ = ["check_invariants"]
+
+
+def check_invariants(logic: Logic) -> None:
+    """Raise LogicError, naming the invariant that is broken; for tests, between events: O(parts)."""
+    if logic.finished:
+        return
+    for part in (logic.passes.parts, logic.validation.lane.parts, logic.extents, logic.trainer):
+        part.validate()
+    for writer in logic.writers:
+        writer.validate()
+    _check_tasks(logic)
+    _check_passes(logic)
+    _check_sharing(logic)
+
+
+def _check_tasks(logic: Logic) -> None:
+    tasks = {w.number: w.task for w in logic.writers if w.task is not None}
+    dealt = logic.passes.parts.dealt | logic.validation.lane.parts.dealt
+    held = {task.serial: range(task.start, task.stop) for task in tasks.values()}
+    require(held == dealt, f"dealt parts {dealt} are not the tasks {held} of the writers")
+    extents = {task.extent: n for n, task in tasks.items() if task.kind == TaskKind.COLUMNS}
+    granted = logic.extents.granted
+    require(granted == extents, f"granted extents {granted} are not those of tasks {extents}")
+
+
+def _check_passes(logic: Logic) -> None:
+    number, handed, stage = logic.pass_number, logic.handed, logic.stage
+    first = logic.settings.first_pass + logic.starting
+    before = handed is None if number == first else handed == number - 1
+    if stage in BETWEEN_PASSES:
+        require(handed == number, f"{stage} of pass {number}, anchor handed over: {handed}")
+    elif stage in (Stage.DECIDE, Stage.SCORING, Stage.DROP, Stage.DRAW, Stage.SAMPLE):
+        # again the same, if stalled
+        require(before or handed == number, f"pass {number} follows the anchor {handed}")
+    else:
+        require(before, f"{stage} of pass {number}, anchor handed over: {handed}")
+    validated = logic.validation.lane.pass_number
+    require(
+        validated <= number and logic.validation.scored <= validated,
+        f"validation of pass {validated} in pass {number}",
+    )
+
+
+def _check_sharing(logic: Logic) -> None:
+    running, trainer = logic.busy_writers, logic.trainer
+    require(running <= logic.settings.cores, f"{running} tasks on {logic.settings.cores} cores")
+    threads = logic.tokens.threads(running)
+    require(logic.threads == threads, f"the trainer has {logic.threads} threads, not {threads}")
+    idle = logic.lane_with_work() and logic.next_writer()
+    require(not idle, "a writer and a core are idle though there is work")
+    if logic.stage in BETWEEN_PASSES:
+        told = trainer.informed or trainer.state == Activity.ABSENT
+        require(told, "a trainer waits for an anchor that it could be given")
+    waiting = logic.stage == Stage.COLUMNS and logic.passes.parts.waiting
+    if waiting and not logic.room.is_there:
+        hope = trainer.room_order or not trainer.informed or logic.extents.granted
+        require(bool(hope), "columns wait for room that nobody was asked for")
+    lends = logic.stage != Stage.PREPARE and trainer.informed
+    if lends and not (trainer.spare or trainer.drop_order):
+        require(not logic.extents.free, "the trainer has no spare extent though one is free")

@@ -1,0 +1,119 @@
+"""Room for columns: extents on their way between the arena, the writers and the trainer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from fcl.drivers.processes.logic.protocol import (
+    Commit,
+    Freed,
+    Instruction,
+    Lend,
+    MakeRoom,
+    Task,
+)
+from fcl.drivers.processes.logic.stages import Stage
+from fcl.drivers.processes.logic.state import Extents, Lane, TrainerSide, require
+
+__all__ = ["Room"]
+
+
+class Room:
+    """Lends extents to the trainer, asks it for others, and commits those that writers have filled.
+
+    Parameters
+    ----------
+    extents : Extents
+    trainer : TrainerSide
+    passes : Lane
+        Whose columns need room.
+    say : callable
+        Takes the instructions.
+    """
+
+    def __init__(
+        self,
+        extents: Extents,
+        trainer: TrainerSide,
+        passes: Lane,
+        say: Callable[[Instruction], None],
+    ) -> None:
+        self.extents = extents
+        self.trainer = trainer
+        self.crowded = False  #: whether columns have to leave before any is made
+        self._passes = passes
+        self._say = say
+
+    @property
+    def is_there(self) -> bool:
+        """Whether a writer can be granted an extent."""
+        return bool(self.extents.free) and not self.crowded
+
+    def lend(self) -> None:
+        """Lend the trainer an empty extent, to compact into; before any is for writers.
+
+        Not while rows are read: there is no cache yet, and an order makes the trainer busy, which would
+        keep a core from the readers.
+        """
+        trainer = self.trainer
+        if self._passes.stage == Stage.PREPARE:
+            return
+        if trainer.informed and not (trainer.spare or trainer.drop_order) and self.extents.free:
+            trainer.spare, trainer.lend_order = 1, trainer.give()
+            self._say(Lend(trainer.lend_order, self.extents.lend()))
+
+    def request(self) -> None:
+        """Ask the trainer for room, once, if columns wait, and no extent is free or it is crowded."""
+        trainer, passes = self.trainer, self._passes
+        wanted = len(passes.parts.waiting) if passes.stage == Stage.COLUMNS else 0
+        if not wanted or not trainer.informed or trainer.room_order:
+            return
+        if self.extents.free:
+            wanted = 0
+        if self.crowded or (wanted and not trainer.refuses_room):
+            trainer.room_order = trainer.give()
+            self._say(MakeRoom(trainer.room_order, min(wanted, self.extents.n - 1)))
+
+    def give_up(self) -> None:
+        """Drop the columns that wait, if the trainer has no room and no writer brings any."""
+        hope = self.extents.free or self.extents.granted or not self.trainer.refuses_room
+        if self._passes.stage == Stage.COLUMNS and not hope:
+            self._passes.parts.drop_waiting()
+
+    def freed(self, event: Freed) -> None:
+        """Take back extents of the trainer, and its answers to orders."""
+        trainer, extents = self.trainer, self.extents
+        trainer.freed(event.spare, event.order)
+        extents.release(event.extents)
+        if trainer.drop_order and event.order >= trainer.drop_order:
+            trainer.drop_order = 0
+            kept = sorted(extents.committed)
+            dropped = not kept and not event.spare
+            require(dropped, f"extents {kept} kept where all were to be dropped")
+        if trainer.room_order and event.order >= trainer.room_order:
+            # what the trainer needs for itself is no room: lent first, or it could go on for ever
+            self.lend()
+            if not extents.free and not self.crowded:  # else it was not asked for extents alone
+                trainer.denied = trainer.room_order
+            trainer.room_order, self.crowded = 0, False
+
+    def release_all(self) -> None:
+        """Free all columns: there is no trainer, and they are not wanted any more."""
+        self.extents.release(set(self.extents.committed))
+        self.trainer.spare = 0
+
+    def stored(self, task: Task, stored: int) -> None:
+        """Commit the extent into which a writer has put the first ``stored`` columns of its task.
+
+        With 0 the first column does not fit into an empty extent, and the task is dropped: trying the
+        others one by one would cost a stream over the rows each.
+        """
+        require(0 <= stored <= task.size, f"{stored} columns stored of {task}")
+        if stored:
+            self.extents.commit(task.extent)
+            self.trainer.commit_order = order = self.trainer.give()
+            stop = task.start + stored
+            self._say(Commit(order, task.extent, task.start, stop, task.pass_number, task.serial))
+        else:
+            self.extents.give_back(task.extent)
+        self._passes.parts.finish(task.serial, stored)

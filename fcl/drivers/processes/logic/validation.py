@@ -1,0 +1,69 @@
+"""The validation of anchors, beside the passes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from fcl.drivers.processes.logic.protocol import Instruction, Scored, Validate
+from fcl.drivers.processes.logic.stages import Stage
+from fcl.drivers.processes.logic.state import Lane
+
+__all__ = ["Validation"]
+
+
+class Validation:
+    """Validates certified anchors, as many as there is time for, and the last one in any case.
+
+    Parameters
+    ----------
+    n_parts : int
+        Of the validation rows; 0: there are none.
+    passes : Lane
+        Whose anchors are validated.
+    say : callable
+        Takes the instructions.
+    """
+
+    def __init__(self, n_parts: int, passes: Lane, say: Callable[[Instruction], None]) -> None:
+        self.n_parts = n_parts
+        self.lane = Lane(Stage.OFF, -1)
+        self.wanted = True  #: the supervisor's: False while validation takes too much of the time
+        self.scored = -1  #: the last pass with scores
+        self._passes = passes
+        self._say = say
+
+    def begin(self) -> None:
+        """Validate the anchor just certified, unless an earlier one is half done.
+
+        A started one goes on and this anchor is left out: if each new anchor ended the work on the one
+        before, a slow validation would never give a score. Only the last anchor must have its own.
+        """
+        lane, number = self.lane, self._passes.pass_number
+        is_last = self._passes.stage == Stage.SCORING
+        if not self.n_parts or lane.pass_number == number or not (self.wanted or is_last):
+            return
+        if lane.stage == Stage.VALIDATE and not lane.parts.started:
+            lane.parts.drop_waiting()
+            lane.stage = Stage.OFF
+        if lane.stage == Stage.OFF:
+            lane.pass_number = number
+            lane.begin(Stage.VALIDATE, self.n_parts)
+            self._say(Validate(number))
+        elif is_last:
+            lane.parts.drop_waiting()
+
+    def advance(self) -> bool:
+        """One step from a complete stage to the next; whether there was one."""
+        lane = self.lane
+        if lane.stage == Stage.OFF or not lane.parts.complete:
+            return False
+        if self._passes.stage == Stage.SCORING and lane.pass_number != self._passes.pass_number:
+            lane.begin(Stage.OFF)
+            self.begin()
+        elif lane.stage == Stage.VALIDATE:
+            lane.begin(Stage.SCORE, 1)
+        else:
+            lane.begin(Stage.OFF)
+            self.scored = lane.pass_number
+            self._say(Scored(lane.pass_number))
+        return True

@@ -1,0 +1,173 @@
+"""The children of a run: one entry for each role and number, whichever process fills it now."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from fcl.drivers.processes.children import Child, Heartbeats, dismiss
+from fcl.drivers.processes.logic.protocol import TRAINER, WRITER
+from fcl.drivers.processes.shared import Segment
+from fcl.errors import RepeatedDeaths
+
+__all__ = ["Roster"]
+
+#: Seconds without a heartbeat after which a child counts as hung.
+DEADLINE = float(os.environ.get("FCL_DEADLINE", "30"))
+#: A child that starts, from a slow disk perhaps, has so many times as long for its first heartbeat.
+STARTING = 4.0
+#: Seconds from the end of a child's channel to that of the child, whose exit status says the cause.
+DYING = 0.5
+
+
+class _Death(NamedTuple):
+    cause: str
+    cure: str  #: what may prevent it, or empty
+
+
+class Roster:
+    """Starts the children, sends to them, waits for them, and keeps the causes of their deaths.
+
+    Parameters
+    ----------
+    n_writers : int
+    segments : mapping
+        Shared memory by name, which each child inherits.
+    """
+
+    def __init__(self, n_writers: int, segments: Mapping[str, Segment]) -> None:
+        self._n_writers = n_writers
+        self._segments = segments
+        self._children: dict[tuple[str, int], Child] = {}
+        self._selector = selectors.DefaultSelector()
+        self.heartbeats = Heartbeats(segments["control"])
+        self._deaths: defaultdict[str, list[_Death]] = defaultdict(list)  # by role
+        self._busy_since: tuple[float, dict[str, float]] = (time.monotonic(), {})
+
+    def spawn(self, role: str, number: int, incarnation: int) -> None:
+        """Start a child."""
+        index = number if role == WRITER else self._n_writers
+        child = Child.spawn(role, number, incarnation, index, self._segments)
+        self._children[role, number] = child
+        self._selector.register(child.channel, selectors.EVENT_READ, child)
+        if child.sentinel is not None:
+            self._selector.register(child.sentinel, selectors.EVENT_READ, child)
+
+    def __iter__(self) -> Iterator[Child]:
+        return iter(list(self._children.values()))
+
+    def __contains__(self, child: Child) -> bool:
+        return self._children.get((child.role, child.number)) is child
+
+    def writer(self, number: int) -> Child | None:
+        """The writer of that number; None if it is not there."""
+        return self._children.get((WRITER, number))
+
+    @property
+    def trainer(self) -> Child | None:
+        """The trainer; None if it is not there."""
+        return self._children.get((TRAINER, 0))
+
+    # -- messages ------------------------------------------------------------------------------
+
+    def send(self, child: Child | None, message: Any) -> None:
+        """Send a message, unless the child is gone."""
+        if child is not None and not child.channel.closed:
+            child.channel.send(message)
+            if child in self:
+                self.watch(child)
+
+    def wait(self, timeout: float) -> Iterator[Child]:
+        """Wait for something to happen; the children to which it did, one by one."""
+        for key, mask in self._selector.select(timeout):
+            child: Child = key.data
+            if child in self:  # it may have ended while others were handled
+                if mask & selectors.EVENT_WRITE:
+                    child.channel.flush()
+                yield child
+
+    def watch(self, child: Child) -> None:
+        """Wait for what the child sends, and until it takes what waits for it."""
+        mask = selectors.EVENT_READ | (selectors.EVENT_WRITE if child.channel.wants_write else 0)
+        self._selector.modify(child.channel, mask, child)
+
+    # -- ends ----------------------------------------------------------------------------------
+
+    def patience(self, child: Child) -> float:
+        """Seconds without a heartbeat after which the child counts as hung."""
+        return DEADLINE if self.heartbeats.heard(child) else STARTING * DEADLINE
+
+    def reap(self, child: Child) -> list[Any]:
+        """End a child that is gone or cut off; returns its last messages. It is to be closed after."""
+        self._remove(child)
+        child.wait(DYING)
+        child.kill()
+        return child.channel.receive()
+
+    def record_death(self, child: Child, doing: str) -> None:
+        """Keep how a reaped child ended. doing : what it was at, or empty."""
+        cause = f"{child.name} {child.cause()}"
+        self._deaths[child.role].append(
+            _Death(f"{doing}: {cause}" if doing else cause, child.cure())
+        )
+
+    def repeated_deaths(self, role: str, n: int) -> RepeatedDeaths:
+        """The error that tells of the last n deaths of a role."""
+        deaths = self._deaths[role][-n:]
+        cures = sorted({f"; {death.cure}" for death in deaths if death.cure})
+        return RepeatedDeaths(
+            f"the {role} died {len(deaths)} times without progress in between: "
+            f"{'; '.join(death.cause for death in deaths)}{''.join(cures)}. What was reached is in the "
+            "last checkpoint, if any are kept"
+        )
+
+    def dismiss(self) -> None:
+        """End all children."""
+        children = list(self)
+        for child in children:
+            self._remove(child)
+        dismiss(children)
+
+    def close(self) -> None:
+        """End all children, and wait for nobody any more."""
+        self.dismiss()
+        self._selector.close()
+
+    def _remove(self, child: Child) -> None:
+        self._selector.unregister(child.channel)
+        if child.sentinel is not None:
+            self._selector.unregister(child.sentinel)
+        del self._children[child.role, child.number]
+
+    # -- what the processes use ----------------------------------------------------------------
+
+    def pids(self) -> dict[str, int]:
+        """Process ids by name, with that of the supervisor."""
+        children = {f"{child.role} {child.number}": child.pid for child in self}
+        return {"supervisor": os.getpid(), **children}
+
+    def busy_shares(self) -> dict[str, float]:
+        """Processor time over time of each process since the last call."""
+        now = time.monotonic()
+        times = {name: _cpu_seconds(pid) for name, pid in self.pids().items()}
+        since, before = self._busy_since
+        self._busy_since = (now, times)
+        passed = max(now - since, 1e-9)
+        return {
+            name: round(max(0.0, spent - before.get(name, 0.0)) / passed, 3)
+            for name, spent in times.items()
+        }
+
+
+def _cpu_seconds(pid: int) -> float:
+    import psutil
+
+    try:
+        times = psutil.Process(pid).cpu_times()
+    except psutil.Error:
+        return 0.0
+    return float(times.user + times.system)

@@ -1,0 +1,125 @@
+"""The state of a run between two passes: what a checkpoint saves, and what a driver resumes from."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fcl.solve.outer import Certified, OuterState
+from fcl.solve.sampling import LastStep, SampleState
+from fcl.solve.state import Ids, Point
+from fcl.solve.trainer import TrainerState
+
+__all__ = ["RunState"]
+
+Arrays = dict[str, np.ndarray]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunState:
+    """All that the rest of a run depends on, before a pass; nothing in it is a proof.
+
+    The ``processes`` driver has no trainer's state and does not know which columns the trainer has
+    seen; the ``inline`` driver has no untried point.
+    """
+
+    outer: OuterState
+    cached: Ids  #: features, in the order of the cache
+    seen: npt.NDArray[np.bool_]  #: of the cached ones
+    trainer: TrainerState = field(default_factory=TrainerState)
+    sample: SampleState | None = None  #: None: the trainer works on all rows
+    idle: int = 0  #: passes in a row without progress
+    beta: float = 0.0  #: share of the last step that was taken
+    evicted: int = 0  #: columns, before the last pass
+    last: Certified | None = None  #: of the last pass, for :meth:`Certified.progressed` alone
+    untried: Point | None = None  #: to be tried before the anchor
+
+    def to_file(self) -> tuple[dict[str, Any], Arrays]:
+        """Numbers and arrays by name, as ``fcl/model/CHECKPOINT.md`` declares them."""
+        outer, sample = self.outer, self.sample
+        numbers: dict[str, Any] = {
+            "objective": outer.objective,
+            "bound": outer.bound,
+            "max_violation": outer.max_violation,
+            "gap": outer.gap,
+            "sharpness": outer.sharpness,
+            **asdict(self.trainer),
+            "idle": self.idle,
+            "beta": self.beta,
+            "evicted": self.evicted,
+            "last": {},
+        }
+        arrays: Arrays = {"cached": self.cached, "seen": self.seen}
+        if self.last is not None:
+            numbers["last"] = {"objective": self.last.objective, "bound": self.last.bound}
+        _put(numbers, arrays, "", outer.point)
+        _put(numbers, arrays, "best_", outer.best)
+        _put(numbers, arrays, "untried_", self.untried)
+        if sample is not None:
+            numbers["sample"] = asdict(sample)
+            del numbers["sample"]["origin"]
+            if sample.origin is not None:
+                numbers["sample"]["intercept"] = sample.origin.intercept
+                arrays["sample_ids"] = sample.origin.ids
+                arrays["sample_weights"] = sample.origin.weights
+        return numbers, arrays
+
+    @classmethod
+    def from_file(cls, numbers: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> RunState:
+        """The inverse of :meth:`to_file`, of a checked file; earlier versions have less in it."""
+        point = _get(numbers, arrays, "")
+        assert point is not None
+        last, sample = numbers["last"], numbers.get("sample")
+        state = None
+        if sample is not None:
+            rest = {k: v for k, v in sample.items() if k not in ("intercept", "step")}
+            origin = None
+            if "intercept" in sample:
+                ids, weights = arrays["sample_ids"], arrays["sample_weights"]
+                origin = Point(ids, weights, sample["intercept"])
+            state = SampleState(**rest, step=LastStep(**sample["step"]), origin=origin)
+        return cls(
+            outer=OuterState(
+                point=point,
+                best=_get(numbers, arrays, "best_"),
+                objective=numbers["objective"],
+                bound=numbers["bound"],
+                max_violation=numbers["max_violation"],
+                gap=numbers["gap"],
+                sharpness=numbers["sharpness"],
+            ),
+            cached=arrays["cached"],
+            seen=arrays["seen"],
+            trainer=TrainerState(
+                drawn=numbers["drawn"],
+                grown=numbers["grown"],
+                raised=numbers.get("raised", 0.0),
+                careful=numbers.get("careful", 0),
+            ),
+            sample=state,
+            idle=numbers["idle"],
+            beta=numbers["beta"],
+            evicted=numbers["evicted"],
+            last=None
+            if last.keys() < {"objective", "bound"}
+            else Certified(last["objective"], last["bound"], math.inf, math.inf, 0),
+            untried=_get(numbers, arrays, "untried_"),
+        )
+
+
+def _put(numbers: dict[str, Any], arrays: Arrays, prefix: str, point: Point | None) -> None:
+    if point is not None:
+        numbers[f"{prefix}intercept"] = point.intercept
+        arrays[f"{prefix}ids"], arrays[f"{prefix}weights"] = point.ids, point.weights
+
+
+def _get(numbers: Mapping[str, Any], arrays: Mapping[str, np.ndarray], prefix: str) -> Point | None:
+    intercept = numbers.get(f"{prefix}intercept")
+    if intercept is None:
+        return None
+    return Point(arrays[f"{prefix}ids"], arrays[f"{prefix}weights"], intercept)
