@@ -116,4 +116,8 @@ def _same(name: str, now: Any, before: Any) -> bool:
             return spec == parse_features(before, trusted=())
         except InputError:  # of a class that is gone, or that nobody names now
             return False
+    if name == "loss":
+        from fcl.objective import find_loss
+
+        return find_loss(now) == find_loss(before)
     return bool(plain(now) == before)

@@ -114,9 +114,10 @@ _SHARED_ARGUMENTS = (
 )
 @click.option(
     "--loss",
-    type=click.Choice(["logistic", "squared", "squared_hinge"]),
+    metavar="LOSS",
     default="logistic",
     show_default=True,
+    help="Of labels: logistic, squared_hinge. Of numbers: squared.",
 )
 @click.option(
     "--class-weight",

@@ -183,7 +183,9 @@ class _Run:
                 point = solver.outer.point
                 self.job.family.write_margins(valid, point.ids, point.weights, margins)
                 margins += point.intercept
-                validation = session.scores(margins)
+                rows = self.job.valid
+                assert rows is not None
+                validation = session.scores(self.job.loss.score(rows.y, rows.s, margins))
         cache = solver.cache
         n_passes = (
             len(session.history) + 1 - (len(session.resumed.history) if session.resumed else 0)

@@ -241,7 +241,7 @@ def make_job(
     sum_weights = float(train.s.sum())
     C, alpha = resolve_C(C, alpha, sum_weights)
     target_offset = 0.0
-    if intercept and not found.classifies:
+    if intercept and found.translates:
         target_offset = float(np.average(train.y, weights=train.s))
         train = replace(train, y=train.y - target_offset)
         if valid_rows is not None:
@@ -257,7 +257,7 @@ def make_job(
     plan = _plan(family, train, valid_rows, block_rows, budget, writers=crew, row_view=row_view)
     options = Options(
         features=spell_features(spec),
-        loss=found.name,
+        loss=found.text,
         C=C,
         alpha=alpha,
         l1_ratio=l1_ratio,

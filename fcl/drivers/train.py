@@ -270,7 +270,7 @@ def _check_savable(job: Job) -> None:
             weights=np.empty(0),
             support=np.empty(0, np.int64),
             intercept=0.0,
-            loss=job.loss.name,
+            loss=job.loss.text,
             C=job.options.C,
             alpha=job.options.alpha,
             labels=job.labels,

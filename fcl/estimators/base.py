@@ -23,7 +23,7 @@ from fcl.estimators.rows import Training, open_rows, resolve_features, takes_seq
 from fcl.features import Columns, Family, bind_features
 from fcl.features.generated import without_probes
 from fcl.features.standardized import uneven_scales
-from fcl.objective import resolve_C
+from fcl.objective import LOSSES, Loss, find_loss, resolve_C
 
 if TYPE_CHECKING:
     from fcl.drivers.result import TrainResult
@@ -54,7 +54,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
     their models.
     """
 
-    _losses: tuple[str, ...]
+    _classifies: bool
     models_: list[Model]
     feature_keys_: np.ndarray
     coef_: Any
@@ -81,7 +81,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
             whole("verbose", self.verbose, 0)
         options: dict[str, Any] = {
             "features": resolve_features(self.features),
-            "loss": choice("loss", self.loss, self._losses),
+            "loss": self._loss().text,
             "l1_ratio": up_to_one("l1_ratio", self.l1_ratio),
             "standardize": flag("standardize", self.standardize),
             "intercept": flag("fit_intercept", self.fit_intercept),
@@ -95,6 +95,14 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         if self.max_time is not None:
             positive("max_time", self.max_time)
         return options
+
+    def _loss(self) -> Loss:
+        """The loss; raises InputError unless it is one for such targets."""
+        loss = find_loss(self.loss)
+        if loss.classifies != self._classifies:
+            fit = [name for name, kind in LOSSES.items() if kind.classifies == self._classifies]
+            raise InputError(f"loss must be one of {', '.join(fit)}, got {self.loss!r}")
+        return loss
 
     def _seed(self) -> int:
         if self.random_state is None:

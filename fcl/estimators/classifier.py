@@ -16,12 +16,13 @@ from fcl.estimators.base import Estimator
 from fcl.estimators.rows import Training, open_scored, open_training
 from fcl.features import Spec
 from fcl.model import Model
+from fcl.objective import find_loss
 
 __all__ = ["FCLClassifier"]
 
 
 def _has_probabilities(estimator: Any) -> bool:
-    return bool(estimator.loss == "logistic")
+    return find_loss(estimator.loss).has_mean
 
 
 class FCLClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
@@ -117,7 +118,7 @@ class FCLClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
     n_features_in_ : int, columns of X, or letters of a window. ``feature_names_in_`` of a data frame.
     """
 
-    _losses = ("logistic", "squared_hinge")
+    _classifies = True
 
     def __init__(
         self,

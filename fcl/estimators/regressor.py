@@ -46,7 +46,7 @@ class FCLRegressor(RegressorMixin, Estimator):  # type: ignore[misc]
         As of :class:`FCLClassifier`.
     """
 
-    _losses = ("squared",)
+    _classifies = False
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class FCLRegressor(RegressorMixin, Estimator):  # type: ignore[misc]
 
     def predict(self, X: Any) -> Any:
         """Predictions, float64 (n,)."""
-        return self._margins(X)[:, 0]
+        return self._loss().mean(self._margins(X)[:, 0])
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """The coefficient of determination R^2; X and y as of :meth:`fit`."""

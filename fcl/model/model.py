@@ -13,22 +13,16 @@ import numpy.typing as npt
 
 from fcl.errors import InputError
 from fcl.model.certificate import Certificate
+from fcl.objective.losses import Loss, find_loss
 
 if TYPE_CHECKING:
     from fcl.data import DataSet
     from fcl.features.base import Family
 
-__all__ = ["LOSSES", "FeatureRow", "Model"]
+__all__ = ["FeatureRow", "Model"]
 
 Ids = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
-
-#: losses that a model may name, and their formula for a margin m
-LOSSES = {
-    "logistic": "log(1 + exp(-y_i m_i))",
-    "squared": "(y_i - m_i)^2",
-    "squared_hinge": "max(0, 1 - y_i m_i)^2",
-}
 
 
 class FeatureRow(NamedTuple):
@@ -57,7 +51,7 @@ class Model:
     family      the bound family of the features.
     ids         int64 (k,), strictly increasing; weights float64 (k,), finite; support int64 (k,),
                 the training rows where the feature is not zero.
-    loss        "logistic", "squared" or "squared_hinge".
+    loss        the text of a loss, as :func:`fcl.objective.find_loss` reads it.
     C, alpha    both spellings of the same penalty: C = 1 / (alpha * sum_weights).
     labels      (negative, positive) as they stood in the data; None for regression.
     n_rows      training rows; sum_weights the sum of their sample weights.
@@ -114,13 +108,17 @@ class Model:
             raise InputError("weights and intercept must be finite")
         if (self.support < 0).any():
             raise InputError("support counts rows and cannot be negative")
-        if self.loss not in LOSSES:
-            raise InputError(f"loss must be one of {', '.join(LOSSES)}, got {self.loss!r}")
+        find_loss(self.loss)
 
     @property
     def n_active(self) -> int:
         """Number of features with a nonzero weight."""
         return int(np.count_nonzero(self.weights))
+
+    @property
+    def loss_object(self) -> Loss:
+        """The loss with its formula, link and metric."""
+        return find_loss(self.loss)
 
     # -- files
 
@@ -155,20 +153,20 @@ class Model:
     def predict_proba(self, data: DataSet | Any, block_rows: int = 65_536) -> Floats:
         """float64 (n, 2): the probabilities of ``labels[0]`` and ``labels[1]``.
 
-        Raises InputError unless the loss is logistic.
+        Raises InputError unless the loss gives probabilities, as logistic loss does.
         """
-        from fcl.model.predict import probability, require_probability
+        from fcl.model.predict import require_probability
 
         require_probability(self)
-        margins = self.margins(data, block_rows)
-        return np.column_stack([probability(-margins), probability(margins)])
+        margins, loss = self.margins(data, block_rows), self.loss_object
+        return np.column_stack([loss.mean(-margins), loss.mean(margins)])
 
     def predict(self, data: DataSet | Any, block_rows: int = 65_536) -> np.ndarray:
         """(n,): the label of each row (the positive one where the margin is > 0), as the labels
-        stood in the training data; for regression the margins, float64."""
+        stood in the training data; for regression the expected targets, float64."""
         margins = self.margins(data, block_rows)
         if self.labels is None:
-            return margins
+            return self.loss_object.mean(margins)
         return np.asarray(self.labels)[(margins > 0).astype(np.intp)]
 
     # -- words

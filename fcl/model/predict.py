@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from fcl.data import DataSet
     from fcl.model.model import Model
 
-__all__ = ["iter_margins", "margins", "probability", "require_probability", "write_scores"]
+__all__ = ["iter_margins", "margins", "require_probability", "write_scores"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -48,16 +48,10 @@ def margins(model: Model, data: DataSet | Any, block_rows: int = BLOCK_ROWS) -> 
     return out
 
 
-def probability(margins: npt.ArrayLike) -> Floats:
-    """1 / (1 + exp(-m)), without overflow at any margin."""
-    m = np.asarray(margins, dtype=np.float64)
-    small = np.exp(-np.abs(m))
-    return np.where(m >= 0, 1.0, small) / (1.0 + small)
-
-
 def require_probability(model: Model) -> None:
-    """Raise InputError unless the model's margins are log-odds."""
-    if model.loss != "logistic":
+    """Raise InputError unless the model's margins give probabilities."""
+    loss = model.loss_object
+    if not (loss.classifies and loss.has_mean):
         raise InputError(
             f"probabilities need a model of logistic loss, this one has {model.loss} loss; "
             "ask for margins instead"
@@ -90,7 +84,7 @@ def write_scores(
     data = _open(data)
     with open_scores(out, data.n_rows, kind, overwrite) as write:
         for start, stop, block in iter_margins(model, data, block_rows):
-            write(start, stop, probability(block) if kind == "probability" else block)
+            write(start, stop, model.loss_object.mean(block) if kind == "probability" else block)
             if progress is not None:
                 progress(stop)
     return data.n_rows

@@ -216,7 +216,7 @@ class Passes:
             if not objective.loss.smooth:  # rows at a jump of the curvature
                 part.raise_curvatures(margins, point.intercept, NEAR, q[some])
             sizes = np.abs(margins) + (abs(point.intercept) + abs(offset))
-            if not objective.loss.classifies:
+            if objective.loss.translates:
                 sizes += np.abs(part.y)
             residuals = np.abs(r[some])
             values += float(residuals @ sizes)

@@ -298,7 +298,7 @@ def test_C_and_alpha() -> None:
 
 
 def test_losses_by_name() -> None:
-    assert find_loss("squared-hinge") is find_loss("squared_hinge")
+    assert find_loss("squared-hinge") == find_loss("squared_hinge")
     with pytest.raises(fcl.InputError, match=r"'hinge'.*logistic, squared, squared_hinge"):
         find_loss("hinge")
 

@@ -264,11 +264,7 @@ class Desk:
 
     def scored(self, pass_number: int) -> None:
         """The score of the anchor of a pass is known."""
-        rows = self.job.valid
-        assert rows is not None
-        name = "auprc" if self.job.loss.classifies else "mse"
-        value = None if np.isnan(self._score) else self._score
-        self.scores = {name: value, "n_rows": rows.n}
+        self.scores = self.session.scores(self._score)
         self.session.validated(pass_number, self.scores)
 
     def redraw(self) -> None:

@@ -226,7 +226,7 @@ def _configure(job: Job, cores: int) -> Config:
     return Config(
         family=job.family.to_config(),
         sources=[r.data.source if r else None for r in rows],
-        loss=job.loss.name,
+        loss=job.loss.text,
         C=job.options.C,
         l1_ratio=job.options.l1_ratio,
         intercept=job.options.intercept,

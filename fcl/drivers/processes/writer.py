@@ -19,7 +19,6 @@ from fcl.drivers.processes.layout import Config, Layout
 from fcl.drivers.processes.messages import OUTCOMES, TASKS, From, To
 from fcl.drivers.processes.points import read_point, write_point
 from fcl.features.base import ColumnMaker
-from fcl.model.metrics import average_precision
 from fcl.objective import Objective, Penalty, find_loss
 from fcl.solve.passes import Passes, Searched, Vectors
 from fcl.solve.sample import draw_rows
@@ -355,8 +354,5 @@ class Writer:
         return NOTHING
 
     def _score(self, message: Message) -> Result:
-        y, margins = self.layout.array("valid_y"), self.layout.array("valid_margins")
-        if find_loss(self.config.loss).classifies:
-            return (0, "", 0, (average_precision(y, margins),))
-        weights = self.layout.array("valid_s")
-        return (0, "", 0, (float(np.average((y - margins) ** 2, weights=weights)),))
+        rows = (self.layout.array(f"valid_{name}") for name in ("y", "s", "margins"))
+        return (0, "", 0, (find_loss(self.config.loss).score(*rows),))
