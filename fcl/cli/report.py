@@ -85,7 +85,7 @@ def model_lines(model: Model, path: str, top: int) -> list[str]:
         ("model", path),
         ("file", f"{FORMAT} {VERSION}, written by fcl {model.fcl_version} at {model.created}"),
         ("features", f"{family}, {size}"),
-        ("loss", model.loss),
+        ("loss", model.loss + (", margins with an offset" if model.has_offset else "")),
         (
             "minimises",
             f"{_penalty(model).formula}{_factors(model)} + C sum_i s_i {model.loss_object.formula}",

@@ -22,7 +22,7 @@ _KEPT = {
     **dict.fromkeys(("driver", "writers", "checkpoint_every", "row_view"), True),
     **dict.fromkeys(("features", "C", "alpha", "l1_ratio", "loss", "class_weight"), False),
     **dict.fromkeys(("standardize", "intercept"), False),
-    **dict.fromkeys(("x", "y", "weights", "valid_fraction", "seed", "block_rows"), False),
+    **dict.fromkeys(("x", "y", "weights", "offset", "valid_fraction", "seed", "block_rows"), False),
 }
 _PATHS = ("data", "valid", "out", "scratch")
 

@@ -117,7 +117,8 @@ _SHARED_ARGUMENTS = (
     metavar="LOSS",
     default="logistic",
     show_default=True,
-    help="Of labels: logistic, squared_hinge. Of numbers: squared.",
+    help="Of labels: logistic, squared_hinge. Of numbers: squared, huber:delta=1 (outliers beyond delta "
+    "count linearly), poisson (counts, log link).",
 )
 @click.option(
     "--class-weight",
@@ -128,6 +129,7 @@ _SHARED_ARGUMENTS = (
 @x_option()
 @click.option("--y", default="y", show_default=True, help="Array of the target in DATA.")
 @click.option("--weights", metavar="NAME", help="Array of the sample weights in DATA.")
+@click.option("--offset", metavar="NAME", help="Array in DATA that is added to the margins.")
 @click.option("--memory", type=Size(), default="4GiB", show_default=True, help="For everything.")
 @click.option("--out", metavar="FILE", help="Where the model goes.")
 @click.option("--valid", metavar="DATA2", help="Data to validate on after each pass.")
@@ -323,7 +325,7 @@ def _arguments(request: _Request) -> dict[str, Any]:
     # a checkpoint or a TOML file may name a class of anybody's; the command line is the user's own word
     typed = request.given.get("features") == "--features"
     features = parse_features(options["features"], None if typed else options["imports"])
-    arrays = {"x": options["x"], "y": options["y"]}
+    arrays = {name: options[name] for name in ("x", "y", "offset")}
     arguments = {
         "data": open_data(options["data"], weights=options["weights"], **arrays),
         "features": features,

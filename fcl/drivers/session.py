@@ -291,7 +291,7 @@ class Session:
             ids=point.ids,
             weights=point.weights / deviations(job.family, point.ids),
             support=support,
-            intercept=point.intercept + job.target_offset,
+            intercept=point.intercept + job.intercept_shift,
             loss=job.loss.text,
             C=options.C,
             alpha=options.alpha,

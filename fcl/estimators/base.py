@@ -23,6 +23,7 @@ from fcl.estimators.rows import Training, open_rows, resolve_features, takes_seq
 from fcl.features import Columns, Family, bind_features
 from fcl.features.generated import without_probes
 from fcl.features.standardized import uneven_scales
+from fcl.model.predict import require_offset
 from fcl.objective import LOSSES, Loss, find_loss, resolve_C
 
 if TYPE_CHECKING:
@@ -236,17 +237,20 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
 
     # -- prediction ----------------------------------------------------------------------------
 
-    def _margins(self, X: Any) -> np.ndarray:
-        """Margins with the intercepts, float64 (n, models); reads the rows once."""
+    def _margins(self, X: Any, offset: Any = None) -> np.ndarray:
+        """Margins with intercepts and offset, float64 (n, models); reads the rows once."""
         check_is_fitted(self)
         models = self.models_
         family = models[0].family
-        data = open_rows(self, family, X)
+        data = open_rows(self, family, X, offset)
+        require_offset(models[0], data)
         scorers = [model.family.scorer(model.ids, model.weights) for model in models]
         margins = np.empty((data.n_rows, len(models)))
         for start, stop, block in family.read_rows(data.rows, family.most_block_rows()):
             for k, (model, scorer) in enumerate(zip(models, scorers, strict=True)):
                 margins[start:stop, k] = scorer.margins(block) + model.intercept
+        if data.offset is not None:
+            margins += data.offset[:, None]
         return margins
 
     # -- names ---------------------------------------------------------------------------------

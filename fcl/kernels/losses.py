@@ -13,6 +13,11 @@ from fcl.kernels import kernel
 LOGISTIC = 0
 SQUARED = 1
 SQUARED_HINGE = 2
+HUBER = 3
+POISSON = 4
+
+#: Margins from here on have the exponential continued by its tangent, which keeps sums finite.
+MOST_EXPONENT = 500.0
 
 
 @kernel
@@ -31,9 +36,20 @@ def add(total, carry, x):
 
 
 @kernel
+def exp_above_tangent(d):
+    """exp(d) - 1 - d, to the last digits also where that is small."""
+    if abs(d) > 0.3:
+        return math.expm1(d) - d
+    total = 1.0
+    for k in range(13, 2, -1):
+        total = 1.0 + total * d / k
+    return 0.5 * d * d * total
+
+
+@kernel
 def loss_value(loss, y, m):
     """The loss at margin ``m``."""
-    code, _ = loss
+    code, parameter = loss
     if code == LOGISTIC:
         z = -y * m
         if z > 0.0:
@@ -44,13 +60,22 @@ def loss_value(loss, y, m):
     if code == SQUARED_HINGE:
         h = 1.0 - y * m
         return h * h if h > 0.0 else 0.0
+    if code == HUBER:
+        size = abs(m - y)
+        return size * size if size <= parameter else parameter * (2.0 * size - parameter)
+    if code == POISSON:
+        d = m - math.log(y) if y > 0.0 else math.inf
+        if abs(d) <= 1.0:
+            return y * exp_above_tangent(d)
+        e = math.exp(min(m, MOST_EXPONENT)) * (1.0 + max(0.0, m - MOST_EXPONENT))
+        return e - y * (1.0 + d) if y > 0.0 else e
     raise ValueError("loss_value: no branch for the code of this loss")
 
 
 @kernel
 def loss_slope_curvature(loss, y, m):
     """First and second derivative of the loss in ``m``."""
-    code, _ = loss
+    code, parameter = loss
     if code == LOGISTIC:
         # e <= 1 always: p = sigma(-y m), the probability of the wrong side
         e = math.exp(-abs(m))
@@ -66,6 +91,14 @@ def loss_slope_curvature(loss, y, m):
         if h > 0.0:
             return -2.0 * y * h, 2.0
         return 0.0, 0.0
+    if code == HUBER:
+        if abs(m - y) <= parameter:
+            return 2.0 * (m - y), 2.0
+        return math.copysign(2.0 * parameter, m - y), 0.0
+    if code == POISSON:
+        e = math.exp(min(m, MOST_EXPONENT))
+        d = m - math.log(y) if y > 0.0 else math.inf
+        return y * math.expm1(d) if abs(d) <= 1.0 else e - y, e
     raise ValueError("loss_slope_curvature: no branch for the code of this loss")
 
 
@@ -75,10 +108,11 @@ def majorant(loss, y, m, share):
 
     Logistic: a share of the curvature with which a quadratic lies above the loss everywhere,
     tanh(m / 2) / (2 m) (Jaakkola and Jordan 2000). Squared: its own curvature does so already. Squared
-    hinge: 2 within share^3 beyond the jump of the second derivative, and everywhere for a share of 1,
-    with which the model lies above the loss as well.
+    hinge and Huber: 2 within share^3 beyond the jump of the second derivative, and everywhere for a share
+    of 1, with which the model lies above the loss as well. Poisson: no quadratic lies above it; a share
+    of max(exp(m), y) bounds the curvature from m to log y and below.
     """
-    code, _ = loss
+    code, parameter = loss
     if code == LOGISTIC:
         size = abs(m)
         return share * (math.tanh(0.5 * size) / (2.0 * size) if size > 1e-4 else 0.25)
@@ -86,13 +120,18 @@ def majorant(loss, y, m, share):
         return 0.0
     if code == SQUARED_HINGE:
         return 2.0 if share >= 1.0 or y * m - 1.0 < share**3 else 0.0
+    if code == HUBER:
+        beyond = abs(m - y) / parameter - 1.0
+        return 2.0 if share >= 1.0 or beyond < share**3 else 0.0
+    if code == POISSON:
+        return share * max(math.exp(min(m, MOST_EXPONENT)), y)
     raise ValueError("majorant: no branch for the code of this loss")
 
 
 @kernel
 def conjugate(loss, y, u):
     """The convex conjugate sup_m (u m - loss(y, m)); u outside the domain is put on its edge."""
-    code, _ = loss
+    code, parameter = loss
     if code == LOGISTIC:
         a = min(max(-y * u, 0.0), 1.0)
         value = 0.0
@@ -106,6 +145,18 @@ def conjugate(loss, y, u):
     if code == SQUARED_HINGE:
         a = max(-y * u, 0.0)
         return 0.25 * a * a - a
+    if code == HUBER:
+        u = min(max(u, -2.0 * parameter), 2.0 * parameter)
+        return 0.25 * u * u + u * y
+    if code == POISSON:
+        v = max(y + u, 0.0)
+        if y == 0.0:
+            return v * math.log(v) - v if v > 0.0 else 0.0
+        if v == 0.0:
+            return y - y * math.log(y)
+        if abs(u) <= 0.5 * y:
+            return v * exp_above_tangent(-math.log1p(u / y)) + u * math.log(y)
+        return v * math.log(v / y) + u * (math.log(y) - 1.0)
     raise ValueError("conjugate: no branch for the code of this loss")
 
 
@@ -181,30 +232,38 @@ def side_sums(r, out):
 
 
 @kernel
-def conjugate_sum(loss, y, s, r, balance, t):
-    """Sum of s_i loss*(t r~_i / s_i) over a block, r~_i the balanced residual.
+def conjugate_sum(loss, y, s, o, r, balance, t):
+    """Sum of s_i [loss*(u_i) - u_i o_i] over a block, u_i = t r~_i / s_i of the balanced residual r~_i.
 
+    o : float64 (n,) offsets of the margins, or (0,) for none.
     balance : (shift, scale of the negative side, of the positive side);  r~_i = scale r_i - shift s_i.
     """
     shift, scale_negative, scale_positive = balance
+    offset = o.shape[0] > 0
     total = carry = 0.0
     for i in range(y.shape[0]):
         scale = scale_negative if r[i] < 0.0 else scale_positive
         u = t * (scale * r[i] / s[i] - shift)
-        total, carry = add(total, carry, s[i] * conjugate(loss, y[i], u))
+        value = conjugate(loss, y[i], u)
+        if offset:
+            value -= u * o[i]
+        total, carry = add(total, carry, s[i] * value)
     return total + carry
 
 
 @kernel
-def ray_sums(y, s, r, balance, out):
-    """Write sum r~ y and sum r~^2 / s for the balanced residuals to ``out``."""
+def ray_sums(y, s, o, r, balance, out):
+    """Write sum r~ (y - o) and sum r~^2 / s for the balanced residuals to ``out``."""
     shift, scale_negative, scale_positive = balance
+    offset = o.shape[0] > 0
     linear = carry_linear = 0.0
     quadratic = carry_quadratic = 0.0
     for i in range(y.shape[0]):
         scale = scale_negative if r[i] < 0.0 else scale_positive
         balanced = scale * r[i] - shift * s[i]
-        linear, carry_linear = add(linear, carry_linear, balanced * y[i])
+        linear, carry_linear = add(
+            linear, carry_linear, balanced * (y[i] - o[i] if offset else y[i])
+        )
         square = balanced * balanced / s[i]
         quadratic, carry_quadratic = add(quadratic, carry_quadratic, square)
     out[0] = linear + carry_linear

@@ -69,11 +69,12 @@ def _class_weight(where: str, value: Any) -> Any:
 
 
 def _options(where: str, value: Any) -> dict[str, Any]:
-    """Options are for people, apart from three."""
+    """Options are for people, apart from these."""
     used = schema.record(
         l1_ratio=schema.Maybe(schema.number(5e-324, 1.0)),
         class_weight=schema.Maybe(schema.nullable(_class_weight)),
         C_min=schema.Maybe(_UNKNOWN),
+        offset=schema.Maybe(schema.flag),
     )
     return {**schema.table(where, value), **used(where, value)}
 

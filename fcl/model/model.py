@@ -23,6 +23,7 @@ __all__ = ["FeatureRow", "Model"]
 
 Ids = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
+Offset = str | npt.ArrayLike
 
 
 class FeatureRow(NamedTuple):
@@ -120,6 +121,11 @@ class Model:
         """The loss with its formula, link and metric."""
         return find_loss(self.loss)
 
+    @property
+    def has_offset(self) -> bool:
+        """Whether the training rows had an offset, so that rows to predict need one."""
+        return bool(self.options.get("offset"))
+
     # -- files
 
     def save(self, path: str | os.PathLike[str], overwrite: bool = False) -> None:
@@ -140,17 +146,23 @@ class Model:
 
     # -- prediction
 
-    def margins(self, data: DataSet | Any, block_rows: int = 65_536) -> Floats:
-        """float64 (n,): the margins, intercept included.
+    def margins(
+        self, data: DataSet | Any, block_rows: int = 65_536, offset: Offset | None = None
+    ) -> Floats:
+        """float64 (n,): the margins, intercept and offset included.
 
         data : a DataSet, or what ``open_data`` takes (a path, an array). Rows of another length
             than the training rows raise an InputError that names both.
+        offset : added to the margins: as ``open_data`` takes it, or an array for a DataSet. A model that
+            was trained with one needs one.
         """
         from fcl.model.predict import margins
 
-        return margins(self, data, block_rows)
+        return margins(self, data, block_rows, offset)
 
-    def predict_proba(self, data: DataSet | Any, block_rows: int = 65_536) -> Floats:
+    def predict_proba(
+        self, data: DataSet | Any, block_rows: int = 65_536, offset: Offset | None = None
+    ) -> Floats:
         """float64 (n, 2): the probabilities of ``labels[0]`` and ``labels[1]``.
 
         Raises InputError unless the loss gives probabilities, as logistic loss does.
@@ -158,13 +170,15 @@ class Model:
         from fcl.model.predict import require_probability
 
         require_probability(self)
-        margins, loss = self.margins(data, block_rows), self.loss_object
+        margins, loss = self.margins(data, block_rows, offset), self.loss_object
         return np.column_stack([loss.mean(-margins), loss.mean(margins)])
 
-    def predict(self, data: DataSet | Any, block_rows: int = 65_536) -> np.ndarray:
+    def predict(
+        self, data: DataSet | Any, block_rows: int = 65_536, offset: Offset | None = None
+    ) -> np.ndarray:
         """(n,): the label of each row (the positive one where the margin is > 0), as the labels
         stood in the training data; for regression the expected targets, float64."""
-        margins = self.margins(data, block_rows)
+        margins = self.margins(data, block_rows, offset)
         if self.labels is None:
             return self.loss_object.mean(margins)
         return np.asarray(self.labels)[(margins > 0).astype(np.intp)]

@@ -1,6 +1,9 @@
 """The objective over rows: values, residuals, the best intercept, the dual bound.
 
-    P(w, b) = penalty(w) + C * sum_i s_i loss(y_i, m_i + b),    m = Phi w
+    P(w, b) = penalty(w) + C * sum_i s_i loss(y_i, m_i + b),    m = Phi w + o
+
+Offsets o are a part of all margins that are given here; the dual objective alone has them by themselves:
+the conjugate of loss(y, m + o) is loss*(u) - u o.
 
 Sums over rows are made block by block and added in the order of the blocks, so they depend on the
 block size alone.
@@ -59,6 +62,7 @@ class Objective:
         default=SERIAL, compare=False
     )  #: threads that the row blocks are shared among
     penalty: Penalty = field(default_factory=Penalty)
+    offset: Floats | None = None  #: float64 (n,), None for zeros
 
     @property
     def n_rows(self) -> int:
@@ -202,6 +206,9 @@ class Objective:
 
         return self._sums(2, lambda b, out: losses.side_sums(r[b], out))
 
+    def _offset_of(self, rows: slice) -> Floats:
+        return np.empty(0) if self.offset is None else self.offset[rows]
+
     def dual_bound(
         self, r: Floats, largest: float, reach: float, excess: float = math.inf
     ) -> float:
@@ -214,7 +221,7 @@ class Objective:
 
         Scaled down, residuals stay in the domain of the dual, an interval that contains 0; they are
         scaled up where it is a cone. Elsewhere the value rises up to t = 1 near an optimum: its
-        derivative there is -C sum_i r_i m_i = -C <w, g>, the L1 norm of w.
+        derivative there is -C sum_i r_i (m_i - o_i) = -C <w, g>, the L1 norm of w.
 
         r : float64 (n,), raw residuals.
         largest : float, upper bound of |g_j| / f_j over all features, g_j = sum_i r_i phi_ij.
@@ -244,14 +251,17 @@ class Objective:
         t = 1.0
         if self.loss.conic:
             linear, quadratic = self._sums(
-                2, lambda b, out: losses.ray_sums(self.y[b], self.s[b], r[b], balance, out)
+                2,
+                lambda b, out: losses.ray_sums(
+                    self.y[b], self.s[b], self._offset_of(b), r[b], balance, out
+                ),
             )
             t = max(0.0, -2.0 * linear / quadratic) if quadratic > 0.0 else 0.0
 
         def smooth(t: float) -> float:
             def block(b: slice) -> float:
-                kernel, y, s = self.loss.kernel, self.y[b], self.s[b]
-                value: float = losses.conjugate_sum(kernel, y, s, r[b], balance, t)
+                kernel, y, s, o = self.loss.kernel, self.y[b], self.s[b], self._offset_of(b)
+                value: float = losses.conjugate_sum(kernel, y, s, o, r[b], balance, t)
                 return value
 
             return -C * math.fsum(self.team.map(block, list(self.blocks())))

@@ -35,6 +35,10 @@ class Reference:
     conjugate: Callable[[float, float], float]
     #: margins where the second derivative jumps, less those of y
     jumps: Callable[[float], tuple[float, ...]] = lambda y: ()
+    #: margin up to which the quadratic with the curvature of the majorant at m lies above, at (y, m)
+    above: Callable[[float, float], float] = lambda y, m: math.inf
+    #: margin from which on the loss is not as it is defined, which keeps sums finite
+    most: float = math.inf
 
 
 def _logistic(y: np.longdouble, m: np.longdouble) -> tuple[object, object, object]:
@@ -46,6 +50,22 @@ def _logistic(y: np.longdouble, m: np.longdouble) -> tuple[object, object, objec
 def _hinge(y: np.longdouble, m: np.longdouble) -> tuple[object, object, object]:
     h = Long(1.0) - y * m
     return (h**2, -2 * y * h, 2.0) if h > 0 else (0.0, 0.0, 0.0)
+
+
+def _huber(y: np.longdouble, m: np.longdouble) -> tuple[object, object, object]:
+    away, delta = m - y, Long(0.7)
+    if abs(away) <= delta:
+        return away**2, 2 * away, 2.0
+    return delta * (2 * abs(away) - delta), 2 * delta * np.sign(away), 0.0
+
+
+def _poisson(y: np.longdouble, m: np.longdouble) -> tuple[object, object, object]:
+    e = np.exp(m)
+    return e - y * m + (y * np.log(y) if y else 0) - y, e - y, e
+
+
+def _xlogx(v: float) -> float:
+    return v * math.log(v) if v > 0.0 else 0.0
 
 
 def _entropy(y: float, u: float) -> float:
@@ -60,6 +80,19 @@ TABLE = {
         (-3.25, 0.0, 1e3),
         lambda y, m: ((y - m) ** 2, 2 * (m - y), 2.0),
         lambda y, u: u * u / 4 + u * y,
+    ),
+    "huber:delta=0.7": Reference(
+        (-3.25, 0.45, 1e3),
+        _huber,
+        lambda y, u: u * u / 4 + u * y,
+        lambda y: (y - 0.7, y + 0.7),
+    ),
+    "poisson": Reference(
+        (0.0, 3.0, 0.25),
+        _poisson,
+        lambda y, u: _xlogx(y + u) - _xlogx(y) - u,
+        above=lambda y, m: max(m, math.log(y)) if y else m,
+        most=300.0,
     ),
     "squared_hinge": Reference(
         (-1.0, 1.0),
@@ -98,9 +131,14 @@ def test_a_code_without_a_branch_is_an_error() -> None:
 def test_value_and_derivatives(name: str, m: float) -> None:
     loss = find_loss(name).kernel
     for y in TABLE[name].targets:
-        value, slope, curvature = exact(name, y, m)
+        value, slope, curvature = exact(name, y, min(m, TABLE[name].most))
         found = (losses.loss_value(loss, y, m), *losses.loss_slope_curvature(loss, y, m))
         assert all(math.isfinite(x) for x in found)
+        if m > TABLE[name].most:
+            assert all(
+                x >= least for x, least in zip(found, (value, slope, curvature), strict=True)
+            )
+            continue
         # the hinge is a difference first, and that is rounded
         absolute = 1e-15 * (1.0 + abs(m)) ** 2 if name == "squared_hinge" else 1e-300
         assert found == pytest.approx((value, slope, curvature), rel=RELATIVE, abs=absolute)
@@ -127,12 +165,12 @@ def test_derivatives_by_differences(name: str, m: float) -> None:
 @given(m=st.floats(-12.0, 12.0), away=st.floats(-12.0, 12.0))
 @examples(60)
 def test_a_quadratic_of_the_majorant_lies_above(name: str, m: float, away: float) -> None:
-    """At a share of 1, everywhere; a bound of the loss's own says for which margins."""
     kind = find_loss(name)
     for y in TABLE[name].targets[:2]:
         slope, curvature = losses.loss_slope_curvature(kind.kernel, y, m)
         most = max(curvature, losses.majorant(kind.kernel, y, m, 1.0))
         value = losses.loss_value(kind.kernel, y, m)
+        away = min(away, TABLE[name].above(y, m) - m)
         above = value + slope * away + 0.5 * most * away**2
         assert losses.loss_value(kind.kernel, y, m + away) <= above + 1e-12 * (1.0 + abs(above))
         for share in (1e-3, 0.1):  # it grows with the share
@@ -149,12 +187,12 @@ def test_conjugate_at_the_slope_is_fenchels_equality(name: str, m: float, s: flo
     for y in TABLE[name].targets:
         slope, _ = losses.loss_slope_curvature(loss, y, m)
         Y, S, R = np.array([y]), np.array([s]), np.array([s * slope])
-        found = losses.conjugate_sum(loss, Y, S, R, balance, 1.0) / s
+        found = losses.conjugate_sum(loss, Y, S, np.empty(0), R, balance, 1.0) / s
         value = losses.loss_value(loss, y, m)
         scale = 1e-13 * (1.0 + abs(value) + abs(slope * m) + slope**2)
         assert found == pytest.approx(slope * m - value, abs=scale)
         for t in (0.0, 0.5, 0.9):
-            half = losses.conjugate_sum(loss, Y, S, R, balance, t) / s
+            half = losses.conjugate_sum(loss, Y, S, np.empty(0), R, balance, t) / s
             assert half == pytest.approx(TABLE[name].conjugate(y, t * slope), abs=scale)
             assert half >= t * slope * m - value - scale
 
@@ -258,15 +296,17 @@ def test_sums_of_the_dual(n: int, seed: int, name: str) -> None:
 
     balance = (0.3, 1.0, 1.0) if loss.unbounded else (0.0, low, high)
     balanced = np.where(r < 0, balance[1] * r, balance[2] * r) - balance[0] * s
-    two = np.empty(2)
-    losses.ray_sums(y, s, r, balance, two)
-    size = 1.0 + np.abs(balanced * y).sum()
-    np.testing.assert_allclose(
-        two, [balanced @ y, (balanced**2 / s).sum()], rtol=1e-12, atol=1e-14 * size
-    )
-    found = losses.conjugate_sum(loss.kernel, y, s, r, balance, t)
-    terms = [
-        si * TABLE[name].conjugate(yi, t * bi / si)
-        for yi, si, bi in zip(y, s, balanced, strict=True)
-    ]
-    assert found == pytest.approx(sum(terms), abs=1e-12 * (1.0 + np.abs(terms).sum() + size))
+    offset = rng.normal(size=n)
+    size = 1.0 + np.abs(balanced).sum() * (1.0 + np.abs(y).max() + np.abs(offset).max())
+    for o in (np.empty(0), offset):
+        own = o if len(o) else np.zeros(n)
+        two = np.empty(2)
+        losses.ray_sums(y, s, o, r, balance, two)
+        expected = [balanced @ (y - own), (balanced**2 / s).sum()]
+        np.testing.assert_allclose(two, expected, rtol=1e-12, atol=1e-14 * size)
+        found = losses.conjugate_sum(loss.kernel, y, s, o, r, balance, t)
+        terms = [
+            si * (TABLE[name].conjugate(yi, t * bi / si) - t * bi / si * oi)
+            for yi, si, bi, oi in zip(y, s, balanced, own, strict=True)
+        ]
+        assert found == pytest.approx(sum(terms), abs=1e-12 * (np.abs(terms).sum() + size))

@@ -564,7 +564,7 @@ class Supervisor:
             outer.certified(),
             outer.C_min,
             support,
-            desk.passes.rounded_slope(outer.point, session.job.target_offset),
+            desk.passes.rounded_slope(outer.point, session.job.intercept_shift),
             instruction.reason,
             self.meter.peak,
         )

@@ -132,6 +132,7 @@ class Writer:
                 config.intercept,
                 config.block_rows,
                 penalty=Penalty(config.l1_ratio),
+                offset=layout.offset(),
             )
             vectors = Vectors(config.n_rows, layout.allocator)
             self._passes = Passes(objective, self.family, self._rows(), vectors)
@@ -351,6 +352,9 @@ class Writer:
         self.family.write_margins(valid, point.ids, point.weights, margins, blocks)
         rows = slice(valid.rows_of(blocks.start).start, valid.rows_of(blocks.stop - 1).stop)
         margins[rows] += b
+        offset = self.layout.offset("valid_")
+        if offset is not None:
+            margins[rows] += offset[rows]
         return NOTHING
 
     def _score(self, message: Message) -> Result:

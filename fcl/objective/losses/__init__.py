@@ -7,13 +7,17 @@ from dataclasses import fields
 from fcl.checks import positive
 from fcl.errors import InputError
 from fcl.objective.losses.base import Loss
+from fcl.objective.losses.huber import Huber
 from fcl.objective.losses.logistic import Logistic
+from fcl.objective.losses.poisson import Poisson
 from fcl.objective.losses.squared import Squared
 from fcl.objective.losses.squared_hinge import SquaredHinge
 
 __all__ = ["LOSSES", "Loss", "find_loss"]
 
-LOSSES: dict[str, type[Loss]] = {kind.name: kind for kind in (Logistic, Squared, SquaredHinge)}
+LOSSES: dict[str, type[Loss]] = {
+    kind.name: kind for kind in (Logistic, Squared, SquaredHinge, Huber, Poisson)
+}
 
 
 def find_loss(text: str) -> Loss:

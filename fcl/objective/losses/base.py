@@ -79,6 +79,16 @@ class Loss(ABC):
     def score(self, y: Floats, s: Floats, margins: Floats) -> float:
         """The measure ``metric`` over rows of weights s; NaN where it is not defined."""
 
+    def check_targets(self, y: Floats, name: str) -> None:  # noqa: B027 most losses take any number
+        """Raise InputError for a target that the loss cannot have; name : of the array."""
+
+    def check_training(self, y: Floats, name: str) -> None:
+        """Raise InputError if no model fits such targets of all training rows best."""
+        if self.classifies and len(np.unique(y)) < 2:
+            raise InputError(
+                f"{name}: only one class is left among the {len(y)} training rows with a weight above 0"
+            )
+
     def mean(self, margins: Floats) -> Floats:
         """The expected target, by the inverse link: of labels the probability of the positive one."""
         raise InputError(
