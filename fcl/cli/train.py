@@ -129,7 +129,9 @@ _SHARED_ARGUMENTS = (
 @x_option()
 @click.option("--y", default="y", show_default=True, help="Array of the target in DATA.")
 @click.option("--weights", metavar="NAME", help="Array of the sample weights in DATA.")
-@click.option("--offset", metavar="NAME", help="Array in DATA that is added to the margins.")
+@click.option(
+    "--offset", metavar="NAME", help="Array in DATA and DATA2 that is added to the margins."
+)
 @click.option("--memory", type=Size(), default="4GiB", show_default=True, help="For everything.")
 @click.option("--out", metavar="FILE", help="Where the model goes.")
 @click.option("--valid", metavar="DATA2", help="Data to validate on after each pass.")
