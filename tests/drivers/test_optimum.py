@@ -54,7 +54,9 @@ def check_optimum(
     # where the penalty has squares the gap falls with the square of the violations
     slack = math.sqrt(2.0 * (1.0 - problem.rho) * gap * best.objective) / problem.rho
     assert problem.violations(w, b).max() <= max(1e-6, 10.0 * slack)
-    assert claimed.max_violation == pytest.approx(np.abs(problem.pulls(w, b)).max(), rel=1e-9)
+    # it has an allowance for rounding, which a slope has over rho
+    largest = np.abs(problem.pulls(w, b)).max()
+    assert claimed.max_violation == pytest.approx(largest, rel=1e-9 / problem.rho)
     # the last pass has the best bound: the judge finds it again from the model alone
     assert claimed.bound > max([h["bound"] for h in result.model.history[:-1]], default=-np.inf)
     found = problem.bound(problem.residuals(w, b))
