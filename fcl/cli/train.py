@@ -323,18 +323,20 @@ def _arguments(request: _Request) -> dict[str, Any]:
         messages.say(f"reading {options['data']}")
     from fcl.data import open_data
     from fcl.features import parse_features
+    from fcl.objective import find_loss
 
     # a checkpoint or a TOML file may name a class of anybody's; the command line is the user's own word
     typed = request.given.get("features") == "--features"
     features = parse_features(options["features"], None if typed else options["imports"])
     arrays = {name: options[name] for name in ("x", "y", "offset")}
-    arguments = {
+    arguments: dict[str, Any] = {
         "data": open_data(options["data"], weights=options["weights"], **arrays),
         "features": features,
         "valid": None if options["valid"] is None else open_data(options["valid"], **arrays),
     }
     for name in _SHARED_ARGUMENTS:
         arguments[name] = options[name]
+    arguments["loss"] = find_loss(options["loss"]).text
     if options["valid_fraction"] is not None:
         arguments["valid_fraction"] = options["valid_fraction"]
     return arguments | {"resume": request.resumed, "share_cores": not options["no_help"]}

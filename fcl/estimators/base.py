@@ -99,11 +99,10 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
 
     def _loss(self) -> Loss:
         """The loss; raises InputError unless it is one for such targets."""
-        loss = find_loss(self.loss)
-        if loss.classifies != self._classifies:
-            fit = [name for name, kind in LOSSES.items() if kind.classifies == self._classifies]
+        fit = [name for name, kind in LOSSES.items() if kind.classifies == self._classifies]
+        if str(self.loss).partition(":")[0] not in fit:
             raise InputError(f"loss must be one of {', '.join(fit)}, got {self.loss!r}")
-        return loss
+        return find_loss(self.loss)
 
     def _seed(self) -> int:
         if self.random_state is None:
