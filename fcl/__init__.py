@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from fcl.model import Certificate as Certificate
     from fcl.model import Model as Model
     from fcl.model import load_model as load_model
-    from fcl.model.metrics import average_precision as average_precision
+    from fcl.objective.metrics import average_precision as average_precision
 
     __version__: str
 
@@ -52,7 +52,7 @@ _HOME = {
     "Certificate": "fcl.model",
     "Model": "fcl.model",
     "load_model": "fcl.model",
-    "average_precision": "fcl.model.metrics",
+    "average_precision": "fcl.objective.metrics",
     "FCLClassifier": "fcl.estimators",
     "FCLRegressor": "fcl.estimators",
     "BudgetError": "fcl.errors",

@@ -2,12 +2,13 @@
 
 Nothing of fcl is used or copied here: formulas come from the definition of the problem
 
-    P(w, b) = sum_j f_j (rho |w_j| + (1 - rho) w_j^2 / 2) + C sum_i s_i loss(y_i, m_i),  m = Phi w + b
+    P(w, b) = sum_j f_j (rho |w_j| + (1 - rho) w_j^2 / 2) + C sum_i s_i loss(y_i, m_i),  m = Phi w + b + o
 
 with a dense float64 Phi, so that a mistake in fcl is not repeated. With theta free of sum (if there is
-an intercept) every D(theta) = -C sum_i s_i loss*(theta_i / (C s_i)) - penalty*(Phi' theta) is a lower
-bound of P; the conjugate of the penalty is sum_j max(0, |v_j| - rho f_j)^2 / (2 (1 - rho) f_j), and for
-rho = 1 it is 0 where no |v_j| is above f_j, else infinite.
+an intercept) every D(theta) = -C sum_i s_i [loss*(u_i) - u_i o_i] - penalty*(Phi' theta), with
+u_i = theta_i / (C s_i), is a lower bound of P; the conjugate of the penalty is
+sum_j max(0, |v_j| - rho f_j)^2 / (2 (1 - rho) f_j), and for rho = 1 it is 0 where no |v_j| is above f_j,
+else infinite.
 """
 
 from __future__ import annotations
@@ -20,10 +21,12 @@ from typing import Any
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 from scipy.optimize import minimize, minimize_scalar
-from scipy.special import expit
+from scipy.special import expit, xlogy
 from threadpoolctl import threadpool_limits
 
+#: The losses that the widest tests take, and all.
 LOSSES = ("logistic", "squared", "squared_hinge")
+ALL_LOSSES = (*LOSSES, "huber:delta=2", "poisson")
 
 
 def kmer_matrix(codes: np.ndarray, d: int) -> np.ndarray:
@@ -42,6 +45,11 @@ def kmer_matrix(codes: np.ndarray, d: int) -> np.ndarray:
                     hit &= place == letter
             columns.append(hit)
     return np.array(columns, np.float64).T
+
+
+def _exp(m: np.ndarray) -> np.ndarray:
+    """Without overflow, beyond any margin of an optimum."""
+    return np.exp(np.minimum(m, 300.0))
 
 
 def _entropy(a: np.ndarray) -> np.ndarray:
@@ -73,6 +81,12 @@ class Problem:
     intercept: bool = True
     rho: float = 1.0
     factors: np.ndarray | None = None  #: None: ones
+    offset: np.ndarray | float = 0.0
+
+    @property
+    def delta(self) -> float:
+        """Of the Huber loss."""
+        return float(self.loss.partition("=")[2])
 
     @property
     def f(self) -> np.ndarray:
@@ -85,24 +99,37 @@ class Problem:
             return (self.y - m) ** 2
         if self.loss == "logistic":
             return np.logaddexp(0.0, -self.y * m)
-        return np.maximum(0.0, 1.0 - self.y * m) ** 2
+        if self.loss == "squared_hinge":
+            return np.maximum(0.0, 1.0 - self.y * m) ** 2
+        if self.loss == "poisson":
+            return _exp(m) - self.y * m + xlogy(self.y, self.y) - self.y
+        away = np.abs(self.y - m)
+        return np.where(away <= self.delta, away**2, self.delta * (2.0 * away - self.delta))
 
     def slopes(self, m: np.ndarray) -> np.ndarray:
         if self.loss == "squared":
             return 2.0 * (m - self.y)
         if self.loss == "logistic":
             return -self.y * expit(-self.y * m)
-        return -2.0 * self.y * np.maximum(0.0, 1.0 - self.y * m)
+        if self.loss == "squared_hinge":
+            return -2.0 * self.y * np.maximum(0.0, 1.0 - self.y * m)
+        if self.loss == "poisson":
+            return _exp(m) - self.y
+        return np.clip(2.0 * (m - self.y), -2.0 * self.delta, 2.0 * self.delta)
 
     def bends(self, m: np.ndarray) -> np.ndarray:
         if self.loss == "squared":
             return np.full(len(m), 2.0)
         if self.loss == "logistic":
             return expit(m) * expit(-m)
-        return 2.0 * (self.y * m < 1.0)
+        if self.loss == "squared_hinge":
+            return 2.0 * (self.y * m < 1.0)
+        if self.loss == "poisson":
+            return _exp(m)
+        return 2.0 * (np.abs(m - self.y) <= self.delta)
 
     def margins(self, w: np.ndarray, b: float) -> np.ndarray:
-        return self.phi @ w + b
+        return self.phi @ w + b + self.offset
 
     def objective(self, w: np.ndarray, b: float) -> float:
         return self.penalty(w) + self.C * float(self.s @ self.losses(self.margins(w, b)))
@@ -128,20 +155,40 @@ class Problem:
 
     # -- the dual ------------------------------------------------------------------------------
 
+    def domain(self) -> tuple[np.ndarray, np.ndarray]:
+        """Where the conjugate of each row's loss is finite."""
+        y, none = self.y, np.full(len(self.y), np.inf)
+        low, high = {
+            "squared": (-none, none),
+            "logistic": (np.minimum(-y, 0.0), np.maximum(-y, 0.0)),
+            "squared_hinge": (np.where(y > 0.0, -none, 0.0), np.where(y > 0.0, 0.0, none)),
+            "poisson": (-y, none),
+        }.get(self.loss, (0.0, 0.0))
+        if self.loss.startswith("huber"):
+            low, high = np.full(len(y), -2.0 * self.delta), np.full(len(y), 2.0 * self.delta)
+        return np.asarray(low), np.asarray(high)
+
+    def conjugates(self, u: np.ndarray) -> np.ndarray:
+        """loss* of each row, u inside its domain."""
+        a = -self.y * u
+        if self.loss == "logistic":
+            return _entropy(np.clip(a, 0.0, 1.0))
+        if self.loss == "squared_hinge":
+            return a * a / 4.0 - a
+        if self.loss == "poisson":
+            v = np.maximum(self.y + u, 0.0)
+            return xlogy(v, v) - v - xlogy(self.y, self.y) + self.y
+        return u * u / 4.0 + u * self.y
+
     def dual(self, theta: np.ndarray) -> float:
         """D(theta), which is -inf outside the domain; feasibility is the caller's."""
         u = theta / (self.C * self.s)
-        if self.loss == "squared":
-            return float(-self.C * (self.s @ (u * u / 4.0 + u * self.y)))
-        a = -self.y * u
-        slack = 1e-12
-        if (a < -slack).any() or (self.loss == "logistic" and (a > 1.0 + slack).any()):
+        low, high = self.domain()
+        slack = 1e-12 * np.maximum(1.0, np.abs(u))
+        if (u < low - slack).any() or (u > high + slack).any():
             return -np.inf
-        if self.loss == "logistic":
-            a = np.clip(a, 0.0, 1.0)
-            return float(-self.C * (self.s @ _entropy(a)))
-        a = np.maximum(a, 0.0)
-        return float(-self.C * (self.s @ (a * a / 4.0 - a)))
+        u = np.clip(u, low, high)
+        return float(-self.C * (self.s @ (self.conjugates(u) - u * self.offset)))
 
     def balance(self, r: np.ndarray) -> np.ndarray:
         """Residuals of sum 0, in the domain of the dual where r is."""
@@ -162,8 +209,10 @@ class Problem:
         feasible = limit = 1.0 / most if most > 0.0 else 1e12
         if self.rho < 1.0:  # every t is feasible; the best is far below this
             limit = max(limit, 10.0)
-        if self.loss == "logistic" and theta.any():
-            limit = min(limit, self.C * (self.s / np.maximum(np.abs(theta), 1e-300)).min())
+        for end in self.domain():  # of the other side it is 0, or infinite
+            out = (np.sign(end) == np.sign(theta)) & np.isfinite(end) & (theta != 0.0)
+            most = self.C * self.s * end / np.where(out, theta, 1.0)
+            limit = min(limit, most[out].min(initial=np.inf))
 
         def value(t: float) -> float:
             if self.rho == 1.0:
@@ -195,7 +244,7 @@ class Problem:
                     high = b
                 else:
                     low = b
-        g = (self.s * self.slopes(np.full(len(self.y), b))) @ self.phi
+        g = self.residuals(np.zeros(self.phi.shape[1]), b) @ self.phi
         largest = float((np.abs(g) / self.f).max())
         return b, self.rho / largest if largest > 0.0 else np.inf
 

@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fcl.objective import find_loss
+
 ROOT = Path(__file__).parents[1]
 ACCEPTORS = ROOT / "examples" / "celegans" / "train.zarr"
 SPLICE = ROOT.parent / "shared" / "data" / "uci_splice.csv"
@@ -39,6 +41,21 @@ def acceptors(length: int, n: int, first: int | None = None) -> tuple[np.ndarray
 def pyrimidines(n: int) -> np.ndarray:
     """A real number for each row of ``acceptors(.., n)``: how many of the 40 letters in front are T."""
     return (acceptors(40, n, SITE - 50)[0] == 3).sum(axis=1).astype(float)
+
+
+#: C for each loss at which some of the columns of a few hundred windows have a weight.
+STRENGTHS = {
+    "logistic": 1.0,
+    "squared": 0.05,
+    "squared_hinge": 0.3,
+    "huber:delta=2": 0.1,
+    "poisson": 0.3,
+}
+
+
+def targets(loss: str, n: int) -> np.ndarray:
+    """Labels or counts for the rows of ``acceptors(.., n)``, as a loss wants them."""
+    return acceptors(40, n)[1] if find_loss(loss).classifies else pyrimidines(n)
 
 
 @cache

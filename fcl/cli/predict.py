@@ -36,18 +36,33 @@ Exit codes: 0 done, 1 the machine failed, 2 a wrong option or input (nothing was
     default="margin",
     help="Write the probability of the positive label; logistic loss only.",
 )
+@click.option(
+    "--mean",
+    "kind",
+    flag_value="mean",
+    default="margin",
+    help="Write the expected target; exp(margin) of poisson loss.",
+)
 @x_option()
+@click.option("--offset", metavar="NAME", help="Array in DATA that is added to the margins.")
 @overwrite_option()
 @import_option()
 @version_option()
 def command(
-    model: str, data: str, out: str, kind: str, x: str, overwrite: bool, imports: tuple[str, ...]
+    model: str,
+    data: str,
+    out: str,
+    kind: str,
+    x: str,
+    offset: str | None,
+    overwrite: bool,
+    imports: tuple[str, ...],
 ) -> None:
     """Score the rows of DATA with the model in the file MODEL.
 
-    A margin is <w, phi(x)> + b: above 0 for the positive label; for regression it is the
-    prediction. Rows are streamed, and a target in DATA is not read. The output appears when it is
-    complete.
+    A margin is <w, phi(x)> + b, plus the offset: above 0 for the positive label; for regression it is
+    the prediction, or its logarithm (poisson loss). Rows are streamed, and a target in DATA is not
+    read. The output appears when it is complete.
     """
     from fcl.model.scores import check_scores
 
@@ -62,7 +77,7 @@ def command(
         trained = load_model(model, imports)
         if kind == "probability":
             require_probability(trained)
-        rows = open_data(data, x=x, y=None)
+        rows = open_data(data, x=x, y=None, offset=offset)
         since = time.perf_counter()
         n_rows = write_scores(trained, rows, out, kind=kind, overwrite=overwrite)
         seconds = time.perf_counter() - since

@@ -67,10 +67,9 @@ def busy_text(busy: Mapping[str, float]) -> str:
 
 def validation_text(validation: Mapping[str, Any] | None) -> str:
     """``AUPRC 0.7652`` or ``MSE 1.25``; empty where nothing was measured or it is not defined."""
-    for name, spec in (("auprc", ".4f"), ("mse", ".6g")):
-        value = (validation or {}).get(name)
-        if value is not None:
-            return f"{name.upper()} {value:{spec}}"
+    for name, value in (validation or {}).items():
+        if name != "n_rows" and value is not None:
+            return f"{name.upper()} {value:{'.4f' if name == 'auprc' else '.6g'}}"
     return ""
 
 

@@ -73,7 +73,6 @@ def model_lines(model: Model, path: str, top: int) -> list[str]:
     from fcl.checks import shortened, shown
     from fcl.model.certificate import WHOLE
     from fcl.model.file import FORMAT, VERSION
-    from fcl.model.model import LOSSES
 
     family = _family_text(model.family.to_config())
     size = f"{model.family.n_features:,} of them"
@@ -86,10 +85,10 @@ def model_lines(model: Model, path: str, top: int) -> list[str]:
         ("model", path),
         ("file", f"{FORMAT} {VERSION}, written by fcl {model.fcl_version} at {model.created}"),
         ("features", f"{family}, {size}"),
-        ("loss", model.loss),
+        ("loss", model.loss + (", margins with an offset" if model.has_offset else "")),
         (
             "minimises",
-            f"{_penalty(model).formula}{_factors(model)} + C sum_i s_i {LOSSES[model.loss]}",
+            f"{_penalty(model).formula}{_factors(model)} + C sum_i s_i {model.loss_object.formula}",
         ),
         ("C", f"{model.C:.10g} (alpha {model.alpha:.10g})"),
         ("labels", labels + class_weight_text(model.options.get("class_weight"))),

@@ -22,7 +22,7 @@ _KEPT = {
     **dict.fromkeys(("driver", "writers", "checkpoint_every", "row_view"), True),
     **dict.fromkeys(("features", "C", "alpha", "l1_ratio", "loss", "class_weight"), False),
     **dict.fromkeys(("standardize", "intercept"), False),
-    **dict.fromkeys(("x", "y", "weights", "valid_fraction", "seed", "block_rows"), False),
+    **dict.fromkeys(("x", "y", "weights", "offset", "valid_fraction", "seed", "block_rows"), False),
 }
 _PATHS = ("data", "valid", "out", "scratch")
 
@@ -116,4 +116,8 @@ def _same(name: str, now: Any, before: Any) -> bool:
             return spec == parse_features(before, trusted=())
         except InputError:  # of a class that is gone, or that nobody names now
             return False
+    if name == "loss":
+        from fcl.objective import find_loss
+
+        return find_loss(now) == find_loss(before)
     return bool(plain(now) == before)

@@ -114,9 +114,11 @@ _SHARED_ARGUMENTS = (
 )
 @click.option(
     "--loss",
-    type=click.Choice(["logistic", "squared", "squared_hinge"]),
+    metavar="LOSS",
     default="logistic",
     show_default=True,
+    help="Of labels: logistic, squared_hinge. Of numbers: squared, huber:delta=1 (outliers beyond delta "
+    "count linearly), poisson (counts, log link).",
 )
 @click.option(
     "--class-weight",
@@ -127,6 +129,9 @@ _SHARED_ARGUMENTS = (
 @x_option()
 @click.option("--y", default="y", show_default=True, help="Array of the target in DATA.")
 @click.option("--weights", metavar="NAME", help="Array of the sample weights in DATA.")
+@click.option(
+    "--offset", metavar="NAME", help="Array in DATA and DATA2 that is added to the margins."
+)
 @click.option("--memory", type=Size(), default="4GiB", show_default=True, help="For everything.")
 @click.option("--out", metavar="FILE", help="Where the model goes.")
 @click.option("--valid", metavar="DATA2", help="Data to validate on after each pass.")
@@ -318,18 +323,20 @@ def _arguments(request: _Request) -> dict[str, Any]:
         messages.say(f"reading {options['data']}")
     from fcl.data import open_data
     from fcl.features import parse_features
+    from fcl.objective import find_loss
 
     # a checkpoint or a TOML file may name a class of anybody's; the command line is the user's own word
     typed = request.given.get("features") == "--features"
     features = parse_features(options["features"], None if typed else options["imports"])
-    arrays = {"x": options["x"], "y": options["y"]}
-    arguments = {
+    arrays = {name: options[name] for name in ("x", "y", "offset")}
+    arguments: dict[str, Any] = {
         "data": open_data(options["data"], weights=options["weights"], **arrays),
         "features": features,
         "valid": None if options["valid"] is None else open_data(options["valid"], **arrays),
     }
     for name in _SHARED_ARGUMENTS:
         arguments[name] = options[name]
+    arguments["loss"] = find_loss(options["loss"]).text
     if options["valid_fraction"] is not None:
         arguments["valid_fraction"] = options["valid_fraction"]
     return arguments | {"resume": request.resumed, "share_cores": not options["no_help"]}

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from fcl.data.base import FileStamp, RowReader
 from fcl.data.fingerprint import fingerprint
+from fcl.data.targets import check_offset
 from fcl.errors import InputError
 
 
@@ -20,6 +22,7 @@ class DataSet:
     target : (n,) of any dtype, as stored; None when there is none (prediction).
     target_name : of the array of targets, for messages, such as ``train.zarr:y``.
     weights : float64 (n,), finite, >= 0, not all 0; None when all rows count the same.
+    offset : float64 (n,), finite, added to the margins; None for zeros.
     """
 
     def __init__(
@@ -30,11 +33,13 @@ class DataSet:
         weights: np.ndarray | None = None,
         target_name: str = "y",
         stamps: Sequence[FileStamp] = (),
+        offset: np.ndarray | None = None,
     ) -> None:
         self.name = name
         self.rows = rows
         self.target = target
         self.weights = weights
+        self.offset = offset
         self.target_name = target_name
         self._stamps = tuple(stamps)
         self._fingerprint: str | None = None
@@ -42,11 +47,19 @@ class DataSet:
         self.source: dict[str, str] | None = None
 
     def with_target(
-        self, target: np.ndarray, weights: np.ndarray | None, target_name: str = "y"
+        self, target: np.ndarray | None, weights: np.ndarray | None, target_name: str = "y"
     ) -> DataSet:
         """The same rows with another target (n,) and other weights, float64 (n,) or None."""
-        other = DataSet(self.name, self.rows, target, weights, target_name, self._stamps)
+        other = DataSet(
+            self.name, self.rows, target, weights, target_name, self._stamps, self.offset
+        )
         other.source = self.source
+        return other
+
+    def with_offset(self, offset: npt.ArrayLike, name: str = "offset") -> DataSet:
+        """The same rows with other offsets (n,); raises InputError for numbers that are no offsets."""
+        other = self.with_target(self.target, self.weights, self.target_name)
+        other.offset = check_offset(np.asarray(offset), self.n_rows, name)
         return other
 
     @property
@@ -60,7 +73,7 @@ class DataSet:
         Reads 64 spaced blocks of X at the first call, and remembers the answer.
         """
         if self._fingerprint is None:
-            self._fingerprint = fingerprint(self.rows, self.target, self.weights)
+            self._fingerprint = fingerprint(self.rows, self.target, self.weights, self.offset)
         return self._fingerprint
 
     def check_unchanged(self) -> None:

@@ -1,6 +1,6 @@
 """A hash of what a data set holds, to tell whether a job is resumed on the same data.
 
-It covers the shapes, the dtypes, all of target and weights, and 64 spaced blocks of X, as decoded
+It covers the shapes, the dtypes, all of target, weights and offset, and 64 spaced blocks of X, as decoded
 values. Container, path, chunks, compression, byte order and times do not count; of sparse rows neither
 do stored zeros, the order of the entries, nor the width of their indices. Text counts by its
 letters, whether stored with a fixed or a variable length, as bytes or as Unicode. The values
@@ -26,11 +26,18 @@ N_BLOCKS = 64
 BLOCK_ROWS = 64
 
 
-def fingerprint(rows: RowReader[Any], target: np.ndarray | None, weights: np.ndarray | None) -> str:
-    """SHA-256 (hex) over shapes, dtypes, target, weights and spaced blocks of the rows."""
+def fingerprint(
+    rows: RowReader[Any],
+    target: np.ndarray | None,
+    weights: np.ndarray | None,
+    offset: np.ndarray | None = None,
+) -> str:
+    """SHA-256 (hex) over shapes, dtypes, target, weights, offset and spaced blocks of the rows."""
     digest = hashlib.sha256(b"fcl data set, version 1")
     for name, values in (("target", target), ("weights", weights)):
         _add(digest, f"{name} none" if values is None else f"{name} {values.shape}", values)
+    if offset is not None:  # without one the hash is that of earlier versions
+        _add(digest, "offset", offset)
     digest.update(f"rows {rows.shape}".encode())
     for (start, stop), block in _read_blocks(rows, _spaced_blocks(rows.shape[0])):
         if isinstance(block, SparseRows):

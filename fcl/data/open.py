@@ -44,8 +44,9 @@ def open_data(
     x: str = "X",
     y: str | np.ndarray | None = "y",
     weights: str | np.ndarray | None = None,
+    offset: str | np.ndarray | None = None,
 ) -> DataSet:
-    """Open a data set; X stays where it is, target and weights are read.
+    """Open a data set; X stays where it is, target, weights and offset are read.
 
     source : path of a Zarr group (folder or zip, format 2 or 3), an HDF5 file, a folder of
         ``NAME.npy`` files, or one ``.npy`` file; ``path::/group`` for a group inside Zarr or HDF5;
@@ -56,12 +57,14 @@ def open_data(
         or (n, 1), or None for none (prediction). Beside a single ``.npy`` file it is the path of
         another one, from here or from the file's folder.
     weights : name or array of the sample weights, or None.
+    offset : name or array of numbers added to the margins, in training and in prediction, such as the
+        logarithms of exposures for counts; or None.
 
     Raises ``InputError`` that names file and array: missing, empty, of a dtype or shape that fcl
     cannot use, damaged, of different length.
     """
     try:
-        return _open(source, x, y, weights)
+        return _open(source, x, y, weights, offset)
     except OSError as error:
         if error.filename is None:
             raise
@@ -149,6 +152,7 @@ def _open(
     x: str,
     y: str | np.ndarray | None,
     weights: str | np.ndarray | None,
+    offset: str | np.ndarray | None,
 ) -> DataSet:
     container: Container | None = None
     name = "arrays in memory"
@@ -158,7 +162,7 @@ def _open(
     elif is_matrix(source):
         rows = from_matrix(source, "X")
     else:
-        for option, path_inside in (("x", x), ("y", y), ("weights", weights)):
+        for option, path_inside in (("x", x), ("y", y), ("weights", weights), ("offset", offset)):
             if not isinstance(path_inside, str | np.ndarray | None):
                 raise InputError(
                     f"{option}: expected the name of an array in {os.fspath(source)}, got {path_inside!r}"
@@ -184,6 +188,9 @@ def _open(
         weight_values = check_weights(_read_column(column), rows.shape[0], column.name)
     stamps = container.stamps() if container else []
     data = DataSet(name, rows, target, weight_values, target_name=target_name, stamps=stamps)
+    if offset is not None:
+        column = _open_column(container, offset, rows, "offset")
+        data = data.with_offset(_read_column(column), column.name)
     if container:
         where = os.path.abspath(path) + (f"{GROUP_SEPARATOR}/{group}" if group else "")
         data.source = {"source": where, "x": x}

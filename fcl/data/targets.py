@@ -1,4 +1,4 @@
-"""Labels, regression targets and sample weights: checked, and brought to float64."""
+"""Labels, regression targets, sample weights and offsets: checked, and brought to float64."""
 
 from __future__ import annotations
 
@@ -55,6 +55,14 @@ def check_weights(values: np.ndarray, n_rows: int, name: str) -> np.ndarray:
     if not weights.any():
         raise InputError(f"{name}: all weights are 0 (zero), so no row counts")
     return weights
+
+
+def check_offset(values: np.ndarray, n_rows: int, name: str) -> np.ndarray:
+    """Offsets of the margins as float64 (n,): one finite number a row."""
+    offset = _finite_numbers(values, name, "offsets")
+    if len(offset) != n_rows:
+        raise InputError(f"{name} has {len(offset)} offsets for {n_rows} rows; one per row")
+    return offset
 
 
 def check_class_weight(

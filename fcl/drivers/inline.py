@@ -159,7 +159,7 @@ class _Run:
             solver.certified(),  # the anchor may be newer than the last pricing
             solver.outer.C_min,
             support,
-            solver.passes.rounded_slope(point, job.target_offset),
+            solver.passes.rounded_slope(point, job.intercept_shift),
             reason,
             peak_memory(),
         )
@@ -187,8 +187,10 @@ class _Run:
                 margins = self.valid_margins
                 point = solver.outer.point
                 self.job.family.write_margins(valid, point.ids, point.weights, margins)
-                margins += point.intercept
-                validation = session.scores(margins)
+                rows = self.job.valid
+                assert rows is not None
+                margins += point.intercept if rows.offset is None else point.intercept + rows.offset
+                validation = session.scores(self.job.loss.score(rows.y, rows.s, margins))
         cache = solver.cache
         n_passes = (
             len(session.history) + 1 - (len(session.resumed.history) if session.resumed else 0)

@@ -53,6 +53,7 @@ class Options:
     driver: str
     writers: int  #: processes; 0 for the inline driver
     row_view: RowViewOption
+    offset: bool  #: whether the data have one
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,7 @@ class Rows:
     keep: npt.NDArray[np.bool_] | None  #: None: all rows of the data set
     y: Floats
     s: Floats
+    offset: Floats | None = None  #: of the margins; None for zeros
 
     @property
     def n(self) -> int:
@@ -80,9 +82,8 @@ class Job:
     valid: Rows | None
     labels: tuple[Any, Any] | None
     sum_weights: float  #: of the training rows, before class weights
-    #: What targets of the rows here are less than the user's. Margins follow targets, and of targets of
-    #: 1e6 +- 1 rounding would leave six digits less; the intercept makes up for it.
-    target_offset: float
+    #: What the user's intercept is more than that of the rows here, which are centred (:func:`_centred`).
+    intercept_shift: float
     plan: Plan
 
     def objective(self) -> Objective:
@@ -91,6 +92,7 @@ class Job:
         return Objective(
             *(self.loss, self.train.y, self.train.s, o.C, o.intercept, o.block_rows),
             penalty=Penalty(o.l1_ratio),
+            offset=self.train.offset,
         )
 
     def plan_with(self, prepared: Sequence[PreparedRows]) -> Plan:
@@ -220,15 +222,12 @@ def make_job(
         y, labels = encode_labels(data.target, data.target_name)
     else:
         y = regression_target(data.target, data.target_name)
+        found.check_targets(y, data.target_name)
     held = None
     if valid_fraction is not None:
         held = np.random.default_rng([seed, 0xFC1]).random(data.n_rows) < valid_fraction
     train = _rows(data, y, data.weights, None if held is None else ~held)
-    if found.classifies and len(np.unique(train.y)) < 2:
-        raise InputError(
-            f"{data.target_name}: only one class is left among the {train.n} training rows with "
-            "a weight above 0"
-        )
+    found.check_training(train.y, data.target_name)
     family = bind_features(spec, data.rows, train.keep)
     if standardize:
         family = standardized(family)
@@ -236,16 +235,17 @@ def make_job(
     if held is not None:
         valid_rows = _rows(data, y, data.weights, held, "validate on: raise valid_fraction")
     elif valid is not None:
+        if (data.offset is None) != (valid.offset is None):
+            with_one, without = (valid, data) if data.offset is None else (data, valid)
+            raise InputError(
+                f"{without.name}: expected an offset as {with_one.name} has one, got none; give zeros "
+                "where there is nothing to add"
+            )
         family.check_rows(valid.rows)
         valid_rows = _valid_rows(valid, found, labels)
     sum_weights = float(train.s.sum())
     C, alpha = resolve_C(C, alpha, sum_weights)
-    target_offset = 0.0
-    if intercept and not found.classifies:
-        target_offset = float(np.average(train.y, weights=train.s))
-        train = replace(train, y=train.y - target_offset)
-        if valid_rows is not None:
-            valid_rows = replace(valid_rows, y=valid_rows.y - target_offset)
+    (train, valid_rows), intercept_shift = _centred(found, train, valid_rows, intercept)
     by_class = check_class_weight(class_weight, labels)
     if by_class is not None:
         train = replace(train, s=train.s * _class_factors(by_class, train))
@@ -257,7 +257,7 @@ def make_job(
     plan = _plan(family, train, valid_rows, block_rows, budget, writers=crew, row_view=row_view)
     options = Options(
         features=spell_features(spec),
-        loss=found.name,
+        loss=found.text,
         C=C,
         alpha=alpha,
         l1_ratio=l1_ratio,
@@ -274,8 +274,33 @@ def make_job(
         driver=driver,
         writers=plan.writers,
         row_view=row_view,
+        offset=data.offset is not None,
     )
-    return Job(options, found, family, train, valid_rows, labels, sum_weights, target_offset, plan)
+    return Job(
+        options, found, family, train, valid_rows, labels, sum_weights, intercept_shift, plan
+    )
+
+
+def _centred(
+    loss: Loss, train: Rows, valid: Rows | None, intercept: bool
+) -> tuple[tuple[Rows, Rows | None], float]:
+    """The rows with less to lose to rounding, and what that takes from the intercept.
+
+    Margins follow targets and offsets: of 1e6 +- 1 rounding would leave six digits less. A free intercept
+    makes up for their mean. Where targets and margins may be moved together, offsets are taken from the
+    targets.
+    """
+    rows = [train] if valid is None else [train, valid]
+    if loss.translates:
+        rows = [r if r.offset is None else replace(r, y=r.y - r.offset, offset=None) for r in rows]
+    shift = 0.0
+    if intercept and loss.translates:
+        shift = float(np.average(rows[0].y, weights=train.s))
+        rows = [replace(r, y=r.y - shift) for r in rows]
+    elif intercept and train.offset is not None:
+        shift = -float(np.average(train.offset, weights=train.s))
+        rows = [r if r.offset is None else replace(r, offset=r.offset + shift) for r in rows]
+    return (rows[0], rows[1] if valid is not None else None), shift
 
 
 def _class_factors(by_class: str | tuple[tuple[Any, float], ...], rows: Rows) -> Floats:
@@ -320,6 +345,7 @@ def _plan(
             view_rows,
             sum(_bytes_held(r) for r in chosen),
             row_view,
+            2 if train.offset is None else 3,
         )
 
     try:
@@ -360,8 +386,8 @@ def _block_bytes(rows: Rows, block_rows: int) -> int:
 
 
 def _bytes_held(rows: Rows) -> int:
-    """Bytes of target and weights as they were read, and of the choice of rows (and its shared copy)."""
-    arrays = (rows.data.target, rows.data.weights, rows.keep, rows.keep)
+    """Bytes of target, weights and offset as they were read, and of the choice of rows, twice."""
+    arrays = (rows.data.target, rows.data.weights, rows.data.offset, rows.keep, rows.keep)
     return sum(a.nbytes for a in arrays if a is not None)
 
 
@@ -379,11 +405,11 @@ def _rows(
         keep = None
     if keep is None:
         s = np.ones(len(y)) if weights is None else np.ascontiguousarray(weights, np.float64)
-        return Rows(data, None, np.ascontiguousarray(y), s)
+        return Rows(data, None, np.ascontiguousarray(y), s, data.offset)
     if not keep.any():
         raise InputError(f"{data.name}: no rows are left to {purpose}")
     s = np.ones(int(keep.sum())) if weights is None else weights[keep]
-    return Rows(data, keep, y[keep], s)
+    return Rows(data, keep, y[keep], s, None if data.offset is None else data.offset[keep])
 
 
 def _valid_rows(valid: DataSet, loss: Loss, labels: tuple[Any, Any] | None) -> Rows:
@@ -399,4 +425,5 @@ def _valid_rows(valid: DataSet, loss: Loss, labels: tuple[Any, Any] | None) -> R
             )
     else:
         y = regression_target(valid.target, valid.target_name)
+        loss.check_targets(y, valid.target_name)
     return _rows(valid, y, valid.weights, None)

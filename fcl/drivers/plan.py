@@ -120,6 +120,7 @@ def make_plan(
     view_rows: int | None = None,
     held: int = 0,
     row_view: RowViewOption = "auto",
+    vectors: int = 2,
 ) -> Plan:
     """Divide the budget.
 
@@ -129,11 +130,12 @@ def make_plan(
     writers : most of them; fewer where the budget does not allow for more. None: a single process.
     view_rows : most rows of the trainer's sample, 0 for all, of a plan made before; None to choose.
     held : bytes of target and weights as they were read, which stay.
+    vectors : float64 vectors over the rows: targets, weights, and offsets if there are any.
     row_view : "all", "auto" or the rows of the first sample, as the user wants it.
 
     Raises BudgetError naming the smallest budget that works.
     """
-    job = _Job(family, n_rows, n_valid, block_rows, reading, extra, held)
+    job = _Job(family, n_rows, n_valid, block_rows, reading, extra, held, vectors)
     crews = [None] if writers is None else list(range(writers, 0, -1))
     refused: BudgetError | None = None
     for crew in crews:
@@ -171,6 +173,7 @@ class _Job:
     reading: int
     extra: int
     held: int
+    vectors: int
 
     def records(self, n_rows: int) -> int:
         """Bytes of the prepared form of so many rows."""
@@ -215,9 +218,9 @@ def _divide(
     def fixed(scratch: bool) -> list[tuple[str, int]]:
         held = ("prepared rows (a block; all in a scratch file)", buffers)
         # what is made of them; in one process with copies on the way
-        target = 32 * (n_rows + job.n_valid)
+        target = 16 * job.vectors * (n_rows + job.n_valid)
         if writers is not None:
-            target = 16 * (n_rows + job.n_valid) + job.held
+            target = 8 * job.vectors * (n_rows + job.n_valid) + job.held
         uses = [
             ("reading (a chunk, compressed and decoded, and a block)", crew * job.reading),
             ("targets and weights", target),
@@ -245,7 +248,7 @@ def _divide(
         """Bytes before the children are there, when targets and weights are copied to shared memory."""
         if writers is None:
             return 0
-        copies = 2 * 16 * (n_rows + job.n_valid) + job.held
+        copies = 16 * job.vectors * (n_rows + job.n_valid) + job.held
         vectors = Vectors.bytes_for(n_rows) + 8 * job.n_valid
         return SUPERVISOR + copies + vectors + (0 if scratch else rows)
 

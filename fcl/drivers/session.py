@@ -30,11 +30,10 @@ from fcl.features.base import is_sampled
 from fcl.features.standardized import deviations, plain
 from fcl.model.certificate import WHOLE, Certificate
 from fcl.model.checkpoint import Checkpoint, CheckpointFolder
-from fcl.model.metrics import average_precision
 from fcl.model.model import Model
 from fcl.solve.outer import Certified
 from fcl.solve.run_state import RunState
-from fcl.solve.state import Floats, Ids, Point
+from fcl.solve.state import Ids, Point
 
 __all__ = ["Progress", "Session"]
 
@@ -244,15 +243,11 @@ class Session:
         self.history[number]["validation"] = dict(scores)
         self.report(Validated(number, scores))
 
-    def scores(self, margins: Floats) -> dict[str, Any]:
-        """How good margins (with the intercept) of the validation rows are."""
+    def scores(self, score: float) -> dict[str, Any]:
+        """The score of the validation rows by its name; None where it is not defined."""
         rows = self.job.valid
         assert rows is not None
-        if self.job.loss.classifies:
-            auprc = average_precision(rows.y, margins)
-            return {"auprc": None if math.isnan(auprc) else auprc, "n_rows": rows.n}
-        error = float(np.average((rows.y - margins) ** 2, weights=rows.s))
-        return {"mse": error, "n_rows": rows.n}
+        return {self.job.loss.metric: None if math.isnan(score) else score, "n_rows": rows.n}
 
     def first_point(self) -> Point | None:
         """The point to be tried after the null model, in the solver's units."""
@@ -299,8 +294,8 @@ class Session:
             ids=point.ids,
             weights=point.weights / deviations(job.family, point.ids),
             support=support,
-            intercept=point.intercept + job.target_offset,
-            loss=job.loss.name,
+            intercept=point.intercept + job.intercept_shift,
+            loss=job.loss.text,
             C=options.C,
             alpha=options.alpha,
             labels=job.labels,

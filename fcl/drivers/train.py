@@ -9,6 +9,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from fcl.checks import choice, flag, positive, whole
 from fcl.drivers.inline import run_inline
@@ -62,6 +63,7 @@ def train(
     loss: str = "logistic",
     standardize: bool = False,
     class_weight: str | Mapping[Any, float] | None = None,
+    offset: npt.ArrayLike | None = None,
     intercept: bool = True,
     tol: float = 1e-3,
     memory: int | str = "4GiB",
@@ -109,11 +111,16 @@ def train(
         For ``columns``, ``fourier`` with a number of features, and classes that make all their columns:
         a pass over the rows measures their features first. Off, a ``ScaleWarning`` tells of columns
         whose standard deviations, on a sample of 2,000 rows, differ by more than a factor of 10^4.
-    loss : {"logistic", "squared", "squared_hinge"}
-        ``squared`` is (y - m)^2, without 1/2.
+    loss : str
+        Of two labels: ``logistic``, ``squared_hinge``. Of numbers: ``squared``, (y - m)^2 without 1/2;
+        ``huber:delta=1``, the same up to |y - m| = delta, and linear beyond it; ``poisson``, half the
+        deviance of counts with the mean exp(m).
     class_weight : None, "balanced" or mapping of label to weight > 0
         Multiplies the sample weights of a class (1 where it is not named); balanced: such that both
         classes weigh as much. For classification; ``alpha`` goes by the weights without it.
+    offset : array of float (n,)
+        Added to the margins of the rows, instead of the offset that ``data`` was opened with. Validation
+        and prediction then need one, too.
     intercept : bool
         Whether b is free; it is never penalised.
     tol : float
@@ -128,8 +135,8 @@ def train(
     seed : int
         At least 0. Seeds all sampling: the rows to set aside with the whole number, the rest modulo 2^31.
     valid, valid_fraction
-        Rows to measure average precision on (squared loss: mean squared error) after each pass: a data
-        set, or the share of rows to set aside.
+        Rows to measure the model on after each pass: a data set, or the share of rows to set aside. The
+        measure is that of the loss: average precision, mean squared or absolute error, mean deviance.
     block_rows : int
         Rows a block, a multiple of 64, at most 65536.
     driver : {"inline", "processes"}
@@ -190,6 +197,8 @@ def train(
         )
     if resume is not None and not isinstance(resume, Checkpoint):
         resume = CheckpointFolder(resume).load()
+    if offset is not None:
+        data = data.with_offset(offset)
     job = make_job(
         data,
         features,
@@ -263,7 +272,7 @@ def _check_savable(job: Job) -> None:
             weights=np.empty(0),
             support=np.empty(0, np.int64),
             intercept=0.0,
-            loss=job.loss.name,
+            loss=job.loss.text,
             C=job.options.C,
             alpha=job.options.alpha,
             labels=job.labels,
@@ -286,5 +295,5 @@ def _start(job: Job, model: Model) -> Point:
             "initial: expected a model of the same features over rows of the same form, got one of "
             f"{before}, for {now}; leave it out"
         )
-    intercept = model.intercept - job.target_offset if job.options.intercept else 0.0
+    intercept = model.intercept - job.intercept_shift if job.options.intercept else 0.0
     return Point.make(model.ids, model.weights, intercept)

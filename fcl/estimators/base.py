@@ -22,7 +22,8 @@ from fcl.estimators.rows import Training, open_rows, resolve_features, takes_seq
 from fcl.features import Columns, Family, bind_features
 from fcl.features.generated import without_probes
 from fcl.features.standardized import uneven_scales
-from fcl.objective import resolve_C
+from fcl.model.predict import require_offset
+from fcl.objective import LOSSES, Loss, find_loss, resolve_C
 
 if TYPE_CHECKING:
     from fcl.drivers.result import TrainResult
@@ -45,7 +46,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
     their models.
     """
 
-    _losses: tuple[str, ...]
+    _classifies: bool
     models_: list[Model]
     feature_keys_: np.ndarray
     coef_: Any
@@ -72,7 +73,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
             whole("verbose", self.verbose, 0)
         options: dict[str, Any] = {
             "features": resolve_features(self.features),
-            "loss": choice("loss", self.loss, self._losses),
+            "loss": self._loss().text,
             "l1_ratio": up_to_one("l1_ratio", self.l1_ratio),
             "standardize": flag("standardize", self.standardize),
             "intercept": flag("fit_intercept", self.fit_intercept),
@@ -86,6 +87,13 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         if self.max_time is not None:
             positive("max_time", self.max_time)
         return options
+
+    def _loss(self) -> Loss:
+        """The loss; raises InputError unless it is one for such targets."""
+        fit = [name for name, kind in LOSSES.items() if kind.classifies == self._classifies]
+        if str(self.loss).partition(":")[0] not in fit:
+            raise InputError(f"loss must be one of {', '.join(fit)}, got {self.loss!r}")
+        return find_loss(self.loss)
 
     def _seed(self) -> int:
         if self.random_state is None:
@@ -219,17 +227,20 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
 
     # -- prediction ----------------------------------------------------------------------------
 
-    def _margins(self, X: Any) -> np.ndarray:
-        """Margins with the intercepts, float64 (n, models); reads the rows once."""
+    def _margins(self, X: Any, offset: Any = None) -> np.ndarray:
+        """Margins with intercepts and offset, float64 (n, models); reads the rows once."""
         check_is_fitted(self)
         models = self.models_
         family = models[0].family
-        data = open_rows(self, family, X)
+        data = open_rows(self, family, X, offset)
+        require_offset(models[0], data)
         scorers = [model.family.scorer(model.ids, model.weights) for model in models]
         margins = np.empty((data.n_rows, len(models)))
         for start, stop, block in family.read_rows(data.rows, family.most_block_rows()):
             for k, (model, scorer) in enumerate(zip(models, scorers, strict=True)):
                 margins[start:stop, k] = scorer.margins(block) + model.intercept
+        if data.offset is not None:
+            margins += data.offset[:, None]
         return margins
 
     # -- names ---------------------------------------------------------------------------------

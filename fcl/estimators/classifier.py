@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import ClassifierMixin
+from sklearn.metrics import accuracy_score
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
@@ -16,12 +17,13 @@ from fcl.estimators.base import Estimator
 from fcl.estimators.rows import Training, open_scored, open_training
 from fcl.features import Spec
 from fcl.model import Model
+from fcl.objective import find_loss
 
 __all__ = ["FCLClassifier"]
 
 
 def _has_probabilities(estimator: Any) -> bool:
-    return bool(estimator.loss == "logistic")
+    return find_loss(estimator.loss).has_mean
 
 
 class FCLClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
@@ -115,7 +117,7 @@ class FCLClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
     n_features_in_ : int, columns of X, or letters of a window. ``feature_names_in_`` of a data frame.
     """
 
-    _losses = ("logistic", "squared_hinge")
+    _classifies = True
 
     def __init__(
         self,
@@ -158,7 +160,9 @@ class FCLClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         self.max_time = max_time
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> FCLClassifier:
+    def fit(
+        self, X: Any, y: Any = None, sample_weight: Any = None, offset: Any = None
+    ) -> FCLClassifier:
         """Fit to rows with labels.
 
         X : numbers (n, m), dense, sparse or a data frame; letters or codes (n,) or (n, L) for families
@@ -169,12 +173,15 @@ class FCLClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
             ``y``) or an array; with an opened data set None for its own.
         sample_weight : (n,), >= 0, or None; with a path also the name of an array. Weight 2 is a row
             twice, weight 0 none.
+        offset : (n,), added to the margins, here and in predictions, or None; with a path also a name.
 
         Raises InputError for unusable parameters, data or labels; warns with scikit-learn's
         ConvergenceWarning of an end before ``tol``.
         """
         options = self._checked_options()
-        training = open_training(self, options["features"], X, y, sample_weight, numeric=False)
+        training = open_training(
+            self, options["features"], X, y, sample_weight, numeric=False, offset=offset
+        )
         check_classification_targets(training.target)
         classes = np.unique(training.counting)
         if len(classes) < 2:
@@ -241,33 +248,33 @@ class FCLClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
 
     # -- prediction ----------------------------------------------------------------------------
 
-    def decision_function(self, X: Any) -> np.ndarray:
+    def decision_function(self, X: Any, offset: Any = None) -> np.ndarray:
         """Margins: float64 (n,) of two classes, above 0 for ``classes_[1]``; else (n, n_classes).
 
-        X : as of :meth:`fit`.
+        X, offset : as of :meth:`fit`.
         """
-        margins = self._margins(X)
+        margins = self._margins(X, offset)
         return margins[:, 0] if margins.shape[1] == 1 else margins
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: Any, offset: Any = None) -> np.ndarray:
         """The class of each row: (n,)."""
-        margins = self._margins(X)
+        margins = self._margins(X, offset)
         if margins.shape[1] == 1:
             return np.asarray(self.classes_[(margins[:, 0] > 0.0).astype(np.intp)])
         return np.asarray(self.classes_[margins.argmax(axis=1)])
 
     @available_if(_has_probabilities)
-    def predict_proba(self, X: Any) -> np.ndarray:
+    def predict_proba(self, X: Any, offset: Any = None) -> np.ndarray:
         """Probabilities, float64 (n, n_classes): logistic loss only.
 
         Those of more than two classes, each against the rest, are scaled to sum 1.
         """
-        return np.asarray(np.exp(self.predict_log_proba(X)))
+        return np.asarray(np.exp(self.predict_log_proba(X, offset)))
 
     @available_if(_has_probabilities)
-    def predict_log_proba(self, X: Any) -> np.ndarray:
+    def predict_log_proba(self, X: Any, offset: Any = None) -> np.ndarray:
         """Logarithms of the probabilities, without underflow."""
-        margins = self._margins(X)
+        margins = self._margins(X, offset)
         if margins.shape[1] == 1:
             margins = np.column_stack([-margins, margins])
             return -np.logaddexp(0.0, -margins)
@@ -275,10 +282,11 @@ class FCLClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         logs -= logs.max(axis=1, keepdims=True)
         return np.asarray(logs - np.log(np.exp(logs).sum(axis=1, keepdims=True)))
 
-    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """Accuracy; X and y as of :meth:`fit`."""
-        X, y, sample_weight = open_scored(X, y, sample_weight)
-        return float(super().score(X, y, sample_weight))
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None, offset: Any = None) -> float:
+        """Accuracy; arguments as of :meth:`fit`."""
+        X, y, sample_weight, offset = open_scored(X, y, sample_weight, offset)
+        predicted = self.predict(X, offset)
+        return float(accuracy_score(y, predicted, sample_weight=sample_weight))
 
     # -- coefficients --------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from sklearn.base import RegressorMixin
+from sklearn.metrics import r2_score
 
 from fcl.data import regression_target
 from fcl.estimators.base import Estimator
@@ -17,13 +18,15 @@ __all__ = ["FCLRegressor"]
 class FCLRegressor(RegressorMixin, Estimator):  # type: ignore[misc]
     """L1-regularised linear regression over a family of features, to a certified duality gap.
 
-    Minimises ||w||_1 + C sum_i s_i (y_i - <w, phi(x_i)> - b)^2 over all features phi of the family. There
-    is no 1/2: with n rows of weight 1, ``Lasso(alpha=a)`` has C = 1 / (2 n a), which is ``alpha = 2 a``
-    here.
+    Minimises ||w||_1 + C sum_i s_i (y_i - <w, phi(x_i)> - b)^2, or with another loss in the place of the
+    square, over all features phi of the family. The square has no 1/2: with n rows of weight 1,
+    ``Lasso(alpha=a)`` has C = 1 / (2 n a), which is ``alpha = 2 a`` here.
 
     Parameters
     ----------
-    loss : {"squared"}
+    loss : {"squared", "huber:delta=1", "poisson"}
+        ``huber`` with any delta > 0, in the units of the target; ``poisson``: of targets of at least 0,
+        predicted as exp(margin).
     features, C, alpha, l1_ratio, standardize, fit_intercept, tol, max_iter
         As of :class:`FCLClassifier`.
     warm_start, random_state, n_jobs, driver, memory, row_view, max_time, verbose
@@ -46,7 +49,7 @@ class FCLRegressor(RegressorMixin, Estimator):  # type: ignore[misc]
         As of :class:`FCLClassifier`.
     """
 
-    _losses = ("squared",)
+    _classifies = False
 
     def __init__(
         self,
@@ -87,10 +90,14 @@ class FCLRegressor(RegressorMixin, Estimator):  # type: ignore[misc]
         self.max_time = max_time
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> FCLRegressor:
+    def fit(
+        self, X: Any, y: Any = None, sample_weight: Any = None, offset: Any = None
+    ) -> FCLRegressor:
         """Fit to rows with numbers; arguments, errors and warnings as of :meth:`FCLClassifier.fit`."""
         options = self._checked_options()
-        training = open_training(self, options["features"], X, y, sample_weight, numeric=True)
+        training = open_training(
+            self, options["features"], X, y, sample_weight, numeric=True, offset=offset
+        )
         target = regression_target(training.target, training.data.target_name)
         begin = getattr(self, "model_", None) if self.warm_start else None
         problem = f"target {training.data.target_name}"
@@ -99,11 +106,11 @@ class FCLRegressor(RegressorMixin, Estimator):  # type: ignore[misc]
         self.intercept_ = float(self.intercept_[0])
         return self
 
-    def predict(self, X: Any) -> Any:
-        """Predictions, float64 (n,)."""
-        return self._margins(X)[:, 0]
+    def predict(self, X: Any, offset: Any = None) -> Any:
+        """Expected targets, float64 (n,); X and offset as of :meth:`fit`."""
+        return self._loss().mean(self._margins(X, offset)[:, 0])
 
-    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """The coefficient of determination R^2; X and y as of :meth:`fit`."""
-        X, y, sample_weight = open_scored(X, y, sample_weight)
-        return float(super().score(X, y, sample_weight))
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None, offset: Any = None) -> float:
+        """The coefficient of determination R^2; arguments as of :meth:`fit`."""
+        X, y, sample_weight, offset = open_scored(X, y, sample_weight, offset)
+        return float(r2_score(y, self.predict(X, offset), sample_weight=sample_weight))

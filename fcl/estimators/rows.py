@@ -78,15 +78,21 @@ def is_data_set(X: Any) -> bool:
 
 
 def open_training(
-    estimator: BaseEstimator, spec: Spec, X: Any, y: Any, sample_weight: Any, numeric: bool
+    estimator: BaseEstimator,
+    spec: Spec,
+    X: Any,
+    y: Any,
+    sample_weight: Any,
+    numeric: bool,
+    offset: Any = None,
 ) -> Training:
     """Rows, target and weights to fit; sets what scikit-learn wants to know of the columns.
 
     y : of a data set, the name of the target or an array; None for the data set's own, named y in a file.
-    sample_weight : an array, or for a path the name of one.
+    sample_weight, offset : an array, or for a path the name of one.
     """
     if is_data_set(X):
-        data = _open_data_set(X, y, sample_weight)
+        data = _open_data_set(X, y, sample_weight, offset)
         target, weights = data.target, data.weights
         assert target is not None
         estimator.n_features_in_ = _width(spec, data)
@@ -108,46 +114,56 @@ def open_training(
         )
         data = open_data(_canonical(X), y=None)
         weights = _weights(sample_weight, data)
+    if offset is not None and not is_data_set(X):
+        data = data.with_offset(offset)
     target = np.asarray(target)
     if not numeric:
         target = _plain_labels(target)
     return Training(data, target, weights)
 
 
-def open_rows(estimator: BaseEstimator, family: Family, X: Any) -> DataSet:
+def open_rows(estimator: BaseEstimator, family: Family, X: Any, offset: Any = None) -> DataSet:
     """Rows to predict."""
+    if isinstance(X, DataSet):
+        return X if offset is None else X.with_offset(offset)
     if is_data_set(X):
-        return X if isinstance(X, DataSet) else open_data(X, y=None)
+        return open_data(X, y=None, offset=offset)
     if takes_sequences(family):
-        return open_data(_sequences(X), y=None)
+        return open_data(_sequences(X), y=None, offset=offset)
     X = validate_data(
         estimator, X, accept_sparse="csr", dtype=(np.float64, np.float32), reset=False
     )
-    return open_data(_canonical(X), y=None)
+    return open_data(_canonical(X), y=None, offset=offset)
 
 
-def open_scored(X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
-    """X, y and weights to score, as scikit-learn takes them; of a data set as :func:`open_training`."""
+def open_scored(X: Any, y: Any, sample_weight: Any, offset: Any) -> tuple[Any, Any, Any, Any]:
+    """X, y, weights and offset to score, as scikit-learn takes them; a data set has its own offset.
+
+    Of a data set arguments are as of :func:`open_training`.
+    """
     if not is_data_set(X):
-        return X, y, sample_weight
-    data = _open_data_set(X, y, sample_weight)
+        return X, y, sample_weight, offset
+    data = _open_data_set(X, y, sample_weight, offset)
     target = np.asarray(data.target)
-    return data, _plain_labels(target) if target.dtype.kind == "S" else target, data.weights
+    return data, _plain_labels(target) if target.dtype.kind == "S" else target, data.weights, None
 
 
-def _open_data_set(X: Any, y: Any, sample_weight: Any) -> DataSet:
+def _open_data_set(X: Any, y: Any, sample_weight: Any, offset: Any = None) -> DataSet:
     if not isinstance(y, str) and y is not None:
         y = column_or_1d(y, warn=True)
     if not isinstance(X, DataSet):
         weights = sample_weight
         if weights is not None and not isinstance(weights, str):
             weights = np.asarray(weights)
-        return open_data(X, y="y" if y is None else y, weights=weights)
-    if isinstance(y, str) or isinstance(sample_weight, str):
+        return open_data(X, y="y" if y is None else y, weights=weights, offset=offset)
+    if any(isinstance(given, str) for given in (y, sample_weight, offset)):
         raise InputError(
-            f"{X.name} is opened already: expected y and sample_weight as arrays, or None for its own, "
-            f"got y={y!r:.40}, sample_weight={sample_weight!r:.40}; name them in fcl.open_data"
+            f"{X.name} is opened already: expected y, sample_weight and offset as arrays, or None for "
+            f"its own, got y={y!r:.40}, sample_weight={sample_weight!r:.40}, offset={offset!r:.40}; name "
+            "them in fcl.open_data"
         )
+    if offset is not None:
+        X = X.with_offset(offset)
     target = X.target if y is None else y
     if target is None:
         raise InputError(f"{X.name}: training needs a target, and none was opened (y=None)")

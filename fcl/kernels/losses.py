@@ -1,13 +1,9 @@
 """Losses of one margin, and sums over rows.
 
-Codes: 0 logistic, 1 squared, 2 squared hinge (``fcl.objective.losses`` has the names). With target y
-(-1 or +1 for the classification losses) and margin m:
-
-    logistic        log(1 + exp(-y m))
-    squared         (y - m)^2
-    squared hinge   max(0, 1 - y m)^2
-
-All forms are safe from overflow for any finite margin.
+A loss comes as the pair ``Loss.kernel``: its code and its parameter (0.0 where it has none). The four
+functions of one row (value, slope and curvature, majorant, conjugate) have a branch for each code; all
+sums are the same for every loss. ``fcl.objective.losses`` has the formulas. All forms are safe from
+overflow for any finite margin.
 """
 
 import math
@@ -17,6 +13,11 @@ from fcl.kernels import kernel
 LOGISTIC = 0
 SQUARED = 1
 SQUARED_HINGE = 2
+HUBER = 3
+POISSON = 4
+
+#: Margins from here on have the exponential continued by its tangent, which keeps sums finite.
+MOST_EXPONENT = 500.0
 
 
 @kernel
@@ -35,8 +36,20 @@ def add(total, carry, x):
 
 
 @kernel
-def loss_value(code, y, m):
+def exp_above_tangent(d):
+    """exp(d) - 1 - d, to the last digits also where that is small."""
+    if abs(d) > 0.3:
+        return math.expm1(d) - d
+    total = 1.0
+    for k in range(13, 2, -1):
+        total = 1.0 + total * d / k
+    return 0.5 * d * d * total
+
+
+@kernel
+def loss_value(loss, y, m):
     """The loss at margin ``m``."""
+    code, parameter = loss
     if code == LOGISTIC:
         z = -y * m
         if z > 0.0:
@@ -44,13 +57,25 @@ def loss_value(code, y, m):
         return math.log1p(math.exp(z))
     if code == SQUARED:
         return (y - m) * (y - m)
-    h = 1.0 - y * m
-    return h * h if h > 0.0 else 0.0
+    if code == SQUARED_HINGE:
+        h = 1.0 - y * m
+        return h * h if h > 0.0 else 0.0
+    if code == HUBER:
+        size = abs(m - y)
+        return size * size if size <= parameter else parameter * (2.0 * size - parameter)
+    if code == POISSON:
+        d = m - math.log(y) if y > 0.0 else math.inf
+        if abs(d) <= 1.0:
+            return y * exp_above_tangent(d)
+        e = math.exp(min(m, MOST_EXPONENT)) * (1.0 + max(0.0, m - MOST_EXPONENT))
+        return e - y * (1.0 + d) if y > 0.0 else e
+    raise ValueError("loss_value: no branch for the code of this loss")
 
 
 @kernel
-def loss_slope_curvature(code, y, m):
+def loss_slope_curvature(loss, y, m):
     """First and second derivative of the loss in ``m``."""
+    code, parameter = loss
     if code == LOGISTIC:
         # e <= 1 always: p = sigma(-y m), the probability of the wrong side
         e = math.exp(-abs(m))
@@ -61,50 +86,107 @@ def loss_slope_curvature(code, y, m):
         return -y * p, e / ((1.0 + e) * (1.0 + e))
     if code == SQUARED:
         return 2.0 * (m - y), 2.0
-    h = 1.0 - y * m
-    if h > 0.0:
-        return -2.0 * y * h, 2.0
-    return 0.0, 0.0
+    if code == SQUARED_HINGE:
+        h = 1.0 - y * m
+        if h > 0.0:
+            return -2.0 * y * h, 2.0
+        return 0.0, 0.0
+    if code == HUBER:
+        if abs(m - y) <= parameter:
+            return 2.0 * (m - y), 2.0
+        return math.copysign(2.0 * parameter, m - y), 0.0
+    if code == POISSON:
+        e = math.exp(min(m, MOST_EXPONENT))
+        d = m - math.log(y) if y > 0.0 else math.inf
+        return y * math.expm1(d) if abs(d) <= 1.0 else e - y, e
+    raise ValueError("loss_slope_curvature: no branch for the code of this loss")
 
 
 @kernel
-def residuals_curvatures(code, y, s, m, b, r, q):
+def majorant(loss, y, m, share):
+    """The curvature at ``m`` that a model needs at least after a step was cut; ``share`` is in (0, 1].
+
+    Logistic: a share of the curvature with which a quadratic lies above the loss everywhere,
+    tanh(m / 2) / (2 m) (Jaakkola and Jordan 2000). Squared: its own curvature does so already. Squared
+    hinge and Huber: 2 within share^3 beyond the jump of the second derivative, and everywhere for a share
+    of 1, with which the model lies above the loss as well. Poisson: no quadratic lies above it; a share
+    of max(exp(m), y) bounds the curvature from m to log y and below.
+    """
+    code, parameter = loss
+    if code == LOGISTIC:
+        size = abs(m)
+        return share * (math.tanh(0.5 * size) / (2.0 * size) if size > 1e-4 else 0.25)
+    if code == SQUARED:
+        return 0.0
+    if code == SQUARED_HINGE:
+        return 2.0 if share >= 1.0 or y * m - 1.0 < share**3 else 0.0
+    if code == HUBER:
+        beyond = abs(m - y) / parameter - 1.0
+        return 2.0 if share >= 1.0 or beyond < share**3 else 0.0
+    if code == POISSON:
+        return share * max(math.exp(min(m, MOST_EXPONENT)), y)
+    raise ValueError("majorant: no branch for the code of this loss")
+
+
+@kernel
+def conjugate(loss, y, u):
+    """The convex conjugate sup_m (u m - loss(y, m)); u outside the domain is put on its edge."""
+    code, parameter = loss
+    if code == LOGISTIC:
+        a = min(max(-y * u, 0.0), 1.0)
+        value = 0.0
+        if a > 0.0:
+            value += a * math.log(a)
+        if a < 1.0:
+            value += (1.0 - a) * math.log1p(-a)
+        return value
+    if code == SQUARED:
+        return 0.25 * u * u + u * y
+    if code == SQUARED_HINGE:
+        a = max(-y * u, 0.0)
+        return 0.25 * a * a - a
+    if code == HUBER:
+        u = min(max(u, -2.0 * parameter), 2.0 * parameter)
+        return 0.25 * u * u + u * y
+    if code == POISSON:
+        v = max(y + u, 0.0)
+        if y == 0.0:
+            return v * math.log(v) - v if v > 0.0 else 0.0
+        if v == 0.0:
+            return y - y * math.log(y)
+        if abs(u) <= 0.5 * y:
+            return v * exp_above_tangent(-math.log1p(u / y)) + u * math.log(y)
+        return v * math.log(v / y) + u * (math.log(y) - 1.0)
+    raise ValueError("conjugate: no branch for the code of this loss")
+
+
+@kernel
+def residuals_curvatures(loss, y, s, m, b, r, q):
     """Write r_i = s_i loss' and q_i = s_i loss'' at margins m_i + b for a block of rows."""
     for i in range(y.shape[0]):
-        slope, curvature = loss_slope_curvature(code, y[i], m[i] + b)
+        slope, curvature = loss_slope_curvature(loss, y[i], m[i] + b)
         r[i] = s[i] * slope
         q[i] = s[i] * curvature
 
 
 @kernel
-def raise_curvatures(code, y, s, m, b, share, q):
-    """Raise each q_i to what a model needs that promised too much.
-
-    Logistic loss: at least ``share`` of the curvature with which the quadratic model lies above the loss
-    everywhere, tanh(m / 2) / (2 m) (Jaakkola and Jordan 2000). Squared hinge: 2 within share^3 beyond
-    the margin too, and everywhere for a share of 1: then the model lies above the loss as well.
-    """
+def raise_curvatures(loss, y, s, m, b, share, q):
+    """Raise each q_i to what a model needs that promised too much: see :func:`majorant`."""
     for i in range(y.shape[0]):
-        margin = m[i] + b
-        if code == LOGISTIC:
-            size = abs(margin)
-            most = math.tanh(0.5 * size) / (2.0 * size) if size > 1e-4 else 0.25
-            q[i] = max(q[i], share * s[i] * most)
-        elif code == SQUARED_HINGE and (share >= 1.0 or y[i] * margin - 1.0 < share**3):
-            q[i] = 2.0 * s[i]
+        q[i] = max(q[i], s[i] * majorant(loss, y[i], m[i] + b, share))
 
 
 @kernel
-def weighted_loss(code, y, s, m, b):
+def weighted_loss(loss, y, s, m, b):
     """Sum of s_i loss(y_i, m_i + b) over a block of rows."""
     total = carry = 0.0
     for i in range(y.shape[0]):
-        total, carry = add(total, carry, s[i] * loss_value(code, y[i], m[i] + b))
+        total, carry = add(total, carry, s[i] * loss_value(loss, y[i], m[i] + b))
     return total + carry
 
 
 @kernel
-def line_sums(code, y, s, m, dm, beta, b, out):
+def line_sums(loss, y, s, m, dm, beta, b, out):
     """Write what a search along a line needs, at margins m_i + beta dm_i + b, for a block of rows.
 
     out : float64 (6,), overwritten: sum s loss, sum s loss', sum s loss'' , sum s loss' dm,
@@ -118,8 +200,8 @@ def line_sums(code, y, s, m, dm, beta, b, out):
     cross = 0.0
     for i in range(y.shape[0]):
         t = m[i] + beta * dm[i] + b
-        value, carry = add(value, carry, s[i] * loss_value(code, y[i], t))
-        slope, curvature = loss_slope_curvature(code, y[i], t)
+        value, carry = add(value, carry, s[i] * loss_value(loss, y[i], t))
+        slope, curvature = loss_slope_curvature(loss, y[i], t)
         slope *= s[i]
         curvature *= s[i]
         slope_b += slope
@@ -150,55 +232,38 @@ def side_sums(r, out):
 
 
 @kernel
-def conjugate_sum(code, y, s, r, shift, scale_negative, scale_positive, t):
-    """Sum of s_i loss*(t r~_i / s_i) over a block, r~_i the balanced residual.
+def conjugate_sum(loss, y, s, o, r, balance, t):
+    """Sum of s_i [loss*(u_i) - u_i o_i] over a block, u_i = t r~_i / s_i of the balanced residual r~_i.
 
-    r~_i = r_i - shift s_i for the squared loss, else r_i times the scale of its side.
-    Rows have s_i > 0. An argument outside the domain by rounding alone is put on its edge.
+    o : float64 (n,) offsets of the margins, or (0,) for none.
+    balance : (shift, scale of the negative side, of the positive side);  r~_i = scale r_i - shift s_i.
     """
+    shift, scale_negative, scale_positive = balance
+    offset = o.shape[0] > 0
     total = carry = 0.0
     for i in range(y.shape[0]):
-        if code == SQUARED:
-            u = t * (r[i] / s[i] - shift)
-            total, carry = add(total, carry, s[i] * (0.25 * u * u + u * y[i]))
-            continue
         scale = scale_negative if r[i] < 0.0 else scale_positive
-        a = -y[i] * t * scale * r[i] / s[i]
-        if code == LOGISTIC:
-            a = min(max(a, 0.0), 1.0)
-            if a > 0.0:
-                total, carry = add(total, carry, s[i] * a * math.log(a))
-            if a < 1.0:
-                total, carry = add(total, carry, s[i] * (1.0 - a) * math.log1p(-a))
-        else:
-            a = max(a, 0.0)
-            total, carry = add(total, carry, s[i] * (0.25 * a * a - a))
+        u = t * (scale * r[i] / s[i] - shift)
+        value = conjugate(loss, y[i], u)
+        if offset:
+            value -= u * o[i]
+        total, carry = add(total, carry, s[i] * value)
     return total + carry
 
 
 @kernel
-def squared_dual_sums(y, s, r, shift, out):
-    """Write sum r~ y and sum r~^2 / s for the balanced residuals of the squared loss to ``out``."""
+def ray_sums(y, s, o, r, balance, out):
+    """Write sum r~ (y - o) and sum r~^2 / s for the balanced residuals to ``out``."""
+    shift, scale_negative, scale_positive = balance
+    offset = o.shape[0] > 0
     linear = carry_linear = 0.0
     quadratic = carry_quadratic = 0.0
     for i in range(y.shape[0]):
-        balanced = r[i] - shift * s[i]
-        linear, carry_linear = add(linear, carry_linear, balanced * y[i])
-        square = balanced * balanced / s[i]
-        quadratic, carry_quadratic = add(quadratic, carry_quadratic, square)
-    out[0] = linear + carry_linear
-    out[1] = quadratic + carry_quadratic
-
-
-@kernel
-def hinge_dual_sums(s, r, scale_negative, scale_positive, out):
-    """Write sum |r~| and sum r~^2 / s for the balanced residuals of the squared hinge to ``out``."""
-    linear = carry_linear = 0.0
-    quadratic = carry_quadratic = 0.0
-    for i in range(s.shape[0]):
         scale = scale_negative if r[i] < 0.0 else scale_positive
-        balanced = abs(scale * r[i])
-        linear, carry_linear = add(linear, carry_linear, balanced)
+        balanced = scale * r[i] - shift * s[i]
+        linear, carry_linear = add(
+            linear, carry_linear, balanced * (y[i] - o[i] if offset else y[i])
+        )
         square = balanced * balanced / s[i]
         quadratic, carry_quadratic = add(quadratic, carry_quadratic, square)
     out[0] = linear + carry_linear
@@ -220,13 +285,13 @@ def difference(a, b, out):
 
 
 @kernel
-def slope_sums(code, y, s, m, b, out):
+def slope_sums(loss, y, s, m, b, out):
     """Write sum r, sum q and sum |r| of a block of rows at margins m_i + b to out[0:3]."""
     total = carry = 0.0
     curve = 0.0
     absolute = 0.0
     for i in range(y.shape[0]):
-        slope, curvature = loss_slope_curvature(code, y[i], m[i] + b)
+        slope, curvature = loss_slope_curvature(loss, y[i], m[i] + b)
         total, carry = add(total, carry, s[i] * slope)
         curve += s[i] * curvature
         absolute += s[i] * abs(slope)

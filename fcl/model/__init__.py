@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from fcl.model.certificate import Certificate
 from fcl.model.file import FORMAT, VERSION, load_model, save_model
-from fcl.model.metrics import average_precision
 from fcl.model.model import FeatureRow, Model
+from fcl.objective.metrics import average_precision
 
 __all__ = [
     "FORMAT",

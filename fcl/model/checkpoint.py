@@ -55,7 +55,12 @@ MAY_CHANGE = frozenset(
 )
 
 #: options that came later, with the values that jobs had before
-ADDED: dict[str, Any] = {"l1_ratio": 1.0, "class_weight": None, "standardize": False}
+ADDED: dict[str, Any] = {
+    "l1_ratio": 1.0,
+    "class_weight": None,
+    "standardize": False,
+    "offset": False,
+}
 
 #: Checkpoints kept: the newest, and the one before in case the disk lost a part of it.
 KEPT = 2

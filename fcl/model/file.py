@@ -26,7 +26,8 @@ from fcl.model.archive import (
 )
 from fcl.model.atomic import atomic_file
 from fcl.model.certificate import Certificate
-from fcl.model.model import LOSSES, Model
+from fcl.model.model import Model
+from fcl.objective import find_loss
 from fcl.plain import plain
 
 __all__ = ["FORMAT", "VERSION", "check_savable", "load_model", "save_model"]
@@ -52,6 +53,14 @@ def _label(where: str, value: Any) -> Any:
     return value
 
 
+def _loss(where: str, value: Any) -> str:
+    try:
+        find_loss(value)
+    except InputError as error:
+        raise schema.Mismatch(f"{where}: {error}") from error
+    return str(value)
+
+
 def _class_weight(where: str, value: Any) -> Any:
     if isinstance(value, str):
         return schema.one_of("balanced")(where, value)
@@ -60,11 +69,12 @@ def _class_weight(where: str, value: Any) -> Any:
 
 
 def _options(where: str, value: Any) -> dict[str, Any]:
-    """Options are for people, apart from three."""
+    """Options are for people, apart from these."""
     used = schema.record(
         l1_ratio=schema.Maybe(schema.number(5e-324, 1.0)),
         class_weight=schema.Maybe(schema.nullable(_class_weight)),
         C_min=schema.Maybe(_UNKNOWN),
+        offset=schema.Maybe(schema.flag),
     )
     return {**schema.table(where, value), **used(where, value)}
 
@@ -73,7 +83,7 @@ _HEADER_TABLE = schema.record(
     family=schema.table,
     n_active=schema.whole(),
     intercept=_FINITE,
-    loss=schema.one_of(*LOSSES),
+    loss=_loss,
     C=_POSITIVE,
     alpha=_POSITIVE,
     labels=schema.nullable(schema.listing(_label, 2)),

@@ -13,22 +13,17 @@ import numpy.typing as npt
 
 from fcl.errors import InputError
 from fcl.model.certificate import Certificate
+from fcl.objective.losses import Loss, find_loss
 
 if TYPE_CHECKING:
     from fcl.data import DataSet
     from fcl.features.base import Family
 
-__all__ = ["LOSSES", "FeatureRow", "Model"]
+__all__ = ["FeatureRow", "Model"]
 
 Ids = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
-
-#: losses that a model may name, and their formula for a margin m
-LOSSES = {
-    "logistic": "log(1 + exp(-y_i m_i))",
-    "squared": "(y_i - m_i)^2",
-    "squared_hinge": "max(0, 1 - y_i m_i)^2",
-}
+Offset = str | npt.ArrayLike
 
 
 class FeatureRow(NamedTuple):
@@ -57,7 +52,7 @@ class Model:
     family      the bound family of the features.
     ids         int64 (k,), strictly increasing; weights float64 (k,), finite; support int64 (k,),
                 the training rows where the feature is not zero.
-    loss        "logistic", "squared" or "squared_hinge".
+    loss        the text of a loss, as :func:`fcl.objective.find_loss` reads it.
     C, alpha    both spellings of the same penalty: C = 1 / (alpha * sum_weights).
     labels      (negative, positive) as they stood in the data; None for regression.
     n_rows      training rows; sum_weights the sum of their sample weights.
@@ -114,13 +109,22 @@ class Model:
             raise InputError("weights and intercept must be finite")
         if (self.support < 0).any():
             raise InputError("support counts rows and cannot be negative")
-        if self.loss not in LOSSES:
-            raise InputError(f"loss must be one of {', '.join(LOSSES)}, got {self.loss!r}")
+        find_loss(self.loss)
 
     @property
     def n_active(self) -> int:
         """Number of features with a nonzero weight."""
         return int(np.count_nonzero(self.weights))
+
+    @property
+    def loss_object(self) -> Loss:
+        """The loss with its formula, link and metric."""
+        return find_loss(self.loss)
+
+    @property
+    def has_offset(self) -> bool:
+        """Whether the training rows had an offset, so that rows to predict need one."""
+        return bool(self.options.get("offset"))
 
     # -- files
 
@@ -142,33 +146,41 @@ class Model:
 
     # -- prediction
 
-    def margins(self, data: DataSet | Any, block_rows: int = 65_536) -> Floats:
-        """float64 (n,): the margins, intercept included.
+    def margins(
+        self, data: DataSet | Any, block_rows: int = 65_536, offset: Offset | None = None
+    ) -> Floats:
+        """float64 (n,): the margins, intercept and offset included.
 
         data : a DataSet, or what ``open_data`` takes (a path, an array). Rows of another length
             than the training rows raise an InputError that names both.
+        offset : added to the margins: as ``open_data`` takes it, or an array for a DataSet. A model that
+            was trained with one needs one.
         """
         from fcl.model.predict import margins
 
-        return margins(self, data, block_rows)
+        return margins(self, data, block_rows, offset)
 
-    def predict_proba(self, data: DataSet | Any, block_rows: int = 65_536) -> Floats:
+    def predict_proba(
+        self, data: DataSet | Any, block_rows: int = 65_536, offset: Offset | None = None
+    ) -> Floats:
         """float64 (n, 2): the probabilities of ``labels[0]`` and ``labels[1]``.
 
-        Raises InputError unless the loss is logistic.
+        Raises InputError unless the loss gives probabilities, as logistic loss does.
         """
-        from fcl.model.predict import probability, require_probability
+        from fcl.model.predict import require_probability
 
         require_probability(self)
-        margins = self.margins(data, block_rows)
-        return np.column_stack([probability(-margins), probability(margins)])
+        margins, loss = self.margins(data, block_rows, offset), self.loss_object
+        return np.column_stack([loss.mean(-margins), loss.mean(margins)])
 
-    def predict(self, data: DataSet | Any, block_rows: int = 65_536) -> np.ndarray:
+    def predict(
+        self, data: DataSet | Any, block_rows: int = 65_536, offset: Offset | None = None
+    ) -> np.ndarray:
         """(n,): the label of each row (the positive one where the margin is > 0), as the labels
-        stood in the training data; for regression the margins, float64."""
-        margins = self.margins(data, block_rows)
+        stood in the training data; for regression the expected targets, float64."""
+        margins = self.margins(data, block_rows, offset)
         if self.labels is None:
-            return margins
+            return self.loss_object.mean(margins)
         return np.asarray(self.labels)[(margins > 0).astype(np.intp)]
 
     # -- words

@@ -1,6 +1,9 @@
 """The objective over rows: values, residuals, the best intercept, the dual bound.
 
-    P(w, b) = penalty(w) + C * sum_i s_i loss(y_i, m_i + b),    m = Phi w
+    P(w, b) = penalty(w) + C * sum_i s_i loss(y_i, m_i + b),    m = Phi w + o
+
+Offsets o are a part of all margins that are given here; the dual objective alone has them by themselves:
+the conjugate of loss(y, m + o) is loss*(u) - u o.
 
 Sums over rows are made block by block and added in the order of the blocks, so they depend on the
 block size alone.
@@ -59,6 +62,7 @@ class Objective:
         default=SERIAL, compare=False
     )  #: threads that the row blocks are shared among
     penalty: Penalty = field(default_factory=Penalty)
+    offset: Floats | None = None  #: float64 (n,), None for zeros
 
     @property
     def n_rows(self) -> int:
@@ -87,7 +91,7 @@ class Objective:
         from fcl.kernels import losses
 
         def block(r: slice) -> float:
-            value: float = losses.weighted_loss(self.loss.code, self.y[r], self.s[r], m[r], b)
+            value: float = losses.weighted_loss(self.loss.kernel, self.y[r], self.s[r], m[r], b)
             return value
 
         return math.fsum(self.team.map(block, list(self.blocks())))
@@ -108,7 +112,7 @@ class Objective:
         from fcl.kernels import losses
 
         losses.residuals_curvatures(
-            self.loss.code, self.y[rows], self.s[rows], m[rows], b, r[rows], q[rows]
+            self.loss.kernel, self.y[rows], self.s[rows], m[rows], b, r[rows], q[rows]
         )
 
     def raise_curvatures(self, m: Floats, b: float, share: float, q: Floats) -> None:
@@ -116,8 +120,9 @@ class Objective:
         from fcl.kernels import losses
 
         def block(rows: slice) -> None:
-            code = self.loss.code
-            losses.raise_curvatures(code, self.y[rows], self.s[rows], m[rows], b, share, q[rows])
+            losses.raise_curvatures(
+                self.loss.kernel, self.y[rows], self.s[rows], m[rows], b, share, q[rows]
+            )
 
         self.team.map(block, list(self.blocks()))
 
@@ -129,7 +134,7 @@ class Objective:
             *self._sums(
                 6,
                 lambda r, out: losses.line_sums(
-                    self.loss.code, self.y[r], self.s[r], m[r], dm[r], beta, b, out
+                    self.loss.kernel, self.y[r], self.s[r], m[r], dm[r], beta, b, out
                 ),
             )
         )
@@ -163,7 +168,7 @@ class Objective:
             total, curve, absolute = self._sums(
                 3,
                 lambda r, out, at=at: losses.slope_sums(  # type: ignore[misc]
-                    self.loss.code, self.y[r], self.s[r], at_block(r), at, out
+                    self.loss.kernel, self.y[r], self.s[r], at_block(r), at, out
                 ),
             )
             total += slope + floor * b
@@ -176,7 +181,7 @@ class Objective:
                 high = b
             else:
                 low = b
-            step = b - total / curve if curve > 0.0 else math.nan
+            step = b + self.loss.intercept_step(total, curve)
             if not low < step < high:
                 if math.isinf(low):
                     step, reach = high - reach, 4.0 * reach
@@ -201,6 +206,9 @@ class Objective:
 
         return self._sums(2, lambda b, out: losses.side_sums(r[b], out))
 
+    def _offset_of(self, rows: slice) -> Floats:
+        return np.empty(0) if self.offset is None else self.offset[rows]
+
     def dual_bound(
         self, r: Floats, largest: float, reach: float, excess: float = math.inf
     ) -> float:
@@ -211,6 +219,10 @@ class Objective:
         t. With squares in the penalty every t is feasible at a price, known for t = 1: then the better
         of the two is taken.
 
+        Scaled down, residuals stay in the domain of the dual, an interval that contains 0; they are
+        scaled up where it is a cone. Elsewhere the value rises up to t = 1 near an optimum: its
+        derivative there is -C sum_i r_i (m_i - o_i) = -C <w, g>, the L1 norm of w.
+
         r : float64 (n,), raw residuals.
         largest : float, upper bound of |g_j| / f_j over all features, g_j = sum_i r_i phi_ij.
         reach : float, largest |phi_ij| / f_j; bounds what balancing changes of any price.
@@ -219,52 +231,42 @@ class Objective:
         """
         from fcl.kernels import losses
 
-        code, C = self.loss.code, self.C
+        C = self.C
         negative, positive = self._sides(r)
         total = positive + negative
-        shift, scale_negative, scale_positive = 0.0, 1.0, 1.0
+        # what residuals over weights are shifted by, and the scales of both sides
+        balance = (0.0, 1.0, 1.0)
         priced = largest
         if self.intercept:
             priced += abs(total) * reach
-            if self.loss.classifies:
-                if negative == 0.0 or positive == 0.0:
-                    return 0.0  # the dual at 0: nothing balances the one side
-                if positive > -negative:
-                    scale_positive = -negative / positive
-                else:
-                    scale_negative = positive / -negative
+            if self.loss.unbounded:
+                balance = (total / math.fsum(self.s), 1.0, 1.0)
+            elif negative == 0.0 or positive == 0.0:
+                return 0.0  # the dual at 0: nothing balances the one side
+            elif positive > -negative:
+                balance = (0.0, 1.0, -negative / positive)
             else:
-                shift = total / math.fsum(self.s)
+                balance = (0.0, positive / -negative, 1.0)
         limit = self.penalty.least_C(C * priced * (1.0 + 1e-12))
-
-        if self.loss.name == "logistic":
-            t = min(1.0, limit)
-        elif self.loss.name == "squared":
+        t = 1.0
+        if self.loss.conic:
             linear, quadratic = self._sums(
                 2,
-                lambda b, out: losses.squared_dual_sums(self.y[b], self.s[b], r[b], shift, out),
-            )
-            t = -2.0 * linear / quadratic if quadratic > 0.0 else 0.0
-        else:
-            linear, quadratic = self._sums(
-                2,
-                lambda b, out: losses.hinge_dual_sums(
-                    self.s[b], r[b], scale_negative, scale_positive, out
+                lambda b, out: losses.ray_sums(
+                    self.y[b], self.s[b], self._offset_of(b), r[b], balance, out
                 ),
             )
-            t = 2.0 * linear / quadratic if quadratic > 0.0 else 0.0
-        t = min(max(t, 0.0), limit)
+            t = max(0.0, -2.0 * linear / quadratic) if quadratic > 0.0 else 0.0
 
         def smooth(t: float) -> float:
             def block(b: slice) -> float:
-                value: float = losses.conjugate_sum(
-                    code, self.y[b], self.s[b], r[b], shift, scale_negative, scale_positive, t
-                )
+                kernel, y, s, o = self.loss.kernel, self.y[b], self.s[b], self._offset_of(b)
+                value: float = losses.conjugate_sum(kernel, y, s, o, r[b], balance, t)
                 return value
 
             return -C * math.fsum(self.team.map(block, list(self.blocks())))
 
-        scaled = smooth(t)
+        scaled = smooth(min(t, limit))
         if self.penalty.pure_l1 or math.isinf(excess):
             return scaled
         return max(scaled, smooth(1.0) - self.penalty.conjugate(C, excess))

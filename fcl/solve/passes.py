@@ -109,8 +109,8 @@ class Passes:
 
     def null_model(self) -> tuple[Point, float]:
         """The model without features, and its objective; its margins are the anchor's."""
-        margins = self.vectors.accepted
-        margins[:] = 0.0
+        margins, offset = self.vectors.accepted, self.objective.offset
+        margins[:] = 0.0 if offset is None else offset
         b = self.objective.best_intercept(margins)
         return Point(np.empty(0, np.int64), np.empty(0), b), self.objective.value(0.0, margins, b)
 
@@ -119,6 +119,10 @@ class Passes:
         self.family.write_margins(
             self.prepared, point.ids, point.weights, self.vectors.proposed, blocks
         )
+        if self.objective.offset is not None:
+            for number in blocks:
+                rows = self.prepared.rows_of(number)
+                self.vectors.proposed[rows] += self.objective.offset[rows]
 
     def search(self, anchor: Point, value: float, proposed: Point) -> Searched:
         """Step B: the best point on the line from the anchor through the proposed one."""
@@ -200,11 +204,11 @@ class Passes:
         absolute = EPSILON * value + values + slope * own + slope * slope * value
         return absolute / value if value > 0.0 else 0.0
 
-    def rounded_slope(self, point: Point, offset: float) -> float:
-        """What rounding may change of a slope at the anchor. offset : added to its intercept later."""
-        return self._rounded(point, offset)[1]
+    def rounded_slope(self, point: Point, shift: float) -> float:
+        """What rounding may change of a slope at the anchor. shift : added to its intercept later."""
+        return self._rounded(point, shift)[1]
 
-    def _rounded(self, point: Point, offset: float) -> tuple[float, float]:
+    def _rounded(self, point: Point, shift: float) -> tuple[float, float]:
         """What rounding of each row's margin may change of the objective, and of any slope."""
         objective, n = self.objective, min(self.objective.n_rows, self.objective.block_rows)
         values = slopes = 0.0
@@ -215,8 +219,8 @@ class Passes:
             part.residuals_curvatures(margins, point.intercept, r[some], q[some])
             if not objective.loss.smooth:  # rows at a jump of the curvature
                 part.raise_curvatures(margins, point.intercept, NEAR, q[some])
-            sizes = np.abs(margins) + (abs(point.intercept) + abs(offset))
-            if not objective.loss.classifies:
+            sizes = np.abs(margins) + (abs(point.intercept) + abs(shift))
+            if objective.loss.translates:
                 sizes += np.abs(part.y)
             residuals = np.abs(r[some])
             values += float(residuals @ sizes)

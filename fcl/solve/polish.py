@@ -74,7 +74,6 @@ def _corrected(
     for _ in range(CORRECTIONS):
         missing = (target - exact_columns @ vector).astype(np.float64)
         vector = vector + roots * np.linalg.lstsq(columns * roots, missing, rcond=None)[0]
-        if objective.loss.classifies:  # the domain of the dual
-            most = objective.s if objective.loss.name == "logistic" else np.inf
-            vector = -objective.y * np.clip(-objective.y * vector, 0.0, most)
+        low, high = objective.loss.domain(objective.y)
+        vector = np.clip(vector, low * objective.s, high * objective.s)
     return vector

@@ -269,23 +269,24 @@ class Trainer:
     def _settle_rows(
         self, view: RowView, working: WorkingSet, local: LocalPoint, step: Step, tolerance: float
     ) -> Step:
-        """The step to the minimum of a loss whose second derivative jumps: squared hinge.
+        """The step to the minimum of a loss whose second derivative jumps.
 
-        Each model has the rows that are short of their margin where the one before has led, until these
-        are the same (finite Newton method, Keerthi and DeCoste 2005).
+        Each model takes every row by the piece of the loss to which the model before has led, until the
+        pieces are the same (finite Newton method, Keerthi and DeCoste 2005).
         """
         objective = view.objective
-        y, s = objective.y, objective.s
-        rows = y * self._m < 1.0
+        y, s, loss = objective.y, objective.s, objective.loss
+        pieces = loss.pieces(y, self._m)
         for count in range(MOST_ROW_SETS):
             led = self._m + self._margins_of(working, local, step)
-            before, rows = rows, y * led < 1.0
-            if count >= MOST_ROW_SETS // 2:  # they go round in circles
-                rows |= before
-            if (rows == before).all():
+            before, pieces = pieces, loss.pieces(y, led)
+            if count >= MOST_ROW_SETS // 2:  # the pieces go round in circles
+                pieces[before == 0] = 0
+            if (pieces == before).all():
                 break
-            np.multiply(2.0 * s, rows, out=self._q)
+            np.multiply(2.0 * s, pieces == 0, out=self._q)
             np.multiply(self._q, self._m - y, out=self._r)
+            self._r += loss.flat_slope * s * pieces
             there = self._local_point(view, working, local.columns)
             step = self._exact.minimise(view, working, there, self._q, tolerance)
         return step

@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from fcl.model import load_model
-from fcl.model.metrics import average_precision
+from fcl.objective.metrics import average_precision
 
 Run = Callable[..., Result]
 

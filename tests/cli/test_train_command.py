@@ -15,7 +15,7 @@ from click.testing import Result
 
 from fcl.errors import BudgetError, CheckpointError, InputError, RepeatedDeaths
 from fcl.model import load_model
-from fcl.model.model import LOSSES
+from fcl.objective import LOSSES
 
 Run = Callable[..., Result]
 
@@ -237,7 +237,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"--driver": "cloud"}, "'cloud' is not one of 'processes', 'inline'"),
     ({"--scratch": "missing"}, "--scratch missing: is not a folder"),
     ({"--block-rows": 10}, "'--block-rows': 10 is not in the range"),
-    ({"--loss": "hinge"}, "'hinge' is not one of"),
+    ({"--loss": "hinge"}, "unknown loss 'hinge'; expected one of logistic"),
     ({"--writers": 0}, "'--writers': 0 is not in the range"),
     *[
         (
@@ -529,11 +529,12 @@ def test_from_python_exceptions_pass(data: Path, tmp_path: Path, driver: Any) ->
         command.main(arguments, standalone_mode=False)
 
 
-def test_losses_are_those_of_the_model() -> None:
+def test_help_names_all_losses() -> None:
     from fcl.cli.train import command
 
     (loss,) = [param for param in command.params if param.name == "loss"]
-    assert list(loss.type.choices) == list(LOSSES)  # type: ignore[attr-defined]
+    for name in LOSSES:
+        assert name in loss.help  # type: ignore[attr-defined]
 
 
 def test_data_without_target_is_for_prediction(

@@ -8,14 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from judge import LOSSES, Problem, confirm, kmer_matrix
-from rows import acceptors, pyrimidines, splice
+from judge import ALL_LOSSES, LOSSES, Problem, confirm, kmer_matrix
+from rows import STRENGTHS, acceptors, splice, targets
 
 import fcl
 
 #: Window for each d, so that the explicit matrix stays small: 80, 300, 1,200 and 4,500 columns.
 LENGTHS = {1: 20, 2: 16, 3: 14, 4: 12}
-STRENGTHS = {"logistic": 1.0, "squared": 0.05, "squared_hinge": 0.3}
 
 
 def train_and_judge(
@@ -55,7 +54,9 @@ def check_optimum(
     # where the penalty has squares the gap falls with the square of the violations
     slack = math.sqrt(2.0 * (1.0 - problem.rho) * gap * best.objective) / problem.rho
     assert problem.violations(w, b).max() <= max(1e-6, 10.0 * slack)
-    assert claimed.max_violation == pytest.approx(np.abs(problem.pulls(w, b)).max(), rel=1e-9)
+    # it has an allowance for rounding, which a slope has over rho
+    largest = np.abs(problem.pulls(w, b)).max()
+    assert claimed.max_violation == pytest.approx(largest, rel=1e-9 / problem.rho)
     # the last pass has the best bound: the judge finds it again from the model alone
     assert claimed.bound > max([h["bound"] for h in result.model.history[:-1]], default=-np.inf)
     found = problem.bound(problem.residuals(w, b))
@@ -67,11 +68,11 @@ def check_optimum(
 @pytest.mark.parametrize("intercept", [True, False], ids=["intercept", "no-intercept"])
 @pytest.mark.parametrize("weighted", [True, False], ids=["weighted", "unweighted"])
 @pytest.mark.parametrize("d", LENGTHS)
-@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("loss", ALL_LOSSES)
 def test_acceptors(loss: str, d: int, weighted: bool, intercept: bool) -> None:
     n = 300 if d == 4 else 400  # two blocks, the second one ragged
-    codes, labels = acceptors(LENGTHS[d], n)
-    y = pyrimidines(n) if loss == "squared" else labels
+    codes, _ = acceptors(LENGTHS[d], n)
+    y = targets(loss, n)
     s = np.random.default_rng(d).uniform(0.1, 3.0, n) if weighted else None
     options = {"loss": loss, "C": STRENGTHS[loss], "intercept": intercept}
     result, problem, w = train_and_judge(codes, y, s, d, **options)
@@ -94,10 +95,9 @@ def test_splice_junctions_with_unknown_letters(loss: str, d: int) -> None:
 
 @pytest.mark.parametrize("intercept", [True, False], ids=["intercept", "no-intercept"])
 @pytest.mark.parametrize("rho", [1.0, 0.5, 0.05])
-@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("loss", ALL_LOSSES)
 def test_elastic_net(loss: str, rho: float, intercept: bool) -> None:
-    codes, labels = acceptors(16, 400)
-    y = pyrimidines(400) if loss == "squared" else labels
+    codes, y = acceptors(16, 400)[0], targets(loss, 400)
     s = np.random.default_rng(2).uniform(0.1, 3.0, 400)
     options = {"loss": loss, "C": STRENGTHS[loss], "intercept": intercept, "l1_ratio": rho}
     result, problem, w = train_and_judge(codes, y, s, 2, **options)
@@ -113,10 +113,9 @@ def test_elastic_net(loss: str, rho: float, intercept: bool) -> None:
 
 
 @pytest.mark.parametrize("rho", [1.0, 0.3])
-@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("loss", ALL_LOSSES)
 def test_the_model_is_empty_up_to_C_min(loss: str, rho: float) -> None:
-    codes, labels = acceptors(16, 400)
-    y = pyrimidines(400) if loss == "squared" else labels
+    codes, y = acceptors(16, 400)[0], targets(loss, 400)
     first, problem, _ = train_and_judge(codes, y, None, 2, loss=loss, C=1e-3, l1_ratio=rho)
     least = problem.null()[1]
     assert first.model.options["C_min"] == pytest.approx(least, rel=1e-9)
@@ -127,10 +126,9 @@ def test_the_model_is_empty_up_to_C_min(loss: str, rho: float) -> None:
 
 @pytest.mark.parametrize("tol", [1e-2, 1e-4, 1e-6])
 @pytest.mark.parametrize("rho", [1.0, 0.2])
-@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("loss", ALL_LOSSES)
 def test_no_certificate_says_more_than_is_true(loss: str, rho: float, tol: float) -> None:
-    codes, labels = acceptors(14, 400)
-    y = pyrimidines(400) if loss == "squared" else labels
+    codes, y = acceptors(14, 400)[0], targets(loss, 400)
     options = {"loss": loss, "C": STRENGTHS[loss], "tol": tol, "l1_ratio": rho}
     result, problem, w = train_and_judge(codes, y, None, 3 if rho == 1.0 else 2, **options)
     best = problem.solve()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import sklearn
 from scipy.special import expit
 from sklearn.datasets import make_classification, make_regression
 from sklearn.linear_model import Lasso, LogisticRegression
+from sklearn.metrics import mean_poisson_deviance, r2_score
 from sklearn.svm import LinearSVC
 
 import fcl
@@ -96,6 +98,50 @@ def test_lasso(a: float, intercept: bool) -> None:
     assert mine == pytest.approx(best, rel=1e-6) and mine <= best * (1.0 + 1e-8)
     assert ours.score(X, y) == pytest.approx(theirs.score(X, y), abs=1e-5)
     assert isinstance(ours.intercept_, float) and ours.coef_.shape == (ours.n_nonzero_,)
+
+
+@pytest.mark.parametrize("path", [False, True])
+def test_counts_with_an_offset(path: bool, tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    X, o = random.normal(size=(200, 12)), random.normal(size=200)
+    y = random.poisson(np.exp(0.7 * X[:, 0] + o + 1.0)).astype(float)
+    given: dict[str, Any] = {"X": X, "y": y, "offset": o}
+    scored = given
+    if path:
+        for name, array in (("X", X), ("y", y), ("o", o)):
+            np.save(tmp_path / f"{name}.npy", array)
+        given = scored = {"X": tmp_path, "offset": "o"}
+    model = FCLRegressor(loss="poisson", C=0.05, tol=1e-9).fit(**given)
+    w = dense(model, 12)[0]
+    m = X @ w + model.intercept_ + o
+    deviance = mean_poisson_deviance(y, np.exp(m))
+    assert model.objective_ == pytest.approx(
+        np.abs(w).sum() + 0.05 * 200 * deviance / 2.0, rel=1e-12
+    )
+    np.testing.assert_allclose(model.predict(X, offset=o), np.exp(m), rtol=1e-12)
+    assert model.score(**scored) == pytest.approx(r2_score(y, np.exp(m)), rel=1e-12)
+    with pytest.raises(fcl.InputError, match="expected an offset"):
+        model.predict(X)
+
+
+def test_labels_with_an_offset(data: tuple[np.ndarray, np.ndarray]) -> None:
+    X, y = data
+    o = np.random.default_rng(1).normal(size=len(y)) * 3.0
+    model = FCLClassifier(C=0.3, tol=1e-9).fit(X, y, offset=o)
+    m = X @ dense(model, 30)[0] + model.intercept_[0] + o
+    np.testing.assert_allclose(model.decision_function(X, offset=o), m, rtol=1e-12)
+    np.testing.assert_allclose(model.predict_proba(X, offset=o)[:, 1], expit(m), rtol=1e-9)
+    assert model.score(X, y, offset=o) == pytest.approx(np.mean((m > 0.0) == (y == 1)))
+
+
+def test_losses_belong_to_their_estimator(data: tuple[np.ndarray, np.ndarray]) -> None:
+    for estimator, loss in ((FCLClassifier, "poisson"), (FCLRegressor, "logistic")):
+        with pytest.raises(fcl.InputError, match=f"loss must be one of .*, got '{loss}'"):
+            estimator(loss=loss).fit(*data)
+    with pytest.raises(fcl.InputError, match="targets of at least 0, got -1 in row 1"):
+        FCLRegressor(loss="poisson").fit([[0.0], [1.0]], [1.0, -1.0])
+    with pytest.raises(fcl.InputError, match="all targets of training rows are 0"):
+        FCLRegressor(loss="poisson").fit([[0.0], [1.0]], [0.0, 0.0])
 
 
 def test_generated_families_are_certified_without_an_intercept() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -10,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fcl.kernels import losses
-from fcl.objective.losses import LOSSES
+from fcl.objective import LOSSES, find_loss
 from tests.windows import examples
 
-CODES = [losses.LOGISTIC, losses.SQUARED, losses.SQUARED_HINGE]
+Long = np.longdouble
 MARGINS = [0.0, 1e-300, 1e-9, 0.3, 1.0, 1.0 + 1e-9, 2.5, 20.0, 37.0, 300.0, 710.0, 745.2, 1e4]
 #: Where extended precision is none, the reference is off by the rounding of its exponents.
 RELATIVE = 4e-15 if np.finfo(np.longdouble).eps < 1e-18 else 1e-12
@@ -22,127 +24,253 @@ SIGNED = sorted({sign * m for m in MARGINS for sign in (-1.0, 1.0)})
 numbers = st.floats(-40.0, 40.0)
 
 
-def targets(code: int) -> list[float]:
-    return [-3.25, 0.0, 1e3] if code == losses.SQUARED else [-1.0, 1.0]
+@dataclass(frozen=True)
+class Reference:
+    """A loss from its definition, in extended precision."""
+
+    targets: tuple[float, ...]
+    #: value and two derivatives at (y, m)
+    exact: Callable[[np.longdouble, np.longdouble], tuple[object, object, object]]
+    #: conjugate at (y, u), u inside the domain
+    conjugate: Callable[[float, float], float]
+    #: margins where the second derivative jumps, less those of y
+    jumps: Callable[[float], tuple[float, ...]] = lambda y: ()
+    #: margin up to which the quadratic with the curvature of the majorant at m lies above, at (y, m)
+    above: Callable[[float, float], float] = lambda y, m: math.inf
+    #: margin from which on the loss is not as it is defined, which keeps sums finite
+    most: float = math.inf
 
 
-def exact(code: int, y: float, m: float) -> tuple[float, float, float]:
-    """Value and two derivatives, from the definitions in extended precision."""
-    one = np.longdouble(1.0)
-    z, h = np.longdouble(y) * np.longdouble(m), one - np.longdouble(y) * np.longdouble(m)
-    if code == losses.LOGISTIC:
-        value = np.logaddexp(np.longdouble(0.0), -z)
-        wrong = np.exp(-np.logaddexp(np.longdouble(0.0), z))  # sigma(-z)
-        right = np.exp(-np.logaddexp(np.longdouble(0.0), -z))
-        return float(value), float(-np.longdouble(y) * wrong), float(wrong * right)
-    if code == losses.SQUARED:
-        difference = np.longdouble(y) - np.longdouble(m)
-        return float(difference**2), float(-2 * difference), 2.0
-    if h > 0:
-        return float(h**2), float(-2 * np.longdouble(y) * h), 2.0
-    return 0.0, 0.0, 0.0
+def _logistic(y: np.longdouble, m: np.longdouble) -> tuple[object, object, object]:
+    zero, z = Long(0.0), y * m
+    wrong, right = np.exp(-np.logaddexp(zero, z)), np.exp(-np.logaddexp(zero, -z))
+    return np.logaddexp(zero, -z), -y * wrong, wrong * right
 
 
-def conjugate(code: int, y: float, u: float) -> float:
-    """loss*(u) by the closed forms, u inside the domain."""
-    if code == losses.SQUARED:
-        return u * u / 4 + u * y
-    a = -y * u
-    if code == losses.LOGISTIC:
-        a = min(max(a, 0.0), 1.0)
-        return sum(x * math.log(x) for x in (a, 1.0 - a) if x > 0.0)
-    return a * a / 4 - a
+def _hinge(y: np.longdouble, m: np.longdouble) -> tuple[object, object, object]:
+    h = Long(1.0) - y * m
+    return (h**2, -2 * y * h, 2.0) if h > 0 else (0.0, 0.0, 0.0)
 
 
-@pytest.mark.parametrize("code", CODES)
+def _huber(y: np.longdouble, m: np.longdouble) -> tuple[object, object, object]:
+    away, delta = m - y, Long(0.7)
+    if abs(away) <= delta:
+        return away**2, 2 * away, 2.0
+    return delta * (2 * abs(away) - delta), 2 * delta * np.sign(away), 0.0
+
+
+def _poisson(y: np.longdouble, m: np.longdouble) -> tuple[object, object, object]:
+    e = np.exp(m)
+    return e - y * m + (y * np.log(y) if y else 0) - y, e - y, e
+
+
+def _xlogx(v: float) -> float:
+    return v * math.log(v) if v > 0.0 else 0.0
+
+
+def _entropy(y: float, u: float) -> float:
+    a = min(max(-y * u, 0.0), 1.0)
+    return sum(x * math.log(x) for x in (a, 1.0 - a) if x > 0.0)
+
+
+#: The test table: a line for each loss.
+TABLE = {
+    "logistic": Reference((-1.0, 1.0), _logistic, _entropy),
+    "squared": Reference(
+        (-3.25, 0.0, 1e3),
+        lambda y, m: ((y - m) ** 2, 2 * (m - y), 2.0),
+        lambda y, u: u * u / 4 + u * y,
+    ),
+    "huber:delta=0.7": Reference(
+        (-3.25, 0.45, 1e3),
+        _huber,
+        lambda y, u: u * u / 4 + u * y,
+        lambda y: (y - 0.7, y + 0.7),
+    ),
+    "poisson": Reference(
+        (0.0, 3.0, 0.25),
+        _poisson,
+        lambda y, u: _xlogx(y + u) - _xlogx(y) - u,
+        above=lambda y, m: max(m, math.log(y)) if y else m,
+        most=300.0,
+    ),
+    "squared_hinge": Reference(
+        (-1.0, 1.0),
+        _hinge,
+        lambda y, u: max(-y * u, 0.0) ** 2 / 4 - max(-y * u, 0.0),
+        lambda y: (y,),
+    ),
+}
+
+each_loss = pytest.mark.parametrize("name", TABLE)
+
+
+def exact(name: str, y: float, m: float) -> tuple[float, float, float]:
+    value, slope, curvature = TABLE[name].exact(Long(y), Long(m))
+    return float(value), float(slope), float(curvature)  # type: ignore[arg-type]
+
+
+def test_every_loss_is_in_the_table_with_a_code_of_its_own() -> None:
+    assert {find_loss(name).name for name in TABLE} == set(LOSSES)
+    assert len({kind.code for kind in LOSSES.values()}) == len(LOSSES)
+
+
+def test_a_code_without_a_branch_is_an_error() -> None:
+    nobody = (-1, 0.0)
+    for function in (losses.loss_value, losses.loss_slope_curvature, losses.conjugate):
+        with pytest.raises(ValueError, match=r"no branch"):
+            function(nobody, 1.0, 0.5)
+    with pytest.raises(ValueError, match=r"no branch"):
+        losses.majorant(nobody, 1.0, 0.5, 1.0)
+    with pytest.raises(ValueError, match=r"no branch"):
+        losses.weighted_loss(nobody, np.ones(1), np.ones(1), np.ones(1), 0.0)
+
+
+@each_loss
 @pytest.mark.parametrize("m", SIGNED)
-def test_value_and_derivatives(code: int, m: float) -> None:
-    for y in targets(code):
-        value, slope, curvature = exact(code, y, m)
-        found = (losses.loss_value(code, y, m), *losses.loss_slope_curvature(code, y, m))
+def test_value_and_derivatives(name: str, m: float) -> None:
+    loss = find_loss(name).kernel
+    for y in TABLE[name].targets:
+        value, slope, curvature = exact(name, y, min(m, TABLE[name].most))
+        found = (losses.loss_value(loss, y, m), *losses.loss_slope_curvature(loss, y, m))
         assert all(math.isfinite(x) for x in found)
+        if m > TABLE[name].most:
+            assert all(
+                x >= least for x, least in zip(found, (value, slope, curvature), strict=True)
+            )
+            continue
         # the hinge is a difference first, and that is rounded
-        absolute = 1e-15 * (1.0 + abs(m)) ** 2 if code == losses.SQUARED_HINGE else 1e-300
+        absolute = 1e-15 * (1.0 + abs(m)) ** 2 if name == "squared_hinge" else 1e-300
         assert found == pytest.approx((value, slope, curvature), rel=RELATIVE, abs=absolute)
 
 
-@pytest.mark.parametrize("code", CODES)
+@each_loss
 @given(m=st.floats(-12.0, 12.0))
 @examples(40)
-def test_derivatives_by_differences(code: int, m: float) -> None:
-    step = 1e-5
-    for y in targets(code)[:2]:
-        if code == losses.SQUARED_HINGE and abs(1.0 - y * m) < 2 * step:
-            continue  # its second derivative jumps there
-        slope, curvature = losses.loss_slope_curvature(code, y, m)
-        low, high = losses.loss_value(code, y, m - step), losses.loss_value(code, y, m + step)
+def test_derivatives_by_differences(name: str, m: float) -> None:
+    step, loss = 1e-5, find_loss(name).kernel
+    for y in TABLE[name].targets[:2]:
+        if any(abs(jump - m) < 2 * step for jump in TABLE[name].jumps(y)):
+            continue
+        slope, curvature = losses.loss_slope_curvature(loss, y, m)
+        low, high = losses.loss_value(loss, y, m - step), losses.loss_value(loss, y, m + step)
         scale = 1.0 + abs(high)
         assert slope == pytest.approx((high - low) / (2 * step), abs=1e-8 * scale)
-        below, _ = losses.loss_slope_curvature(code, y, m - step)
-        above, _ = losses.loss_slope_curvature(code, y, m + step)
+        below, _ = losses.loss_slope_curvature(loss, y, m - step)
+        above, _ = losses.loss_slope_curvature(loss, y, m + step)
         assert curvature == pytest.approx((above - below) / (2 * step), abs=1e-8 * scale)
 
 
-@pytest.mark.parametrize("code", CODES)
+@each_loss
+@given(m=st.floats(-12.0, 12.0), away=st.floats(-12.0, 12.0))
+@examples(60)
+def test_a_quadratic_of_the_majorant_lies_above(name: str, m: float, away: float) -> None:
+    kind = find_loss(name)
+    for y in TABLE[name].targets[:2]:
+        slope, curvature = losses.loss_slope_curvature(kind.kernel, y, m)
+        most = max(curvature, losses.majorant(kind.kernel, y, m, 1.0))
+        value = losses.loss_value(kind.kernel, y, m)
+        away = min(away, TABLE[name].above(y, m) - m)
+        above = value + slope * away + 0.5 * most * away**2
+        assert losses.loss_value(kind.kernel, y, m + away) <= above + 1e-12 * (1.0 + abs(above))
+        for share in (1e-3, 0.1):  # it grows with the share
+            less = losses.majorant(kind.kernel, y, m, share)
+            assert 0.0 <= less <= most
+
+
+@each_loss
 @given(m=st.floats(-30.0, 30.0), s=st.floats(1e-3, 1e3))
 @examples(60)
-def test_conjugate_at_the_slope_is_fenchels_equality(code: int, m: float, s: float) -> None:
+def test_conjugate_at_the_slope_is_fenchels_equality(name: str, m: float, s: float) -> None:
     # loss(m) + loss*(u) = u m at u = loss'(m); elsewhere it is more
-    for y in targets(code):
-        slope, _ = losses.loss_slope_curvature(code, y, m)
+    loss, balance = find_loss(name).kernel, (0.0, 1.0, 1.0)
+    for y in TABLE[name].targets:
+        slope, _ = losses.loss_slope_curvature(loss, y, m)
         Y, S, R = np.array([y]), np.array([s]), np.array([s * slope])
-        found = losses.conjugate_sum(code, Y, S, R, 0.0, 1.0, 1.0, 1.0) / s
-        value = losses.loss_value(code, y, m)
+        found = losses.conjugate_sum(loss, Y, S, np.empty(0), R, balance, 1.0) / s
+        value = losses.loss_value(loss, y, m)
         scale = 1e-13 * (1.0 + abs(value) + abs(slope * m) + slope**2)
         assert found == pytest.approx(slope * m - value, abs=scale)
         for t in (0.0, 0.5, 0.9):
-            half = losses.conjugate_sum(code, Y, S, R, 0.0, 1.0, 1.0, t) / s
-            assert half == pytest.approx(conjugate(code, y, t * slope), abs=scale)
+            half = losses.conjugate_sum(loss, Y, S, np.empty(0), R, balance, t) / s
+            assert half == pytest.approx(TABLE[name].conjugate(y, t * slope), abs=scale)
             assert half >= t * slope * m - value - scale
 
 
-@pytest.mark.parametrize("code", CODES)
-def test_the_conjugate_takes_arguments_on_its_edge(code: int) -> None:
-    edge = np.array([0.0, 1.0 + 1e-16, -1e-18]) if code != losses.SQUARED else np.array([0.0, 1, 2])
-    y = np.ones(3)
-    found = losses.conjugate_sum(code, y, np.ones(3), -y * edge, 0.0, 1.0, 1.0, 1.0)
-    expected = sum(conjugate(code, 1.0, -max(e, 0.0)) for e in edge)
-    assert found == pytest.approx(expected, abs=1e-15)
+@each_loss
+def test_domains(name: str) -> None:
+    """Slopes lie in the domain, which holds 0, where the conjugate is 0; its edge takes rounding."""
+    loss = find_loss(name)
+    y = np.array(TABLE[name].targets)
+    low, high = (np.broadcast_to(end, y.shape) for end in loss.domain(y))
+    assert (low <= 0.0).all() and (high >= 0.0).all()
+    for yi, a, b in zip(y, low, high, strict=True):
+        assert losses.conjugate(loss.kernel, yi, 0.0) == 0.0
+        slopes = [losses.loss_slope_curvature(loss.kernel, yi, m)[0] for m in (-30.0, 0.4, 30.0)]
+        assert all(a <= u <= b for u in slopes)
+        for edge, out in ((a, -1.0), (b, 1.0)):
+            if math.isfinite(edge):
+                at = losses.conjugate(loss.kernel, yi, edge)
+                beyond = losses.conjugate(loss.kernel, yi, edge + out * 1e-15 * (1.0 + abs(edge)))
+                assert math.isfinite(at) and beyond == pytest.approx(at, abs=1e-12)
+            else:
+                assert math.isfinite(losses.conjugate(loss.kernel, yi, out * 1e3))
+    assert loss.unbounded == bool((np.isinf(low) & np.isinf(high)).all())
+    assert loss.conic == bool(
+        ((low == 0.0) | np.isinf(low)).all() and ((high == 0.0) | np.isinf(high)).all()
+    )
+
+
+@each_loss
+@given(m=st.floats(-12.0, 12.0))
+@examples(40)
+def test_pieces(name: str, m: float) -> None:
+    """What a finite Newton method takes a loss for is the loss, on every piece."""
+    loss = find_loss(name)
+    if loss.smooth:
+        return
+    y = np.array(TABLE[name].targets)
+    pieces = loss.pieces(y, np.full(len(y), m))
+    for yi, piece in zip(y, pieces, strict=True):
+        slope, curvature = losses.loss_slope_curvature(loss.kernel, yi, m)
+        expected = (2.0 * (m - yi), 2.0) if piece == 0 else (loss.flat_slope * piece, 0.0)
+        assert (slope, curvature) == pytest.approx(expected, abs=1e-14 * (1.0 + abs(m)))
 
 
 rows = st.integers(1, 70).flatmap(
-    lambda n: st.tuples(st.just(n), st.integers(0, 2**31), st.sampled_from(CODES), numbers)
+    lambda n: st.tuples(st.just(n), st.integers(0, 2**31), st.sampled_from(list(TABLE)), numbers)
 )
 
 
 @given(rows)
 @examples(60)
-def test_sums_over_rows(drawn: tuple[int, int, int, float]) -> None:
-    n, seed, code, b = drawn
+def test_sums_over_rows(drawn: tuple[int, int, str, float]) -> None:
+    n, seed, name, b = drawn
+    loss = find_loss(name).kernel
     rng = np.random.default_rng(seed)
-    y = rng.choice([-1.0, 1.0], n) if code != losses.SQUARED else rng.normal(size=n) * 10
+    y = rng.choice(TABLE[name].targets, n)
     s, m, dm = rng.exponential(size=n), rng.normal(size=n) * 8, rng.normal(size=n)
     beta = rng.uniform(0, 2)
-    one = [exact(code, *pair) for pair in zip(y, m + b, strict=True)]
+    one = [exact(name, *pair) for pair in zip(y, m + b, strict=True)]
     value, slope, curve = (s * np.array(part) for part in zip(*one, strict=True))
 
     r, q = np.empty(n), np.empty(n)
-    losses.residuals_curvatures(code, y, s, m, b, r, q)
+    losses.residuals_curvatures(loss, y, s, m, b, r, q)
     np.testing.assert_allclose(r, slope, rtol=1e-13, atol=1e-13)
     np.testing.assert_allclose(q, curve, rtol=1e-13, atol=1e-300)
-    assert losses.weighted_loss(code, y, s, m, b) == pytest.approx(value.sum(), rel=1e-12)
+    assert losses.weighted_loss(loss, y, s, m, b) == pytest.approx(value.sum(), rel=1e-12)
 
     out = np.full(3, np.nan)
-    losses.slope_sums(code, y, s, m, b, out)
+    losses.slope_sums(loss, y, s, m, b, out)
     np.testing.assert_allclose(
         out, [slope.sum(), curve.sum(), np.abs(slope).sum()], rtol=1e-12, atol=1e-11
     )
 
-    moved = [exact(code, *pair) for pair in zip(y, m + beta * dm + b, strict=True)]
+    moved = [exact(name, *pair) for pair in zip(y, m + beta * dm + b, strict=True)]
     value, slope, curve = (s * np.array(part) for part in zip(*moved, strict=True))
     expected = [value, slope, curve, slope * dm, curve * dm * dm, curve * dm]
     out = np.full(6, np.nan)
-    losses.line_sums(code, y, s, m, dm, beta, b, out)
+    losses.line_sums(loss, y, s, m, dm, beta, b, out)
     for found, terms in zip(out, expected, strict=True):
         assert found == pytest.approx(terms.sum(), abs=1e-12 * (1e-3 + np.abs(terms).sum()))
 
@@ -153,42 +281,32 @@ def test_sums_over_rows(drawn: tuple[int, int, int, float]) -> None:
     assert (combined == m - dm).all()
 
 
-@given(st.integers(1, 60), st.integers(0, 2**31))
-@examples(30)
-def test_sums_of_the_dual(n: int, seed: int) -> None:
+@given(st.integers(1, 60), st.integers(0, 2**31), st.sampled_from(list(TABLE)))
+@examples(60)
+def test_sums_of_the_dual(n: int, seed: int, name: str) -> None:
     rng = np.random.default_rng(seed)
-    y, s, r = rng.normal(size=n), rng.exponential(size=n) + 1e-3, rng.normal(size=n)
+    loss = find_loss(name)
+    y, s, m = rng.choice(TABLE[name].targets, n), rng.exponential(size=n) + 1e-3, rng.normal(size=n)
+    r, q = np.empty(n), np.empty(n)
+    losses.residuals_curvatures(loss.kernel, y, s, m, 0.0, r, q)
     low, high, t = rng.uniform(0.1, 1, 3)
     sides = np.empty(2)
     losses.side_sums(r, sides)
     np.testing.assert_allclose(sides, [r[r < 0].sum(), r[r > 0].sum()], rtol=1e-13, atol=1e-13)
 
-    two = np.empty(2)
-    balanced = r - 0.3 * s
-    losses.squared_dual_sums(y, s, r, 0.3, two)
-    np.testing.assert_allclose(two, [balanced @ y, (balanced**2 / s).sum()], rtol=1e-12, atol=1e-12)
-    found = losses.conjugate_sum(losses.SQUARED, y, s, r, 0.3, 1.0, 1.0, t)
-    expected = sum(
-        si * conjugate(losses.SQUARED, yi, t * bi / si)
-        for yi, si, bi in zip(y, s, balanced, strict=True)
-    )
-    assert found == pytest.approx(expected, abs=1e-12 * (1 + np.abs(balanced**2 / s).sum()))
-
-    scaled = np.where(r < 0, low * r, high * r)
-    losses.hinge_dual_sums(s, r, low, high, two)
-    np.testing.assert_allclose(two, [np.abs(scaled).sum(), (scaled**2 / s).sum()], rtol=1e-12)
-    label = -np.sign(r)  # residuals have the sign of -y
-    hinge = losses.conjugate_sum(losses.SQUARED_HINGE, label, s, r, 0.0, low, high, t)
-    expected = sum(
-        si * conjugate(losses.SQUARED_HINGE, yi, t * ri / si)
-        for yi, si, ri in zip(label, s, scaled, strict=True)
-    )
-    assert hinge == pytest.approx(expected, rel=1e-12, abs=1e-12)
-
-
-def test_the_names_stand_for_the_codes_of_the_kernels() -> None:
-    assert {name: loss.code for name, loss in LOSSES.items()} == {
-        "logistic": losses.LOGISTIC,
-        "squared": losses.SQUARED,
-        "squared_hinge": losses.SQUARED_HINGE,
-    }
+    balance = (0.3, 1.0, 1.0) if loss.unbounded else (0.0, low, high)
+    balanced = np.where(r < 0, balance[1] * r, balance[2] * r) - balance[0] * s
+    offset = rng.normal(size=n)
+    size = 1.0 + np.abs(balanced).sum() * (1.0 + np.abs(y).max() + np.abs(offset).max())
+    for o in (np.empty(0), offset):
+        own = o if len(o) else np.zeros(n)
+        two = np.empty(2)
+        losses.ray_sums(y, s, o, r, balance, two)
+        expected = [balanced @ (y - own), (balanced**2 / s).sum()]
+        np.testing.assert_allclose(two, expected, rtol=1e-12, atol=1e-14 * size)
+        found = losses.conjugate_sum(loss.kernel, y, s, o, r, balance, t)
+        terms = [
+            si * (TABLE[name].conjugate(yi, t * bi / si) - t * bi / si * oi)
+            for yi, si, bi, oi in zip(y, s, balanced, own, strict=True)
+        ]
+        assert found == pytest.approx(sum(terms), abs=1e-12 * (np.abs(terms).sum() + size))

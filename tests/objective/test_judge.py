@@ -7,18 +7,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import sklearn
-from judge import LOSSES, Problem, kmer_matrix
-from rows import acceptors, pyrimidines
+from judge import ALL_LOSSES, Problem, kmer_matrix
+from rows import STRENGTHS, acceptors, targets
 from scipy.optimize import check_grad
-from scipy.special import expit
 from sklearn.linear_model import ElasticNet, Lasso, LogisticRegression
 from sklearn.svm import LinearSVC
 from threadpoolctl import threadpool_limits
 
 
 def _problem(loss: str, C: float, intercept: bool = False, weighted: bool = True) -> Problem:
-    codes, labels = acceptors(12, 300)
-    y = pyrimidines(300) if loss == "squared" else labels
+    codes, y = acceptors(12, 300)[0], targets(loss, 300)
     s = np.random.default_rng(3).uniform(0.2, 3.0, 300) if weighted else np.ones(300)
     return Problem(kmer_matrix(codes, 2), y, s, loss, C, intercept)
 
@@ -31,7 +29,7 @@ def test_kmer_matrix_by_hand() -> None:
     assert np.flatnonzero(phi[1]).tolist() == [18, 19, 20 + 17, 20 + 19]
 
 
-@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("loss", ALL_LOSSES)
 def test_slopes_are_derivatives(loss: str) -> None:
     problem = _problem(loss, 0.5, intercept=True)
     w = np.random.default_rng(0).normal(size=problem.phi.shape[1])
@@ -67,22 +65,31 @@ def test_elastic_net(intercept: bool, rho: float) -> None:
 
 
 def fista(problem: Problem, steps: int) -> tuple[np.ndarray, float]:
-    """Proximal gradient steps with momentum, begun anew where they turn uphill."""
+    """Proximal gradient steps with momentum, begun anew where they turn uphill.
+
+    The step is halved until a quadratic lies above the smooth part at its end.
+    """
     a = np.column_stack([problem.phi, np.full(len(problem.y), float(problem.intercept))])
     kink = np.append(problem.rho * problem.f, 0.0)
     ridge = np.append((1.0 - problem.rho) * problem.f, 0.0)
-    bend = 0.25 if problem.loss == "logistic" else 2.0
-    size = problem.C * bend * np.linalg.norm(np.sqrt(problem.s)[:, None] * a, 2) ** 2 + ridge.max()
-    x = z = np.zeros(a.shape[1])
-    t = 1.0
+
+    def smooth(x: np.ndarray) -> float:
+        losses = problem.losses(a @ x + problem.offset)
+        return problem.C * float(problem.s @ losses) + 0.5 * float(ridge @ x**2)
+
+    size, t = 1.0, 1.0
+    x = z = np.append(np.zeros(len(kink) - 1), problem.null()[0])
     for _ in range(steps):
-        m = a @ z
-        if problem.loss == "logistic":
-            slope = -problem.y * expit(-problem.y * m)
-        else:
-            slope = -2.0 * problem.y * np.maximum(0.0, 1.0 - problem.y * m)
-        forward = z - (problem.C * (problem.s * slope) @ a + ridge * z) / size
-        new = np.sign(forward) * np.maximum(np.abs(forward) - kink / size, 0.0)
+        slope = problem.slopes(a @ z + problem.offset)
+        downhill = problem.C * (problem.s * slope) @ a + ridge * z
+        here = smooth(z)
+        while True:
+            forward = z - downhill / size
+            new = np.sign(forward) * np.maximum(np.abs(forward) - kink / size, 0.0)
+            above = here + downhill @ (new - z) + 0.5 * size * np.sum((new - z) ** 2)
+            if smooth(new) <= above + 1e-13 * abs(here):
+                break
+            size *= 2.0
         if (z - new) @ (new - x) > 0.0:
             t = 1.0
         after = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * t * t))
@@ -93,15 +100,37 @@ def fista(problem: Problem, steps: int) -> tuple[np.ndarray, float]:
 @pytest.mark.parametrize("factors", [False, True])
 @pytest.mark.parametrize("rho", [1.0, 0.5, 0.05])
 @pytest.mark.parametrize("intercept", [False, True])
-@pytest.mark.parametrize("loss", ["logistic", "squared_hinge"])
+@pytest.mark.parametrize("loss", ["logistic", "squared_hinge", "huber:delta=2", "poisson"])
 def test_proximal_gradient(loss: str, intercept: bool, rho: float, factors: bool) -> None:
-    problem = replace(_problem(loss, 0.3, intercept), rho=rho)
+    problem = replace(_problem(loss, 0.3 * STRENGTHS[loss], intercept), rho=rho)
+    if loss == "poisson":
+        problem = replace(problem, offset=np.linspace(-1.0, 1.0, len(problem.y)))
     if factors:
         f = np.random.default_rng(5).uniform(0.5, 2.0, problem.phi.shape[1])
         problem = replace(problem, factors=f)
     ours = problem.solve()
     with threadpool_limits(1):
         value = problem.objective(*fista(problem, 6000))
+    assert ours.objective == pytest.approx(value, rel=1e-7)
+    assert ours.objective <= value * (1.0 + 1e-12)
+
+
+@pytest.mark.parametrize("loss", ["poisson", "huber:delta=2"])
+def test_skglm(loss: str) -> None:
+    """Mean loss + alpha L1; its Huber loss has 1/2."""
+    skglm = pytest.importorskip("skglm")
+    problem = replace(_problem(loss, 0.3 * STRENGTHS[loss], weighted=False))
+    ours = problem.solve()
+    poisson = loss == "poisson"
+    data = skglm.datafits.Poisson() if poisson else skglm.datafits.Huber(2.0)
+    alpha = 1.0 / ((1.0 if poisson else 2.0) * problem.C * len(problem.y))
+    kinds = skglm.solvers
+    solver = kinds.ProxNewton(tol=1e-10, fit_intercept=False, max_iter=100)
+    if not poisson:
+        solver = kinds.AndersonCD(tol=1e-10, fit_intercept=False, max_iter=1000)
+    theirs = skglm.GeneralizedLinearEstimator(data, skglm.penalties.L1(alpha), solver)
+    theirs.fit(np.asfortranarray(problem.phi), problem.y)
+    value = problem.objective(theirs.coef_, 0.0)
     assert ours.objective == pytest.approx(value, rel=1e-7)
     assert ours.objective <= value * (1.0 + 1e-12)
 
@@ -134,9 +163,9 @@ def test_liblinear_squared_hinge() -> None:
 
 
 @pytest.mark.parametrize("intercept", [False, True])
-@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("loss", ALL_LOSSES)
 def test_weak_duality_and_optimum(loss: str, intercept: bool) -> None:
-    problem = _problem(loss, 0.02 if loss == "squared" else 0.5, intercept)
+    problem = _problem(loss, 0.5 * STRENGTHS[loss], intercept)
     best = problem.solve()
     assert problem.violations(best.w, best.b).max() < 1e-8
     assert abs(problem.residuals(best.w, best.b).sum()) < 1e-9 * problem.s.sum() or not intercept

@@ -10,8 +10,8 @@ import pytest
 from explicit import objective_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from judge import LOSSES, Problem, Solution, kmer_matrix
-from rows import acceptors, pyrimidines
+from judge import ALL_LOSSES, Problem, Solution, kmer_matrix
+from rows import STRENGTHS, acceptors, targets
 
 import fcl
 from fcl.errors import InputError
@@ -19,18 +19,17 @@ from fcl.objective import find_loss, relative_gap, resolve_C
 
 
 def problem_of(loss: str, intercept: bool = True, n: int = 150) -> Problem:
-    codes, labels = acceptors(10, n)
-    y = pyrimidines(n) if loss == "squared" else labels
+    codes, _ = acceptors(10, n)
+    y = targets(loss, n)
     s = np.random.default_rng(3).uniform(0.1, 3.0, n)
-    C = {"logistic": 0.7, "squared": 0.03, "squared_hinge": 0.2}[loss]
-    return Problem(kmer_matrix(codes, 2), y, s, loss, C, intercept)
+    return Problem(kmer_matrix(codes, 2), y, s, loss, 0.7 * STRENGTHS[loss], intercept)
 
 
 @pytest.fixture(scope="module")
 def solved() -> dict[tuple[str, bool], tuple[Problem, Solution]]:
     """Each loss with and without intercept, with its optimum."""
     out = {}
-    for loss in LOSSES:
+    for loss in ALL_LOSSES:
         for intercept in (True, False):
             problem = problem_of(loss, intercept)
             out[loss, intercept] = problem, problem.solve()
@@ -41,7 +40,7 @@ def solved() -> dict[tuple[str, bool], tuple[Problem, Solution]]:
 
 
 @pytest.mark.parametrize("block_rows", [64, 150, 65536])
-@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("loss", ALL_LOSSES)
 def test_values_residuals_and_lines(loss: str, block_rows: int) -> None:
     problem = problem_of(loss)
     objective = objective_of(problem, block_rows)
@@ -64,16 +63,18 @@ def test_values_residuals_and_lines(loss: str, block_rows: int) -> None:
     assert found == pytest.approx(expected, rel=1e-12)
 
 
-@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("loss", ALL_LOSSES)
 def test_no_overflow_at_huge_margins(loss: str) -> None:
     problem = problem_of(loss)
     objective = objective_of(problem)
-    for size in (40.0, 700.0, 1e4, 1e8):
+    for size in (40.0, 250.0, 700.0, 1e4, 1e8):
         m = np.where(np.arange(150) % 2 == 0, size, -size)
         r, q = np.empty((2, 150))
         objective.residuals_curvatures(m, 0.0, r, q)
         assert np.isfinite([r, q]).all() and (q >= 0.0).all()
-        assert objective.loss_sum(m, 0.0) == pytest.approx(problem.s @ problem.losses(m), rel=1e-12)
+        if loss != "poisson" or size < 300.0:  # beyond, neither is as it is defined
+            expected = problem.s @ problem.losses(m)
+            assert objective.loss_sum(m, 0.0) == pytest.approx(expected, rel=1e-12)
         assert np.isfinite(objective.dual_bound(r, 1.0, 1.0))
 
 
@@ -90,7 +91,7 @@ def check_intercept(problem: Problem, m: np.ndarray, guess: float = 0.0) -> floa
 
 
 @pytest.mark.parametrize("guess", [0.0, 1e4, -1e4])
-@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("loss", ALL_LOSSES)
 def test_intercept_of_ordinary_margins(loss: str, guess: float) -> None:
     problem = problem_of(loss)
     m = np.random.default_rng(0).normal(size=150)
@@ -99,7 +100,7 @@ def test_intercept_of_ordinary_margins(loss: str, guess: float) -> None:
     )
 
 
-@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("loss", ALL_LOSSES)
 @pytest.mark.parametrize("size", [1e4, -1e4])
 def test_intercept_of_huge_margins(loss: str, size: float) -> None:
     problem = problem_of(loss)
@@ -145,7 +146,7 @@ def test_no_intercept() -> None:
 
 
 @pytest.mark.parametrize("intercept", [True, False])
-@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("loss", ALL_LOSSES)
 def test_bound_at_the_optimum_is_the_judges(
     solved: dict[tuple[str, bool], tuple[Problem, Solution]], loss: str, intercept: bool
 ) -> None:
@@ -165,7 +166,7 @@ def test_no_residuals_give_too_high_a_bound(
     solved: dict[tuple[str, bool], tuple[Problem, Solution]], data: st.DataObject
 ) -> None:
     """Also far from any optimum, unbalanced, or with residuals on one side only."""
-    loss = data.draw(st.sampled_from(LOSSES))
+    loss = data.draw(st.sampled_from(ALL_LOSSES))
     problem, best = solved[loss, data.draw(st.booleans())]
     random = np.random.default_rng(data.draw(st.integers(0, 2**32)))
     w = best.w * data.draw(st.sampled_from([0.0, 0.5, 1.0, 3.0]))
@@ -176,7 +177,7 @@ def test_no_residuals_give_too_high_a_bound(
     r = problem.s * problem.slopes(m)
     one_sided = data.draw(st.sampled_from([None, 1.0, -1.0])) if loss != "squared" else None
     if one_sided is not None:
-        r[problem.y == one_sided] = 0.0
+        r[np.sign(r) == one_sided] = 0.0
     exact = float(np.abs(r @ problem.phi).max())
     largest = exact * data.draw(st.sampled_from([1.0, 1.0, 2.0]))  # an upper bound will do
     bound = objective_of(problem).dual_bound(r, largest, 1.0)
@@ -188,7 +189,7 @@ def test_no_residuals_give_too_high_a_bound(
 
 @pytest.mark.parametrize("rho", [0.9, 0.5, 0.01])
 @pytest.mark.parametrize("intercept", [True, False])
-@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("loss", ALL_LOSSES)
 def test_bound_of_the_elastic_net(loss: str, intercept: bool, rho: float) -> None:
     """Not above the optimum anywhere, and tight there, without any scaling."""
     problem = replace(problem_of(loss, intercept), rho=rho)
@@ -217,7 +218,7 @@ def test_bound_of_the_elastic_net(loss: str, intercept: bool, rho: float) -> Non
             assert both == pytest.approx(best.objective, rel=1e-8)
 
 
-@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("loss", ALL_LOSSES)
 def test_residuals_that_do_not_balance(
     solved: dict[tuple[str, bool], tuple[Problem, Solution]], loss: str
 ) -> None:
@@ -233,7 +234,7 @@ def test_residuals_that_do_not_balance(
     )
 
 
-@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("loss", ALL_LOSSES)
 def test_residuals_of_a_bad_intercept(loss: str) -> None:
     """With a C this small nothing violates, and only the balance keeps the bound below the optimum."""
     problem = replace(problem_of(loss), C=1e-5)
@@ -246,7 +247,7 @@ def test_residuals_of_a_bad_intercept(loss: str) -> None:
         assert bound <= best * (1.0 + 1e-12)
 
 
-@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("loss", ALL_LOSSES)
 def test_balancing_changes_prices(
     solved: dict[tuple[str, bool], tuple[Problem, Solution]], loss: str
 ) -> None:
@@ -267,7 +268,7 @@ def test_balancing_changes_prices(
 
 
 def test_bound_of_residuals_that_are_all_zero() -> None:
-    for loss in LOSSES:
+    for loss in ALL_LOSSES:
         for intercept in (True, False):
             objective = objective_of(problem_of(loss, intercept))
             assert objective.dual_bound(np.zeros(150), 0.0, 1.0) == 0.0
@@ -298,7 +299,7 @@ def test_C_and_alpha() -> None:
 
 
 def test_losses_by_name() -> None:
-    assert find_loss("squared-hinge") is find_loss("squared_hinge")
+    assert find_loss("squared-hinge") == find_loss("squared_hinge")
     with pytest.raises(fcl.InputError, match=r"'hinge'.*logistic, squared, squared_hinge"):
         find_loss("hinge")
 

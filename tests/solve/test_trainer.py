@@ -5,14 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from explicit import make_solver, run
-from judge import LOSSES, Problem, kmer_matrix
-from rows import acceptors, pyrimidines
+from judge import ALL_LOSSES, Problem, kmer_matrix
+from rows import STRENGTHS, acceptors, targets
 
 from fcl.features import KmerFamily
 from fcl.solve import trainer
 from fcl.solve.solver import Certified, Solver
-
-STRENGTHS = {"logistic": 1.0, "squared": 0.05, "squared_hinge": 0.3}
 
 
 @pytest.fixture(autouse=True)
@@ -25,8 +23,7 @@ def ready(
     loss: str, passes: int = 1, intercept: bool = True, **options: object
 ) -> tuple[Solver, Problem]:
     """A solver with columns in its cache, after some passes."""
-    codes, labels = acceptors(14, 400)
-    y = pyrimidines(400) if loss == "squared" else labels
+    codes, y = acceptors(14, 400)[0], targets(loss, 400)
     problem = Problem(kmer_matrix(codes, 3), y, np.ones(400), loss, STRENGTHS[loss], intercept)
     solver = make_solver(KmerFamily(3, 14), codes, problem, **options)  # type: ignore[arg-type]
     run(solver, passes)
@@ -43,7 +40,7 @@ def trained(solver: Solver) -> np.ndarray:
 
 
 @pytest.mark.parametrize("intercept", [True, False])
-@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("loss", ALL_LOSSES)
 def test_the_decrease_is_the_judges(loss: str, intercept: bool) -> None:
     for passes in (1, 3, 5):
         solver, problem = ready(loss, passes, intercept)
@@ -54,7 +51,7 @@ def test_the_decrease_is_the_judges(loss: str, intercept: bool) -> None:
         assert before - after == pytest.approx(solved.decrease, rel=1e-8, abs=1e-12 * before)
 
 
-@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("loss", ALL_LOSSES)
 def test_the_violation_told_is_the_judges(loss: str) -> None:
     solver, problem = ready(loss, 2)
     for target in (1e-2, 1e-5, 1e-8):
@@ -81,7 +78,7 @@ def test_no_steps_allowed_changes_nothing() -> None:
     assert (solver.local.working.weights == before).all()
 
 
-@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("loss", ALL_LOSSES)
 def test_it_goes_on_from_its_own_point(loss: str) -> None:
     """Two calls of one step each: the second starts where the first ended."""
     solver, problem = ready(loss, 1)
@@ -95,7 +92,7 @@ def test_it_goes_on_from_its_own_point(loss: str) -> None:
     assert solver.outer.objective - end >= first.decrease
 
 
-@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("loss", ALL_LOSSES)
 def test_no_crumbs(loss: str) -> None:
     """A weight of rounding size with the wrong sign would have a violation of 2 for ever."""
     solver, problem = ready(loss, 1)

@@ -70,6 +70,8 @@ class Line:
             "x": lambda: "X",
             "y": lambda: "y",
             "weights": lambda: "s",
+            "loss": lambda: case.rng.choice(stock.LOSSES),
+            "offset": lambda: "s",  # any numbers will do
             "out": self._out,
             "tsv": lambda: case.output(case.fresh(".tsv")),
             "log_json": lambda: case.output(case.fresh(".jsonl")),

@@ -52,6 +52,7 @@ class Config:
     n_rows: int
     n_valid: int
     n_kept: list[int]  #: rows stored, where some are left out; else 0
+    offset: bool  #: whether margins have offsets
     n_scaled: int  #: features, if they are standardised; else 0
     block_rows: int
     scratch: bool  #: prepared rows are in a file
@@ -110,6 +111,8 @@ class Layout:
                 "s": (np.float64, (n,)),
                 "valid_y": (np.float64, (v,)),
                 "valid_s": (np.float64, (v,)),
+                "offset": (np.float64, (n * config.offset,)),
+                "valid_offset": (np.float64, (v * config.offset,)),
                 "keep0": (np.bool_, (config.n_kept[0],)),
                 "keep1": (np.bool_, (config.n_kept[1],)),
                 # where the side arrays of a block are: writer, offset, bytes
@@ -251,6 +254,10 @@ class Layout:
             config.block_rows,
             self.allocator,
         )
+
+    def offset(self, prefix: str = "") -> np.ndarray | None:
+        """Offsets of the training rows; ``valid_`` for those of the validation rows."""
+        return self.array(f"{prefix}offset") if self.config.offset else None
 
     def allocator(self, name: str, dtype: Any, shape: tuple[int, ...]) -> np.ndarray:
         """An :data:`fcl.cache.store.Allocate`."""

@@ -270,11 +270,7 @@ class OuterLoopState:
 
     def scored(self, pass_number: int) -> None:
         """Report the score of the anchor of a pass."""
-        rows = self.job.valid
-        assert rows is not None
-        name = "auprc" if self.job.loss.classifies else "mse"
-        value = None if np.isnan(self._score) else self._score
-        self.scores = {name: value, "n_rows": rows.n}
+        self.scores = self.session.scores(self._score)
         self.session.validated(pass_number, self.scores)
 
     def redraw(self) -> None:

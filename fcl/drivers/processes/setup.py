@@ -94,13 +94,16 @@ class Shared:
         self.segments["config"].write_json(self.config.to_json())
 
     def _share(self, rows: Rows, which: int) -> Rows:
-        """Move targets and weights to shared memory."""
+        """Move targets, weights and offsets to shared memory."""
         prefix = "valid_" if which else ""
         y, s = self.layout.array(f"{prefix}y"), self.layout.array(f"{prefix}s")
         y[:], s[:] = rows.y, rows.s
         if rows.keep is not None:
             self.layout.array(f"keep{which}")[:] = rows.keep
-        return Rows(rows.data, rows.keep, y, s)
+        offset = self.layout.offset(prefix)
+        if offset is not None:
+            offset[:] = rows.offset
+        return Rows(rows.data, rows.keep, y, s, offset)
 
     def prepare_own(self, between: Callable[[float], None]) -> None:
         """Prepare the rows that this process alone can see: those of arrays in memory.
@@ -224,13 +227,14 @@ def _configure(job: Job, cores: int) -> Config:
     return Config(
         family=job.family.to_config(),
         sources=[r.data.source if r else None for r in rows],
-        loss=job.loss.name,
+        loss=job.loss.text,
         C=job.options.C,
         l1_ratio=job.options.l1_ratio,
         intercept=job.options.intercept,
         seed=job.options.seed,
         n_rows=job.train.n,
         n_valid=job.valid.n if job.valid else 0,
+        offset=job.train.offset is not None,
         n_scaled=job.family.n_features if job.options.standardize else 0,
         n_kept=[len(r.keep) if r and r.keep is not None else 0 for r in rows],
         block_rows=size,

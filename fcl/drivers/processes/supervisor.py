@@ -409,7 +409,7 @@ class Supervisor:
             outer.certified(),
             outer.C_min,
             support,
-            outer_loop.passes.rounded_slope(outer.point, session.job.target_offset),
+            outer_loop.passes.rounded_slope(outer.point, session.job.intercept_shift),
             StopReason(instruction.reason),
             self.meter.peak,
         )

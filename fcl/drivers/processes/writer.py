@@ -42,7 +42,6 @@ from fcl.drivers.processes.messages import (
 )
 from fcl.drivers.processes.points import read_point, write_point
 from fcl.features.base import ColumnMaker
-from fcl.model.metrics import average_precision
 from fcl.objective import Objective, Penalty, find_loss
 from fcl.solve import passes as steps
 from fcl.solve.passes import Passes, Vectors
@@ -156,6 +155,7 @@ class Writer:
                 config.intercept,
                 config.block_rows,
                 penalty=Penalty(config.l1_ratio),
+                offset=layout.offset(),
             )
             vectors = Vectors(config.n_rows, layout.allocator)
             self._passes = Passes(objective, self.family, self._rows(), vectors)
@@ -358,10 +358,10 @@ class Writer:
         self.family.write_margins(valid, point.ids, point.weights, margins, blocks)
         rows = slice(valid.rows_of(blocks.start).start, valid.rows_of(blocks.stop - 1).stop)
         margins[rows] += point.intercept
+        offset = self.layout.offset("valid_")
+        if offset is not None:
+            margins[rows] += offset[rows]
 
     def _score(self, _: Task, __: None) -> ScoreResult:
-        y, margins = self.layout.array("valid_y"), self.layout.array("valid_margins")
-        if find_loss(self.config.loss).classifies:
-            return ScoreResult(average_precision(y, margins))
-        weights = self.layout.array("valid_s")
-        return ScoreResult(float(np.average((y - margins) ** 2, weights=weights)))
+        rows = (self.layout.array(f"valid_{name}") for name in ("y", "s", "margins"))
+        return ScoreResult(find_loss(self.config.loss).score(*rows))

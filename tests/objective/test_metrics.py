@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fcl.model.metrics import average_precision
+from fcl.objective.metrics import average_precision
 
 sklearn_metrics = pytest.importorskip("sklearn.metrics")
 
@@ -40,6 +40,15 @@ def test_forms_of_labels_and_order_of_rows() -> None:
     shuffled = rng.permutation(500)
     assert average_precision(y[shuffled], s[shuffled]) == pytest.approx(wanted, rel=1e-14)
     assert 0.1 < wanted < 0.9
+
+
+def test_weights_are_repetitions() -> None:
+    rng = np.random.default_rng(1)
+    y, s = rng.random(200) < 0.2, np.round(rng.normal(size=200), 1)
+    weights = rng.integers(0, 4, 200)
+    expected = average_precision(y.repeat(weights), s.repeat(weights))
+    assert average_precision(y, s, weights) == pytest.approx(expected, rel=1e-13)
+    assert math.isnan(average_precision(y, s, np.where(y, 0.0, 1.0)))
 
 
 def test_perfect_constant_and_wrong_input() -> None:

@@ -1,0 +1,116 @@
+"""What every loss tells of itself; see CONTRIBUTING.md, "Adding a loss"."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from fcl.errors import InputError
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Loss(ABC):
+    """A loss(y, m) >= 0 of a target y and a margin m, convex in m with infimum 0.
+
+    Fields of a subclass are the options of the loss, as in ``huber:delta=2``. In what follows u is a
+    residual over its sample weight, a slope of the loss. The domain of the dual is the interval of u
+    where the conjugate is finite; it contains 0, where the conjugate is 0.
+
+    Attributes
+    ----------
+    name : str
+        Without options.
+    code : int
+        The branch of this loss in :mod:`fcl.kernels.losses`.
+    formula : str
+        In words of a margin m_i, for people.
+    metric : str
+        Name of the measure of :meth:`score`.
+    classifies : bool
+        Whether targets are two labels, -1 and +1; else they are numbers.
+    smooth : bool
+        Whether the second derivative is continuous. A loss for which it jumps is piecewise quadratic: it
+        has :meth:`pieces` and a ``flat_slope``.
+    translates : bool
+        Whether loss(y - c, m - c) = loss(y, m). Targets are centred then, since of targets of 1e6 +- 1
+        rounding would leave six digits less, and offsets are taken from the targets.
+    conic : bool
+        Whether the domain of the dual is a cone, on which the conjugate is u^2 / 4 + u y: residuals may
+        be scaled up as well as down.
+    unbounded : bool
+        Whether the domain of the dual is all numbers: residuals are balanced by a shift then, else by
+        scaling down the heavier side, which leaves no interval that contains 0.
+    flat_slope : float
+        Slope of piece 1 of a loss that is not smooth; that of piece -1 is its opposite.
+    """
+
+    name: ClassVar[str]
+    code: ClassVar[int]
+    formula: ClassVar[str]
+    metric: ClassVar[str]
+    classifies: ClassVar[bool] = False
+    smooth: ClassVar[bool] = True
+    translates: ClassVar[bool] = False
+    conic: ClassVar[bool] = False
+    unbounded: ClassVar[bool] = False
+
+    @property
+    def text(self) -> str:
+        """The name with all options, as :func:`fcl.objective.find_loss` reads it."""
+        options = ",".join(f"{f.name}={getattr(self, f.name):.17g}" for f in fields(self))
+        return f"{self.name}:{options}" if options else self.name
+
+    @property
+    def kernel(self) -> tuple[int, float]:
+        """Code and parameter, for the kernels."""
+        return self.code, 0.0
+
+    @abstractmethod
+    def domain(self, y: Floats) -> tuple[Any, Any]:
+        """Lower and upper end of the domain of the dual of each row: arrays or numbers."""
+
+    @abstractmethod
+    def score(self, y: Floats, s: Floats, margins: Floats) -> float:
+        """The measure ``metric`` over rows of weights s; NaN where it is not defined."""
+
+    def check_targets(self, y: Floats, name: str) -> None:  # noqa: B027 most losses take any number
+        """Raise InputError for a target that the loss cannot have; name : of the array."""
+
+    def check_training(self, y: Floats, name: str) -> None:
+        """Raise InputError if no model fits such targets of all training rows best."""
+        if self.classifies and len(np.unique(y)) < 2:
+            raise InputError(
+                f"{name}: only one class is left among the {len(y)} training rows with a weight above 0"
+            )
+
+    def mean(self, margins: Floats) -> Floats:
+        """The expected target, by the inverse link: of labels the probability of the positive one."""
+        raise InputError(
+            f"{self.name} loss has no link from margins to a mean or probability; ask for margins"
+        )
+
+    @property
+    def has_mean(self) -> bool:
+        """Whether there is a link, so that :meth:`mean` is defined."""
+        return type(self).mean is not Loss.mean
+
+    def intercept_step(self, slope: float, curvature: float) -> float:
+        """The step of the intercept to a root of the slope of the objective in it."""
+        return -slope / curvature if curvature > 0.0 else np.nan
+
+    @property
+    def flat_slope(self) -> float:
+        raise NotImplementedError(f"{self.name} loss is smooth")
+
+    def pieces(self, y: Floats, m: Floats) -> npt.NDArray[np.int8]:
+        """Of a loss that is not smooth, the piece where each margin lies.
+
+        0 : curved, with the slope 2 (m - y).  1, -1 : flat, with the slope ``flat_slope`` times that.
+        """
+        raise NotImplementedError(f"{self.name} loss is smooth")

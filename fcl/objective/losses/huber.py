@@ -1,0 +1,55 @@
+"""Huber loss: numeric targets with outliers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from fcl.objective.losses.base import Floats, Loss
+
+
+@dataclass(frozen=True)
+class Huber(Loss):
+    """(y - m)^2 up to |y - m| = delta, and from there on its tangents, delta (2 |y - m| - delta).
+
+    Like the squared loss without 1/2: twice the loss of the literature (Huber 1964). Its slope is at most
+    2 delta in size, which is the domain of the dual; there the conjugate is that of the squared loss,
+    u^2 / 4 + u y.
+
+    Parameters
+    ----------
+    delta : float
+        In the units of the target, > 0: rows farther than this from their margin are outliers.
+    """
+
+    name: ClassVar[str] = "huber"
+    code: ClassVar[int] = 3
+    formula: ClassVar[str] = "huber_delta(y_i - m_i)"
+    metric: ClassVar[str] = "mae"
+    smooth: ClassVar[bool] = False
+    translates: ClassVar[bool] = True
+
+    delta: float = 1.0
+
+    @property
+    def kernel(self) -> tuple[int, float]:
+        return self.code, self.delta
+
+    def domain(self, y: Floats) -> tuple[Any, Any]:
+        return -2.0 * self.delta, 2.0 * self.delta
+
+    def score(self, y: Floats, s: Floats, margins: Floats) -> float:
+        return float(np.average(np.abs(y - margins), weights=s))
+
+    def mean(self, margins: Floats) -> Floats:
+        return margins
+
+    @property
+    def flat_slope(self) -> float:
+        return 2.0 * self.delta
+
+    def pieces(self, y: Floats, m: Floats) -> npt.NDArray[np.int8]:
+        return np.where(np.abs(m - y) <= self.delta, 0.0, np.sign(m - y)).astype(np.int8)

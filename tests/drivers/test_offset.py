@@ -1,0 +1,172 @@
+"""Offsets: added to every margin, in training, validation and prediction, by both drivers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from judge import ALL_LOSSES, Problem, confirm
+from rows import STRENGTHS, targets
+
+import fcl
+from fcl.drivers.job import make_job
+from fcl.model.checkpoint import CheckpointFolder
+
+N, P = 300, 25
+
+
+def table(loss: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Columns, targets, weights and offsets, these of a mean of 3."""
+    random = np.random.default_rng(4)
+    X = random.normal(size=(N, P)).astype(np.float32).astype(np.float64)
+    X[:, 0] = np.linspace(-1.0, 1.0, N, dtype=np.float32)
+    return X, targets(loss, N), random.uniform(0.2, 2.0, N), random.normal(size=N) + 3.0
+
+
+def train(loss: str, offset: Any = "own", **options: Any) -> fcl.TrainResult:
+    X, y, s, o = table(loss)
+    given = {"C": STRENGTHS[loss], "tol": 1e-9, "loss": loss, "block_rows": 64, "memory": "1GiB"}
+    data = fcl.open_data(X, y=y, weights=s, offset=o if isinstance(offset, str) else offset)
+    return fcl.train(data, "columns", **(given | options))
+
+
+def problem_of(loss: str, intercept: bool = True, rho: float = 1.0) -> Problem:
+    X, y, s, o = table(loss)
+    return Problem(X, y, s, loss, STRENGTHS[loss], intercept, rho, offset=o)
+
+
+def check(result: fcl.TrainResult, problem: Problem) -> None:
+    """The judge's optimum with these offsets, and a certificate that the judge confirms."""
+    w = np.zeros(P)
+    w[result.model.ids] = result.model.weights
+    best = problem.solve(1e-9)
+    assert result.converged and result.model.has_offset
+    assert result.certificate.objective == pytest.approx(best.objective, rel=1e-8)
+    confirm(problem, w, result.model.intercept, result.certificate, best)
+    assert result.model.options["C_min"] == pytest.approx(problem.null()[1], rel=1e-9)
+    for entry in result.model.history:
+        assert entry["bound"] <= best.objective * (1.0 + 1e-12)
+
+
+@pytest.mark.parametrize("rho", [1.0, 0.3])
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("loss", ALL_LOSSES)
+def test_optimum(loss: str, intercept: bool, rho: float) -> None:
+    result = train(loss, intercept=intercept, l1_ratio=rho)
+    check(result, problem_of(loss, intercept, rho))
+
+
+@pytest.mark.parametrize("loss", ["logistic", "poisson", "squared"])
+def test_processes(loss: str, tmp_path: Path) -> None:
+    X, y, s, o = table(loss)
+    for name, array in {"X": X, "y": y, "s": s, "o": o}.items():
+        np.save(tmp_path / f"{name}.npy", array)
+    data = fcl.open_data(tmp_path, weights="s", offset="o")
+    options = {"C": STRENGTHS[loss], "tol": 1e-9, "loss": loss, "block_rows": 64}
+    result = fcl.train(
+        data, "columns", driver="processes", writers=2, valid=data, memory="1GiB", **options
+    )
+    check(result, problem_of(loss))
+    inline = fcl.train(data, "columns", valid=data, memory="1GiB", **options)
+    measured = [model.history[-1]["validation"] for model in (result.model, inline.model)]
+    assert measured[0] == pytest.approx(measured[1], rel=1e-4)
+    margins = inline.model.margins(data)
+    name, score = next(iter(measured[1].items()))
+    expected = {
+        "auprc": lambda: fcl.average_precision(y, margins, s),
+        "mse": lambda: np.average((y - margins) ** 2, weights=s),
+        "deviance": lambda: 2.0 * np.average(problem_of(loss).losses(margins), weights=s),
+    }[name]()
+    assert score == pytest.approx(expected, rel=1e-12)
+
+
+def test_a_sample_of_the_rows() -> None:
+    check(train("poisson", row_view=64, seed=3), problem_of("poisson"))
+
+
+@pytest.mark.parametrize("loss", ALL_LOSSES)
+def test_a_constant_offset_is_an_intercept(loss: str) -> None:
+    X, *_ = table(loss)
+    without = train(loss, offset=None)
+    for size in (2.0, 1e6):
+        found = train(loss, offset=np.full(N, size))
+        assert found.certificate.objective == pytest.approx(without.certificate.objective, rel=1e-8)
+        assert found.model.intercept + size == pytest.approx(without.model.intercept, abs=1e-4)
+        given = found.model.margins(X, offset=np.full(N, size))
+        np.testing.assert_allclose(given, without.model.margins(X), atol=1e-3)
+
+
+def test_counts_over_exposures_are_rates_with_weights() -> None:
+    """log exposure as an offset, or y / exposure with the exposure as the weight: one optimum."""
+    random = np.random.default_rng(2)
+    X = random.normal(size=(N, 10)).astype(np.float32)
+    exposure = random.uniform(0.5, 20.0, N)
+    y = random.poisson(exposure * np.exp(0.5 * X[:, 0] - 0.3 * X[:, 1]))
+    options = {"C": 0.05, "tol": 1e-10, "loss": "poisson", "memory": "1GiB"}
+    counts = fcl.train(fcl.open_data(X, y=y), "columns", offset=np.log(exposure), **options)
+    rates = fcl.train(fcl.open_data(X, y=y / exposure, weights=exposure), "columns", **options)
+    assert counts.certificate.objective == pytest.approx(rates.certificate.objective, rel=1e-9)
+    np.testing.assert_allclose(
+        counts.model.margins(X, offset=np.zeros(N)), rates.model.margins(X), atol=1e-4
+    )
+    expected = exposure * rates.model.predict(X)
+    np.testing.assert_allclose(
+        counts.model.predict(X, offset=np.log(exposure)), expected, rtol=1e-4
+    )
+
+
+def test_prediction_needs_the_offset_of_training(tmp_path: Path) -> None:
+    X, _, _, o = table("poisson")
+    model = train("poisson", tol=1e-3).model
+    model.save(tmp_path / "m.fcl")
+    again = fcl.load_model(tmp_path / "m.fcl")
+    assert again.has_offset and not train("poisson", offset=None, tol=1e-3).model.has_offset
+    with pytest.raises(fcl.InputError, match="expected an offset, since the model"):
+        again.margins(X)
+    with pytest.raises(fcl.InputError, match="offset has 2 values"):
+        again.margins(X, offset=np.zeros(2))
+    at_zero = again.margins(X, offset=np.zeros(N))
+    np.testing.assert_allclose(again.margins(X, offset=o), at_zero + o, rtol=1e-14)
+    np.testing.assert_allclose(again.predict(X, offset=o), np.exp(at_zero + o), rtol=1e-14)
+
+
+def test_wrong_offsets() -> None:
+    X, y, *_ = table("logistic")
+    for bad, message in (
+        (np.full(N, np.nan), "row 0 is nan; offsets must be finite"),
+        (np.array(["a"] * N), "must be numeric"),
+        (np.zeros(3), "3 values"),
+    ):
+        with pytest.raises(fcl.InputError, match=message):
+            fcl.open_data(X, y=y, offset=bad)
+    data, plain = fcl.open_data(X, y=y, offset=np.zeros(N)), fcl.open_data(X, y=y)
+    for one, other in ((data, plain), (plain, data)):
+        with pytest.raises(fcl.InputError, match="expected an offset as"):
+            fcl.train(one, "columns", C=1.0, valid=other)
+
+
+def test_an_offset_is_a_part_of_the_data(tmp_path: Path) -> None:
+    """Other offsets: another fingerprint, and a checkpoint that refuses to go on."""
+    X, y, *_ = table("logistic")
+    data = [fcl.open_data(X, y=y, offset=o) for o in (None, np.zeros(N), np.ones(N))]
+    assert len({d.fingerprint() for d in data}) == 3
+    options = {"C": 1.0, "checkpoint": tmp_path / "c", "memory": "1GiB", "warn": False}
+    fcl.train(data[1], "columns", max_passes=1, **options)
+    differences = ("offset was True, is False", "the data are others: fingerprint")
+    for other, message in zip((data[0], data[2]), differences, strict=True):
+        with pytest.raises(fcl.InputError, match=message):
+            fcl.train(other, "columns", resume=tmp_path / "c", **options)
+    resumed = fcl.train(data[1], "columns", resume=tmp_path / "c", tol=1e-8, **options)
+    assert resumed.converged and CheckpointFolder(tmp_path / "c").load().options["offset"]
+
+
+def test_memory_of_the_offset_is_planned() -> None:
+    X, y, _, o = table("logistic")
+    plans = [
+        make_job(fcl.open_data(X, y=y, offset=offset), "columns", C=1.0).plan
+        for offset in (None, o)
+    ]
+    uses = [dict(plan.lines())["targets and weights"] for plan in plans]
+    assert uses[1] == uses[0] * 3 // 2
