@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import warnings
 import zipfile
 from collections.abc import Iterator
@@ -64,6 +63,28 @@ def _is_ours(record: logging.LogRecord) -> bool:
 logging.getLogger("asyncio").addFilter(_is_ours)
 
 
+def _local_store(path: Path) -> Any:
+    """A folder as a store that reads regular files alone: opening a FIFO would never end."""
+    from zarr.storage import LocalStore
+
+    class RegularFiles(LocalStore):
+        async def get(self, key: str, *args: Any, **kwargs: Any) -> Any:
+            file_kind(self.root / key)
+            return await super().get(key, *args, **kwargs)
+
+        async def get_partial_values(self, prototype: Any, key_ranges: Any) -> Any:
+            key_ranges = list(key_ranges)
+            for key, _ in key_ranges:
+                file_kind(self.root / key)
+            return await super().get_partial_values(prototype, key_ranges)
+
+        def get_sync(self, key: str, **kwargs: Any) -> Any:
+            file_kind(self.root / key)
+            return super().get_sync(key, **kwargs)
+
+    return RegularFiles(path, read_only=True)
+
+
 class ZarrReader(RowReader[np.ndarray]):
     """Rows of one Zarr array, read along its shards if they are small, else along its chunks."""
 
@@ -85,7 +106,7 @@ class ZarrReader(RowReader[np.ndarray]):
     def read(self, start: int, stop: int) -> np.ndarray:
         try:
             values = self._read_cell((slice(start, stop),))
-        except MemoryError:
+        except (MemoryError, InputError):
             raise
         except Exception as error:  # each codec has errors of its own
             raise_for_chunk(
@@ -127,17 +148,16 @@ class ZarrContainer(Container):
         self._group_path = group.strip("/")
         self._stamps: list[FileStamp] = []
         if path.is_dir():
-            for folder, _, names in os.walk(path):
-                for name in names:  # a FIFO would be waited for, whoever opened it
-                    file_kind(os.path.join(folder, name))
             self._add_stamps("")
-            store: Any = zarr.storage.LocalStore(path, read_only=True)
+            store: Any = _local_store(path)
         else:
             self._stamps.append(FileStamp.of(path))
             store = zarr.storage.ZipStore(path, mode="r")
         try:
             with _one_thread():
                 node = zarr.open(store=store, path=self._group_path, mode="r")
+        except InputError:
+            raise
         except zipfile.BadZipFile as error:
             raise InputError(f"{path} is not a readable zip file: {one_line(error)}") from error
         except FileNotFoundError as error:
@@ -185,6 +205,8 @@ class ZarrContainer(Container):
                 return self._group[path.strip("/")]
         except KeyError:
             return None
+        except InputError:
+            raise
         except Exception as error:
             raise InputError(
                 f'"{path}" in {self.name} cannot be opened: {one_line(error)}'
@@ -204,6 +226,8 @@ class ZarrContainer(Container):
         try:
             with _one_thread():
                 members = list(self._group.members(max_depth=None))
+        except InputError:
+            raise
         except Exception as error:
             raise InputError(
                 f"{self.name} holds something that cannot be opened: {one_line(error)}"
