@@ -4,12 +4,24 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import sys
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
-__all__ = ["add_array", "add_member", "read_array", "read_json", "read_member", "write_json"]
+__all__ = [
+    "add_array",
+    "add_member",
+    "open_archive",
+    "read_array",
+    "read_json",
+    "read_member",
+    "write_json",
+]
 
 # a fixed date: the same content gives the same bytes
 _DATE = (1980, 1, 1, 0, 0, 0)
@@ -19,6 +31,30 @@ _DATE = (1980, 1, 1, 0, 0, 0)
 JSON_BYTES = 64 << 20
 JSON_VALUES = 4 << 20
 JSON_DEPTH = 32
+#: The list of members is read up to so many bytes: each of its entries takes ten times its size of memory.
+MOST_LISTED = 1 << 20
+
+
+class _Bounded(io.FileIO):
+    """A file that refuses to read more than `most` bytes at once."""
+
+    most = MOST_LISTED
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        size = -1 if size is None else size
+        if size > self.most:
+            raise zipfile.BadZipFile(
+                f"its list of members has {size:,} bytes, expected at most {self.most:,}"
+            )
+        return super().read(size)
+
+
+@contextmanager
+def open_archive(path: str | os.PathLike[str]) -> Iterator[zipfile.ZipFile]:
+    """A zip open for reading; BadZipFile if its list of members is longer than one of ours can be."""
+    with _Bounded(path) as file, zipfile.ZipFile(file) as archive:
+        file.most = sys.maxsize
+        yield archive
 
 
 def add_member(archive: zipfile.ZipFile, name: str, content: bytes) -> None:

@@ -30,6 +30,7 @@ from fcl.model import schema
 from fcl.model.archive import (
     add_array,
     add_member,
+    open_archive,
     read_array,
     read_json,
     read_member,
@@ -511,7 +512,9 @@ def _scalar(value: Any) -> Any:
 def _read(path: Path) -> Checkpoint:
     """Raises _Damaged for a file that is no whole checkpoint, InputError for a newer one."""
     try:
-        with zipfile.ZipFile(path) as archive:
+        if not path.is_file():  # opening a FIFO would never end
+            raise _Damaged("not a regular file")
+        with open_archive(path) as archive:
             header = read_json(read_member(archive, _HEADER, _KIND))
             _check_version(header, path)
             header = _HEADER_TABLE("", header)

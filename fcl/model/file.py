@@ -19,6 +19,7 @@ from fcl.model import schema
 from fcl.model.archive import (
     add_array,
     add_member,
+    open_archive,
     read_array,
     read_json,
     read_member,
@@ -151,7 +152,7 @@ def load_model(path: str | os.PathLike[str], trusted: Collection[str] = ()) -> M
         trusted = (trusted,)
     file_kind(path)
     try:
-        with zipfile.ZipFile(path) as archive:
+        with open_archive(path) as archive:
             header = _read_header(archive, shown_path)
             arrays = {
                 name: read_array(archive, f"{name}.npy", dtype, _KIND)
