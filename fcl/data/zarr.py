@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import logging
+import math
+import os
+import re
 import warnings
 import zipfile
 from collections.abc import Iterator
@@ -36,6 +39,8 @@ ROOT_METADATA = ("zarr.json", ".zgroup", ".zarray", ".zmetadata")
 ATTRIBUTES = ".zattrs"  # of format 2; in format 3 they are part of the metadata
 ONE_THREAD = {"async.concurrency": 1, "threading.max_workers": 1}
 ZIP_MAGIC = b"PK\x03\x04"
+#: Names of chunks: c/0/1 or c.0.1 in format 3, 0.1 or 0/1 in format 2.
+_CHUNK_KEY = re.compile(r"(?:c[./])?([0-9]+(?:[./][0-9]+)*)")
 
 
 @contextmanager
@@ -115,13 +120,27 @@ class ZarrReader(RowReader[np.ndarray]):
         return fixed_text(values, self.name) if self._variable_text else values
 
     def missing_chunks(self) -> int:
-        with _one_thread():
-            written = self._array.nchunks_initialized
-        if self._array.shards:
-            # zarr counts all chunks of a shard that exists.
-            written //= int(np.prod(np.divide(self._array.shards, self._array.chunks)))
-        cells = [-(-n // c) for n, c in zip(self.shape, self._stored, strict=True)]
-        return int(np.prod(cells)) - int(written)
+        # not nchunks_initialized of zarr: it compares each possible key with the list of all files
+        grid = [-(-n // c) for n, c in zip(self.shape, self._stored, strict=True)]
+        found = 0
+        for key in self._stored_keys():
+            if match := _CHUNK_KEY.fullmatch(key):
+                at = [int(number) for number in re.split("[./]", match[1])]
+                found += len(at) == len(grid) and all(i < n for i, n in zip(at, grid, strict=True))
+        return math.prod(grid) - found
+
+    def _stored_keys(self) -> Iterator[str]:
+        """The files of the array, as paths from its own folder."""
+        if self._store_path.is_dir():
+            root = os.path.join(self._store_path, self._array.path)
+            for folder, _, names in os.walk(root):
+                yield from (os.path.join(folder, name)[len(root) + 1 :] for name in names)
+            return
+        prefix = array_path(self._array.path, "")
+        with zipfile.ZipFile(self._store_path) as archive:
+            for name in archive.namelist():
+                if not prefix or name.startswith(prefix + "/"):
+                    yield name[len(prefix) :].lstrip("/")
 
     def _read_cell(self, cell: tuple[slice, ...]) -> np.ndarray:
         with _one_thread():
@@ -181,6 +200,12 @@ class ZarrContainer(Container):
             raise InputError(f'"{path}" in {self.name} is a group, expected an array')
         self._add_stamps(node.path)
         name = f"{self._path.resolve().name}:{array_path(self._group_path, path)}"
+        codecs = (*node.filters, *node.compressors)
+        if any(getattr(codec, "codec_id", "") == "pickle" for codec in codecs):
+            raise InputError(
+                f"{name} is stored as pickles, which can run code of whoever wrote them; expected "
+                "numbers or text of another codec: write the array again"
+            )
         return ZarrReader(node, name, self._path, may_be_empty)
 
     def is_group(self, path: str) -> bool:

@@ -31,7 +31,7 @@ _DATE = (1980, 1, 1, 0, 0, 0)
 JSON_BYTES = 64 << 20
 JSON_VALUES = 4 << 20
 JSON_DEPTH = 32
-#: The list of members is read up to so many bytes: each of its entries takes ten times its size of memory.
+#: The list of members is read up to so many bytes: an entry takes ten times its size of memory.
 MOST_LISTED = 1 << 20
 
 
