@@ -39,8 +39,8 @@ EXIT_CHECKPOINT = 6
 LONGEST_WORD = 300
 
 
-def printable(text: str, keep: str = "\n\t") -> str:
-    """The text with escapes for characters that a terminal cannot show, or would act on.
+def printable(text: str, keep: str = "") -> str:
+    """The text in one line, with escapes for characters that a terminal cannot show, or would act on.
 
     Bytes of file names that are not UTF-8 become ``\\xff``. Characters in `keep` stay.
     """
@@ -80,9 +80,9 @@ class Messages(logging.Handler):
     def to_stderr(text: str) -> None:
         click.echo(text, err=True)
 
-    def say(self, text: str) -> None:
-        """A line with the command's name before it."""
-        self.write(printable(f"{self.command}: {text}"))
+    def say(self, text: str, keep: str = "") -> None:
+        """Write a line with the command's name before it; characters in `keep` are not escaped."""
+        self.write(printable(f"{self.command}: {text}", keep))
 
     def emit(self, record: logging.LogRecord) -> None:
         level = "" if record.levelno <= logging.INFO else f"{record.levelname.lower()}: "
@@ -97,7 +97,7 @@ messages = Messages()
 
 def show(lines: Iterable[str]) -> None:
     """Print lines on standard output."""
-    click.echo(printable("\n".join(lines)))
+    click.echo("\n".join(map(printable, lines)))
 
 
 @contextmanager
@@ -177,7 +177,7 @@ def _exit_code(run: Callable[[], Any], name: str) -> int:
         _error(str(error))
         return EXIT_CHECKPOINT
     except FclError as error:
-        _error(str(error))
+        _error(str(error), keep="\n")  # it may have the traceback of a child
         return EXIT_FAILED
     except (click.Abort, KeyboardInterrupt):
         messages.say("interrupted; no model written")
@@ -193,12 +193,12 @@ def _exit_code(run: Callable[[], Any], name: str) -> int:
         return EXIT_FAILED
 
 
-def _error(text: str) -> None:
+def _error(text: str, keep: str = "") -> None:
     messages.write = messages.to_stderr
     shorter = re.sub(
         rf"\S{{{LONGEST_WORD + 1},}}", lambda word: f"{word[0][:100]}...{word[0][-100:]}", text
     )
-    messages.say(f"error: {shorter}")
+    messages.say(f"error: {shorter}", keep)
 
 
 def refuse_same(output: str | os.PathLike[str], option: str, **inputs: str | None) -> None:

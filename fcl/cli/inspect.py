@@ -50,7 +50,7 @@ def command(
             with atomic_file(tsv, overwrite) as file:
                 file.write(b"feature\tweight\tsupport\n")
                 for row in trained.iter_features():
-                    name = printable(row.feature, keep="")
+                    name = printable(row.feature)
                     file.write(f"{name}\t{row.weight:.17g}\t{row.support}\n".encode())
         show(model_lines(trained, model, top))
 
