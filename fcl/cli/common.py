@@ -23,6 +23,7 @@ __all__ = [
     "EXIT_USAGE",
     "Command",
     "Interrupted",
+    "exit_code",
     "messages",
     "printable",
     "refuse_same",
@@ -153,10 +154,11 @@ class Command(click.Command):
         with _command(name):
             if not standalone_mode:
                 return run()
-            sys.exit(_exit_code(run, name))
+            sys.exit(exit_code(run, name))
 
 
-def _exit_code(run: Callable[[], Any], name: str) -> int:
+def exit_code(run: Callable[[], Any], name: str) -> int:
+    """Run a command, report its errors in one line each, and return its exit code."""
     try:
         code = run()
         sys.stdout.flush()  # a full disk must show here, where it can be reported

@@ -16,12 +16,12 @@ from fcl.cli.signals import process_ends_with_command
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["run"]
+__all__ = ["protect_streams", "run"]
 
 
 def run(command: Command, arguments: Sequence[str] | None = None) -> NoReturn:
     """Run a command with the arguments of this process, or those given, and exit."""
-    _protect_streams()
+    protect_streams()
     process_ends_with_command()
     command.main(arguments)
     raise AssertionError("a command ends with SystemExit")
@@ -52,7 +52,7 @@ class _StandardStream(io.FileIO):
         return size
 
 
-def _protect_streams() -> None:
+def protect_streams() -> None:
     """Open what was closed at the start, and let no reader that goes away end the command."""
     for descriptor in range(3):
         try:

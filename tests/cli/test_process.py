@@ -57,6 +57,18 @@ def test_output_that_nobody_reads(
     assert out.exists() == (command == "train")
 
 
+@pytest.mark.parametrize("arguments", [[], ["--version"], ["bake"]])
+def test_the_list_of_commands_needs_no_streams(arguments: list[str], unread: int) -> None:
+    code = 2 if arguments == ["bake"] else 0
+    assert shell('exec "$@" >&- 2>&-', *arguments).returncode == code
+    done = subprocess.run([*FCL, *arguments], stdout=unread, stderr=unread, timeout=60)
+    assert done.returncode == code
+    if os.path.exists("/dev/full") and not code:
+        done = shell('"$@" > /dev/full', *arguments)
+        assert done.stderr == b"fcl: error: standard output: No space left on device\n"
+        assert done.returncode == 1
+
+
 def test_messages_that_nobody_reads(data: Path, tmp_path: Path, unread: int) -> None:
     out = tmp_path / "o.fcl"
     done = subprocess.run(
