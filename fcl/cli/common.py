@@ -59,7 +59,7 @@ def _escaped(character: str) -> str:
 
 
 class Interrupted(BaseException):
-    """A signal came where nothing is worth saving. Not an Exception: nobody swallows it."""
+    """A signal came where nothing is worth saving. No Exception, so that no handler swallows it."""
 
     def __init__(self, signum: int) -> None:
         super().__init__(signum)
@@ -106,7 +106,7 @@ def _command(name: str) -> Iterator[None]:
     logger = logging.getLogger("fcl")
     before = messages.command, logger.level, logger.propagate
     messages.command = name
-    # as for python -m, but behind all else: --features module:Class may be in the folder where we are
+    # like python -m, but after all other entries: --features module:Class may lie in the working folder
     try:
         here = os.getcwd()
     except OSError:  # the folder was removed
@@ -204,10 +204,7 @@ def _error(text: str, keep: str = "") -> None:
 
 
 def refuse_same(output: str | os.PathLike[str], option: str, **inputs: str | None) -> None:
-    """Raise InputError if an output would replace one of the inputs, a part or the folder of one.
-
-    The name of an output must not be empty.
-    """
+    """Raise InputError if an output has no name, or would replace an input, its part or its folder."""
     if not os.fspath(output):
         raise InputError(f"{option}: expected the name of a file, got an empty one")
     target = os.path.realpath(output)

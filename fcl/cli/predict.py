@@ -58,7 +58,7 @@ def command(
     from fcl.model import load_model
     from fcl.model.predict import require_probability, write_scores
 
-    with stop_on_signals():  # so that SIGTERM too takes away what is half written
+    with stop_on_signals():  # so that SIGTERM removes partial files too
         trained = load_model(model, imports)
         if kind == "probability":
             require_probability(trained)
@@ -70,7 +70,9 @@ def command(
         from fcl.kernels import Compilation
 
         since = time.perf_counter()
-        with Compilation(lambda: messages.say(compiling_line(Compiling(JOB_SECONDS)))) as compilation:
+        with Compilation(
+            lambda: messages.say(compiling_line(Compiling(JOB_SECONDS)))
+        ) as compilation:
             n_rows = write_scores(trained, rows, out, kind=kind, overwrite=overwrite)
         seconds = time.perf_counter() - since
     if compiling := compilation.take():

@@ -106,8 +106,8 @@ class CheckpointFolder:
     def begin(self, resumed: Checkpoint | None) -> None:
         """Say which checkpoints there belong to this job, before its first is saved.
 
-        With None, a new job: none of them. Else those up to `resumed`; newer ones were found
-        damaged when it was loaded. The others go once a checkpoint of this job is safe.
+        None, a new job: none of them belong to it. Otherwise those up to `resumed` do; newer ones were
+        damaged. The others are removed once a checkpoint of this job is safe.
         """
         kept = 0 if resumed is None else resumed.number
         self._obsolete = {number for number in self.numbers() if number > kept}
@@ -129,15 +129,14 @@ class CheckpointFolder:
                 break
         else:
             raise InputError(
-                f"{os.fspath(self.path)}: its file {_LOCK} vanishes again and again; choose another "
-                "folder"
+                f"{os.fspath(self.path)}: its file {_LOCK} vanishes repeatedly; choose another folder"
             )
         self._lock = descriptor
         with suppress(OSError):  # a full disk: the lock holds without the number in it
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
         for name in os.listdir(self.path):
-            if _LEFTOVER.fullmatch(name):  # of a job that was killed while it saved
+            if _LEFTOVER.fullmatch(name):  # of a job that was killed while saving
                 with suppress(OSError):
                     os.unlink(self.path / name)
         return self
@@ -222,7 +221,7 @@ class CheckpointFolder:
         return path
 
     def load(self) -> Checkpoint:
-        """The newest checkpoint that is whole; damaged ones are passed over with a warning.
+        """The newest checkpoint that is valid; damaged ones are skipped with a warning.
 
         Raises InputError if there is none, or if it was made by a newer version.
         """
@@ -238,10 +237,10 @@ class CheckpointFolder:
                 return read_checkpoint(path)
             except Damaged as error:
                 why = shortened(str(error), 400)
-                _log.warning("%s: damaged (%s); it is passed over", path, why)
+                _log.warning("%s: damaged (%s); it is skipped", path, why)
         raise InputError(
-            f"{shown}: holds no checkpoint that is whole (checkpoint {number}: {why}); the job must "
-            "start anew"
+            f"{shown}: holds no checkpoint that is whole (checkpoint {number}: {why}); start "
+            "the job anew"
         )
 
     def _file(self, number: int) -> Path:
@@ -260,9 +259,10 @@ class CheckpointFolder:
     ) -> None:
         """Raise InputError that names every difference between the job saved and the one to be run.
 
-        options     effective ones; those that both have are compared, but for MAY_CHANGE. What an
-                    earlier version did not save, it had as in ADDED.
-        family      configuration of the bound family; None: not known yet. n_features of it.
+        options     effective options; those that both jobs have are compared, except MAY_CHANGE. Options
+                    that an earlier version did not save had the values of ADDED.
+        family      configuration of the bound family; None: not known yet.
+        n_features  number of its features; None: not known yet.
         fingerprint of the data now; None: not known yet. checksums as ``block_checksums``.
         """
         wrong = []
@@ -285,7 +285,7 @@ class CheckpointFolder:
         if n_features is not None:
             for name, array in checkpoint.arrays.items():
                 if name.endswith(("ids", "cached")) and array.max(initial=0) >= n_features:
-                    wrong.append(f"its {name} go up to {array.max()} of {n_features} features")
+                    wrong.append(f"its {name} go up to {array.max()}, of {n_features} features")
         if checksums is not None:
             wrong += _differing_blocks(checkpoint, checksums)
         if wrong:

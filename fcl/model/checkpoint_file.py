@@ -1,8 +1,8 @@
 """The file of a checkpoint: what it may hold, and how it is written and read.
 
 CHECKPOINT.md beside this module is the specification, and the tables below say what a file may hold. A
-file is validated as a whole before anything else is done with it, since anybody may have written it; what
-is declared in the tables is given back bit for bit.
+file may come from a stranger, so it is validated as a whole before it is used. Values that the tables
+declare come back bit for bit.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _SAMPLE = schema.record(
     intercept=schema.Maybe(_FINITE),  # of the anchor at which the sample was drawn
 )
 _STATE = schema.record(
-    # the anchor, and what was said of it when it was saved: computed anew when the job is resumed
+    # the anchor; its objective and bound are computed anew when the job is resumed
     objective=_FINITE,
     intercept=_FINITE,
     bound=_ANY,
@@ -78,7 +78,7 @@ _STATE = schema.record(
     evicted=schema.whole(),
     last=schema.record(objective=schema.Maybe(_FINITE), bound=schema.Maybe(_ANY)),
     sample=schema.Maybe(_SAMPLE),
-    untried_intercept=schema.Maybe(_FINITE),  # of a point that is to be tried before the anchor
+    untried_intercept=schema.Maybe(_FINITE),  # of a point to be tried before the anchor
 )
 _COMMAND_VALUE_KINDS = (type(None), bool, int, float, str)
 
@@ -97,7 +97,7 @@ def _command(where: str, value: Any) -> dict[str, Any]:
 
 
 def _options(where: str, value: Any) -> dict[str, Any]:
-    """Options are compared with those of the resumed job; two of them are used."""
+    """All options are compared with those of the resumed job; these two are used."""
     used = schema.record(
         block_rows=schema.Maybe(schema.whole(64, 65_536)),
         command=schema.Maybe(schema.nullable(_command)),
@@ -178,8 +178,8 @@ class Checkpoint:
     arrays          what ``_DTYPES`` declares, and ``_check_arrays``.
     history         one dictionary a pass.
     elapsed         seconds of work so far, over all resumptions.
-    driver          that saved it.
-    number          0 until it is saved, then rising within the folder.
+    driver          the driver that saved it.
+    number          0 until it is saved, then increasing within the folder.
     """
 
     options: Mapping[str, Any]
@@ -221,9 +221,9 @@ def write_checkpoint(archive: zipfile.ZipFile, checkpoint: Checkpoint) -> None:
         "state": dict(checkpoint.state),
         "history": plain(checkpoint.history),
     }
-    # the state is not made plain: an infinite bound must come back as it was
+    # the state is not made plain: an infinite bound must come back unchanged
     content = write_json(header, default=_scalar, allow_nan=True)
-    # what would not be read again is a fault of fcl, which tests find here
+    # fcl must be able to read what it writes: a violation is a bug, and tests find it here
     stored = read_json(content)
     checked = _HEADER_TABLE("", stored)
     if extra := schema.undeclared(stored["state"], checked["state"]):
@@ -285,7 +285,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
 
 
 def _check_version(header: Mapping[str, Any], path: Path) -> None:
-    """Before all else: a newer version may hold anything."""
+    """Check this before everything else: a newer version may hold anything."""
     if header.get("format") != FORMAT:
         raise Damaged("not a checkpoint")
     version = header.get("version")
@@ -301,7 +301,7 @@ def _check_version(header: Mapping[str, Any], path: Path) -> None:
 def _check_arrays(
     header: Mapping[str, Any], checksums: np.ndarray, arrays: Mapping[str, np.ndarray]
 ) -> None:
-    """Raise Mismatch unless the arrays fit one another and the header."""
+    """Raise Mismatch unless the arrays agree with one another and with the header."""
 
     def intercept(keys: tuple[str, ...]) -> Any:
         value = header["state"]

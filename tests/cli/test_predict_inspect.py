@@ -51,7 +51,11 @@ def test_compiling_is_announced_once(data: Path, model_file: Path, tmp_path: Pat
     command = [sys.executable, "-m", "fcl", "predict", model_file, data, "--out"]
     said = [
         subprocess.run(
-            [*command, tmp_path / name], env=environment, capture_output=True, text=True, timeout=240
+            [*command, tmp_path / name],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=240,
         ).stderr
         for name in ("1.npy", "2.npy")
     ]

@@ -485,7 +485,7 @@ def test_probes_made_by_hand(make: Make, probe: Any, nested: bool) -> None:
 
 def test_ids_beyond_the_family(make: Make) -> None:
     checkpoint = make(arrays=checkpoints.arrays())
-    with pytest.raises(InputError, match="its ids go up to 1099511627776 of 800 features"):
+    with pytest.raises(InputError, match="its ids go up to 1099511627776, of 800 features"):
         CheckpointFolder.check_resume(checkpoint, {}, n_features=800)
 
 
