@@ -91,7 +91,7 @@ def _open_container(path: Path, group: str) -> Container:
 
 
 def _first_bytes(path: Path) -> bytes:
-    """Enough of a file to know its format by."""
+    """The first bytes of a file, which tell its format."""
     try:
         with path.open("rb") as file:
             return file.read(16)

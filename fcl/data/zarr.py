@@ -47,7 +47,7 @@ _CHUNK_KEY = re.compile(r"(?:c[./])?([0-9]+(?:[./][0-9]+)*)")
 def _one_thread() -> Iterator[None]:
     """Let zarr decode in one thread: cores are dealt out by fcl, and chunks are read in order.
 
-    What it warns of (dtypes without a specification, files that are no arrays) changes nothing here.
+    Warnings of zarr are dropped (dtypes without a specification, files that are not arrays).
 
     The caller's settings are back afterwards. zarr makes its thread pool at its first use in a
     process, so the pool keeps one thread if that first use was here.
@@ -60,7 +60,7 @@ def _one_thread() -> Iterator[None]:
 
 
 def _is_ours(record: logging.LogRecord) -> bool:
-    """Whether a message of asyncio is not about a task that zarr left behind when another one failed."""
+    """False for messages about tasks that zarr abandoned when another one failed."""
     text = record.getMessage()
     return "never retrieved" not in text or "zarr" not in text
 
@@ -69,7 +69,7 @@ logging.getLogger("asyncio").addFilter(_is_ours)
 
 
 def _local_store(path: Path) -> Any:
-    """A folder as a store that reads regular files alone: opening a FIFO would never end."""
+    """A store of a folder that reads regular files only: opening a FIFO would block."""
     from zarr.storage import LocalStore
 
     class RegularFiles(LocalStore):
