@@ -17,19 +17,26 @@ def main(argv: list[str] | None = None) -> int:
         if argv is None:
             import_module("fcl.cli.process").run(command, arguments[1:])
         command.main(args=arguments[1:])  # leaves by SystemExit
+    if argv is None:
+        import_module("fcl.cli.process").protect_streams()
+    return import_module("fcl.cli.common").exit_code(lambda: _overview(name), "python -m fcl")
+
+
+def _overview(name: str) -> None:
+    """Print the commands, or the version for ``--version``; raises UsageError for another name."""
+    import click
+
     if name == "--version":
         import fcl
 
-        sys.stdout.write(f"fcl {fcl.__version__}\n")
-        return 0
-    known = not arguments or name in ("-h", "--help")
-    out = sys.stdout if known else sys.stderr
-    if not known:
-        out.write(f"python -m fcl: error: no command {arguments[0]!r}; there are:\n")
-    out.writelines(f"  fcl-{name:<9} {line}\n" for name, (_, line) in COMMANDS.items())
-    if known:
-        out.write("Each has --help; without the scripts: python -m fcl train --help\n")
-    return 0 if known else 2
+        click.echo(f"fcl {fcl.__version__}")
+        return
+    if name not in ("", "-h", "--help"):
+        known = ", ".join(f"fcl-{command}" for command in COMMANDS)
+        raise click.UsageError(f"no command {name!r}; there are: {known}")
+    for command, (_, line) in COMMANDS.items():
+        click.echo(f"  fcl-{command:<9} {line}")
+    click.echo("Each has --help; without the scripts: python -m fcl train --help")
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ __all__ = [
     "whole",
 ]
 
-#: What a path may lead to besides a file and a folder; reading it may never end.
+#: What a path may lead to besides files and folders; reading from one of these may never end.
 _SPECIAL = {
     stat.S_IFIFO: "a FIFO (named pipe)",
     stat.S_IFSOCK: "a socket",
@@ -40,7 +40,7 @@ _SPECIAL = {
 LEAST_VIEW = 64
 #: Whole numbers are below this: files keep them in 64 bits.
 MOST_WHOLE = 1 << 63
-#: Characters that a message or a table shows of a text from elsewhere.
+#: Most characters of a text from a file that a message or a table shows.
 MOST_SHOWN = 120
 
 _SHORT = reprlib.Repr()
@@ -50,20 +50,20 @@ _SHORT.maxlist = _SHORT.maxtuple = _SHORT.maxdict = 8
 
 
 def shown(value: Any) -> str:
-    """A value as messages have it: a number of numpy like any other, long ones cut short.
+    """A value for a message: NumPy numbers as plain ones, long values shortened.
 
-    Values may come from a file of any depth and length.
+    The value may come from a file, of any depth and length.
     """
     if isinstance(value, np.generic):
         value = value.item()
     try:
         return _SHORT.repr(value)
-    except Exception:  # an integer of more digits than Python prints, an object whose repr fails
+    except Exception:  # more digits than Python prints, or a repr that fails
         return f"a {type(value).__name__} that cannot be shown"
 
 
 def shortened(text: str, most: int = MOST_SHOWN) -> str:
-    """A text from a file for one line of a terminal: without control characters, cut to a length."""
+    """A text from a file for one line of a terminal: control characters escaped, shortened."""
     text = text[: most + 1]
     if not text.isprintable():
         text = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
@@ -85,8 +85,8 @@ def file_kind(path: str | os.PathLike[str]) -> str:
         ) from error
     if special := _SPECIAL.get(stat.S_IFMT(mode)):
         raise InputError(
-            f"{os.fspath(path)}: is {special}; expected a regular file or a folder: write what it "
-            "gives to a file first"
+            f"{os.fspath(path)}: is {special}; expected a regular file or a folder; write its "
+            "content to a file first"
         )
     return "folder" if stat.S_ISDIR(mode) else "file"
 
@@ -106,7 +106,7 @@ def flag(name: str, value: Any) -> bool:
 
 
 def _real(value: Any) -> float:
-    """The value as a float, infinite if it is too large for one; NaN if it is no number."""
+    """The value as a float, infinite if it is too large; NaN if it is not a number."""
     if isinstance(value, bool) or not isinstance(value, Real):
         return math.nan
     try:

@@ -1,7 +1,7 @@
 """Errors and warnings that users of fcl may meet.
 
 ``InputError`` and its kinds say that the input is wrong: the message is written for the user, and
-the command line shows it alone and leaves with exit code 2. Anything else is a fault of fcl.
+the command line shows it alone and exits with code 2. Any other exception is a bug of fcl.
 """
 
 import errno
@@ -22,7 +22,7 @@ class GeneratorError(InputError):
 class BudgetError(InputError):
     """The memory budget is too small; the message names the smallest that works.
 
-    ``smallest`` is that in bytes, or 0 where it is not known.
+    ``smallest`` is that budget in bytes, or 0 if it is not known.
     """
 
     def __init__(self, message: str, smallest: int = 0) -> None:
@@ -43,7 +43,7 @@ class RepeatedDeaths(FclError):
 
 
 def reason(error: OSError) -> str:
-    """Why the operating system refused; for a file too large, the limit that ``ulimit -f`` sets."""
+    """The words of an OSError; with the limit of ``ulimit -f`` if a file is too large."""
     words = error.strerror or str(error)
     if error.errno == errno.EFBIG:
         import resource  # late: few ever need it

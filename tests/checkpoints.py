@@ -1,4 +1,4 @@
-"""A checkpoint as the tables of fcl/model/checkpoint.py want it, and files changed by hand."""
+"""A checkpoint as the tables of fcl/model/checkpoint_file.py want it, and files changed by hand."""
 
 from __future__ import annotations
 

@@ -23,6 +23,7 @@ __all__ = [
     "EXIT_USAGE",
     "Command",
     "Interrupted",
+    "exit_code",
     "messages",
     "printable",
     "refuse_same",
@@ -39,8 +40,8 @@ EXIT_CHECKPOINT = 6
 LONGEST_WORD = 300
 
 
-def printable(text: str, keep: str = "\n\t") -> str:
-    """The text with escapes for characters that a terminal cannot show, or would act on.
+def printable(text: str, keep: str = "") -> str:
+    """The text in one line, with escapes for characters that a terminal cannot show, or would act on.
 
     Bytes of file names that are not UTF-8 become ``\\xff``. Characters in `keep` stay.
     """
@@ -58,7 +59,7 @@ def _escaped(character: str) -> str:
 
 
 class Interrupted(BaseException):
-    """A signal came where nothing is worth saving. Not an Exception: nobody swallows it."""
+    """A signal came where nothing is worth saving. No Exception, so that no handler swallows it."""
 
     def __init__(self, signum: int) -> None:
         super().__init__(signum)
@@ -80,9 +81,9 @@ class Messages(logging.Handler):
     def to_stderr(text: str) -> None:
         click.echo(text, err=True)
 
-    def say(self, text: str) -> None:
-        """A line with the command's name before it."""
-        self.write(printable(f"{self.command}: {text}"))
+    def say(self, text: str, keep: str = "") -> None:
+        """Write a line with the command's name before it; characters in `keep` are not escaped."""
+        self.write(printable(f"{self.command}: {text}", keep))
 
     def emit(self, record: logging.LogRecord) -> None:
         level = "" if record.levelno <= logging.INFO else f"{record.levelname.lower()}: "
@@ -97,7 +98,7 @@ messages = Messages()
 
 def show(lines: Iterable[str]) -> None:
     """Print lines on standard output."""
-    click.echo(printable("\n".join(lines)))
+    click.echo("\n".join(map(printable, lines)))
 
 
 @contextmanager
@@ -105,7 +106,7 @@ def _command(name: str) -> Iterator[None]:
     logger = logging.getLogger("fcl")
     before = messages.command, logger.level, logger.propagate
     messages.command = name
-    # as for python -m, but behind all else: --features module:Class may be in the folder where we are
+    # like python -m, but after all other entries: --features module:Class may lie in the working folder
     try:
         here = os.getcwd()
     except OSError:  # the folder was removed
@@ -153,10 +154,11 @@ class Command(click.Command):
         with _command(name):
             if not standalone_mode:
                 return run()
-            sys.exit(_exit_code(run, name))
+            sys.exit(exit_code(run, name))
 
 
-def _exit_code(run: Callable[[], Any], name: str) -> int:
+def exit_code(run: Callable[[], Any], name: str) -> int:
+    """Run a command, report its errors in one line each, and return its exit code."""
     try:
         code = run()
         sys.stdout.flush()  # a full disk must show here, where it can be reported
@@ -177,7 +179,7 @@ def _exit_code(run: Callable[[], Any], name: str) -> int:
         _error(str(error))
         return EXIT_CHECKPOINT
     except FclError as error:
-        _error(str(error))
+        _error(str(error), keep="\n")  # it may have the traceback of a child
         return EXIT_FAILED
     except (click.Abort, KeyboardInterrupt):
         messages.say("interrupted; no model written")
@@ -193,19 +195,16 @@ def _exit_code(run: Callable[[], Any], name: str) -> int:
         return EXIT_FAILED
 
 
-def _error(text: str) -> None:
+def _error(text: str, keep: str = "") -> None:
     messages.write = messages.to_stderr
     shorter = re.sub(
         rf"\S{{{LONGEST_WORD + 1},}}", lambda word: f"{word[0][:100]}...{word[0][-100:]}", text
     )
-    messages.say(f"error: {shorter}")
+    messages.say(f"error: {shorter}", keep)
 
 
 def refuse_same(output: str | os.PathLike[str], option: str, **inputs: str | None) -> None:
-    """Raise InputError if an output would replace one of the inputs, a part or the folder of one.
-
-    The name of an output must not be empty.
-    """
+    """Raise InputError if an output has no name, or would replace an input, its part or its folder."""
     if not os.fspath(output):
         raise InputError(f"{option}: expected the name of a file, got an empty one")
     target = os.path.realpath(output)

@@ -20,7 +20,7 @@ _ACTIONS = {"config", "help", "import", "plan", "resume", "version", "warmup"}
 #: what is chosen on the command line puts the other of the pair, set in the file, aside
 _RIVALS = (("C", "alpha"), ("valid", "valid_fraction"), ("checkpoint", "no_checkpoint"))
 
-#: A file of options is no larger.
+#: Size of the largest file of options that is read.
 MOST_BYTES = 1 << 20
 
 _ON_COMMAND_LINE = (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)

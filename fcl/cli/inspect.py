@@ -13,7 +13,7 @@ __all__ = ["command", "main"]
 
 EPILOG = """\
 \b
-Exit codes: 0 done, 1 the machine failed, 2 a wrong option or a file that is no model, 129, 130 and
+Exit codes: 0 done, 1 the machine failed, 2 a wrong option or a file that is not a model, 129, 130 and
 143 signals (nothing was written).
 """
 
@@ -44,13 +44,13 @@ def command(
     if tsv is not None:
         refuse_same(tsv, "--tsv", model=model)
         check_output(tsv, overwrite)
-    with stop_on_signals():  # so that every signal removes what is half written
+    with stop_on_signals():  # so that every signal removes partial files
         trained = load_model(model, imports)
         if tsv is not None:
             with atomic_file(tsv, overwrite) as file:
                 file.write(b"feature\tweight\tsupport\n")
                 for row in trained.iter_features():
-                    name = printable(row.feature, keep="")
+                    name = printable(row.feature)
                     file.write(f"{name}\t{row.weight:.17g}\t{row.support}\n".encode())
         show(model_lines(trained, model, top))
 

@@ -142,7 +142,7 @@ def version_option() -> Callable[[Any], Any]:
         expose_value=False,
         is_eager=True,
         callback=_print_version,
-        help="Print the version and leave.",
+        help="Print the version and exit.",
     )
 
 
@@ -152,13 +152,13 @@ def x_option() -> Callable[[Any], Any]:
 
 
 def import_option() -> Callable[[Any], Any]:
-    """``--import MODULE``: code that a file names and that the user trusts."""
+    """``--import MODULE``: modules that the user trusts and that files may name."""
     return click.option(
         "--import",
         "imports",
         multiple=True,
         metavar="MODULE",
-        help="Module of your own features that the file may import; else none is that is not installed.",
+        help="Module of your own features that files may import; may be given several times.",
     )
 
 

@@ -73,14 +73,26 @@ def command(
     from fcl.model import load_model
     from fcl.model.predict import require_probability, write_scores
 
-    with stop_on_signals():  # so that SIGTERM too takes away what is half written
+    with stop_on_signals():  # so that SIGTERM removes partial files too
         trained = load_model(model, imports)
         if kind == "probability":
             require_probability(trained)
         rows = open_data(data, x=x, y=None, offset=offset)
+        # late: numba takes a while, and wrong input is refused without it
+        from fcl.cli.progress import compiled_line, compiling_line
+        from fcl.drivers.events import Compiled, Compiling
+        from fcl.drivers.warmup import JOB_SECONDS
+        from fcl.kernels import Compilation
+
         since = time.perf_counter()
-        n_rows = write_scores(trained, rows, out, kind=kind, overwrite=overwrite)
+        with Compilation(
+            lambda: messages.say(compiling_line(Compiling(JOB_SECONDS)))
+        ) as compilation:
+            n_rows = write_scores(trained, rows, out, kind=kind, overwrite=overwrite)
         seconds = time.perf_counter() - since
+    if compiling := compilation.take():
+        seconds -= compiling
+        messages.say(compiled_line(Compiled(compiling)))
     messages.say(f"{n_rows:,} rows in {seconds:.2f} s, {n_rows / seconds:,.0f} rows/s; {out}")
 
 

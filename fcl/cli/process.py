@@ -1,4 +1,4 @@
-"""A command that is a process of its own: its standard streams, and its end."""
+"""Run a command as a process: its standard streams, and its exit."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from fcl.cli.signals import process_ends_with_command
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["run"]
+__all__ = ["protect_streams", "run"]
 
 
 def run(command: Command, arguments: Sequence[str] | None = None) -> NoReturn:
     """Run a command with the arguments of this process, or those given, and exit."""
-    _protect_streams()
+    protect_streams()
     process_ends_with_command()
     command.main(arguments)
     raise AssertionError("a command ends with SystemExit")
 
 
 class _StandardStream(io.FileIO):
-    """Standard output or error, written to without an error that would end the work.
+    """Standard output or error whose failure does not end the work.
 
-    What nobody reads any more (a closed pipe, a terminal that hung up) is dropped. Standard output
-    raises any other error once, such as that of a full disk.
+    Output without a reader (a closed pipe, a terminal that hung up) is discarded. Standard output raises
+    any other error once, such as that of a full disk.
     """
 
     _lost = False
@@ -48,16 +48,16 @@ class _StandardStream(io.FileIO):
                 break
             if written is not None:
                 return written
-            select.select([], [self], [])  # somebody made the pipe non-blocking
+            select.select([], [self], [])  # the pipe is non-blocking
         return size
 
 
-def _protect_streams() -> None:
-    """Open what was closed at the start, and let no reader that goes away end the command."""
+def protect_streams() -> None:
+    """Open the streams that were closed at the start, and ignore readers that go away."""
     for descriptor in range(3):
         try:
             os.fstat(descriptor)
-        except OSError:  # else the next file opened would get the number
+        except OSError:  # otherwise the next file that is opened would get its number
             os.open(os.devnull, os.O_RDWR)
             os.set_inheritable(descriptor, True)
     if sys.stdin is None:

@@ -108,19 +108,19 @@ def plan_line(event: Started) -> str:
 
 
 def compiling_line(event: Compiling) -> str:
-    """That kernels are compiled, and how long it takes."""
+    """The start of compilation, with its estimated time."""
     return f"compiling kernels, once, about {event.seconds:.0f} s"
 
 
 def progress_line(event: StepProgress) -> str:
-    """How far a step is: ``pass 3, pricing: 40%``."""
+    """The share of a step that is done: ``pass 3, pricing: 40%``."""
     step = event.step if event.step == "reading" else f"pass {event.number}, {event.step}"
     return f"{step}: {event.share:.0%}"
 
 
 def compiled_line(event: Compiled) -> str:
-    """What compiling took."""
-    return f"kernels compiled in {format_seconds(event.seconds)}, which is done once"
+    """How long compilation took."""
+    return f"kernels compiled in {format_seconds(event.seconds)}; later runs load them"
 
 
 def prepared_line(event: Prepared) -> str:
@@ -150,7 +150,7 @@ class View:
 
 
 class LineView(View):
-    """One line a pass, and one every some seconds within a long pass."""
+    """One line for each pass, and one every few seconds within a long pass."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -261,7 +261,7 @@ class JsonLog:
         self._options = options
         self._file: IO[str] | None = None
         self._failed = False
-        self._early: list[dict[str, Any]] = []  # what came before the file was made
+        self._early: list[dict[str, Any]] = []  # events before the file was made
 
     def __enter__(self) -> JsonLog:
         return self

@@ -62,10 +62,10 @@ def _family_text(config: Mapping[str, Any]) -> str:
     if config["family"] == "concat":
         pairs = zip(config["members"], config["factors"], strict=True)
         return " + ".join(f"{_family_text(member)} * {factor:.10g}" for member, factor in pairs)
-    # what a generator has learnt may be long
+    # learnt values may be long
     options = config.get("options", {k: v for k, v in config.items() if k != "family"})
     details = ", ".join(f"{key}={value}" for key, value in options.items() if value is not None)
-    return shortened(f"{config['family']} ({details})", 400)
+    return shortened(f"{config['family']} ({details})" if details else config["family"], 400)
 
 
 def model_lines(model: Model, path: str, top: int) -> list[str]:
@@ -106,11 +106,11 @@ def model_lines(model: Model, path: str, top: int) -> list[str]:
 
 def _passes(number: int) -> str:
     """As ``--max-passes`` counts them: without pass 0, which prices the empty model."""
-    return f"{number - 1:,} passes behind that of the empty model"
+    return f"{max(0, number - 1):,} passes after the empty model's"
 
 
 def _factors(model: Model) -> str:
-    """Words for penalty factors beside 1, judged by those of the active features, and for scales."""
+    """Words for standard deviations, and for penalty factors if an active feature has one beside 1."""
     words = []
     if (model.family.penalty_factors(model.ids) != 1.0).any():
         words.append("each j times its penalty factor")
@@ -133,14 +133,14 @@ def plan_lines(plan: Any) -> list[str]:
 
 
 def warning_line(result: TrainResult, tol: float) -> str | None:
-    """For a run that ended before the tolerance: gap reached, gap asked, and the knob to turn."""
+    """For a run that ended above the tolerance: gap reached, gap asked, and the option to change."""
     if result.converged:
         return None
     knobs = {
         "max-time": "raise --max-time, or accept it with a larger --tol",
         "max-passes": "raise --max-passes, or accept it with a larger --tol",
         "interrupted": "run it longer, or accept it with a larger --tol",
-        "stalled": "it is as near as float64 gets here; accept it with a larger --tol",
+        "stalled": "rounding of float64 allows no smaller gap; accept it with a larger --tol",
         "no-progress": "scale the columns, lower --C, or accept it with a larger --tol",
     }
     return (
@@ -151,7 +151,7 @@ def warning_line(result: TrainResult, tol: float) -> str | None:
 
 def _smallest(model: Model) -> str:
     smallest = model.options.get("C_min")
-    return "" if smallest is None else f", C_min {smallest:.4g}: up to there the model is empty"
+    return "" if smallest is None else f", C_min {smallest:.4g}: the model is empty for C <= C_min"
 
 
 def result_lines(
@@ -186,7 +186,7 @@ def result_lines(
         ("model", written),
     ]
     if checkpoint is not None:
-        items.append(("checkpoint", f"{checkpoint} (to go on: fcl-train --resume {checkpoint})"))
+        items.append(("checkpoint", f"{checkpoint} (resume with: fcl-train --resume {checkpoint})"))
     lines = aligned(items)
     if strongest := strongest_lines(model, top):
         lines += ["strongest features:", *strongest]

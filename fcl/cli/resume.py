@@ -25,6 +25,17 @@ _KEPT = {
     **dict.fromkeys(("x", "y", "weights", "offset", "valid_fraction", "seed", "block_rows"), False),
 }
 _PATHS = ("data", "valid", "out", "scratch")
+#: options, besides features and data, that two models of one problem share
+_OF_PROBLEM = (
+    "C",
+    "l1_ratio",
+    "standardize",
+    "loss",
+    "class_weight",
+    "intercept",
+    "seed",
+    "valid_fraction",
+)
 
 
 def command_options(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -79,21 +90,17 @@ def is_own_model(path: str, checkpoint: Checkpoint, trusted: Collection[str]) ->
     from fcl.features import family_from_config
     from fcl.model import load_model
 
-    # a class that is gone is no foreign model
+    # a class that cannot be imported is an error, not a foreign model
     family_from_config(checkpoint.family_config, trusted)
     try:
         model = load_model(path, trusted)
-    except ModelFileError:  # none there, or none of ours
+    except ModelFileError:  # no file, or no model of fcl
         return False
     return (
         model.fingerprint == checkpoint.fingerprint
         and plain(model.family.to_config()) == plain(checkpoint.family_config)
         and all(
-            model.options.get(name) == plain(checkpoint.options.get(name))
-            for name in (
-                *("C", "l1_ratio", "standardize", "loss", "class_weight", "intercept"),
-                *("seed", "valid_fraction"),
-            )
+            model.options.get(name) == plain(checkpoint.options.get(name)) for name in _OF_PROBLEM
         )
     )
 
@@ -114,7 +121,7 @@ def _same(name: str, now: Any, before: Any) -> bool:
         spec = parse_features(now)
         try:
             return spec == parse_features(before, trusted=())
-        except InputError:  # of a class that is gone, or that nobody names now
+        except InputError:  # its class is missing, or its module is not trusted
             return False
     if name == "loss":
         from fcl.objective import find_loss

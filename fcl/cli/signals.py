@@ -16,21 +16,20 @@ from fcl.cli.common import Interrupted, messages
 
 __all__ = ["Stop", "process_ends_with_command", "stop_on_signals"]
 
-#: `timeout` and Ctrl-C on a pipeline may deliver one signal twice, microseconds apart; what comes
-#: within this time of the first, in seconds, is the same wish
-SAME_WISH = 0.25
+#: `timeout` and Ctrl-C on a pipeline may deliver one signal twice, microseconds apart: signals within
+#: so many seconds of the first one repeat it
+SAME_REQUEST = 0.25
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 
 
 class Stop:
-    """The wishes that come as signals: to stop, and to save a checkpoint now.
+    """The requests that come as signals: to stop, and to save a checkpoint now.
 
-    While nobody is `listening` (the data are being opened, kernels compiled, the first pass made)
-    SIGINT, SIGTERM and SIGHUP end the command at once (`Interrupted`). Afterwards the first one only sets
-    `signum`, which the trainer asks for between two steps, and a second one, unless it is SIGHUP, leaves
-    without saving.
-    SIGUSR1 never ends anything; without `checkpoints` it says that there are none.
+    Until `listening` is set (while data are opened, kernels compiled, and the first pass made) SIGINT,
+    SIGTERM and SIGHUP end the command at once (`Interrupted`). Afterwards the first one only sets
+    `signum`, which the trainer polls between two steps; a second SIGINT or SIGTERM exits without saving.
+    SIGUSR1 never ends the command; without `checkpoints` it says that none are kept.
     """
 
     def __init__(self) -> None:
@@ -55,7 +54,7 @@ class Stop:
         """The signal handler."""
         if signum == signal.SIGUSR1:
             self._checkpoint_asked = self.checkpoints
-            words = "a checkpoint will be saved" if self.checkpoints else "there are no checkpoints"
+            words = "a checkpoint will be saved" if self.checkpoints else "no checkpoints are kept"
             _write(f"\n{messages.command}: SIGUSR1: {words}\n")
             return
         now = time.monotonic()
@@ -66,11 +65,11 @@ class Stop:
             # not print: the handler may have interrupted a write to the same stream
             name = signal.Signals(signum).name
             _write(
-                f"\n{messages.command}: {name}: stopping after this step, what was reached will be "
-                "saved; once more to leave at once\n"
+                f"\n{messages.command}: {name}: stopping after this step and saving the model; send "
+                "the signal again to quit immediately\n"
             )
-        # SIGHUP comes from the kernel and from the shell, and neither asks to lose the model
-        elif now - self._first > SAME_WISH and signum != signal.SIGHUP:
+        # SIGHUP comes from the kernel or the shell, neither of which wants the model to be lost
+        elif now - self._first > SAME_REQUEST and signum != signal.SIGHUP:
             self.leave(signum)
 
     @staticmethod
@@ -94,10 +93,9 @@ class _Process:
 
 
 def process_ends_with_command() -> None:
-    """Nothing of this process comes after the command: no signal is answered behind its block.
+    """Declare that this process exits after the command: it ignores signals from then on.
 
-    Between there and the functions of ``atexit`` the default handlers would end it with another exit
-    code than that of its work.
+    Otherwise a signal between the command and the functions of ``atexit`` would change the exit code.
     """
     _Process.ends_with_command = True
 
@@ -123,8 +121,8 @@ def stop_on_signals() -> Iterator[Stop]:
     if threading.current_thread() is not threading.main_thread():
         yield stop  # handlers belong to the main thread; a caller there has other means
         return
-    # what was to be written is written by then, and taking down the process takes a while: the exit
-    # code should tell of the work
+    # all output is written by then, and the interpreter takes a while to shut down: a signal must not
+    # change the exit code
     atexit.unregister(_ignore_signals)
     atexit.register(_ignore_signals)
     before = {signum: signal.signal(signum, stop.handle) for signum in _wanted()}

@@ -57,36 +57,53 @@ __all__ = ["command", "main"]
 EPILOG = """\
 \b
 Exit codes:
-  0    done; also when --max-time or --max-passes ended it (a warning names the gap reached)
+  0    done; also if --max-time or --max-passes ended the run (a warning names the gap reached)
   1    the machine failed: a disk full, memory exhausted
-  2    a wrong option or input, nothing was written; or a class of features that gave something
-       wrong later on: there is a checkpoint, but no model
-  3    the gap is above --tol and no limit of yours ended it: the model is written, a message says why
+  2    a wrong option or input, nothing was written; or a class of features returned wrong values
+       during the run: there is a checkpoint, but no model
+  3    the gap is above --tol and no limit of yours ended the run: the model is written, a message
+       says why
   5    a process of the training died again and again; there is a checkpoint, but no model
   6    the last checkpoint could not be written; the model was, unless a message says otherwise
   130  SIGINT, 143 SIGTERM, 129 SIGHUP: a checkpoint and the best model so far were written; a
-       second SIGINT or SIGTERM leaves at once
+       second SIGINT or SIGTERM quits immediately
 
 \b
-Signals: SIGINT, SIGTERM and SIGHUP (not under nohup) as above; SIGUSR1 saves a checkpoint now and
-goes on.
+Signals: SIGINT, SIGTERM and SIGHUP (not under nohup) as above; SIGUSR1 saves a checkpoint and the
+run continues.
 
 Sizes: 768MiB, 4GiB, 2G. Times: 90s, 5m, 2h. The TOML of --config has the long names of the
-options as keys. The command line goes before the TOML, that before the checkpoint of --resume.
+options as keys. The command line overrides the TOML, and both override the checkpoint of --resume.
 
---resume DIR goes on from the last checkpoint in DIR. DATA need not be given, unless it was moved;
-the tolerance, limits, memory, driver, row view and outputs may be given anew, nothing else may change.
+--resume DIR continues from the last checkpoint in DIR. DATA is needed only if it was moved. Tolerance,
+limits, memory, driver, row view and outputs may change, nothing else.
 """
 
-#: reasons to stop that the user chose: a gap above the tolerance is then no failure
+#: reasons to stop that the user chose: a gap above the tolerance is no failure then
 LIMITS = ("max-passes", "max-time", "interrupted")
 
-#: options handed to the driver as they are
+#: options that are passed on to the driver unchanged
 _SHARED_ARGUMENTS = (
-    *("C", "alpha", "l1_ratio", "standardize", "loss", "class_weight", "intercept"),
-    *("tol", "memory", "max_time", "max_passes"),
-    *("seed", "block_rows", "scratch", "driver", "writers", "row_view"),
-    *("checkpoint", "checkpoint_every", "shared_files"),
+    "C",
+    "alpha",
+    "l1_ratio",
+    "standardize",
+    "loss",
+    "class_weight",
+    "intercept",
+    "tol",
+    "memory",
+    "max_time",
+    "max_passes",
+    "seed",
+    "block_rows",
+    "scratch",
+    "driver",
+    "writers",
+    "row_view",
+    "checkpoint",
+    "checkpoint_every",
+    "shared_files",
 )
 
 
@@ -163,28 +180,28 @@ _SHARED_ARGUMENTS = (
     help="Rows of the trainer: a sample where that pays, or of about N. Sets speed and memory alone.",
 )
 @click.option("--checkpoint", metavar="DIR", help="Default: the name of the model + .checkpoint.")
-@click.option("--no-checkpoint", is_flag=True, help="Save none.")
+@click.option("--no-checkpoint", is_flag=True, help="Save no checkpoints.")
 @click.option(
     "--checkpoint-every", type=Duration(), default="5m", show_default=True, help="And at the end."
 )
-@click.option("--resume", metavar="DIR", help="Go on from the last checkpoint in DIR.")
+@click.option("--resume", metavar="DIR", help="Continue from the last checkpoint in DIR.")
 @click.option("--no-help", is_flag=True, hidden=True, help="Writers and trainer share no cores.")
 @click.option("--shared-files", metavar="DIR", hidden=True, help="Shared memory in files there.")
-@click.option("--plan", is_flag=True, help="Print the memory plan and leave.")
+@click.option("--plan", is_flag=True, help="Print the memory plan and exit.")
 @click.option("--log-json", metavar="FILE", help="Every event as a line of JSON.")
 @click.option(
     "--disk-wait",
     type=Duration(),
     default="60s",
     show_default=True,
-    help="How long to try again when the disk is full at the end.",
+    help="How long to retry if the disk is full at the end.",
 )
 @overwrite_option()
 @import_option()
 @click.option(
     "--warmup",
     is_flag=True,
-    help="Compile all kernels now, or those for --features, and leave; needs no DATA.",
+    help="Compile all kernels now, or those for --features, and exit; needs no DATA.",
 )
 @click.option("--quiet", is_flag=True, help="Warnings and errors only.")
 @click.option("--verbose", is_flag=True, help="Show the effective options and more messages.")
@@ -210,7 +227,7 @@ def command(ctx: click.Context, /, **params: Any) -> int:
 
 
 def _trusted(options: dict[str, Any], given: dict[str, str]) -> list[str]:
-    """Modules of features that the user names in this command, which other files may name then."""
+    """Modules that the user names in this command, so that files may import them."""
     typed = options["features"] if given.get("features") == "--features" else ""
     return [*options["imports"], *(part.partition(":")[0].strip() for part in typed.split(" + "))]
 
@@ -269,7 +286,9 @@ def _check(request: _Request) -> None:
     if options["valid"] is not None and options["valid_fraction"] is not None:
         raise click.UsageError("give --valid or --valid-fraction, not both")
     if "writers" in given and options["driver"] == "inline":
-        raise click.UsageError("--writers: the inline driver has none; give --driver processes")
+        raise click.UsageError(
+            "--writers: the inline driver has no writers; give --driver processes"
+        )
     for option in ("scratch", "shared_files"):
         folder = options[option]
         if folder is not None and not (os.path.isdir(folder) and os.access(folder, os.W_OK)):
@@ -310,8 +329,8 @@ def _check_outputs(request: _Request) -> None:
     place.check()
     if request.resumed is None and not options["overwrite"] and place.numbers():
         raise InputError(
-            f"{folder}: holds the checkpoint of an earlier job; go on with it (--resume {folder}), "
-            "choose another folder (--checkpoint), or begin anew (--overwrite)"
+            f"{folder}: holds the checkpoint of an earlier job; resume it (--resume {folder}), "
+            "choose another folder (--checkpoint), or start anew (--overwrite)"
         )
 
 
@@ -325,7 +344,7 @@ def _arguments(request: _Request) -> dict[str, Any]:
     from fcl.features import parse_features
     from fcl.objective import find_loss
 
-    # a checkpoint or a TOML file may name a class of anybody's; the command line is the user's own word
+    # a checkpoint or a TOML file may come from a stranger; the user types the command line
     typed = request.given.get("features") == "--features"
     features = parse_features(options["features"], None if typed else options["imports"])
     arrays = {name: options[name] for name in ("x", "y", "offset")}
@@ -393,8 +412,8 @@ def _run(request: _Request, stop: Stop) -> tuple[TrainResult, View]:
     from fcl.drivers.events import PassDone, Started
     from fcl.drivers.train import train
 
-    # the supervisor of processes listens at all times; the one process of the inline driver is busy,
-    # and before its first pass is done there is nothing to be saved
+    # the supervisor of processes polls at all times; the inline driver is busy until its first pass is
+    # done, and has nothing to save before that
     listening_from = Started if options["driver"] == "processes" else PassDone
     with ExitStack() as stack:
         view: View = View() if options["quiet"] else LineView()
@@ -412,7 +431,7 @@ def _run(request: _Request, stop: Stop) -> tuple[TrainResult, View]:
             if log is not None:
                 log(event)
 
-        # the command has its own words for it
+        # the command words these warnings itself
         stack.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore", ConvergenceWarning)
         warnings.simplefilter("always", ScaleWarning)
@@ -426,7 +445,7 @@ def _run(request: _Request, stop: Stop) -> tuple[TrainResult, View]:
                 should_checkpoint=stop.take_checkpoint_request,
             )
         except (RepeatedDeaths, GeneratorError):
-            _say_how_to_go_on(options["checkpoint"])
+            _say_how_to_resume(options["checkpoint"])
             raise
         except KeyboardInterrupt:
             if stop.signum is None:
@@ -439,17 +458,17 @@ def _say_warning(message: Warning | str, category: type[Warning], *where: Any) -
     messages.say(f"warning: {message}")
 
 
-def _say_how_to_go_on(folder: str | None) -> None:
+def _say_how_to_resume(folder: str | None) -> None:
     from fcl.model.checkpoint import CheckpointFolder
 
     if folder is not None and CheckpointFolder(folder).numbers():
-        messages.say(f"what was reached is saved; to go on: fcl-train --resume {folder}")
+        messages.say(f"progress is saved; resume with: fcl-train --resume {folder}")
 
 
 def _save(result: TrainResult, request: _Request, stop: Stop) -> tuple[str, bool]:
-    """Write the model; where that fails, to another place: hours of work are in it.
+    """Write the model, or write it elsewhere if that fails: hours of work went into it.
 
-    Returns where it is, and whether that is not where it was wanted.
+    Returns its path, and whether that differs from the one of ``--out``.
     """
     from fcl.model.atomic import retry_while_full
 
@@ -463,7 +482,7 @@ def _save(result: TrainResult, request: _Request, stop: Stop) -> tuple[str, bool
             lambda: stop.signum != before,
         )
         return out, False
-    except Exception as error:  # a fault of ours as well: the model must not be lost by it
+    except Exception as error:  # a bug of fcl must not lose the model either
         why = reason(error) if isinstance(error, OSError) else error
         messages.say(f"error: the model could not be written: {why}")
     for place in (tempfile.gettempdir(), ".", os.path.expanduser("~")):
@@ -480,17 +499,17 @@ def _save(result: TrainResult, request: _Request, stop: Stop) -> tuple[str, bool
         messages.say(f"it was written to {path} instead; move it from there")
         return path, True
     folder = None if result.checkpoint_failed else options["checkpoint"]
-    hint = "nothing else holds it"
+    hint = "no checkpoint holds it"
     if folder is not None:
         hint = (
-            f"its weights are in the checkpoint: fcl-train --resume {folder} --out FILE writes it"
+            f"the checkpoint has its weights: write it with fcl-train --resume {folder} --out FILE"
         )
     raise FclError(f"the model could not be written anywhere; {hint}")
 
 
 def _warm_up(features: str | None, quiet: bool) -> int:
     if not quiet:
-        messages.say("compiling the kernels, which is done once")
+        messages.say("compiling the kernels, once")
     since = time.perf_counter()
     from fcl.drivers.warmup import kinds_named, warmup
 

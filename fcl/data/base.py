@@ -28,7 +28,7 @@ _log = logging.getLogger("fcl")
 # enough for sequential disk speed, small enough not to matter in a memory plan.
 STEP_BYTES = 8 << 20
 
-# Parts of a file, spaced from its begin to its end, that tell whether its content is still the same.
+# Parts of a file, spaced from its beginning to its end, that are compared to find changes.
 SAMPLES = 64
 SAMPLE_BYTES = 4096
 
@@ -135,12 +135,15 @@ class FileStamp:
     path: Path
     size: int
     mtime_ns: int
-    #: CRC-32 of spaced parts of the file, of all of a small one; None: it stands for other files
+    #: CRC-32 of spaced parts of the file, of all of a small one; None: the file stands for others
     checksum: int | None
 
     @classmethod
     def of(cls, path: Path, stands_for_others: bool = False) -> FileStamp:
-        """The stamp of an existing file, which may be written whenever other files are."""
+        """The stamp of an existing file.
+
+        stands_for_others : metadata of an array, which are written again whenever its chunks are.
+        """
         status = path.stat()
         checksum = None if stands_for_others else _sampled_checksum(path)
         return cls(path, status.st_size, status.st_mtime_ns, checksum)
@@ -148,8 +151,8 @@ class FileStamp:
     def check(self) -> None:
         """Raise ``InputError`` if the file has changed since.
 
-        A new modification time over the same content, as ``touch`` leaves it, is no change; where the
-        content was only sampled, a warning is logged.
+        A new modification time with the same content, as after ``touch``, is accepted, with a warning
+        where the content was only sampled.
         """
         try:
             status = self.path.stat()
@@ -169,14 +172,15 @@ class FileStamp:
                         "it has a new modification time, so the array may have been written again"
                     )
             raise InputError(
-                f"{self.path} changed while it was being read ({what}); a source must stay as it is "
-                "until its rows are read: run again when nothing writes to it"
+                f"{self.path} changed while it was being read ({what}); a source must not "
+                "change until its rows are read: run again when nothing writes to it"
             )
         if touched and self.size > SAMPLES * SAMPLE_BYTES:
             _log.warning(
                 "%s has a new modification time since it was opened (touch, a copy or a backup?); its "
-                "size and %d spaced samples of its content are the same, so the run goes on",
-                *(self.path, SAMPLES),
+                "size and %d spaced samples of its content are the same, so the run continues",
+                self.path,
+                SAMPLES,
             )
 
 

@@ -5,12 +5,19 @@ from __future__ import annotations
 import numpy as np
 
 from fcl.data.base import RowReader, check_array, fixed_text
+from fcl.errors import InputError
 
 
 class MemoryReader(RowReader[np.ndarray]):
     """Rows of a numpy array; ``read`` returns views that cannot be written to."""
 
     def __init__(self, array: np.ndarray, name: str, may_be_empty: bool = False) -> None:
+        if np.ma.is_masked(array):
+            raise InputError(
+                f"{name} has masked values; expected a value everywhere: fill them in "
+                "(array.filled(...)) or leave their rows out"
+            )
+        array = np.asarray(array)
         # Columns of text, as pandas makes them, come as Python objects or StringDType.
         if array.dtype.kind in "OT" and array.size:
             array = fixed_text(array, name)

@@ -22,6 +22,7 @@ from fcl.data.sparse import SparseMatrix, from_matrix, is_matrix
 from fcl.data.targets import check_weights
 from fcl.data.zarr import ZarrContainer, is_zarr
 from fcl.errors import InputError
+from fcl.units import format_bytes
 
 logger = logging.getLogger("fcl")
 
@@ -93,7 +94,7 @@ def _open_container(path: Path, group: str) -> Container:
 
 
 def _first_bytes(path: Path) -> bytes:
-    """Enough of a file to know its format by."""
+    """The first bytes of a file, which tell its format."""
     try:
         with path.open("rb") as file:
             return file.read(16)
@@ -123,7 +124,7 @@ def _open_column(
 ) -> RowReader[np.ndarray]:
     """The reader of a target or of weights, one value per row, given by name or as an array."""
     if not isinstance(given, str):
-        column: RowReader[np.ndarray] = MemoryReader(np.asarray(given), role)
+        column: RowReader[np.ndarray] = MemoryReader(np.asanyarray(given), role)
     elif container is None:
         raise InputError(
             f'{role}="{given}" is a name, but X is an array in memory; pass {role} as an array'
@@ -144,6 +145,17 @@ def _open_column(
 
 
 def _read_column(column: RowReader[np.ndarray]) -> np.ndarray:
+    """All values of a target or of weights; InputError if the machine cannot hold them.
+
+    A file of a few bytes may announce any number of rows that were never written.
+    """
+    needed = 8 * column.shape[0]  # float64 in the end
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if needed > memory:
+        raise InputError(
+            f"{column.name} has {column.shape[0]:,} values, which take {format_bytes(needed)} where "
+            f"this machine has {format_bytes(memory)}; train on fewer rows"
+        )
     return column.read(0, column.shape[0]).reshape(-1)
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
+import re
 import warnings
 import zipfile
 from collections.abc import Iterator
@@ -37,13 +39,15 @@ ROOT_METADATA = ("zarr.json", ".zgroup", ".zarray", ".zmetadata")
 ATTRIBUTES = ".zattrs"  # of format 2; in format 3 they are part of the metadata
 ONE_THREAD = {"async.concurrency": 1, "threading.max_workers": 1}
 ZIP_MAGIC = b"PK\x03\x04"
+#: Names of chunks: c/0/1 or c.0.1 in format 3, 0.1 or 0/1 in format 2.
+_CHUNK_KEY = re.compile(r"(?:c[./])?([0-9]+(?:[./][0-9]+)*)")
 
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
     """Let zarr decode in one thread: cores are dealt out by fcl, and chunks are read in order.
 
-    What it warns of (dtypes without a specification, files that are no arrays) changes nothing here.
+    Warnings of zarr are dropped (dtypes without a specification, files that are not arrays).
 
     The caller's settings are back afterwards. zarr makes its thread pool at its first use in a
     process, so the pool keeps one thread if that first use was here.
@@ -56,12 +60,34 @@ def _one_thread() -> Iterator[None]:
 
 
 def _is_ours(record: logging.LogRecord) -> bool:
-    """Whether a message of asyncio is not about a task that zarr left behind when another one failed."""
+    """False for messages about tasks that zarr abandoned when another one failed."""
     text = record.getMessage()
     return "never retrieved" not in text or "zarr" not in text
 
 
 logging.getLogger("asyncio").addFilter(_is_ours)
+
+
+def _local_store(path: Path) -> Any:
+    """A store of a folder that reads regular files only: opening a FIFO would block."""
+    from zarr.storage import LocalStore
+
+    class RegularFiles(LocalStore):
+        async def get(self, key: str, *args: Any, **kwargs: Any) -> Any:
+            file_kind(self.root / key)
+            return await super().get(key, *args, **kwargs)
+
+        async def get_partial_values(self, prototype: Any, key_ranges: Any) -> Any:
+            key_ranges = list(key_ranges)
+            for key, _ in key_ranges:
+                file_kind(self.root / key)
+            return await super().get_partial_values(prototype, key_ranges)
+
+        def get_sync(self, key: str, **kwargs: Any) -> Any:
+            file_kind(self.root / key)
+            return super().get_sync(key, **kwargs)
+
+    return RegularFiles(path, read_only=True)
 
 
 class ZarrReader(RowReader[np.ndarray]):
@@ -85,7 +111,7 @@ class ZarrReader(RowReader[np.ndarray]):
     def read(self, start: int, stop: int) -> np.ndarray:
         try:
             values = self._read_cell((slice(start, stop),))
-        except MemoryError:
+        except (MemoryError, InputError):
             raise
         except Exception as error:  # each codec has errors of its own
             raise_for_chunk(
@@ -94,13 +120,27 @@ class ZarrReader(RowReader[np.ndarray]):
         return fixed_text(values, self.name) if self._variable_text else values
 
     def missing_chunks(self) -> int:
-        with _one_thread():
-            written = self._array.nchunks_initialized
-        if self._array.shards:
-            # zarr counts all chunks of a shard that exists.
-            written //= int(np.prod(np.divide(self._array.shards, self._array.chunks)))
-        cells = [-(-n // c) for n, c in zip(self.shape, self._stored, strict=True)]
-        return int(np.prod(cells)) - int(written)
+        # not nchunks_initialized of zarr: it compares each possible key with the list of all files
+        grid = [-(-n // c) for n, c in zip(self.shape, self._stored, strict=True)]
+        found = 0
+        for key in self._stored_keys():
+            if match := _CHUNK_KEY.fullmatch(key):
+                at = [int(number) for number in re.split("[./]", match[1])]
+                found += len(at) == len(grid) and all(i < n for i, n in zip(at, grid, strict=True))
+        return math.prod(grid) - found
+
+    def _stored_keys(self) -> Iterator[str]:
+        """The files of the array, as paths from its own folder."""
+        if self._store_path.is_dir():
+            root = os.path.join(self._store_path, self._array.path)
+            for folder, _, names in os.walk(root):
+                yield from (os.path.join(folder, name)[len(root) + 1 :] for name in names)
+            return
+        prefix = array_path(self._array.path, "")
+        with zipfile.ZipFile(self._store_path) as archive:
+            for name in archive.namelist():
+                if not prefix or name.startswith(prefix + "/"):
+                    yield name[len(prefix) :].lstrip("/")
 
     def _read_cell(self, cell: tuple[slice, ...]) -> np.ndarray:
         with _one_thread():
@@ -127,17 +167,16 @@ class ZarrContainer(Container):
         self._group_path = group.strip("/")
         self._stamps: list[FileStamp] = []
         if path.is_dir():
-            for folder, _, names in os.walk(path):
-                for name in names:  # a FIFO would be waited for, whoever opened it
-                    file_kind(os.path.join(folder, name))
             self._add_stamps("")
-            store: Any = zarr.storage.LocalStore(path, read_only=True)
+            store: Any = _local_store(path)
         else:
             self._stamps.append(FileStamp.of(path))
             store = zarr.storage.ZipStore(path, mode="r")
         try:
             with _one_thread():
                 node = zarr.open(store=store, path=self._group_path, mode="r")
+        except InputError:
+            raise
         except zipfile.BadZipFile as error:
             raise InputError(f"{path} is not a readable zip file: {one_line(error)}") from error
         except FileNotFoundError as error:
@@ -161,6 +200,12 @@ class ZarrContainer(Container):
             raise InputError(f'"{path}" in {self.name} is a group, expected an array')
         self._add_stamps(node.path)
         name = f"{self._path.resolve().name}:{array_path(self._group_path, path)}"
+        codecs = (*node.filters, *node.compressors)
+        if any(getattr(codec, "codec_id", "") == "pickle" for codec in codecs):
+            raise InputError(
+                f"{name} is stored as pickles, which can run code of whoever wrote them; expected "
+                "numbers or text of another codec: write the array again"
+            )
         return ZarrReader(node, name, self._path, may_be_empty)
 
     def is_group(self, path: str) -> bool:
@@ -185,6 +230,8 @@ class ZarrContainer(Container):
                 return self._group[path.strip("/")]
         except KeyError:
             return None
+        except InputError:
+            raise
         except Exception as error:
             raise InputError(
                 f'"{path}" in {self.name} cannot be opened: {one_line(error)}'
@@ -204,6 +251,8 @@ class ZarrContainer(Container):
         try:
             with _one_thread():
                 members = list(self._group.members(max_depth=None))
+        except InputError:
+            raise
         except Exception as error:
             raise InputError(
                 f"{self.name} holds something that cannot be opened: {one_line(error)}"

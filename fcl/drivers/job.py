@@ -168,8 +168,11 @@ def make_job(
     driver: str = "inline",
     writers: int | None = None,
     row_view: RowViewOption = "auto",
+    resumed: bool = False,
 ) -> Job:
     """Check everything that can be checked before the rows are read.
+
+    resumed : the job continues from a checkpoint, whose ``block_rows`` it cannot change.
 
     Raises InputError naming the option, array or row.
     """
@@ -254,7 +257,16 @@ def make_job(
     crew = None
     if driver == "processes":
         crew = writers or available_cores()
-    plan = _plan(family, train, valid_rows, block_rows, budget, writers=crew, row_view=row_view)
+    plan = _plan(
+        family,
+        train,
+        valid_rows,
+        block_rows,
+        budget,
+        writers=crew,
+        row_view=row_view,
+        smaller_blocks=not resumed,
+    )
     options = Options(
         features=spell_features(spec),
         loss=found.text,
@@ -325,7 +337,9 @@ def _plan(
     writers: int | None = None,
     view_rows: int | None = None,
     row_view: RowViewOption = "auto",
+    smaller_blocks: bool = False,
 ) -> Plan:
+    """The plan for rows; ``smaller_blocks``: the message of a BudgetError may advise them."""
     chosen = [r for r in (train, valid) if r is not None]
     chunk = max(2 * r.data.rows.chunk_bytes for r in chosen)
 
@@ -351,7 +365,7 @@ def _plan(
     try:
         return divide(budget, block_rows)
     except BudgetError as error:
-        if extra:  # the rows are read: their blocks have a size
+        if not smaller_blocks:
             raise
         hint = _smaller_blocks(divide, budget, block_rows, error.smallest)
         raise BudgetError(f"{error}{hint}", error.smallest) from None

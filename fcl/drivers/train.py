@@ -37,6 +37,7 @@ DRIVERS = ("inline", "processes")
 
 def plan_training(data: DataSet, features: Spec | str, **options: Any) -> Plan:
     """The memory plan of :func:`train` with the same arguments; reads no rows."""
+    resumed = options.get("resume") is not None
     for name in (
         *(
             "initial",
@@ -50,7 +51,7 @@ def plan_training(data: DataSet, features: Spec | str, **options: Any) -> Plan:
         *("checkpoint_every", "resume", "command", "share_cores", "shared_files"),
     ):
         options.pop(name, None)  # change no plan
-    return make_job(data, features, **options).plan
+    return make_job(data, features, resumed=resumed, **options).plan
 
 
 def train(
@@ -220,6 +221,7 @@ def train(
         driver=driver,
         writers=writers,
         row_view=row_view,
+        resumed=resume is not None,
     )
     _check_savable(job)
     if warn and not standardize and (text := uneven_scales(job.family)):

@@ -182,7 +182,8 @@ class FCLClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         training = open_training(
             self, options["features"], X, y, sample_weight, numeric=False, offset=offset
         )
-        check_classification_targets(training.target)
+        with np.errstate(invalid="ignore"):  # it casts NaN before it refuses it
+            check_classification_targets(training.target)
         classes = np.unique(training.counting)
         if len(classes) < 2:
             raise InputError(

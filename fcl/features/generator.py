@@ -190,17 +190,17 @@ class Generator(ABC):
         return {"n_features": int(self.n_features), **learnt}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Take up what :meth:`state` gave; InputError for the name of a method, or a private one."""
+        """Set the attributes of a :meth:`state`; InputError for names of methods and private names."""
         for name, value in state.items():
             if name.startswith("_") or callable(getattr(type(self), name, None)):
-                raise InputError(f"expected the names of what fit has learnt, got {shown(name)}")
+                raise InputError(f"expected names of attributes that fit sets, got {shown(name)}")
             setattr(self, name, value)
 
     def check_restored(self, width: int) -> None:  # noqa: B027  (most classes need none)
-        """Raise InputError unless the state is one that :meth:`fit` makes of rows of this width.
+        """Raise InputError unless :meth:`fit` could have made the state from rows of this width.
 
-        What :meth:`restore` takes up may come from a file that anybody wrote. A class whose methods would
-        hang, or take memory without end, with a state that its fit never makes, checks it here.
+        The state may come from a stranger's file. A class checks here that its methods will not hang, or
+        take unbounded memory, with a state that its fit never makes.
         """
 
 
@@ -222,11 +222,11 @@ def encode(value: Any) -> Any:
 
 
 def decode(value: Any) -> Any:
-    """What :func:`encode` was given; ValueError for a dtype or shape that does not fit the values."""
+    """The inverse of :func:`encode`; ValueError for a dtype or shape that does not fit the values."""
     if isinstance(value, dict) and value.keys() == {"dtype", "shape", "values"}:
         values, dtype = value["values"], np.dtype(str(value["dtype"])[:20])
         longest = max((len(x) for x in values if isinstance(x, str)), default=0)
-        # an item of a text may announce any size
+        # a text dtype may announce items of any size
         if dtype.kind not in "biufU" or dtype.itemsize > max(16, 4 * longest):
             raise ValueError(f"an array of dtype {shown(value['dtype'])}")
         array: npt.NDArray[Any] = np.array(values, dtype)

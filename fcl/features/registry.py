@@ -43,7 +43,7 @@ Spec = Kmers | Bag | Concat | Generator
 
 #: Other packages name their families here.
 ENTRY_POINTS = "fcl.generators"
-#: Families that are none of a generator, unbound and bound.
+#: Families not built on Generator, unbound and bound.
 _OWN: dict[str, tuple[type[Kmers] | type[Bag], Any]] = {
     "kmers": (Kmers, KmerFamily),
     "bag": (Bag, BagFamily),
@@ -74,8 +74,8 @@ def parse_features(text: str, trusted: Collection[str] | None = None) -> Spec:
     as in ``kmers:d=6 + motifs:Pairs:gap=3 * 2``, which is ``Concat([Kmers(6), (Pairs(gap=3), 2.0)])``.
     One family without a factor is itself.
 
-    trusted : modules that a text from a file may name (:func:`family_from_config`); None: the text is the
-        user's own, who names the modules by it.
+    trusted : modules that the text of a file may name (:func:`family_from_config`); None: the user typed
+        the text, so all its modules are trusted.
 
     Raises InputError for an unknown family or option, or a class that cannot be imported.
     """
@@ -199,11 +199,11 @@ def bind_features(
 def family_from_config(config: Mapping[str, Any], trusted: Collection[str] | None = None) -> Family:
     """The family that a model was made with (:meth:`Family.to_config`).
 
-    trusted : the configuration comes from a file: a module that it names is imported only if it, or a
-        package around it, is one of these, or if an installed package names it as an entry point; one
-        that is loaded already is used. None: the configuration is this program's own.
+    trusted : modules that a configuration from a file may import: these, modules in these packages, and
+        those that an installed package names as an entry point; a module that is loaded already is used
+        in any case. None: the configuration was made by this program.
 
-    Raises InputError for anything that no family with checked options would have written.
+    Raises InputError for a configuration that no family with checked options could have written.
     """
     options = dict(config)
     name = options.pop("family", None)
@@ -223,7 +223,7 @@ def family_from_config(config: Mapping[str, Any], trusted: Collection[str] | Non
         return GeneratedFamily.from_config(made, options)
     except InputError:
         raise
-    except (*(TypeError, ValueError, LookupError, AttributeError), ArithmeticError) as error:
+    except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
         raise InputError(
             f"model: bad description of its {shortened(name)} features: {shortened(str(error))}"
         ) from None
@@ -274,7 +274,7 @@ def _can_be_found(module: str, path: Any) -> bool:
 
 
 def _installed() -> list[EntryPoint]:
-    """Families of installed packages; metadata in the folder where we are makes no package installed."""
+    """Families of installed packages; metadata in the working folder do not count as installed."""
     try:
         here = os.path.realpath(os.getcwd())
     except OSError:  # the folder was removed
@@ -314,8 +314,8 @@ def _class_of(name: str, where: str, trusted: Collection[str] | None) -> Any:
 def _refuse_stranger(module: str, name: str, where: str) -> NoReturn:
     module = shortened(module)
     raise InputError(
-        f"{where}: its features are the class {shortened(name)} of the module {module}, whose code is "
-        "not run because a file names it. If you trust that code, name the module: --import "
+        f"{where}: its features are the class {shortened(name)} of the module {module}. No file imports "
+        "a module that you have not named: if you trust its code, give --import "
         f'{module}; in Python import it first, or give trusted=["{module}"]'
     )
 
@@ -329,7 +329,7 @@ def _import(path: str, where: str, trusted: Collection[str] | None) -> Any:
         )
     if not module or not name:
         raise InputError(f"{where}: expected module:Class, got {path!r}")
-    # the modules of fcl are ours, and loaded ones run no code any more
+    # modules of fcl are trusted, and a loaded module runs no code again
     named = trusted is None or any(module == t or module.startswith(f"{t}.") for t in trusted)
     if not named and path not in _BUILT_IN.values():
         if module not in sys.modules:

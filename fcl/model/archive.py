@@ -4,27 +4,63 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import sys
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
-__all__ = ["add_array", "add_member", "read_array", "read_json", "read_member", "write_json"]
+__all__ = [
+    "add_array",
+    "add_member",
+    "open_archive",
+    "read_array",
+    "read_json",
+    "read_member",
+    "write_json",
+]
 
 # a fixed date: the same content gives the same bytes
 _DATE = (1980, 1, 1, 0, 0, 0)
 
-#: A header is read up to so many bytes, with so many commas and brackets (each value takes 100 bytes of
-#: memory or so), so deep. A pass takes 500 bytes of history: 100,000 of them fit.
+#: Limits of a header: bytes, commas and brackets (a value takes about 100 bytes of memory), and depth. A
+#: pass takes 500 bytes of history, so 100,000 passes fit.
 JSON_BYTES = 64 << 20
 JSON_VALUES = 4 << 20
 JSON_DEPTH = 32
+#: Most bytes of a list of members: an entry takes ten times its size of memory.
+MOST_LISTED = 1 << 20
+
+
+class _Bounded(io.FileIO):
+    """A file that refuses to read more than `most` bytes at once."""
+
+    most = MOST_LISTED
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        size = -1 if size is None else size
+        if size > self.most:
+            raise zipfile.BadZipFile(
+                f"its list of members has {size:,} bytes, expected at most {self.most:,}"
+            )
+        return super().read(size)
+
+
+@contextmanager
+def open_archive(path: str | os.PathLike[str]) -> Iterator[zipfile.ZipFile]:
+    """A zip open for reading; BadZipFile if its list of members is longer than one of ours can be."""
+    with _Bounded(path) as file, zipfile.ZipFile(file) as archive:
+        file.most = sys.maxsize
+        yield archive
 
 
 def add_member(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
     """Store `content` under `name`; the bytes depend on nothing else."""
     info = zipfile.ZipInfo(name, _DATE)
-    info.create_system = 3  # else it tells the platform, and the bytes differ
+    info.create_system = 3  # the default differs by platform
     info.external_attr = 0o644 << 16
     info.compress_type = zipfile.ZIP_STORED
     archive.writestr(info, content)
@@ -38,17 +74,15 @@ def add_array(archive: zipfile.ZipFile, name: str, array: np.ndarray) -> None:
 
 
 def write_json(value: Any, default: Any = None, allow_nan: bool = False) -> bytes:
-    """A header as bytes. ASCII alone: labels and names may hold what UTF-8 does not encode."""
+    """A header as bytes of ASCII: labels and names may hold characters that UTF-8 cannot encode."""
     text = json.dumps(value, indent=1, default=default, allow_nan=allow_nan)
     if len(text) > JSON_BYTES:
-        raise ValueError(
-            f"the header has {len(text):,} bytes, more than {JSON_BYTES:,} are not read"
-        )
+        raise ValueError(f"the header has {len(text):,} bytes, expected at most {JSON_BYTES:,}")
     return text.encode("ascii") + b"\n"
 
 
 def read_json(content: bytes) -> dict[str, Any]:
-    """The object that a header holds; ValueError if it is none, or too large or too deep."""
+    """The object of a header; ValueError if it is not a JSON object, or too large or too deep."""
     if len(content) > JSON_BYTES:
         raise ValueError(f"it has {len(content):,} bytes, expected at most {JSON_BYTES:,}")
     n_values = sum(content.count(c) for c in (b",", b"[", b"{"))
@@ -76,7 +110,7 @@ def read_json(content: bytes) -> dict[str, Any]:
 def read_member(archive: zipfile.ZipFile, name: str, kind: str) -> bytes:
     """The bytes of a member, whose CRC-32 is checked; `kind` is "a model file", for messages.
 
-    Raises ValueError if it is not there exactly once, or is compressed.
+    Raises ValueError unless it is there exactly once, stored without compression, within the file.
     """
     found = [info for info in archive.infolist() if info.filename == name]
     if len(found) != 1:
@@ -84,7 +118,7 @@ def read_member(archive: zipfile.ZipFile, name: str, kind: str) -> bytes:
         raise ValueError(f"{what} {name}: not {kind}, or damaged")
     (info,) = found
     if info.compress_type != zipfile.ZIP_STORED or info.file_size != info.compress_size:
-        # also a guard: a stored member cannot be larger than the file it came in
+        # also a bound: a stored member cannot be larger than its file
         raise ValueError(f"{name} is compressed, {kind} is not; store it")
     file = archive.fp
     assert file is not None
@@ -99,8 +133,8 @@ def read_array(archive: zipfile.ZipFile, member: str, dtype: str, kind: str) -> 
 
     dtype : as numpy spells it, with the byte order, such as ``<f8``.
 
-    Raises ValueError for anything but a ``.npy`` of version 1.0 that holds a vector of this dtype, and
-    whose length is that of its content.
+    Raises ValueError for anything but a ``.npy`` of version 1.0 with a vector of this dtype whose length
+    agrees with the size of the member.
     """
     content = read_member(archive, member, kind)
     buffer = io.BytesIO(content)
@@ -115,12 +149,12 @@ def read_array(archive: zipfile.ZipFile, member: str, dtype: str, kind: str) -> 
         raise ValueError(
             f"{member} must be a vector of {dtype}, got {found.str:.20} of shape {shape}"
         )
-    # the header's word for the shape is checked against what is there before anything is allocated
+    # the announced shape is compared with the bytes that are there before anything is allocated
     there = len(content) - buffer.tell()
     if shape[0] * found.itemsize != there:
         raise ValueError(
             f"{member} is damaged: {shape[0]} values of {found.itemsize} bytes announced, "
-            f"{there} bytes there"
+            f"{there} bytes found"
         )
     values: np.ndarray = np.frombuffer(content, dtype, offset=buffer.tell())
     return values.astype(values.dtype.newbyteorder("="))

@@ -31,11 +31,11 @@ __all__ = [
     "retry_while_full",
 ]
 
-#: errors of a disk without room, and seconds between two tries
+#: errors of a full disk, and seconds between two attempts
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _TRY_EVERY = 1.0
 
-# what a process that leaves in a hurry has to take away
+# partial files, which a process must remove even if it exits at once
 _temporaries: set[str] = set()
 
 #: a folder is replaced only if it holds one of these, that is, if it is an earlier Zarr output
@@ -51,29 +51,29 @@ step: Callable[[str], None] = _no_step
 
 
 def check_name(path: str | os.PathLike[str]) -> None:
-    """Raise InputError if the file system cannot have a file of this name, or of its temporary."""
+    """Raise InputError if the file system rejects this name, or that of the temporary file beside it."""
     for name in (os.fspath(path), _beside(Path(path))):
         try:
             os.lstat(name)
-        except (FileNotFoundError, NotADirectoryError):  # which are reported elsewhere
+        except (FileNotFoundError, NotADirectoryError):  # reported elsewhere
             continue
         except (OSError, ValueError) as error:
             raise InputError(
                 f"{os.fspath(path)}: cannot be written ({getattr(error, 'strerror', None) or error}); "
-                "choose another name, which leaves 30 bytes for a temporary one"
+                "choose a shorter name: that of the temporary file has 30 bytes more"
             ) from error
 
 
 def check_output(path: str | os.PathLike[str], overwrite: bool, folder: bool = False) -> Path:
-    """The real path of an output, if it may be written: to be asked before the work begins.
+    """Check before the work that an output can be written; returns its real path.
 
     Raises InputError if its folder is missing or not writable, if it exists and `overwrite` is
-    false, if no file can have its name, or if it is of another kind (a folder in place of a file, a
-    device, a folder that is no Zarr store), which is never replaced.
+    false, if the file system rejects its name, or if something of another kind has the name (a folder, a
+    device, for Zarr a folder that is not a Zarr store), which is never replaced.
     """
     target = _target(path, overwrite, folder)
     probe = _beside(target)
-    try:  # permissions do not tell of file systems that refuse all the same
+    try:  # a file system may refuse in spite of the permissions
         os.close(os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
         os.unlink(probe)
     except OSError as error:
@@ -85,7 +85,7 @@ def check_output(path: str | os.PathLike[str], overwrite: bool, folder: bool = F
 
 
 def _target(path: str | os.PathLike[str], overwrite: bool, folder: bool = False) -> Path:
-    """The real path of an output; raises InputError for all that needs no writing to be known."""
+    """The checks of `check_output` that write nothing."""
     shown, target = os.fspath(path), Path(os.path.realpath(path))
     if not os.path.isdir(target.parent):
         raise InputError(
@@ -103,7 +103,7 @@ def _target(path: str | os.PathLike[str], overwrite: bool, folder: bool = False)
     if folder and stat.S_ISDIR(mode):
         if not any((target / name).is_file() for name in _ZARR_FILES) and any(target.iterdir()):
             raise InputError(
-                f"{shown}: is a folder that holds something else than a Zarr store and is never "
+                f"{shown}: is a folder that holds something other than a Zarr store and is never "
                 "replaced; choose another name"
             )
     elif not stat.S_ISREG(mode):
@@ -120,15 +120,15 @@ def _beside(target: Path) -> str:
 
 
 def _lock(temporary: str, flags: int) -> int:
-    """Open a temporary file or folder, locked as long as its descriptor is open: its writer lives."""
+    """Open and lock a temporary file or folder; the lock says that its writer is alive."""
     descriptor = os.open(temporary, flags, 0o666)
-    with suppress(OSError):  # some network file systems have no locks: then nobody takes it away
+    with suppress(OSError):  # a file system without locks: the file is not removed then
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     return descriptor
 
 
 def _remove_leftovers(target: Path) -> None:
-    """Remove what writers of this target left behind who were killed."""
+    """Remove the temporary files of writers of this target that were killed."""
     leftover = re.compile(re.escape(f".{target.name}.") + r"[0-9]+-[0-9a-f]{8}\.tmp")
     with suppress(OSError):
         for name in os.listdir(target.parent):
@@ -144,7 +144,7 @@ def _remove_leftover(path: str) -> None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         _discard(path)
-    except OSError:  # its writer lives
+    except OSError:  # its writer is alive
         pass
     finally:
         os.close(descriptor)
@@ -179,7 +179,7 @@ def _discard(path: str) -> None:
 
 
 def discard_temporaries() -> None:
-    """Remove what is half written, for a process that leaves without unwinding its stack."""
+    """Remove partial files, for a process that exits without unwinding its stack."""
     for path in list(_temporaries):
         _discard(path)
 
@@ -202,7 +202,7 @@ def atomic_file(path: str | os.PathLike[str], overwrite: bool = False) -> Iterat
             yield file
             step("flush")
             _flush_file(file)
-        _target(path, overwrite)  # somebody else may have written it in the meantime
+        _target(path, overwrite)  # another process may have written it in the meantime
         step("rename")
         os.replace(temporary, target)
         step("renamed")
@@ -249,9 +249,8 @@ def atomic_folder(path: str | os.PathLike[str], overwrite: bool = False) -> Iter
     _flush_folder(target.parent)
     if old is not None:
         _discard(old)
-    _remove_leftovers(
-        target
-    )  # not before: one may be the store that a killed writer had moved away
+    # only now: one of them may be the store that a killed writer had moved away
+    _remove_leftovers(target)
 
 
 def retry_while_full(
@@ -260,23 +259,24 @@ def retry_while_full(
     say: Callable[[str], None],
     should_stop: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Write; while the disk has no room, say so and try again for a while.
+    """Write; while the disk is full, say so and retry.
 
-    wait : seconds.  say : gets one message.  should_stop : polled; True gives up.
+    wait : seconds after which to give up.  say : called with one message.  should_stop : polled; True
+    gives up at once.
 
-    Raises the OSError of the last try.
+    Raises the OSError of the last attempt.
     """
     until = time.monotonic() + wait
-    told = False
+    said = False
     while True:
         try:
             return write()
         except OSError as error:
             if error.errno not in _FULL or time.monotonic() >= until or should_stop():
                 raise
-            if not told:
-                say(f"{error.strerror}: make room; trying again for {wait:.0f} s")
-                told = True
+            if not said:
+                say(f"{error.strerror}: make room; retrying for {wait:.0f} s")
+                said = True
         pause = time.monotonic() + _TRY_EVERY
         while time.monotonic() < pause and not should_stop():
             time.sleep(0.05)

@@ -1,8 +1,6 @@
 """Checkpoints: the state of a training job in a folder, from which it can be resumed.
 
-CHECKPOINT.md beside this module is the specification, and the tables below say what a file may hold. A
-file is validated as a whole before anything else is done with it, since anybody may have written it; what
-is declared in the tables is given back bit for bit.
+CHECKPOINT.md beside this module is the specification; `checkpoint_file` reads and writes single files.
 """
 
 from __future__ import annotations
@@ -12,12 +10,10 @@ import fcntl
 import logging
 import os
 import re
-import struct
 import zipfile
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,32 +22,31 @@ import numpy.typing as npt
 
 from fcl.checks import shortened, shown
 from fcl.errors import CheckpointError, InputError, reason
-from fcl.model import schema
-from fcl.model.archive import (
-    add_array,
-    add_member,
-    read_array,
-    read_json,
-    read_member,
-    write_json,
-)
 from fcl.model.atomic import atomic_file, check_name
+from fcl.model.checkpoint_file import Checkpoint, Damaged, read_checkpoint, write_checkpoint
 from fcl.plain import plain
 
-__all__ = ["FORMAT", "MAY_CHANGE", "VERSION", "Checkpoint", "CheckpointFolder"]
+__all__ = ["MAY_CHANGE", "Checkpoint", "CheckpointFolder"]
 
-FORMAT = "fcl-checkpoint"
-VERSION = 2
-
-#: options that a resumed job may have otherwise: none of them moves the optimum
+#: options that a resumed job may change: none of them moves the optimum
 MAY_CHANGE = frozenset(
-    {
-        *("tol", "max_time", "max_passes", "memory", "writers", "checkpoint_every", "driver"),
+    (
+        "tol",
+        "max_time",
+        "max_passes",
+        "memory",
+        "writers",
+        "checkpoint_every",
+        "driver",
         # another view of the rows draws its own sample at the anchor; a smaller budget may need one
         "row_view",
-        # where files lie, how cores and shared memory are dealt, and what was typed
-        *("scratch", "checkpoint", "share_cores", "shared_files", "command"),
-    }
+        # where files lie, how cores and shared memory are shared, and the command line
+        "scratch",
+        "checkpoint",
+        "share_cores",
+        "shared_files",
+        "command",
+    )
 )
 
 #: options that came later, with the values that jobs had before
@@ -65,12 +60,6 @@ ADDED: dict[str, Any] = {
 #: Checkpoints kept: the newest, and the one before in case the disk lost a part of it.
 KEPT = 2
 
-#: Weights up to here have a sum of squares.
-MOST_WEIGHT = 1e100
-
-_KIND = "a checkpoint"
-_HEADER = "header.json"
-_CHECKSUMS = "block_checksums.npy"
 _LOCK = "lock"
 #: the file may be removed between opening and locking it, by the job that had it
 _LOCK_TRIES = 20
@@ -78,143 +67,6 @@ _FILE = re.compile(r"checkpoint-([0-9]+)\.fcl-ckpt")
 _LEFTOVER = re.compile(r"\.checkpoint-[0-9]+\.fcl-ckpt\..*\.tmp")  # as atomic_file names them
 
 _log = logging.getLogger("fcl")
-
-# -- what a file may hold: numbers of which the path of a job depends, none of which is a proof
-
-_AT_LEAST_0 = schema.number(0.0)
-_FINITE = schema.number()
-_ANY = schema.number(infinite=True)
-
-_SAMPLE = schema.record(
-    **dict.fromkeys(("most", "wanted"), schema.whole(1)),
-    **dict.fromkeys(("drawn", "draws", "age"), schema.whole()),
-    **dict.fromkeys(("objective", "last_gap", "last_objective"), _ANY),
-    pending=schema.flag,
-    proximal=schema.number(1e-9, 1e9),
-    step=schema.record(beta=_FINITE, decrease=_ANY, promised=_ANY),
-    intercept=schema.Maybe(_FINITE),  # of the anchor at which the sample was drawn
-)
-_STATE = schema.record(
-    # the anchor, and what was said of it when it was saved: computed anew when the job is resumed
-    objective=_FINITE,
-    intercept=_FINITE,
-    bound=_ANY,
-    best_intercept=schema.Maybe(_FINITE),  # of the point whose residuals gave the bound
-    # what the next steps depend on
-    max_violation=schema.number(0.0, infinite=True),
-    gap=_ANY,
-    sharpness=schema.number(1e-9, 1.0),
-    drawn=schema.whole(0, 1 << 31),
-    grown=schema.number(1.0, 1024.0),
-    raised=schema.Maybe(schema.number(0.0, 1.0)),
-    careful=schema.Maybe(schema.whole(0, 1)),
-    idle=schema.whole(0, 1 << 31),
-    beta=_FINITE,
-    evicted=schema.whole(),
-    last=schema.record(objective=schema.Maybe(_FINITE), bound=schema.Maybe(_ANY)),
-    sample=schema.Maybe(_SAMPLE),
-    untried_intercept=schema.Maybe(_FINITE),  # of a point that is to be tried before the anchor
-)
-_COMMAND_VALUE_KINDS = (type(None), bool, int, float, str)
-
-
-def _command(where: str, value: Any) -> dict[str, Any]:
-    """Options of fcl-train by name: plain values, or weights by label."""
-    for name, item in schema.table(where, value).items():
-        inner = item.values() if isinstance(item, dict) else [item]
-        for part in inner:
-            too_long = isinstance(part, int) and abs(part) >= 1 << 63
-            if too_long or not isinstance(part, _COMMAND_VALUE_KINDS):
-                raise schema.Mismatch(
-                    f"{where}.{name}: expected a plain value, got a {type(part).__name__}"
-                )
-    return dict(value)
-
-
-def _options(where: str, value: Any) -> dict[str, Any]:
-    """Options are compared with those of the resumed job; two of them are used."""
-    used = schema.record(
-        block_rows=schema.Maybe(schema.whole(64, 65_536)),
-        command=schema.Maybe(schema.nullable(_command)),
-    )
-    return {**schema.table(where, value), **used(where, value)}
-
-
-_HEADER_TABLE = schema.record(
-    format=schema.one_of(FORMAT),
-    version=schema.whole(1),
-    number=schema.whole(),
-    created=schema.text,
-    fcl_version=schema.text,
-    driver=schema.text,
-    elapsed=_AT_LEAST_0,
-    family=schema.table,
-    options=_options,
-    n_rows=schema.whole(1),
-    fingerprint=schema.text,
-    arrays=schema.listing(schema.text),
-    state=_STATE,
-    history=schema.listing(schema.table),
-)
-#: dtype of each array, little-endian whatever the machine
-_DTYPES = {
-    **dict.fromkeys(("ids", "best_ids", "sample_ids", "untried_ids", "cached"), "<i8"),
-    **dict.fromkeys(("weights", "best_weights", "sample_weights", "untried_weights"), "<f8"),
-    "seen": "|b1",
-}
-#: points of the job: the prefix of their arrays, and the key of the state that has their intercept
-_POINTS = {
-    "": ("intercept",),
-    "best_": ("best_intercept",),
-    "sample_": ("sample", "intercept"),
-    "untried_": ("untried_intercept",),
-}
-
-
-class _Damaged(Exception):
-    """This file holds no whole checkpoint."""
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-def _fcl_version() -> str:
-    import fcl
-
-    return str(fcl.__version__)
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Checkpoint:
-    """The state of a job between two passes.
-
-    options         effective options, as JSON knows them; ``block_rows`` among them.
-    family_config   of the bound family.
-    fingerprint     of the training data, n_rows of them.
-    block_checksums uint64 (number of blocks,), of the prepared rows; empty if they were not taken.
-    state           what ``_STATE`` declares; infinite floats are kept.
-    arrays          what ``_DTYPES`` declares, and ``_check_arrays``.
-    history         one dictionary a pass.
-    elapsed         seconds of work so far, over all resumptions.
-    driver          that saved it.
-    number          0 until it is saved, then rising within the folder.
-    """
-
-    options: Mapping[str, Any]
-    family_config: Mapping[str, Any]
-    fingerprint: str
-    n_rows: int
-    block_checksums: npt.NDArray[np.uint64]
-    state: Mapping[str, Any]
-    arrays: Mapping[str, np.ndarray]
-    history: list[dict[str, Any]]
-    elapsed: float
-    driver: str
-    number: int = 0
-    created: str = field(default_factory=_now)
-    fcl_version: str = field(default_factory=_fcl_version)
-    version: int = VERSION
 
 
 class CheckpointFolder:
@@ -259,8 +111,8 @@ class CheckpointFolder:
     def begin(self, resumed: Checkpoint | None) -> None:
         """Say which checkpoints there belong to this job, before its first is saved.
 
-        With None, a new job: none of them. Else those up to `resumed`; newer ones were found
-        damaged when it was loaded. The others go once a checkpoint of this job is safe.
+        None, a new job: none of them belong to it. Otherwise those up to `resumed` do; newer ones were
+        damaged. The others are removed once a checkpoint of this job is safe.
         """
         kept = 0 if resumed is None else resumed.number
         self._obsolete = {number for number in self.numbers() if number > kept}
@@ -282,15 +134,14 @@ class CheckpointFolder:
                 break
         else:
             raise InputError(
-                f"{os.fspath(self.path)}: its file {_LOCK} vanishes again and again; choose another "
-                "folder"
+                f"{os.fspath(self.path)}: its file {_LOCK} vanishes repeatedly; choose another folder"
             )
         self._lock = descriptor
         with suppress(OSError):  # a full disk: the lock holds without the number in it
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
         for name in os.listdir(self.path):
-            if _LEFTOVER.fullmatch(name):  # of a job that was killed while it saved
+            if _LEFTOVER.fullmatch(name):  # of a job that was killed while saving
                 with suppress(OSError):
                     os.unlink(self.path / name)
         return self
@@ -360,7 +211,7 @@ class CheckpointFolder:
             number = max(numbers, default=0) + 1
             path = self._file(number)
             with atomic_file(path) as file, zipfile.ZipFile(file, "w") as archive:
-                _write(archive, replace(checkpoint, number=number))
+                write_checkpoint(archive, replace(checkpoint, number=number))
         except (OSError, InputError) as error:
             why = reason(error) if isinstance(error, OSError) else str(error)
             raise CheckpointError(
@@ -375,7 +226,7 @@ class CheckpointFolder:
         return path
 
     def load(self) -> Checkpoint:
-        """The newest checkpoint that is whole; damaged ones are passed over with a warning.
+        """The newest checkpoint that is valid; damaged ones are skipped with a warning.
 
         Raises InputError if there is none, or if it was made by a newer version.
         """
@@ -388,13 +239,13 @@ class CheckpointFolder:
         for number in reversed(numbers):
             path = self._file(number)
             try:
-                return _read(path)
-            except _Damaged as error:
-                reason = shortened(str(error), 400)
-                _log.warning("%s: damaged (%s); it is passed over", path, reason)
+                return read_checkpoint(path)
+            except Damaged as error:
+                why = shortened(str(error), 400)
+                _log.warning("%s: damaged (%s); it is skipped", path, why)
         raise InputError(
-            f"{shown}: holds no checkpoint that is whole (checkpoint {number}: {reason}); the job must "
-            "start anew"
+            f"{shown}: holds no checkpoint that is whole (checkpoint {number}: {why}); start "
+            "the job anew"
         )
 
     def _file(self, number: int) -> Path:
@@ -413,9 +264,10 @@ class CheckpointFolder:
     ) -> None:
         """Raise InputError that names every difference between the job saved and the one to be run.
 
-        options     effective ones; those that both have are compared, but for MAY_CHANGE. What an
-                    earlier version did not save, it had as in ADDED.
-        family      configuration of the bound family; None: not known yet. n_features of it.
+        options     effective options; those that both jobs have are compared, except MAY_CHANGE. Options
+                    that an earlier version did not save had the values of ADDED.
+        family      configuration of the bound family; None: not known yet.
+        n_features  number of its features; None: not known yet.
         fingerprint of the data now; None: not known yet. checksums as ``block_checksums``.
         """
         wrong = []
@@ -438,7 +290,7 @@ class CheckpointFolder:
         if n_features is not None:
             for name, array in checkpoint.arrays.items():
                 if name.endswith(("ids", "cached")) and array.max(initial=0) >= n_features:
-                    wrong.append(f"its {name} go up to {array.max()} of {n_features} features")
+                    wrong.append(f"its {name} go up to {array.max()}, of {n_features} features")
         if checksums is not None:
             wrong += _differing_blocks(checkpoint, checksums)
         if wrong:
@@ -464,149 +316,3 @@ def _differing_blocks(checkpoint: Checkpoint, checksums: npt.NDArray[np.uint64])
         for block in blocks[:3]
     ]
     return words if len(blocks) <= 3 else [*words, f"and so in {len(blocks) - 3} more blocks"]
-
-
-# -- the file
-
-
-def _write(archive: zipfile.ZipFile, checkpoint: Checkpoint) -> None:
-    if unknown := checkpoint.arrays.keys() - _DTYPES.keys():
-        raise ValueError(f"a checkpoint declares no array {', '.join(sorted(unknown))}")
-    arrays = {
-        name: np.asarray(array).astype(_DTYPES[name], casting="safe", copy=False)
-        for name, array in checkpoint.arrays.items()
-    }
-    header = {
-        "format": FORMAT,
-        "version": VERSION,
-        "number": checkpoint.number,
-        "created": checkpoint.created,
-        "fcl_version": checkpoint.fcl_version,
-        "driver": checkpoint.driver,
-        "elapsed": float(checkpoint.elapsed),
-        "family": plain(checkpoint.family_config),
-        "options": plain(checkpoint.options),
-        "n_rows": int(checkpoint.n_rows),
-        "fingerprint": checkpoint.fingerprint,
-        "arrays": sorted(checkpoint.arrays),
-        "state": dict(checkpoint.state),
-        "history": plain(checkpoint.history),
-    }
-    # the state is not made plain: an infinite bound must come back as it was
-    content = write_json(header, default=_scalar, allow_nan=True)
-    # what would not be read again is a fault of fcl, which tests find here
-    stored = read_json(content)
-    checked = _HEADER_TABLE("", stored)
-    if extra := schema.undeclared(stored["state"], checked["state"]):
-        raise ValueError(f"the state of a checkpoint declares no {', '.join(extra)}")
-    checksums = np.asarray(checkpoint.block_checksums).astype("<u8")
-    _check_arrays(checked, checksums, arrays)
-    add_member(archive, _HEADER, content)
-    add_array(archive, _CHECKSUMS, checksums)
-    for name, array in sorted(arrays.items()):
-        add_array(archive, f"arrays/{name}.npy", array)
-
-
-def _scalar(value: Any) -> Any:
-    if isinstance(value, np.generic | np.ndarray):
-        return value.tolist()
-    raise TypeError(f"the state of a checkpoint cannot hold {type(value).__name__}: {value!r}")
-
-
-def _read(path: Path) -> Checkpoint:
-    """Raises _Damaged for a file that is no whole checkpoint, InputError for a newer one."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            header = read_json(read_member(archive, _HEADER, _KIND))
-            _check_version(header, path)
-            header = _HEADER_TABLE("", header)
-            checksums = read_array(archive, _CHECKSUMS, "<u8", _KIND)
-            arrays = {
-                name: read_array(archive, f"arrays/{name}.npy", dtype, _KIND)
-                for name, dtype in _DTYPES.items()
-                if name in header["arrays"]
-            }
-        _check_arrays(header, checksums, arrays)
-        return Checkpoint(
-            options=header["options"],
-            family_config=header["family"],
-            fingerprint=header["fingerprint"],
-            n_rows=header["n_rows"],
-            block_checksums=checksums,
-            state=header["state"],
-            arrays=arrays,
-            history=header["history"],
-            elapsed=header["elapsed"],
-            driver=header["driver"],
-            number=header["number"],
-            created=header["created"],
-            fcl_version=header["fcl_version"],
-            version=header["version"],
-        )
-    except (InputError, _Damaged):
-        raise
-    except PermissionError as error:
-        raise InputError(f"{path}: no permission to read it") from error
-    except schema.Mismatch as error:
-        raise _Damaged(str(error)) from error
-    # a damaged zip shows itself in many ways; RuntimeError: it seems to be encrypted
-    except (
-        *(zipfile.BadZipFile, EOFError, RuntimeError, NotImplementedError, OSError, struct.error),
-        *(ValueError, TypeError, LookupError, AttributeError, OverflowError),
-    ) as error:
-        raise _Damaged(str(error) or type(error).__name__) from error
-
-
-def _check_version(header: Mapping[str, Any], path: Path) -> None:
-    """Before all else: a newer version may hold anything."""
-    if header.get("format") != FORMAT:
-        raise _Damaged("not a checkpoint")
-    version = header.get("version")
-    if type(version) is not int or version < 1:
-        raise _Damaged(f"version must be an integer from 1, got {shown(version)}")
-    if version > VERSION:
-        raise InputError(
-            f"{path}: checkpoint version {shown(version)}, this fcl reads up to {VERSION}: made by a "
-            f"newer fcl? (it says {shown(header.get('fcl_version'))}); upgrade fcl to resume it"
-        )
-
-
-def _check_arrays(
-    header: Mapping[str, Any], checksums: np.ndarray, arrays: Mapping[str, np.ndarray]
-) -> None:
-    """Raise Mismatch unless the arrays fit one another and the header."""
-
-    def intercept(keys: tuple[str, ...]) -> Any:
-        value = header["state"]
-        for key in keys:
-            value = value.get(key) if value is not None else None
-        return value
-
-    for prefix, keys in _POINTS.items():
-        names = {f"{prefix}ids", f"{prefix}weights"}
-        if intercept(keys) is None:
-            if extra := names & arrays.keys():
-                raise schema.Mismatch(f"state.{'.'.join(keys)} is missing beside {min(extra)}")
-            continue
-        if missing := names - arrays.keys():
-            raise schema.Mismatch(f"array {min(missing)} is missing")
-        ids, weights = arrays[f"{prefix}ids"], arrays[f"{prefix}weights"]
-        if ids.shape != weights.shape:
-            raise schema.Mismatch(f"{len(ids)} {prefix}ids and {len(weights)} {prefix}weights")
-        if (ids < 0).any() or (ids[1:] <= ids[:-1]).any():
-            raise schema.Mismatch(f"{prefix}ids: expected rising numbers from 0 on")
-        if not (np.abs(weights) <= MOST_WEIGHT).all():  # nor NaN
-            raise schema.Mismatch(f"{prefix}weights: expected numbers up to {MOST_WEIGHT:g}")
-    for name in ("cached", "seen"):
-        if name not in arrays:
-            raise schema.Mismatch(f"array {name} is missing")
-    cached = arrays["cached"]
-    if cached.shape != arrays["seen"].shape:
-        raise schema.Mismatch(f"{len(cached)} cached and {len(arrays['seen'])} seen")
-    if (cached < 0).any() or len(np.unique(cached)) < len(cached):
-        raise schema.Mismatch("cached: expected numbers from 0 on, each once")
-    rows = header["options"].get("block_rows")
-    if len(checksums) and rows and len(checksums) != -(-header["n_rows"] // rows):
-        raise schema.Mismatch(
-            f"{len(checksums)} checksums for {header['n_rows']} rows in blocks of {rows}"
-        )

@@ -19,6 +19,7 @@ from fcl.model import schema
 from fcl.model.archive import (
     add_array,
     add_member,
+    open_archive,
     read_array,
     read_json,
     read_member,
@@ -40,7 +41,7 @@ _HEADER = "header.json"
 _ARRAYS = {"ids": "<i8", "weights": "<f8", "support": "<i8"}
 _KIND = "a model file"
 
-# -- what a header may hold
+# -- the table of a header
 
 _FINITE = schema.number()
 _POSITIVE = schema.number(5e-324)
@@ -104,6 +105,20 @@ _HEADER_TABLE = schema.record(
     created=schema.text,
     fcl_version=schema.text,
 )
+#: keys of a header that a Model has unchanged
+_UNCHANGED = (
+    "intercept",
+    "loss",
+    "C",
+    "alpha",
+    "n_rows",
+    "sum_weights",
+    "fingerprint",
+    "options",
+    "history",
+    "created",
+    "fcl_version",
+)
 
 
 def save_model(model: Model, path: str | os.PathLike[str], overwrite: bool = False) -> None:
@@ -120,7 +135,7 @@ def save_model(model: Model, path: str | os.PathLike[str], overwrite: bool = Fal
 
 
 def check_savable(model: Model) -> None:
-    """Raise InputError if a model like this cannot be saved: to be asked before the training."""
+    """Raise InputError if a model like this cannot be saved; called before the training."""
     try:
         _header_bytes(model)
     except ValueError as error:
@@ -137,31 +152,31 @@ def _header_bytes(model: Model) -> bytes:
 def load_model(path: str | os.PathLike[str], trusted: Collection[str] = ()) -> Model:
     """Read a model file.
 
-    Nothing in the file is executed. Features of a class of a user's (``module:Class``) need its module:
-    one that this process has imported, that an installed package names as an entry point of the group
-    ``fcl.generators``, or that is trusted.
+    Nothing in the file is executed. Features of a user's class (``module:Class``) need its module, which
+    this process must have imported, an installed package must name as an entry point of the group
+    ``fcl.generators``, or `trusted` must name.
 
     Parameters
     ----------
     path : path
-        Of the file.
+        The model file.
     trusted : collection of str
-        Names of modules that may be imported because the file names them.
+        Names of modules that the file may import.
 
     Raises
     ------
     InputError
-        The path leads to no regular file.
+        The path leads to a FIFO, a socket or a device.
     ModelFileError
-        The file is missing, damaged, no model file, of a newer version, or names a family that is not
-        known here or not trusted.
+        The file is missing, damaged, not a model file, of a newer version, or names a family that is
+        unknown or not trusted.
     """
     shown_path = os.fspath(path)
     if isinstance(trusted, str):
         trusted = (trusted,)
     file_kind(path)
     try:
-        with zipfile.ZipFile(path) as archive:
+        with open_archive(path) as archive:
             header = _read_header(archive, shown_path)
             arrays = {
                 name: read_array(archive, f"{name}.npy", dtype, _KIND)
@@ -175,7 +190,7 @@ def load_model(path: str | os.PathLike[str], trusted: Collection[str] = ()) -> M
         raise ModelFileError(f"{shown_path}: is a folder, not a model file") from None
     except PermissionError:
         raise ModelFileError(f"{shown_path}: no permission to read it") from None
-    # a damaged zip shows itself in many ways, among them RuntimeError (encrypted flag set)
+    # a damaged zip raises errors of many kinds; RuntimeError: it seems to be encrypted
     except (zipfile.BadZipFile, EOFError, RuntimeError, NotImplementedError, OSError) as error:
         what = "damaged" if zipfile.is_zipfile(path) else "not a model file"
         raise ModelFileError(f"{shown_path}: {what} ({shortened(str(error))})") from error
@@ -185,7 +200,7 @@ def load_model(path: str | os.PathLike[str], trusted: Collection[str] = ()) -> M
 
 
 def _header(model: Model) -> dict[str, Any]:
-    # format and version first: whoever opens the file with a pager sees at once what it is
+    # format and version first, for people who open the file in a pager
     return {
         "format": FORMAT,
         "version": VERSION,
@@ -244,10 +259,6 @@ def _model(
     from fcl.features import family_from_config  # late: families bring their kernels
 
     labels = header["labels"]
-    same = (
-        *("intercept", "loss", "C", "alpha", "n_rows", "sum_weights", "fingerprint"),
-        *("options", "history", "created", "fcl_version"),
-    )
     try:
         model = Model(
             family=family_from_config(header["family"], trusted),
@@ -256,7 +267,7 @@ def _model(
             support=arrays["support"],
             labels=None if labels is None else (labels[0], labels[1]),
             certificate=Certificate.from_dict(header["certificate"]),
-            **{name: header[name] for name in same},
+            **{name: header[name] for name in _UNCHANGED},
         )
     except InputError as error:
         raise ModelFileError(f"{shown_path}: {error}") from error

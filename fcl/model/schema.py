@@ -1,8 +1,8 @@
-"""Checks of what a file holds, before anything else is done with it.
+"""Checks of the values in a file, before they are used.
 
 A check takes a place (words for messages) and a value, and returns the value or raises
-:class:`Mismatch`. Checks of whole headers are put together from the small ones as a table; a key that
-the table does not declare is left out of the result, so nothing undeclared reaches the program.
+:class:`Mismatch`. A table for a whole header is composed of such checks. It drops keys that it does not
+declare, so no undeclared value reaches the program.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ __all__ = [
     "whole",
 ]
 
-#: Whole numbers in a file stay below this: they become int64, and sums of a few of them have to fit.
+#: Upper limit of whole numbers in a file: they become int64, and sums of a few of them must fit.
 WHOLE_LIMIT = 1 << 62
 
 Check = Callable[[str, Any], Any]
 
 
 class Mismatch(ValueError):
-    """A value is not what the table says."""
+    """A value does not fit the table."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def _expected(where: str, what: str, value: Any) -> Mismatch:
 
 
 def number(low: float = -math.inf, high: float = math.inf, infinite: bool = False) -> Check:
-    """A number from ``low`` to ``high``, not NaN; ``infinite``: it may be infinite."""
+    """Check for a number from ``low`` to ``high``, not NaN; infinite only if ``infinite``."""
     bounds = "" if math.isinf(low) and math.isinf(high) else f" from {low:g} to {high:g}"
     what = ("a number" if infinite else "a finite number") + bounds
 
@@ -76,7 +76,7 @@ def number(low: float = -math.inf, high: float = math.inf, infinite: bool = Fals
 
 
 def whole(low: int = 0, high: int = WHOLE_LIMIT) -> Check:
-    """A whole number from ``low`` to ``high``."""
+    """Check for a whole number from ``low`` to ``high``."""
 
     def check(where: str, value: Any) -> int:
         if type(value) is not int or not low <= value <= high:
@@ -87,26 +87,26 @@ def whole(low: int = 0, high: int = WHOLE_LIMIT) -> Check:
 
 
 def text(where: str, value: Any) -> str:
-    """A text."""
+    """Check for a text."""
     if not isinstance(value, str):
         raise _expected(where, "a text", value)
     return value
 
 
 def flag(where: str, value: Any) -> bool:
-    """True or false."""
+    """Check for true or false."""
     if not isinstance(value, bool):
         raise _expected(where, "true or false", value)
     return value
 
 
 def anything(where: str, value: Any) -> Any:
-    """Any value: for people, or compared as it is."""
+    """Accept any value: for people, or for comparisons."""
     return value
 
 
 def one_of(*words: str) -> Check:
-    """One of these words."""
+    """Check for one of these words."""
 
     def check(where: str, value: Any) -> str:
         if not isinstance(value, str) or value not in words:
@@ -117,12 +117,12 @@ def one_of(*words: str) -> Check:
 
 
 def nullable(inner: Check) -> Check:
-    """Null, or what the other check says."""
+    """Accept null, or a value that the inner check accepts."""
     return lambda where, value: None if value is None else inner(where, value)
 
 
 def listing(inner: Check, length: int | None = None) -> Check:
-    """A list of what the other check says."""
+    """Check for a list, of this length if given, of values that the inner check accepts."""
 
     def check(where: str, value: Any) -> list[Any]:
         if not isinstance(value, list) or length not in (None, len(value)):
@@ -133,14 +133,14 @@ def listing(inner: Check, length: int | None = None) -> Check:
 
 
 def table(where: str, value: Any) -> dict[str, Any]:
-    """An object with any keys."""
+    """Check for an object with any keys."""
     if not isinstance(value, dict):
         raise _expected(where, "an object", value)
     return value
 
 
 def record(**fields: Check | Maybe) -> Check:
-    """An object with these keys; those it has besides are left out."""
+    """Check for an object with these keys; other keys are dropped."""
 
     def check(where: str, value: Any) -> dict[str, Any]:
         found = table(where, value)
@@ -158,7 +158,7 @@ def record(**fields: Check | Maybe) -> Check:
 
 
 def undeclared(value: Mapping[str, Any], checked: Mapping[str, Any]) -> list[str]:
-    """Keys of a value that its table has left out."""
+    """Keys of a value that its table has dropped."""
     out = []
     for name, item in value.items():
         if name not in checked:

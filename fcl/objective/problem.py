@@ -280,6 +280,10 @@ def relative_gap(objective: float, bound: float) -> float:
     return math.inf if math.isnan(gap) else max(0.0, gap)
 
 
+#: Sums of weights are from here to the inverse of this: their squares have to be floats.
+LEAST_SUM = 1e-100
+
+
 def resolve_C(C: float | None, alpha: float | None, sum_weights: float) -> tuple[float, float]:
     """Both forms of the one parameter: C = 1 / (alpha * sum of the users' weights).
 
@@ -294,6 +298,11 @@ def resolve_C(C: float | None, alpha: float | None, sum_weights: float) -> tuple
         )
     name, value = ("C", C) if C is not None else ("alpha", alpha)
     value = positive(name, value)
+    if not LEAST_SUM <= sum_weights <= 1.0 / LEAST_SUM:
+        raise InputError(
+            f"the sample weights add up to {sum_weights:g}, expected a sum from {LEAST_SUM:g} to "
+            f"{1.0 / LEAST_SUM:g}; multiply all weights by a number that makes it about that of the rows"
+        )
     product = value * sum_weights
     other = 1.0 / product if product > 0.0 else math.inf
     if not 0.0 < other < math.inf:

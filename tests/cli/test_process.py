@@ -6,10 +6,14 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import h5py
+import numpy as np
 import pytest
+import zarr
+from click.testing import Result
 
 from fcl.cli.common import printable
 from fcl.model import load_model
@@ -51,6 +55,18 @@ def test_output_that_nobody_reads(
     )
     assert done.returncode == 0 and b"rror" not in done.stderr
     assert out.exists() == (command == "train")
+
+
+@pytest.mark.parametrize("arguments", [[], ["--version"], ["bake"]])
+def test_the_list_of_commands_needs_no_streams(arguments: list[str], unread: int) -> None:
+    code = 2 if arguments == ["bake"] else 0
+    assert shell('exec "$@" >&- 2>&-', *arguments).returncode == code
+    done = subprocess.run([*FCL, *arguments], stdout=unread, stderr=unread, timeout=60)
+    assert done.returncode == code
+    if os.path.exists("/dev/full") and not code:
+        done = shell('"$@" > /dev/full', *arguments)
+        assert done.stderr == b"fcl: error: standard output: No space left on device\n"
+        assert done.returncode == 1
 
 
 def test_messages_that_nobody_reads(data: Path, tmp_path: Path, unread: int) -> None:
@@ -99,6 +115,31 @@ def test_names_that_are_not_text(data: Path, tmp_path: Path) -> None:
 
 
 def test_printable() -> None:
-    assert printable("é 日本\n\t") == "é 日本\n\t"
+    assert printable("é 日本\n\t", keep="\n\t") == "é 日本\n\t"
     assert printable("a\udcff\x1b[2J\u202e\ud800\r") == r"a\xff\x1b[2J\u202e\ud800\r"
-    assert printable("a\tb", keep="") == r"a\tb"
+    assert printable("a\tb\nc") == r"a\tb\nc"
+
+
+@pytest.mark.parametrize("format", ["npy", "hdf5", "zarr"])
+def test_names_of_arrays_are_shown_in_one_line(
+    tmp_path: Path, run: Callable[..., Result], format: str
+) -> None:
+    name = "a\nfcl-train: done\x1b[31m"
+    values = {name: np.full((4, 2), np.nan), "y": np.arange(4) % 2}
+    path = tmp_path / "d"
+    if format == "hdf5":
+        with h5py.File(path, "w") as file:
+            file.update(values)
+    elif format == "zarr":
+        root = zarr.open_group(path, mode="w")
+        for key, array in values.items():
+            root.create_array(key, data=array)
+    else:
+        path.mkdir()
+        for key, array in values.items():
+            np.save(path / f"{key}.npy", array)
+    for x in ("X", name):
+        done = run("train", path, "--x", x, *OPTIONS[2:], "--features", "columns", "--plan")
+        assert done.exit_code == 2
+        assert r"a\nfcl-train: done\x1b[31m" in done.stderr.splitlines()[1]
+        assert len(done.stderr.splitlines()) == 2 and "\x1b" not in done.stderr

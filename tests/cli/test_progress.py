@@ -93,7 +93,7 @@ def test_signs_of_life_within_a_long_pass(monkeypatch: pytest.MonkeyPatch) -> No
         "fcl: compiling kernels, once, about 25 s",
         "reading: 0%",
         "reading: 50%",
-        "fcl: kernels compiled in 12.0 s, which is done once",
+        "fcl: kernels compiled in 12.0 s; later runs load them",
         "pass 1, pricing: 50%",
     ]
 

@@ -138,7 +138,7 @@ def test_options_of_the_driver(data: Path, tmp_path: Path, driver: Any, run: Run
     assert call["checkpoint"] == str(tmp_path / "c") and call["checkpoint_every"] == 90.0
     assert call["shared_files"] == str(tmp_path)
     assert call["should_checkpoint"]() is False and call["should_stop"]() is False
-    assert f"to go on: fcl-train --resume {tmp_path / 'c'}" in result.stdout
+    assert f"resume with: fcl-train --resume {tmp_path / 'c'}" in result.stdout
 
     result = run(*arguments, "--no-checkpoint", "--driver", "inline", "--overwrite")
     assert result.exit_code == 0, result.output
@@ -161,7 +161,7 @@ def test_an_earlier_checkpoint_is_not_lost(
     arguments = ["train", data, "--features", "kmers:d=3", "--C", 1, "--out", tmp_path / "o.fcl"]
     result = run(*arguments)
     assert result.exit_code == 2 and driver.calls == []
-    assert f"holds the checkpoint of an earlier job; go on with it (--resume {folder})" in (
+    assert f"holds the checkpoint of an earlier job; resume it (--resume {folder})" in (
         result.stderr
     )
     for more in (["--overwrite"], ["--no-checkpoint", "--overwrite"], ["--plan"]):
@@ -247,7 +247,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
         )
         for value, text in (("0", "0"), ("-5", "-5"), ("63", "63"), ("x", "'x'"), ("1e5", "'1e5'"))
     ],
-    ({"--writers": 2, "--driver": "inline"}, "--writers: the inline driver has none"),
+    ({"--writers": 2, "--driver": "inline"}, "--writers: the inline driver has no writers"),
     ({"--checkpoint-every": "often"}, "'--checkpoint-every': expected a duration"),
     ({"--checkpoint": "c", "--no-checkpoint": True}, "--checkpoint or --no-checkpoint, not both"),
     ({"--checkpoint": "no/where/c"}, "does not exist; make it first"),
@@ -352,7 +352,7 @@ def test_repeated_deaths_leave_a_checkpoint(
     out = tmp_path / "o.fcl"
     result = run("train", data, "--features", "kmers:d=3", "--C", 1, "--out", out)
     assert result.exit_code == 5 and not out.exists()
-    assert f"to go on: fcl-train --resume {out}.checkpoint" in result.stderr
+    assert f"resume with: fcl-train --resume {out}.checkpoint" in result.stderr
 
 
 @pytest.mark.parametrize("reason", ["tolerance", "max-time"])
@@ -413,7 +413,7 @@ def test_a_full_disk_is_waited_for(
     out = tmp_path / "o.fcl"
     result = run("train", data, "--features", "kmers:d=3", "--C", 1, "--out", out)
     assert result.exit_code == 0, result.output
-    words = "No space left on device: make room; trying again for 60 s"
+    words = "No space left on device: make room; retrying for 60 s"
     assert result.stderr.count(words) == 1 and len(tries) > 3
     assert load_model(out).n_active == 3
     assert [p.name for p in tmp_path.iterdir() if p.name.endswith(".tmp")] == []
@@ -435,7 +435,7 @@ def test_no_place_for_the_model(
         "train", data, "--features", "kmers:d=3", "--C", 1, "--out", out, "--disk-wait", "1s"
     )
     assert result.exit_code == 1
-    assert f"fcl-train --resume {out}.checkpoint --out FILE writes it" in result.stderr
+    assert f"fcl-train --resume {out}.checkpoint --out FILE" in result.stderr
     assert list(rescue.iterdir()) == [] and not out.exists()
 
 

@@ -91,6 +91,21 @@ def test_smaller_blocks_are_suggested_where_they_need_less() -> None:
         plan_training(data, "kmers:d=6", C=1.0, memory=f"{less - 1}MiB", block_rows=blocks)
 
 
+def test_smaller_blocks_are_not_suggested_to_a_resumed_job(tmp_path: Path) -> None:
+    """Its block rows cannot change."""
+    codes = np.random.default_rng(0).integers(0, 4, (70_000, 80), dtype=np.uint8)
+    data = open_data(codes, y=np.arange(len(codes)) % 2)
+    train = {"C": 1e-3, "max_passes": 1, "warn": False, "driver": "inline"}
+    fcl.train(data, "kmers:d=2", **train, checkpoint=tmp_path / "ck")
+    tight = train | {"memory": "330MiB", "row_view": "all"}
+    with pytest.raises(BudgetError, match="Smaller blocks need less: --block-rows"):
+        fcl.train(data, "kmers:d=2", **tight)
+    for run in (fcl.train, plan_training):
+        with pytest.raises(BudgetError, match="at least") as caught:
+            run(data, "kmers:d=2", **tight, resume=tmp_path / "ck")
+        assert "Smaller blocks" not in str(caught.value)
+
+
 def test_what_the_rows_tell_later_is_refused_with_a_larger_budget() -> None:
     # by then rows are in memory or on disk, even if the other place would be cheaper
     job: dict[str, Any] = {

@@ -104,7 +104,7 @@ def test_folder_replaces_only_a_zarr_store(tmp_path: Path) -> None:
         (folder / "other").write_text("2")
     assert os.listdir(target) == ["other"]
     with (
-        pytest.raises(InputError, match="something else than a Zarr store"),
+        pytest.raises(InputError, match="something other than a Zarr store"),
         atomic_folder(target, overwrite=True),
     ):
         pass
@@ -166,7 +166,7 @@ def test_a_full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
             raise OSError(number, os.strerror(number))
 
     retry_while_full(write, 60.0, said.append)
-    assert said == ["No space left on device: make room; trying again for 60 s"]
+    assert said == ["No space left on device: make room; retrying for 60 s"]
 
     def full() -> None:
         raise OSError(errno.ENOSPC, "full")

@@ -308,6 +308,23 @@ def test_a_torn_file_is_passed_over(
     assert "checkpoint-2.fcl-ckpt: damaged" in record.getMessage()
 
 
+def test_a_fifo_is_passed_over(
+    folder: CheckpointFolder, make: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder.save(make(elapsed=1.0))
+    os.mkfifo(folder.path / "checkpoint-2.fcl-ckpt")
+    with caplog.at_level(logging.WARNING, "fcl"):
+        assert folder.load().elapsed == 1.0
+    assert "checkpoint-2.fcl-ckpt: damaged (not a regular file)" in caplog.text
+
+
+def test_a_list_of_very_many_members_is_not_read(folder: CheckpointFolder, make: Make) -> None:
+    path = folder.save(make())
+    checkpoints.rewrite(path, lambda m: m.update({f"{i:06d}": b"" for i in range(25_000)}))
+    with pytest.raises(InputError, match=r"list of members has 1,\d+,\d+ bytes, expected at most"):
+        folder.load()
+
+
 def test_zeros_in_place_of_an_array(folder: CheckpointFolder, make: Make) -> None:
     """What a file system may leave after a crash: the right length, blocks of zeros."""
     ids = {"ids": np.arange(2000), "weights": np.ones(2000)}
@@ -468,7 +485,7 @@ def test_probes_made_by_hand(make: Make, probe: Any, nested: bool) -> None:
 
 def test_ids_beyond_the_family(make: Make) -> None:
     checkpoint = make(arrays=checkpoints.arrays())
-    with pytest.raises(InputError, match="its ids go up to 1099511627776 of 800 features"):
+    with pytest.raises(InputError, match="its ids go up to 1099511627776, of 800 features"):
         CheckpointFolder.check_resume(checkpoint, {}, n_features=800)
 
 

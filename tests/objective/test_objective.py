@@ -312,7 +312,13 @@ def test_a_gap_that_is_not_known_is_no_gap() -> None:
     assert relative_gap(math.inf, -math.inf) == relative_gap(math.inf, math.inf) == math.inf
 
 
-@pytest.mark.parametrize("total", [1e-300, 5e-324, math.inf])
-def test_weights_whose_alpha_cannot_be_saved(total: float) -> None:
-    with pytest.raises(InputError, match=r"alpha = 1 / \(C \* sum\) is .*multiply all weights"):
-        resolve_C(1e-10, None, total)
+@pytest.mark.parametrize("total", [5e-324, 1e-300, 1e-101, 1e101, 1e300, math.inf])
+def test_weights_that_are_too_small_or_too_large(total: float) -> None:
+    for C, alpha in ((1.0, None), (None, 1.0)):
+        with pytest.raises(InputError, match=r"weights add up to .*; multiply all weights by"):
+            resolve_C(C, alpha, total)
+
+
+def test_an_alpha_that_cannot_be_saved() -> None:
+    with pytest.raises(InputError, match=r"alpha = 1 / \(C \* sum\) is inf; multiply all weights"):
+        resolve_C(1e-300, None, 1e-100)

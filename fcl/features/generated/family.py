@@ -79,7 +79,7 @@ class GeneratedFamily:
         self.probe = list(probe)
         self.record = record
         self._max_abs = 0.0
-        #: of the columns of rows that features are made of, where :func:`bind` has looked at them
+        #: scales of the columns that features are made of, if :func:`bind` measured them
         self.scales_seen: ScalesSeen | None = None
 
     # -- what it is ----------------------------------------------------------------------------
@@ -167,19 +167,21 @@ class GeneratedFamily:
 
     @classmethod
     def from_config(cls, generator: Generator, config: dict[str, Any]) -> GeneratedFamily:
-        """The family of :meth:`to_config`, of a generator made anew with the options there.
+        """The family of a :meth:`to_config`, with a new generator that has the options there.
 
-        The configuration may come from a file that anybody wrote. Raises InputError where it is not what
-        a fitted generator gives.
+        The configuration may come from a stranger's file: raises InputError unless a fitted generator
+        could have given it.
         """
         form = form_from_config(config["form"])
         record = MatrixRecord(**config["record"]) if "record" in config else None
         state = {name: decode(value) for name, value in config["state"].items()}
         where = f"features {name_of(generator)}"
-        called(f"{where}: restore() of what is stored", generator.restore, state)
+        called(f"{where}: restore() of the stored state", generator.restore, state)
         checked_count(generator)
         checked_step(generator)
-        called(f"{where}: check_restored() of what is stored", generator.check_restored, form.width)
+        called(
+            f"{where}: check_restored() of the stored state", generator.check_restored, form.width
+        )
         probe = [float(x) for x in config.get("probe", ())]
         return cls(generator, form, record, probe)
 

@@ -29,11 +29,11 @@ __all__ = [
 
 #: Columns for each entry up to which they are counted one by one.
 MOST_COUNTED = 4
-#: Columns of rows: a pass over 2^31 takes seconds.
+#: Most columns of rows: pricing 2^31 of them takes about a minute.
 MOST_COLUMNS = 1 << 31
-#: dtypes of numbers that are read, and of what a class may prepare of them.
+#: dtypes of numeric rows, and of the rows that a class may prepare from them.
 _NUMBER_DTYPES = ("<f4", "<f8", ">f4", ">f8")
-_RECORD_DTYPES = ("b1", *(kind + size for kind in "iu" for size in "1248"), "f2", "f4", "f8")
+_RECORD_DTYPES = ("b1", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8")
 Keep = npt.NDArray[np.bool_] | None
 
 
@@ -350,16 +350,16 @@ def form_for(kind: str, rows: RowReader[Any]) -> RowForm:
 
 
 def _check_width(name: str, width: int) -> None:
-    """Refuse rows that are so wide that a pass over all columns would not come to its end."""
+    """Refuse rows with so many columns that a pass over them would take hours."""
     if width > MOST_COLUMNS:
         raise InputError(
-            f"{name}: {shown(width)} columns, expected at most {MOST_COLUMNS:,}; leave out those that "
-            "are empty in all rows, or number the others anew"
+            f"{name}: {shown(width)} columns, expected at most {MOST_COLUMNS:,}; drop the columns "
+            "that are empty in all rows and renumber the others"
         )
 
 
 def form_from_config(config: dict[str, Any]) -> RowForm:
-    """The form that :meth:`RowForm.to_config` told of; InputError for what it never tells."""
+    """The form of a :meth:`RowForm.to_config`; InputError for any other configuration."""
     options = dict(config)
     kind = choice("model: rows of its features", options.pop("rows"), tuple(_FORMS))
     width = whole("model: columns of its rows", options.get("width"), 1)

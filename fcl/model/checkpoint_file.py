@@ -1,0 +1,339 @@
+"""The file of a checkpoint: what it may hold, and how it is written and read.
+
+CHECKPOINT.md beside this module is the specification, and the tables below say what a file may hold. A
+file may come from a stranger, so it is validated as a whole before it is used. Values that the tables
+declare come back bit for bit.
+"""
+
+from __future__ import annotations
+
+import struct
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fcl.checks import shown
+from fcl.errors import InputError
+from fcl.model import schema
+from fcl.model.archive import (
+    add_array,
+    add_member,
+    open_archive,
+    read_array,
+    read_json,
+    read_member,
+    write_json,
+)
+from fcl.plain import plain
+
+__all__ = ["FORMAT", "VERSION", "Checkpoint", "Damaged", "read_checkpoint", "write_checkpoint"]
+
+FORMAT = "fcl-checkpoint"
+VERSION = 2
+
+#: Weights up to here have a sum of squares.
+MOST_WEIGHT = 1e100
+
+_KIND = "a checkpoint"
+_HEADER = "header.json"
+_CHECKSUMS = "block_checksums.npy"
+
+# -- what a file may hold: the numbers that a job continues from, none of which is a proof
+
+_AT_LEAST_0 = schema.number(0.0)
+_FINITE = schema.number()
+_ANY = schema.number(infinite=True)
+
+_SAMPLE = schema.record(
+    **dict.fromkeys(("most", "wanted"), schema.whole(1)),
+    **dict.fromkeys(("drawn", "draws", "age"), schema.whole()),
+    **dict.fromkeys(("objective", "last_gap", "last_objective"), _ANY),
+    pending=schema.flag,
+    proximal=schema.number(1e-9, 1e9),
+    step=schema.record(beta=_FINITE, decrease=_ANY, promised=_ANY),
+    intercept=schema.Maybe(_FINITE),  # of the anchor at which the sample was drawn
+)
+_STATE = schema.record(
+    # the anchor; its objective and bound are computed anew when the job is resumed
+    objective=_FINITE,
+    intercept=_FINITE,
+    bound=_ANY,
+    best_intercept=schema.Maybe(_FINITE),  # of the point whose residuals gave the bound
+    # what the next steps depend on
+    max_violation=schema.number(0.0, infinite=True),
+    gap=_ANY,
+    sharpness=schema.number(1e-9, 1.0),
+    drawn=schema.whole(0, 1 << 31),
+    grown=schema.number(1.0, 1024.0),
+    raised=schema.Maybe(schema.number(0.0, 1.0)),
+    careful=schema.Maybe(schema.whole(0, 1)),
+    idle=schema.whole(0, 1 << 31),
+    beta=_FINITE,
+    evicted=schema.whole(),
+    last=schema.record(objective=schema.Maybe(_FINITE), bound=schema.Maybe(_ANY)),
+    sample=schema.Maybe(_SAMPLE),
+    untried_intercept=schema.Maybe(_FINITE),  # of a point to be tried before the anchor
+)
+_COMMAND_VALUE_KINDS = (type(None), bool, int, float, str)
+
+
+def _command(where: str, value: Any) -> dict[str, Any]:
+    """Options of fcl-train by name: plain values, or weights by label."""
+    for name, item in schema.table(where, value).items():
+        inner = item.values() if isinstance(item, dict) else [item]
+        for part in inner:
+            too_long = isinstance(part, int) and abs(part) >= 1 << 63
+            if too_long or not isinstance(part, _COMMAND_VALUE_KINDS):
+                raise schema.Mismatch(
+                    f"{where}.{name}: expected a plain value, got a {type(part).__name__}"
+                )
+    return dict(value)
+
+
+def _options(where: str, value: Any) -> dict[str, Any]:
+    """All options are compared with those of the resumed job; these two are used."""
+    used = schema.record(
+        block_rows=schema.Maybe(schema.whole(64, 65_536)),
+        command=schema.Maybe(schema.nullable(_command)),
+    )
+    return {**schema.table(where, value), **used(where, value)}
+
+
+_HEADER_TABLE = schema.record(
+    format=schema.one_of(FORMAT),
+    version=schema.whole(1),
+    number=schema.whole(),
+    created=schema.text,
+    fcl_version=schema.text,
+    driver=schema.text,
+    elapsed=_AT_LEAST_0,
+    family=schema.table,
+    options=_options,
+    n_rows=schema.whole(1),
+    fingerprint=schema.text,
+    arrays=schema.listing(schema.text),
+    state=_STATE,
+    history=schema.listing(schema.table),
+)
+#: dtype of each array, little-endian whatever the machine
+_DTYPES = {
+    **dict.fromkeys(("ids", "best_ids", "sample_ids", "untried_ids", "cached"), "<i8"),
+    **dict.fromkeys(("weights", "best_weights", "sample_weights", "untried_weights"), "<f8"),
+    "seen": "|b1",
+}
+#: points of the job: the prefix of their arrays, and the key of the state that has their intercept
+_POINTS = {
+    "": ("intercept",),
+    "best_": ("best_intercept",),
+    "sample_": ("sample", "intercept"),
+    "untried_": ("untried_intercept",),
+}
+
+
+#: A damaged zip raises errors of many kinds; RuntimeError: it seems to be encrypted.
+_OF_DAMAGE = (
+    zipfile.BadZipFile,
+    EOFError,
+    RuntimeError,
+    NotImplementedError,
+    OSError,
+    struct.error,
+    ValueError,
+    TypeError,
+    LookupError,
+    AttributeError,
+    OverflowError,
+)
+
+
+class Damaged(Exception):
+    """A file is no whole checkpoint."""
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _fcl_version() -> str:
+    import fcl
+
+    return str(fcl.__version__)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Checkpoint:
+    """The state of a job between two passes.
+
+    options         effective options, as JSON knows them; ``block_rows`` among them.
+    family_config   of the bound family.
+    fingerprint     of the training data, n_rows of them.
+    block_checksums uint64 (number of blocks,), of the prepared rows; empty if they were not taken.
+    state           what ``_STATE`` declares; infinite floats are kept.
+    arrays          what ``_DTYPES`` declares, and ``_check_arrays``.
+    history         one dictionary a pass.
+    elapsed         seconds of work so far, over all resumptions.
+    driver          the driver that saved it.
+    number          0 until it is saved, then increasing within the folder.
+    """
+
+    options: Mapping[str, Any]
+    family_config: Mapping[str, Any]
+    fingerprint: str
+    n_rows: int
+    block_checksums: npt.NDArray[np.uint64]
+    state: Mapping[str, Any]
+    arrays: Mapping[str, np.ndarray]
+    history: list[dict[str, Any]]
+    elapsed: float
+    driver: str
+    number: int = 0
+    created: str = field(default_factory=_now)
+    fcl_version: str = field(default_factory=_fcl_version)
+    version: int = VERSION
+
+
+def write_checkpoint(archive: zipfile.ZipFile, checkpoint: Checkpoint) -> None:
+    if unknown := checkpoint.arrays.keys() - _DTYPES.keys():
+        raise ValueError(f"a checkpoint declares no array {', '.join(sorted(unknown))}")
+    arrays = {
+        name: np.asarray(array).astype(_DTYPES[name], casting="safe", copy=False)
+        for name, array in checkpoint.arrays.items()
+    }
+    header = {
+        "format": FORMAT,
+        "version": VERSION,
+        "number": checkpoint.number,
+        "created": checkpoint.created,
+        "fcl_version": checkpoint.fcl_version,
+        "driver": checkpoint.driver,
+        "elapsed": float(checkpoint.elapsed),
+        "family": plain(checkpoint.family_config),
+        "options": plain(checkpoint.options),
+        "n_rows": int(checkpoint.n_rows),
+        "fingerprint": checkpoint.fingerprint,
+        "arrays": sorted(checkpoint.arrays),
+        "state": dict(checkpoint.state),
+        "history": plain(checkpoint.history),
+    }
+    # the state is not made plain: an infinite bound must come back unchanged
+    content = write_json(header, default=_scalar, allow_nan=True)
+    # fcl must be able to read what it writes: a violation is a bug, and tests find it here
+    stored = read_json(content)
+    checked = _HEADER_TABLE("", stored)
+    if extra := schema.undeclared(stored["state"], checked["state"]):
+        raise ValueError(f"the state of a checkpoint declares no {', '.join(extra)}")
+    checksums = np.asarray(checkpoint.block_checksums).astype("<u8")
+    _check_arrays(checked, checksums, arrays)
+    add_member(archive, _HEADER, content)
+    add_array(archive, _CHECKSUMS, checksums)
+    for name, array in sorted(arrays.items()):
+        add_array(archive, f"arrays/{name}.npy", array)
+
+
+def _scalar(value: Any) -> Any:
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    raise TypeError(f"the state of a checkpoint cannot hold {type(value).__name__}: {value!r}")
+
+
+def read_checkpoint(path: Path) -> Checkpoint:
+    """Raises Damaged for a file that is no whole checkpoint, InputError for a newer one."""
+    try:
+        if not path.is_file():  # opening a FIFO would never end
+            raise Damaged("not a regular file")
+        with open_archive(path) as archive:
+            header = read_json(read_member(archive, _HEADER, _KIND))
+            _check_version(header, path)
+            header = _HEADER_TABLE("", header)
+            checksums = read_array(archive, _CHECKSUMS, "<u8", _KIND)
+            arrays = {
+                name: read_array(archive, f"arrays/{name}.npy", dtype, _KIND)
+                for name, dtype in _DTYPES.items()
+                if name in header["arrays"]
+            }
+        _check_arrays(header, checksums, arrays)
+        return Checkpoint(
+            options=header["options"],
+            family_config=header["family"],
+            fingerprint=header["fingerprint"],
+            n_rows=header["n_rows"],
+            block_checksums=checksums,
+            state=header["state"],
+            arrays=arrays,
+            history=header["history"],
+            elapsed=header["elapsed"],
+            driver=header["driver"],
+            number=header["number"],
+            created=header["created"],
+            fcl_version=header["fcl_version"],
+            version=header["version"],
+        )
+    except (InputError, Damaged):
+        raise
+    except PermissionError as error:
+        raise InputError(f"{path}: no permission to read it") from error
+    except schema.Mismatch as error:
+        raise Damaged(str(error)) from error
+    except _OF_DAMAGE as error:
+        raise Damaged(str(error) or type(error).__name__) from error
+
+
+def _check_version(header: Mapping[str, Any], path: Path) -> None:
+    """Check this before everything else: a newer version may hold anything."""
+    if header.get("format") != FORMAT:
+        raise Damaged("not a checkpoint")
+    version = header.get("version")
+    if type(version) is not int or version < 1:
+        raise Damaged(f"version must be an integer from 1, got {shown(version)}")
+    if version > VERSION:
+        raise InputError(
+            f"{path}: checkpoint version {shown(version)}, this fcl reads up to {VERSION}: made by a "
+            f"newer fcl? (it says {shown(header.get('fcl_version'))}); upgrade fcl to resume it"
+        )
+
+
+def _check_arrays(
+    header: Mapping[str, Any], checksums: np.ndarray, arrays: Mapping[str, np.ndarray]
+) -> None:
+    """Raise Mismatch unless the arrays agree with one another and with the header."""
+
+    def intercept(keys: tuple[str, ...]) -> Any:
+        value = header["state"]
+        for key in keys:
+            value = value.get(key) if value is not None else None
+        return value
+
+    for prefix, keys in _POINTS.items():
+        names = {f"{prefix}ids", f"{prefix}weights"}
+        if intercept(keys) is None:
+            if extra := names & arrays.keys():
+                raise schema.Mismatch(f"state.{'.'.join(keys)} is missing beside {min(extra)}")
+            continue
+        if missing := names - arrays.keys():
+            raise schema.Mismatch(f"array {min(missing)} is missing")
+        ids, weights = arrays[f"{prefix}ids"], arrays[f"{prefix}weights"]
+        if ids.shape != weights.shape:
+            raise schema.Mismatch(f"{len(ids)} {prefix}ids and {len(weights)} {prefix}weights")
+        if (ids < 0).any() or (ids[1:] <= ids[:-1]).any():
+            raise schema.Mismatch(f"{prefix}ids: expected rising numbers from 0 on")
+        if not (np.abs(weights) <= MOST_WEIGHT).all():  # nor NaN
+            raise schema.Mismatch(f"{prefix}weights: expected numbers up to {MOST_WEIGHT:g}")
+    for name in ("cached", "seen"):
+        if name not in arrays:
+            raise schema.Mismatch(f"array {name} is missing")
+    cached = arrays["cached"]
+    if cached.shape != arrays["seen"].shape:
+        raise schema.Mismatch(f"{len(cached)} cached and {len(arrays['seen'])} seen")
+    if (cached < 0).any() or len(np.unique(cached)) < len(cached):
+        raise schema.Mismatch("cached: expected numbers from 0 on, each once")
+    rows = header["options"].get("block_rows")
+    if len(checksums) and rows and len(checksums) != -(-header["n_rows"] // rows):
+        raise schema.Mismatch(
+            f"{len(checksums)} checksums for {header['n_rows']} rows in blocks of {rows}"
+        )
