@@ -557,14 +557,14 @@ class Supervisor:
         self.meter.sample()
         self._dismiss(keep=instruction.reason != "interrupted")
         # the one long computation of this process: the others are gone
-        support = desk.passes.pricer.counts(outer.point.ids, desk.vectors.residuals)
+        support = desk.passes.counts(outer.point.ids)
         self.meter.sample()
         return session.result(
             outer.point,
             outer.certified(),
             outer.C_min,
             support,
-            desk.passes.rounded_slope(outer.point, session.job.target_offset),
+            desk.passes.rounded_slope(outer.point, session.job.target_offset, outer.reach),
             instruction.reason,
             self.meter.peak,
         )

@@ -21,7 +21,7 @@ from fcl.drivers.processes.points import read_point, write_point
 from fcl.features.base import ColumnMaker
 from fcl.model.metrics import average_precision
 from fcl.objective import Objective, Penalty, find_loss
-from fcl.solve.passes import Passes, Searched, Vectors
+from fcl.solve.passes import DualPoint, Passes, Searched, Vectors
 from fcl.solve.sample import draw_rows
 from fcl.solve.sampling import seed_of_draw
 
@@ -43,6 +43,7 @@ class Writer:
         self._passes: Passes | None = None
         self._store: Store | None = None
         self._maker: tuple[int, ColumnMaker] | None = None
+        self._dual: tuple[int, DualPoint] | None = None  # of the pass that was priced last
         self._sampled = 0  # the sample that we have prepared rows of
         self._sides_end: int | None = None  # of the side arrays that are not a sample's
         self._tasks: dict[str, Callable[[Message], Result]] = {
@@ -136,7 +137,7 @@ class Writer:
             )
             vectors = Vectors(config.n_rows, layout.allocator)
             self._passes = Passes(objective, self.family, self._rows(), vectors)
-            self._passes.pricer.on_progress = self._on_progress
+            self._passes.on_progress = self._on_progress
         return self._passes
 
     def _on_progress(self, share: float) -> None:
@@ -202,8 +203,10 @@ class Writer:
         number = message.ints[1]
         part = self._part("price", message)
         watch = layout.array("watch_ids")[: message.ints[5]]
-        passes.draw(message.ints[6])
-        prices = passes.price(watch, message.floats[0], part)
+        pass_number = message.ints[6]
+        if self._dual is None or self._dual[0] != pass_number:
+            self._dual = pass_number, passes.dual_point()
+        prices = passes.price(self._dual[1], watch, message.floats[0], part, pass_number)
         self._scatter(layout.array("watched"), prices.watched)
         at = config.keep * part.start
         found = len(prices.ids)
@@ -212,11 +215,12 @@ class Writer:
         # a view of all rows sees the curvatures itself
         if config.view_rows and layout.array("sample_size")[0] < config.n_rows:
             ids = np.concatenate([watch, prices.ids])
-            sums = passes.pricer.sums(passes.vectors.curvatures, ids, part)
+            sums = passes.curvature_sums(ids, part)
             self._scatter(layout.array("watched_curvatures"), sums[: len(watch)])
             layout.array("priced_curvatures")[at : at + found] = sums[len(watch) :]
         layout.array("priced_counts")[number] = found
         layout.array("priced_largest")[number] = prices.largest
+        layout.array("priced_reach")[number] = prices.reach
         layout.array("priced_excess")[part.start : part.stop] = prices.excess
         return NOTHING
 
@@ -227,8 +231,8 @@ class Writer:
         target[own] = part[own]
 
     def _certify(self, message: Message) -> Result:
-        """floats: largest |g_j| / f_j and excess over the family."""
-        bound = self.passes.bound(*message.floats[:2])
+        """floats: largest |g~_j| / f_j and excess over the family."""
+        bound = self.passes.bound(self.passes.dual_point(), *message.floats[:2])
         return (0, "", 0, (bound, *self.passes.totals()))
 
     # -- the sample ----------------------------------------------------------------------------
