@@ -27,7 +27,7 @@ def patterns(d: int, both: bool, wildcards: bool) -> tuple[tuple[str, ...], ...]
     def code(pattern: str) -> list[int]:
         return [order[letter] for letter in pattern.ljust(d, ".")]
 
-    found = []
+    found: list[tuple[str, ...]] = []
     for first, *rest in itertools.product("ACGT", *[digits] * (d - 1)):
         pattern = (first + "".join(rest)).rstrip(".")
         other = reverse(pattern)

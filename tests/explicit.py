@@ -12,7 +12,8 @@ from judge import Problem
 
 from fcl.cache import ColumnCache
 from fcl.data.prepared import PreparedRows
-from fcl.features.base import Columns, DenseColumns, Family, Prices
+from fcl.features.base import Columns, DenseColumns, Family
+from fcl.features.prices import BlockSums, Collector, PriceQuery, RowVector, Scan, only_watched
 from fcl.objective import Objective, Penalty, find_loss
 from fcl.parallel import SERIAL, Team
 from fcl.solve.solver import Certified, Solver
@@ -30,11 +31,8 @@ class ExplicitFamily:
     n_price_parts: int = 1
     name: str = "matrix"
     compared: bool = True
+    integer_bound: float = 0.0
     factors: tuple[float, ...] = ()  #: of the features in the penalty; none: 1
-
-    @property
-    def least_factor(self) -> float:
-        return min(self.factors, default=1.0)
 
     def penalty_factors(self, ids: np.ndarray) -> np.ndarray:
         return np.array(self.factors)[ids] if self.factors else np.ones(len(ids))
@@ -106,36 +104,26 @@ class ExplicitPricer:
 
     n_parts: int = 1
 
-    def price(
-        self,
-        residuals: np.ndarray,
-        watch: np.ndarray,
-        threshold: float,
-        parts: range | None = None,
-        level: float | None = None,
-        slack: float = 0.0,
-    ) -> Prices:
-        assert parts in (None, range(1))
-        g = self._sums(residuals, 1)
-        f = self.family.penalty_factors(np.arange(len(g)))
-        size = np.abs(g) / f
-        ids = np.argsort(-size, kind="stable")
-        ids = ids[~np.isin(ids, watch)][: self.keep]
-        ids = np.sort(ids[size[ids] > threshold])
-        above = np.maximum(size + slack / f - (np.inf if level is None else level), 0.0)
-        excess = np.array([np.sum(f * above**2)])
-        return Prices(ids, g[ids], float(size.max()), g[watch], len(g), excess)
-
-    def sums(self, values: np.ndarray, ids: np.ndarray, parts: range | None = None) -> np.ndarray:
-        return self._sums(values, 2)[ids]
-
-    def _sums(self, values: np.ndarray, power: int) -> np.ndarray:
-        out = np.zeros(self.family.n_features)
-        for number, rows in self.prepared.blocks():
-            out += (
-                self.family.block(self.prepared, number).astype(np.float64) ** power @ values[rows]
-            )
+    def accumulate(self, request: int, rows: RowVector, blocks: range, progress: Any) -> BlockSums:
+        out = BlockSums()
+        for number in blocks:
+            values = self.family.block(self.prepared, number).astype(np.float64) ** request
+            out.add(number, values @ rows[self.prepared.rows_of(number)])
         return out
+
+    def merge(self, sums: BlockSums, more: BlockSums) -> BlockSums:
+        return sums.merge(more)
+
+    def scan(self, query: PriceQuery, step: float) -> Scan:
+        assert query.parts == range(1)
+        g = (yield query.power, 0.0, 1.0).total
+        if not query.find:
+            return only_watched(g[query.watched])
+        f = self.family.penalty_factors(np.arange(len(g)))
+        found = Collector(query, self.keep)
+        hits = found.look(g, f, self.family.max_abs)
+        found.add(hits, g[hits], f[hits])
+        return found.prices(len(g), g[query.watched])
 
 
 @dataclass(frozen=True)

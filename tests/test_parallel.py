@@ -161,7 +161,7 @@ def sums(objective: Objective) -> list[object]:
         objective.line_sums(m, dm, 0.7, 0.3),
         objective.best_intercept(m),
         objective.best_intercept(m, 0.1, 0.2, 0.3, dm, 0.5),
-        objective.dual_bound(r, 3.0, 1.0),
+        objective.dual_bound(r, 3.0),
         r.tobytes() + q.tobytes(),
     ]
 

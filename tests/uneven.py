@@ -9,6 +9,7 @@ import json
 import os
 import runpy
 import sys
+from dataclasses import replace
 from typing import Any
 
 if __name__ == "__main__":
@@ -19,8 +20,8 @@ import numpy as np
 from fcl.data.prepared import PreparedRows
 from fcl.drivers.processes import child
 from fcl.features import KmerFamily, Kmers, registry
-from fcl.features.base import Prices, merge_prices
 from fcl.features.kmers.pricing import KmerPricer
+from fcl.features.prices import PriceQuery, Scan, merge_prices
 
 
 class UnevenFamily(KmerFamily):
@@ -29,10 +30,6 @@ class UnevenFamily(KmerFamily):
     @property
     def by_position(self) -> np.ndarray:
         return np.geomspace(0.5, 2.0, self.n_positions)
-
-    @property
-    def least_factor(self) -> float:
-        return 0.5
 
     def penalty_factors(self, ids: np.ndarray) -> np.ndarray:
         return self.by_position[ids // self.per_position]
@@ -47,28 +44,21 @@ class UnevenFamily(KmerFamily):
 class UnevenPricer(KmerPricer):
     """Each position with thresholds of its own."""
 
-    def price(
-        self,
-        residuals: np.ndarray,
-        watch: np.ndarray,
-        threshold: float,
-        parts: range | None = None,
-        level: float | None = None,
-        slack: float = 0.0,
-    ) -> Prices:
+    def scan(self, query: PriceQuery, step: float) -> Scan:
+        if not query.find:
+            return (yield from super().scan(query, step))
         found = []
-        for k in range(self.n_parts) if parts is None else parts:
+        for k in query.parts:
             f = float(self.family.by_position[k])  # type: ignore[attr-defined]
-            scaled = None if level is None else level * f
-            part = super().price(residuals, watch, threshold * f, range(k, k + 1), scaled, slack)
+            level = None if query.level is None else query.level * f
+            own = replace(query, parts=range(k, k + 1), threshold=query.threshold * f, level=level)
+            part = yield from super().scan(own, step)
             found.append(
-                Prices(
-                    part.ids,
-                    part.gradients,
-                    part.largest / f,
-                    part.watched,
-                    part.n_priced,
-                    part.excess / f,
+                replace(
+                    part,
+                    largest=part.largest / f,
+                    excess=part.excess / f,
+                    reach=part.reach / f,
                 )
             )
         return merge_prices(found)

@@ -116,13 +116,13 @@ class _Run:
         if options.standardize:
             with session.timed("standard deviations"):
                 attach_scales(job.family, np.empty((2, job.family.n_features)))
-                solver.passes.measure(range(solver.passes.pricer.n_parts))
+                solver.passes.measure(solver.passes.parts)
         with session.timed("start"):
             if session.state is not None:
                 solver.restore(session.state)
                 self.certified = session.state.last
         solver.between = self._making_columns
-        solver.passes.pricer.on_progress = lambda share: session.working("pricing", share)
+        solver.passes.on_progress = lambda share: session.working("pricing", share)
         if options.max_time is not None:
             solver.local.trainer.inner.cease = lambda: session.out_of_time
         start = session.first_point()
@@ -153,13 +153,13 @@ class _Run:
             raise
         session.saver.save()
         point = solver.outer.point
-        support = solver.passes.pricer.counts(point.ids, solver.passes.vectors.residuals)
+        support = solver.passes.counts(point.ids)
         return session.result(
             point,
             solver.certified(),  # the anchor may be newer than the last pricing
             solver.outer.C_min,
             support,
-            solver.passes.rounded_slope(point, job.intercept_shift),
+            solver.passes.rounded_slope(point, job.intercept_shift, solver.outer.reach),
             reason,
             peak_memory(),
         )

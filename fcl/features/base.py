@@ -6,7 +6,7 @@ prepares blocks of raw rows once; on prepared rows it makes columns, margins and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from fcl.checks import shown
 from fcl.errors import InputError
+from fcl.features.prices import Floats, Ids, Pricer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,8 +23,24 @@ if TYPE_CHECKING:
     from fcl.data.base import RowReader
     from fcl.data.prepared import PreparedRows
 
-Ids = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
+__all__ = [
+    "FEATURES_LIMIT",
+    "MOST_STEPS",
+    "BitColumns",
+    "ColumnMaker",
+    "Columns",
+    "DenseColumns",
+    "Family",
+    "Floats",
+    "Ids",
+    "MeasuringPricer",
+    "Pricer",
+    "Scorer",
+    "StepColumns",
+    "check_features",
+    "column_bits",
+    "is_sampled",
+]
 
 #: A family has fewer features than that: ids are int64, and sums of a few of them have to be as well.
 FEATURES_LIMIT = 1 << 62
@@ -66,39 +83,6 @@ class StepColumns:
 Columns = BitColumns | DenseColumns | StepColumns
 
 
-@dataclass(frozen=True)
-class Prices:
-    """What one pass over the data says of all features of a family, against residuals r.
-
-    With g_j = sum_i r_i phi_ij, in the units of r (not multiplied by C), and penalty factors f_j.
-    """
-
-    ids: Ids  #: features of large |g_j| / f_j, not watched ones; the largest always among them
-    gradients: Floats  #: their g_j
-    largest: (
-        float  #: an upper bound of |g_j| / f_j over the whole family, exact above the threshold
-    )
-    watched: Floats  #: g_j of the features that were asked for
-    n_priced: int  #: features covered by ``largest``
-    #: of each part, in their order, the sum of f_j max(0, (|g_j| + slack) / f_j - level)^2 over all its
-    #: features; 0 without a level
-    excess: Floats
-
-
-def merge_prices(parts: Sequence[Prices]) -> Prices:
-    """The prices of several parts of a family, in the order of the parts, as one."""
-    ids = np.concatenate([p.ids for p in parts])
-    order = np.argsort(ids, kind="stable")
-    return Prices(
-        ids=ids[order],
-        gradients=np.concatenate([p.gradients for p in parts])[order],
-        largest=max(p.largest for p in parts),
-        watched=np.sum([p.watched for p in parts], axis=0),  # all but one term are 0
-        n_priced=sum(p.n_priced for p in parts),
-        excess=np.concatenate([p.excess for p in parts]),
-    )
-
-
 class ColumnMaker(Protocol):
     """Makes columns on prepared rows, in buffers of its own."""
 
@@ -110,60 +94,6 @@ class ColumnMaker(Protocol):
 
     def make(self, ids: Ids) -> Sequence[Columns]:
         """The columns of these features, one entry a row block. Valid until the next call."""
-
-
-class Pricer(Protocol):
-    """Prices the whole family, in buffers of its own.
-
-    The family falls into ``n_parts`` parts, which may be priced one by one (:func:`merge_prices`). No bit
-    of the result depends on how they are grouped. Of a sampled family (:meth:`Family.drawn`) what a pass
-    draws is priced, and what is watched; its pricer has a method ``draw(number)`` that says the pass.
-    """
-
-    #: :meth:`price` calls it now and then, with the share of its work that is done
-    on_progress: Callable[[float], None]
-
-    @property
-    def n_parts(self) -> int:
-        """Number of parts."""
-
-    def price(
-        self,
-        residuals: Floats,
-        watch: Ids,
-        threshold: float,
-        parts: range | None = None,
-        level: float | None = None,
-        slack: float = 0.0,
-    ) -> Prices:
-        """Price every feature of some parts (None: all) against the residuals (n_rows,).
-
-        Candidates need not be reported where |g_j| / f_j <= threshold, and watched features are none: in
-        the end game the cached features, at a slope of 1 give or take, would take all the places.
-        Watched features of other parts get 0.
-
-        level, slack : of :attr:`Prices.excess`; no level: it is not wanted.
-        """
-
-    def sums(self, values: Floats, ids: Ids, parts: range | None = None) -> Floats:
-        """sum_i values_i phi_ij^2 of some features, in any order; those of other parts get 0."""
-
-    def counts(self, ids: Ids, spare: Floats) -> Ids:
-        """Rows where each of some features is not 0: int64.  spare : float64 (n_rows,), overwritten."""
-
-
-def no_progress(share: float) -> None:
-    """Ignore progress: what ``on_progress`` of a new pricer does."""
-
-
-@runtime_checkable
-class BalancingPricer(Protocol):
-    """A pricer that adds to ``Prices.largest`` what balancing the residuals to a sum of 0 may change.
-
-    For families whose ``max_abs`` is not known beforehand. Without an intercept nothing is balanced.
-    """
-
-    balances: bool
 
 
 @runtime_checkable
@@ -202,12 +132,8 @@ class Family(Protocol):
         """Parts that its pricers fall into."""
 
     @property
-    def max_abs(self) -> float:
-        """An upper bound of |phi_j(x)| over all features and rows."""
-
-    @property
-    def least_factor(self) -> float:
-        """A lower bound > 0 of the penalty factors of all features."""
+    def integer_bound(self) -> float:
+        """Largest |phi_j(x)| of the features whose sums are made in integers; 0 if none are."""
 
     @property
     def binary(self) -> bool:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from fcl.checks import shown, whole
 from fcl.errors import InputError
-from fcl.features.base import Floats, Ids, Pricer
+from fcl.features.prices import Floats, Ids, Pricer
 
 if TYPE_CHECKING:
     from fcl.data.prepared import PreparedRows
@@ -134,11 +134,7 @@ class Generator(ABC):
     # -- prices of a family that is too large to make every column of ---------------------------
 
     def pricer(self, family: GeneratedFamily, prepared: PreparedRows, keep: int) -> Pricer:
-        """A pricer instead of one that makes all columns; needs the three that follow.
-
-        Has an attribute ``max_abs`` as well, the largest |value| over all features and rows: by it the
-        prices are made to hold for balanced residuals.
-        """
+        """A pricer instead of one that makes all columns; needs the three that follow."""
         raise NotImplementedError
 
     def price_parts(self) -> int:

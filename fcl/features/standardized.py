@@ -156,24 +156,15 @@ class StandardizedPricer(GeneratedPricer):
 
     _family: StandardizedFamily
 
-    @property
-    def reach(self) -> float:
-        sd, largest = self._family.scales
-        return float((largest / sd).max())
+    def _scaled(
+        self, first: int, last: int, g: Floats, most: float
+    ) -> tuple[Floats, Floats | float]:
+        sd, largest = self._family.scales[:, first:last]
+        # of each feature its own largest |value|: that of another may be 10^12 times as many sd
+        return g / sd, largest / sd
 
-    def _gradients(
-        self, group: range, residuals: Floats, parts: range
-    ) -> Sequence[tuple[int, Floats, Floats | float]]:
-        out = []
-        for part, g, _ in super()._gradients(group, residuals, parts):
-            first, last = self._features(part)
-            sd, largest = self._family.scales[:, first:last]
-            # of each feature its own largest |value|: that of another may be 10^12 times as many sd
-            out.append((part, g / sd, largest / sd))
-        return out
-
-    def sums(self, values: Floats, ids: Ids, parts: range | None = None) -> Floats:
-        return super().sums(values, ids, parts) / self._family.scales[0, ids] ** 2
+    def _scaled_powers(self, ids: Ids, sums: Floats, power: int) -> Floats:
+        return sums / self._family.scales[0, ids] ** power
 
     def measure(self, s: Floats, parts: range) -> None:
         """See :class:`fcl.features.base.MeasuringPricer`.
@@ -182,8 +173,9 @@ class StandardizedPricer(GeneratedPricer):
         bits do not depend on how parts are grouped.
         """
         top = float(s.max())  # weights of 1e-300 would underflow in the squares
-        for group in self._groups(parts):
-            first, last = self._features(group.start)[0], self._features(group.stop - 1)[1]
+        n = self._family.n_features
+        for group in self._groups(parts, n):
+            first, last = self._features(group.start, n)[0], self._features(group.stop - 1, n)[1]
             total = 0.0
             origin = mean = squares = low = high = np.empty(0)
             for number, rows in self._prepared.blocks():

@@ -69,32 +69,35 @@ def list_canonical(d, radix, out):
 
 
 @kernel
-def move_unknown(planes, unknown_start, unknown_rows, k, span, d, r, masks, rows, table, five):
+def move_unknown(
+    planes, unknown_start, unknown_rows, k, span, d, r, inverse, masks, rows, table, five
+):
     """Take the windows with unknown letters at k out of the table, in place, and add them to ``five``.
 
-    The fast loop has added them where an A stands for each unknown letter. five : float64 (5^d,), or
+    The fast loop has added them where an A stands for each unknown letter. five : int64 (5^d,), or
     empty: then they match nothing. masks, rows : as in :func:`fcl.kernels.kmers.unknown_windows`.
     """
     count = unknown_windows(unknown_start, unknown_rows, k, span, masks, rows)
     for e in range(count):
         row = rows[e]
         code = np.int64(code_of_row(planes, k, span, row))
-        table[code] -= r[row]
+        x = np.int64(r[row] * inverse)
+        table[code] -= x
         if five.shape[0]:
-            five[five_code(code, np.int64(masks[row]), span, d)] += r[row]
+            five[five_code(code, np.int64(masks[row]), span, d)] += x
         masks[row] = 0
 
 
 @kernel
 def add_to_five(table, span, d, five):
-    """Add a table over windows of ``span`` letters, float64 (4^span,), to the cells by five code."""
+    """Add a table over windows of ``span`` letters, int64 (4^span,), to the cells by five code."""
     for code in range(1 << (2 * span)):
         five[five_code(code, 0, span, d)] += table[code]
 
 
 @kernel
 def sum_wildcards(cells, d):
-    """Make sums by five code of windows those of patterns, in place. cells : float64 (5^d,)."""
+    """Make sums by five code of windows those of patterns, in place. cells : int64 (5^d,)."""
     inner = 1
     for _ in range(d):
         for o in range(cells.shape[0] // (5 * inner)):
@@ -208,15 +211,14 @@ def count_patterns(
 
 
 @kernel
-def add_moments(counts, values, squares, present):
-    """Add sum_i values_i counts_ji^2 and the sum of values_i where counts_ji is not 0, in place."""
+def add_squares_of(counts, units, squares, present):
+    """Add sum_i units_i counts_ji^2 and the sum of units_i where counts_ji is not 0, in place; int64."""
     for j in range(counts.shape[0]):
-        square = 0.0
-        there = 0.0
+        square = there = 0
         for i in range(counts.shape[1]):
-            c = counts[j, i]
-            square += values[i] * (c * c)
-            there += values[i] if c != 0.0 else 0.0
+            c = np.int64(counts[j, i])
+            square += units[i] * (c * c)
+            there += units[i] if c != 0 else 0
         squares[j] += square
         present[j] += there
 
@@ -265,10 +267,23 @@ def row_codes(letters, d, both, out):
 
 @kernel
 def add_present(
-    planes, unknown_start, unknown_rows, d, n_rows, both, r, cursors, letters, codes, stamps, table
+    planes,
+    unknown_start,
+    unknown_rows,
+    d,
+    n_rows,
+    both,
+    r,
+    inverse,
+    cursors,
+    letters,
+    codes,
+    stamps,
+    table,
 ):
-    """Add r_i to the table for every code that row i has, once however often it has it; in place.
+    """Add r_i in steps to the table for every code that row i has, once however often it has it.
 
+    table : int64 (4^d,).
     stamps : int32 (4^d,), below 0 on entry; then the last row that had each code.
     """
     for start in range(0, n_rows, LETTER_ROWS):
@@ -276,7 +291,7 @@ def add_present(
         unpack_letters(planes, unknown_start, unknown_rows, start, stop, cursors, letters)
         for row in range(start, stop):
             row_codes(letters[row - start], d, both, codes)
-            value = r[row]
+            value = np.int64(r[row] * inverse)
             for c in codes:
                 if c >= 0 and stamps[c] != row:
                     stamps[c] = row
@@ -344,7 +359,7 @@ def add_squares(
     n_rows,
     both,
     slots,
-    v,
+    units,
     cursors,
     letters,
     codes,
@@ -353,9 +368,9 @@ def add_squares(
     squares,
     present,
 ):
-    """Add v_i times the squared count of each code in row i to ``squares[slots[c]]``, in place.
+    """Add units_i times the squared count of each code in row i to ``squares[slots[c]]``, in place.
 
-    present : float64 (k,), gets v_i for each row that has the code at all.
+    units, squares : int64.  present : int64 (k,), gets units_i for each row that has the code at all.
     stamps, seen : int64 (k,), the last row that had a code (below 0 on entry), and how often.
     """
     for start in range(0, n_rows, LETTER_ROWS):
@@ -370,6 +385,6 @@ def add_squares(
                 if stamps[j] != row:
                     stamps[j] = row
                     seen[j] = 0
-                    present[j] += v[row]
-                squares[j] += v[row] * (2 * seen[j] + 1)  # (c + 1)^2 - c^2
+                    present[j] += units[row]
+                squares[j] += units[row] * (2 * seen[j] + 1)  # (c + 1)^2 - c^2
                 seen[j] += 1

@@ -139,36 +139,53 @@ def unknown_windows(unknown_start, unknown_rows, k, d, masks, rows_out):
 
 
 @kernel
-def add_to_table(planes, k, d, n_rows, r, codes, table):
-    """Add r_i to ``table[code of the window at k]`` for the rows of a block, in place."""
+def add_to_table(planes, k, d, n_rows, r, inverse, codes, table):
+    """Add r_i in steps to ``table[code of the window at k]`` for the rows of a block, in place.
+
+    inverse : steps in 1; what r_i has beyond whole steps is cut off.  table : int64 (4^d,).
+    """
     for start in range(0, n_rows, CHUNK):
         stop = min(n_rows, start + CHUNK)
         window_codes(planes, k, d, start, stop, codes)
         part = r[start:stop]
         for i in range(stop - start):
-            table[codes[i]] += part[i]
+            table[codes[i]] += np.int64(part[i] * inverse)
 
 
 @kernel
 def take_unknown(
-    planes, unknown_start, unknown_rows, k, d, r, masks, rows, table, items, code, mask, value
+    planes,
+    unknown_start,
+    unknown_rows,
+    k,
+    d,
+    r,
+    inverse,
+    masks,
+    rows,
+    table,
+    items,
+    code,
+    mask,
+    value,
 ):
     """Move the windows with unknown letters out of the table into a list of items.
 
     The fast loop has added them where an A stands for each unknown letter. Windows whose first
     letter is unknown match no pattern and are dropped. ``items`` counts what is in the lists
-    (code uint32, mask uint32, value float64); returns the new count.
+    (code uint32, mask uint32, value int64); returns the new count.
     """
     count = unknown_windows(unknown_start, unknown_rows, k, d, masks, rows)
     first = np.uint32(3 << (2 * (d - 1)))
     for e in range(count):
         row = rows[e]
         c = code_of_row(planes, k, d, row)
-        table[c] -= r[row]
+        x = np.int64(r[row] * inverse)
+        table[c] -= x
         if masks[row] & first == 0:
             code[items] = c
             mask[items] = masks[row]
-            value[items] = r[row]
+            value[items] = x
             items += 1
         masks[row] = 0
     return items

@@ -19,7 +19,7 @@ import numpy as np
 
 from fcl.kernels import kernel
 from fcl.kernels.bags import LETTER_ROWS, reverse_complement, unpack_letters
-from fcl.kernels.patterns import _push
+from fcl.kernels.candidates import SKIPPED, VISITED, edge, first_of, take
 
 #: Occurrences have their row from this bit on; below it is room for the nine letters behind the first.
 ROW_BIT = 36
@@ -28,9 +28,6 @@ MOST_ROWS = 1 << (63 - ROW_BIT)
 #: four children that are looked at next.
 SPAN, PREFIX, START, STOP, NEED, PLACE, LETTER, ALIVE, CUTS = range(9)
 NODE = CUTS + 5
-#: What a search has found: float64 each. See :func:`take`.
-LARGEST, SKIPPED, COUNT, EXCESS, VISITED = range(5)
-FOUND = 5
 
 
 @kernel
@@ -95,19 +92,19 @@ def list_occurrences(
 @kernel
 def _add_row(seen, x, up, down):
     """Add x to the sums of the children whose bits are set: to ``up`` if it is positive."""
-    out = up if x > 0.0 else down
+    out = up if x > 0 else down
     for j in range(up.shape[0]):
-        out[j] += x if (seen >> j) & 1 else 0.0
+        out[j] += x if (seen >> j) & 1 else 0
 
 
 @kernel
 def _expand_last(occurrences, need, r, up, down):
     """The sums of the four children with nothing behind them: half of all the work is there."""
-    u0 = u1 = u2 = u3 = 0.0
-    d0 = d1 = d2 = d3 = 0.0
+    u0 = u1 = u2 = u3 = 0
+    d0 = d1 = d2 = d3 = 0
     last = -1
     seen = 0
-    x = 0.0
+    x = 0
     for window in occurrences:
         if window & need != need:
             continue
@@ -118,15 +115,15 @@ def _expand_last(occurrences, need, r, up, down):
             x = r[row]
         new = window & ~seen
         seen |= window
-        above, below = max(x, 0.0), min(x, 0.0)
-        u0 += above if new & 1 else 0.0
-        u1 += above if new & 2 else 0.0
-        u2 += above if new & 4 else 0.0
-        u3 += above if new & 8 else 0.0
-        d0 += below if new & 1 else 0.0
-        d1 += below if new & 2 else 0.0
-        d2 += below if new & 4 else 0.0
-        d3 += below if new & 8 else 0.0
+        above, below = max(x, 0), min(x, 0)
+        u0 += above if new & 1 else 0
+        u1 += above if new & 2 else 0
+        u2 += above if new & 4 else 0
+        u3 += above if new & 8 else 0
+        d0 += below if new & 1 else 0
+        d1 += below if new & 2 else 0
+        d2 += below if new & 4 else 0
+        d3 += below if new & 8 else 0
     up[0], up[1], up[2], up[3] = u0, u1, u2, u3
     down[0], down[1], down[2], down[3] = d0, d1, d2, d3
 
@@ -136,13 +133,14 @@ def expand(occurrences, node, d, r, sums):
     """Write the sums of all children of a node: positive and negative r of their distinct rows.
 
     node : int64 (NODE,); its occurrences are those of its list that have the bits NEED.
-    sums : float64 (2, 4 d); that of the child with the letter c, and q letters behind it, is 4 q + c.
+    r : int64 (n_rows,).
+    sums : int64 (2, 4 d); that of the child with the letter c, and q letters behind it, is 4 q + c.
     """
     children = 4 * (d - node[SPAN])
     need = node[NEED]
     up, down = sums[0, :children], sums[1, :children]
-    up[:] = 0.0
-    down[:] = 0.0
+    up[:] = 0
+    down[:] = 0
     if children == 4:
         _expand_last(occurrences[node[START] : node[STOP]], need, r, up, down)
         return
@@ -154,30 +152,26 @@ def expand(occurrences, node, d, r, sums):
             continue
         row = window >> ROW_BIT
         if row != last:
-            if last >= 0 and r[last] != 0.0:
+            if last >= 0 and r[last] != 0:
                 _add_row(seen, r[last], up, down)
             last = row
             seen = 0
         seen |= window
-    if last >= 0 and r[last] != 0.0:
+    if last >= 0 and r[last] != 0:
         _add_row(seen, r[last], up, down)
 
 
 @kernel
 def distinct_sum(occurrences, n, r):
-    """The sum of r over the distinct rows of a list."""
-    up = 0.0
-    down = 0.0
+    """The sum of r, int64, over the distinct rows of a list."""
+    total = 0
     last = -1
     for e in range(n):
         row = occurrences[e] >> ROW_BIT
         if row != last:
             last = row
-            if r[row] > 0.0:
-                up += r[row]
-            else:
-                down += r[row]
-    return up + down
+            total += r[row]
+    return total
 
 
 @kernel
@@ -218,52 +212,6 @@ def _split(occurrences, node, q, alive, cursors):
 
 
 @kernel
-def first_of(known, code):
-    """How many of the sorted codes are below another."""
-    low, high = 0, known.shape[0]
-    while low < high:
-        middle = (low + high) >> 1
-        if known[middle] < code:
-            low = middle + 1
-        else:
-            high = middle
-    return low
-
-
-@kernel
-def bar(threshold, heap_value, count, floor):
-    """The bound up to which nothing below a pattern is of interest."""
-    if count == heap_value.shape[0]:
-        threshold = max(threshold, abs(heap_value[0]))
-    return min(threshold, floor)
-
-
-@kernel
-def take(code, total, threshold, floor, known, known_sums, heap_id, heap_value, found):
-    """Take the sum of a pattern into account.
-
-    threshold : sums of at most this magnitude need not be kept.
-    floor : what sums exceed it by counts in the excess; infinite: nothing does.
-    known : int64, sorted: codes whose sums go to ``known_sums``, and are not kept.
-    heap_id, heap_value : int64, float64 (capacity,): the largest of all others, as a heap.
-    found : float64 (FOUND,): largest |sum|, largest bound of what was skipped, number of kept ones, sum
-        of max(0, |sum| - floor)^2, number of patterns whose sum was made.
-    """
-    size = abs(total)
-    found[VISITED] += 1.0
-    found[LARGEST] = max(found[LARGEST], size)
-    if size > floor:
-        found[EXCESS] += (size - floor) * (size - floor)
-    at = first_of(known, code)
-    if at < known.shape[0] and known[at] == code:
-        known_sums[at] = total
-    elif size > threshold:
-        count = int(found[COUNT])
-        if count < heap_id.shape[0] or size > abs(heap_value[0]):
-            found[COUNT] = _push(heap_id, heap_value, count, code, total)
-
-
-@kernel
 def search(
     occurrences,
     d,
@@ -271,33 +219,33 @@ def search(
     r,
     low,
     high,
+    nodes,
+    sums,
+    level,
+    work,
     threshold,
     floor,
     known,
     known_sums,
     heap_id,
     heap_value,
-    nodes,
-    sums,
-    level,
     found,
-    work,
 ):
     """Visit the patterns of a part of the tree that can exceed a threshold, depth first.
 
     A subtree whose bound is no more than threshold and floor is skipped, unless a known pattern is in it.
-    Sums are made in the order of rows, so that rounding lifts no sum above a bound over more rows.
 
     occurrences : the list of the first node, and room behind it for those of the nodes on the path. A
         node for which it does not suffice is read from the list above.
     both : of a pattern and its reverse complement the one of the smaller code alone is taken; the list
         is of both strands.
     low, high : codes of the part; children of the first node outside are left alone.
-    nodes, sums : int64 (d, NODE), float64 (d, 2, 4 d): the path, and the sums of its nodes' children. The
+    r : int64 (n_rows,), the residuals in steps.
+    nodes, sums : int64 (d, NODE), int64 (d, 2, 4 d): the path, and the sums of its nodes' children. The
         first node is a letter, with the sums made already; at the start with PLACE d - 1 and LETTER 4.
     level : where on the path the search stands, at the start 0.
     work : after about so many steps it pauses.
-    Others as in :func:`take`. Returns the level to go on with, -1 at the end.
+    Others as in :func:`fcl.kernels.candidates.take`. Returns the level to go on with, -1 at the end.
     """
     cursors = np.empty(9, np.int64)
     while level >= 0 and work > 0:
@@ -322,6 +270,7 @@ def search(
                     continue
                 up, down = sums[level, 0, 4 * q + letter], sums[level, 1, 4 * q + letter]
                 if not both or code <= reverse_complement(code, d, 5):
+                    found[VISITED] += 1.0
                     take(
                         code,
                         up + down,
@@ -337,8 +286,8 @@ def search(
                     continue
                 bound = max(up, -down)
                 inside = first_of(known, code) - first_of(known, (prefix + letter) * patterns)
-                if bound <= bar(threshold, heap_value, found[COUNT], floor) and inside == 0:
-                    found[SKIPPED] = max(found[SKIPPED], bound)
+                if bound <= edge(threshold, floor, heap_value, found) and inside == 0:
+                    found[SKIPPED] = max(found[SKIPPED], float(bound))
                 else:
                     alive |= 1 << letter
             work -= 16

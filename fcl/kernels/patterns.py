@@ -1,4 +1,4 @@
-"""Sums of all patterns of one position, from the table of sums by window code.
+"""Sums of all patterns of one position, from the table of sums by window code; all int64.
 
 Codes and patterns are those of :mod:`fcl.kernels.kmers`. Windows with unknown letters are kept beside the
 table as *items*: code (0 for an unknown letter), mask (3 at each unknown letter) and value.
@@ -7,6 +7,7 @@ table as *items*: code (0 for an unknown letter), mask (3 at each unknown letter
 import numpy as np
 
 from fcl.kernels import kernel
+from fcl.kernels.candidates import SKIPPED, VISITED, edge, take
 
 #: Letters whose patterns are expanded together at the bottom of the tree: 4^4 cells to 5^4 patterns.
 FLAT_LETTERS = 4
@@ -19,7 +20,7 @@ def pattern_sums(table, n_items, code, mask, value, cares, values, d, out):
     for j in range(cares.shape[0]):
         free = full & ~cares[j]
         fixed = values[j]
-        total = 0.0
+        total = 0
         sub = 0
         while True:
             total += table[fixed | sub]
@@ -35,76 +36,12 @@ def pattern_sums(table, n_items, code, mask, value, cares, values, d, out):
 @kernel
 def _both_sums(cells, start, size):
     """Sum of the positive and of the absolute negative entries of cells[start : start + size]."""
-    p0 = p1 = p2 = p3 = 0.0
-    a0 = a1 = a2 = a3 = 0.0
-    i = start
-    stop = start + size
-    while i + 4 <= stop:
-        x0, x1, x2, x3 = cells[i], cells[i + 1], cells[i + 2], cells[i + 3]
-        p0 += x0
-        p1 += x1
-        p2 += x2
-        p3 += x3
-        a0 += abs(x0)
-        a1 += abs(x1)
-        a2 += abs(x2)
-        a3 += abs(x3)
-        i += 4
-    while i < stop:
-        p0 += cells[i]
-        a0 += abs(cells[i])
-        i += 1
-    total = (p0 + p1) + (p2 + p3)
-    absolute = (a0 + a1) + (a2 + a3)
-    return 0.5 * (absolute + total), 0.5 * (absolute - total)
-
-
-@kernel
-def _push(heap_id, heap_value, count, feature, gradient):
-    """Keep the largest |gradient| in a heap whose root is the smallest kept. Returns the count.
-
-    Ties are settled by the order of arrival alone, hence the same in every run.
-    """
-    capacity = heap_id.shape[0]
-    if count < capacity:
-        i = count
-        count += 1
-        while i > 0:
-            parent = (i - 1) >> 1
-            if abs(heap_value[parent]) <= abs(gradient):
-                break
-            heap_id[i] = heap_id[parent]
-            heap_value[i] = heap_value[parent]
-            i = parent
-    else:
-        i = 0
-        while True:
-            child = 2 * i + 1
-            if child >= count:
-                break
-            if child + 1 < count and abs(heap_value[child + 1]) < abs(heap_value[child]):
-                child += 1
-            if abs(heap_value[child]) >= abs(gradient):
-                break
-            heap_id[i] = heap_id[child]
-            heap_value[i] = heap_value[child]
-            i = child
-    heap_id[i] = feature
-    heap_value[i] = gradient
-    return count
-
-
-@kernel
-def _is_among(ids, feature):
-    """Whether a feature is in a sorted list."""
-    low, high = 0, ids.shape[0]
-    while low < high:
-        middle = (low + high) >> 1
-        if ids[middle] < feature:
-            low = middle + 1
-        else:
-            high = middle
-    return low < ids.shape[0] and ids[low] == feature
+    total = absolute = 0
+    part = cells[start : start + size]  # from 0 on: loops with other indices are not vectorised
+    for i in range(size):
+        total += part[i]
+        absolute += abs(part[i])
+    return (absolute + total) >> 1, (absolute - total) >> 1
 
 
 @kernel
@@ -176,7 +113,7 @@ def _add_item_to_flat(flat, letters, code, mask, value):
 
 @kernel
 def scan_size(d, radix):
-    """Number of float64 cells that a scan of patterns of d letters needs (the table included)."""
+    """Number of int64 cells that a scan of patterns of d letters needs (the table included)."""
     size = radix**d
     for level in range(2, d + 1):
         size += radix ** (d - level)
@@ -187,10 +124,10 @@ def scan_size(d, radix):
 def five_letter_table(table, d, n_items, code, mask, value, out):
     """Write the table over five letters: unknown is the fifth.
 
-    table : float64 (>= 4^d,), of windows without unknown letters; items as in :func:`take_unknown`.
-    out : float64 (>= 5^d,); its first 5^d cells are overwritten.
+    table : int64 (>= 4^d,), of windows without unknown letters; items as in :func:`take_unknown`.
+    out : int64 (>= 5^d,); its first 5^d cells are overwritten.
     """
-    out[: 5**d] = 0.0
+    out[: 5**d] = 0
     for c in range(1 << (2 * d)):
         at = 0
         for t in range(d):
@@ -216,44 +153,34 @@ def scan_patterns(
     value,
     stack,
     first_id,
+    flats,
     threshold,
     floor,
     known,
+    known_sums,
     heap_id,
     heap_value,
-    flats,
-    out,
+    found,
 ):
     """Visit the sums of all 4 * 5^(d-1) patterns of one position that can exceed a threshold.
 
     The tree of patterns is walked depth first, one letter a level (A, C, G, T, wildcard; the first
     letter is no wildcard). A node holds the table of the letters that follow its prefix. All its
     leaves are sums over subsets of that table, so the larger of its positive and its negative mass
-    bounds them: where the bound is no more than threshold and floor the whole subtree is skipped.
+    bounds them: where the bound is no more than threshold and floor the whole subtree is skipped. Watched
+    features in it have no sum made.
 
-    cells : float64 (scan_size(d, radix),): the table in the first radix^d; the rest is overwritten.
+    cells : int64 (scan_size(d, radix),): the table in the first radix^d; the rest is overwritten.
     radix : 4, or 5 for a table in which unknown is a letter (:func:`five_letter_table`): it has no
         pattern of its own and adds to the wildcard's.
     code, mask, value : items with unknown letters (:func:`take_unknown`), not in the table; none
         with radix 5. A few are cheaper to carry down the tree than a larger table is to sum.
     stack : int32 (>= (d + 1) * n_items,), overwritten.
-    threshold : sums of at most this magnitude need not be found; it rises to the smallest kept
-        one as soon as the heap is full.
-    floor : what sums exceed it by counts in the excess; infinite: nothing does.
-    known : int64, sorted: features of this position that are not wanted among the kept ones.
-    heap_id, heap_value : int64, float64 (capacity,): the largest sums of all others, as a heap.
-    flats : float64 (2, 5^FLAT_LETTERS), overwritten.
-    out : float64 (5,): largest |sum| met, largest bound of what was skipped, number of kept ones,
-        number of patterns visited, excess: sum of max(0, |sum| - floor)^2 over all patterns. The
-        largest |sum| over all patterns is at most the larger of the first two, and equal to the
-        first where that exceeds the second.
+    flats : int64 (2, 5^FLAT_LETTERS), overwritten.
+    threshold and further ones : as in :func:`fcl.kernels.candidates.take`.
     """
-    excess = 0.0
-    largest = 0.0
-    skipped = 0.0
+    skipped = 0
     visited = 0
-    count = 0
-    capacity = heap_id.shape[0]
 
     flat_letters = min(FLAT_LETTERS, d - 1)
     bottom = d - flat_letters  # level of the nodes that are expanded flat
@@ -321,9 +248,8 @@ def scan_patterns(
             else:
                 down -= x
         bound = max(up, down)
-        if count == capacity:
-            threshold = max(threshold, abs(heap_value[0]))
-        if bound <= threshold and bound <= floor:
+        bar = edge(threshold, floor, heap_value, found)
+        if bound <= bar:
             skipped = max(skipped, bound)
             continue
         if level + 1 < bottom:
@@ -346,19 +272,20 @@ def scan_patterns(
         visited += leaves
         for i in range(leaves):
             x = abs(flat[i])
-            if x > floor:
-                excess += (x - floor) * (x - floor)
-            if x > threshold:
-                largest = max(largest, x)
-                wanted = count < capacity or x > abs(heap_value[0])
-                if wanted and not _is_among(known, base + i):
-                    count = _push(heap_id, heap_value, count, base + i, flat[i])
-                if count == capacity:
-                    threshold = max(threshold, abs(heap_value[0]))
+            if x > bar:
+                take(
+                    base + i,
+                    flat[i],
+                    threshold,
+                    floor,
+                    known,
+                    known_sums,
+                    heap_id,
+                    heap_value,
+                    found,
+                )
+                bar = edge(threshold, floor, heap_value, found)
             elif x > skipped:
                 skipped = x
-    out[0] = largest
-    out[1] = skipped
-    out[2] = count
-    out[3] = visited
-    out[4] = excess
+    found[SKIPPED] = max(found[SKIPPED], float(skipped))
+    found[VISITED] += visited

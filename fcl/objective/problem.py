@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +25,14 @@ from fcl.objective.penalty import Penalty
 from fcl.parallel import SERIAL, Team
 
 Floats = npt.NDArray[np.float64]
+
+
+class RowValues(Protocol):
+    """A number for each row: an array, or what makes those of some rows."""
+
+    def __getitem__(self, rows: slice) -> Floats:
+        """The numbers of some rows."""
+
 
 #: Steps of one-dimensional searches; Newton needs a dozen, bisection at most this many.
 MAX_STEPS = 200
@@ -196,11 +205,11 @@ class Objective:
 
     # -- dual ----------------------------------------------------------------------------------
 
-    def imbalance(self, r: Floats) -> float:
+    def imbalance(self, r: RowValues) -> float:
         """What balancing changes of the price of a constant 1, at most: |sum_i r_i|, if b is free."""
-        return abs(sum(self._sides(r))) if self.intercept else 0.0
+        return abs(sum(self.sides(r))) if self.intercept else 0.0
 
-    def _sides(self, r: Floats) -> list[float]:
+    def sides(self, r: RowValues) -> list[float]:
         """Sums of the negative and of the positive residuals."""
         from fcl.kernels import losses
 
@@ -209,9 +218,7 @@ class Objective:
     def _offset_of(self, rows: slice) -> Floats:
         return np.empty(0) if self.offset is None else self.offset[rows]
 
-    def dual_bound(
-        self, r: Floats, largest: float, reach: float, excess: float = math.inf
-    ) -> float:
+    def dual_bound(self, r: RowValues, largest: float, excess: float = math.inf) -> float:
         """A lower bound of the optimum from residuals and the price of the whole family.
 
         The residuals, balanced to sum 0 (the intercept is free) and scaled by t so that no feature
@@ -223,22 +230,20 @@ class Objective:
         scaled up where it is a cone. Elsewhere the value rises up to t = 1 near an optimum: its
         derivative there is -C sum_i r_i (m_i - o_i) = -C <w, g>, the L1 norm of w.
 
-        r : float64 (n,), raw residuals.
-        largest : float, upper bound of |g_j| / f_j over all features, g_j = sum_i r_i phi_ij.
-        reach : float, largest |phi_ij| / f_j; bounds what balancing changes of any price.
-        excess : float, sum_j f_j max(0, |g~_j| / f_j - limit)^2 over all features, or more than that, g~
-            of the balanced residuals and ``penalty.limit(C)``; infinite where it is not known.
+        r : float64 (n,), residuals, or what gives those of a slice of rows.
+        largest : float, upper bound of |g~_j| / f_j over all features, g~_j = sum_i r~_i phi_ij of the
+            balanced residuals.
+        excess : float, sum_j f_j max(0, |g~_j| / f_j - limit)^2 over all features, or more than that; the
+            limit is ``penalty.limit(C)``; infinite where it is not known.
         """
         from fcl.kernels import losses
 
         C = self.C
-        negative, positive = self._sides(r)
+        negative, positive = self.sides(r)
         total = positive + negative
         # what residuals over weights are shifted by, and the scales of both sides
         balance = (0.0, 1.0, 1.0)
-        priced = largest
         if self.intercept:
-            priced += abs(total) * reach
             if self.loss.unbounded:
                 balance = (total / math.fsum(self.s), 1.0, 1.0)
             elif negative == 0.0 or positive == 0.0:
@@ -247,7 +252,7 @@ class Objective:
                 balance = (0.0, 1.0, -negative / positive)
             else:
                 balance = (0.0, positive / -negative, 1.0)
-        limit = self.penalty.least_C(C * priced * (1.0 + 1e-12))
+        limit = self.penalty.least_C(C * largest * (1.0 + 1e-12))
         t = 1.0
         if self.loss.conic:
             linear, quadratic = self._sums(

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fcl.errors import InputError
-from fcl.features.base import Prices
+from fcl.features.prices import Prices
 from fcl.model.certificate import WHOLE
 from fcl.objective import ROUNDING, relative_gap
 from fcl.solve.conditions import Conditions
@@ -118,6 +118,7 @@ class Outer:
         self.bound = -math.inf
         self.best: Point | None = None  #: the anchor whose residuals gave the bound
         self.max_violation = math.inf
+        self.reach = 0.0  #: bound of |phi_ij| / f_j that the last pass relied on
         #: known after the first pricing; infinite if that was before a checkpoint, which proves nothing
         self.C_min = math.nan
         self._priced = False  # whether max_violation is this anchor's
@@ -146,6 +147,7 @@ class Outer:
         if (drawn is None) != (self.n_features is not None):
             raise ValueError("a sampled family, and no other, has to say what was priced")
         violation = self._largest_slope(prices, watch)
+        self.reach = prices.reach
         if math.isnan(self.C_min):
             self.C_min = self.conditions.penalty.least_C(prices.largest)
         if drawn is None:

@@ -13,14 +13,8 @@ import numpy as np
 
 from fcl.cache.store import Allocate, fresh
 from fcl.data.prepared import PreparedRows
-from fcl.features.base import (
-    BalancingPricer,
-    Family,
-    Ids,
-    MeasuringPricer,
-    Prices,
-    is_sampled,
-)
+from fcl.features.base import Family, Ids, MeasuringPricer, is_sampled
+from fcl.features.prices import PriceQuery, Prices, Progress, RowVector, ones, run, sums_of
 from fcl.objective import ROUNDING, Objective
 from fcl.solve.conditions import Conditions
 from fcl.solve.search import search
@@ -38,23 +32,25 @@ KEEP_PER_GROUP = 256
 
 
 class Vectors:
-    """float64 vectors over all rows.
+    """Vectors over all rows, float64 unless said otherwise.
 
     margins : of the anchor and of the proposed point, without intercepts; ``anchor`` says which is which.
     residuals : at the anchor; while a step is searched, the difference of the margins.
     curvatures : at the anchor.
+    units : int64, the residuals in steps of their grid. Whoever prices writes them: all the same numbers.
     """
 
     def __init__(self, n_rows: int, allocate: Allocate = fresh) -> None:
         self.margins = [allocate(f"margins{i}", np.float64, (n_rows,)) for i in range(2)]
         self.residuals = allocate("residuals", np.float64, (n_rows,))
         self.curvatures = allocate("curvatures", np.float64, (n_rows,))
+        self.units = allocate("units", np.int64, (n_rows,))
         self.anchor = 0
 
     @staticmethod
     def bytes_for(n_rows: int) -> int:
         """Bytes of the vectors."""
-        return 4 * 8 * n_rows
+        return 5 * 8 * n_rows
 
     @property
     def accepted(self) -> Floats:
@@ -80,6 +76,18 @@ class Searched:
     objective: float
 
 
+@dataclass(frozen=True)
+class DualPoint:
+    """Residuals at the anchor as they are priced, and as they prove a bound.
+
+    residuals : on the grid of the family's sums.
+    imbalance : what balancing changes of the price of a constant 1, at most.
+    """
+
+    residuals: RowVector
+    imbalance: float
+
+
 class Passes:
     """The steps of a pass, over vectors that may be shared.
 
@@ -97,10 +105,16 @@ class Passes:
         self.prepared = prepared
         self.vectors = vectors
         self.pricer = family.pricer(prepared, KEEP_PER_GROUP)
+        #: called now and then with the share of the prices that is done
+        self.on_progress: Progress = lambda share: None
         self.conditions = Conditions(objective.penalty, objective.C, family.penalty_factors)
-        if isinstance(self.pricer, BalancingPricer):
-            self.pricer.balances = objective.intercept
         self.sampled = is_sampled(family)
+        self._blocks = range(prepared.n_blocks)
+
+    @property
+    def parts(self) -> range:
+        """All parts of the family."""
+        return range(self.pricer.n_parts)
 
     def measure(self, parts: range) -> None:
         """Before anything else, of standardised features: measure some parts of the family."""
@@ -168,47 +182,62 @@ class Passes:
                 self.vectors.curvatures,
             )
 
-    def draw(self, number: int) -> None:
-        """Before step D: which pass this is; a sampled family draws its features by that."""
-        if self.sampled:
-            self.pricer.draw(number)  # type: ignore[attr-defined]
+    def dual_point(self) -> DualPoint:
+        """The residuals that are in the vectors now, on their grid."""
+        values = self.vectors.residuals
+        total = sum(map(abs, self.objective.sides(values)))
+        bound = self.family.integer_bound
+        residuals = RowVector.on_grid(values, total, bound, self.vectors.units)
+        return DualPoint(residuals, self.objective.imbalance(residuals))
 
-    def price(self, watch: Ids, threshold: float, parts: range) -> Prices:
-        """Step D: prices of some parts of the family against the residuals.
+    def price(
+        self, dual: DualPoint, watch: Ids, threshold: float, parts: range, number: int = 0
+    ) -> Prices:
+        """Step D: prices of some parts of the family at a dual point.
 
-        With what the bound needs: the excess, if the penalty has squares.
+        With what the bound needs: the excess, if the penalty has squares.  number : of the pass; a
+        sampled family draws its features by that.
         """
-        residuals = self.vectors.residuals
-        if self.objective.penalty.pure_l1:
-            return self.pricer.price(residuals, watch, threshold, parts)
-        slack = self.objective.imbalance(residuals) * self.family.max_abs
-        level = self.conditions.limit * (1.0 - 1e-12)  # prices are rounded
-        return self.pricer.price(residuals, watch, threshold, parts, level, slack)
+        level = None if self.objective.penalty.pure_l1 else self.conditions.limit * (1.0 - 1e-12)
+        query = PriceQuery(parts, watch, threshold, level, dual.imbalance, number)
+        return run(self.pricer, query, dual.residuals, self._blocks, self.on_progress)
 
-    def bound(self, largest: float, excess: float) -> float:
-        """The dual bound, given the largest |g_j| / f_j and the excess of the whole family.
+    def curvature_sums(self, ids: Ids, parts: range | None = None) -> Floats:
+        """sum_i q_i phi_ij^2 over all rows of some features; those of other parts get 0."""
+        values = self.vectors.curvatures
+        total = math.fsum(float(values[rows].sum()) for rows in self.objective.blocks())
+        curvatures = RowVector.on_grid(values, total, self.family.integer_bound**2)
+        return sums_of(self.pricer, ids, curvatures, self._blocks, parts=parts)
+
+    def counts(self, ids: Ids) -> Ids:
+        """Rows where each of some features is not 0, int64 (k,)."""
+        return np.rint(sums_of(self.pricer, ids, ones(), self._blocks, power=0)).astype(np.int64)
+
+    def bound(self, dual: DualPoint, largest: float, excess: float) -> float:
+        """The dual bound, given the largest |g~_j| / f_j and the excess of the whole family.
 
         Or of what a pass has drawn of it: then it is a bound of the problem with these features alone.
         """
-        reach = self.family.max_abs / self.family.least_factor
-        return self.objective.dual_bound(self.vectors.residuals, largest, reach, excess)
+        return self.objective.dual_bound(dual.residuals, largest, excess)
 
-    def rounding(self, point: Point, value: float) -> float:
+    def rounding(self, point: Point, value: float, reach: float) -> float:
         """The relative gap that rounding alone may leave at the anchor, whose objective is ``value``.
+
+        reach : bound of |phi_ij| / f_j, see :class:`fcl.features.prices.Prices`.
 
         An estimate: rounding moves the objective by the residual of each row, and the dual point has to
         be scaled by what it moves the slopes.
         """
-        values, slope = self._rounded(point, 0.0)
+        values, slope = self._rounded(point, 0.0, reach)
         own = self.conditions.value(point)
         absolute = EPSILON * value + values + slope * own + slope * slope * value
         return absolute / value if value > 0.0 else 0.0
 
-    def rounded_slope(self, point: Point, shift: float) -> float:
+    def rounded_slope(self, point: Point, shift: float, reach: float) -> float:
         """What rounding may change of a slope at the anchor. shift : added to its intercept later."""
-        return self._rounded(point, shift)[1]
+        return self._rounded(point, shift, reach)[1]
 
-    def _rounded(self, point: Point, shift: float) -> tuple[float, float]:
+    def _rounded(self, point: Point, shift: float, reach: float) -> tuple[float, float]:
         """What rounding of each row's margin may change of the objective, and of any slope."""
         objective, n = self.objective, min(self.objective.n_rows, self.objective.block_rows)
         values = slopes = 0.0
@@ -225,7 +254,6 @@ class Passes:
             residuals = np.abs(r[some])
             values += float(residuals @ sizes)
             slopes += float(q[some] @ sizes) + float(residuals.sum())
-        reach = getattr(self.pricer, "reach", self.family.max_abs) / self.family.least_factor
         scale = EPSILON * objective.C * math.sqrt(n)  # of sums in the order of the rows
         return scale * values, scale * slopes * reach / objective.penalty.l1_ratio
 

@@ -56,8 +56,9 @@ def polished_bound(passes: Passes, point: Point, threshold: float) -> float:
         # interpolated
         for start in (own, np.zeros(n)):
             residuals[:] = _corrected(start, np.abs(own), columns, target, passes)
-            prices = passes.price(np.empty(0, np.int64), threshold, range(passes.pricer.n_parts))
-            best = max(best, passes.bound(prices.largest, math.fsum(prices.excess)))
+            dual = passes.dual_point()
+            prices = passes.price(dual, np.empty(0, np.int64), threshold, passes.parts)
+            best = max(best, passes.bound(dual, prices.largest, math.fsum(prices.excess)))
     finally:
         residuals[:] = own
     return best

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from fcl.features.base import Prices
+from fcl.features.prices import Prices
 from fcl.solve.conditions import Conditions
 from fcl.solve.state import Floats, Ids, Point
 

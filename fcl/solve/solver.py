@@ -29,7 +29,8 @@ import numpy.typing as npt
 from fcl.cache import ColumnCache, StagedColumns, fit_in_room
 from fcl.data.prepared import PreparedRows
 from fcl.errors import InputError
-from fcl.features.base import Family, Prices
+from fcl.features.base import Family
+from fcl.features.prices import Prices
 from fcl.objective import Objective
 from fcl.solve.exact import MOST_COLUMNS
 from fcl.solve.local import LocalSolver
@@ -176,13 +177,12 @@ class Solver:
         passes.write_residuals(outer.point.intercept, self._all_blocks)
         self._frozen = outer.frozen(cached)
         watch = np.concatenate([cached, self._frozen.ids])
-        parts = range(passes.pricer.n_parts)
-        passes.draw(number)
-        prices = passes.price(watch, outer.threshold, parts)
+        dual = passes.dual_point()
+        prices = passes.price(dual, watch, outer.threshold, passes.parts, number)
         self._prices = prices
         n = len(cached)
         self._frozen_gradients = prices.watched[n:]
-        bound = passes.bound(prices.largest, math.fsum(prices.excess))
+        bound = passes.bound(dual, prices.largest, math.fsum(prices.excess))
         drawn = self.family.drawn(number) if passes.sampled else None
         certified = outer.certify(prices, watch, bound, drawn)
         if outer.stands_still:
@@ -193,7 +193,7 @@ class Solver:
                 # of those that may enter as well: a second pass over the rows would take as long
                 ids = np.concatenate([watch, prices.ids])
                 order = np.argsort(ids, kind="stable")
-                self._exact = ids[order], self._curvature_sums(ids)[order]
+                self._exact = ids[order], passes.curvature_sums(ids)[order]
             self.local.move_anchor(
                 outer.point,
                 passes.vectors.accepted,
@@ -225,22 +225,18 @@ class Solver:
 
     def rounding(self) -> float:
         """The relative gap that rounding alone may leave at the anchor."""
-        return self.passes.rounding(self.outer.point, self.outer.objective)
+        return self.passes.rounding(self.outer.point, self.outer.objective, self.outer.reach)
 
     def certified(self) -> Certified:
         """What is proved of the anchor now."""
         return self.outer.certified()
-
-    def _curvature_sums(self, ids: Ids) -> Floats:
-        """sum_i q_i phi_ij^2 over all rows."""
-        return self.passes.pricer.sums(self.passes.vectors.curvatures, ids)
 
     def _exact_curvatures(self, ids: Ids) -> Floats | None:
         """The same of features that are cached or may enter, where the view needs it."""
         if self.local.view.complete:
             return None
         if self._exact is None:
-            return self._curvature_sums(ids)
+            return self.passes.curvature_sums(ids)
         known, sums = self._exact
         return sums[np.searchsorted(known, ids)]
 
@@ -375,7 +371,7 @@ class Solver:
         evicted = int(n - keep.sum())
         if evicted:
             self.local.evict(keep)
-        curvatures = self._curvature_sums(selection.ids)
+        curvatures = self.passes.curvature_sums(selection.ids)
         factors = self.family.penalty_factors(selection.ids)
         penalty, C = self.objective.penalty, self.objective.C
         # in the units of slopes
@@ -469,8 +465,9 @@ class Solver:
         passes = self.passes
         passes.write_residuals(point.intercept, self._all_blocks)
         nothing: Ids = np.empty(0, np.int64)
-        prices = passes.price(nothing, threshold, range(passes.pricer.n_parts))
-        return prices.largest, passes.bound(prices.largest, math.fsum(prices.excess))
+        dual = passes.dual_point()
+        prices = passes.price(dual, nothing, threshold, passes.parts)
+        return prices.largest, passes.bound(dual, prices.largest, math.fsum(prices.excess))
 
     def _check_objective(self, outer: Outer) -> None:
         """Compute the objective of a restored anchor; what the checkpoint says may differ by rounding."""

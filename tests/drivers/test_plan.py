@@ -21,6 +21,7 @@ from fcl.drivers.plan import MIB, Plan, make_plan
 from fcl.errors import BudgetError
 from fcl.features import Fourier, KmerFamily, bind_features, parse_features
 from fcl.features.base import StepColumns
+from tests.pricing import Pricing
 from tests.windows import INTERPRETED, examples, make_residuals, make_windows, prepare
 
 jobs = st.builds(
@@ -229,7 +230,7 @@ def test_passes_hold_no_more_than_planned(
     out = np.empty(n)
 
     def passes() -> object:
-        pricer = family.pricer(prepared, 100)
+        pricer = Pricing(family, prepared, 100)
         for _ in range(2):
             found = pricer.price(r, ids, 5.0)
             pricer.sums(r, ids)

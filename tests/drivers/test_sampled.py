@@ -19,7 +19,7 @@ from fcl.cli.report import model_lines, result_lines
 from fcl.drivers.events import Event, PassDone, Started
 from fcl.drivers.result import TrainResult
 from fcl.features import Fourier, bind_features
-from fcl.features.base import Prices
+from fcl.features.prices import Prices
 from fcl.model.certificate import WHOLE
 from fcl.objective import Penalty
 from fcl.solve.conditions import Conditions

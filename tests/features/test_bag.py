@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 
 from fcl.errors import InputError
 from fcl.features import Bag, BagFamily, family_from_config, parse_features, spell_features
-from fcl.features.base import BitColumns, Prices
+from fcl.features.base import BitColumns
+from fcl.features.prices import Prices
 from tests.bag_matrix import features_of, matrix, occurrences, patterns, reverse
 from tests.explicit import select_rows
+from tests.pricing import Pricing
 from tests.rows import acceptors
 from tests.windows import (
     BLOCK_ROWS,
@@ -84,26 +86,28 @@ def test_prices(
     family, codes, phi, seed = case
     rng = np.random.default_rng(seed)
     assert phi.shape[1] == family.n_features
-    assert phi.max(initial=0.0) <= family.max_abs
+    assert phi.max(initial=0.0) <= family.integer_bound
     r = make_residuals(seed, len(codes), kind)
     g = r @ phi
-    slack = tolerance(r) * family.max_abs
+    slack = tolerance(r) * family.integer_bound
     threshold = float(np.quantile(np.abs(g), min(quantile, 1.0)) * max(quantile, 1.0))
     watch = rng.permutation(family.n_features)[: rng.integers(5)]
-    pricer = family.pricer(prepare(family, codes), keep)
+    pricer = Pricing(family, prepare(family, codes), keep)
     level, more = threshold / 2, 0.1
-    found = pricer.price(r, watch, threshold, level=level, slack=more)
+    found = pricer.price(r, watch, threshold, level=level, imbalance=more)
 
     np.testing.assert_allclose(found.watched, g[watch], rtol=0, atol=slack)
     np.testing.assert_allclose(found.gradients, g[found.ids], rtol=0, atol=slack)
-    most = float(np.abs(g).max())
+    most, change = float(np.abs(g).max()), more * family.integer_bound
     if family.searched and most <= threshold:  # then it is an upper bound alone
-        assert most - slack <= found.largest <= max(threshold, most) + slack
+        assert most - slack <= found.largest - change <= max(threshold, most) + slack
     else:
-        assert found.largest == pytest.approx(most, rel=0, abs=slack)
+        assert found.largest - change == pytest.approx(most, rel=0, abs=slack)
     assert found.n_priced == family.n_features
-    excess = float(np.sum(np.maximum(np.abs(g) + more - level, 0.0) ** 2))
-    if family.searched and level <= more:  # every pattern has its share, and not all are looked at
+    excess = float(np.sum(np.maximum(np.abs(g) + change - level, 0.0) ** 2))
+    if (
+        family.searched and level <= change
+    ):  # every pattern has its share, and not all are looked at
         excess = math.inf
     close = {"rel": 1e-9, "abs": slack * slack + 1e-300}
     assert math.fsum(found.excess) == pytest.approx(excess, **close)
@@ -124,7 +128,7 @@ def test_prices(
 
     # grouping and what came before change no bit
     cut = int(rng.integers(parts + 1))
-    fresh = family.pricer(prepare(family, codes), keep)
+    fresh = Pricing(family, prepare(family, codes), keep)
     halves = []
     for some in (range(cut, parts), range(cut)):
         fresh.price(-r, watch, threshold, range(min(1, parts)))
@@ -135,7 +139,7 @@ def test_prices(
     gradients = np.concatenate([h.gradients for h in halves])[order]
     assert gradients.tobytes() == found.gradients.tobytes()
     assert max(h.largest for h in halves) == found.largest
-    assert same_bits(pricer.price(r, watch, threshold, level=level, slack=more), found)
+    assert same_bits(pricer.price(r, watch, threshold, level=level, imbalance=more), found)
 
 
 @examples(60)
@@ -152,23 +156,23 @@ def test_columns_sums_and_margins(case: tuple[BagFamily, np.ndarray, np.ndarray,
 
     v = rng.normal(size=len(codes))
     again = rng.choice(ids, 30)
-    pricer = family.pricer(prepared, 3)
+    pricer = Pricing(family, prepared, 3)
     squares = v @ phi**2
-    close = {"rtol": 0, "atol": tolerance(v) * family.max_abs**2}
+    close = {"rtol": 0, "atol": tolerance(v) * family.integer_bound**2}
     np.testing.assert_allclose(pricer.sums(v, again), squares[again], **close)
     cut = int(rng.integers(pricer.n_parts))
     split = pricer.sums(v, again, range(cut + 1))
     if cut + 1 < pricer.n_parts:
         split = split + pricer.sums(v, again, range(cut + 1, pricer.n_parts))
     assert split.tobytes() == pricer.sums(v, again).tobytes()
-    assert (pricer.counts(again, np.empty(len(codes))) == (phi != 0).sum(axis=0)[again]).all()
+    assert (pricer.counts(again) == (phi != 0).sum(axis=0)[again]).all()
 
     w = rng.normal(size=len(ids))
     m = phi[:, ids] @ w
     out = np.full(len(codes), np.nan)
     for number in reversed(range(prepared.n_blocks)):
         family.write_margins(prepared, ids, w, out, range(number, number + 1))
-    close = {"rtol": 0, "atol": 1e-12 * family.max_abs * float(np.abs(w).sum())}
+    close = {"rtol": 0, "atol": 1e-12 * family.integer_bound * float(np.abs(w).sum())}
     np.testing.assert_allclose(out, m, **close)
     np.testing.assert_allclose(family.scorer(ids, w).margins(codes), m, **close)
     family.write_margins(prepared, ids[:0], w[:0], out)
@@ -207,7 +211,7 @@ def test_long_words_by_hand() -> None:
     assert set(counts) == {0, 1, 2}
     for value, wanted in (("count", counts), ("presence", np.minimum(counts, 1))):
         family = BagFamily(12, 40, value)
-        pricer = family.pricer(prepare(family, codes), 8)
+        pricer = Pricing(family, prepare(family, codes), 8)
         j = family.feature_id(word)
         found = pricer.price(r, np.array([j]), 1e9)
         assert found.watched[0] == pytest.approx(r @ wanted, abs=1e-12)
@@ -217,10 +221,10 @@ def test_long_words_by_hand() -> None:
     counts = np.array([occurrences(pattern, t) + occurrences(reverse(pattern), t) for t in texts])
     j = wild.feature_id(pattern)
     assert wild.feature_id(reverse(pattern)) == j
-    found = wild.pricer(prepare(wild, codes), 8).price(r, np.array([j]), 1e9)
+    found = Pricing(wild, prepare(wild, codes), 8).price(r, np.array([j]), 1e9)
     assert found.watched[0] == pytest.approx(r @ counts, abs=1e-12)
     there = BagFamily(10, 40, "presence", "both", True)
-    found = there.pricer(prepare(there, codes), 8).price(r, np.array([j]), 1e9)
+    found = Pricing(there, prepare(there, codes), 8).price(r, np.array([j]), 1e9)
     assert found.watched[0] == pytest.approx(r @ np.minimum(counts, 1), abs=1e-12)
 
 
@@ -238,15 +242,15 @@ def test_search_skips_what_cannot_count(strands: str, monkeypatch: pytest.Monkey
     g = r @ np.concatenate([dense(block) for block in columns], axis=1).T
     threshold = 0.5 * float(np.abs(g).max())
     watch = np.array([0, 17, family.n_features - 1])
-    pricer = family.pricer(prepared, 64)
+    pricer = Pricing(family, prepared, 64)
     found = pricer.price(r, watch, threshold)
     wanted = np.setdiff1d(np.flatnonzero(np.abs(g) > threshold), watch)
     assert (found.ids == wanted).all() and len(wanted) > 3
     assert found.largest == pytest.approx(np.abs(g).max(), rel=1e-12)
     np.testing.assert_allclose(found.watched, g[watch], rtol=0, atol=1e-9)
-    assert pricer.visited < (0.75 if strands == "both" else 0.5) * family.n_features
+    assert found.n_visited < (0.75 if strands == "both" else 0.5) * family.n_features
     monkeypatch.setattr("fcl.features.bag.search.PATH_ROOM", (1, 1))
-    short = family.pricer(prepared, 64)
+    short = Pricing(family, prepared, 64)
     assert same_bits(short.price(r, watch, threshold), found)
     assert short.sums(r, ids).tobytes() == pricer.sums(r, ids).tobytes()
 

@@ -26,6 +26,7 @@ from fcl.features import Columns
 from fcl.features.generated import GeneratedFamily, forms, pricing
 from fcl.features.generated import family as family_module
 from fcl.features.registry import bind_features
+from tests.pricing import Pricing
 
 N, M = 640, 90
 C = 0.15
@@ -216,13 +217,13 @@ def test_prices_do_not_depend_on_how_parts_go_together(
     monkeypatch.setattr(pricing, "LEAST_PART", 4)
     X, _ = table("float64")
     bound = bind_features(generators.Tanh(), fcl.open_data(X, y=None).rows)
-    pricer = bound.pricer(prepare(bound, X, 192), 5)
+    pricer = Pricing(bound, prepare(bound, X, 192), 5)
     r = np.random.default_rng(0).normal(size=N)
     watch = np.array([3, 77])
     whole = pricer.price(r, watch, 1.0)
     monkeypatch.setattr(pricing, "PART_FEATURES", parts)
     assert bound.n_price_parts >= 23
-    pricer = bound.pricer(prepare(bound, X, 192), 5)
+    pricer = Pricing(bound, prepare(bound, X, 192), 5)
     g = r @ np.tanh(X)
     again = pricer.price(r, watch, 1.0)
     if bound.n_price_parts == 23:
@@ -252,7 +253,7 @@ def test_a_block_is_read_once_a_pass_and_bounded_once_a_run(
     monkeypatch.setattr(Columns, "largest", counted_largest)
     X, _ = table("float64")
     bound = bind_features(Columns(), fcl.open_data(X, y=None).rows)
-    pricer = bound.pricer(prepare(bound, X, 192), 5)
+    pricer = Pricing(bound, prepare(bound, X, 192), 5)
     for _ in range(3):
         pricer.price(np.ones(N), np.empty(0, np.int64), 1.0)
     # largest() once for each of four blocks, and once for the sample when the family was bound

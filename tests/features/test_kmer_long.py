@@ -13,6 +13,7 @@ from fcl.features import KmerFamily
 from fcl.features.kmers.margins import TABLE_LETTERS
 from fcl.features.kmers.pricing import MAX_FIVE_LETTERS
 from tests import brute
+from tests.pricing import Pricing
 from tests.windows import INTERPRETED, make_residuals, make_windows, prepare, tolerance
 
 pytestmark = pytest.mark.skipif(INTERPRETED, reason="millions of cells, one by one")
@@ -47,7 +48,7 @@ def test_prices_of_long_patterns(
     absent = np.random.default_rng(d).integers(family.n_features, size=30)
 
     keep = 60
-    pricer = family.pricer(prepare(family, codes, 64), keep)
+    pricer = Pricing(family, prepare(family, codes, 64), keep)
     found = pricer.price(r, np.concatenate([watch, absent]), threshold)
     expected = [sums[feature] for feature in watched]
     np.testing.assert_allclose(found.watched[: len(watch)], expected, rtol=0, atol=slack)

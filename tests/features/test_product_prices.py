@@ -14,9 +14,10 @@ from product_matrix import KINDS, bound_rows, make_rows, product_matrix, stored
 from fcl import open_data
 from fcl.errors import InputError
 from fcl.features import Products, bind_features
-from fcl.features.base import BitColumns, Prices, merge_prices
+from fcl.features.base import BitColumns
+from fcl.features.prices import Prices, merge_prices
 from fcl.features.products import pricing
-from fcl.features.products.pricing import ProductPricer
+from tests.pricing import Pricing
 from tests.windows import BLOCK_ROWS, CHECKED, INTERPRETED, examples, make_residuals
 
 A9A = Path(__file__).parents[2].parent / "shared" / "data" / "a9a.gz"
@@ -107,12 +108,11 @@ def test_prices_of_all_products(
         patch.setattr(pricing, "KEPT_BYTES", kept)
         patch.setattr(pricing, "PIECE_ENTRIES", 700)
         family, prepared = bound_rows(X, spec, sparse, BLOCK_ROWS)
-        pricer = family.pricer(prepared, keep)
-        assert isinstance(pricer, ProductPricer)
+        pricer = Pricing(family, prepared, keep)
         found = pricer.price(r, watch, threshold)
         parts = [pricer.price(r, watch, threshold, range(k, k + 1)) for k in range(pricer.n_parts)]
     part_of = np.searchsorted(
-        pricer._cuts, pricer._numbering.tuples(np.arange(len(g)))[:, 0], "right"
+        pricer.pricer._cuts, pricer.pricer._numbering.tuples(np.arange(len(g)))[:, 0], "right"
     )
     check_prices(found, g, slack, watch, threshold, keep, part_of)
     merged = merge_prices(parts)
@@ -137,11 +137,12 @@ def test_the_excess_is_that_of_all_products(
     r = make_residuals(seed, len(X), "balanced")
     size = np.abs(r @ phi)
     family, prepared = bound_rows(X, spec, sparse, BLOCK_ROWS)
-    pricer = family.pricer(prepared, 3)
+    pricer = Pricing(family, prepared, 3)
     level = share * size.max()
     threshold = float(np.quantile(size, quantile))
     watch = np.arange(3)
-    found = pricer.price(r, watch, threshold, None, level, slack * level)
+    reach = float(np.abs(phi).max())
+    found = pricer.price(r, watch, threshold, None, level, slack * level / reach)
     assert found.excess.shape == (pricer.n_parts,)
     true = np.sum(np.maximum(size + slack * level - level, 0.0) ** 2)
     assert found.excess.sum() >= true * (1.0 - 1e-9) - 1e-12
@@ -162,9 +163,9 @@ def test_the_first_pass_finds_the_largest_of_all(
     r = make_residuals(seed, len(X), residuals)
     g, slack = r @ phi, slack_of(phi, r)
     family, prepared = bound_rows(X, spec, sparse, BLOCK_ROWS)
-    pricer = family.pricer(prepared, 10_000)
+    pricer = Pricing(family, prepared, 10_000)
     found = pricer.price(r, np.empty(0, np.int64), 0.0)
-    assert family.max_abs == pytest.approx(np.abs(phi).max())
+    assert found.reach == pytest.approx(np.abs(phi).max())
     size, most = np.abs(g), slack.max()
     assert found.largest == pytest.approx(size.max(), abs=2 * most)
     if size.max() > 0.0:
@@ -201,13 +202,13 @@ def test_columns_margins_and_sums(case: tuple[np.ndarray, Products, bool, int]) 
     raw = next(iter(family.read_rows(open_data(stored(X, sparse), y=None).rows, len(X))))[2]
     np.testing.assert_allclose(family.scorer(ids, weights).margins(raw), out, rtol=0, atol=1e-13)
 
-    pricer = family.pricer(prepared, 3)
+    pricer = Pricing(family, prepared, 3)
     some = random.permutation(np.concatenate([ids, ids[:3]]))
     values = random.random(len(X))
     np.testing.assert_allclose(pricer.sums(values, some), values @ phi[:, some] ** 2, rtol=1e-11)
     by_part = [pricer.sums(values, some, range(k, k + 1)) for k in range(pricer.n_parts)]
     np.testing.assert_array_equal(np.sum(by_part, axis=0), pricer.sums(values, some))
-    counts = pricer.counts(some, np.empty(len(X)))
+    counts = pricer.counts(some).astype(int)
     assert counts.tolist() == np.count_nonzero(phi[:, some], axis=0).tolist()
 
 
@@ -217,7 +218,7 @@ def test_rows_in_a_scratch_file(tmp_path: Path) -> None:
     found = []
     for scratch in (None, tmp_path):
         family, prepared = bound_rows(X, Products(3), False, BLOCK_ROWS, scratch)
-        found.append(family.pricer(prepared, 5).price(r, np.arange(4), 1.0))
+        found.append(Pricing(family, prepared, 5).price(r, np.arange(4), 1.0))
         prepared.close()
     assert found[0].ids.tolist() == found[1].ids.tolist()
     assert found[0].gradients.tobytes() == found[1].gradients.tobytes()
@@ -245,7 +246,7 @@ def test_products_that_no_column_can_hold() -> None:
     X = np.full((8, 2), 1e20)
     family, prepared = bound_rows(X, Products(2), False, 64)
     with pytest.raises(InputError, match=r"1e\+20.*scale"):
-        family.pricer(prepared, 3)
+        Pricing(family, prepared, 3)
 
 
 def test_rare_columns_are_not_searched() -> None:
@@ -255,12 +256,11 @@ def test_rare_columns_are_not_searched() -> None:
     X = (random.random((N_ROWS, m)) < 0.02).astype(np.float32)
     X[:, :4] = random.random((N_ROWS, 4)) < 0.5
     family, prepared = bound_rows(X, Products(4, binary=True), True, BLOCK_ROWS)
-    pricer = family.pricer(prepared, 64)
-    assert isinstance(pricer, ProductPricer)
+    pricer = Pricing(family, prepared, 64)
     r = make_residuals(0, N_ROWS, "balanced")
     found = pricer.price(r, np.empty(0, np.int64), float(np.abs(r).sum() / 20.0))
     assert found.n_priced == family.n_features
-    assert m <= pricer.visited < 0.2 * family.n_features
+    assert m <= found.n_visited < 0.2 * family.n_features
 
 
 @pytest.mark.skipif(INTERPRETED or CHECKED, reason="thousands of rows")
@@ -299,16 +299,15 @@ def test_census_to_degree_three() -> None:
         g[third : third + n] = table[:n, c]
         third += n
     assert third == len(g)
-    pricer = family.pricer(prepared, 64)
-    assert isinstance(pricer, ProductPricer)
+    pricer = Pricing(family, prepared, 64)
     size = np.abs(g)
     first = pricer.price(r, np.empty(0, np.int64), 0.0)
     assert first.largest == pytest.approx(size.max(), rel=1e-9)
-    assert pricer.visited < 0.1 * len(g)
+    assert first.n_visited < 0.1 * len(g)
     threshold = float(np.sort(size)[-2000])
     found = pricer.price(r, np.empty(0, np.int64), threshold)
     assert found.largest == pytest.approx(size.max(), rel=1e-9)
     np.testing.assert_allclose(found.gradients, g[found.ids], rtol=1e-9, atol=1e-9)
     # of no part all are cut off that are above the weakest that it kept
     assert set(np.argsort(-size)[:64]) <= set(found.ids.tolist())
-    assert pricer.visited < 0.5 * len(g)
+    assert found.n_visited < 0.5 * len(g)

@@ -15,6 +15,7 @@ import argparse
 import math
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -23,11 +24,23 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from tools.bench import common
 from tools.bench.trainers import make_solver
 
+if TYPE_CHECKING:
+    from fcl.solve.passes import Passes
+
 Floats = npt.NDArray[np.float64]
 #: Anchors whose residuals are extrapolated.
 ANCHORS = 5
 #: Of the new point in the combination with the best one; 0 is to stay there.
 SHARES = np.append(np.arange(0.0, 1.0, 0.1), [0.95, 0.99, 1.0])
+
+
+def largest(passes: Passes, r: Floats) -> float:
+    """The largest |g_j| of all features at balanced residuals; the anchor's are put back."""
+    own = passes.vectors.residuals.copy()
+    passes.vectors.residuals[:] = r
+    prices = passes.price(passes.dual_point(), np.empty(0, np.int64), 0.0, passes.parts)
+    passes.vectors.residuals[:] = own
+    return prices.largest
 
 
 def feasible(y: Floats, r: Floats, C: float, largest: float) -> Floats:
@@ -36,7 +49,7 @@ def feasible(y: Floats, r: Floats, C: float, largest: float) -> Floats:
     balanced = np.where(
         r > 0, r * min(1.0, -negative / positive), r * min(1.0, -positive / negative)
     )
-    most = C * (largest + abs(positive + negative)) * (1.0 + 1e-12)
+    most = C * largest * (1.0 + 1e-12)
     return np.asarray(-y * balanced * min(1.0, 1.0 / most))
 
 
@@ -73,15 +86,14 @@ def main() -> None:
     job = make_job(data, f"kmers:d={args.d}", C=args.C, tol=args.tol, memory=args.memory)
     prepared = job.prepare(job.train, None, lambda share: None)
     solver = make_solver(job, prepared, args.tol)
-    y, C, pricer = solver.objective.y, args.C, solver.passes.pricer
-    nothing = np.empty(0, np.int64)
+    y, C, passes = solver.objective.y, args.C, solver.passes
     best: Floats | None = None
     last: list[Floats] = []
     rows: list[list[object]] = []
     while True:
         certified = solver.price()
-        residuals = solver.passes.vectors.residuals.copy()
-        plain = feasible(y, residuals, C, pricer.price(residuals, nothing, 0.0).largest)
+        residuals = passes.vectors.residuals.copy()
+        plain = feasible(y, residuals, C, largest(passes, residuals))
         if best is None:
             best, share = plain, 1.0
         else:
@@ -93,7 +105,7 @@ def main() -> None:
         if len(last) >= 3:
             r = extrapolated(last)
             r = -y * np.clip(-y * r, 0.0, 1.0)
-            beyond = dual(feasible(y, r, C, pricer.price(r, nothing, 0.0).largest), C)
+            beyond = dual(feasible(y, r, C, largest(passes, r)), C)
         value = certified.objective
         gaps = [1.0 - bound / value for bound in (dual(plain, C), dual(best, C), beyond)]
         rows.append(

@@ -86,15 +86,18 @@ def train_once(
     from fcl import open_data
     from fcl.drivers.train import train
     from fcl.features import Products
+    from fcl.features.prices import PriceQuery, Scan
     from fcl.features.products.pricing import ProductPricer
 
     passes: list[tuple[float, float, int]] = []
 
     class Watched(ProductPricer):
-        def price(self, *given: Any) -> Any:
+        def scan(self, query: PriceQuery, step: float) -> Scan:
             start = time.perf_counter()
-            prices = super().price(*given)
-            passes.append((time.perf_counter() - start, prices.largest, self.visited))
+            prices = yield from super().scan(query, step)
+            if query.find:
+                seconds = time.perf_counter() - start
+                passes.append((seconds, prices.largest, prices.n_visited))
             return prices
 
     from fcl.features.products import pricing

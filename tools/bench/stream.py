@@ -26,13 +26,14 @@ import numpy as np
 import numpy.typing as npt
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from fcl.features.prices import PriceQuery, RowVector, run
 from fcl.kernels import kernel
 from tools.bench import common
 
 if TYPE_CHECKING:
     from fcl.data.prepared import PreparedRows
     from fcl.drivers.job import Job
-    from fcl.features.base import Pricer
+    from fcl.features.prices import Pricer
     from fcl.solve.state import Floats, Point
 
 #: Kernels by the part of the pass that they do.
@@ -135,6 +136,7 @@ class Pass:
         self.margins: Floats = np.zeros(self.job.train.n)
         self.residuals: Floats = np.empty(self.job.train.n)
         self.curvatures: Floats = np.empty(self.job.train.n)
+        self.units = np.empty(self.job.train.n, np.int64)
 
     def run(self) -> None:
         """Margins, residuals, tables and scans of all positions."""
@@ -144,7 +146,11 @@ class Pass:
         self.objective.residuals_curvatures(
             self.margins, self.point.intercept, self.residuals, self.curvatures
         )
-        self.pricer.price(self.residuals, self.point.ids, self.threshold)
+        total = sum(map(abs, self.objective.sides(self.residuals)))
+        bound = self.job.family.integer_bound
+        rows = RowVector.on_grid(self.residuals, total, bound, self.units)
+        query = PriceQuery(range(self.pricer.n_parts), self.point.ids, self.threshold)
+        run(self.pricer, query, rows, range(self.prepared.n_blocks))
 
 
 def measure(streamed: Pass, repeat: int) -> dict[str, float]:

@@ -122,6 +122,7 @@ class Layout:
                 **{f"margins{i}": (np.float64, (n,)) for i in range(2)},
                 "residuals": (np.float64, (n,)),
                 "curvatures": (np.float64, (n,)),
+                "units": (np.int64, (n,)),
                 "valid_margins": (np.float64, (v,)),
             },
         )
@@ -143,6 +144,7 @@ class Layout:
                 "priced_curvatures": (np.float64, (kept,)),
                 "priced_counts": (np.int64, (len(config.parts["price"]),)),
                 "priced_largest": (np.float64, (len(config.parts["price"]),)),
+                "priced_reach": (np.float64, (len(config.parts["price"]),)),
                 "priced_excess": (np.float64, (config.parts["price"][-1][2],)),
                 # features to make columns of: what the first ones promise is best
                 "job_ids": (np.int64, (k,)),

@@ -41,7 +41,7 @@ from fcl.drivers.processes.points import read_point, write_point
 from fcl.drivers.processes.slots import SlotBook
 from fcl.drivers.processes.wanted import GradientTable, WantedColumns
 from fcl.drivers.session import Session
-from fcl.features.base import Prices
+from fcl.features.prices import Prices
 from fcl.solve.outer import Certified, Outer
 from fcl.solve.passes import Passes, Vectors
 from fcl.solve.polish import polished_bound
@@ -347,7 +347,7 @@ class OuterLoopState:
         return self.certified
 
     def _rounding(self) -> float:
-        return self.passes.rounding(self.outer.point, self.outer.objective)
+        return self.passes.rounding(self.outer.point, self.outer.objective, self.outer.reach)
 
     def decide(self, pass_number: int) -> Decided:
         """What follows the certified pass."""
@@ -413,7 +413,8 @@ class OuterLoopState:
         n_features = self.job.family.n_features
         watched = layout.array("watched")[: self._n_watched]
         excess = layout.array("priced_excess")
-        self._prices = Prices(ids[order], gradients, largest, watched, n_features, excess)
+        reach = float(layout.array("priced_reach").max())
+        self._prices = Prices(ids[order], gradients, largest, watched, n_features, excess, reach)
         self._curvatures = layout.array("priced_curvatures")[found][order]
 
     def _select(self, drop_cache: bool = False) -> int:

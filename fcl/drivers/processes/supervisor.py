@@ -402,14 +402,14 @@ class Supervisor:
         self.meter.sample()
         self.roster.dismiss()
         # the one long computation of this process, which has the memory of the children by now
-        support = outer_loop.passes.pricer.counts(outer.point.ids, outer_loop.vectors.residuals)
+        support = outer_loop.passes.counts(outer.point.ids)
         self.meter.sample()
         return session.result(
             outer.point,
             outer.certified(),
             outer.C_min,
             support,
-            outer_loop.passes.rounded_slope(outer.point, session.job.intercept_shift),
+            outer_loop.passes.rounded_slope(outer.point, session.job.intercept_shift, outer.reach),
             StopReason(instruction.reason),
             self.meter.peak,
         )

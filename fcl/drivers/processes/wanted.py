@@ -9,7 +9,8 @@ import numpy as np
 from fcl.cache import Store
 from fcl.cache.store import largest_column
 from fcl.drivers.processes.layout import Layout
-from fcl.features.base import Family, Prices
+from fcl.features.base import Family
+from fcl.features.prices import Prices
 from fcl.solve.outer import Outer
 from fcl.solve.state import Floats, Ids
 

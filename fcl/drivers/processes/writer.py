@@ -44,7 +44,7 @@ from fcl.drivers.processes.points import read_point, write_point
 from fcl.features.base import ColumnMaker
 from fcl.objective import Objective, Penalty, find_loss
 from fcl.solve import passes as steps
-from fcl.solve.passes import Passes, Vectors
+from fcl.solve.passes import DualPoint, Passes, Vectors
 from fcl.solve.sample import draw_rows
 from fcl.solve.sampling import seed_of_draw
 
@@ -63,6 +63,7 @@ class Writer:
         self._passes: Passes | None = None
         self._store: Store | None = None
         self._maker: tuple[int, ColumnMaker] | None = None
+        self._dual: tuple[int, DualPoint] | None = None  # of the pass that was priced last
         self._sampled = 0  # the sample that we have prepared rows of
         self._sides_end: int | None = None  # of the side arrays that are not a sample's
         self._tasks: dict[TaskKind, Callable[[Task, Any], Result | None]] = {
@@ -159,7 +160,7 @@ class Writer:
             )
             vectors = Vectors(config.n_rows, layout.allocator)
             self._passes = Passes(objective, self.family, self._rows(), vectors)
-            self._passes.pricer.on_progress = self._on_progress
+            self._passes.on_progress = self._on_progress
         return self._passes
 
     def _on_progress(self, share: float) -> None:
@@ -213,8 +214,9 @@ class Writer:
         passes, layout, config = self.passes, self.layout, self.config
         part = self._part("price", task)
         watch = layout.array("watch_ids")[: work.n_watched]
-        passes.draw(task.pass_number)
-        prices = passes.price(watch, work.threshold, part)
+        if self._dual is None or self._dual[0] != task.pass_number:
+            self._dual = task.pass_number, passes.dual_point()
+        prices = passes.price(self._dual[1], watch, work.threshold, part, task.pass_number)
         self._scatter(layout.array("watched"), prices.watched)
         at = config.keep * part.start
         found = len(prices.ids)
@@ -223,11 +225,12 @@ class Writer:
         # a view of all rows sees the curvatures itself
         if config.view_rows and layout.array("sample_size")[0] < config.n_rows:
             ids = np.concatenate([watch, prices.ids])
-            sums = passes.pricer.sums(passes.vectors.curvatures, ids, part)
+            sums = passes.curvature_sums(ids, part)
             self._scatter(layout.array("watched_curvatures"), sums[: len(watch)])
             layout.array("priced_curvatures")[at : at + found] = sums[len(watch) :]
         layout.array("priced_counts")[task.start] = found
         layout.array("priced_largest")[task.start] = prices.largest
+        layout.array("priced_reach")[task.start] = prices.reach
         layout.array("priced_excess")[part.start : part.stop] = prices.excess
 
     @staticmethod
@@ -237,7 +240,7 @@ class Writer:
         target[own] = part[own]
 
     def _certify(self, _: Task, work: CertifyBound) -> BoundResult:
-        bound = self.passes.bound(work.largest, work.excess)
+        bound = self.passes.bound(self.passes.dual_point(), work.largest, work.excess)
         return BoundResult(bound, *self.passes.totals())
 
     # -- the sample ----------------------------------------------------------------------------

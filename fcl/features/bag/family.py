@@ -160,16 +160,12 @@ class BagFamily:
         return min(MOST_PARTS, self.n_features)
 
     @property
-    def max_abs(self) -> float:
+    def integer_bound(self) -> float:
         if self.binary:
             return 1.0
         if not self.wildcards:
             return float(self.n_positions)
         return float(self.length * (2 if self.both else 1))
-
-    @property
-    def least_factor(self) -> float:
-        return 1.0
 
     @property
     def binary(self) -> bool:

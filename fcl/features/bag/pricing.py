@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from fcl.data.prepared import PreparedRows
 from fcl.errors import BudgetError
 from fcl.features.bag.columns import BagColumns
 from fcl.features.bag.rows import RowBuffers, letters_of, spans
-from fcl.features.base import Floats, Ids, Prices, merge_prices, no_progress
 from fcl.features.kmers.rows import KmerBlock
+from fcl.features.prices import (
+    Collector,
+    Ids,
+    PriceQuery,
+    Progress,
+    RowVector,
+    Scan,
+    in_units,
+    merge_prices,
+    only_watched,
+)
 
 if TYPE_CHECKING:
     from fcl.features.bag.family import BagFamily
@@ -36,8 +46,21 @@ def pricing_bytes(family: BagFamily) -> int:
     return tables + stamps + 40 * -(-family.n_features // family.n_price_parts)
 
 
+Units = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Squares:
+    """A request: of these features, increasing, sums with their squares, or over rows that have them."""
+
+    ids: Ids
+    squared: bool
+
+
 class BagPricer:
-    """Exact prices of all patterns.
+    """Exact prices of all patterns; see :class:`fcl.features.prices.Pricer`.
+
+    Requests are ``None``, the whole table, or :class:`Squares`; sums are int64, in steps.
 
     Every row adds its residual to the cells of its windows' codes (for presence, once a code).
     With wildcards the cells are by five code, and summed out letter by letter. The table is kept: parts
@@ -63,23 +86,22 @@ class BagPricer:
         from fcl.kernels import kmers
 
         self.family, self.prepared, self.keep = family, prepared, keep
-        self.on_progress: Callable[[float], None] = no_progress
         d = family.d
         try:
             sizes = range(1, d + 1) if family.wildcards else [d]
-            self._tables = {span: np.empty(4**span) for span in sizes}
-            self._five = np.empty(5**d if family.wildcards else 0)
+            self._tables = {span: np.empty(4**span, np.int64) for span in sizes}
+            self._five = np.empty(5**d if family.wildcards else 0, np.int64)
             self._stamps = np.empty(4**d if not family.wildcards else 0, np.int32)
         except MemoryError as error:
             raise BudgetError(
                 f"bag:d={d}: the tables need {pricing_bytes(family) / 2**20:.0f} MiB, which could not "
-                "be had; lower d"
+                "be allocated; lower d"
             ) from error
         self._codes = np.empty(kmers.CHUNK, np.uint32)
         self._masks = np.zeros(prepared.block_rows, np.uint32)
         self._rows = np.empty(prepared.block_rows, np.int32)
         self._buffers = RowBuffers(family)
-        self._made_of = b""  # digest of what the table was made of
+        self._made_of: tuple[bytes, range] | None = None  # what the table was made of
 
     @property
     def n_parts(self) -> int:
@@ -90,72 +112,68 @@ class BagPricer:
         n, parts = self.family.n_features, self.n_parts
         return part * n // parts, (part + 1) * n // parts
 
-    def price(
-        self,
-        residuals: Floats,
-        watch: Ids,
-        threshold: float,
-        parts: range | None = None,
-        level: float | None = None,
-        slack: float = 0.0,
-    ) -> Prices:
-        """See :class:`fcl.features.base.Pricer`."""
-        cells = self._sums(residuals)
+    def accumulate(
+        self, request: Squares | None, rows: RowVector, blocks: range, progress: Progress
+    ) -> Units:
+        if request is not None:
+            return self._squares(request, rows, blocks)
+        cells = self._five if self.family.wildcards else self._tables[self.family.d]
+        made_of = rows.digest(), blocks
+        if made_of != self._made_of:
+            self._made_of = None
+            self._fill(rows, blocks, progress)
+            self._made_of = made_of
+        return cells
+
+    def merge(self, sums: Units, more: Units) -> Units:
+        self._made_of = None
+        sums += more
+        return sums
+
+    def scan(self, query: PriceQuery, step: float) -> Scan:
+        if not query.find:
+            return (yield from self._scan_watched(query, step))
+        cells = yield None, 0.0, 1.0
         prices = []
-        for part in range(self.n_parts) if parts is None else parts:
+        watch = query.watched
+        for part in query.parts:
             first, last = self._features(part)
-            g = self._read(cells, slice(first, last))
-            size = np.abs(g)
-            largest = float(size.max(initial=0.0))
-            excess = np.zeros(1)
-            if level is not None:
-                excess[0] = np.sum(np.maximum(size + slack - level, 0.0) ** 2)
+            g = in_units(self._read(cells, slice(first, last)), step)
+            found = Collector(query, self.keep, reach=self.family.integer_bound)
+            hits = found.look(g)
+            found.add(hits + first, g[hits])
             watched = np.zeros(len(watch))
             own = (watch >= first) & (watch < last)
             watched[own] = g[watch[own] - first]
-            size[watch[own] - first] = 0.0
-            found = np.flatnonzero(size > threshold)
-            if len(found) > self.keep:
-                found = _largest(size, found, self.keep)
-            prices.append(Prices(found + first, g[found], largest, watched, last - first, excess))
+            prices.append(found.prices(last - first, watched))
         return merge_prices(prices)
 
-    def sums(self, values: Floats, ids: Ids, parts: range | None = None) -> Floats:
-        """See :class:`fcl.features.base.Pricer`."""
-        own = np.ones(len(ids), bool)
-        if parts is not None:
-            first, last = self._features(parts.start)[0], self._features(parts.stop - 1)[1]
-            own = (ids >= first) & (ids < last)
-        out = np.zeros(len(ids))
-        out[own] = self._squares(values, ids[own])[0]
-        return out
-
-    def counts(self, ids: Ids, spare: Floats) -> Ids:
-        spare[:] = 1.0
-        return np.rint(self._squares(spare, ids)[1]).astype(np.int64)
+    def _scan_watched(self, query: PriceQuery, step: float) -> Scan:
+        first = self._features(query.parts.start)[0]
+        last = self._features(query.parts.stop - 1)[1]
+        own = (query.watched >= first) & (query.watched < last)
+        chosen, where = np.unique(query.watched[own], return_inverse=True)
+        watched = np.zeros(len(query.watched))
+        if len(chosen):
+            from_table = query.power == 1 or self.family.binary
+            request = None if from_table else Squares(chosen, query.power == 2)
+            sums = yield request, 0.0, 1.0
+            sums = self._read(sums, chosen) if from_table else sums
+            watched[own] = in_units(sums, step)[where]
+        return only_watched(watched)
 
     # -- tables --------------------------------------------------------------------------------
 
-    def _sums(self, values: Floats) -> Floats:
-        """Sums of all patterns by code; of one strand each."""
-        digest = hashlib.blake2b(np.ascontiguousarray(values).data, digest_size=16).digest()
-        cells = self._five if self.family.wildcards else self._tables[self.family.d]
-        if digest != self._made_of:
-            self._made_of = b""
-            self._fill(values)
-            self._made_of = digest
-        return cells
-
-    def _fill(self, values: Floats) -> None:
+    def _fill(self, rows: RowVector, blocks: range, progress: Progress) -> None:
+        """Make the sums of all patterns by code; of one strand each."""
         from fcl.kernels import bags
 
         family, d = self.family, self.family.d
         for table in self._tables.values():
-            table[:] = 0.0
-        self._five[:] = 0.0
-        for number, rows in self.prepared.blocks():
+            table[:] = 0
+        self._five[:] = 0
+        for number in blocks:
             block = family.block(self.prepared, number)
-            part = values[rows]
             if family.binary:
                 self._stamps[:] = -1
                 bags.add_present(
@@ -163,25 +181,29 @@ class BagPricer:
                     d,
                     block.n_rows,
                     family.both,
-                    part,
+                    rows.raw(block.rows),
+                    rows.inverse,
                     *self._buffers.of(block),
                     self._stamps,
                     self._tables[d],
                 )
             else:
-                self._add_counts(block, part)
-            self.on_progress((number + 1) / self.prepared.n_blocks)
+                self._add_counts(block, rows)
+            progress((number - blocks.start + 1) / len(blocks))
         if family.wildcards:
             for span, table in self._tables.items():
                 bags.add_to_five(table, span, d, self._five)
             bags.sum_wildcards(self._five, d)
 
-    def _add_counts(self, block: KmerBlock, part: Floats) -> None:
+    def _add_counts(self, block: KmerBlock, rows: RowVector) -> None:
         from fcl.kernels import bags, kmers
 
+        part, inverse = rows.raw(block.rows), rows.inverse
         for k, span in spans(self.family):
             table = self._tables[span]
-            kmers.add_to_table(block.planes, k, span, block.n_rows, part, self._codes, table)
+            kmers.add_to_table(
+                block.planes, k, span, block.n_rows, part, inverse, self._codes, table
+            )
             if len(block.unknown_rows):
                 bags.move_unknown(
                     *letters_of(block),
@@ -189,13 +211,14 @@ class BagPricer:
                     span,
                     self.family.d,
                     part,
+                    inverse,
                     self._masks,
                     self._rows,
                     table,
                     self._five,
                 )
 
-    def _read(self, cells: Floats, some: slice | Ids) -> Floats:
+    def _read(self, cells: Units, some: slice | Ids) -> Units:
         """Sums of some features."""
         from fcl.kernels import bags
 
@@ -205,34 +228,30 @@ class BagPricer:
         codes, others = (part[some] for part in family.canonical())
         if family.binary:  # by canonical codes already
             return cells[codes]
-        out = np.empty(len(codes))
+        out = np.empty(len(codes), np.int64)
         bags.both_sums(cells, codes, others, out)
         return out
 
     # -- squares -------------------------------------------------------------------------------
 
-    def _squares(self, values: Floats, ids: Ids) -> tuple[Floats, Floats]:
-        """sum_i values_i phi_ij^2 of features, and sum_i values_i over the rows where they are not 0."""
-        chosen, where = np.unique(ids, return_inverse=True)
-        if not len(chosen):
-            return np.zeros(0), np.zeros(0)
-        total = self._wild_squares if self.family.wildcards else self._plain_squares
-        squares, present = total(values, chosen)
-        return squares[where], (squares if self.family.binary else present)[where]
+    def _squares(self, request: Squares, rows: RowVector, blocks: range) -> Units:
+        """Sums of v_i phi_ij^2 of features, or of v_i over the rows where they are not 0."""
+        add = self._add_wild if self.family.wildcards else self._add_plain
+        squares, present = np.zeros((2, len(request.ids)), np.int64)
+        add(request.ids, rows, blocks, squares, present)
+        return squares if request.squared else present
 
-    def _plain_squares(self, values: Floats, chosen: Ids) -> tuple[Floats, Floats]:
+    def _add_plain(
+        self, chosen: Ids, rows: RowVector, blocks: range, squares: Units, present: Units
+    ) -> None:
         from fcl.kernels import bags
 
         family, n = self.family, len(chosen)
-        if family.binary:
-            g = self._read(self._sums(values), chosen)
-            return g, g
         slots = self._stamps  # of no use to counts
         slots[:] = -1
         slots[family.codes(chosen)] = np.arange(n)
         stamps, seen = np.empty(n, np.int64), np.zeros(n, np.int64)
-        squares, present = np.zeros(n), np.zeros(n)
-        for number, rows in self.prepared.blocks():
+        for number in blocks:
             block = family.block(self.prepared, number)
             stamps[:] = -1
             bags.add_squares(
@@ -241,32 +260,25 @@ class BagPricer:
                 block.n_rows,
                 family.both,
                 slots,
-                values[rows],
+                rows.units(block.rows),
                 *self._buffers.of(block),
                 stamps,
                 seen,
                 squares,
                 present,
             )
-        return squares, present
 
-    def _wild_squares(self, values: Floats, chosen: Ids) -> tuple[Floats, Floats]:
+    def _add_wild(
+        self, chosen: Ids, rows: RowVector, blocks: range, squares: Units, present: Units
+    ) -> None:
         from fcl.kernels import bags
 
-        squares, present = np.zeros(len(chosen)), np.zeros(len(chosen))
         maker = BagColumns(self.family, self.prepared, 0)
-        for number, rows in self.prepared.blocks():
+        for number in blocks:
             block = self.family.block(self.prepared, number)
+            units = rows.units(block.rows)
             size = max(1, SQUARE_BYTES // (4 * block.n_rows))
             for at in range(0, len(chosen), size):
                 some = slice(at, at + size)
                 counts = maker.counts(block, chosen[some])
-                bags.add_moments(counts, values[rows], squares[some], present[some])
-        return squares, present
-
-
-def _largest(size: Floats, among: Ids, keep: int) -> Ids:
-    """The ``keep`` features of largest size, the first ones of equals; in increasing order."""
-    least = np.partition(size[among], len(among) - keep)[len(among) - keep]
-    above, equal = among[size[among] > least], among[size[among] == least]
-    return np.sort(np.append(above, equal[: keep - len(above)]))
+                bags.add_squares_of(counts, units, squares[some], present[some])

@@ -25,9 +25,7 @@ A short pattern is in nearly every row: in long windows bounds begin to tell at 
 
 from __future__ import annotations
 
-import hashlib
-import math
-from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -36,7 +34,18 @@ import numpy.typing as npt
 from fcl.data.prepared import PreparedRows
 from fcl.errors import BudgetError, InputError
 from fcl.features.bag.rows import RowBuffers, letters_of
-from fcl.features.base import Floats, Ids, Prices, merge_prices, no_progress
+from fcl.features.prices import (
+    Heap,
+    Ids,
+    PriceQuery,
+    Prices,
+    Progress,
+    RowVector,
+    Scan,
+    in_units,
+    merge_prices,
+    only_watched,
+)
 
 if TYPE_CHECKING:
     from fcl.features.bag.family import BagFamily
@@ -71,24 +80,34 @@ def path_room(family: BagFamily, prepared: PreparedRows) -> int:
 
 
 def list_bytes(family: BagFamily, prepared: PreparedRows) -> int:
-    """Bytes of a pricer's lists of occurrences."""
-    return BYTES_AN_OCCURRENCE * path_room(family, prepared)
+    """Bytes of a pricer's lists of occurrences, and of the rows' residuals in steps."""
+    return BYTES_AN_OCCURRENCE * path_room(family, prepared) + 8 * prepared.n_rows
+
+
+@dataclass
+class Listed:
+    """Where a letter is, and the residuals: what the search reads in the place of sums.
+
+    occurrences : int64, of the letter in some rows; see :mod:`fcl.kernels.occurrences`.
+    units : int64 (n_rows,), residuals in steps; 0 in other rows.
+    """
+
+    occurrences: npt.NDArray[np.int64]
+    units: npt.NDArray[np.int64]
 
 
 class SearchPricer:
-    """Exact prices of all patterns; see :class:`fcl.features.base.Pricer`.
+    """Exact prices of all patterns; see :class:`fcl.features.prices.Pricer`.
 
-    Parts are the patterns of two leading letters. Of each the ``keep`` largest candidates are kept.
-
-    visited : patterns whose sum was made by the last call of :meth:`price`.
+    Parts are the patterns of two leading letters. Of each the ``keep`` largest candidates are kept. A
+    request is a letter, 0 to 3, and sums are :class:`Listed`: presence has no sums that several
+    processes could make and add, so the rows themselves are brought together.
     """
 
     def __init__(self, family: BagFamily, prepared: PreparedRows, keep: int) -> None:
         from fcl.kernels import occurrences
 
-        self.family, self.prepared, self.keep = family, prepared, keep
-        self.on_progress: Callable[[float], None] = no_progress
-        self.visited = 0
+        self.family, self.prepared = family, prepared
         d, room = family.d, path_room(family, prepared)
         if prepared.n_rows > occurrences.MOST_ROWS:
             raise InputError(
@@ -100,67 +119,57 @@ class SearchPricer:
         except MemoryError as error:
             raise BudgetError(
                 f"bag:d={d},value=presence,wildcards=true: the lists of occurrences need "
-                f"{BYTES_AN_OCCURRENCE * room / 2**20:.0f} MiB, which could not be had; take fewer rows"
+                f"{BYTES_AN_OCCURRENCE * room / 2**20:.0f} MiB, which could not be allocated; take "
+                "fewer rows"
             ) from error
         self._buffers = RowBuffers(family)
         self._nodes = np.zeros((d, occurrences.NODE), np.int64)
-        self._sums = np.zeros((d, 2, 4 * d))
-        self._alone = 0.0  # the sum of the letter that is listed
-        self._heap_ids = np.empty(keep, np.int64)
-        self._heap_values = np.empty(keep)
-        self._letter, self._listed = -1, 0  # whose occurrences are listed, and their number
-        self._expanded_of: tuple[int, bytes] = (-1, b"")
+        self._sums = np.zeros((d, 2, 4 * d), np.int64)
+        self._heap = Heap(keep)
+        self._units = np.zeros(prepared.n_rows, np.int64)
+        self._units_of: tuple[bytes, range] | None = None
+        #: what is listed: letter, row blocks, and number of occurrences
+        self._listed: tuple[int, range, int] = (-1, range(0), 0)
 
     @property
     def n_parts(self) -> int:
         """Pairs of leading letters."""
         return self.family.n_price_parts
 
-    def price(
-        self,
-        residuals: Floats,
-        watch: Ids,
-        threshold: float,
-        parts: range | None = None,
-        level: float | None = None,
-        slack: float = 0.0,
-    ) -> Prices:
-        """See :class:`fcl.features.base.Pricer`. The excess is infinite where all features have some."""
-        floor = math.inf if level is None else level - slack
-        parts = range(self.n_parts) if parts is None else parts
-        known, where = np.unique(self.family.codes(watch), return_inverse=True)
-        sums = np.zeros(len(known))
-        digest = _digest(residuals)
-        self.visited = 0
+    def accumulate(
+        self, request: int, rows: RowVector, blocks: range, progress: Progress
+    ) -> Listed:
+        if self._listed[:2] != (request, blocks):
+            self._listed = (-1, range(0), 0)
+            self._listed = (request, blocks, self._list(request, blocks))
+        units_of = rows.digest(), blocks
+        if self._units_of != units_of:
+            self._units[:] = 0
+            for number in blocks:
+                some = self.prepared.rows_of(number)
+                self._units[some] = rows.units(some)
+            self._units_of = units_of
+        return Listed(self._occurrences[: self._listed[2]], self._units)
+
+    def merge(self, sums: Listed, more: Listed) -> Listed:
+        both = np.sort(np.concatenate([sums.occurrences, more.occurrences]))  # rows in order
+        return Listed(both, sums.units + more.units)
+
+    def scan(self, query: PriceQuery, step: float) -> Scan:
+        """The excess is infinite where all features have some."""
+        codes = self.family.codes(query.watched)
+        known, where = np.unique(codes, return_inverse=True)
+        sums = np.zeros(len(known), np.int64)
         prices = []
-        for part in parts:
-            prices.append(self._price_part(part, residuals, digest, threshold, floor, known, sums))
-            self.on_progress(len(prices) / len(parts))
-        merged = merge_prices(prices)
-        return Prices(
-            merged.ids,
-            merged.gradients,
-            merged.largest,
-            sums[where],
-            merged.n_priced,
-            merged.excess,
-        )
-
-    def sums(self, values: Floats, ids: Ids, parts: range | None = None) -> Floats:
-        """See :class:`fcl.features.base.Pricer`; the columns are binary, their own squares."""
-        known, where = np.unique(self.family.codes(ids), return_inverse=True)
-        sums = np.zeros(len(known))
-        digest = _digest(values)
-        for part in range(self.n_parts) if parts is None else parts:
-            low, high = self._codes(part)
-            if np.searchsorted(known, low) < np.searchsorted(known, high):
-                self._price_part(part, values, digest, math.inf, math.inf, known, sums)
-        return sums[where]
-
-    def counts(self, ids: Ids, spare: Floats) -> Ids:
-        """See :class:`fcl.features.base.Pricer`."""
-        spare[:] = 1.0
-        return np.rint(self.sums(spare, ids)).astype(np.int64)
+        parts = [part for part in query.parts if query.find or self._has(part, known)]
+        for done, part in enumerate(parts):
+            listed = yield self._letter(part), done / len(parts), (done + 1) / len(parts)
+            self._place(listed)
+            prices.append(self._price_part(part, listed, query, step, known, sums))
+        watched = in_units(sums, step)[where]
+        if not query.find:
+            return only_watched(watched)
+        return replace(merge_prices(prices), watched=watched)
 
     # -- parts ---------------------------------------------------------------------------------
 
@@ -169,65 +178,69 @@ class SearchPricer:
         each = 4 * 5 ** (self.family.d - 1) // self.n_parts
         return part * each, (part + 1) * each
 
+    def _has(self, part: int, known: Ids) -> bool:
+        """Whether some of these codes, increasing, are of the part."""
+        low, high = np.searchsorted(known, self._codes(part))
+        return bool(low < high)
+
+    def _letter(self, part: int) -> int:
+        return self._codes(part)[0] // int(5 ** (self.family.d - 1))
+
+    def _place(self, listed: Listed) -> None:
+        """Put the occurrences where the search has room behind them."""
+        n = len(listed.occurrences)
+        if not np.may_share_memory(listed.occurrences, self._occurrences):
+            if n >= len(self._occurrences):
+                self._occurrences = np.empty(n * PATH_ROOM[0] // PATH_ROOM[1] + 1, np.int64)
+            self._listed = (-1, range(0), 0)
+            self._occurrences[:n] = listed.occurrences
+
     def _price_part(
         self,
         part: int,
-        r: Floats,
-        digest: bytes,
-        threshold: float,
-        floor: float,
+        listed: Listed,
+        query: PriceQuery,
+        step: float,
         known: Ids,
-        sums: Floats,
+        sums: npt.NDArray[np.int64],
     ) -> Prices:
-        from fcl.kernels import occurrences
+        from fcl.kernels import candidates, occurrences
 
         family, d = self.family, self.family.d
         low, high = self._codes(part)
-        letter = low // 5 ** (d - 1)
-        self._expand_letter(letter, r, digest)
-        found = np.zeros(occurrences.FOUND)
-        endless = floor <= 0.0
-        if endless:
-            floor = math.inf
-        kept = (threshold, floor, known, sums, self._heap_ids, self._heap_values)
-        alone = (letter + 1) * 5 ** (
-            d - 1
-        ) - 1  # the letter with nothing behind: always canonical or not
+        letter, n, node = self._letter(part), len(listed.occurrences), self._nodes[0]
+        taken = self._heap.arguments(query, step, family.integer_bound, known, sums)
+        # the letter with nothing behind, which is always canonical or never
+        alone = (letter + 1) * 5 ** (d - 1) - 1
         if low <= alone < high and self._is_feature(alone):
-            occurrences.take(alone, self._alone, *kept, found)
-        self._nodes[0, occurrences.PLACE], self._nodes[0, occurrences.LETTER] = d - 1, 4
+            total = int(occurrences.distinct_sum(self._occurrences, n, listed.units))
+            candidates.take(alone, total, *taken)
+        node[:] = 0
+        node[occurrences.SPAN], node[occurrences.PREFIX] = 1, letter
+        node[occurrences.STOP] = node[occurrences.CUTS] = n
+        occurrences.expand(self._occurrences, node, d, listed.units, self._sums[0])
+        node[occurrences.PLACE], node[occurrences.LETTER] = d - 1, 4
         at = 0
         while at >= 0:
             at = occurrences.search(
                 self._occurrences,
                 d,
                 family.both,
-                r,
+                listed.units,
                 low,
                 high,
-                *kept,
                 self._nodes,
                 self._sums,
                 at,
-                found,
                 WORK,
+                *taken,
             )
-        self.visited += int(found[occurrences.VISITED])
-        count = int(found[occurrences.COUNT])
-        order = np.argsort(self._heap_ids[:count])
-        first, last, ids = low, high, self._heap_ids[:count][order]
-        if family.both:
-            codes = family.canonical()[0]
-            first, last = np.searchsorted(codes, [low, high])
-            ids = np.searchsorted(codes, ids)
-        return Prices(
-            ids.astype(np.int64),
-            self._heap_values[:count][order],
-            float(max(found[occurrences.LARGEST], found[occurrences.SKIPPED])),
-            np.zeros(0),
-            int(last - first),
-            np.array([math.inf if endless else found[occurrences.EXCESS]]),
-        )
+        if not family.both:
+            return self._heap.prices(high - low, 0)
+        codes = family.canonical()[0]
+        first, last = np.searchsorted(codes, [low, high])
+        found = self._heap.prices(int(last - first), 0)
+        return replace(found, ids=np.searchsorted(codes, found.ids).astype(np.int64))
 
     def _is_feature(self, code: int) -> bool:
         """Whether a pattern has an id of its own: of both strands the one of the smaller code has."""
@@ -236,30 +249,12 @@ class SearchPricer:
         d = self.family.d
         return not self.family.both or code <= int(bags.reverse_complement(code, d, 5))
 
-    def _expand_letter(self, letter: int, r: Floats, digest: bytes) -> None:
-        """The occurrences of a letter at the beginning of the lists, and the sums of its children."""
-        from fcl.kernels import occurrences
-
-        d = self.family.d
-        if self._letter != letter:
-            self._letter, self._listed = -1, self._list(letter)
-            self._letter = letter
-        if self._expanded_of == (letter, digest):
-            return
-        self._expanded_of = -1, b""
-        n, node = self._listed, self._nodes[0]
-        self._alone = float(occurrences.distinct_sum(self._occurrences, n, r))
-        node[:] = 0
-        node[occurrences.SPAN], node[occurrences.PREFIX] = 1, letter
-        node[occurrences.STOP] = node[occurrences.CUTS] = n
-        occurrences.expand(self._occurrences, node, d, r, self._sums[0])
-        self._expanded_of = letter, digest
-
-    def _list(self, letter: int) -> int:
+    def _list(self, letter: int, blocks: range) -> int:
+        """List the occurrences of a letter; returns their number."""
         from fcl.kernels import occurrences
 
         family, count = self.family, 0
-        for number, rows in self.prepared.blocks():
+        for number in blocks:
             block = family.block(self.prepared, number)
             cursors, letters, _ = self._buffers.of(block)
             count = occurrences.list_occurrences(
@@ -268,14 +263,10 @@ class SearchPricer:
                 block.n_rows,
                 family.both,
                 letter,
-                rows.start,
+                block.rows.start,
                 cursors,
                 letters,
                 self._occurrences,
                 count,
             )
         return int(count)
-
-
-def _digest(values: Floats) -> bytes:
-    return hashlib.blake2b(np.ascontiguousarray(values).data, digest_size=16).digest()

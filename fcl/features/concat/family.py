@@ -87,12 +87,8 @@ class ConcatFamily:
         return int(self.first_parts[-1])
 
     @property
-    def max_abs(self) -> float:
-        return max(m.max_abs for m in self.members)
-
-    @property
-    def least_factor(self) -> float:
-        return min(f * m.least_factor for m, f in zip(self.members, self.factors, strict=True))
+    def integer_bound(self) -> float:
+        return max(m.integer_bound for m in self.members)
 
     @property
     def binary(self) -> bool:

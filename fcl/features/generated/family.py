@@ -78,7 +78,6 @@ class GeneratedFamily:
         self.form = form
         self.probe = list(probe)
         self.record = record
-        self._max_abs = 0.0
         #: scales of the columns that features are made of, if :func:`bind` measured them
         self.scales_seen: ScalesSeen | None = None
 
@@ -106,12 +105,8 @@ class GeneratedFamily:
         return parts_of(len(self.drawn(0)))
 
     @property
-    def max_abs(self) -> float:
-        return self._max_abs  # 0 where the pricer adds what balancing may change by itself
-
-    @property
-    def least_factor(self) -> float:
-        return 1.0
+    def integer_bound(self) -> float:
+        return 0.0
 
     @property
     def binary(self) -> bool:
@@ -138,11 +133,11 @@ class GeneratedFamily:
             return np.ones(len(ids))
         return checked_factors(self.generator, ids)
 
-    def factors_of(self, first: int, last: int, others: Ids) -> Floats | float:
-        """Those of a range of features and of some others, in one array; or of all, if they are equal."""
+    def factors_of(self, first: int, last: int) -> Floats | float:
+        """The factors of a range of features, or of all, if they are equal."""
         if not overrides(self.generator, "penalty_factors"):
             return 1.0
-        return self.penalty_factors(np.concatenate([np.arange(first, last), others]))
+        return self.penalty_factors(np.arange(first, last))
 
     def describe(self, feature: int, names: Sequence[str] | None = None) -> str:
         """The feature in words; a fault there spoils no model."""
@@ -297,10 +292,7 @@ class GeneratedFamily:
 
     def pricer(self, prepared: PreparedRows, keep: int) -> Pricer:
         if overrides(self.generator, "pricer"):
-            own: Any = self.generator.pricer(self, prepared, keep)
-            self._max_abs = float(own.max_abs)
-            priced: Pricer = own
-            return priced
+            return self.generator.pricer(self, prepared, keep)
         return GeneratedPricer(self, prepared, keep)
 
     def column_maker(self, prepared: PreparedRows, buffer_bytes: int) -> GeneratedColumns:

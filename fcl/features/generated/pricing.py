@@ -1,18 +1,31 @@
-"""Prices of a generator's features, part by part, all against the same residuals."""
+"""Prices of a generator's features, part by part."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from fcl.data.prepared import PreparedRows
-from fcl.features.base import Floats, Ids, Prices, merge_prices, no_progress
 from fcl.features.generated.checked import checked_columns, checked_largest, checked_vector
 from fcl.features.generated.stages import batches
 from fcl.features.generator import overrides
+from fcl.features.prices import (
+    BlockSums,
+    Collector,
+    Floats,
+    Ids,
+    PriceQuery,
+    Prices,
+    Progress,
+    RowVector,
+    Scan,
+    merge_prices,
+    only_watched,
+)
 
 if TYPE_CHECKING:
     from fcl.features.generated.family import GeneratedFamily
@@ -33,134 +46,80 @@ def parts_of(n_features: int) -> int:
 
 
 def pricing_bytes(n_features: int, n_parts: int) -> int:
-    """Bytes of the gradients of a group of parts, their sizes, and which are large."""
+    """Bytes of the gradients of a group of parts, on a block and on all, and of the sizes of a part."""
     part = -(-n_features // n_parts)
-    return 25 * min(n_features, max(part, PART_FEATURES))
+    return 48 * min(n_features, max(part, PART_FEATURES))
+
+
+@dataclass(frozen=True)
+class Gradients:
+    """A request: sums of some ranges (first, last) of features, and the largest |value| of each.
+
+    others : to each range, further features, increasing; they follow behind all ranges.
+    """
+
+    ranges: list[tuple[int, int]]
+    others: list[Ids]
+
+
+@dataclass(frozen=True)
+class Powers:
+    """A request: sum_i v_i phi_ij^power of features, increasing. Power 0: v_i where phi_ij is not 0."""
+
+    ids: Ids
+    power: int
+
+
+@dataclass
+class GeneratedSums:
+    """sums : of all features of a request, one range after another.  largest : of each range."""
+
+    sums: BlockSums
+    largest: Floats
 
 
 class GeneratedPricer:
-    """Prices from the columns themselves, or by the generator's own way."""
+    """Prices from the columns themselves, or by the generator's own way.
+
+    See :class:`fcl.features.prices.Pricer`.
+    """
 
     def __init__(self, family: GeneratedFamily, prepared: PreparedRows, keep: int) -> None:
         self._family, self._prepared, self._keep = family, prepared, keep
-        self.on_progress: Callable[[float], None] = no_progress
-        self.balances = True
-        generator = family.generator
-        self._drawn = family.drawn(0)
-        self._fast = overrides(generator, "gradients")
-        self._seen = 0.0  # the largest |value| of the features priced so far
-        self._largest = np.full(prepared.n_blocks, -1.0)  # of each block, once asked for
+        self._fast = overrides(family.generator, "gradients")
+        self._largest: dict[int, float] = {}  # |value| on each block, once asked for
 
     @property
     def n_parts(self) -> int:
         return self._family.n_price_parts
 
-    def draw(self, number: int) -> None:
-        """Pass ``number`` is priced next: a sampled family draws its features by that."""
-        self._drawn = self._family.drawn(number)
+    # -- sums ----------------------------------------------------------------------------------
 
-    @property
-    def reach(self) -> float:
-        """The largest |value| of all features; of those priced here, where nothing else tells."""
-        if self._fast:
-            for number in np.flatnonzero(self._largest < 0.0):
-                self._block_largest(int(number), self._family.block(self._prepared, int(number)))
-            return float(self._largest.max())
-        return self._seen
-
-    def _block_largest(self, number: int, block: Any) -> float:
-        if self._largest[number] < 0.0:
-            self._largest[number] = checked_largest(self._family.generator, block, number)
-        return float(self._largest[number])
-
-    def _features(self, part: int) -> tuple[int, int]:
-        """The features of a part, as places in what is drawn."""
-        n, parts = len(self._drawn), self.n_parts
-        return part * n // parts, (part + 1) * n // parts
-
-    def _home(self, ids: Ids, first: int, last: int) -> npt.NDArray[np.bool_]:
-        """Which features belong to these places, whichever pass draws them."""
-        place = ids % len(self._drawn)
-        found: npt.NDArray[np.bool_] = (place >= first) & (place < last)
+    def accumulate(
+        self, request: Gradients | Powers, rows: RowVector, blocks: range, progress: Progress
+    ) -> GeneratedSums:
+        n_ranges = 2 * len(request.ranges) if isinstance(request, Gradients) else 0
+        found = GeneratedSums(BlockSums(), np.zeros(n_ranges))
+        for number in blocks:
+            some = self._prepared.rows_of(number)
+            block = self._family.block(self._prepared, number)
+            done = (number - blocks.start) / len(blocks)
+            if isinstance(request, Powers):
+                sums = self._block_powers(request, block, number, rows[some])
+            else:
+                parts = []
+                for i, (first, last) in enumerate(request.ranges):
+                    parts.append(self._block_gradients(first, last, block, number, rows[some]))
+                    progress(done + (i + 1) / len(request.ranges) / len(blocks))
+                for ids in request.others:
+                    parts.append(self._block_from_columns(ids, block, number, rows[some]))
+                sums = np.concatenate([part[0] for part in parts])
+                np.maximum(found.largest, [part[1] for part in parts], out=found.largest)
+            found.sums.add(number, sums)
         return found
 
-    def price(
-        self,
-        residuals: Floats,
-        watch: Ids,
-        threshold: float,
-        parts: range | None = None,
-        level: float | None = None,
-        slack: float = 0.0,
-    ) -> Prices:
-        total = abs(float(residuals.sum())) if self.balances else 0.0
-        prices = []
-        parts = range(self.n_parts) if parts is None else parts
-        for group in self._groups(parts):
-            for part, g, most in self._gradients(group, residuals, parts):
-                first, last = self._features(part)
-                own = self._home(watch, first, last)
-                first, last = first + self._drawn.start, last + self._drawn.start
-                watched, reach = np.zeros(len(watch)), most
-                fresh = own & (watch >= first) & (watch < last)
-                watched[fresh] = g[watch[fresh] - first]
-                other = np.flatnonzero(
-                    own & ~fresh
-                )  # of passes before, where the family is sampled
-                if len(other):
-                    other = other[np.argsort(watch[other], kind="stable")]
-                    watched[other], value = self._from_columns(watch[other], residuals)
-                    reach = np.maximum(most, value)
-                size = np.concatenate([np.abs(g), np.abs(watched[other])])
-                f = self._family.factors_of(first, last, watch[other])
-                # balancing the residuals to a sum of 0 changes g_j by no more than |sum r| max |phi_j|
-                change = total * reach
-                largest = float(((size + change) / f).max(initial=0.0))
-                excess = np.zeros(1)
-                if level is not None:
-                    above = np.maximum((size + (slack + change)) / f - level, 0.0)
-                    excess[0] = np.sum(
-                        above**2 * np.where(above > 0.0, f, 0.0)
-                    )  # f may be infinite
-                size = (size / f)[: last - first]
-                size[watch[fresh] - first] = 0.0
-                found = np.flatnonzero(size > threshold)
-                if len(found) > self._keep:
-                    found = found[np.argsort(-size[found], kind="stable")[: self._keep]]
-                    found.sort()
-                n_priced = last - first + len(other)
-                prices.append(Prices(found + first, g[found], largest, watched, n_priced, excess))
-        return merge_prices(prices)
-
-    def _groups(self, parts: range) -> Iterator[range]:
-        """Parts whose gradients are made together: each block is read once for all of them."""
-        size = -(-len(self._drawn) // self.n_parts)
-        at_once = max(1, PART_FEATURES // size)
-        for at in range(parts.start, parts.stop, at_once):
-            yield range(at, min(at + at_once, parts.stop))
-
-    def _gradients(
-        self, group: range, residuals: Floats, parts: range
-    ) -> Sequence[tuple[int, Floats, Floats | float]]:
-        """A group of the parts, g_j of their features, and the largest |value| of them (all, or each)."""
-        places = [self._features(part) for part in group]
-        g = [np.zeros(last - first) for first, last in places]
-        most = np.zeros(len(places))
-        start = self._drawn.start
-        for number, rows in self._prepared.blocks():
-            r = residuals[rows]
-            block = self._family.block(self._prepared, number)
-            for i, (first, last) in enumerate(places):
-                features = first + start, last + start
-                found, largest = self._block_gradients(*features, block, number, r)
-                g[i] += found
-                most[i] = max(most[i], largest)
-                done = number + (i + 1) / len(group)  # blocks
-                before = group.start - parts.start
-                share = before + len(group) * done / self._prepared.n_blocks
-                self.on_progress(share / len(parts))
-        self._seen = max(self._seen, float(most.max()))
-        return list(zip(group, g, most.tolist(), strict=True))
+    def merge(self, sums: GeneratedSums, more: GeneratedSums) -> GeneratedSums:
+        return GeneratedSums(sums.sums.merge(more.sums), np.maximum(sums.largest, more.largest))
 
     def _block_gradients(
         self, first: int, last: int, block: Any, number: int, r: Floats
@@ -172,17 +131,9 @@ class GeneratedPricer:
         what = f"gradients(features {first} to {last - 1}) on row block {number}"
         arguments = (first, last, block, r)
         found = checked_vector(generator, what, generator.gradients, *arguments, n=last - first)
-        return found, self._block_largest(number, block)
-
-    def _from_columns(self, ids: Ids, residuals: Floats) -> tuple[Floats, float]:
-        """g_j of any features (increasing) from their columns, and the largest |value| met."""
-        g, most = np.zeros(len(ids)), 0.0
-        for number, rows in self._prepared.blocks():
-            block = self._family.block(self._prepared, number)
-            found, largest = self._block_from_columns(ids, block, number, residuals[rows])
-            g += found
-            most = max(most, largest)
-        return g, most
+        if number not in self._largest:
+            self._largest[number] = checked_largest(generator, block, number)
+        return found, self._largest[number]
 
     def _block_from_columns(
         self, ids: Ids, block: Any, number: int, r: Floats
@@ -197,27 +148,97 @@ class GeneratedPricer:
             g[some] = r @ columns.astype(np.float64, copy=False)
         return g, most
 
-    def sums(self, values: Floats, ids: Ids, parts: range | None = None) -> Floats:
-        own = np.ones(len(ids), bool)
-        if parts is not None:
-            first, last = self._features(parts.start)[0], self._features(parts.stop - 1)[1]
-            own = self._home(ids, first, last)
-        out = np.zeros(len(ids))
-        out[own] = self._sums(ids[own], lambda columns, rows: values[rows] @ columns**2)
+    def _block_powers(self, request: Powers, block: Any, number: int, v: Floats) -> Floats:
+        out, n = np.empty(len(request.ids)), len(v)
+        for some in batches(len(request.ids), n):
+            columns = checked_columns(self._family.generator, request.ids[some], block, number, n)
+            values = columns.astype(np.float64, copy=False)
+            out[some] = v @ (values**request.power if request.power else values != 0.0)
         return out
 
-    def counts(self, ids: Ids, spare: Floats) -> Ids:
-        found = self._sums(ids, lambda columns, rows: np.count_nonzero(columns, axis=0))
-        return found.astype(np.int64)
+    # -- prices --------------------------------------------------------------------------------
 
-    def _sums(self, ids: Ids, of: Callable[[Floats, slice], npt.NDArray[Any]]) -> Floats:
-        """Sums over blocks of what ``of`` makes of the columns (n, k) and their rows."""
-        chosen, where = np.unique(ids, return_inverse=True)
-        total = np.zeros(len(chosen))
-        for number, rows in self._prepared.blocks() if len(chosen) else ():
-            n = rows.stop - rows.start
-            block = self._family.block(self._prepared, number)
-            for some in batches(len(chosen), n):
-                columns = checked_columns(self._family.generator, chosen[some], block, number, n)
-                total[some] += of(columns.astype(np.float64, copy=False), rows)
-        return total[where]
+    def scan(self, query: PriceQuery, step: float) -> Scan:
+        drawn = self._family.drawn(query.number)
+        if not query.find:
+            return (yield from self._scan_watched(query, len(drawn)))
+        prices, done = [], 0
+        fresh = (query.watched >= drawn.start) & (query.watched < drawn.stop)
+        for group in self._groups(query.parts, len(drawn)):
+            places = [self._features(part, len(drawn)) for part in group]
+            ranges = [(first + drawn.start, last + drawn.start) for first, last in places]
+            # watched features of passes before, where the family is sampled
+            homes = [self._home(query.watched, *place, len(drawn)) & ~fresh for place in places]
+            others = [np.unique(query.watched[home]) for home in homes]
+            share, done = done / len(query.parts), done + len(group)
+            found = yield Gradients(ranges, others), share, done / len(query.parts)
+            sizes = [last - first for first, last in ranges] + list(map(len, others))
+            sums = np.split(found.sums.total, np.cumsum(sizes)[:-1])
+            k = len(group)
+            for i, (first, last) in enumerate(ranges):
+                own = self._collect(first, last, sums[i], found.largest[i], query)
+                if len(others[i]):
+                    more = sums[k + i], found.largest[k + i]
+                    own = self._with_others(own, others[i], *more, query)
+                prices.append(own)
+        return merge_prices(prices)
+
+    def _collect(self, first: int, last: int, g: Floats, most: float, query: PriceQuery) -> Prices:
+        """Prices of a range of features; most : their largest |value|."""
+        found = Collector(query, self._keep)
+        g, reach = self._scaled(first, last, g, most)
+        f = self._family.factors_of(first, last)
+        hits = found.look(g, f, reach)
+        found.add(first + hits, g[hits], f if isinstance(f, float) else f[hits])
+        watched = np.zeros(len(query.watched))
+        own = (query.watched >= first) & (query.watched < last)
+        watched[own] = g[query.watched[own] - first]
+        return found.prices(last - first, watched)
+
+    def _with_others(
+        self, prices: Prices, others: Ids, g: Floats, most: float, query: PriceQuery
+    ) -> Prices:
+        """Prices with those of watched features that passes before have drawn."""
+        found = Collector(query, self._keep)
+        found.look(g, self._family.penalty_factors(others), most)
+        watched = np.zeros(len(query.watched))
+        own = np.isin(query.watched, others)
+        watched[own] = g[np.searchsorted(others, query.watched[own])]
+        more = merge_prices([prices, found.prices(len(g), watched)])
+        return replace(more, excess=more.excess.sum(keepdims=True))
+
+    def _scaled(
+        self, first: int, last: int, g: Floats, most: float
+    ) -> tuple[Floats, Floats | float]:
+        """Sums of a range of features, and a bound of their |values|, or one for each."""
+        return g, most
+
+    def _scan_watched(self, query: PriceQuery, n_drawn: int) -> Scan:
+        first = self._features(query.parts.start, n_drawn)[0]
+        last = self._features(query.parts.stop - 1, n_drawn)[1]
+        own = self._home(query.watched, first, last, n_drawn)
+        chosen, where = np.unique(query.watched[own], return_inverse=True)
+        watched = np.zeros(len(query.watched))
+        if len(chosen):
+            found = yield Powers(chosen, query.power), 0.0, 1.0
+            watched[own] = self._scaled_powers(chosen, found.sums.total, query.power)[where]
+        return only_watched(watched)
+
+    def _scaled_powers(self, ids: Ids, sums: Floats, power: int) -> Floats:
+        return sums
+
+    def _features(self, part: int, n_drawn: int) -> tuple[int, int]:
+        """The features of a part, as places in what is drawn."""
+        return part * n_drawn // self.n_parts, (part + 1) * n_drawn // self.n_parts
+
+    def _home(self, ids: Ids, first: int, last: int, n_drawn: int) -> npt.NDArray[np.bool_]:
+        """Which features belong to these places, whichever pass draws them."""
+        place = ids % n_drawn
+        found: npt.NDArray[np.bool_] = (place >= first) & (place < last)
+        return found
+
+    def _groups(self, parts: range, n_drawn: int) -> Iterator[range]:
+        """Parts whose gradients are made together: each block is read once for all of them."""
+        at_once = max(1, PART_FEATURES // -(-n_drawn // self.n_parts))
+        for at in range(parts.start, parts.stop, at_once):
+            yield range(at, min(at + at_once, parts.stop))

@@ -114,11 +114,7 @@ class KmerFamily:
         return self.n_positions
 
     @property
-    def max_abs(self) -> float:
-        return 1.0
-
-    @property
-    def least_factor(self) -> float:
+    def integer_bound(self) -> float:
         return 1.0
 
     @property

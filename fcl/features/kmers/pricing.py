@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,8 +10,19 @@ import numpy.typing as npt
 
 from fcl.data.prepared import PreparedRows
 from fcl.errors import BudgetError
-from fcl.features.base import Floats, Ids, Prices, no_progress
-from fcl.features.kmers.rows import SCRATCH_POSITIONS, Patterns
+from fcl.features.kmers.rows import SCRATCH_POSITIONS
+from fcl.features.prices import (
+    Heap,
+    Ids,
+    PriceQuery,
+    Prices,
+    Progress,
+    RowVector,
+    Scan,
+    in_units,
+    merge_prices,
+    only_watched,
+)
 
 if TYPE_CHECKING:
     from fcl.features.kmers.family import KmerFamily
@@ -91,11 +101,27 @@ def unknown_bytes(family: KmerFamily, prepared: PreparedRows) -> int:
     return items + stack + five
 
 
+Items = tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32], Ids]
+
+
+@dataclass
+class Tables:
+    """Sums of some positions by window code, in steps.
+
+    positions : of the tables, increasing.
+    tables : int64 (k, 4^d), of windows without unknown letters.
+    items : of each position the windows with unknown letters: code, mask and value.
+    """
+
+    positions: Ids
+    tables: npt.NDArray[np.int64]
+    items: list[Items]
+
+
 class KmerPricer:
     """Exact prices of all patterns: a table of residuals a position, then a pruned scan.
 
-    The result has the same bits however positions are grouped, since every table is summed in the
-    order of the rows and scanned by itself.
+    See :class:`fcl.features.prices.Pricer`; requests are positions, int64 (k,), and sums :class:`Tables`.
 
     Parameters
     ----------
@@ -108,210 +134,155 @@ class KmerPricer:
 
         self.family = family
         self.prepared = prepared
-        self.keep = keep
-        self.on_progress: Callable[[float], None] = no_progress
         self._scan_cells = int(patterns.scan_size(family.d, 4))
         n_cells = 4**family.d
-        self._unknown = unknown_counts(family, prepared)
-        most = int(self._unknown.max(initial=0))
+        unknown = unknown_counts(family, prepared)
+        most = int(unknown.max(initial=0))
         self._group = tables_in_group(family, prepared.in_memory, most)
         try:
             # tables of a group one after another; behind the last, room for its scan
-            self._cells = np.empty(self._group * n_cells + self._scan_cells - n_cells)
+            self._cells = np.empty(
+                self._group * n_cells + self._scan_cells - n_cells, dtype=np.int64
+            )
         except MemoryError as error:
             raise BudgetError(
                 f"kmers:d={family.d}: the tables of one position need "
-                f"{8 * self._scan_cells / 2**20:.0f} MiB, which could not be had; lower d"
+                f"{8 * self._scan_cells / 2**20:.0f} MiB, which could not be allocated; lower d"
             ) from error
         self._codes = np.empty(kmers.CHUNK, np.uint32)
         self._masks = np.zeros(prepared.block_rows, np.uint32)
         self._rows = np.empty(prepared.block_rows, np.int32)
-        self._flats = np.empty((2, 5**patterns.FLAT_LETTERS))
-        self._heap_ids = np.empty(keep, np.int64)
-        self._heap_values = np.empty(keep)
-        self._five = five_letters(family, self._unknown)
-        size = int(patterns.scan_size(family.d, 5)) if self._five.any() else 0
-        self._five_cells = np.empty(size)
-        # a group may be any positions (:meth:`sums` leaves some out), so also those with the most
-        most = int(np.sort(self._unknown)[-self._group :].sum())
-        self._item_code = np.empty(most, np.uint32)
-        self._item_mask = np.empty(most, np.uint32)
-        self._item_value = np.empty(most)
-        alone = int(self._unknown.max(initial=0))
-        self._stack = np.empty(alone * (family.d + 1), np.int32)
+        self._flats = np.empty((2, 5**patterns.FLAT_LETTERS), np.int64)
+        self._heap = Heap(keep)
+        self._five_cells = np.empty(0, np.int64)
+        self._unknown = unknown
+        # a group may be any positions (a scan of few features leaves some out): also those with the most
+        room = int(np.sort(unknown)[-self._group :].sum())
+        self._items = np.empty(room, np.uint32), np.empty(room, np.uint32), np.empty(room, np.int64)
+        self._stack = np.empty(most * (family.d + 1), np.int32)
 
     @property
     def n_parts(self) -> int:
         """Positions: each is priced by itself."""
         return self.family.n_positions
 
-    def price(
-        self,
-        residuals: Floats,
-        watch: Ids,
-        threshold: float,
-        parts: range | None = None,
-        level: float | None = None,
-        slack: float = 0.0,
-    ) -> Prices:
-        """See :class:`fcl.features.base.Pricer`."""
-        family = self.family
-        order = np.argsort(watch, kind="stable")
-        watched = family.patterns(watch[order])
-        known = watch[order]
-        sums = np.zeros(len(watch))
-        found_ids: list[Ids] = []
-        found_values: list[Floats] = []
-        largest = 0.0
-        floor = math.inf if level is None else level - slack
-        each = family.per_position
-        positions = np.arange(family.n_positions)
-        if parts is not None:
-            positions = positions[parts.start : parts.stop]
-        excess = np.zeros(family.n_positions)
-        for done, (k, cells, items) in enumerate(self._tables(residuals, positions)):
-            self.on_progress(done / len(positions))
-            self._watched_sums(k, cells, items, watched, sums)
-            here = known[slice(*np.searchsorted(known, (k * each, (k + 1) * each)))]
-            bound, excess[k] = self._scan(
-                k, cells, items, threshold, floor, here, found_ids, found_values
-            )
-            largest = max(largest, bound)
-        gradients = np.empty(len(watch))
-        gradients[order] = sums
-        ids = np.concatenate(found_ids)
-        canonical = np.argsort(ids)
-        return Prices(
-            ids=ids[canonical],
-            gradients=np.concatenate(found_values)[canonical],
-            largest=largest,
-            watched=gradients,
-            n_priced=len(positions) * family.per_position,
-            excess=excess[positions],
-        )
-
-    def sums(self, values: Floats, ids: Ids, parts: range | None = None) -> Floats:
-        """See :class:`fcl.features.base.Pricer`; the columns are binary, their own squares."""
-        order = np.argsort(ids, kind="stable")
-        watched = self.family.patterns(ids[order])
-        sums = np.zeros(len(ids))
-        positions = np.unique(watched.positions)
-        if parts is not None:
-            positions = positions[(positions >= parts.start) & (positions < parts.stop)]
-        for k, cells, items in self._tables(values, positions):
-            self._watched_sums(k, cells, items, watched, sums)
-        out = np.empty(len(ids))
-        out[order] = sums
-        return out
-
-    def counts(self, ids: Ids, spare: Floats) -> Ids:
-        spare[:] = 1.0
-        return np.rint(self.sums(spare, ids)).astype(np.int64)
-
-    def _tables(self, values: Floats, positions: Ids) -> Iterator[tuple[int, Floats, slice]]:
-        """Yield (position, cells, its items with unknown letters) for each position.
-
-        The cells begin with the table of sums; a scan may overwrite what follows it.
-        """
+    def accumulate(
+        self, request: Ids, rows: RowVector, blocks: range, progress: Progress
+    ) -> Tables:
         from fcl.kernels import kmers
 
-        d = self.family.d
-        n_cells = 4**d
-        for at in range(0, len(positions), self._group):
-            group = [int(k) for k in positions[at : at + self._group]]
-            room = np.concatenate([[0], np.cumsum(self._unknown[group])])
-            used = room[:-1].copy()
-            tables = self._cells[: len(group) * n_cells].reshape(len(group), n_cells)
-            tables[:] = 0.0
-            letters = slice(group[0], group[-1] + d)
-            for number, rows in self.prepared.blocks():
-                block = self.family.block(self.prepared, number, letters)
-                for t, k in enumerate(group):
-                    part = values[rows]
-                    kmers.add_to_table(
-                        block.planes, k, d, block.n_rows, part, self._codes, tables[t]
+        d, inverse = self.family.d, rows.inverse
+        room = np.concatenate([[0], np.cumsum(self._unknown[request])])
+        used = room[:-1].copy()
+        tables = self._tables(len(request))
+        tables[:] = 0
+        letters = slice(int(request[0]), int(request[-1]) + d)
+        for number in blocks:
+            block = self.family.block(self.prepared, number, letters)
+            part = rows.raw(block.rows)
+            for t, k in enumerate(request.tolist()):
+                kmers.add_to_table(
+                    block.planes, k, d, block.n_rows, part, inverse, self._codes, tables[t]
+                )
+                if len(block.unknown_rows):
+                    used[t] = kmers.take_unknown(
+                        block.planes,
+                        block.unknown_start,
+                        block.unknown_rows,
+                        k,
+                        d,
+                        part,
+                        inverse,
+                        self._masks,
+                        self._rows,
+                        tables[t],
+                        used[t],
+                        *self._items,
                     )
-                    if len(block.unknown_rows):
-                        used[t] = kmers.take_unknown(
-                            block.planes,
-                            block.unknown_start,
-                            block.unknown_rows,
-                            k,
-                            d,
-                            part,
-                            self._masks,
-                            self._rows,
-                            tables[t],
-                            used[t],
-                            self._item_code,
-                            self._item_mask,
-                            self._item_value,
-                        )
-            for t in range(len(group) - 1, -1, -1):  # from the end: a scan overwrites what follows
-                cells = self._cells[t * n_cells : t * n_cells + self._scan_cells]
-                yield group[t], cells, slice(int(room[t]), int(used[t]))
+        code, mask, value = self._items
+        bounds = zip(room.tolist(), used.tolist(), strict=False)
+        return Tables(request, tables, [(code[a:b], mask[a:b], value[a:b]) for a, b in bounds])
 
-    def _watched_sums(
-        self, k: int, cells: Floats, items: slice, watched: Patterns, sums: Floats
-    ) -> None:
+    def merge(self, sums: Tables, more: Tables) -> Tables:
+        sums.tables += more.tables
+        items: list[Items] = []
+        for a, b in zip(sums.items, more.items, strict=True):
+            code, mask = np.concatenate([a[0], b[0]]), np.concatenate([a[1], b[1]])
+            items.append((code, mask, np.concatenate([a[2], b[2]])))
+        return Tables(sums.positions, sums.tables, items)
+
+    def scan(self, query: PriceQuery, step: float) -> Scan:
+        family = self.family
+        order = np.argsort(query.watched, kind="stable")
+        known = query.watched[order]
+        patterns = family.patterns(known)
+        positions = np.array(query.parts, np.int64)
+        if not query.find:
+            positions = np.intersect1d(positions, patterns.positions)
+        watched = np.zeros(len(known))
+        prices: list[Prices] = []
+        for at in range(0, len(positions), self._group):
+            stop = min(at + self._group, len(positions))
+            sums = yield positions[at:stop], at / len(positions), stop / len(positions)
+            tables = self._tables(stop - at)
+            if not np.may_share_memory(tables, sums.tables):
+                tables[:] = sums.tables
+            found = []
+            for t in range(stop - at - 1, -1, -1):  # from the end: a scan overwrites what follows
+                start = t * 4**family.d
+                cells = self._cells[start : start + self._scan_cells]
+                k, items = int(positions[at + t]), sums.items[t]
+                here, cares, values = patterns.at(k, family.d, family.d)
+                watched[here] = in_units(self._watched(cells, items, cares, values), step)
+                if query.find:
+                    found.append(self._scan(k, cells, items, known[here], query, step))
+            prices += reversed(found)
+        out = np.empty(len(known))
+        out[order] = watched
+        if not query.find:
+            return only_watched(out)
+        return replace(merge_prices(prices), watched=out)
+
+    def _tables(self, n: int) -> npt.NDArray[np.int64]:
+        """Room for the tables of a group."""
+        n_cells = 4**self.family.d
+        return self._cells[: n * n_cells].reshape(n, n_cells)
+
+    def _watched(
+        self, cells: npt.NDArray[np.int64], items: Items, cares: Ids, values: Ids
+    ) -> npt.NDArray[np.int64]:
+        """Sums of some patterns of a position, in steps."""
         from fcl.kernels import patterns
 
-        here, cares, values = watched.at(k, self.family.d, self.family.d)
-        if here.stop > here.start:
-            patterns.pattern_sums(
-                cells,
-                items.stop - items.start,
-                self._item_code[items],
-                self._item_mask[items],
-                self._item_value[items],
-                cares,
-                values,
-                self.family.d,
-                sums[here],
-            )
+        out = np.empty(len(cares), np.int64)
+        if len(out):
+            patterns.pattern_sums(cells, len(items[0]), *items, cares, values, self.family.d, out)
+        return out
 
     def _scan(
         self,
         k: int,
-        cells: Floats,
-        items: slice,
-        threshold: float,
-        floor: float,
+        cells: npt.NDArray[np.int64],
+        items: Items,
         known: Ids,
-        found_ids: list[Ids],
-        found_values: list[Floats],
-    ) -> tuple[float, float]:
-        """Scan a position: an upper bound of the largest |g_j|, and the excess over the floor."""
+        query: PriceQuery,
+        step: float,
+    ) -> Prices:
+        """Scan a position."""
         from fcl.kernels import patterns
 
-        out = np.empty(5)
-        radix, n_items = 4, items.stop - items.start
-        code, mask = self._item_code[items], self._item_mask[items]
-        value = self._item_value[items]
-        if self._five[k]:
-            patterns.five_letter_table(
-                cells, self.family.d, n_items, code, mask, value, self._five_cells
-            )
-            cells, radix, n_items = self._five_cells, 5, 0
+        d, n_items, radix = self.family.d, len(items[0]), 4
+        each = self.family.per_position
+        if five_letters(self.family, np.array([n_items]))[0]:
+            if not len(self._five_cells):
+                self._five_cells = np.empty(int(patterns.scan_size(d, 5)), np.int64)
+            patterns.five_letter_table(cells, d, n_items, *items, self._five_cells)
+            cells, n_items, radix = self._five_cells, 0, 5
+        elif n_items * (d + 1) > len(self._stack):
+            self._stack = np.empty(n_items * (d + 1), np.int32)
+        spare = np.empty(len(known), np.int64)
+        taken = self._heap.arguments(query, step, self.family.integer_bound, known, spare)
         patterns.scan_patterns(
-            cells,
-            self.family.d,
-            radix,
-            n_items,
-            code,
-            mask,
-            value,
-            self._stack,
-            k * self.family.per_position,
-            threshold,
-            floor,
-            known,
-            self._heap_ids,
-            self._heap_values,
-            self._flats,
-            out,
+            cells, d, radix, n_items, *items, self._stack, k * each, self._flats, *taken
         )
-        kept = int(out[2])
-        found_ids.append(self._heap_ids[:kept].copy())
-        found_values.append(self._heap_values[:kept].copy())
-        return float(max(out[0], out[1])), float(out[4])
+        return self._heap.prices(each, 0)

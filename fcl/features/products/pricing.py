@@ -13,29 +13,41 @@ a product come from one reading of its rows.
 
 Pairs of dense columns are summed a few rows at a time in tiles of a table, at the speed of one thread of
 BLAS (20,000 rows of 300 columns: 0.61 s, X' diag(r) X by BLAS 0.66 s), and with its own order of
-summation: the same bits on any number of cores.
+summation: the same bits on any number of cores. All sums are made block by block
+(:class:`fcl.features.prices.BlockSums`).
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from fcl.data.prepared import PreparedRows
 from fcl.errors import InputError
-from fcl.features.base import Floats, Ids, Prices, merge_prices, no_progress
+from fcl.features.prices import (
+    BlockSums,
+    Collector,
+    Floats,
+    Ids,
+    PriceQuery,
+    Prices,
+    Progress,
+    RowVector,
+    Scan,
+    merge_prices,
+    only_watched,
+)
 from fcl.features.products.family import Parts, buffers, kernel_block
 
 if TYPE_CHECKING:
     from fcl.features.generated.family import GeneratedFamily
     from fcl.features.products.family import Products
 
-#: Sums that are made together, about; each in two tables of float64.
+#: Sums that are made together, about; each in two tables of float64, of a block and of those before.
 CELLS = 1 << 19
 #: Products whose children are priced together, at most: the fewer, the sooner what is found bounds the
 #: rest.
@@ -63,7 +75,7 @@ def pricing_bytes(n_columns: int, degree: int, block_rows: int, dense: bool) -> 
     waiting = max(0, degree - 2) * cells * (8 * degree + 8)
     made = degree * block_rows * 12
     piece = 20 * max(PIECE_ENTRIES, n_columns) if dense else 0
-    return 48 * cells + waiting + made + piece + KEPT_BYTES + 24 * n_columns
+    return 64 * cells + waiting + made + piece + KEPT_BYTES + 24 * n_columns
 
 
 def pricing_extra(prepared: PreparedRows) -> int:
@@ -75,21 +87,52 @@ def pricing_extra(prepared: PreparedRows) -> int:
     return most
 
 
+Tuples = npt.NDArray[np.integer]
+
+
+@dataclass(frozen=True)
+class Singles:
+    """A request: g of every column, and its sum_i |r_i x_ij|; (2, columns)."""
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """A request: g of the pairs of dense columns whose larger one is from ``first`` to ``last``."""
+
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
+class Children:
+    """A request: g of products times one more column; with ``bounded`` also sums of sizes: (1 or 2, k).
+
+    tuples : int64, products that begin alike follow each other.
+    """
+
+    tuples: Tuples
+    bounded: bool
+
+
+@dataclass(frozen=True)
+class Some:
+    """A request: sum_i r_i phi_ij^power of some products, with the places that none of them fills."""
+
+    tuples: Tuples
+    power: int
+
+
 class ProductPricer:
-    """Exact prices of the products; see :class:`fcl.features.base.Pricer`.
+    """Exact prices of the products; see :class:`fcl.features.prices.Pricer`.
 
     With a threshold of 0, features below FIRST_SHARE of the largest |g| of a single column may be left
     out of the candidates; ``largest`` is exact then, too.
-
-    max_abs : largest |value| over all features and rows.
-    visited : features whose sum was made by the last call of :meth:`price`.
     """
 
     def __init__(
         self, generator: Products, family: GeneratedFamily, prepared: PreparedRows, keep: int
     ) -> None:
         self._family, self._prepared, self._keep = family, prepared, keep
-        self.on_progress: Callable[[float], None] = no_progress
         self._numbering = generator.numbering
         self._cuts = generator.cuts()
         self._degree = generator.degree
@@ -97,11 +140,8 @@ class ProductPricer:
         self._repeats = int(not generator.binary)
         self._kept: dict[int, ByRows] = {}
         self._kept_bytes = 0
-        self.visited = 0
         self._look_at_columns()
-        cells = max(CELLS, self._columns)
-        self._sums = np.empty(cells)
-        self._sizes = np.empty(cells if self._degree > 2 else 0)
+        self._cells = max(CELLS, self._columns)
 
     @property
     def n_parts(self) -> int:
@@ -133,72 +173,131 @@ class ProductPricer:
                 f"products: values up to {largest:.3g} have products of degree {self._degree} up to "
                 f"{power:.3g}, more than the {limit:.3g} that columns hold; scale the columns"
             )
-        self.max_abs = max(largest, largest**self._degree)
+        self._max_abs = max(largest, largest**self._degree)
         #: the U of products whose last column is c
         self._reach = np.maximum(1.0, np.maximum.accumulate(most))
 
+    # -- sums ----------------------------------------------------------------------------------
+
+    def accumulate(
+        self, request: Any, rows: RowVector, blocks: range, progress: Progress
+    ) -> BlockSums:
+        make = getattr(self, f"_make_{type(request).__name__.lower()}")
+        sums = BlockSums()
+        for number in blocks:
+            sums.add(number, make(request, number, rows))
+        return sums
+
+    def merge(self, sums: BlockSums, more: BlockSums) -> BlockSums:
+        return sums.merge(more)
+
+    def _make_singles(self, request: Singles, number: int, rows: RowVector) -> Floats:
+        from fcl.kernels import products
+
+        out = np.zeros((2, self._columns))
+        for some, _, by_rows in self._pieces(number):
+            products.single_sums(*by_rows, rows[some], *out)
+        return out
+
+    def _make_children(self, request: Children, number: int, rows: RowVector) -> Floats:
+        from fcl.kernels import products
+
+        tuples, bounded = request.tuples, request.bounded
+        offsets = self._offsets(tuples[:, -1])
+        out = np.zeros((1 + bounded, offsets[-1]))
+        for some, parts, by_rows in self._pieces(number):
+            r = rows[some]
+            made = buffers(tuples.shape[1], len(r))
+            step = max(1, CALL_ENTRIES // max(1, len(by_rows[1]) + len(r)))
+            for at in range(0, len(tuples), step):
+                products.expand(
+                    *parts,
+                    *by_rows,
+                    tuples[at : at + step],
+                    self._repeats,
+                    *made,
+                    r,
+                    offsets[at : at + step],
+                    bounded,
+                    out[0],
+                    out[-1],
+                )
+        return out
+
+    def _make_pairs(self, request: Pairs, number: int, rows: RowVector) -> Floats:
+        from fcl.kernels import products
+
+        first, last = request.first, request.last
+        offsets = self._offsets(np.arange(first, last))
+        out = np.zeros(offsets[-1])
+        (matrix, *_), n = kernel_block(self._block(number))
+        r = rows[self._prepared.rows_of(number)]
+        step = max(16, PAIR_BYTES // (8 * last) // 4 * 4)
+        for at in range(0, n, step):
+            x = np.ascontiguousarray(matrix[:last, at : at + step].T, np.float64)
+            products.pair_sums(x, r[at : at + step], first, last, self._repeats, offsets, out)
+        return out
+
+    def _make_some(self, request: Some, number: int, rows: RowVector) -> Floats:
+        from fcl.kernels import products
+
+        tuples, out = request.tuples, np.zeros(len(request.tuples))
+        block, n = kernel_block(self._block(number))
+        r = rows[self._prepared.rows_of(number)]
+        made = buffers(self._degree, n)
+        step = max(1, CALL_ENTRIES // (n * self._degree))
+        for at in range(0, len(tuples), step):
+            some = slice(at, at + step)
+            products.product_sums(*block, tuples[some], *made, r, request.power, out[some])
+        return out
+
+    def _offsets(self, last: npt.NDArray[np.integer]) -> Ids:
+        """Where the children of products with these last columns begin, and their number."""
+        return np.concatenate([[0], np.cumsum(last.astype(np.int64) + self._repeats)])
+
     # -- prices --------------------------------------------------------------------------------
 
-    def price(
-        self,
-        residuals: Floats,
-        watch: Ids,
-        threshold: float,
-        parts: range | None = None,
-        level: float | None = None,
-        slack: float = 0.0,
-    ) -> Prices:
-        """See :class:`fcl.features.base.Pricer`."""
-        parts = range(self.n_parts) if parts is None else parts
-        self.visited = 0
-        singles, sizes = self._singles(residuals)
-        floor = threshold
-        if threshold == 0.0:
-            floor = FIRST_SHARE * float(np.abs(singles).max(initial=0.0))
-        limit = math.inf if level is None else level - slack
-        known = np.unique(watch)
-        pairs = self._dense and self._degree == 2
-        priced = []
-        for part in parts:
-            first, last = int(self._cuts[part]), int(self._cuts[part + 1])
-            found = _Found(self._keep, floor, limit, known)
-            columns = np.arange(first, last)[:, None]
-            g = singles[first:last]
-            self.visited += last - first
-            hits = found.look(g)
-            found.add(self._ids(columns[hits]), g[hits])
-            if pairs:
-                self._price_pairs(first, last, residuals, found)
-            elif self._degree > 1:
-                bounds = self._bounds(g, sizes[first:last], columns[:, 0], self._degree - 1)
-                self._search(columns, bounds, residuals, found)
-            order = np.argsort(found.ids)
-            priced.append(
-                Prices(
-                    found.ids[order],
-                    found.values[order],
-                    found.largest,
-                    np.zeros(0),
-                    self._features(first, last),
-                    np.array([found.excess]),
-                )
-            )
-            self.on_progress(len(priced) / len(parts))
-        merged = merge_prices(priced)
-        return replace(merged, watched=self._sums_of(watch, residuals, 1, parts))
+    def scan(self, query: PriceQuery, step: float) -> Scan:
+        chosen, where = np.unique(query.watched, return_inverse=True)
+        tuples = self._numbering.tuples(chosen)
+        first, last = self._cuts[query.parts.start], self._cuts[query.parts.stop]
+        own = (tuples[:, 0] >= first) & (tuples[:, 0] < last)
+        watched = np.zeros(len(chosen))
+        if own.any():
+            sums = yield Some(tuples[own], query.power), 0.0, 0.0
+            watched[own] = sums.total
+        watched = watched[where]
+        if not query.find:
+            return only_watched(watched)
+        singles = (yield Singles(), 0.0, 0.0).total
+        prices = []
+        if query.threshold == 0.0:
+            floor = FIRST_SHARE * float(np.abs(singles[0]).max(initial=0.0))
+            query = replace(query, threshold=floor)
+        for done, part in enumerate(query.parts):
+            share = done / len(query.parts)
+            prices.append((yield from self._scan_part(part, singles, query, share)))
+        return replace(merge_prices(prices), watched=watched)
+
+    def _scan_part(
+        self, part: int, singles: Floats, query: PriceQuery, share: float
+    ) -> Generator[Any, Any, Prices]:
+        first, last = int(self._cuts[part]), int(self._cuts[part + 1])
+        found = Collector(query, self._keep, searched=True, reach=self._max_abs)
+        columns = np.arange(first, last)[:, None]
+        g, sizes = singles[:, first:last]
+        hits = found.look(g)
+        found.add(self._ids(columns[hits]), g[hits])
+        if self._dense and self._degree == 2:
+            yield from self._price_pairs(first, last, found, share)
+        elif self._degree > 1:
+            bounds = self._bounds(g, sizes, columns[:, 0], self._degree - 1)
+            yield from self._search(columns, bounds, found, share)
+        return found.prices(self._features(first, last), np.zeros(0))
 
     def _features(self, first: int, last: int) -> int:
         below = self._numbering.below()
         return int(below[last] - below[first])
-
-    def _singles(self, residuals: Floats) -> tuple[Floats, Floats]:
-        """g of every single column, and its sum_i |r_i x_ij|."""
-        from fcl.kernels import products
-
-        sums, sizes = np.zeros(self._columns), np.zeros(self._columns)
-        for rows, _, by_rows in self._pieces():
-            products.single_sums(*by_rows, residuals[rows], sums, sizes)
-        return sums, sizes
 
     def _ids(self, tuples: npt.NDArray[np.integer]) -> Ids:
         """Ids of products, given without the places that none of them fills."""
@@ -217,8 +316,8 @@ class ProductPricer:
     # -- the tree ------------------------------------------------------------------------------
 
     def _search(
-        self, tuples: npt.NDArray[np.integer], bounds: Floats, residuals: Floats, found: _Found
-    ) -> None:
+        self, tuples: Tuples, bounds: Floats, found: Collector, share: float
+    ) -> Generator[Any, Any, None]:
         """Price what is below some products, those of the largest bounds first, depth first."""
         waiting = [(tuples, bounds)]
         while waiting:
@@ -233,49 +332,24 @@ class ProductPricer:
                 continue
             order = np.argsort(-bounds, kind="stable")
             room = np.cumsum(tuples[order, -1].astype(np.int64) + self._repeats)
-            n = max(1, min(BATCH, int(np.searchsorted(room, len(self._sums), side="right"))))
+            n = max(1, min(BATCH, int(np.searchsorted(room, self._cells, side="right"))))
             batch, rest = order[:n], order[n:]
             if len(rest):
                 waiting.append((tuples[rest], bounds[rest]))
-            below = self._expand(tuples[batch], residuals, found)
+            below = yield from self._expand(tuples[batch], found, share)
             if below is not None:
                 waiting.append(below)
 
     def _expand(
-        self, tuples: npt.NDArray[np.integer], residuals: Floats, found: _Found
-    ) -> tuple[npt.NDArray[np.integer], Floats] | None:
+        self, tuples: Tuples, found: Collector, share: float
+    ) -> Generator[Any, Any, tuple[Tuples, Floats] | None]:
         """Price the children of some products; returns those below which there may be more."""
-        from fcl.kernels import products
-
-        depth = tuples.shape[1]
-        left = self._degree - depth - 1
+        left = self._degree - tuples.shape[1] - 1
         # products that begin alike follow each other
         tuples = np.ascontiguousarray(tuples[np.lexsort(tuples.T[::-1])], np.int64)
-        widths = tuples[:, -1] + self._repeats
-        offsets = np.concatenate([[0], np.cumsum(widths)])
-        cells = int(offsets[-1])
-        sums, sizes = self._sums[:cells], self._sizes[: cells if left else 0]
-        sums[:] = 0.0
-        sizes[:] = 0.0
-        self.visited += cells
-        for rows, parts, by_rows in self._pieces():
-            r = residuals[rows]
-            made = buffers(depth, len(r))
-            step = max(1, CALL_ENTRIES // max(1, len(by_rows[1]) + len(r)))
-            for at in range(0, len(tuples), step):
-                some = slice(at, at + step)
-                products.expand(
-                    *parts,
-                    *by_rows,
-                    tuples[some],
-                    self._repeats,
-                    *made,
-                    r,
-                    offsets[some],
-                    left > 0,
-                    sums,
-                    sizes,
-                )
+        offsets = self._offsets(tuples[:, -1])
+        made = (yield Children(tuples, left > 0), share, share).total
+        sums, sizes = made[0], made[-1]
 
         def children(cells: npt.NDArray[np.intp]) -> npt.NDArray[np.int64]:
             parent = np.searchsorted(offsets, cells, side="right") - 1
@@ -294,86 +368,37 @@ class ProductPricer:
 
     # -- pairs of dense columns ----------------------------------------------------------------
 
-    def _price_pairs(self, first: int, last: int, residuals: Floats, found: _Found) -> None:
-        from fcl.kernels import products
-
-        widths = np.arange(first, last) + self._repeats
-        ends = np.cumsum(widths)
+    def _price_pairs(
+        self, first: int, last: int, found: Collector, share: float
+    ) -> Generator[Any, Any, None]:
+        offsets = self._offsets(np.arange(first, last))
         at = first
         while at < last:
-            done = int(ends[at - first] - widths[at - first])
-            n = max(
-                1, int(np.searchsorted(ends, done + len(self._sums), side="right")) - at + first
-            )
-            stop = min(last, at + n)
-            offsets = np.concatenate([[0], np.cumsum(widths[at - first : stop - first])])
-            sums = self._sums[: offsets[-1]]
-            sums[:] = 0.0
-            self.visited += len(sums)
-            for x, r in self._dense_rows(stop, residuals):
-                products.pair_sums(x, r, at, stop, self._repeats, offsets, sums)
+            done = int(offsets[at - first])
+            n = int(np.searchsorted(offsets, done + self._cells, side="right")) - 1
+            stop = max(at + 1, first + min(n, last - first))
+            sums = (yield Pairs(at, stop), share, share).total
             hits = found.look(sums)
-            column = np.searchsorted(offsets, hits, side="right") - 1
-            pairs = np.column_stack([column + at, hits - offsets[column]])
+            column = np.searchsorted(offsets, hits + done, side="right") - 1
+            pairs = np.column_stack([column + first, hits + done - offsets[column]])
             found.add(self._ids(pairs), sums[hits])
             at = stop
-
-    def _dense_rows(self, columns: int, residuals: Floats) -> Iterator[tuple[Floats, Floats]]:
-        """The first columns of a few rows at a time, in float64, with their residuals."""
-        step = max(16, PAIR_BYTES // (8 * columns) // 4 * 4)
-        for number, rows in self._prepared.blocks():
-            (matrix, *_), n = kernel_block(self._block(number))
-            r = residuals[rows]
-            for at in range(0, n, step):
-                part = matrix[:columns, at : at + step]
-                yield np.ascontiguousarray(part.T, np.float64), r[at : at + step]
-
-    # -- some features -------------------------------------------------------------------------
-
-    def sums(self, values: Floats, ids: Ids, parts: range | None = None) -> Floats:
-        """See :class:`fcl.features.base.Pricer`."""
-        return self._sums_of(ids, values, 2, range(self.n_parts) if parts is None else parts)
-
-    def counts(self, ids: Ids, spare: Floats) -> Ids:
-        """See :class:`fcl.features.base.Pricer`."""
-        spare[:] = 1.0
-        return np.rint(self._sums_of(ids, spare, 0, range(self.n_parts))).astype(np.int64)
-
-    def _sums_of(self, ids: Ids, values: Floats, power: int, parts: range) -> Floats:
-        """sum_i values_i phi_ij^power of the features of some parts, 0 of the others."""
-        from fcl.kernels import products
-
-        chosen, where = np.unique(ids, return_inverse=True)
-        tuples = self._numbering.tuples(chosen)
-        own = (tuples[:, 0] >= self._cuts[parts.start]) & (tuples[:, 0] < self._cuts[parts.stop])
-        tuples = tuples[own]
-        total, found = np.zeros(len(chosen)), np.zeros(len(tuples))
-        for number, rows in self._prepared.blocks() if len(tuples) else ():
-            block, n = kernel_block(self._block(number))
-            made = buffers(self._degree, n)
-            step = max(1, CALL_ENTRIES // (n * self._degree))
-            for at in range(0, len(tuples), step):
-                some = slice(at, at + step)
-                products.product_sums(*block, tuples[some], *made, values[rows], power, found[some])
-        total[own] = found
-        return total[where]
 
     # -- rows ----------------------------------------------------------------------------------
 
     def _block(self, number: int) -> object:
         return self._family.block(self._prepared, number)
 
-    def _pieces(self) -> Iterator[tuple[slice, Parts, ByRows]]:
-        """Rows of a size that is convenient: which they are, as kernels get them, and by rows."""
-        size = max(64, PIECE_ENTRIES // self._columns // 64 * 64)
-        for number, rows in self._prepared.blocks():
-            parts, n = kernel_block(self._block(number))
-            step = size if self._dense else max(1, n)
-            for at in range(0, n, step):
-                stop = min(n, at + step)
-                piece = (parts[0][:, at:stop], *parts[1:]) if self._dense else parts
-                where = slice(rows.start + at, rows.start + stop)
-                yield where, piece, self._by_rows(where.start, piece, stop - at)
+    def _pieces(self, number: int) -> Iterator[tuple[slice, Parts, ByRows]]:
+        """Rows of a block of a size that is convenient: which, as kernels get them, and by rows."""
+        rows = self._prepared.rows_of(number)
+        parts, n = kernel_block(self._block(number))
+        step = max(64, PIECE_ENTRIES // self._columns // 64 * 64) if self._dense else max(1, n)
+        for at in range(0, n, step):
+            stop = min(n, at + step)
+            piece = (parts[0][:, at:stop], *parts[1:]) if self._dense else parts
+            where = slice(rows.start + at, rows.start + stop)
+            yield where, piece, self._by_rows(where.start, piece, stop - at)
 
     def _by_rows(self, key: int, parts: Parts, n: int) -> ByRows:
         from fcl.kernels import products
@@ -391,52 +416,3 @@ class ProductPricer:
             self._kept[key] = made
             self._kept_bytes += size
         return made
-
-
-class _Found:
-    """What was found in a part: the largest candidates, and what has to be beaten.
-
-    bar : |g| up to which no candidate is looked for: the threshold, or the least of the candidates when
-        there are as many as are kept.
-    largest : upper bound of |g| over all that was priced or skipped.
-    excess : sum of max(0, |g| - limit)^2; inf where every product, made or not, would have its share.
-    """
-
-    def __init__(self, keep: int, floor: float, limit: float, known: Ids) -> None:
-        self._keep, self._floor, self._known = keep, floor, known
-        self._limit = limit if limit > 0.0 else math.inf
-        self.excess = 0.0 if limit > 0.0 else math.inf
-        self.ids = np.empty(0, np.int64)
-        self.values = np.empty(0)
-        self.bar = floor
-        self.largest = 0.0
-
-    @property
-    def edge(self) -> float:
-        """The bound up to which nothing below a product is of interest."""
-        return min(self.bar, self._limit)
-
-    def look(self, sums: Floats) -> npt.NDArray[np.intp]:
-        """Take the sums of some features into account; returns which of them may be candidates."""
-        size = np.abs(sums)
-        self.largest = max(self.largest, float(size.max(initial=0.0)))
-        if self._limit < math.inf:
-            self.excess += float(np.sum((size[size > self._limit] - self._limit) ** 2))
-        return np.flatnonzero(size > self.bar)
-
-    def skip(self, bounds: Floats) -> None:
-        """What is below products of these bounds will not be looked at."""
-        self.largest = max(self.largest, float(bounds.max(initial=0.0)))
-
-    def add(self, ids: Ids, values: Floats) -> None:
-        """Keep the largest that are not known."""
-        if not len(ids):
-            return
-        new = ~np.isin(ids, self._known)
-        ids = np.concatenate([self.ids, ids[new]])
-        values = np.concatenate([self.values, values[new]])
-        if len(ids) >= self._keep:
-            best = np.lexsort((ids, -np.abs(values)))[: self._keep]
-            ids, values = ids[best], values[best]
-            self.bar = max(self._floor, float(np.abs(values[-1])))
-        self.ids, self.values = ids, values

@@ -1,0 +1,156 @@
+"""A pass has the same bits whoever makes the sums: writers, drivers, deaths, other processes."""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+from rows import acceptors
+from scipy.sparse import csr_array
+
+import fcl
+from fcl.data.prepared import PreparedRows
+from fcl.features import bind_features
+from fcl.features.prices import PriceQuery, Prices, RowVector, answer, merge_prices, run
+from fcl.solve.outer import Outer
+from tests.pricing import Pricing
+
+LENGTH, N, BLOCK_ROWS = 16, 700, 128
+DNA = (
+    "kmers:d=4",
+    "bag:d=4",
+    "bag:d=3,strands=both,wildcards=true",
+    "bag:d=4,value=presence",
+    "bag:d=3,value=presence,strands=both,wildcards=true",
+    "kmers:d=3 * 0.5 + bag:d=3 * 2",
+)
+TABLES = (
+    "columns",
+    "products:degree=2",
+    "products:degree=3",
+    "fourier:n=300,gamma=0.1",
+    "fourier:per_pass=300,gamma=0.1",
+    "columns * 2 + products:degree=2",
+)
+ARRAYS = ("ids", "gradients", "largest", "watched", "n_priced", "excess", "reach")
+
+
+def data_of(text: str, sparse: bool = False) -> fcl.Dataset:
+    codes, y = acceptors(LENGTH, N)
+    codes[::9, 3] = 4
+    if text in DNA:
+        return fcl.open_data(codes, y=y)
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(N, 12)) * (rng.random((N, 12)) < 0.4)
+    X[:, 0] += y
+    return fcl.open_data(csr_array(X) if sparse else X, y=y)
+
+
+def digest(prices: Prices) -> str:
+    found = hashlib.blake2b(digest_size=16)
+    for name in ARRAYS:
+        found.update(np.asarray(getattr(prices, name)).tobytes())
+    return found.hexdigest()
+
+
+# -- any process -----------------------------------------------------------------------------------
+
+
+def split_sums(pricers: list[Pricing], rows: RowVector, seed: int) -> Any:
+    """Sums of requests, made by several pricers over some blocks each, and merged in any order.
+
+    The first of them dies, and another one makes its sums again.
+    """
+    rng = np.random.default_rng(seed)
+
+    def sums(request: Any, begin: float, end: float) -> Any:
+        blocks = pricers[0].blocks
+        cuts = np.sort(rng.integers(0, len(blocks) + 1, len(pricers) - 1)).tolist()
+        ranges = [range(a, b) for a, b in zip([0, *cuts], [*cuts, len(blocks)], strict=True)]
+        pricers[0].pricer.accumulate(request, rows, blocks[: len(blocks) // 2], lambda s: None)
+        made = []
+        for pricer, some in zip(rng.permutation(np.array(pricers, object)), ranges, strict=True):
+            sent = pickle.loads(pickle.dumps(request))
+            part = pricer.pricer.accumulate(sent, rows, some, lambda s: None)
+            made.append(pickle.loads(pickle.dumps(part)))
+        made = [made[i] for i in rng.permutation(len(made))]
+        total = made[0]
+        for more in made[1:]:
+            total = pricers[0].pricer.merge(total, more)
+        return total
+
+    return sums
+
+
+@pytest.mark.parametrize("text", [*DNA, *TABLES])
+def test_sums_of_any_rows_made_anywhere(text: str) -> None:
+    data = data_of(text)
+    spec: Any = fcl.features.parse_features(text)
+    family = bind_features(spec, data.rows)
+    prepared = PreparedRows(N, BLOCK_ROWS, family.record_shape(BLOCK_ROWS), None)
+    for number, (_, _, raw) in enumerate(family.read_rows(data.rows, BLOCK_ROWS)):
+        prepared.commit(number, family.prepare(raw, prepared.writable(number)))
+    rng = np.random.default_rng(1)
+    r = rng.normal(size=N) * 10.0 ** rng.integers(-6, 6, N)
+    watch = rng.integers(0, min(family.n_features, 10_000), 20)
+    whole = Pricing(family, prepared, 8)
+    rows = whole.on_grid(r)
+    largest = whole.price(r, watch, np.inf).largest
+    options = {"threshold": 0.1 * largest, "level": 0.3 * largest, "imbalance": 1e-3 * largest}
+    query = PriceQuery(range(whole.n_parts), watch, number=3, **options)
+    expected = digest(run(whole.pricer, query, rows, whole.blocks))
+    for n in (2, 3, 4):
+        pricers = [Pricing(family, prepared, 8) for _ in range(n)]
+        sums = split_sums(pricers, rows, n)
+        assert digest(answer(pricers[0].pricer.scan(query, rows.step), sums)) == expected
+        cut = int(rng.integers(1, whole.n_parts + 1))
+        parts = [p for p in (range(cut), range(cut, whole.n_parts)) if len(p)]
+        queries = [PriceQuery(p, watch, number=3, **options) for p in parts]
+        found = [answer(pricers[-1].pricer.scan(q, rows.step), sums) for q in queries]
+        assert digest(merge_prices(found)) == expected
+
+
+# -- drivers ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def passes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Digests of the prices that were certified, pass by pass."""
+    found: list[str] = []
+    certify = Outer.certify
+
+    def record(self: Outer, prices: Prices, *arguments: Any) -> Any:
+        found.append(digest(prices))
+        return certify(self, prices, *arguments)
+
+    monkeypatch.setattr(Outer, "certify", record)
+    return found
+
+
+#: Every family, with other numbers of writers by turns.
+DRIVEN = [("kmers:d=4", n) for n in (1, 2, 3, 4)]
+DRIVEN += [(text, 1 + i % 4) for i, text in enumerate([*DNA, *TABLES][1:], 1)]
+
+
+@pytest.mark.parametrize(("text", "writers"), DRIVEN)
+def test_drivers_and_writers(
+    text: str, writers: int, passes: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The empty model and a given point; a writer dies with prices that it has made."""
+    data = data_of(text)
+    options: dict[str, Any] = {"C": 0.1, "tol": 1e-12, "max_passes": 2, "block_rows": BLOCK_ROWS}
+    options |= {"l1_ratio": 0.9, "memory": "1GiB", "row_view": "all"}
+    with pytest.warns(fcl.ConvergenceWarning):
+        options["initial"] = fcl.train(data, text, driver="inline", **options).model
+    passes.clear()
+    with pytest.warns(fcl.ConvergenceWarning):
+        fcl.train(data, text, driver="inline", **options)
+    expected = passes.copy()
+    passes.clear()
+    monkeypatch.setenv("FCL_FAULT", f"writer:{writers - 1}:price-done:1:kill")
+    with pytest.warns(fcl.ConvergenceWarning):
+        fcl.train(data, text, driver="processes", writers=writers, **options)
+    assert passes == expected and len(passes) == 2
