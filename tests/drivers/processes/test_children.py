@@ -419,6 +419,7 @@ def test_a_fault_that_cannot_be_read_is_told(spawn: Spawn) -> None:
 SUPERVISOR = textwrap.dedent(
     """
     import os, select, signal, sys, time
+    import processes_toys  # its messages are declared
     from fcl.drivers.processes.children import Child
     from fcl.drivers.processes.shared import Segment
 
