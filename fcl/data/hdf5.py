@@ -145,6 +145,8 @@ class Hdf5Container(Container):
         """The dataset or group at a path, None if there is none."""
         try:
             return self._root.get(path.strip("/") or "/")
+        except UnicodeEncodeError:  # from bytes of a command line that are not UTF-8
+            return None
         except (OSError, RuntimeError) as error:
             raise self._damaged(error) from error
 

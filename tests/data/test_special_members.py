@@ -119,3 +119,12 @@ def test_masked_arrays_are_refused() -> None:
     with pytest.raises(fcl.InputError, match="y has masked values"):
         fcl.open_data(X, y=np.ma.masked_array(y, y == 1))
     assert type(fcl.open_data(np.ma.masked_array(X), y=y).rows.read(0, 4)) is np.ndarray
+
+
+def test_a_name_in_hdf5_that_is_no_text(tmp_path: Path) -> None:
+    """Bytes of a command line that are not UTF-8 are surrogates in Python."""
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["X"] = [[0.0, 1.0]]
+    with pytest.raises(fcl.InputError, match="has no array"):
+        fcl.open_data(tmp_path / "a.h5", y="\udcff\udcfe")
