@@ -38,8 +38,8 @@ _SPECIAL = {
 
 #: Rows of a sample whose size is given, at least.
 LEAST_VIEW = 64
-#: Whole numbers are below this: files keep them in 64 bits.
-MOST_WHOLE = 1 << 63
+#: Whole numbers are below this.
+MOST_WHOLE = 1 << 128
 #: Most characters of a text from a file that a message or a table shows.
 MOST_SHOWN = 120
 
@@ -147,7 +147,7 @@ def is_whole(value: Any) -> bool:
 def whole(name: str, value: Any, least: int) -> int:
     """The value as an int; InputError unless it is a whole number from ``least`` to 2^63 - 1."""
     if not is_whole(value) or not least <= value < MOST_WHOLE:
-        most = " and below 2^63" if is_whole(value) and value >= MOST_WHOLE else ""
+        most = " and below 2^128" if is_whole(value) and value >= MOST_WHOLE else ""
         raise InputError(
             f"{name} must be a whole number of at least {least}{most}, got {shown(value)}"
         )

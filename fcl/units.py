@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 
-from fcl.checks import MOST_WHOLE, shown
 from fcl.errors import InputError
 
 __all__ = ["format_bytes", "format_seconds", "parse_duration", "parse_size"]
@@ -30,6 +29,8 @@ def parse_size(value: str | int | float, name: str = "size") -> int:
     Without ``B`` a prefix means powers of 1024 (``2G`` is ``2GiB``), as does ``GiB``; ``GB`` is
     10^9. Raises InputError, naming `name`, for anything else, below one byte, and from 8 EiB on.
     """
+    from fcl.checks import shown  # late: numpy takes a while
+
     expected = f'{name}: expected a size such as "4GiB", "768MiB" or "2G", got {shown(value)}'
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise InputError(expected)
@@ -45,7 +46,7 @@ def parse_size(value: str | int | float, name: str = "size") -> int:
         size = float(number) * base**power
     else:
         size = value
-    if not 1 <= size < MOST_WHOLE:
+    if not 1 <= size < 1 << 63:
         raise InputError(
             f"{name}: a size must be at least one byte and below 8 EiB, got {shown(value)}"
         )

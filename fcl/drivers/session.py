@@ -42,6 +42,8 @@ Progress = Callable[[Event], None]
 #: Passes in a row without progress after which a run ends if rounding explains the gap, and in any case.
 MAX_IDLE = 4
 PATIENCE = 50
+#: Rounding explains no gap above this: its estimate is for the worst case, and would explain any.
+MOST_ROUNDING = 1e-3
 #: Passes from which the time left is foreseen.
 FORESEEN = 3
 #: Seconds between two events of progress within a pass; shorter passes have none.
@@ -170,7 +172,7 @@ class Session:
         if self.idle < MAX_IDLE or (certified.scope != WHOLE and self.idle < PATIENCE):
             return None
         self.rounding = rounding()
-        if certified.gap <= self.rounding:
+        if certified.gap <= self.rounding <= MOST_ROUNDING:
             return StopReason.STALLED
         return StopReason.NO_PROGRESS if self.idle >= PATIENCE else None
 
@@ -275,7 +277,8 @@ class Session:
 
         point : in the solver's units.
         support : int64 (len(point.ids),), training rows that have each feature.
-        rounded_slope : what rounding may change of a slope: the largest violation is an upper bound.
+        rounded_slope : what rounding may change of a slope. The largest violation includes it, up to a
+            share of ``MOST_ROUNDING``: it is the worst case, which would drown the violation beyond that.
         """
         job, options = self.job, self.job.options
         # of a sample it says nothing of other features; infinite: priced before a checkpoint alone
@@ -284,7 +287,8 @@ class Session:
             objective=certified.objective,
             bound=certified.bound,
             gap=certified.gap,
-            max_violation=certified.max_violation + rounded_slope,
+            max_violation=certified.max_violation
+            + min(rounded_slope, MOST_ROUNDING * certified.max_violation),
             n_priced=certified.n_priced,
             scope=certified.scope,
             passes=len(self.history),

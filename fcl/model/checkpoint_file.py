@@ -88,7 +88,7 @@ def _command(where: str, value: Any) -> dict[str, Any]:
     for name, item in schema.table(where, value).items():
         inner = item.values() if isinstance(item, dict) else [item]
         for part in inner:
-            too_long = isinstance(part, int) and abs(part) >= 1 << 63
+            too_long = isinstance(part, int) and abs(part) >= 1 << 128
             if too_long or not isinstance(part, _COMMAND_VALUE_KINDS):
                 raise schema.Mismatch(
                     f"{where}.{name}: expected a plain value, got a {type(part).__name__}"

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -30,9 +31,9 @@ MOST_COLUMNS = 1024
 CHUNK_ENTRIES = 1 << 17
 #: Chunks whose products are kept apart until they are added in order.
 CHUNKS_AT_ONCE = 2
-#: Share of the largest eigenvalue up to which columns of a unit diagonal depend on each other: along such
-#: a direction the quadratic is flat but for rounding, and weights move until one of them is 0.
-FLAT = 1e-13
+#: Eigenvalues of a unit diagonal up to this share of the largest, times their number, count as zero:
+#: rounding hides them. Along their vectors weights move until one of them is 0.
+FLAT = 3e-15
 #: Slope along such a direction, as a share of the penalty's, that is worth a move.
 FLAT_SLOPE = 1e-9
 #: Sweeps of coordinate descent before the active set: cheap, and they find most of it.
@@ -59,6 +60,8 @@ class ExactModel:
 
     def __init__(self, most: int) -> None:
         self.most = most
+        #: whether to return what there is
+        self.cease: Callable[[], bool] = lambda: False
 
     @staticmethod
     def bytes_for(columns: int) -> int:
@@ -72,17 +75,25 @@ class ExactModel:
         at: LocalPoint,
         q: Floats,
         tolerance: float,
+        begin: Floats | None = None,
     ) -> Step:
         """The step that minimises the model at a point.
 
         q : float64 (n_rows,), curvatures of the rows of the view.
         tolerance : violation up to which a weight of 0 stays out of the active set.
+        begin : float64 (k,), a step near the one that is sought.
         """
         with one_blas_thread():
-            return self._minimise(view, working, at, q, tolerance)
+            return self._minimise(view, working, at, q, tolerance, begin)
 
     def _minimise(
-        self, view: RowView, working: WorkingSet, at: LocalPoint, q: Floats, tolerance: float
+        self,
+        view: RowView,
+        working: WorkingSet,
+        at: LocalPoint,
+        q: Floats,
+        tolerance: float,
+        begin: Floats | None,
     ) -> Step:
         centre, curve_b = np.zeros(len(at.columns)), 1.0
         free = view.objective.intercept
@@ -99,7 +110,14 @@ class ExactModel:
         diagonal = np.diag_indices_from(hessian)
         hessian[diagonal] += at.floor + at.ridge
         weights, sets = minimise_quadratic(
-            hessian, gradients, at.absolute, at.weights, min(tolerance, 1e-6)
+            hessian,
+            gradients,
+            at.absolute,
+            at.weights,
+            min(tolerance, 1e-6),
+            len(at.columns) if at.ridge.any() else int(np.count_nonzero(q)),
+            begin,
+            self.cease,
         )
         d = weights - at.weights
         db = -at.slope_b / curve_b - float(centre @ d) if free else 0.0
@@ -150,7 +168,14 @@ def one_blas_thread() -> Any:
 
 
 def minimise_quadratic(
-    hessian: Floats, gradients: Floats, absolute: Floats, start: Floats, tolerance: float
+    hessian: Floats,
+    gradients: Floats,
+    absolute: Floats,
+    start: Floats,
+    tolerance: float,
+    rank: int | None = None,
+    begin: Floats | None = None,
+    cease: Callable[[], bool] = lambda: False,
 ) -> tuple[Floats, int]:
     """Minimise gradients . d + d' hessian d / 2 + absolute . |start + d| over d.
 
@@ -159,36 +184,48 @@ def minimise_quadratic(
     hessian : float64 (k, k), positive semidefinite; overwritten.
     gradients, absolute, start : float64 (k,); absolute > 0.
     tolerance : violation, as a share of ``absolute``, up to which a weight of 0 stays 0.
+    rank : upper bound of the rank of the Hessian: some minimum has no more weights beside 0.
+    begin : float64 (k,), where the search begins; 0 by default.
+    cease : asked once an active set; then the lowest point so far is returned.
 
     Returns
     -------
     The weights, float64 (k,), and how many active sets it took.
     """
     k = len(start)
+    rank = k if rank is None else max(rank, 1)
     scale = np.sqrt(np.maximum(np.diag(hessian), 0.0))
     # a column without curvature: its own weight alone can bound it
     scale = np.where(scale > 0.0, scale, 1.0)
     hessian /= scale
     hessian /= scale[:, None]
-    g, a = gradients / scale, absolute / scale
-    w = start * scale
-    slope = g.copy()  # of the smooth part at w
+    g, a, origin = gradients / scale, absolute / scale, start * scale
+    w = origin.copy() if begin is None else (start + begin) * scale
+    slope = g + hessian @ (w - origin)  # of the smooth part at w
+
+    def value() -> float:
+        return 0.5 * float((g + slope) @ (w - origin)) + float(a @ np.abs(w))
+
+    lowest, best = value(), w.copy()
     order = np.arange(k)
     for _ in range(FIRST_SWEEPS):
         if descent.gram_sweep(hessian, a, order, w, slope) <= tolerance:
             break
+    if np.count_nonzero(w) > rank:  # to take the surplus out one by one would take longer
+        w[:] = best
+        slope = g + hessian @ (w - origin)
     signs = np.sign(w)
     sets = idle = 0
-    lowest = math.inf
-    while sets < MOST_SETS and idle < MOST_IDLE_SETS:
+    while sets < MOST_SETS and idle < MOST_IDLE_SETS and not cease():
         sets += 1
         settled = _settle(hessian, a, w, slope, signs)
         # sums of many updates drift
-        d = w - start * scale
-        slope = g + hessian @ d
-        value = 0.5 * float((g + slope) @ d) + float(a @ np.abs(w))
-        idle = 0 if value < lowest else idle + 1
-        lowest = min(value, lowest)
+        slope = g + hessian @ (w - origin)
+        found = value()
+        if found < lowest:
+            lowest, best, idle = found, w.copy(), 0
+        else:
+            idle += 1
         out = np.flatnonzero(signs == 0.0)
         over = (np.abs(slope[out]) - a[out]) / a[out]
         worst = float(over.max(initial=0.0))
@@ -198,12 +235,15 @@ def minimise_quadratic(
             continue
         # the worst surely helps; of others near it most will stay
         enter = out[over > max(0.5 * worst, tolerance)]
+        room = max(1, rank - int(np.count_nonzero(signs)))
+        if len(enter) > room:
+            enter = out[np.argsort(-over)[:room]]
         signs[enter] = -np.sign(slope[enter])
         if len(enter) > 1 and not _lowers(hessian, a, slope, signs, enter):
             signs[enter] = 0.0
             first = out[np.argmax(over)]
             signs[first] = -np.sign(slope[first])
-    return w / scale, sets
+    return best / scale, sets
 
 
 def _lowers(hessian: Floats, a: Floats, slope: Floats, signs: Floats, enter: Columns) -> bool:
@@ -296,11 +336,13 @@ def _leave_flats(
         _move(hessian, active, beta * step, w, slope)
         _sign(active, zeroed, w, signs)
         left = True
-        # the directions that are left do not move it any more
-        pivot = int(np.argmax(np.abs(flats[zeroed])))
-        rest = np.delete(flats, pivot, axis=1)
-        rest -= np.outer(flats[:, pivot], rest[zeroed] / flats[zeroed, pivot])
-        flats = np.linalg.qr(rest)[0]
+        # a reflection, after which one direction alone moves it, which is left out
+        normal = flats[zeroed].copy()
+        pivot = int(np.argmax(np.abs(normal)))
+        normal[pivot] += math.copysign(float(np.linalg.norm(normal)), float(normal[pivot]))
+        normal /= np.linalg.norm(normal)
+        flats -= np.outer(flats @ normal, 2.0 * normal)
+        flats = np.delete(flats, pivot, axis=1)
         flats[zeroed] = 0.0
     return left
 

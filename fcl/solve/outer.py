@@ -159,13 +159,7 @@ class Outer:
             # features drawn just now keep the gap up, which is no fault of the trainer
             standing = violation - 1.0 <= self.target()
         self._last = None if drawn is None else Priced(drawn, watch)
-        gap = self.objective - bound
-        if -gap > CONTRADICTION * max(abs(self.objective), abs(bound)):
-            raise InputError(
-                f"the objective, {self.objective:.12g}, is below its lower bound, {bound:.12g}: "
-                "columns(), margins() and gradients() of the features must agree, and be the same as "
-                "before a checkpoint"
-            )
+        gap = self._gap_to(bound)
         lower = standing and gap >= 0.9 * self._gap
         self._sharpness = max(0.3 * self._sharpness, 1e-6) if lower else 1.0
         self.bound, self._gap = bound, gap
@@ -192,12 +186,26 @@ class Outer:
         return self._sharpness < 1.0 and certified.scope == WHOLE and certified.gap > self.tol
 
     def raise_bound(self, bound: float) -> Certified:
-        """Take another bound of the whole problem, if it is better."""
+        """Take another bound of the whole problem, if it is better.
+
+        Raises InputError for a bound above the objective by more than rounding.
+        """
+        self._gap_to(bound)
         bound = min(bound, self.objective)
         if bound > self.bound:
             self.bound, self.best = bound, self.point
         self._gap = self.objective - self.bound
         return self.certified()
+
+    def _gap_to(self, bound: float) -> float:
+        gap = self.objective - bound
+        if -gap > CONTRADICTION * max(abs(self.objective), abs(bound)):
+            raise InputError(
+                f"the objective, {self.objective:.12g}, is below its lower bound, {bound:.12g}: "
+                "columns(), margins() and gradients() of the features must agree, and be the same as "
+                "before a checkpoint"
+            )
+        return gap
 
     def sharpen(self) -> None:
         """The trainer has nothing better to offer at its target: lower that."""

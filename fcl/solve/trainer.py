@@ -48,6 +48,10 @@ SHRINK = 1e-2
 FLAT_SHARE = 0.1
 #: A step cut to less than this was no good: the curvatures of its model were too small.
 CUT = 0.3
+#: ... and of finite Newton steps, so many in a row to less than this: rows at a jump of the curvature cut
+#: them off.
+LEAST_FINITE = 1e-3
+MOST_CUT_OFF = 3
 #: Curvatures are raised to at least this share of those of a majoriser once a step was cut, and to ten
 #: times that after each further one; a whole step takes it back.
 LEAST_RAISED = 1e-3
@@ -132,7 +136,9 @@ class Trainer:
         self.resize(n_rows)
         self.inner = InnerModel(n_rows, max_columns, entries, seed, binary, block_rows, team)
         self._exact = ExactModel(min(hessian_columns, max_columns))
+        self._exact.cease = lambda: self.inner.cease()  # noqa: PLW0108  it is set later
         self._raised = 0.0  # share of a majoriser's curvatures that the model has at least
+        self._cut_off = 0  # finite Newton steps in a row that got nowhere
         self._careful = False  # whether coordinate descent on a sample has proved too little
         self._team = team
         # the local problem that is being solved
@@ -192,7 +198,7 @@ class Trainer:
         moved = np.flatnonzero(away)
         add_columns(working, moved, away[moved], self._m, self._team)
         self.intercept, self._anchor_b = b, anchor_b
-        self._before, self._undo = math.inf, None
+        self._before, self._undo, self._cut_off = math.inf, None, 0
 
     def rise(self, view: RowView, working: WorkingSet) -> float:
         """The local objective at the current point minus that of the anchor."""
@@ -254,7 +260,14 @@ class Trainer:
             self._careful = self._careful or self._raised == 1.0
             self._raise()
         beta, gained, seen = found
-        if beta < CUT:
+        if not view.objective.loss.smooth and self._is_cheap(view, len(columns)):
+            # a raised model replaces finite Newton steps, which are far fewer while they get anywhere
+            self._cut_off = self._cut_off + 1 if beta < LEAST_FINITE else 0
+            if self._cut_off >= MOST_CUT_OFF:
+                self._raise()
+            else:
+                self._raised = 0.0
+        elif beta < CUT:
             self._raise()
         elif beta == 1.0:
             self._raised = 0.1 * self._raised if self._raised > LEAST_RAISED else 0.0
@@ -288,7 +301,9 @@ class Trainer:
             np.multiply(self._q, self._m - y, out=self._r)
             self._r += loss.flat_slope * s * pieces
             there = self._local_point(view, working, local.columns)
-            step = self._exact.minimise(view, working, there, self._q, tolerance)
+            step = self._exact.minimise(view, working, there, self._q, tolerance, step.d)
+            if self.inner.cease():
+                break
         return step
 
     def _margins_of(self, working: WorkingSet, local: LocalPoint, step: Step) -> Floats:

@@ -193,7 +193,8 @@ class RowView:
         columns = np.arange(first, working.cache.n)
         g, squares = column_moments(working, columns, self._r, self._q, self.objective.team)
         working.correction[some] = working.gradients[some] - g
-        most = ROUNDED * np.sqrt(squares * float((self._r * self._r).sum()))
+        top = float(np.abs(self._r).max(initial=0.0)) or 1.0  # its square may be beyond float64
+        most = ROUNDED * top * np.sqrt(squares * float(np.square(self._r / top).sum()))
         wrong = np.flatnonzero(np.abs(working.correction[some]) > most)
         if len(wrong):
             feature = int(working.cache.ids[first + wrong[0]])
