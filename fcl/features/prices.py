@@ -103,9 +103,9 @@ class RowVector:
         return cls(values, 2.0 ** max(exponent, LEAST_EXPONENT), units)
 
     @property
-    def inverse(self) -> float | np.int64:
-        """What kernels multiply :meth:`raw` by, before they cut off what is beyond whole steps."""
-        return 1.0 / self.step if self._units is None else np.int64(1)
+    def inverse(self) -> float | None:
+        """What kernels make steps of :meth:`raw` with: steps in 1; None: these are steps."""
+        return 1.0 / self.step if self._units is None else None
 
     def raw(self, rows: slice) -> npt.NDArray[Any]:
         """The values of some rows, float64, or in steps, int64."""
@@ -118,7 +118,9 @@ class RowVector:
 
     def units(self, rows: slice) -> npt.NDArray[np.int64]:
         """The truncated values of some rows in steps."""
-        return (self.raw(rows) * self.inverse).astype(np.int64, copy=False)
+        if self._units is not None:
+            return self._units[rows]
+        return (self.raw(rows) * (1.0 / self.step)).astype(np.int64)
 
     def digest(self) -> bytes:
         """Differs between vectors that differ."""

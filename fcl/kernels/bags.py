@@ -12,7 +12,7 @@ looked at together, and each counts once.
 import numpy as np
 
 from fcl.kernels import kernel
-from fcl.kernels.kmers import CHUNK, code_of_row, unknown_windows, window_codes
+from fcl.kernels.kmers import CHUNK, code_of_row, in_steps, unknown_windows, window_codes
 
 #: Rows whose letters are unpacked at a time: one line of the first-level cache a plane.
 LETTER_ROWS = 64
@@ -81,7 +81,7 @@ def move_unknown(
     for e in range(count):
         row = rows[e]
         code = np.int64(code_of_row(planes, k, span, row))
-        x = np.int64(r[row] * inverse)
+        x = in_steps(r[row], inverse)
         table[code] -= x
         if five.shape[0]:
             five[five_code(code, np.int64(masks[row]), span, d)] += x
@@ -291,7 +291,7 @@ def add_present(
         unpack_letters(planes, unknown_start, unknown_rows, start, stop, cursors, letters)
         for row in range(start, stop):
             row_codes(letters[row - start], d, both, codes)
-            value = np.int64(r[row] * inverse)
+            value = in_steps(r[row], inverse)
             for c in codes:
                 if c >= 0 and stamps[c] != row:
                     stamps[c] = row

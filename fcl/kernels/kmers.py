@@ -139,17 +139,24 @@ def unknown_windows(unknown_start, unknown_rows, k, d, masks, rows_out):
 
 
 @kernel
+def in_steps(x, inverse):
+    """A row's number in whole steps. inverse : steps in 1; None: it is in steps, int64."""
+    # of one type either way: a sum of float64 and int64 would be a float64
+    return np.int64(x) if inverse is None else np.int64(x * inverse)
+
+
+@kernel
 def add_to_table(planes, k, d, n_rows, r, inverse, codes, table):
     """Add r_i in steps to ``table[code of the window at k]`` for the rows of a block, in place.
 
-    inverse : steps in 1; what r_i has beyond whole steps is cut off.  table : int64 (4^d,).
+    inverse : as in :func:`in_steps`.  table : int64 (4^d,).
     """
     for start in range(0, n_rows, CHUNK):
         stop = min(n_rows, start + CHUNK)
         window_codes(planes, k, d, start, stop, codes)
         part = r[start:stop]
         for i in range(stop - start):
-            table[codes[i]] += np.int64(part[i] * inverse)
+            table[codes[i]] += in_steps(part[i], inverse)
 
 
 @kernel
@@ -180,7 +187,7 @@ def take_unknown(
     for e in range(count):
         row = rows[e]
         c = code_of_row(planes, k, d, row)
-        x = np.int64(r[row] * inverse)
+        x = in_steps(r[row], inverse)
         table[c] -= x
         if masks[row] & first == 0:
             code[items] = c

@@ -270,6 +270,12 @@ def scan_patterns(
             )
         base = first_id + (prefix[level] * 5 + a) * leaves
         visited += leaves
+        most = 0
+        for i in range(leaves):
+            most = max(most, abs(flat[i]))
+        if most <= bar:
+            skipped = max(skipped, most)
+            continue
         for i in range(leaves):
             x = abs(flat[i])
             if x > bar:

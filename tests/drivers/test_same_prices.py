@@ -8,14 +8,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from rows import acceptors
+from explicit import make_solver
+from explicit import run as run_solver
+from judge import LOSSES, Problem, kmer_matrix
+from rows import acceptors, pyrimidines
 from scipy.sparse import csr_array
 
 import fcl
 from fcl.data.prepared import PreparedRows
-from fcl.features import bind_features
-from fcl.features.prices import PriceQuery, Prices, RowVector, answer, merge_prices, run
-from fcl.solve.outer import Outer
+from fcl.features import KmerFamily, bind_features
+from fcl.features.prices import GRID_BITS, PriceQuery, Prices, RowVector, answer, merge_prices, run
+from fcl.solve.outer import Certified, Outer
+from fcl.solve.solver import Solver
 from tests.pricing import Pricing
 
 LENGTH, N, BLOCK_ROWS = 16, 700, 128
@@ -35,7 +39,7 @@ TABLES = (
     "fourier:per_pass=300,gamma=0.1",
     "columns * 2 + products:degree=2",
 )
-ARRAYS = ("ids", "gradients", "largest", "watched", "n_priced", "excess", "reach")
+ARRAYS = ("ids", "gradients", "largest", "watched", "excess", "reach")
 
 
 def data_of(text: str, sparse: bool = False) -> fcl.Dataset:
@@ -141,7 +145,7 @@ def test_drivers_and_writers(
 ) -> None:
     """The empty model and a given point; a writer dies with prices that it has made."""
     data = data_of(text)
-    options: dict[str, Any] = {"C": 0.1, "tol": 1e-12, "max_passes": 2, "block_rows": BLOCK_ROWS}
+    options: dict[str, Any] = {"C": 0.1, "tol": 1e-12, "max_passes": 1, "block_rows": BLOCK_ROWS}
     options |= {"l1_ratio": 0.9, "memory": "1GiB", "row_view": "all"}
     with pytest.warns(fcl.ConvergenceWarning):
         options["initial"] = fcl.train(data, text, driver="inline", **options).model
@@ -153,4 +157,42 @@ def test_drivers_and_writers(
     monkeypatch.setenv("FCL_FAULT", f"writer:{writers - 1}:price-done:1:kill")
     with pytest.warns(fcl.ConvergenceWarning):
         fcl.train(data, text, driver="processes", writers=writers, **options)
-    assert passes == expected and len(passes) == 2
+    assert passes == expected
+    assert len(passes) == 2
+
+
+# -- the certificate -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("rho", [1.0, 0.7])
+@pytest.mark.parametrize("bits", [GRID_BITS, 24])
+def test_truncated_residuals_are_the_dual_point(
+    loss: str, rho: float, bits: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The judge's bound at them is no lower than the certified one; also on a grid that is felt."""
+    monkeypatch.setattr("fcl.features.prices.GRID_BITS", bits)
+    codes, labels = acceptors(10, 400)
+    y = pyrimidines(400) if loss == "squared" else labels
+    s = 10.0 ** np.random.default_rng(0).uniform(-6.0, 6.0, 400)  # over twelve orders
+    problem = Problem(kmer_matrix(codes, 3), y, s, loss, 1e-5, rho=rho)
+    solver = make_solver(KmerFamily(3, 10), codes, problem, tol=1e-6, block_rows=128)
+    optimum = problem.solve(1e-8)
+
+    def check(solver: Solver, certified: Certified) -> None:
+        passes = solver.passes
+        dual = passes.dual_point()
+        raw = passes.vectors.residuals
+        r = np.concatenate([dual.residuals[rows] for rows in passes.objective.blocks()])
+        assert (np.abs(r) <= np.abs(raw)).all() and (r * raw >= 0.0).all()
+        assert (np.abs(r - raw) < dual.residuals.step).all()
+        assert (r / dual.residuals.step == np.rint(r / dual.residuals.step)).all()
+        assert (passes.vectors.units * dual.residuals.step == r).all()
+        none = np.empty(0, np.int64)
+        prices = passes.price(dual, none, 0.0, passes.parts)
+        bound = passes.bound(dual, prices.largest, float(prices.excess.sum()))
+        own = problem.bound(r)
+        assert bound <= own + 1e-9 * abs(own)
+        assert certified.bound <= optimum.objective * (1.0 + 1e-12)
+
+    run_solver(solver, 12, check)
