@@ -45,6 +45,8 @@ MOST_STEPS = 30
 MOST_SETS = 300
 #: Active sets that may follow one another without lowering the quadratic: near rounding they cycle.
 MOST_IDLE_SETS = 5
+#: Relative difference of values that are equal but for rounding.
+ROUNDED = 1e-13
 #: Relative error of the Newton systems that counts as solved.
 SOLVED = 1e-13
 
@@ -211,9 +213,12 @@ def minimise_quadratic(
     for _ in range(FIRST_SWEEPS):
         if descent.gram_sweep(hessian, a, order, w, slope) <= tolerance:
             break
+    swept, after = value(), w.copy()
     if np.count_nonzero(w) > rank:  # to take the surplus out one by one would take longer
         w[:] = best
         slope = g + hessian @ (w - origin)
+    else:
+        lowest, best = swept, after
     signs = np.sign(w)
     sets = idle = 0
     while sets < MOST_SETS and idle < MOST_IDLE_SETS and not cease():
@@ -222,10 +227,9 @@ def minimise_quadratic(
         # sums of many updates drift
         slope = g + hessian @ (w - origin)
         found = value()
-        if found < lowest:
-            lowest, best, idle = found, w.copy(), 0
-        else:
-            idle += 1
+        idle = 0 if found < lowest else idle + 1
+        if found <= lowest + ROUNDED * abs(lowest):  # of equals the later one is the more exact
+            lowest, best = found, w.copy()
         out = np.flatnonzero(signs == 0.0)
         over = (np.abs(slope[out]) - a[out]) / a[out]
         worst = float(over.max(initial=0.0))
@@ -243,7 +247,7 @@ def minimise_quadratic(
             signs[enter] = 0.0
             first = out[np.argmax(over)]
             signs[first] = -np.sign(slope[first])
-    return best / scale, sets
+    return (best if lowest <= swept + ROUNDED * abs(swept) else after) / scale, sets
 
 
 def _lowers(hessian: Floats, a: Floats, slope: Floats, signs: Floats, enter: Columns) -> bool:

@@ -74,3 +74,47 @@ def test_columns_of_all_scales_in_a_few_passes(loss: str, intercept: bool) -> No
     objective = problem.objective(w, solver.outer.point.intercept)
     assert solver.outer.objective == pytest.approx(objective, rel=1e-12)
     assert problem.violations(w, solver.outer.point.intercept).max() < 1e-3
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_more_columns_than_rows(loss: str) -> None:
+    """40 rows, 1,000 columns, a weak penalty: no more weights enter the model than there are rows."""
+    rng = np.random.default_rng(0)
+    phi = rng.normal(size=(40, 1000)).astype(np.float32).astype(np.float64)
+    score = phi[:, 0] + rng.normal(size=40)
+    y = score if loss == "squared" else np.where(score > 0.0, 1.0, -1.0)
+    problem = Problem(phi, y, np.ones(40), loss, 1e4, True)
+    solver = make_solver(explicit_family(phi), phi, problem, tol=1e-4)
+    passes = run(solver, 20)
+    assert passes[-1].gap <= 1e-4, f"{len(passes)} passes"
+
+
+def test_near_copies() -> None:
+    """A curvature of 1e-12, along the difference of columns that differ by 1e-6, is not rounding."""
+    rng = np.random.default_rng(3)
+    phi = rng.normal(size=(200, 3)) @ rng.normal(size=(3, 6)) + 1e-6 * rng.normal(size=(200, 6))
+    phi = phi.astype(np.float32).astype(np.float64)
+    problem = Problem(phi, phi @ rng.normal(size=6), np.ones(200), "squared", 1e7, True)
+    solver = make_solver(explicit_family(phi), phi, problem, tol=1e-4)
+    passes = run(solver, 20)
+    assert passes[-1].gap <= 1e-4, f"{len(passes)} passes"
+
+
+def test_the_lowest_point_is_returned_when_told_to_cease() -> None:
+    rng = np.random.default_rng(5)
+    phi = rng.normal(size=(20, 30))
+    hessian, g, a = phi.T @ phi, phi.T @ rng.normal(size=20), np.full(30, 1e-3)
+    start = np.zeros(30)
+
+    def value(w: np.ndarray) -> float:
+        return float(g @ w + 0.5 * w @ hessian @ w + a @ np.abs(w))
+
+    whole, sets = minimise_quadratic(hessian.copy(), g, a, start, 1e-9, rank=20)
+    ceased, none = minimise_quadratic(
+        hessian.copy(), g, a, start, 1e-9, rank=20, cease=lambda: True
+    )
+    begun, few = minimise_quadratic(hessian.copy(), g, a, start, 1e-9, rank=20, begin=whole)
+    assert np.count_nonzero(whole) <= 20
+    assert (none, few) == (0, 1) and sets > 1
+    assert value(whole) < value(start) and value(ceased) < value(start)
+    assert value(begun) == pytest.approx(value(whole), rel=1e-12)
