@@ -42,7 +42,8 @@ Progress = Callable[[Event], None]
 #: Passes in a row without progress after which a run ends if rounding explains the gap, and in any case.
 MAX_IDLE = 4
 PATIENCE = 50
-#: Rounding explains no gap above this: its estimate is for the worst case, and would explain any.
+#: The estimate of rounding is for the worst case. Above this it would explain any gap, and only patience
+#: ends the run.
 MOST_ROUNDING = 1e-3
 #: Passes from which the time left is foreseen.
 FORESEEN = 3
@@ -171,8 +172,10 @@ class Session:
         """Why to stop after passes without progress; None while there is hope."""
         if self.idle < MAX_IDLE or (certified.scope != WHOLE and self.idle < PATIENCE):
             return None
-        self.rounding = rounding()
-        if certified.gap <= self.rounding <= MOST_ROUNDING:
+        self.rounding = min(rounding(), 1.0)
+        if certified.gap <= self.rounding and (
+            self.rounding <= MOST_ROUNDING or self.idle >= PATIENCE
+        ):
             return StopReason.STALLED
         return StopReason.NO_PROGRESS if self.idle >= PATIENCE else None
 
