@@ -6,6 +6,9 @@ import os
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
+import click
+
+from fcl.cli.config import checked_value
 from fcl.errors import InputError, ModelFileError
 from fcl.plain import plain
 
@@ -45,13 +48,18 @@ def command_options(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def resume_options(
-    options: Mapping[str, Any], given: Mapping[str, str], checkpoint: Checkpoint, folder: str
+    ctx: click.Context,
+    options: Mapping[str, Any],
+    given: Mapping[str, str],
+    checkpoint: Checkpoint,
+    folder: str,
 ) -> dict[str, Any]:
     """The options of a job resumed from `folder`.
 
     options, given : as `merge_config` returns them.
 
-    Raises InputError that names each option given that must not change and does.
+    Raises InputError that names each option given that must not change and does, or an option of the
+    checkpoint whose value the command would not accept.
     """
     command = checkpoint.options.get("command")
     if not isinstance(command, Mapping):
@@ -60,12 +68,16 @@ def resume_options(
             "resume it from Python, as it was started"
         )
     resumed, wrong = dict(options), []
+    params = {str(param.name): param for param in ctx.command.params}
     for name, may_change in _KEPT.items():
         if name not in command:
             continue  # of an earlier version, which did not have the option
-        if name not in given:
-            resumed[name] = command[name]
-        elif not may_change and not _same(name, options[name], command[name]):
+        if command[name] is not None:
+            key = f"{name} of checkpoint {checkpoint.number}"
+            checked_value(ctx, params[name], key, command[name], folder)
+            if name not in given:
+                resumed[name] = command[name]
+        if name in given and not may_change and not _same(name, options[name], command[name]):
             was = "it was not given" if command[name] is None else f"it was {command[name]}"
             wrong.append(f"{given[name]} is {options[name]} and {was}")
     if options["no_checkpoint"]:

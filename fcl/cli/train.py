@@ -260,7 +260,7 @@ def _request(ctx: click.Context, params: dict[str, Any]) -> _Request:
     from fcl.model.checkpoint import CheckpointFolder
 
     resumed = CheckpointFolder(folder).load()
-    options = resume_options(options, given, resumed, folder)
+    options = resume_options(ctx, options, given, resumed, folder)
     # the model that the job wrote when it was stopped makes way for the better one
     own = (
         "out" not in given
