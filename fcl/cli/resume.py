@@ -15,7 +15,7 @@ from fcl.plain import plain
 if TYPE_CHECKING:
     from fcl.model.checkpoint import Checkpoint
 
-__all__ = ["command_options", "is_own_model", "resume_options"]
+__all__ = ["check_command", "command_options", "is_own_model", "resume_options"]
 
 #: options that a checkpoint keeps, and whether a resumed job may have them otherwise
 _KEPT = {
@@ -47,19 +47,23 @@ def command_options(options: Mapping[str, Any]) -> dict[str, Any]:
     return kept | {name: _absolute(kept[name]) for name in _PATHS if kept[name] is not None}
 
 
+def check_command(ctx: click.Context, checkpoint: Checkpoint, folder: str) -> None:
+    """Raise InputError if the command would not accept an option that its checkpoint holds."""
+    command = checkpoint.options.get("command") or {}
+    for param in ctx.command.params:
+        if param.name in _KEPT and command.get(param.name) is not None:
+            key = f"{param.name} of checkpoint {checkpoint.number}"
+            checked_value(ctx, param, key, command[param.name], folder)
+
+
 def resume_options(
-    ctx: click.Context,
-    options: Mapping[str, Any],
-    given: Mapping[str, str],
-    checkpoint: Checkpoint,
-    folder: str,
+    options: Mapping[str, Any], given: Mapping[str, str], checkpoint: Checkpoint, folder: str
 ) -> dict[str, Any]:
     """The options of a job resumed from `folder`.
 
     options, given : as `merge_config` returns them.
 
-    Raises InputError that names each option given that must not change and does, or an option of the
-    checkpoint whose value the command would not accept.
+    Raises InputError that names each option given that must not change and does.
     """
     command = checkpoint.options.get("command")
     if not isinstance(command, Mapping):
@@ -68,16 +72,13 @@ def resume_options(
             "resume it from Python, as it was started"
         )
     resumed, wrong = dict(options), []
-    params = {str(param.name): param for param in ctx.command.params}
     for name, may_change in _KEPT.items():
         if name not in command:
             continue  # of an earlier version, which did not have the option
-        if command[name] is not None:
-            key = f"{name} of checkpoint {checkpoint.number}"
-            checked_value(ctx, params[name], key, command[name], folder)
-            if name not in given:
+        if name not in given:
+            if command[name] is not None:
                 resumed[name] = command[name]
-        if name in given and not may_change and not _same(name, options[name], command[name]):
+        elif not may_change and not _same(name, options[name], command[name]):
             was = "it was not given" if command[name] is None else f"it was {command[name]}"
             wrong.append(f"{given[name]} is {options[name]} and {was}")
     if options["no_checkpoint"]:

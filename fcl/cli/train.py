@@ -256,11 +256,12 @@ def _request(ctx: click.Context, params: dict[str, Any]) -> _Request:
         elif options["checkpoint"] is None and options["out"] is not None:
             options = options | {"checkpoint": f"{options['out']}.checkpoint"}
         return _Request(options, given, None, options["overwrite"])
-    from fcl.cli.resume import is_own_model, resume_options
+    from fcl.cli.resume import check_command, is_own_model, resume_options
     from fcl.model.checkpoint import CheckpointFolder
 
     resumed = CheckpointFolder(folder).load()
-    options = resume_options(ctx, options, given, resumed, folder)
+    check_command(ctx, resumed, folder)
+    options = resume_options(options, given, resumed, folder)
     # the model that the job wrote when it was stopped makes way for the better one
     own = (
         "out" not in given
