@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fcl.checks import shown, view_of_rows
 from fcl.errors import InputError
 from fcl.units import parse_duration, parse_size
 
@@ -73,8 +74,6 @@ class Positive(ParamType):
             what = "above 0 and finite" if self.below == math.inf else f"in (0, {self.below:g})"
             if self.most < math.inf:
                 what = f"in (0, {self.most:g}]"
-            from fcl.checks import shown  # late: it imports numpy
-
             self.fail(f"expected a number {what}, got {shown(value)}", param, ctx)
         return number
 
@@ -87,8 +86,6 @@ class RowView(ParamType):
     def convert(self, value: Any, param: Any, ctx: Any) -> str | int:
         if value in ("all", "auto"):
             return str(value)
-        from fcl.checks import view_of_rows
-
         try:
             number: Any = int(value)
         except ValueError:
