@@ -15,6 +15,7 @@ from fcl.units import parse_duration, parse_size
 __all__ = [
     "ClassWeight",
     "Duration",
+    "Loss",
     "Positive",
     "RowView",
     "Size",
@@ -76,6 +77,20 @@ class Positive(ParamType):
                 what = f"in (0, {self.most:g}]"
             self.fail(f"expected a number {what}, got {shown(value)}", param, ctx)
         return number
+
+
+class Loss(ParamType):
+    """The name of a loss, with its parameters: ``huber:delta=2``."""
+
+    name = "loss"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> str:
+        from fcl.objective import find_loss  # late: it imports NumPy
+
+        try:
+            return find_loss(value).text
+        except InputError as error:
+            self.fail(str(error), param, ctx)
 
 
 class RowView(ParamType):

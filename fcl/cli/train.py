@@ -27,6 +27,7 @@ from fcl.cli.common import (
 from fcl.cli.options import (
     ClassWeight,
     Duration,
+    Loss,
     Positive,
     RowView,
     Size,
@@ -131,6 +132,7 @@ _SHARED_ARGUMENTS = (
 )
 @click.option(
     "--loss",
+    type=Loss(),
     metavar="LOSS",
     default="logistic",
     show_default=True,
@@ -343,7 +345,6 @@ def _arguments(request: _Request) -> dict[str, Any]:
         messages.say(f"reading {options['data']}")
     from fcl.data import open_data
     from fcl.features import parse_features
-    from fcl.objective import find_loss
 
     # a checkpoint or a TOML file may come from a stranger; the user types the command line
     typed = request.given.get("features") == "--features"
@@ -356,7 +357,6 @@ def _arguments(request: _Request) -> dict[str, Any]:
     }
     for name in _SHARED_ARGUMENTS:
         arguments[name] = options[name]
-    arguments["loss"] = find_loss(options["loss"]).text
     if options["valid_fraction"] is not None:
         arguments["valid_fraction"] = options["valid_fraction"]
     return arguments | {"resume": request.resumed, "share_cores": not options["no_help"]}
