@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from numbers import Integral, Real
 from typing import Any
 
-import numpy as np
-
 from fcl.errors import InputError
 
 __all__ = [
@@ -49,15 +47,18 @@ _SHORT.maxstring = _SHORT.maxlong = _SHORT.maxother = MOST_SHOWN
 _SHORT.maxlist = _SHORT.maxtuple = _SHORT.maxdict = 8
 
 
+def _without_numpy(value: Any) -> Any:
+    """A NumPy scalar as a Python one, without importing NumPy, which commands load late."""
+    return value.item() if getattr(value, "shape", None) == () else value
+
+
 def shown(value: Any) -> str:
     """A value for a message: NumPy numbers as plain ones, long values shortened.
 
     The value may come from a file, of any depth and length.
     """
-    if isinstance(value, np.generic):
-        value = value.item()
     try:
-        return _SHORT.repr(value)
+        return _SHORT.repr(_without_numpy(value))
     except Exception:  # more digits than Python prints, or a repr that fails
         return f"a {type(value).__name__} that cannot be shown"
 
@@ -100,7 +101,8 @@ def choice(name: str, value: Any, among: Sequence[str]) -> str:
 
 def flag(name: str, value: Any) -> bool:
     """The value as a bool; InputError naming the option for anything that is none."""
-    if not isinstance(value, bool | np.bool_):
+    value = _without_numpy(value)
+    if not isinstance(value, bool):
         raise InputError(f"{name} must be True or False, got {shown(value)}")
     return bool(value)
 

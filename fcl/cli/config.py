@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 import tomllib
 from typing import Any
 
@@ -13,7 +14,7 @@ from fcl.checks import file_kind, shortened, shown
 from fcl.cli.options import ClassWeight, Duration, Positive, RowView, Size
 from fcl.errors import InputError
 
-__all__ = ["given_options", "merge_config", "read_toml"]
+__all__ = ["checked_value", "given_options", "merge_config", "read_toml"]
 
 #: options that ask for an action, not settings of a run
 _ACTIONS = {"config", "help", "import", "plan", "resume", "version", "warmup"}
@@ -76,7 +77,7 @@ def merge_config(ctx: click.Context, path: str) -> tuple[dict[str, Any], dict[st
         if name in seen:
             raise InputError(f"{path}: {key} and {seen[name]} are the same option; keep one")
         seen[name] = key
-        converted = _convert(ctx, param, key, value, path)
+        converted = checked_value(ctx, param, key, value, path)
         if name not in given:
             values[name] = (not converted) if negated else converted
             in_file[name] = f"{path}: {key}"
@@ -121,7 +122,10 @@ def _find(
     raise InputError(f"{path}: unknown option {shown(key)}; {hint}")
 
 
-def _convert(ctx: click.Context, param: click.Parameter, key: str, value: Any, path: str) -> Any:
+def checked_value(
+    ctx: click.Context, param: click.Parameter, key: str, value: Any, path: str
+) -> Any:
+    """The value of an option from a file; raises InputError naming file and key for a wrong one."""
     kind = param.type
     expected: str = "a string"
     types: tuple[type, ...] = (str,)
@@ -144,9 +148,19 @@ def _convert(ctx: click.Context, param: click.Parameter, key: str, value: Any, p
         raise InputError(f"{path}: {key}: expected {expected}, got {shown(value)}")
     if isinstance(value, int) and abs(value) >= 1 << 63:  # as TOML has it; Python reads any
         raise InputError(f"{path}: {key}: expected {expected} of 64 bits, got {shown(value)}")
-    if isinstance(value, str) and "\0" in value:
-        raise InputError(f"{path}: {key}: expected text without NUL characters, got {shown(value)}")
+    if isinstance(value, str) and not _is_usable(value):
+        raise InputError(
+            f"{path}: {key}: expected text without NUL characters or lone surrogates, got {shown(value)}"
+        )
     try:
         return kind.convert(value, param, ctx)
     except click.BadParameter as error:
         raise InputError(f"{path}: {key}: {error.message}") from None
+
+
+def _is_usable(text: str) -> bool:
+    """Whether a text can be an argument of a command; bytes that are not UTF-8 can."""
+    try:
+        return b"\0" not in os.fsencode(text)
+    except UnicodeEncodeError:
+        return False

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fcl.checks import shown, view_of_rows
 from fcl.errors import InputError
 from fcl.units import parse_duration, parse_size
 
 __all__ = [
     "ClassWeight",
     "Duration",
+    "Loss",
     "Positive",
     "RowView",
     "Size",
@@ -73,10 +75,22 @@ class Positive(ParamType):
             what = "above 0 and finite" if self.below == math.inf else f"in (0, {self.below:g})"
             if self.most < math.inf:
                 what = f"in (0, {self.most:g}]"
-            from fcl.checks import shown  # late: it imports numpy
-
             self.fail(f"expected a number {what}, got {shown(value)}", param, ctx)
         return number
+
+
+class Loss(ParamType):
+    """The name of a loss, with its parameters: ``huber:delta=2``."""
+
+    name = "loss"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> str:
+        from fcl.objective import find_loss  # late: it imports NumPy
+
+        try:
+            return find_loss(value).text
+        except InputError as error:
+            self.fail(str(error), param, ctx)
 
 
 class RowView(ParamType):
@@ -87,8 +101,6 @@ class RowView(ParamType):
     def convert(self, value: Any, param: Any, ctx: Any) -> str | int:
         if value in ("all", "auto"):
             return str(value)
-        from fcl.checks import view_of_rows
-
         try:
             number: Any = int(value)
         except ValueError:

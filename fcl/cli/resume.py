@@ -6,13 +6,16 @@ import os
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
+import click
+
+from fcl.cli.config import checked_value
 from fcl.errors import InputError, ModelFileError
 from fcl.plain import plain
 
 if TYPE_CHECKING:
     from fcl.model.checkpoint import Checkpoint
 
-__all__ = ["command_options", "is_own_model", "resume_options"]
+__all__ = ["check_command", "command_options", "is_own_model", "resume_options"]
 
 #: options that a checkpoint keeps, and whether a resumed job may have them otherwise
 _KEPT = {
@@ -44,6 +47,15 @@ def command_options(options: Mapping[str, Any]) -> dict[str, Any]:
     return kept | {name: _absolute(kept[name]) for name in _PATHS if kept[name] is not None}
 
 
+def check_command(ctx: click.Context, checkpoint: Checkpoint, folder: str) -> None:
+    """Raise InputError if the command would not accept an option that its checkpoint holds."""
+    command = checkpoint.options.get("command") or {}
+    for param in ctx.command.params:
+        if param.name in _KEPT and command.get(param.name) is not None:
+            key = f"{param.name} of checkpoint {checkpoint.number}"
+            checked_value(ctx, param, key, command[param.name], folder)
+
+
 def resume_options(
     options: Mapping[str, Any], given: Mapping[str, str], checkpoint: Checkpoint, folder: str
 ) -> dict[str, Any]:
@@ -64,7 +76,8 @@ def resume_options(
         if name not in command:
             continue  # of an earlier version, which did not have the option
         if name not in given:
-            resumed[name] = command[name]
+            if command[name] is not None:
+                resumed[name] = command[name]
         elif not may_change and not _same(name, options[name], command[name]):
             was = "it was not given" if command[name] is None else f"it was {command[name]}"
             wrong.append(f"{given[name]} is {options[name]} and {was}")
@@ -123,8 +136,4 @@ def _same(name: str, now: Any, before: Any) -> bool:
             return spec == parse_features(before, trusted=())
         except InputError:  # its class is missing, or its module is not trusted
             return False
-    if name == "loss":
-        from fcl.objective import find_loss
-
-        return find_loss(now) == find_loss(before)
     return bool(plain(now) == before)

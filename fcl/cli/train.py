@@ -27,6 +27,7 @@ from fcl.cli.common import (
 from fcl.cli.options import (
     ClassWeight,
     Duration,
+    Loss,
     Positive,
     RowView,
     Size,
@@ -131,6 +132,7 @@ _SHARED_ARGUMENTS = (
 )
 @click.option(
     "--loss",
+    type=Loss(),
     metavar="LOSS",
     default="logistic",
     show_default=True,
@@ -256,10 +258,11 @@ def _request(ctx: click.Context, params: dict[str, Any]) -> _Request:
         elif options["checkpoint"] is None and options["out"] is not None:
             options = options | {"checkpoint": f"{options['out']}.checkpoint"}
         return _Request(options, given, None, options["overwrite"])
-    from fcl.cli.resume import is_own_model, resume_options
+    from fcl.cli.resume import check_command, is_own_model, resume_options
     from fcl.model.checkpoint import CheckpointFolder
 
     resumed = CheckpointFolder(folder).load()
+    check_command(ctx, resumed, folder)
     options = resume_options(options, given, resumed, folder)
     # the model that the job wrote when it was stopped makes way for the better one
     own = (
@@ -342,7 +345,6 @@ def _arguments(request: _Request) -> dict[str, Any]:
         messages.say(f"reading {options['data']}")
     from fcl.data import open_data
     from fcl.features import parse_features
-    from fcl.objective import find_loss
 
     # a checkpoint or a TOML file may come from a stranger; the user types the command line
     typed = request.given.get("features") == "--features"
@@ -355,7 +357,6 @@ def _arguments(request: _Request) -> dict[str, Any]:
     }
     for name in _SHARED_ARGUMENTS:
         arguments[name] = options[name]
-    arguments["loss"] = find_loss(options["loss"]).text
     if options["valid_fraction"] is not None:
         arguments["valid_fraction"] = options["valid_fraction"]
     return arguments | {"resume": request.resumed, "share_cores": not options["no_help"]}

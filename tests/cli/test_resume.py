@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from checkpoints import arrays, state
+from checkpoints import arrays, set_header, state
 from click.testing import Result
 
 from fcl.model import Model
@@ -263,3 +263,28 @@ def test_plan_of_a_resumed_job(
     assert result.exit_code == 0, result.output
     assert driver.calls[-1]["memory"] == 1 << 30 and driver.calls[-1]["resume"].number == 1
     assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("data", {"a": 1}, "expected a string"),
+        ("features", True, "expected a string, got True"),
+        ("out", 5, "expected a string, got 5"),
+        ("x", "a\0b", "expected text without NUL characters"),
+        ("valid", "\ud800", "expected text without NUL characters or lone surrogates"),
+        ("driver", "thread", "is not one of"),
+        ("tol", -1.0, "expected a number above 0"),
+        ("memory", "much", "expected"),
+        ("writers", 0, "0 is not in the range"),
+    ],
+)
+def test_options_of_a_checkpoint_are_checked_like_those_of_a_file(
+    start: Callable[..., Path], driver: Any, run: Run, name: str, value: Any, words: str
+) -> None:
+    folder = start()
+    set_header(folder / "checkpoint-1.fcl-ckpt", "options", "command", **{name: value})
+    before = len(driver.calls)
+    result = run("train", "--resume", folder)
+    assert result.exit_code == 2 and len(driver.calls) == before
+    assert f"{folder}: {name} of checkpoint 1: " in result.stderr and words in result.stderr

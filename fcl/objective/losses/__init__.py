@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields
 
-from fcl.checks import positive
+from fcl.checks import positive, shown
 from fcl.errors import InputError
 from fcl.objective.losses.base import Loss
 from fcl.objective.losses.huber import Huber
@@ -28,17 +28,17 @@ def find_loss(text: str) -> Loss:
     name, _, rest = text.partition(":") if isinstance(text, str) else ("", "", "")
     kind = LOSSES.get(name.replace("-", "_"))
     if kind is None:
-        raise InputError(f"unknown loss {text!r}; expected one of {', '.join(LOSSES)}")
+        raise InputError(f"unknown loss {shown(text)}; expected one of {', '.join(LOSSES)}")
     known = {field.name for field in fields(kind)}
     options: dict[str, float] = {}
     for part in rest.split(",") if rest else ():
         option, _, value = part.partition("=")
         if option not in known or option in options:
             expected = f"{', '.join(known)}, once" if known else "no options"
-            raise InputError(f"loss {text!r}: expected {expected}, got {part!r}")
+            raise InputError(f"loss {shown(text)}: expected {expected}, got {shown(part)}")
         try:
             number = float(value)
         except ValueError:
             number = float("nan")
-        options[option] = positive(f"loss {text!r}: {option}", number)
+        options[option] = positive(f"loss {shown(text)}: {option}", number)
     return kind(**options)
