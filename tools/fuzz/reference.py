@@ -212,6 +212,8 @@ def _barrier(scaled: Scaled, exact: bool) -> tuple[np.ndarray, Real]:
             right = slope_v - cross / both * slope_u
             if scaled.problem.intercept:
                 right = np.append(right, t * slope_b)
+            if not (np.isfinite(bend).all() and np.isfinite(right).all()):
+                return v, b  # beyond the range of the numbers: the point so far has to do
             step = _solve_system(bend, right)
             dv, db = step[:p], step[p] if scaled.problem.intercept else 0.0
             du = -(slope_u + cross * dv) / both
