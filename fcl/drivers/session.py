@@ -82,7 +82,7 @@ class Session:
 
     @property
     def continued(self) -> Checkpoint | None:
-        """The checkpoint to go on from; one from before the first pass has nothing to go on from."""
+        """The checkpoint to continue from; None for one that was saved before the first pass."""
         return self.resumed if self.resumed is not None and self.resumed.history else None
 
     @property

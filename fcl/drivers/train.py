@@ -34,23 +34,28 @@ __all__ = ["TrainResult", "plan_training", "train"]
 
 DRIVERS = ("inline", "processes")
 
+#: Arguments of :func:`train` that change no plan.
+_NOT_PLANNED = (
+    "initial",
+    "warn",
+    "scratch",
+    "progress",
+    "should_stop",
+    "should_checkpoint",
+    "checkpoint",
+    "checkpoint_every",
+    "resume",
+    "command",
+    "share_cores",
+    "shared_files",
+)
+
 
 def plan_training(data: DataSet, features: Spec | str, **options: Any) -> Plan:
     """The memory plan of :func:`train` with the same arguments; reads no rows."""
     resumed = options.get("resume") is not None
-    for name in (
-        *(
-            "initial",
-            "warn",
-            "scratch",
-            "progress",
-            "should_stop",
-            "should_checkpoint",
-            "checkpoint",
-        ),
-        *("checkpoint_every", "resume", "command", "share_cores", "shared_files"),
-    ):
-        options.pop(name, None)  # change no plan
+    for name in _NOT_PLANNED:
+        options.pop(name, None)
     return make_job(data, features, resumed=resumed, **options).plan
 
 
@@ -110,8 +115,8 @@ def train(
         feature j over the training rows, weighted by sample times class weights, in the population form.
         Weights, names and predictions stay in the units of the data; constant features are left out.
         For ``columns``, ``fourier`` with a number of features, and classes that make all their columns:
-        a pass over the rows measures their features first. Off, a ``ScaleWarning`` tells of columns
-        whose standard deviations, on a sample of 2,000 rows, differ by more than a factor of 10^4.
+        a pass over the rows measures their features first. Without it, a ``ScaleWarning`` names
+        columns whose standard deviations, on a sample of 2,000 rows, differ by more than a factor of 10^4.
     loss : str
         Of two labels: ``logistic``, ``squared_hinge``. Of numbers: ``squared``, (y - m)^2 without 1/2;
         ``huber:delta=1``, the same up to |y - m| = delta, and linear beyond it; ``poisson``, half the
@@ -169,8 +174,8 @@ def train(
     command : mapping
         Kept in checkpoints: what a command needs to run the job again.
     warn : bool
-        Whether to warn of columns of uneven scales, and of an end before the tolerance, which the result
-        tells in any case.
+        Whether to warn of columns of uneven scales, and of an end before the tolerance; the result has
+        the reason in any case.
 
     Returns
     -------

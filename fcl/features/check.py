@@ -375,7 +375,7 @@ class _Subject:
             )
 
     def moments_right(self) -> None:
-        """Those of the columns, about an origin of the class's own choice."""
+        """moments() agrees with the columns, whatever origin the class chooses."""
         from fcl.kernels import matrix
 
         generator, block, n_features = self.generator, self.blocks[0], self.family.n_features

@@ -160,7 +160,7 @@ class StandardizedPricer(GeneratedPricer):
         self, first: int, last: int, g: Floats, most: float
     ) -> tuple[Floats, Floats | float]:
         sd, largest = self._family.scales[:, first:last]
-        # of each feature its own largest |value|: that of another may be 10^12 times as many sd
+        # each feature with its own largest |value|: that of another one may be 10^12 of its deviations
         return g / sd, largest / sd
 
     def _scaled_powers(self, ids: Ids, sums: Floats, power: int) -> Floats:
@@ -194,7 +194,7 @@ class StandardizedPricer(GeneratedPricer):
                 low, high = np.minimum(low, found[3]), np.maximum(high, found[4])
             sd = np.sqrt(squares / total)
             self._refuse_overflow(first, sd)
-            # rounding may leave a constant with a little of both
+            # rounding may give a constant feature a small deviation
             self._family.scales[0, first:last] = np.where((low < high) & (sd > 0.0), sd, np.inf)
             self._family.scales[1, first:last] = np.maximum(high, -low)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -12,6 +13,7 @@ import numpy.typing as npt
 
 from fcl.errors import InputError
 from fcl.model.atomic import atomic_file, atomic_folder, check_output
+from fcl.units import format_bytes
 
 __all__ = ["SUFFIXES", "check_scores", "open_scores"]
 
@@ -38,9 +40,16 @@ def open_scores(
 ) -> AbstractContextManager[Write]:
     """Context of a ``write(start, stop, scores)`` for blocks that follow one another.
 
-    Raises InputError as `check_scores`.
+    Raises InputError as `check_scores`, and if the disk has no room for the scores: data of a few bytes
+    may announce any number of rows.
     """
-    check_scores(path, overwrite)
+    target = check_scores(path, overwrite)
+    needed, free = 8 * n_rows, shutil.disk_usage(target.parent).free
+    if needed > free:
+        raise InputError(
+            f"{os.fspath(path)}: {n_rows:,} scores take about {format_bytes(needed)}, but only "
+            f"{format_bytes(free)} are free there; make room, write elsewhere, or score fewer rows"
+        )
     return SUFFIXES[Path(path).suffix.lower()](path, n_rows, kind, overwrite)
 
 

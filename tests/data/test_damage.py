@@ -64,6 +64,32 @@ def test_zarr2_blosc(path, change, write_zarr):
     assert f"file {path}/X/3.0." in message
 
 
+@pytest.mark.parametrize("zarr_format", [2, 3])
+@pytest.mark.parametrize("size", [10, 99])
+def test_blosc_chunks_that_did_not_compress(path, zarr_format, size, write_zarr):
+    """numcodecs would return whatever lies in memory after a truncated one."""
+    import numcodecs
+
+    codec = numcodecs.Blosc() if zarr_format == 2 else zarr.codecs.BloscCodec()
+    y = np.random.default_rng(0).random(400)
+    options = {"zarr_format": zarr_format, "compressors": codec}
+    write_zarr(path, ARRAYS | {"y": y}, chunk_rows=100, **options)
+    damage(path / ("y/1" if zarr_format == 2 else "y/c/1"), lambda content: content[:size])
+    with pytest.raises(InputError, match=rf"y: chunk \(1,\), rows 100-199.* ends after {size};"):
+        open_data(path)
+
+
+@pytest.mark.parametrize("x", ["X", "missing"])
+def test_attributes_that_are_no_object(path, x, write_zarr):
+    write_zarr(path, ARRAYS, chunk_rows=100)
+    page = path / "y/zarr.json"
+    page.write_text(page.read_text().replace('"attributes": {}', '"attributes": "x"'))
+    with pytest.raises(
+        InputError, match=r'"y" in data\.zarr: expected an object of attributes, got'
+    ):
+        open_data(path, x=x)
+
+
 def test_zarr_without_compression(path, write_zarr):
     write_zarr(path, ARRAYS, chunk_rows=100, compressors=None)
     damage(path / "X/c/1/0", truncate)

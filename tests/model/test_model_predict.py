@@ -106,6 +106,18 @@ def test_failed_output_leaves_nothing(
     assert os.listdir(tmp_path) == []
 
 
+@pytest.mark.parametrize("suffix", ["npy", "tsv", "zarr"])
+def test_more_rows_than_the_disk_holds(tmp_path: Path, model: Model, suffix: str) -> None:
+    """As a file of a few bytes may announce them: none of them was ever written."""
+    import h5py
+
+    with h5py.File(tmp_path / "X.h5", "w") as file:
+        file.create_dataset("X", (1 << 60, 12), "u1", chunks=(1000, 12))
+    with pytest.raises(InputError, match="scores take about .* are free"):
+        write_scores(model, tmp_path / "X.h5", tmp_path / f"s.{suffix}")
+    assert os.listdir(tmp_path) == ["X.h5"]
+
+
 def test_memory_stays_within_blocks(tmp_path: Path, model: Model) -> None:
     import tracemalloc
 

@@ -181,7 +181,7 @@ class Child:
         if self._killed:
             return f"{words} by fcl"
         sender = {
-            None: "possibly by the kernel, for want of memory",
+            None: "possibly by the kernel because memory ran out",
             True: "as the kernel counted an out-of-memory kill",
             False: "from outside: the kernel counted no out-of-memory kill",
         }
@@ -196,7 +196,7 @@ class Child:
         )
 
     def _out_of_memory(self) -> bool | None:
-        """Whether the kernel has killed for want of memory since the start; None if unknown."""
+        """Whether the kernel counted an out-of-memory kill since the start; None if unknown."""
         now = oom_kills()
         return None if now is None or self._oom_kills is None else now > self._oom_kills
 

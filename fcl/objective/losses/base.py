@@ -1,4 +1,4 @@
-"""What every loss tells of itself; see CONTRIBUTING.md, "Adding a loss"."""
+"""The base class of losses; see CONTRIBUTING.md, "Adding a loss"."""
 
 from __future__ import annotations
 
