@@ -116,7 +116,7 @@ def train(
         Weights, names and predictions stay in the units of the data; constant features are left out.
         For ``columns``, ``fourier`` with a number of features, and classes that make all their columns:
         a pass over the rows measures their features first. Without it, a ``ScaleWarning`` names
-        columns whose standard deviations, on a sample of 2,000 rows, differ by more than a factor of 10^4.
+        columns whose standard deviations, on a sample of 2,000 rows, differ by a factor above 10^4.
     loss : str
         Of two labels: ``logistic``, ``squared_hinge``. Of numbers: ``squared``, (y - m)^2 without 1/2;
         ``huber:delta=1``, the same up to |y - m| = delta, and linear beyond it; ``poisson``, half the

@@ -113,7 +113,7 @@ def test_more_rows_than_the_disk_holds(tmp_path: Path, model: Model, suffix: str
 
     with h5py.File(tmp_path / "X.h5", "w") as file:
         file.create_dataset("X", (1 << 60, 12), "u1", chunks=(1000, 12))
-    with pytest.raises(InputError, match="scores take about .* are free"):
+    with pytest.raises(InputError, match=r"scores take about .* are free"):
         write_scores(model, tmp_path / "X.h5", tmp_path / f"s.{suffix}")
     assert os.listdir(tmp_path) == ["X.h5"]
 
