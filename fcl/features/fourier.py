@@ -123,8 +123,15 @@ class Fourier(Generator):
         m = sample.shape[1]
         self.mean_, self.scale_ = np.zeros(m), np.ones(m)
         if self.standardise:
-            self.mean_ = sample.mean(axis=0)
-            spread = sample.std(axis=0)
+            with np.errstate(over="ignore", invalid="ignore"):  # refused below
+                self.mean_ = sample.mean(axis=0)
+                spread = sample.std(axis=0)
+            wrong = np.flatnonzero(~np.isfinite(self.mean_ + spread))
+            if len(wrong):
+                raise InputError(
+                    f"features fourier: the squares of column {wrong[0]} are beyond float64; divide its "
+                    "values by a constant"
+                )
             # what rounding leaves of a constant is none
             some = spread > 1e-12 * np.abs(sample).max(axis=0, initial=0.0)
             self.scale_[some] = spread[some]

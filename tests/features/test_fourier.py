@@ -277,6 +277,15 @@ def test_a_model_finds_its_features_again(dtype: str | None) -> None:
     assert (found[0] == found[1]).all() and found[0].std() > 0.1
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("gamma", [None, 1.0])
+def test_columns_whose_squares_overflow(gamma: float | None) -> None:
+    x = np.ones((60, 3))
+    x[:30, 1] = 1e300
+    with pytest.raises(InputError, match="the squares of column 1 are beyond float64; divide"):
+        Fourier(5, gamma=gamma).fit(x)
+
+
 def test_values_beyond_float32_are_told_of() -> None:
     x = numbers(300)
     made = fitted(x, standardise=False, gamma=1.0)
