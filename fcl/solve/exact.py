@@ -369,7 +369,7 @@ def _along(square: float, a: Floats, w: Floats, right: Floats, step: Floats) -> 
     the step, and which weight is 0 there, or -1.
     """
     slope = -float(right @ step)
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         crossings = np.where((step != 0.0) & (w != 0.0), -w / step, np.inf)
     for j in np.argsort(crossings):
         beta = float(crossings[j])
