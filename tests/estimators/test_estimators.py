@@ -382,8 +382,7 @@ def test_processes_for_all_problems_of_a_fit_and_in_a_search(X: np.ndarray, y: n
 # -- warm starts -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("driver", ["inline", "processes"])
-@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize(("n_classes", "driver"), [(2, "inline"), (3, "inline"), (2, "processes")])
 def test_warm_start(n_classes: int, driver: str) -> None:
     X, y = make_classification(300, 20, n_informative=8, n_classes=n_classes, random_state=1)
 
