@@ -41,7 +41,7 @@ FIRST_SWEEPS = 20
 #: Newton steps that change no sign, those that let no weight leave, and active sets, at most: rounding
 #: could make them cycle.
 MOST_REFINEMENTS = 3
-MOST_STEPS = 30
+MOST_STEPS = 6
 MOST_SETS = 300
 #: Active sets that may follow one another without lowering the quadratic: near rounding they cycle.
 MOST_IDLE_SETS = 5
@@ -278,6 +278,7 @@ def _settle(hessian: Floats, a: Floats, w: Floats, slope: Floats, signs: Floats)
     Returns whether the minimum over the set was reached.
     """
     refinements = steps = 0
+    known: tuple[Columns, Floats, Floats] | None = None  # an active set, its eigenvalues and vectors
     while True:
         active = np.flatnonzero(signs)
         if not len(active):
@@ -288,7 +289,9 @@ def _settle(hessian: Floats, a: Floats, w: Floats, slope: Floats, signs: Floats)
             return True
         step = _newton(block, right)
         if step is None:
-            values, vectors = np.linalg.eigh(block)
+            if known is None or not np.array_equal(known[0], active):
+                known = active, *np.linalg.eigh(block)
+            _, values, vectors = known
             flat = values <= FLAT * len(active) * values[-1]
             if flat.any() and _leave_flats(vectors[:, flat], active, hessian, a, w, slope, signs):
                 continue
