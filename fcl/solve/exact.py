@@ -278,7 +278,9 @@ def _settle(hessian: Floats, a: Floats, w: Floats, slope: Floats, signs: Floats)
     Returns whether the minimum over the set was reached.
     """
     refinements = steps = 0
-    known: tuple[Columns, Floats, Floats] | None = None  # an active set, its eigenvalues and vectors
+    known: tuple[Columns, Floats, Floats] | None = (
+        None  # an active set, its eigenvalues and vectors
+    )
     while True:
         active = np.flatnonzero(signs)
         if not len(active):
