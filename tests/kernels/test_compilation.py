@@ -164,7 +164,7 @@ import numba
 {before}
 import fcl.kernels as kernels
 from fcl.kernels.losses import loss_value
-loss_value(0, 1.0, 0.5)
+loss_value((0, 0.0), 1.0, 0.5)
 print(kernels.cache_folder, numba.config.CACHE_DIR, sum(loss_value.stats.cache_hits.values()))
 """
 
