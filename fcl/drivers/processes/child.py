@@ -94,7 +94,7 @@ class Link:
         threading.Thread(target=target, args=arguments, name=f"fcl-{name}", daemon=True).start()
 
     def receive(self, timeout: float | None = None) -> Any:
-        """The next message; None if there is none within `timeout` seconds (None: wait for one)."""
+        """The next message; None if no message comes within `timeout` seconds (None: no limit)."""
         try:
             message = self._received.get(timeout=None if timeout is None else max(timeout, 0.0))
         except queue.Empty:

@@ -228,7 +228,7 @@ class Raised:
     doing: str  #: what the child was at, in words; empty at its start
 
 
-# -- from a writer: a task is done, and what came of it --------------------------------------------
+# -- from a writer: a task is done, and its result -------------------------------------------------
 
 
 @message

@@ -133,7 +133,7 @@ class Roster:
         dismiss(children)
 
     def close(self) -> None:
-        """End all children, and wait for nobody any more."""
+        """End all children, and stop waiting for them."""
         self.dismiss()
         self._selector.close()
 

@@ -30,7 +30,7 @@ def _check_tasks(logic: Logic) -> None:
     require(held == dealt, f"dealt parts {dealt} are not the tasks {held} of the writers")
     extents = {task.extent: n for n, task in tasks.items() if task.kind == TaskKind.COLUMNS}
     granted = logic.extents.granted
-    require(granted == extents, f"granted extents {granted} are not those of tasks {extents}")
+    require(granted == extents, f"granted extents {granted} differ from the extents of tasks {extents}")
 
 
 def _check_passes(logic: Logic) -> None:
@@ -59,12 +59,12 @@ def _check_sharing(logic: Logic) -> None:
     idle = logic.lane_with_work() and logic.next_writer()
     require(not idle, "a writer and a core are idle though there is work")
     if logic.stage in BETWEEN_PASSES:
-        told = trainer.informed or trainer.state == Activity.ABSENT
-        require(told, "a trainer waits for an anchor that it could be given")
+        knows = trainer.informed or trainer.state == Activity.ABSENT
+        require(knows, "a trainer waits for an anchor that it could be given")
     waiting = logic.stage == Stage.COLUMNS and logic.passes.parts.waiting
     if waiting and not logic.room.is_there:
         hope = trainer.room_order or not trainer.informed or logic.extents.granted
-        require(bool(hope), "columns wait for room that nobody was asked for")
+        require(bool(hope), "columns wait for room that no process was asked for")
     lends = logic.stage != Stage.PREPARE and trainer.informed
     if lends and not (trainer.spare or trainer.drop_order):
         require(not logic.extents.free, "the trainer has no spare extent though one is free")

@@ -91,7 +91,7 @@ class Room:
             dropped = not kept and not event.spare
             require(dropped, f"extents {kept} kept where all were to be dropped")
         if trainer.room_order and event.order >= trainer.room_order:
-            # what the trainer needs for itself is no room: lent first, or it could go on for ever
+            # room that the trainer needs is not lent, or the lending could repeat for ever
             self.lend()
             if not extents.free and not self.crowded:  # else it was not asked for extents alone
                 trainer.denied = trainer.room_order

@@ -8,7 +8,7 @@ __all__ = ["BETWEEN_PASSES", "STAGES", "Stage"]
 
 
 class Stage(StrEnum):
-    """What the writers are at; OFF, VALIDATE and SCORE are those of the validation beside the passes."""
+    """What the writers are at; OFF, VALIDATE and SCORE belong to the validation beside the passes."""
 
     PREPARE = "prepare"
     MEASURE = "measure"  #: standard deviations of the features
