@@ -30,7 +30,9 @@ def _check_tasks(logic: Logic) -> None:
     require(held == dealt, f"dealt parts {dealt} are not the tasks {held} of the writers")
     extents = {task.extent: n for n, task in tasks.items() if task.kind == TaskKind.COLUMNS}
     granted = logic.extents.granted
-    require(granted == extents, f"granted extents {granted} differ from the extents of tasks {extents}")
+    require(
+        granted == extents, f"granted extents {granted} differ from the extents of tasks {extents}"
+    )
 
 
 def _check_passes(logic: Logic) -> None:
