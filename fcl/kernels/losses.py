@@ -108,9 +108,10 @@ def majorant(loss, y, m, share):
 
     Logistic: a share of the curvature with which a quadratic lies above the loss everywhere,
     tanh(m / 2) / (2 m) (Jaakkola and Jordan 2000). Squared: its own curvature does so already. Squared
-    hinge and Huber: 2 within share^3 beyond the jump of the second derivative, and everywhere for a share
-    of 1, with which the model lies above the loss as well. Poisson: no quadratic lies above it; a share
-    of max(exp(m), y) bounds the curvature from m to log y and below.
+    hinge and Huber: 2 within share^3 beyond the jump of the second derivative; elsewhere nothing, and of
+    Huber the share of the curvature with which a quadratic lies above it, 2 delta / |y - m|. For a share
+    of 1 the quadratic lies above the loss in both. Poisson: none does; a share of max(exp(m), y) bounds
+    the curvature from m to log y and below.
     """
     code, parameter = loss
     if code == LOGISTIC:
@@ -121,8 +122,8 @@ def majorant(loss, y, m, share):
     if code == SQUARED_HINGE:
         return 2.0 if share >= 1.0 or y * m - 1.0 < share**3 else 0.0
     if code == HUBER:
-        beyond = abs(m - y) / parameter - 1.0
-        return 2.0 if share >= 1.0 or beyond < share**3 else 0.0
+        far = abs(m - y) / parameter
+        return 2.0 if far - 1.0 < share**3 and share < 1.0 else 2.0 * share / max(far, 1.0)
     if code == POISSON:
         return share * max(math.exp(min(m, MOST_EXPONENT)), y)
     raise ValueError("majorant: no branch for the code of this loss")

@@ -223,7 +223,10 @@ def minimise_quadratic(
     sets = idle = 0
     while sets < MOST_SETS and idle < MOST_IDLE_SETS and not cease():
         sets += 1
-        settled = _settle(hessian, a, w, slope, signs)
+        face = _Face(hessian, a, w, slope, signs)
+        face.settle()
+        w[:] = signs[:] = 0.0
+        w[face.active], signs[face.active] = face.w, face.signs
         # sums of many updates drift
         slope = g + hessian @ (w - origin)
         found = value()
@@ -234,137 +237,147 @@ def minimise_quadratic(
         over = (np.abs(slope[out]) - a[out]) / a[out]
         worst = float(over.max(initial=0.0))
         if worst <= tolerance:
-            if settled:
-                break
-            continue
+            break
         # the worst surely helps; of others near it most will stay
         enter = out[over > max(0.5 * worst, tolerance)]
         room = max(1, rank - int(np.count_nonzero(signs)))
         if len(enter) > room:
             enter = out[np.argsort(-over)[:room]]
         signs[enter] = -np.sign(slope[enter])
-        if len(enter) > 1 and not _lowers(hessian, a, slope, signs, enter):
+        if len(enter) > 1 and not _Face(hessian, a, w, slope, signs).takes_all(enter):
             signs[enter] = 0.0
             first = out[np.argmax(over)]
             signs[first] = -np.sign(slope[first])
     return (best if lowest <= swept + ROUNDED * abs(swept) else after) / scale, sets
 
 
-def _lowers(hessian: Floats, a: Floats, slope: Floats, signs: Floats, enter: Columns) -> bool:
-    """Whether the Newton step takes all entering weights the way of their signs."""
-    active = np.flatnonzero(signs)
-    step = _newton(hessian[np.ix_(active, active)], -(slope[active] + a[active] * signs[active]))
-    entering = np.isin(active, enter)
-    return step is not None and bool((step[entering] * signs[active][entering] >= 0.0).all())
+class _Face:
+    """The active weights, and the quadratic over them, until they are at its minimum.
 
+    Weights that reach 0 on the way leave it. Nothing outside is touched; only slopes of active weights
+    are kept.
 
-def _newton(block: Floats, right: Floats) -> Floats | None:
-    """The Newton step on the active weights; None where their columns depend on each other."""
-    from scipy.linalg import cho_factor, cho_solve
-
-    try:
-        factor = cho_factor(block, lower=True, check_finite=False)
-    except np.linalg.LinAlgError:
-        return None
-    if np.diag(factor[0]).min() ** 2 <= FLAT * len(right):
-        return None
-    step: Floats = cho_solve(factor, right, check_finite=False)
-    return step
-
-
-def _settle(hessian: Floats, a: Floats, w: Floats, slope: Floats, signs: Floats) -> bool:
-    """Minimise over the active weights, in place; those that reach 0 on the way leave the set.
-
-    Returns whether the minimum over the set was reached.
+    Parameters
+    ----------
+    hessian : float64 (k, k).
+    a, w, slope, signs : float64 (k,); active are the weights whose sign is not 0. A weight that enters
+        is 0 and has the sign that it shall take.
     """
-    refinements = steps = 0
-    known: tuple[Columns, Floats, Floats] | None = (
-        None  # an active set, its eigenvalues and vectors
-    )
-    while True:
-        active = np.flatnonzero(signs)
-        if not len(active):
-            return True
-        block = hessian[np.ix_(active, active)]
-        right = -(slope[active] + a[active] * signs[active])
-        if np.abs(right).max() <= SOLVED * float((np.abs(slope[active]) + a[active]).max()):
-            return True
-        step = _newton(block, right)
-        if step is None:
-            if known is None or not np.array_equal(known[0], active):
-                known = active, *np.linalg.eigh(block)
-            _, values, vectors = known
-            flat = values <= FLAT * len(active) * values[-1]
-            if flat.any() and _leave_flats(vectors[:, flat], active, hessian, a, w, slope, signs):
+
+    def __init__(self, hessian: Floats, a: Floats, w: Floats, slope: Floats, signs: Floats) -> None:
+        self.active = np.flatnonzero(signs)
+        self.hessian = hessian[np.ix_(self.active, self.active)]
+        self.a, self.w = a[self.active], w[self.active]
+        self.slope, self.signs = slope[self.active], signs[self.active]
+
+    def settle(self) -> None:
+        """Move to the minimum."""
+        refinements = steps = 0
+        while len(self.active):
+            right = self.right()
+            if np.abs(right).max() <= SOLVED * float((np.abs(self.slope) + self.a).max()):
+                break
+            step, flats = _newton(self.hessian, right)
+            if flats.shape[1]:
+                if self._leave_flats(flats):
+                    continue
+                along = flats @ (flats.T @ right)
+                if np.abs(along).max() > FLAT_SLOPE * self.a.min():
+                    # nothing ends it: the least curvature that rounding cannot hide does
+                    step += along / (FLAT * len(right) ** 2)
+            square = float(step @ (self.hessian @ step))
+            beta, zeroed = _along(square, self.a, self.w, right, step)
+            if beta <= 0.0:
+                break
+            before = self.signs
+            self._move(beta * step, zeroed)
+            if zeroed >= 0:
+                self._drop()
                 continue
-            # where nothing ends a flat direction, least curvature that rounding cannot hide does
-            right = -(slope[active] + a[active] * signs[active])
-            along = vectors.T @ right
-            moved = ~flat | (np.abs(along) > FLAT_SLOPE * a[active].min())
-            values = np.maximum(values, FLAT * len(active) * values[-1])
-            step = vectors[:, moved] @ (along[moved] / values[moved])
-        beta, zeroed = _along(float(step @ (block @ step)), a[active], w[active], right, step)
-        if beta <= 0.0:
-            return True
-        _move(hessian, active, beta * step, w, slope)
-        before = signs[active]
-        _sign(active, zeroed, w, signs)
-        if zeroed < 0:
             steps += 1
-            refinements += bool((signs[active] == before).all())
+            refinements += bool((self.signs == before).all())
             if refinements >= MOST_REFINEMENTS or steps >= MOST_STEPS:
-                return True
+                break
+
+    def right(self) -> Floats:
+        """Minus the slopes, on this side of 0; 0 for weights that have left."""
+        return np.where(self.signs == 0.0, 0.0, -(self.slope + self.a * self.signs))
+
+    def takes_all(self, enter: Columns) -> bool:
+        """Whether the Newton step takes all entering weights the way of their signs."""
+        step, flats = _newton(self.hessian, self.right())
+        entering = np.isin(self.active, enter)
+        return not flats.shape[1] and bool((step * self.signs >= 0.0)[entering].all())
+
+    def _leave_flats(self, flats: Floats) -> bool:
+        """Move along directions without curvature, while that is downhill, until weights are 0.
+
+        flats : float64 (active, directions), orthonormal.  Returns whether a weight has left.
+        """
+        left = False
+        while flats.shape[1]:
+            right = self.right()
+            step = flats @ (flats.T @ right)
+            if np.abs(step).max() <= FLAT_SLOPE * self.a.min():
+                break
+            step /= FLAT * np.abs(step).max()
+            _, zeroed = _along(0.0, self.a, self.w, right, step)
+            if zeroed < 0:
+                break
+            self._move(-self.w[zeroed] / step[zeroed] * step, zeroed)
+            left = True
+            # a reflection, after which one direction alone moves it, which is left out
+            normal = flats[zeroed].copy()
+            pivot = int(np.argmax(np.abs(normal)))
+            normal[pivot] += math.copysign(float(np.linalg.norm(normal)), float(normal[pivot]))
+            normal /= np.linalg.norm(normal)
+            flats -= np.outer(flats @ normal, 2.0 * normal)
+            flats = np.delete(flats, pivot, axis=1)
+            flats[zeroed] = 0.0
+        if left:
+            self._drop()
+        return left
+
+    def _move(self, step: Floats, zeroed: int) -> None:
+        self.w = self.w + step
+        self.slope = self.slope + self.hessian @ step
+        if zeroed >= 0:
+            self.w[zeroed] = 0.0
+        self.signs = np.sign(self.w)
+
+    def _drop(self) -> None:
+        """Leave out the weights that are 0."""
+        kept = np.flatnonzero(self.signs)
+        self.hessian = self.hessian[np.ix_(kept, kept)]
+        self.active, self.a, self.w = self.active[kept], self.a[kept], self.w[kept]
+        self.slope, self.signs = self.slope[kept], self.signs[kept]
 
 
-def _leave_flats(
-    flats: Floats,
-    active: Columns,
-    hessian: Floats,
-    a: Floats,
-    w: Floats,
-    slope: Floats,
-    signs: Floats,
-) -> bool:
-    """Move along directions without curvature, while that is downhill, until weights are 0.
+def _newton(hessian: Floats, right: Floats) -> tuple[Floats, Floats]:
+    """Solve hessian step = right, of columns that may depend on each other.
 
-    flats : float64 (active, directions).  Returns whether a weight has left the set.
+    Returns
+    -------
+    The step, float64 (k,), with 0 for columns that depend on the others; and an orthonormal basis of the
+    directions without curvature, float64 (k, directions), by a Cholesky factorisation with pivots.
     """
-    left = False
-    flats = flats.copy()
-    while flats.shape[1]:
-        right = -(slope[active] + a[active] * signs[active])
-        right[signs[active] == 0.0] = 0.0
-        step = flats @ (flats.T @ right)
-        if np.abs(step).max() <= FLAT_SLOPE * a[active].min():
-            break
-        step /= FLAT * np.abs(step).max()
-        _, zeroed = _along(0.0, a[active], w[active], right, step)
-        if zeroed < 0:
-            break
-        beta = -w[active[zeroed]] / step[zeroed]
-        _move(hessian, active, beta * step, w, slope)
-        _sign(active, zeroed, w, signs)
-        left = True
-        # a reflection, after which one direction alone moves it, which is left out
-        normal = flats[zeroed].copy()
-        pivot = int(np.argmax(np.abs(normal)))
-        normal[pivot] += math.copysign(float(np.linalg.norm(normal)), float(normal[pivot]))
-        normal /= np.linalg.norm(normal)
-        flats -= np.outer(flats @ normal, 2.0 * normal)
-        flats = np.delete(flats, pivot, axis=1)
-        flats[zeroed] = 0.0
-    return left
+    from scipy.linalg import cho_solve, solve_triangular
+    from scipy.linalg.lapack import dpstrf
 
-
-def _move(hessian: Floats, active: Columns, step: Floats, w: Floats, slope: Floats) -> None:
-    w[active] += step
-    slope += hessian[:, active] @ step
-
-
-def _sign(active: Columns, zeroed: int, w: Floats, signs: Floats) -> None:
-    if zeroed >= 0:
-        w[active[zeroed]] = 0.0
-    signs[active] = np.sign(w[active])
+    k = len(right)
+    factor, order, rank, _ = dpstrf(hessian, tol=FLAT * k, lower=1)
+    basic, rest = order[:rank] - 1, order[rank:] - 1
+    corner = factor[:rank, :rank]
+    step = np.zeros(k)
+    step[basic] = cho_solve((corner, True), right[basic], check_finite=False)
+    if not len(rest):
+        return step, np.empty((k, 0))
+    flats = np.zeros((k, len(rest)))
+    flats[rest, np.arange(len(rest))] = 1.0
+    flats[basic] = -solve_triangular(
+        corner, factor[rank:, :rank].T, lower=True, trans="T", check_finite=False
+    )
+    return step, np.linalg.qr(flats)[0]
 
 
 def _along(square: float, a: Floats, w: Floats, right: Floats, step: Floats) -> tuple[float, int]:

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fcl.kernels import descent, losses
-from fcl.objective import ROUNDING
+from fcl.objective import ROUNDING, Objective
 from fcl.parallel import SERIAL, Team
 from fcl.solve.exact import MOST_COLUMNS, ExactModel
 from fcl.solve.inner import MAX_SWEEPS, MOST_GROWN, Columns, InnerModel, LocalPoint, Step
@@ -57,6 +57,11 @@ MOST_CUT_OFF = 3
 LEAST_RAISED = 1e-3
 #: Models of a loss whose second derivative jumps, each on the rows that the one before has led to.
 MOST_ROW_SETS = 12
+#: ... and those that may follow one another without leading lower.
+MOST_IDLE_ROW_SETS = 1
+#: Curvature, as a share of that of the curved piece, which keeps rows of a piece with a slope near where the
+#: model before has led. Without it models in which such rows prevail have no minimum.
+NEAR = 1e-3
 #: Rows times columns squared up to which a step takes the whole Hessian: in any case, a few milliseconds;
 #: and where coordinate descent has not done, seconds.
 CHEAP_HESSIAN = 5e7
@@ -252,7 +257,7 @@ class Trainer:
             tolerance = max(INNER_SHARE * violation, INNER_TARGET * target)
             step = self._minimise(view, working, local, slopes, tolerance)
             sweeps += step.sweeps
-            found = self._line_search(view, working, local, step, self.intercept - self._anchor_b)
+            found = self._line(view, working, local, step).search()
             if found is not None:
                 break
             if self.inner.cease() or (self._raised == 1.0 and self._careful):
@@ -290,21 +295,31 @@ class Trainer:
         objective = view.objective
         y, s, loss = objective.y, objective.s, objective.loss
         pieces = loss.pieces(y, self._m)
+        line = self._line(view, working, local, step)
+        best, lowest, idle = step, line.at(1.0)[0], 0
         for count in range(MOST_ROW_SETS):
-            led = self._m + self._margins_of(working, local, step)
-            before, pieces = pieces, loss.pieces(y, led)
+            before, pieces = pieces, loss.pieces(y, self._m + self._dm)
             if count >= MOST_ROW_SETS // 2:  # the pieces go round in circles
                 pieces[before == 0] = 0
-            if (pieces == before).all():
+            if (pieces == before).all() and not (loss.flat_slope and count == 0):
                 break
             np.multiply(2.0 * s, pieces == 0, out=self._q)
             np.multiply(self._q, self._m - y, out=self._r)
             self._r += loss.flat_slope * s * pieces
+            if loss.flat_slope:
+                near = 2.0 * NEAR * s * (pieces != 0)
+                self._q += near
+                self._r -= near * self._dm
             there = self._local_point(view, working, local.columns)
             step = self._exact.minimise(view, working, there, self._q, tolerance, step.d)
-            if self.inner.cease():
+            change = self._line(view, working, local, step).at(1.0)[0]
+            if change <= lowest + line.rounding:
+                best, lowest, idle = step, change, 0
+            else:
+                idle += 1
+            if idle > MOST_IDLE_ROW_SETS or self.inner.cease():
                 break
-        return step
+        return best
 
     def _margins_of(self, working: WorkingSet, local: LocalPoint, step: Step) -> Floats:
         """Margins of a step, in the buffer for them."""
@@ -391,8 +406,10 @@ class Trainer:
     def _localise(self, view: RowView, working: WorkingSet, columns: Columns) -> LocalPoint:
         objective = view.objective
         objective.residuals_curvatures(self._m, 0.0, self._r, self._q)
-        if self._raised:
-            objective.raise_curvatures(self._m, 0.0, self._raised, self._q)
+        # models that follow the pieces of the loss begin with one that lies above it
+        share = 1.0 if objective.loss.flat_slope and self._is_cheap(view, len(columns)) else self._raised
+        if share:
+            objective.raise_curvatures(self._m, 0.0, share, self._q)
         return self._local_point(view, working, columns)
 
     def _local_point(self, view: RowView, working: WorkingSet, columns: Columns) -> LocalPoint:
@@ -423,50 +440,77 @@ class Trainer:
             slope_b,
         )
 
-    # -- the line search -----------------------------------------------------------------------
-
-    def _line_search(
-        self, view: RowView, working: WorkingSet, local: LocalPoint, step: Step, away_b: float
-    ) -> tuple[float, float, bool] | None:
-        """A share beta of the step with sufficient decrease of the local objective; the whole if it has.
-
-        Writes the margins of the step; returns (beta, decrease, True), or None if there is none. A
-        violation of v promises a decrease of the order v^2, so from v = 1e-8 on the values show
-        rounding alone: then the whole step is taken, unless it raises them by more, with False.
-        """
-        objective, columns = view.objective, local.columns
-        C, d, db = objective.C, step.d, step.db
+    def _line(self, view: RowView, working: WorkingSet, local: LocalPoint, step: Step) -> _Line:
+        """The local objective along a step; writes the margins of the step."""
         self._margins_of(working, local, step)
-        w, absolute = local.weights, local.absolute
-        norm = math.fsum(absolute * np.abs(w))
+        C, d, db, w = view.objective.C, step.d, step.db, local.weights
         # term by term: in a difference of sums what the last steps promise would drown
         rise = np.where(w * (w + d) > 0.0, np.sign(w) * d, np.abs(w + d) - np.abs(w))
-        promised = float((local.gradients * d + absolute * rise).sum()) + local.slope_b * db
-        promised *= C
+        promised = float((local.gradients * d + local.absolute * rise).sum()) + local.slope_b * db
+        columns = local.columns
+        floor, floor_b = working.floor[columns], view.intercept_floor
+        pulls = (
+            working.correction[columns]
+            + floor * (w - working.anchor_weights[columns])
+            + local.ridge * w
+        )
+        pull_b = view.intercept_correction + floor_b * (self.intercept - self._anchor_b)
+        norm = math.fsum(local.absolute * np.abs(w))
+        return _Line(
+            view.objective,
+            self._m,
+            self._dm,
+            local,
+            d,
+            float((pulls * d).sum()) + pull_b * db,
+            float(((floor + local.ridge) * d * d).sum()) + floor_b * db * db,
+            norm,
+            C * promised,
+            ROUNDING * C * (local.loss + norm),
+        )
+
+
+@dataclass(frozen=True)
+class _Line:
+    """The local objective along a step d, less its value before the step."""
+
+    objective: Objective
+    m: Floats  #: margins before the step
+    dm: Floats  #: ... and of it
+    local: LocalPoint
+    d: Floats
+    #: slope and curvature along the step of all terms that are linear or quadratic
+    linear: float
+    square: float
+    norm: float  #: of the weights before the step, with the factors of their absolute values
+    promised: float  #: change by the slopes alone, < 0 where the step leads downhill
+    rounding: float  #: of the objective
+
+    def at(self, beta: float) -> tuple[float, float, float]:
+        """Change of the local objective at a share of the step, its slope and its curvature."""
+        C, absolute, d = self.objective.C, self.local.absolute, self.d
+        sums = self.objective.line_sums(self.m, self.dm, beta, 0.0)
+        smooth = sums.value - self.local.loss + beta * self.linear + 0.5 * beta**2 * self.square
+        new = self.local.weights + beta * d
+        change = smooth + math.fsum(absolute * np.abs(new)) - self.norm
+        slope = sums.slope_beta + self.linear + beta * self.square
+        slope += float((absolute * np.sign(new)) @ d)
+        return C * change, C * slope, C * (sums.curve_beta + self.square)
+
+    def search(self) -> tuple[float, float, bool] | None:
+        """A share beta of the step with sufficient decrease; the whole if it has.
+
+        Returns (beta, decrease, True), or None if there is none. A violation of v promises a decrease of
+        the order v^2, so from v = 1e-8 on the values show rounding alone: then the whole step is taken,
+        unless it raises them by more, with False.
+        """
+        promised, rounding = self.promised, self.rounding
         if not promised < 0.0:
             return None
-        away = w - working.anchor_weights[columns]
-        floor = working.floor[columns]
-        linear = (
-            float(((working.correction[columns] + floor * away + local.ridge * w) * d).sum())
-            + (view.intercept_correction + view.intercept_floor * away_b) * db
-        )
-        square = float(((floor + local.ridge) * d * d).sum()) + view.intercept_floor * db * db
-        rounding = ROUNDING * C * (local.loss + norm)
-
-        def at(beta: float) -> tuple[float, float, float]:
-            """Change of the local objective, its slope and curvature along the step."""
-            sums = objective.line_sums(self._m, self._dm, beta, 0.0)
-            smooth = sums.value - local.loss + beta * linear + 0.5 * beta * beta * square
-            new = w + beta * d
-            change = smooth + math.fsum(absolute * np.abs(new)) - norm
-            slope = sums.slope_beta + linear + beta * square + float((absolute * np.sign(new)) @ d)
-            return C * change, C * slope, C * (sums.curve_beta + square)
-
         low, high, beta = 0.0, math.inf, 1.0
         best: tuple[float, float] | None = None
         for look in range(MAX_EVALUATIONS):
-            change, slope, curve = at(beta)
+            change, slope, curve = self.at(beta)
             if change <= SIGMA * beta * promised:
                 if best is None or change < best[1]:
                     best = beta, change

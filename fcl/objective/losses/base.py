@@ -47,7 +47,7 @@ class Loss(ABC):
         Whether the domain of the dual is all numbers: residuals are balanced by a shift then, else by
         scaling down the heavier side, which leaves no interval that contains 0.
     flat_slope : float
-        Slope of piece 1 of a loss that is not smooth; that of piece -1 is its opposite.
+        Slope of piece 1 of a loss that is not smooth; that of piece -1 is its opposite. 0 for others.
     """
 
     name: ClassVar[str]
@@ -106,7 +106,7 @@ class Loss(ABC):
 
     @property
     def flat_slope(self) -> float:
-        raise NotImplementedError(f"{self.name} loss is smooth")
+        return 0.0
 
     def pieces(self, y: Floats, m: Floats) -> npt.NDArray[np.int8]:
         """Of a loss that is not smooth, the piece where each margin lies.

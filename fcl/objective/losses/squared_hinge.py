@@ -30,9 +30,5 @@ class SquaredHinge(Loss):
     def score(self, y: Floats, s: Floats, margins: Floats) -> float:
         return average_precision(y, margins, s)
 
-    @property
-    def flat_slope(self) -> float:
-        return 0.0
-
     def pieces(self, y: Floats, m: Floats) -> npt.NDArray[np.int8]:
         return (y * m >= 1.0).astype(np.int8)
