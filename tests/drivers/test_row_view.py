@@ -118,8 +118,9 @@ def test_sizes_of_samples(small: None, monkeypatch: pytest.MonkeyPatch) -> None:
     train(row_view=N)
     assert draws.sizes == []
     train(row_view=300)
-    # that is the first; it grows where it does not do
-    assert 200 < draws.sizes[0] <= 300 and draws.sizes == sorted(draws.sizes)
+    # that is the first; it grows where it does not do, and what is drawn varies about what was asked
+    assert 200 < draws.sizes[0] <= 300
+    assert all(later > 0.8 * earlier for earlier, later in pairwise(draws.sizes))
     draws.sizes.clear()
     train(row_view="auto")
     assert draws.sizes == sorted(draws.sizes) and draws.sizes[0] <= 96 < draws.sizes[-1]
