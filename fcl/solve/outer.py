@@ -181,9 +181,9 @@ class Outer:
 
     @property
     def stands_still(self) -> bool:
-        """Whether the last passes have hardly closed the gap, which is above the tolerance."""
+        """Whether two passes in a row have hardly closed the gap, which is above the tolerance."""
         certified = self.certified()
-        return self._sharpness < 1.0 and certified.scope == WHOLE and certified.gap > self.tol
+        return self._sharpness < 0.1 and certified.scope == WHOLE and certified.gap > self.tol
 
     def raise_bound(self, bound: float) -> Certified:
         """Take another bound of the whole problem, if it is better.

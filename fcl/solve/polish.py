@@ -14,6 +14,7 @@ import math
 
 import numpy as np
 
+from fcl.solve.exact import one_blas_thread
 from fcl.solve.passes import Passes
 from fcl.solve.state import Floats, Point
 
@@ -24,6 +25,8 @@ MOST_WEIGHTS = 512
 MOST_ENTRIES = 1 << 16
 #: Corrections of a vector: each leaves what rounding leaves of the one before.
 CORRECTIONS = 4
+#: A column whose part beyond the others is this share of the largest depends on them.
+DEPENDENT = 1e-13
 
 
 def polished_bound(passes: Passes, point: Point, threshold: float) -> float:
@@ -55,7 +58,8 @@ def polished_bound(passes: Passes, point: Point, threshold: float) -> float:
         # the second start leaves out whatever the conditions do not ask for: noise, where rows are
         # interpolated
         for start in (own, np.zeros(n)):
-            residuals[:] = _corrected(start, np.abs(own), columns, target, passes)
+            with one_blas_thread():
+                residuals[:] = _corrected(start, np.abs(own), columns, target, passes)
             dual = passes.dual_point()
             prices = passes.price(dual, np.empty(0, np.int64), threshold, passes.parts)
             best = max(best, passes.bound(dual, prices.largest, math.fsum(prices.excess)))
@@ -68,13 +72,21 @@ def _corrected(
     start: Floats, sizes: Floats, columns: Floats, target: Floats, passes: Passes
 ) -> Floats:
     """The vector nearest to ``start``, relative to ``sizes``, with columns @ vector = target."""
+    from scipy.linalg import qr, solve_triangular
+
     objective = passes.objective
     roots = np.sqrt(sizes)
     exact_columns = columns.astype(np.longdouble)
+    # the shortest correction, by columns that do not depend on each other
+    basis, triangle, order = qr((columns * roots).T, mode="economic", pivoting=True)
+    beyond = np.abs(np.diag(triangle))
+    rank = int(np.count_nonzero(beyond > DEPENDENT * beyond[0]))
+    basis, triangle, order = basis[:, :rank], triangle[:rank, :rank], order[:rank]
     vector = start.copy()
     for _ in range(CORRECTIONS):
-        missing = (target - exact_columns @ vector).astype(np.float64)
-        vector = vector + roots * np.linalg.lstsq(columns * roots, missing, rcond=None)[0]
+        missing = (target - exact_columns @ vector).astype(np.float64)[order]
+        move = solve_triangular(triangle, missing, trans="T", check_finite=False)
+        vector = vector + roots * (basis @ move)
         low, high = objective.loss.domain(objective.y)
         vector = np.clip(vector, low * objective.s, high * objective.s)
     return vector
