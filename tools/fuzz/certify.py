@@ -71,6 +71,7 @@ def _problem(
         *(phi, y, s, model.loss, model.C, bool(model.options.get("intercept", True))),
         rho=float(model.options.get("l1_ratio", 1.0)),
         factors=factors,
+        offset=0.0 if data.offset is None else data.offset[keep],
     )
     return problem, w, float(model.intercept)
 

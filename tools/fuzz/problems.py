@@ -58,6 +58,8 @@ from tools.fuzz.draw import Case, make_case
 
 #: Seconds after which a worker that is silent is ended.
 PATIENCE = 120.0
+#: Runs that a problem has before the one that counts.
+CHANCES = 4
 #: A gap is explained by rounding up to so many times what its sums may round by.
 ROUNDINGS = 10.0
 
@@ -170,14 +172,16 @@ def solve(case: Case, seconds: float, driver: str = "inline") -> tuple[Any, floa
 
 
 def run(case: Case, seconds: float, driver: str = "inline") -> Verdict:
-    """Train and judge. What did not end in time gets a second chance, now that all is compiled."""
+    """Train and judge. What did not end in time gets more chances, until all of it is compiled."""
     try:
-        try:
-            result, spent = solve(case, seconds, driver)
-            again = spent > seconds
-        except KeyboardInterrupt:  # of should_stop, before the first pass
-            again = True
-        if again:
+        for _ in range(CHANCES):
+            try:
+                result, spent = solve(case, seconds, driver)
+                if spent <= seconds:
+                    break
+            except KeyboardInterrupt:  # of should_stop, before the first pass
+                continue
+        else:
             result, spent = solve(case, seconds, driver)
     except fcl.InputError as error:
         return Verdict(case.describe(), ["refused"], figures={"message": str(error)[:400]})

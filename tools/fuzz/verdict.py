@@ -136,7 +136,11 @@ def _judge_model(options: dict, seconds: float, converged: bool) -> list[str]:
 
     model = fcl.load_model(options["out"])
     data = fcl.open_data(
-        options["data"], x=options["x"], y=options["y"], weights=options["weights"]
+        options["data"],
+        x=options["x"],
+        y=options["y"],
+        weights=options["weights"],
+        offset=options["offset"],
     )
     gap = model.certificate.gap
     found = []
