@@ -59,8 +59,8 @@ LEAST_RAISED = 1e-3
 MOST_ROW_SETS = 12
 #: ... and those that may follow one another without leading lower.
 MOST_IDLE_ROW_SETS = 1
-#: Curvature, as a share of that of the curved piece, which keeps rows of a piece with a slope near where the
-#: model before has led. Without it models in which such rows prevail have no minimum.
+#: Curvature, as a share of that of the curved piece, that keeps rows of a piece with a slope near where
+#: the model before has led. Without it models in which such rows prevail have no minimum.
 NEAR = 1e-3
 #: Rows times columns squared up to which a step takes the whole Hessian: in any case, a few milliseconds;
 #: and where coordinate descent has not done, seconds.
@@ -407,7 +407,8 @@ class Trainer:
         objective = view.objective
         objective.residuals_curvatures(self._m, 0.0, self._r, self._q)
         # models that follow the pieces of the loss begin with one that lies above it
-        share = 1.0 if objective.loss.flat_slope and self._is_cheap(view, len(columns)) else self._raised
+        pieces = objective.loss.flat_slope and self._is_cheap(view, len(columns))
+        share = 1.0 if pieces else self._raised
         if share:
             objective.raise_curvatures(self._m, 0.0, share, self._q)
         return self._local_point(view, working, columns)
