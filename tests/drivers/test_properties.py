@@ -123,6 +123,37 @@ def test_unscaled_targets(scale: float, offset: float) -> None:
     confirm(problem, w, intercept, result.certificate, problem.solve(1e-9))
 
 
+@pytest.mark.parametrize(("C", "largest"), [(1e300, 1.0), (1e-300, 1.0), (1.0, 1e-200)])
+def test_numbers_at_the_ends_of_float64(C: float, largest: float) -> None:
+    """A certificate that holds, or a stall that says what rounding leaves; no blame of the features."""
+    random = np.random.default_rng(0)
+    X = largest * random.normal(size=(50, 3))
+    y = np.where(X[:, 0] / largest + random.normal(size=50) > 0, 1.0, -1.0)
+    result = fcl.train(fcl.open_data(X, y=y), "columns", C=C, warn=False)
+    if C == 1e300:
+        assert (
+            result.reason == "stalled" and "of which rounding may leave 1.0e+00" in result.message
+        )
+    else:
+        assert result.reason == "tolerance"
+    problem = Problem(X, y, np.ones(50), "logistic", C)
+    w = np.zeros(3)
+    w[result.model.ids] = result.model.weights
+    objective = problem.objective(w, result.model.intercept)
+    assert result.certificate.objective == pytest.approx(objective, rel=1e-12)
+    assert result.certificate.bound <= objective * (1.0 + 1e-12)
+
+
+def test_what_rounding_may_hide_is_little_of_the_largest_violation() -> None:
+    """The worst case of rounding is 1e15 times the slopes here, and would drown them."""
+    random = np.random.default_rng(6)
+    X = np.column_stack([1.7e18 + random.uniform(0, 1e15, 200), random.normal(size=200)])
+    y = np.where(X[:, 1] + random.normal(size=200) > 0, 1.0, -1.0)
+    result = fcl.train(fcl.open_data(X, y=y), "columns", C=1.0, tol=0.5, max_passes=1, warn=False)
+    of_passes = [h["max_violation"] for h in result.model.history]
+    assert of_passes[-1] <= result.certificate.max_violation <= 1.001 * of_passes[-1]
+
+
 def test_intercept_is_not_penalised() -> None:
     codes, y = case("squared")
     plain = train(codes, y, loss="squared", C=0.05)

@@ -217,6 +217,17 @@ def test_no_word_of_all_features() -> None:
     assert result.model.options["C_min"] is None
 
 
+def test_a_bound_above_the_objective_is_refused() -> None:
+    """Rounding may put it above by little; more than that is a contradiction within the features."""
+    nothing = Point(np.empty(0, np.int64), np.empty(0), 0.0)
+    conditions = Conditions(Penalty(), 1.0, lambda ids: np.ones(len(ids)))
+    outer = Outer(conditions, 1e-3, 5, nothing, 10.0)
+    assert outer.raise_bound(8.0).gap == pytest.approx(0.2)
+    assert outer.raise_bound(10.0 * (1.0 + 1e-12)).gap == 0.0
+    with pytest.raises(fcl.InputError, match="the objective, 10, is below its lower bound, 10.001"):
+        outer.raise_bound(10.001)
+
+
 def test_a_point_newer_than_its_pricing() -> None:
     """Certified by the sample before only where that holds all its features."""
     none = np.empty(0, np.int64)
