@@ -20,11 +20,17 @@ KEPT_PROCESSES = (
     "multiprocessing.forkserver",
     "loky.backend.resource_tracker",  # of joblib
 )
+FIRST = ("tests/test_architecture.py", "tests/solve/test_trainer.py", "tests/drivers/test_offset.py")
 # pytest changes the first at every phase; OpenMP and scikit-learn set the others when imported
 IGNORED_VARIABLES = ("PYTEST_CURRENT_TEST", "KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK")
 
 # commands inherit what is ignored, and a runner behind nohup ignores this one: they would, too
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what a broken build fails: imports, kernels, a solver, a whole run."""
+    items.sort(key=lambda item: not item.nodeid.startswith(FIRST))
 
 
 @pytest.fixture(autouse=True)

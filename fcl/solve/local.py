@@ -51,7 +51,7 @@ class LocalSolver:
         total_r: float,
         total_q: float,
     ) -> None:
-        """Take the next anchor.
+        """Move to the next anchor.
 
         margins : float64 (n,), of all rows, without the intercept.
         gradients, exact : float64 (cached columns,), g_j and h_j over all rows at the anchor; h_j are
@@ -68,13 +68,13 @@ class LocalSolver:
         self.view.correct(working, 0, exact)
 
     def return_to_anchor(self) -> None:
-        """Begin at the anchor itself."""
+        """Restart the trainer at the anchor."""
         n = self.cache.n
         self.working.weights[:n] = self.working.anchor_weights[:n]
         self.trainer.start(self.view, self.working, self.anchor.intercept, self.anchor.intercept)
 
     def keep_point(self) -> bool:
-        """Go on from the own point under the new anchor if that is better; else return to the anchor."""
+        """Keep the trainer's point if it is better than the new anchor; else return to the anchor."""
         self.trainer.start(self.view, self.working, self.anchor.intercept, self.trainer.intercept)
         if self.trainer.rise(self.view, self.working) < 0.0:
             return True
@@ -84,9 +84,9 @@ class LocalSolver:
     # -- columns -------------------------------------------------------------------------------
 
     def has_equal(self, feature: int, nonzeros: int, hash_: int, gradient: float) -> bool:
-        """Whether a cached column does all that one of this count, hash and gradient could do.
+        """Whether a cached column makes one of this count, hash and gradient superfluous.
 
-        It is equal, and not penalised more. Squares in the penalty spread a weight over equal columns, so
+        It does if it is equal and not penalised more. Squares in the penalty spread a weight over equal columns, so
         that each of them counts. On a sampled view columns that differ on other rows look equal, and
         rounded ones that differ little: their gradients over all rows, at the anchor, have to agree
         too.
@@ -130,7 +130,7 @@ class LocalSolver:
         return np.where(weights != 0.0, weights, self.working.anchor_weights[:n])
 
     def evict(self, keep: npt.NDArray[np.bool_]) -> None:
-        """Drop columns; what weight they have at the anchor is frozen, what the trainer added is not."""
+        """Drop columns; freeze their weights at the anchor, and discard what the trainer changed."""
         n = self.cache.n
         moved = self.working.weights[:n] != self.working.anchor_weights[:n]
         leaving = np.flatnonzero(~keep & moved)
@@ -140,7 +140,7 @@ class LocalSolver:
         self.working.evict(keep)
 
     def wanted(self, new: set[int]) -> npt.NDArray[np.bool_]:
-        """Whether each column is to stay, by the last step: new ones that did not violate are not."""
+        """Which columns to keep: all but new columns that did not violate in the last step."""
         keep = np.ones(self.cache.n, bool)
         columns, slopes = self.trainer.seen
         at_rest = np.abs(slopes) <= 1.0
@@ -151,7 +151,7 @@ class LocalSolver:
         return keep
 
     def change_view(self, view: RowView) -> None:
-        """Other rows from now on; nothing is cached."""
+        """Work on other rows; the cache must be empty."""
         assert not self.cache.n
         self.view = view
         self.trainer.columns_changed()

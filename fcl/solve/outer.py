@@ -22,7 +22,7 @@ from fcl.solve.state import Floats, Ids, Point
 
 #: Features admitted after a pass: at least so many, or as many as are active.
 LEAST_ADMITTED = 512
-#: An objective below its bound by this share is no rounding any more.
+#: Share by which an objective may lie below its bound before rounding no longer explains it.
 CONTRADICTION = 1e-9
 #: The trainer stops at this share of the largest violation over the family.
 TRAIN_SHARE = 0.3
@@ -37,11 +37,11 @@ class Priced:
 
     @property
     def n(self) -> int:
-        """How many they are."""
+        """Number of features."""
         return len(self.drawn) + int((~self._fresh(self.watched)).sum())
 
     def cover(self, ids: Ids) -> bool:
-        """Whether all these features are among them."""
+        """Whether the pass priced all these features."""
         return bool((self._fresh(ids) | np.isin(ids, self.watched)).all())
 
     def _fresh(self, ids: Ids) -> npt.NDArray[np.bool_]:
@@ -247,8 +247,8 @@ class Outer:
         Scaling the residuals by t = 1 / (1 + delta) for a violation of delta costs the bound about
         delta * penalty + delta^2 * P, and tol * P is what may be lost. Not scaled, with squares in the
         penalty, they cost it (rho delta)^2 f_j / (2 (1 - rho)) for each feature. Less than 0.3 of the
-        largest violation over the family is not worth the trainer's time before the next pass. Where a
-        pass has brought the gap no further all the same, the target falls.
+        largest violation over the family is not worth the trainer's time before the next pass. If a pass
+        does not narrow the gap, the target falls.
         """
         lose = 0.3 * self.tol * self.objective
         penalty = max(self.conditions.value(self.point), 1e-3 * self.objective)
@@ -259,7 +259,7 @@ class Outer:
         return self._sharpness * max(allowed, TRAIN_SHARE * (self.max_violation - 1.0))
 
     def _unscaled(self, lose: float) -> float:
-        """The violation of all features with a weight that costs so much of the bound at t = 1."""
+        """The violation of every feature with a weight that lowers the bound by ``lose`` at t = 1."""
         penalty = self.conditions.penalty
         if penalty.pure_l1:
             return 0.0
@@ -295,9 +295,9 @@ class Outer:
         )
 
     def restore(self, state: OuterState) -> None:
-        """Take over what :meth:`state` gave, apart from what it proved.
+        """Restore a state, apart from what it claims to prove.
 
-        A checkpoint may come from anywhere: its numbers set the path, and none is a proof. The bound and
+        A checkpoint may come from anywhere: its numbers choose the path but prove nothing. The bound and
         ``C_min`` are unknown until the point whose residuals gave the bound is priced again. The
         objective is what the checkpoint says until the caller has computed it anew.
         """
@@ -310,9 +310,9 @@ class Outer:
         self._priced = False
 
     def confirm(self, value: float) -> None:
-        """The objective of a restored anchor was computed; what it was before may differ by rounding.
+        """Take the objective computed at a restored anchor; the saved one may differ by rounding.
 
-        Raises InputError if the anchor has none.
+        Raises InputError if the objective is not finite.
         """
         if not math.isfinite(value):
             raise InputError(

@@ -20,13 +20,13 @@ from fcl.solve.conditions import Conditions
 from fcl.solve.search import search
 from fcl.solve.state import Anchor, Floats, Point
 
-#: What a few roundings of a number change of it.
+#: Relative error of a number after a few roundings.
 EPSILON = 2.0**-50
 #: How near to a jump of the second derivative rounding may put a row (cubed, :mod:`fcl.kernels.losses`).
 NEAR = 1e-4
 #: Candidates that the pricer reports from each of its groups (positions of k-mers): neighbours of one
 #: strong motif would fill the list otherwise. 2.08 M windows, C = 0.03: 46 s with 16, 43.5 s with 64.
-#: From there on it tells only where tens of thousands of features are still to come: 8.3 M windows,
+#: More matter only where tens of thousands of features have yet to enter: 8.3 M windows,
 #: C = 0.1, objective 9,800 after 241 s with 64, 9,635 after 170 s with 256 (and smaller samples).
 KEEP_PER_GROUP = 256
 
@@ -37,7 +37,7 @@ class Vectors:
     margins : of the anchor and of the proposed point, without intercepts; ``anchor`` says which is which.
     residuals : at the anchor; while a step is searched, the difference of the margins.
     curvatures : at the anchor.
-    units : int64, the residuals in steps of their grid. Whoever prices writes them: all the same numbers.
+    units : int64, the residuals in steps of their grid. Every process that prices writes the same numbers.
     """
 
     def __init__(self, n_rows: int, allocate: Allocate = fresh) -> None:
@@ -160,7 +160,7 @@ class Passes:
     def settled(self, point: Point, value: float, beta: float, guess: float) -> Searched:
         """A point whose margins are the proposed ones, with its best intercept.
 
-        An anchor whose objective is above the old one's, ``value``, by more than rounding is none.
+        Rejects a point whose objective exceeds ``value``, the anchor's, by more than rounding.
         """
         margins = self.vectors.proposed
         b = self.objective.best_intercept(margins, guess)
@@ -216,7 +216,7 @@ class Passes:
     def bound(self, dual: DualPoint, largest: float, excess: float) -> float:
         """The dual bound, given the largest |g~_j| / f_j and the excess of the whole family.
 
-        Or of what a pass has drawn of it: then it is a bound of the problem with these features alone.
+        If the pass drew a sample of the features, it bounds the problem restricted to the sample.
         """
         return self.objective.dual_bound(dual.residuals, largest, excess)
 

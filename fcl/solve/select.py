@@ -17,7 +17,7 @@ SAME_GRADIENT = 1e-10
 
 @dataclass(frozen=True)
 class Selection:
-    """Features to admit, the largest violation first, each with what it has now."""
+    """Features to admit, the largest violation first, each with its current state."""
 
     ids: Ids
     violations: Floats  #: |slope_j| - 1 for weight 0, |slope_j + sign w_j| for a frozen weight
@@ -25,7 +25,7 @@ class Selection:
     weights: Floats
 
     def take(self, which: npt.NDArray[np.intp]) -> Selection:
-        """Some of them."""
+        """A subset of the features."""
         return Selection(
             self.ids[which], self.violations[which], self.gradients[which], self.weights[which]
         )
@@ -49,7 +49,7 @@ def select(
 
     frozen : the anchor's weights that are not cached, ``frozen_gradients`` their g_j.
     cached : ids of the cached features.
-    most : number of features. tolerance : violations at most this are left alone.
+    most : number of features. tolerance : features that violate by at most this are not selected.
     """
     new = ~np.isin(prices.ids, cached) & ~np.isin(prices.ids, frozen.ids)
     ids, gradients = prices.ids[new], prices.gradients[new]

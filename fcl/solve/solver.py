@@ -163,7 +163,7 @@ class Solver:
             found = passes.settled(found.point, outer.objective, found.beta, found.point.intercept)
         if found.point is None:
             return 0.0
-        # margins first: whoever is interrupted between the two has the old anchor, and no use for them
+        # margins first: an interrupt between the two statements leaves the old anchor, which ignores them
         passes.vectors.anchor = 1 - passes.vectors.anchor
         outer.accept(found.point, found.objective)
         return found.beta
@@ -190,7 +190,7 @@ class Solver:
         self._exact = None
         if not self._wants_sample():
             if not self.local.view.complete:
-                # of those that may enter as well: a second pass over the rows would take as long
+                # of candidates as well, since a second pass over the rows would take as long
                 ids = np.concatenate([watch, prices.ids])
                 order = np.argsort(ids, kind="stable")
                 self._exact = ids[order], passes.curvature_sums(ids)[order]
@@ -205,7 +205,7 @@ class Solver:
         return certified
 
     def _wants_sample(self) -> bool:
-        """Whether the trainer is to have other rows, which :meth:`admit` sees to."""
+        """Whether the trainer needs another sample of rows, which :meth:`admit` then draws."""
         sampler, cache = self.sampler, self.cache
         if sampler is None:
             return False
@@ -232,7 +232,7 @@ class Solver:
         return self.outer.certified()
 
     def _exact_curvatures(self, ids: Ids) -> Floats | None:
-        """The same of features that are cached or may enter, where the view needs it."""
+        """Curvatures over all rows of cached features or candidates; None if the view has all rows."""
         if self.local.view.complete:
             return None
         if self._exact is None:
@@ -263,7 +263,7 @@ class Solver:
         first = cache.n
         for part, staged in self._staged(selection.ids):
             for t, s in enumerate(part):
-                # a frozen weight needs its own column, a new feature none that is there already
+                # a frozen weight needs its own column; a new feature equal to a cached one does not
                 if selection.weights[s] == 0.0 and self._has_equal(
                     staged, t, float(selection.gradients[s]), first, selection.gradients[entered]
                 ):
@@ -314,7 +314,7 @@ class Solver:
         )
 
     def _take_rows(self, view: RowView, prepared: PreparedRows) -> None:
-        """The trainer works on other rows from now on; nothing is cached any more."""
+        """Give the trainer another sample of rows, and empty the cache."""
         self.local.working.evict(np.zeros(self.cache.n, bool))
         view.proximal = self.local.view.proximal
         self.local.change_view(view)
@@ -343,8 +343,8 @@ class Solver:
         """Evict for a selection that may not fit; returns what of it is to enter, and how many left.
 
         Sizes are measured first, so this makes the columns twice: room is short, not time. Dead columns
-        may all go; of columns with a weight at most half the cache in one round, lest the working set
-        lose its hold.
+        may all go; of columns with a weight at most half the cache in one round, so that the working set
+        stays useful.
         """
         working, cache = self.local.working, self.cache
         sizes = np.empty(len(selection.ids), np.int64)
