@@ -161,7 +161,7 @@ class ColumnCache(LiveColumns):
     # -- changes -------------------------------------------------------------------------------
 
     def resize(self, n_rows: int) -> None:
-        """Columns are over so many rows from now on, at most as many as at the start; none is cached."""
+        """Change the number of rows, at most to that at the start; the cache must be empty."""
         assert not self.n and n_rows <= self.n_rows
         self.largest = largest_column(n_rows, self.block_rows, self._binary, self._step)
 
@@ -174,7 +174,7 @@ class ColumnCache(LiveColumns):
         return self.find(int(staged.nonzeros[t]), int(staged.hashes[t]))
 
     def admit(self, staged: StagedColumns, t: int) -> bool:
-        """Store a staged column behind the last one; False if there is no room for it."""
+        """Append a staged column; False if there is no room for it."""
         size = int(staged.sizes[t])
         if size > self.free or self.n == self.max_columns:
             return False

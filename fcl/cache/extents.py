@@ -1,4 +1,4 @@
-"""Live columns in an arena that others write to: extents, each in one hand at a time.
+"""Live columns in an arena that several processes write: each extent has one owner at a time.
 
 The arena is cut into extents of equal size. Writers fill extents that were granted to them and hand
 them over; from then on the trainer alone moves what is inside. It drops columns, and where little of an
@@ -48,15 +48,15 @@ class ExtentCache(LiveColumns):
 
     @property
     def held(self) -> npt.NDArray[np.intp]:
-        """The extents in our hands."""
+        """The extents that this cache owns."""
         return np.flatnonzero(self._ends >= 0)
 
     def empty(self, extent: int) -> bool:
-        """Whether an extent of ours has no live column."""
+        """Whether an extent that this cache owns has no live column."""
         return not (self._extents(self.slots) == extent).any()
 
     def take(self, extent: int, slots: Iterable[int]) -> None:
-        """An extent with the columns in these slots is ours now; each is to be adopted or dropped."""
+        """Take over an extent with the columns in these slots; each must be adopted or dropped."""
         at, end = extent * self.extent_bytes, 0
         for slot in slots:
             if self.store.ids[slot] == DROPPED:
@@ -71,7 +71,7 @@ class ExtentCache(LiveColumns):
         self._ends[extent] = end
 
     def adopt(self, slot: int) -> None:
-        """Make a column in one of our extents live, behind the last one."""
+        """Append a column of an owned extent to the live ones."""
         self._waiting.discard(slot)
         self._slots[self.n] = slot
         self.n += 1
@@ -85,12 +85,12 @@ class ExtentCache(LiveColumns):
         self._slots[: self.n] = kept
 
     def drop(self, slot: int) -> None:
-        """A column of ours that was not adopted is not wanted."""
+        """Discard a column that was not adopted."""
         self._waiting.discard(slot)
         self.store.ids[slot] = DROPPED
 
     def give_back(self, wanted: int, all_but: int = 0) -> list[int]:
-        """Empty extents by moving what is live in them, and give them back.
+        """Empty extents by moving their live columns, and return the extents.
 
         Stops at ``wanted`` extents, or when no extent can be emptied into the free ends of the others.
         ``all_but`` extents are kept empty, to move columns into later. Extents with columns that were
@@ -105,7 +105,7 @@ class ExtentCache(LiveColumns):
         empty = [e for e in held if columns[e] == 0 and e not in waiting]
         self._ends[empty] = 0
         filled = sorted(set(held).difference(empty), key=live.__getitem__)
-        # each is a source once: with an empty one to move into, this could go on for ever
+        # each is a source once: moving into an empty extent could otherwise repeat forever
         for source in [e for e in filled if e not in waiting]:
             if len(empty) >= wanted + all_but:
                 break
@@ -129,7 +129,7 @@ class ExtentCache(LiveColumns):
         return given
 
     def give_back_all(self) -> list[int]:
-        """Drop every column and give all extents back."""
+        """Drop every column and return all extents."""
         given = self.held.tolist()
         self.evict(np.zeros(self.n, bool))
         for slot in sorted(self._waiting):

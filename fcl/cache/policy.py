@@ -1,4 +1,4 @@
-"""What to evict and what to admit when room is short. Plain functions over arrays."""
+"""What to evict and what to admit when room is short: functions of arrays."""
 
 from __future__ import annotations
 

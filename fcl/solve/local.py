@@ -86,8 +86,8 @@ class LocalSolver:
     def has_equal(self, feature: int, nonzeros: int, hash_: int, gradient: float) -> bool:
         """Whether a cached column makes one of this count, hash and gradient superfluous.
 
-        It does if it is equal and not penalised more. Squares in the penalty spread a weight over equal columns, so
-        that each of them counts. On a sampled view columns that differ on other rows look equal, and
+        It does if it is equal and not penalised more. Squares in the penalty spread a weight over equal
+        columns, so that each of them counts. On a sampled view columns that differ on other rows look equal, and
         rounded ones that differ little: their gradients over all rows, at the anchor, have to agree
         too.
         """

@@ -37,7 +37,7 @@ class Vectors:
     margins : of the anchor and of the proposed point, without intercepts; ``anchor`` says which is which.
     residuals : at the anchor; while a step is searched, the difference of the margins.
     curvatures : at the anchor.
-    units : int64, the residuals in steps of their grid. Every process that prices writes the same numbers.
+    units : int64, the residuals in steps of their grid. Every process that prices writes the same.
     """
 
     def __init__(self, n_rows: int, allocate: Allocate = fresh) -> None:
