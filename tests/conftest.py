@@ -20,7 +20,11 @@ KEPT_PROCESSES = (
     "multiprocessing.forkserver",
     "loky.backend.resource_tracker",  # of joblib
 )
-FIRST = ("tests/test_architecture.py", "tests/solve/test_trainer.py", "tests/drivers/test_offset.py")
+FIRST = (
+    "tests/test_architecture.py",
+    "tests/solve/test_trainer.py",
+    "tests/drivers/test_offset.py",
+)
 # pytest changes the first at every phase; OpenMP and scikit-learn set the others when imported
 IGNORED_VARIABLES = ("PYTEST_CURRENT_TEST", "KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK")
 

@@ -441,7 +441,7 @@ class Trainer:
             slope_b,
         )
 
-    def _line(self, view: RowView, working: WorkingSet, local: LocalPoint, step: Step) -> _Line:
+    def _line(self, view: RowView, working: WorkingSet, local: LocalPoint, step: Step) -> Line:
         """The local objective along a step; writes the margins of the step."""
         self._margins_of(working, local, step)
         C, d, db, w = view.objective.C, step.d, step.db, local.weights
@@ -457,7 +457,7 @@ class Trainer:
         )
         pull_b = view.intercept_correction + floor_b * (self.intercept - self._anchor_b)
         norm = math.fsum(local.absolute * np.abs(w))
-        return _Line(
+        return Line(
             view.objective,
             self._m,
             self._dm,
@@ -472,7 +472,7 @@ class Trainer:
 
 
 @dataclass(frozen=True)
-class _Line:
+class Line:
     """The local objective along a step d, less its value before the step."""
 
     objective: Objective

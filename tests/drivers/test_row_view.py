@@ -23,7 +23,7 @@ from fcl.features import KmerFamily
 from fcl.model.checkpoint import CheckpointFolder
 from fcl.solve.sampling import Sampler
 from fcl.solve.solver import Solver
-from fcl.solve.trainer import Trainer
+from fcl.solve.trainer import Line
 from tests.drivers.test_resume_inline import After, bits
 
 N = 700
@@ -375,14 +375,14 @@ class Steps:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.betas: list[float] = []
-        before = Trainer._line_search
+        before = Line.search
 
-        def search(trainer: Trainer, *arguments: Any) -> Any:
-            taken = before(trainer, *arguments)
+        def search(line: Line) -> Any:
+            taken = before(line)
             self.betas.append(taken[0] if taken else 0.0)
             return taken
 
-        monkeypatch.setattr(Trainer, "_line_search", search)
+        monkeypatch.setattr(Line, "search", search)
 
     @property
     def shortened(self) -> float:
