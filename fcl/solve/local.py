@@ -87,9 +87,9 @@ class LocalSolver:
         """Whether a cached column makes one of this count, hash and gradient superfluous.
 
         It does if it is equal and not penalised more. Squares in the penalty spread a weight over equal
-        columns, so that each of them counts. On a sampled view columns that differ on other rows look equal, and
-        rounded ones that differ little: their gradients over all rows, at the anchor, have to agree
-        too.
+        columns, so that each of them counts. On a sampled view columns that differ on other rows look
+        equal, as do rounded ones that differ little: their gradients over all rows, at the anchor, have
+        to agree too.
         """
         equal = self.cache.find(nonzeros, hash_)
         if not len(equal) or not self.view.objective.penalty.pure_l1:
