@@ -224,7 +224,9 @@ def test_a_bound_above_the_objective_is_refused() -> None:
     outer = Outer(conditions, 1e-3, 5, nothing, 10.0)
     assert outer.raise_bound(8.0).gap == pytest.approx(0.2)
     assert outer.raise_bound(10.0 * (1.0 + 1e-12)).gap == 0.0
-    with pytest.raises(fcl.InputError, match=r"the objective, 10, is below its lower bound, 10\.001"):
+    with pytest.raises(
+        fcl.InputError, match=r"the objective, 10, is below its lower bound, 10\.001"
+    ):
         outer.raise_bound(10.001)
 
 
