@@ -125,6 +125,11 @@ class ZarrReader(RowReader[np.ndarray]):
         self.dtype = VARIABLE_TEXT if self._variable_text else array.dtype
         check_array(name, self.shape, self.dtype, may_be_empty)
         self._stored = array.shards or array.chunks
+        if self.shape and min(self._stored) < 1:
+            raise InputError(
+                f'"{name}" has chunks of shape {self._stored} by its metadata, expected at least 1 along '
+                "each axis; write the array again"
+            )
         row_bytes = array.dtype.itemsize * int(np.prod(self.shape[1:], dtype=np.int64))
         whole = self._stored[0] * row_bytes <= MAX_SHARD_BYTES
         chunk_rows = self._stored[0] if whole else array.chunks[0]

@@ -205,13 +205,13 @@ def _divide(
         + (0 if writers is None else SHARED_BYTES_A_COLUMN)
     )
     least_cache = MIN_CACHE_COLUMNS * column + MIN_COLUMNS * per_column + entry * MIN_ENTRIES
+    hessian_columns = min(MIN_COLUMNS, family.n_features)
+    least_cache += ExactModel.bytes_for(hessian_columns)
     if writers is not None:  # one extent is always the trainer's, to move columns into
         least_cache += column
     trainer = Trainer.bytes_for(n_view, 0, 0) + RowView.bytes_for(
         n_view, complete=not view_rows, compared=family.compared
     )
-    hessian_columns = min(MIN_COLUMNS, family.n_features)
-    trainer += ExactModel.bytes_for(hessian_columns)
     if view_rows:
         trainer += job.records(view_rows) + 24 * view_rows  # the rows, their targets and weights
 
@@ -300,7 +300,7 @@ def _divide(
     parts = (
         *fixed(scratch),
         ("columns gathered for the trainer", entry * entries),
-        ("their Hessian", ExactModel.bytes_for(hessian_columns) - least),
+        ("their Hessian", ExactModel.bytes_for(hessian_columns)),
         (f"directory of {max_columns} columns", max_columns * per_column),
         ("cache of columns", cache_bytes),
     )

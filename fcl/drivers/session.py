@@ -173,9 +173,8 @@ class Session:
         if self.idle < MAX_IDLE or (certified.scope != WHOLE and self.idle < PATIENCE):
             return None
         self.rounding = min(rounding(), 1.0)
-        if certified.gap <= self.rounding and (
-            self.rounding <= MOST_ROUNDING or self.idle >= PATIENCE
-        ):
+        # a larger estimate would explain any gap
+        if certified.gap <= self.rounding <= MOST_ROUNDING:
             return StopReason.STALLED
         return StopReason.NO_PROGRESS if self.idle >= PATIENCE else None
 

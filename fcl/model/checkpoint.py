@@ -63,7 +63,8 @@ KEPT = 2
 _LOCK = "lock"
 #: the file may be removed between opening and locking it, by the job that had it
 _LOCK_TRIES = 20
-_FILE = re.compile(r"checkpoint-([0-9]+)\.fcl-ckpt")
+# as save() names them: other names, and numbers beyond int64, are of other files
+_FILE = re.compile(r"checkpoint-([1-9][0-9]{0,17})\.fcl-ckpt")
 _LEFTOVER = re.compile(r"\.checkpoint-[0-9]+\.fcl-ckpt\..*\.tmp")  # as atomic_file names them
 
 _log = logging.getLogger("fcl")
@@ -109,10 +110,10 @@ class CheckpointFolder:
         return sorted(int(match[1]) for match in found if match)
 
     def begin(self, resumed: Checkpoint | None) -> None:
-        """Say which checkpoints there belong to this job, before its first is saved.
+        """Mark the checkpoints of earlier jobs, before the first of this job is saved.
 
-        None, a new job: none of them belong to it. Otherwise those up to `resumed` do; newer ones were
-        damaged. The others are removed once a checkpoint of this job is safe.
+        Checkpoints up to ``resumed`` belong to this job; newer ones were damaged. If ``resumed`` is None,
+        no checkpoint belongs to it. The others are removed once a checkpoint of this job is safe.
         """
         kept = 0 if resumed is None else resumed.number
         self._obsolete = {number for number in self.numbers() if number > kept}

@@ -313,7 +313,8 @@ def resolve_C(C: float | None, alpha: float | None, sum_weights: float) -> tuple
     if not 0.0 < other < math.inf:
         raise InputError(
             f"{name} is {value:g} and the sample weights add up to {sum_weights:g}, of which "
-            f"{'alpha' if name == 'C' else 'C'} = 1 / ({name} * sum) is {other:g}; multiply all weights "
-            "by a number that makes their sum about the number of rows"
+            f"{'alpha' if name == 'C' else 'C'} = 1 / ({name} * sum) is {other:g}, expected a number "
+            f"above 0 of float64; {'raise' if other == math.inf else 'lower'} {name}, or multiply all "
+            "weights by a number that makes their sum about the number of rows"
         )
     return (value, other) if C is not None else (other, value)

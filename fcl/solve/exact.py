@@ -31,8 +31,8 @@ MOST_COLUMNS = 1024
 CHUNK_ENTRIES = 1 << 17
 #: Chunks whose products are kept apart until they are added in order.
 CHUNKS_AT_ONCE = 2
-#: Eigenvalues of a unit diagonal up to this share of the largest, times their number, count as zero:
-#: rounding hides them. Along their vectors weights move until one of them is 0.
+#: Pivots of a unit diagonal up to this, times the number of columns, count as zero: rounding hides them.
+#: Along the directions without curvature that they leave, weights move until one of them is 0.
 FLAT = 3e-15
 #: Slope along such a direction, as a share of the penalty's, that is worth a move.
 FLAT_SLOPE = 1e-9
@@ -284,7 +284,7 @@ class _Face:
                 along = flats @ (flats.T @ right)
                 if np.abs(along).max() > FLAT_SLOPE * self.a.min():
                     # nothing ends it: the least curvature that rounding cannot hide does
-                    step += along / (FLAT * len(right) ** 2)
+                    step += along / (FLAT * len(right))
             square = float(step @ (self.hessian @ step))
             beta, zeroed = _along(square, self.a, self.w, right, step)
             if beta <= 0.0:

@@ -124,6 +124,7 @@ class Outer:
         self._priced = False  # whether max_violation is this anchor's
         self._last: Priced | None = None  # of a sampled family: what the last pass priced
         self._gap = math.inf  # absolute, after the last pass
+        self._empty = objective  # the objective of the model without features
         self._sharpness = 1.0  # lowers the target of the trainer while the gap stands still
 
     def accept(self, point: Point, objective: float) -> None:
@@ -312,12 +313,13 @@ class Outer:
     def confirm(self, value: float) -> None:
         """Take the objective computed at a restored anchor; the saved one may differ by rounding.
 
-        Raises InputError if the objective is not finite.
+        Raises InputError if the objective is above that of the model without features, or not finite.
         """
-        if not math.isfinite(value):
+        if not value <= self._empty * (1.0 + CONTRADICTION):
             raise InputError(
-                f"the objective at the weights of the checkpoint is {value}: the checkpoint is of other "
-                "data, or was changed by hand; start anew"
+                f"the objective at the weights of the checkpoint is {value:.6g}, expected at most that "
+                f"of the model without features, {self._empty:.6g}: the checkpoint is of other data, or "
+                "was changed by hand; start anew"
             )
         if not value * (1.0 - 2.0 * ROUNDING) <= self.objective <= value:
             self.objective = value

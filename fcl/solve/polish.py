@@ -27,6 +27,8 @@ MOST_ENTRIES = 1 << 16
 CORRECTIONS = 4
 #: A column whose part beyond the others is this share of the largest depends on them.
 DEPENDENT = 1e-13
+#: Share of an end of the domain up to which a residual is at that end.
+EDGE = 1e-9
 
 
 def polished_bound(passes: Passes, point: Point, threshold: float) -> float:
@@ -53,13 +55,17 @@ def polished_bound(passes: Passes, point: Point, threshold: float) -> float:
     target /= norms
     residuals = passes.vectors.residuals
     own = residuals.copy()
+    low, high = (end * objective.s for end in objective.loss.domain(objective.y))
+    # at an end of the domain a residual stays: on the far pieces of the Huber loss, for one
+    ends = (own <= low + EDGE * np.abs(low)) | (own >= high - EDGE * np.abs(high))
+    sizes = np.where(ends, 0.0, np.abs(own))
     best = -math.inf
     try:
         # the second start leaves out whatever the conditions do not ask for: noise, where rows are
         # interpolated
-        for start in (own, np.zeros(n)):
+        for start in (own, np.where(ends, own, 0.0)):
             with one_blas_thread():
-                residuals[:] = _corrected(start, np.abs(own), columns, target, passes)
+                residuals[:] = _corrected(start, sizes, columns, target, low, high)
             dual = passes.dual_point()
             prices = passes.price(dual, np.empty(0, np.int64), threshold, passes.parts)
             best = max(best, passes.bound(dual, prices.largest, math.fsum(prices.excess)))
@@ -69,15 +75,14 @@ def polished_bound(passes: Passes, point: Point, threshold: float) -> float:
 
 
 def _corrected(
-    start: Floats, sizes: Floats, columns: Floats, target: Floats, passes: Passes
+    start: Floats, sizes: Floats, columns: Floats, target: Floats, low: Floats, high: Floats
 ) -> Floats:
-    """The vector nearest to ``start``, relative to ``sizes``, with columns @ vector = target."""
+    """The vector in [low, high] nearest to ``start``, by ``sizes``, with columns @ vector = target."""
     from scipy.linalg import qr, solve_triangular
 
-    objective = passes.objective
     roots = np.sqrt(sizes)
     exact_columns = columns.astype(np.longdouble)
-    # the shortest correction, by columns that do not depend on each other
+    # the shortest correction, from linearly independent columns
     basis, triangle, order = qr((columns * roots).T, mode="economic", pivoting=True)
     beyond = np.abs(np.diag(triangle))
     rank = int(np.count_nonzero(beyond > DEPENDENT * beyond[0]))
@@ -86,7 +91,5 @@ def _corrected(
     for _ in range(CORRECTIONS):
         missing = (target - exact_columns @ vector).astype(np.float64)[order]
         move = solve_triangular(triangle, missing, trans="T", check_finite=False)
-        vector = vector + roots * (basis @ move)
-        low, high = objective.loss.domain(objective.y)
-        vector = np.clip(vector, low * objective.s, high * objective.s)
+        vector = np.clip(vector + roots * (basis @ move), low, high)
     return vector

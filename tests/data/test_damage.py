@@ -1,6 +1,7 @@
 """Damaged and missing chunks: named by array, grid index, rows and file."""
 
 import gc
+import json
 import logging
 from pathlib import Path
 
@@ -149,6 +150,17 @@ def test_damaged_zarr_metadata(path, file, write_zarr):
     damage(path / file, truncate)
     with pytest.raises(InputError, match=r"data\.zarr.* cannot be opened"):
         open_data(path)
+
+
+def test_chunks_of_no_rows(path):
+    group = zarr.create_group(path, zarr_format=3)
+    group.create_array("X", data=CODES, chunks=(50, 60), shards=(100, 60))
+    page = path / "X/zarr.json"
+    metadata = json.loads(page.read_text())
+    metadata["chunk_grid"]["configuration"]["chunk_shape"] = [0, 60]
+    page.write_text(json.dumps(metadata))
+    with pytest.raises(InputError, match=r"data.zarr:X\" has chunks of shape \(0, 60\)"):
+        open_data(path, y=None)
 
 
 @pytest.mark.parametrize("change", [truncate, flip])

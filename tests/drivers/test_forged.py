@@ -57,6 +57,13 @@ def is_true(result: TrainResult, optimum: float) -> None:
     assert result.converged == (found.gap <= TOL)
 
 
+def test_weights_that_are_worse_than_none(path: Path, driver: str) -> None:
+    set_array(path, "ids", np.array([0, 5, 17]))
+    set_array(path, "weights", np.array([1e100, -1e100, 1e50]))
+    with pytest.raises(fcl.InputError, match="expected at most that of the model without features"):
+        train(resume=path.parent, driver=driver)
+
+
 @pytest.mark.parametrize("share", [1 - 1e-7])
 def test_a_forged_bound(path: Path, driver: str, optimum: float, share: float) -> None:
     """A bound just below the objective gave a gap of 9.9e-7."""
@@ -84,9 +91,10 @@ def test_a_forged_objective(path: Path, driver: str, optimum: float, objective: 
 def test_forged_points(path: Path, driver: str, optimum: float) -> None:
     """Weights are what they are; the bound's point gives another bound, which is as true."""
     state = claims(path)
+    arrays = CheckpointFolder(path.parent).load().arrays
     for prefix in ("", "best_"):
-        set_array(path, f"{prefix}ids", np.array([0, 5, 17]))
-        set_array(path, f"{prefix}weights", np.array([0.3, -4.0, 1.0]))
+        set_array(path, f"{prefix}ids", arrays["ids"])
+        set_array(path, f"{prefix}weights", 0.9 * arrays["weights"])
     set_header(path, "state", bound=state["objective"] * (1 - 1e-7), best_intercept=0.5)
     is_true(train(resume=path.parent, driver=driver), optimum)
 

@@ -136,6 +136,18 @@ def test_numbers_are_numbers(folder: CheckpointFolder, make: Make) -> None:
     assert folder.load().elapsed == 1.0
 
 
+@pytest.mark.parametrize(
+    "name", ["checkpoint-9223372036854775807", "checkpoint-001", "checkpoint-0"]
+)
+def test_names_that_no_job_gives_are_of_other_files(
+    folder: CheckpointFolder, make: Make, name: str
+) -> None:
+    (folder.path / f"{name}.fcl-ckpt").touch()
+    assert folder.numbers() == []
+    assert folder.save(make(elapsed=1.0)).name == "checkpoint-1.fcl-ckpt"
+    assert folder.load().elapsed == 1.0
+
+
 def test_a_new_job_keeps_older_ones_until_its_own_is_safe(
     folder: CheckpointFolder, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -171,7 +171,7 @@ def _craft_member(case: Case, name: str, content: bytes) -> bytes:
         return damage_npy(case, content)
     try:
         return dump_json(damage_json(case, json.loads(content)))
-    except ValueError:
+    except (ValueError, RecursionError):  # of what an earlier damage has nested
         return damage_bytes(case, content)
 
 
