@@ -11,7 +11,7 @@ import numpy as np
 from fcl import open_data
 from fcl.data.prepared import PreparedRows
 from fcl.features import Products, bind_features
-from fcl.features.generated import GeneratedFamily
+from fcl.features.generator import GeneratedFamily
 
 KINDS = ("binary", "counts", "small", "signed", "large signed")
 

@@ -294,7 +294,7 @@ def _check_savable(job: Job) -> None:
 
 def _start(job: Job, model: Model) -> Point:
     """The point of a model of the same family."""
-    from fcl.features.generated import without_probes
+    from fcl.features.generator import without_probes
 
     before, now = (without_probes(family.to_config()) for family in (model.family, job.family))
     if before != now:

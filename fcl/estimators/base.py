@@ -20,7 +20,7 @@ from fcl.drivers.train import train
 from fcl.errors import ConvergenceWarning, InputError, ScaleWarning
 from fcl.estimators.rows import Training, open_rows, resolve_features, takes_sequences
 from fcl.features import Columns, Family, bind_features
-from fcl.features.generated import without_probes
+from fcl.features.generator import without_probes
 from fcl.features.standardized import uneven_scales
 from fcl.model.predict import require_offset
 from fcl.objective import LOSSES, Loss, find_loss, resolve_C

@@ -1,8 +1,7 @@
 """Families of features.
 
 ``base``       what a family owes the solver
-``generator``  the contract of a family that its user writes
-``generated``  what makes the one of the other
+``generator``  the contract of a family that its user writes, and what makes a family of it
 ``check``      tests a user's class against the contract
 ``registry``   families by name
 ``concat``     several families as one
@@ -17,7 +16,7 @@ from fcl.features.bag import Bag, BagFamily
 from fcl.features.base import Family
 from fcl.features.concat import Concat, ConcatFamily
 from fcl.features.fourier import Fourier
-from fcl.features.generator import Generator
+from fcl.features.generator.contract import Generator
 from fcl.features.kmers import KmerFamily, Kmers
 from fcl.features.plain import Columns
 from fcl.features.products import Products

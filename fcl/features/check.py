@@ -21,8 +21,8 @@ from fcl.data.prepared import PreparedRows
 from fcl.data.sparse import SparseRows
 from fcl.errors import ConvergenceWarning, FclError, GeneratorError, InputError
 from fcl.features.base import Floats, Ids
-from fcl.features.generated import GeneratedFamily, bind
-from fcl.features.generated.checked import (
+from fcl.features.generator import GeneratedFamily, bind
+from fcl.features.generator.checked import (
     SomeRows,
     called,
     checked_columns,
@@ -32,7 +32,7 @@ from fcl.features.generated.checked import (
     name_of,
     some_ids,
 )
-from fcl.features.generator import Generator, encode, overrides
+from fcl.features.generator.contract import Generator, encode, overrides
 from fcl.features.registry import check_home, family_from_config
 
 if TYPE_CHECKING:
@@ -225,7 +225,7 @@ class _Subject:
 
     @classmethod
     def of(cls, family: GeneratedFamily, rows: Any) -> _Subject:
-        from fcl.features.generated.binding import sample_rows
+        from fcl.features.generator.binding import sample_rows
 
         raw, numbers = sample_rows(family.form, rows, None)
         some = np.linspace(0, len(raw) - 1, min(ROWS, len(raw))).astype(np.int64)
@@ -301,7 +301,7 @@ class _Subject:
 
     def columns_scanned(self, rows: Any) -> str:
         """Finite, and whatever else columns have to be, on rows that the others do not meet."""
-        from fcl.features.generated.binding import spread
+        from fcl.features.generator.binding import spread
 
         family, n_rows = self.family, int(rows.shape[0])
         numbers = spread(n_rows, SCANNED)

@@ -29,7 +29,7 @@ import numpy as np
 from fcl.checks import choice, flag, positive, whole
 from fcl.errors import InputError
 from fcl.features.base import Floats, Ids
-from fcl.features.generator import Generator
+from fcl.features.generator.contract import Generator
 
 __all__ = ["Fourier"]
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from fcl.errors import InputError
 from fcl.features.base import Floats, Ids
-from fcl.features.generated.forms import SparseColumns
-from fcl.features.generator import Generator
+from fcl.features.generator.contract import Generator
+from fcl.features.generator.forms import SparseColumns
 
 __all__ = ["Columns"]
 
@@ -29,6 +29,10 @@ class Columns(Generator):
 
     def __init__(self, factors: Sequence[float] | None = None) -> None:
         self.factors = factors
+
+    @property
+    def warns_of_scales(self) -> bool:  # type: ignore[override]
+        return self.factors is None
 
     def options(self) -> dict[str, Any]:
         if self.factors is None:

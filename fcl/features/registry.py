@@ -18,7 +18,7 @@ from fcl.checks import positive, shortened, shown
 from fcl.errors import GeneratorError, InputError
 from fcl.features.bag import Bag, BagFamily
 from fcl.features.concat import Concat, ConcatFamily
-from fcl.features.generator import Generator, family_name
+from fcl.features.generator.contract import Generator, family_name
 from fcl.features.kmers import KmerFamily, Kmers
 
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ def bind_features(
         return spec.bind(rows, keep)
     if not isinstance(spec, Generator):
         return spec.bind(rows)
-    from fcl.features.generated import bind
+    from fcl.features.generator import bind
 
     return bind(spec, rows, keep)
 
@@ -217,7 +217,7 @@ def family_from_config(config: Mapping[str, Any], trusted: Collection[str] | Non
         if name in _OWN:
             bound: Family = _OWN[name][1](**options)
             return bound
-        from fcl.features.generated import GeneratedFamily
+        from fcl.features.generator import GeneratedFamily
 
         made = _class_of(name, "model", trusted)(**options["options"])
         return GeneratedFamily.from_config(made, options)

@@ -35,7 +35,7 @@ def dense_sums(matrix, r, out):
 
 @kernel
 def dense_moments(matrix, s, out):
-    """Write the moments of column j to out[:, j], as fcl.features.generator.Generator.moments has them.
+    """Write the moments of column j to out[:, j], as fcl.features.Generator.moments has them.
 
     The first value is the origin, so a large offset costs no digits; what rounding leaves of the sum of
     the deviations is taken off their squares.

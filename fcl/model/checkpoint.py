@@ -282,7 +282,7 @@ class CheckpointFolder:
                 f"{fingerprint[:12]}"
             )
         if family is not None:
-            from fcl.features.generated import same_features
+            from fcl.features.generator import same_features
 
             if not same_features(checkpoint.family_config, plain(family)):
                 wrong.append(

@@ -54,7 +54,7 @@ def test_only_what_is_missing_is_compiled(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_sparse_rows_of_very_many_columns_need_no_other_kernel() -> None:
     from fcl.data.sparse import SparseRows
-    from fcl.features.generated.forms import SparseColumns
+    from fcl.features.generator.forms import SparseColumns
     from fcl.kernels.matrix import by_columns
 
     def turned(n_columns: int) -> SparseColumns:

@@ -23,8 +23,8 @@ import fcl
 from fcl.data.prepared import PreparedRows
 from fcl.drivers import plan
 from fcl.features import Columns
-from fcl.features.generated import GeneratedFamily, forms, pricing
-from fcl.features.generated import family as family_module
+from fcl.features.generator import GeneratedFamily, forms, pricing
+from fcl.features.generator import family as family_module
 from fcl.features.registry import bind_features
 from tests.pricing import Pricing
 

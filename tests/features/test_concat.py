@@ -31,7 +31,7 @@ from fcl.features import (
 from fcl.features.base import BitColumns, Family, StepColumns
 from fcl.features.concat.columns import _values
 from fcl.features.fourier import STEP
-from fcl.features.generator import Generator
+from fcl.features.generator.contract import Generator
 from fcl.features.prices import Prices
 from tests import brute
 from tests.bag_matrix import matrix as bag_matrix

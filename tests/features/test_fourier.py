@@ -24,7 +24,7 @@ from fcl.features import (
     spell_features,
 )
 from fcl.features.fourier import STEP
-from fcl.features.generator import encode
+from fcl.features.generator.contract import encode
 
 ROOT = Path(__file__).parents[2]
 
@@ -174,7 +174,7 @@ def test_another_process_makes_the_same(tmp_path: Path) -> None:
     code = (
         "import json, sys, numpy as np\n"
         "from fcl.features import Fourier\n"
-        "from fcl.features.generator import decode\n"
+        "from fcl.features.generator.contract import decode\n"
         "options, state = json.load(open('made.json'))\n"
         "made = Fourier(**options)\n"
         "made.restore({key: decode(value) for key, value in state.items()})\n"

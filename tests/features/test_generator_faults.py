@@ -17,7 +17,7 @@ import fcl
 from fcl.drivers.events import Event, PassDone
 from fcl.errors import RepeatedDeaths
 from fcl.features import Fourier, Generator
-from fcl.features.generated import bind
+from fcl.features.generator import bind
 from fcl.model.checkpoint import CheckpointFolder
 
 DRIVERS = ("inline", "processes")

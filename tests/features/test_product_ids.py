@@ -14,7 +14,7 @@ from product_matrix import bound_rows, products_of
 from fcl import open_data
 from fcl.errors import GeneratorError, InputError
 from fcl.features import Products, bind_features, family_from_config, parse_features, spell_features
-from fcl.features.generated.binding import probed_ids
+from fcl.features.generator.binding import probed_ids
 from fcl.features.products.numbering import Numbering, count_products
 from tests.windows import examples
 

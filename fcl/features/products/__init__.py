@@ -1,6 +1,7 @@
 """Products of up to so many columns.
 
 ``numbering``  ids and columns of products
+``blocks``     blocks as the kernels take them
 ``family``     the family: columns and margins
 ``pricing``    prices: all pairs, or a search in the tree of products
 """

@@ -11,14 +11,15 @@ import numpy.typing as npt
 from fcl.checks import flag, shown, whole
 from fcl.errors import InputError
 from fcl.features.base import FEATURES_LIMIT, Floats, Ids
-from fcl.features.generated.forms import SparseColumns
-from fcl.features.generator import Generator
+from fcl.features.generator.contract import Generator
+from fcl.features.generator.forms import SparseColumns
+from fcl.features.products.blocks import buffers, kernel_block
 from fcl.features.products.numbering import Numbering, count_products
+from fcl.features.products.pricing import ProductPricer, pricing_bytes, pricing_extra
 
 if TYPE_CHECKING:
     from fcl.data.prepared import PreparedRows
-    from fcl.features.generated.family import GeneratedFamily
-    from fcl.features.products.pricing import ProductPricer
+    from fcl.features.generator.family import GeneratedFamily
 
 __all__ = ["Products"]
 
@@ -27,9 +28,6 @@ MOST_DEGREE = 64
 #: Parts of the family for pricing, at most, and features of one at least.
 MOST_PARTS = 128
 LEAST_PART = 64
-
-#: A block as kernels get it: matrix, columns, start, rows, values (see fcl.kernels.products).
-Parts = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 
 class Products(Generator):
@@ -48,6 +46,7 @@ class Products(Generator):
 
     rows = "any"
     name = "products"
+    warns_of_scales = True
 
     def __init__(self, degree: int = 2, binary: bool = False) -> None:
         self.degree = whole("products: degree", degree, 1)
@@ -172,34 +171,10 @@ class Products(Generator):
         return len(self.cuts()) - 1
 
     def pricer(self, family: GeneratedFamily, prepared: PreparedRows, keep: int) -> ProductPricer:
-        from fcl.features.products.pricing import ProductPricer
-
         return ProductPricer(self, family, prepared, keep)
 
     def pricing_bytes(self, block_rows: int, dense: bool) -> int:
-        from fcl.features.products.pricing import pricing_bytes
-
         return pricing_bytes(self.columns_, self.degree, block_rows, dense)
 
     def pricing_extra(self, prepared: PreparedRows, dense: bool) -> int:
-        from fcl.features.products.pricing import pricing_extra
-
         return 0 if dense else pricing_extra(prepared)
-
-
-def kernel_block(block: Any) -> tuple[Parts, int]:
-    """A block of numbers, dense (n, m) or sparse columns, as kernels get it, and its rows."""
-    if isinstance(block, SparseColumns):
-        nothing = np.empty((0, 0), block.values.dtype)
-        return (nothing, block.columns, block.start, block.rows, block.values), block.n_rows
-    matrix = block.T
-    if matrix.strides[1] != matrix.itemsize:  # raw rows
-        matrix = np.ascontiguousarray(matrix)
-    empty = np.empty(0, np.int64)
-    parts = (matrix, empty, empty, np.empty(0, np.uint16), np.empty(0, matrix.dtype))
-    return parts, matrix.shape[1]
-
-
-def buffers(degree: int, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Buffers of kernels for products over n rows."""
-    return np.empty((degree, n), np.int32), np.empty((degree, n)), np.empty(degree, np.int64)

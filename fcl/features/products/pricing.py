@@ -41,10 +41,10 @@ from fcl.features.prices import (
     merge_prices,
     only_watched,
 )
-from fcl.features.products.family import Parts, buffers, kernel_block
+from fcl.features.products.blocks import Parts, buffers, kernel_block
 
 if TYPE_CHECKING:
-    from fcl.features.generated.family import GeneratedFamily
+    from fcl.features.generator.family import GeneratedFamily
     from fcl.features.products.family import Products
 
 #: Sums that are made together, about; each in two tables of float64, of a block and of those before.

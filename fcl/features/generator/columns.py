@@ -18,11 +18,11 @@ from fcl.features.base import (
     StepColumns,
     column_bits,
 )
-from fcl.features.generated.stages import batches
-from fcl.features.generator import overrides
+from fcl.features.generator.contract import overrides
+from fcl.features.generator.stages import batches
 
 if TYPE_CHECKING:
-    from fcl.features.generated.family import GeneratedFamily
+    from fcl.features.generator.family import GeneratedFamily
 
 __all__ = ["GeneratedColumns"]
 

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from fcl.data.prepared import PreparedRows
 from fcl.features.base import Floats, Ids, Pricer
-from fcl.features.generated.checked import (
+from fcl.features.generator.checked import (
     called,
     checked_columns,
     checked_count,
@@ -29,17 +29,17 @@ from fcl.features.generated.checked import (
     name_of,
     some_ids,
 )
-from fcl.features.generated.columns import GeneratedColumns
-from fcl.features.generated.forms import (
+from fcl.features.generator.columns import GeneratedColumns
+from fcl.features.generator.contract import Generator, decode, encode, family_name, overrides
+from fcl.features.generator.forms import (
     MatrixRecord,
     RowForm,
     SparseColumns,
     form_from_config,
     read_only,
 )
-from fcl.features.generated.pricing import GeneratedPricer, parts_of, pricing_bytes
-from fcl.features.generated.stages import STAGE_BYTES, STAGES, batches
-from fcl.features.generator import Generator, decode, encode, family_name, overrides
+from fcl.features.generator.pricing import GeneratedPricer, parts_of, pricing_bytes
+from fcl.features.generator.stages import STAGE_BYTES, STAGES, batches
 
 if TYPE_CHECKING:
     from fcl.data.base import RowReader

@@ -1,5 +1,6 @@
-"""What makes a family of the solver's out of any generator.
+"""Families that their users write: the contract, and what makes a family of the solver's of it.
 
+``contract`` what a generator has to do
 ``forms``    how rows are kept for it
 ``family``   the family: margins, and who makes columns and prices
 ``columns``, ``pricing``  from whatever the generator gives
@@ -7,7 +8,7 @@
 ``binding``  from a generator and a data set to a family
 """
 
-from fcl.features.generated.binding import bind, same_features, without_probes
-from fcl.features.generated.family import GeneratedFamily
+from fcl.features.generator.binding import bind, same_features, without_probes
+from fcl.features.generator.family import GeneratedFamily
 
 __all__ = ["GeneratedFamily", "bind", "same_features", "without_probes"]

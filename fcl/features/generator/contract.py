@@ -15,7 +15,7 @@ from fcl.features.prices import Floats, Ids, Pricer
 
 if TYPE_CHECKING:
     from fcl.data.prepared import PreparedRows
-    from fcl.features.generated.family import GeneratedFamily
+    from fcl.features.generator.family import GeneratedFamily
 
 __all__ = ["Generator"]
 
@@ -51,6 +51,8 @@ class Generator(ABC):
     binary: bool = False
     step: float = 0.0
     per_pass: int | None = None
+    #: whether one penalty for columns of very different scales deserves a warning
+    warns_of_scales: bool = False
     n_features: int
     stored: np.dtype[Any] | None = (
         None  #: dtype of the rows as they are stored; set before :meth:`fit`

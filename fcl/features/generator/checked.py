@@ -10,7 +10,7 @@ import numpy as np
 
 from fcl.errors import GeneratorError, InputError
 from fcl.features.base import FEATURES_LIMIT, MOST_STEPS, Floats, Ids
-from fcl.features.generator import Generator
+from fcl.features.generator.contract import Generator
 
 __all__ = [
     "Place",

@@ -13,7 +13,7 @@ from fcl.data.base import RowReader
 from fcl.data.sparse import SparseRows
 from fcl.errors import GeneratorError
 from fcl.features.base import Floats, Ids
-from fcl.features.generated.checked import (
+from fcl.features.generator.checked import (
     SomeRows,
     called,
     checked_columns,
@@ -25,9 +25,9 @@ from fcl.features.generated.checked import (
     name_of,
     some_ids,
 )
-from fcl.features.generated.family import GeneratedFamily, ScalesSeen, shown
-from fcl.features.generated.forms import MatrixRecord, RowForm, SparseColumns, form_for
-from fcl.features.generator import ROWS, Generator, overrides
+from fcl.features.generator.contract import ROWS, Generator, overrides
+from fcl.features.generator.family import GeneratedFamily, ScalesSeen, shown
+from fcl.features.generator.forms import MatrixRecord, RowForm, SparseColumns, form_for
 
 __all__ = ["bind", "probed_ids", "same_features", "sample_rows", "spread", "without_probes"]
 
@@ -98,7 +98,7 @@ def bind(
         record = MatrixRecord(compact.shape[1], compact.dtype.str)
     block = sample if record is None else compact
     family = GeneratedFamily(fitted, form, record)
-    if _takes_columns_alike(fitted):
+    if fitted.warns_of_scales:
         family.scales_seen = _scales(form.block_of(raw))
     made, hint = _made_again(family)
     if probe:
@@ -108,17 +108,6 @@ def bind(
         _check_rows_alone(family, raw, columns, place)
         _check_faster_ways(fitted, block, columns, place)
     return family
-
-
-def _takes_columns_alike(generator: Generator) -> bool:
-    """Whether features are the columns, or products of them, under one penalty."""
-    # both import this package
-    from fcl.features.plain import Columns
-    from fcl.features.products import Products
-
-    if isinstance(generator, Columns):
-        return generator.factors is None
-    return isinstance(generator, Products)
 
 
 def _scales(sample: Any) -> ScalesSeen | None:

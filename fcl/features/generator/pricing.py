@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from fcl.data.prepared import PreparedRows
-from fcl.features.generated.checked import checked_columns, checked_largest, checked_vector
-from fcl.features.generated.stages import batches
-from fcl.features.generator import overrides
+from fcl.features.generator.checked import checked_columns, checked_largest, checked_vector
+from fcl.features.generator.contract import overrides
+from fcl.features.generator.stages import batches
 from fcl.features.prices import (
     BlockSums,
     Collector,
@@ -28,7 +28,7 @@ from fcl.features.prices import (
 )
 
 if TYPE_CHECKING:
-    from fcl.features.generated.family import GeneratedFamily
+    from fcl.features.generator.family import GeneratedFamily
 
 __all__ = ["PART_FEATURES", "GeneratedPricer", "parts_of", "pricing_bytes"]
 
