@@ -36,11 +36,11 @@ if TYPE_CHECKING:
     from fcl.model import Model as Model
     from fcl.model import load_model as load_model
     from fcl.objective.metrics import average_precision as average_precision
-
-    __version__: str
+    from fcl.version import __version__ as __version__
 
 # public name -> module that defines it
 _HOME = {
+    "__version__": "fcl.version",
     "DataSet": "fcl.data",
     "open_data": "fcl.data",
     "Generator": "fcl.features",
@@ -66,29 +66,14 @@ _HOME = {
 
 # without the names that need scikit-learn, so that "from fcl import *" does not
 __all__ = [  # noqa: PLE0604  (the names are strings of _HOME)
-    "__version__",
     *sorted(name for name, home in _HOME.items() if home != "fcl.estimators"),
 ]
 
 
-def _version() -> str:
-    # importlib.metadata costs 20 ms, so it is asked only by those who want the version
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version("fcl")
-    except PackageNotFoundError:
-        return "0+unknown"  # run from a checkout that was never installed
-
-
 def __getattr__(name: str) -> Any:
-    if name == "__version__":
-        value: Any = _version()
-    elif name in _HOME:
-        value = getattr(import_module(_HOME[name]), name)
-    else:
+    if name not in _HOME:
         raise AttributeError(f"module 'fcl' has no attribute {name!r}")
-    globals()[name] = value
+    value = globals()[name] = getattr(import_module(_HOME[name]), name)
     return value
 
 

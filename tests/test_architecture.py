@@ -1,10 +1,13 @@
-"""Imports go one way: from commands down to kernels."""
+"""Imports go one way: from commands down to kernels, and never in a circle."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -12,7 +15,7 @@ ROOT = Path(__file__).parent.parent / "fcl"
 
 #: Folders by level; a module imports from its own level and from those below.
 LEVELS = (
-    ("cli", "estimators"),
+    ("cli", "estimators", "testing"),
     ("drivers",),
     ("solve",),
     ("cache", "features", "data", "model"),
@@ -22,34 +25,106 @@ LEVELS = (
 LEVEL = {folder: number for number, folders in enumerate(LEVELS) for folder in folders}
 
 
-def imported(path: Path) -> Iterator[str]:
-    """Folders of fcl that a module imports from, types aside."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    for node in ast.walk(tree):
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
-            node.body = []
-    for node in ast.walk(tree):
-        names = []
-        if isinstance(node, ast.ImportFrom) and node.module:
-            names = [node.module]
-            if node.module == "fcl":
-                names = [f"fcl.{alias.name}" for alias in node.names]
-        elif isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        for name in names:
-            parts = name.split(".")
-            if parts[0] == "fcl" and len(parts) > 1:
-                yield parts[1]
+class Import(NamedTuple):
+    """A module of fcl that another one imports; types : for annotations alone."""
+
+    by: str
+    module: str
+    types: bool
 
 
-@pytest.mark.parametrize("folder", LEVEL)
-def test_imports_go_down(folder: str) -> None:
-    for path in sorted((ROOT / folder).rglob("*.py")):
-        up = {name for name in imported(path) if LEVEL.get(name, len(LEVELS)) < LEVEL[folder]}
-        # the events of a driver are what the commands show; nothing below knows them
-        assert not up, f"{path.relative_to(ROOT)} imports from above: {', '.join(sorted(up))}"
+def _name(path: Path) -> str:
+    parts = path.relative_to(ROOT.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {_name(path): path for path in ROOT.rglob("*.py")}
+
+
+def imports_of(by: str, node: ast.AST, types: bool = False) -> Iterator[Import]:
+    """Imports anywhere below a node of a module's syntax: at load, in functions, and for types."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.Import):
+            names = [alias.name for alias in child.names]
+        elif isinstance(child, ast.ImportFrom) and child.module:
+            whole = [f"{child.module}.{alias.name}" for alias in child.names]
+            names = [name if name in MODULES else child.module for name in whole]
+        else:
+            guarded = isinstance(child, ast.If) and "TYPE_CHECKING" in ast.dump(child.test)
+            yield from imports_of(by, child, types or guarded)
+            continue
+        yield from (Import(by, name, types) for name in names if name in MODULES)
+
+
+@functools.cache
+def all_imports() -> list[Import]:
+    found = []
+    for name, path in MODULES.items():
+        found += imports_of(name, ast.parse(path.read_text(encoding="utf-8")))
+    return found
+
+
+def folder(module: str) -> str:
+    """The folder of fcl that a module is in; for the modules beside those folders the module."""
+    return ".".join(module.split(".")[:2])
+
+
+def package(module: str) -> str:
+    """The innermost folder that a module is in."""
+    return module if MODULES[module].name == "__init__.py" else module.rpartition(".")[0]
+
+
+def circle(imports: list[Import], unit: Callable[[str], str]) -> list[str]:
+    """Units that import one another in a circle; none: empty."""
+    graph: dict[str, set[str]] = {}
+    for found in imports:
+        if unit(found.by) != unit(found.module):
+            graph.setdefault(unit(found.by), set()).add(unit(found.module))
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+@pytest.mark.parametrize("own", LEVEL)
+def test_imports_go_down(own: str) -> None:
+    for found in all_imports():
+        if folder(found.by) == f"fcl.{own}":
+            level = LEVEL.get(folder(found.module).removeprefix("fcl."), len(LEVELS))
+            # the door of the package leads to all of it
+            assert level >= LEVEL[own] and found.module != "fcl", f"{found} goes up"
+
+
+def test_folders_do_not_import_in_a_circle() -> None:
+    assert not circle(all_imports(), folder)
+
+
+def test_modules_do_not_import_in_a_circle() -> None:
+    """Not inside functions either; for types, only within the folder of a family."""
+    imports = all_imports()
+    assert not circle([found for found in imports if not found.types], str)
+    across = [
+        found
+        for found in imports
+        if not found.types
+        or package(found.by) != package(found.module)
+        or not found.by.startswith("fcl.features.")
+    ]
+    assert not circle(across, str)
 
 
 def test_the_check_sees_imports() -> None:
-    assert "solve" in set(imported(ROOT / "drivers" / "inline.py"))
+    source = """
+import fcl.cache
+if TYPE_CHECKING:
+    from fcl.data.base import RowReader
+def late():
+    from fcl.features import kmers
+"""
+    found = set(imports_of("fcl.some", ast.parse(source)))
+    expected = {("fcl.cache", False), ("fcl.data.base", True), ("fcl.features.kmers", False)}
+    assert found == {Import("fcl.some", *some) for some in expected}
+    both = [Import("fcl.cache", "fcl.data", False), Import("fcl.data", "fcl.cache", True)]
+    assert circle(both, folder) and not circle(both[:1], folder)
     assert set(LEVEL) <= {path.name for path in ROOT.iterdir() if path.is_dir()}

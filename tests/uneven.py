@@ -72,7 +72,7 @@ class UnevenKmers(Kmers):
         return UnevenFamily(bound.d, bound.length, bound.origin)
 
 
-registry._OWN["uneven"] = (UnevenKmers, UnevenFamily)
+registry.OWN["uneven"] = (UnevenKmers, UnevenFamily)
 
 if __name__ == "__main__":
     runpy.run_path(str(child.__file__), run_name="__main__")

@@ -140,9 +140,9 @@ class ClassWeight(ParamType):
 
 def _print_version(ctx: click.Context, param: click.Parameter, value: bool) -> None:
     if value and not ctx.resilient_parsing:
-        import fcl
+        from fcl.version import __version__
 
-        click.echo(f"{ctx.info_name} {fcl.__version__}")
+        click.echo(f"{ctx.info_name} {__version__}")
         ctx.exit()
 
 

@@ -71,17 +71,17 @@ def command(
     messages.say(f"reading {model} and {data}")
     from fcl.data import open_data
     from fcl.model import load_model
-    from fcl.model.predict import require_probability, write_scores
+    from fcl.model.predict import write_scores
 
     with stop_on_signals():  # so that SIGTERM removes partial files too
         trained = load_model(model, imports)
         if kind == "probability":
-            require_probability(trained)
+            trained.require_probability()
         rows = open_data(data, x=x, y=None, offset=offset)
         # late: numba takes a while, and wrong input is refused without it
         from fcl.cli.progress import compiled_line, compiling_line
         from fcl.drivers.events import Compiled, Compiling
-        from fcl.drivers.warmup import JOB_SECONDS
+        from fcl.drivers.kinds import JOB_SECONDS
         from fcl.kernels import Compilation
 
         since = time.perf_counter()

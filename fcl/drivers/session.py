@@ -23,9 +23,9 @@ from fcl.drivers.events import (
     Validated,
 )
 from fcl.drivers.job import Job
+from fcl.drivers.kinds import JOB_SECONDS
 from fcl.drivers.result import StopReason, TrainResult, end_in_words
 from fcl.drivers.saving import Saver
-from fcl.drivers.warmup import JOB_SECONDS
 from fcl.features.base import is_sampled
 from fcl.features.standardized import deviations, plain
 from fcl.model.certificate import WHOLE, Certificate

@@ -22,7 +22,7 @@ from fcl.errors import ConvergenceWarning, InputError, ScaleWarning
 from fcl.features.standardized import uneven_scales
 from fcl.model.certificate import Certificate
 from fcl.model.checkpoint import Checkpoint, CheckpointFolder
-from fcl.model.file import check_savable
+from fcl.model.file import check_header
 from fcl.model.model import Model
 from fcl.solve.state import Point
 
@@ -272,7 +272,7 @@ def train(
 
 def _check_savable(job: Job) -> None:
     """Raise InputError if a model of this job could not be saved: before the work, not after it."""
-    check_savable(
+    check_header(
         Model(
             family=job.family,
             ids=np.empty(0, np.int64),
@@ -288,7 +288,7 @@ def _check_savable(job: Job) -> None:
             fingerprint="",
             certificate=Certificate(0.0, 0.0, 0.0, 0.0, 0),
             options=asdict(job.options),
-        )
+        ).header()
     )
 
 

@@ -22,7 +22,6 @@ from fcl.estimators.rows import Training, open_rows, resolve_features, takes_seq
 from fcl.features import Columns, Family, bind_features
 from fcl.features.generator import without_probes
 from fcl.features.standardized import uneven_scales
-from fcl.model.predict import require_offset
 from fcl.objective import LOSSES, Loss, find_loss, resolve_C
 
 if TYPE_CHECKING:
@@ -233,7 +232,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         models = self.models_
         family = models[0].family
         data = open_rows(self, family, X, offset)
-        require_offset(models[0], data)
+        models[0].require_offset(data)
         scorers = [model.family.scorer(model.ids, model.weights) for model in models]
         margins = np.empty((data.n_rows, len(models)))
         for start, stop, block in family.read_rows(data.rows, family.most_block_rows()):

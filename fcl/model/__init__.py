@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from fcl.model.certificate import Certificate
-from fcl.model.file import FORMAT, VERSION, load_model, save_model
-from fcl.model.model import FeatureRow, Model
+from fcl.model.file import FORMAT, VERSION
+from fcl.model.model import FeatureRow, Model, load_model
 from fcl.objective.metrics import average_precision
 
 __all__ = [
@@ -15,5 +15,4 @@ __all__ = [
     "Model",
     "average_precision",
     "load_model",
-    "save_model",
 ]

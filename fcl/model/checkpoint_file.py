@@ -161,9 +161,9 @@ def _now() -> str:
 
 
 def _fcl_version() -> str:
-    import fcl
+    from fcl.version import __version__
 
-    return str(fcl.__version__)
+    return __version__
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import struct
 import zipfile
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -26,19 +26,16 @@ from fcl.model.archive import (
     write_json,
 )
 from fcl.model.atomic import atomic_file
-from fcl.model.certificate import Certificate
-from fcl.model.model import Model
 from fcl.objective import find_loss
-from fcl.plain import plain
 
-__all__ = ["FORMAT", "VERSION", "check_savable", "load_model", "save_model"]
+__all__ = ["FORMAT", "HEADER", "VERSION", "check_header", "read_model", "write_model"]
 
 FORMAT = "fcl-model"
 VERSION = 1
 
-_HEADER = "header.json"
+HEADER = "header.json"
 #: member -> dtype; little-endian whatever the machine
-_ARRAYS = {"ids": "<i8", "weights": "<f8", "support": "<i8"}
+ARRAYS = {"ids": "<i8", "weights": "<f8", "support": "<i8"}
 _KIND = "a model file"
 
 # -- the table of a header
@@ -105,82 +102,51 @@ _HEADER_TABLE = schema.record(
     created=schema.text,
     fcl_version=schema.text,
 )
-#: keys of a header that a Model has unchanged
-_UNCHANGED = (
-    "intercept",
-    "loss",
-    "C",
-    "alpha",
-    "n_rows",
-    "sum_weights",
-    "fingerprint",
-    "options",
-    "history",
-    "created",
-    "fcl_version",
-)
 
 
-def save_model(model: Model, path: str | os.PathLike[str], overwrite: bool = False) -> None:
-    """Write `model` to `path`, all at once or not at all.
+def write_model(
+    path: str | os.PathLike[str],
+    header: Mapping[str, Any],
+    arrays: Mapping[str, np.ndarray],
+    overwrite: bool = False,
+) -> None:
+    """Write a model's header and arrays to `path`, all at once or not at all.
 
     Raises InputError if `path` exists and `overwrite` is false, or cannot be a file.
     """
-    header = _header_bytes(model)
+    content = _header_bytes(header)
     with atomic_file(path, overwrite) as file, zipfile.ZipFile(file, "w") as archive:
-        add_member(archive, _HEADER, header)
-        for name, dtype in _ARRAYS.items():
-            array = np.ascontiguousarray(getattr(model, name)).astype(dtype)
-            add_array(archive, f"{name}.npy", array)
+        add_member(archive, HEADER, content)
+        for name, dtype in ARRAYS.items():
+            add_array(archive, f"{name}.npy", np.ascontiguousarray(arrays[name]).astype(dtype))
 
 
-def check_savable(model: Model) -> None:
-    """Raise InputError if a model like this cannot be saved; called before the training."""
+def check_header(header: Mapping[str, Any]) -> None:
+    """Raise InputError if a model of this header cannot be saved; called before the training."""
     try:
-        _header_bytes(model)
+        _header_bytes(header)
     except ValueError as error:
         raise InputError(f"a model of this training could not be saved: {error}") from error
 
 
-def _header_bytes(model: Model) -> bytes:
+def _header_bytes(header: Mapping[str, Any]) -> bytes:
     """The header as it is stored; ValueError if a reader would refuse it."""
-    content = write_json(_header(model))
+    # format and version first, for people who open the file in a pager
+    content = write_json({"format": FORMAT, "version": VERSION, **header})
     _HEADER_TABLE("", read_json(content))
     return content
 
 
-def load_model(path: str | os.PathLike[str], trusted: Collection[str] = ()) -> Model:
-    """Read a model file.
-
-    Nothing in the file is executed. Features of a user's class (``module:Class``) need its module, which
-    this process must have imported, an installed package must name as an entry point of the group
-    ``fcl.generators``, or `trusted` must name.
-
-    Parameters
-    ----------
-    path : path
-        The model file.
-    trusted : collection of str
-        Names of modules that the file may import.
-
-    Raises
-    ------
-    InputError
-        The path leads to a FIFO, a socket or a device.
-    ModelFileError
-        The file is missing, damaged, not a model file, of a newer version, or names a family that is
-        unknown or not trusted.
-    """
+def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """The header and the arrays of a model file, for :func:`fcl.load_model`, which has what it raises."""
     shown_path = os.fspath(path)
-    if isinstance(trusted, str):
-        trusted = (trusted,)
     file_kind(path)
     try:
         with open_archive(path) as archive:
             header = _read_header(archive, shown_path)
             arrays = {
                 name: read_array(archive, f"{name}.npy", dtype, _KIND)
-                for name, dtype in _ARRAYS.items()
+                for name, dtype in ARRAYS.items()
             }
     except ModelFileError:
         raise
@@ -196,38 +162,15 @@ def load_model(path: str | os.PathLike[str], trusted: Collection[str] = ()) -> M
         raise ModelFileError(f"{shown_path}: {what} ({shortened(str(error))})") from error
     except (ValueError, LookupError, struct.error) as error:
         raise ModelFileError(f"{shown_path}: {shortened(str(error), 400)}") from error
-    return _model(header, arrays, shown_path, trusted)
-
-
-def _header(model: Model) -> dict[str, Any]:
-    # format and version first, for people who open the file in a pager
-    return {
-        "format": FORMAT,
-        "version": VERSION,
-        "family": plain(model.family.to_config()),
-        "n_active": model.n_active,
-        "intercept": float(model.intercept),
-        "loss": model.loss,
-        "C": float(model.C),
-        "alpha": float(model.alpha),
-        "labels": None if model.labels is None else plain(list(model.labels)),
-        "n_rows": int(model.n_rows),
-        "sum_weights": float(model.sum_weights),
-        "fingerprint": model.fingerprint,
-        "certificate": model.certificate.to_dict(),
-        "options": plain(model.options),
-        "history": plain(list(model.history)),
-        "created": model.created,
-        "fcl_version": model.fcl_version,
-    }
+    return header, arrays
 
 
 def _read_header(archive: zipfile.ZipFile, shown_path: str) -> dict[str, Any]:
-    content = read_member(archive, _HEADER, _KIND)
+    content = read_member(archive, HEADER, _KIND)
     try:
         header = read_json(content)
     except ValueError as error:
-        raise ModelFileError(f"{shown_path}: {_HEADER} is not usable JSON: {error}") from error
+        raise ModelFileError(f"{shown_path}: {HEADER} is not usable JSON: {error}") from error
     if header.get("format") != FORMAT:
         found = shown(header.get("format"))
         raise ModelFileError(
@@ -246,34 +189,5 @@ def _read_header(archive: zipfile.ZipFile, shown_path: str) -> dict[str, Any]:
     try:
         checked: dict[str, Any] = _HEADER_TABLE("", header)
     except schema.Mismatch as error:
-        raise ModelFileError(f"{shown_path}: {_HEADER}: {error}") from error
+        raise ModelFileError(f"{shown_path}: {HEADER}: {error}") from error
     return checked
-
-
-def _model(
-    header: Mapping[str, Any],
-    arrays: Mapping[str, np.ndarray],
-    shown_path: str,
-    trusted: Collection[str],
-) -> Model:
-    from fcl.features import family_from_config  # late: families bring their kernels
-
-    labels = header["labels"]
-    try:
-        model = Model(
-            family=family_from_config(header["family"], trusted),
-            ids=arrays["ids"],
-            weights=arrays["weights"],
-            support=arrays["support"],
-            labels=None if labels is None else (labels[0], labels[1]),
-            certificate=Certificate.from_dict(header["certificate"]),
-            **{name: header[name] for name in _UNCHANGED},
-        )
-    except InputError as error:
-        raise ModelFileError(f"{shown_path}: {error}") from error
-    if header["n_active"] != model.n_active:
-        raise ModelFileError(
-            f"{shown_path}: {_HEADER} says {header['n_active']} active features, "
-            f"weights.npy has {model.n_active}"
-        )
-    return model

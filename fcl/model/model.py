@@ -11,19 +11,39 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fcl.errors import InputError
+from fcl.errors import InputError, ModelFileError
 from fcl.model.certificate import Certificate
+from fcl.model.file import HEADER, read_model, write_model
 from fcl.objective.losses import Loss, find_loss
+from fcl.plain import plain
 
 if TYPE_CHECKING:
     from fcl.data import DataSet
     from fcl.features.base import Family
 
-__all__ = ["FeatureRow", "Model"]
+__all__ = ["BLOCK_ROWS", "FeatureRow", "Model", "load_model", "opened"]
 
 Ids = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 Offset = str | npt.ArrayLike
+
+#: the same cut as in training; a block of windows is a few MB
+BLOCK_ROWS = 65_536
+
+#: keys of a header that a Model has unchanged
+_UNCHANGED = (
+    "intercept",
+    "loss",
+    "C",
+    "alpha",
+    "n_rows",
+    "sum_weights",
+    "fingerprint",
+    "options",
+    "history",
+    "created",
+    "fcl_version",
+)
 
 
 class FeatureRow(NamedTuple):
@@ -40,9 +60,9 @@ def _now() -> str:
 
 
 def _fcl_version() -> str:
-    import fcl
+    from fcl.version import __version__
 
-    return str(fcl.__version__)
+    return __version__
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,48 +153,94 @@ class Model:
 
         Raises InputError if `path` exists and `overwrite` is false, or cannot be a file.
         """
-        from fcl.model.file import save_model
-
-        save_model(self, path, overwrite=overwrite)
+        arrays = {"ids": self.ids, "weights": self.weights, "support": self.support}
+        write_model(path, self.header(), arrays, overwrite)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], trusted: Collection[str] = ()) -> Model:
         """Read a model file; see :func:`fcl.load_model`."""
-        from fcl.model.file import load_model
-
         return load_model(path, trusted)
+
+    def header(self) -> dict[str, Any]:
+        """Everything but the arrays, as the model file has it."""
+        return {
+            "family": plain(self.family.to_config()),
+            "n_active": self.n_active,
+            "intercept": float(self.intercept),
+            "loss": self.loss,
+            "C": float(self.C),
+            "alpha": float(self.alpha),
+            "labels": None if self.labels is None else plain(list(self.labels)),
+            "n_rows": int(self.n_rows),
+            "sum_weights": float(self.sum_weights),
+            "fingerprint": self.fingerprint,
+            "certificate": self.certificate.to_dict(),
+            "options": plain(self.options),
+            "history": plain(list(self.history)),
+            "created": self.created,
+            "fcl_version": self.fcl_version,
+        }
 
     # -- prediction
 
     def margins(
-        self, data: DataSet | Any, block_rows: int = 65_536, offset: Offset | None = None
+        self, data: DataSet | Any, block_rows: int = BLOCK_ROWS, offset: Offset | None = None
     ) -> Floats:
-        """float64 (n,): the margins, intercept and offset included.
+        """float64 (n,): the margins, intercept and offset included; arguments of :meth:`iter_margins`."""
+        data = opened(data, offset)
+        out = np.empty(data.n_rows)
+        for start, stop, block in self.iter_margins(data, block_rows):
+            out[start:stop] = block
+        return out
 
-        data : a DataSet, or what ``open_data`` takes (a path, an array). Rows of another length
-            than the training rows raise an InputError that names both.
+    def iter_margins(
+        self, data: DataSet | Any, block_rows: int = BLOCK_ROWS, offset: Offset | None = None
+    ) -> Iterator[tuple[int, int, Floats]]:
+        """Yield (start, stop, margins float64 (stop - start,)), in row order, a block at a time.
+
+        data : a DataSet, or what ``open_data`` takes (a path, an array); a target is not needed. Rows of
+            another length than the training rows raise an InputError that names both.
         offset : added to the margins: as ``open_data`` takes it, or an array for a DataSet. A model that
             was trained with one needs one.
         """
-        from fcl.model.predict import margins
+        data = opened(data, offset)
+        self.require_offset(data)
+        scorer = self.family.scorer(self.ids, self.weights)
+        block_rows = min(block_rows, self.family.most_block_rows())  # wide rows: fewer at a time
+        for start, stop, block in self.family.read_rows(data.rows, block_rows):
+            margins = scorer.margins(block) + self.intercept
+            yield start, stop, margins if data.offset is None else margins + data.offset[start:stop]
 
-        return margins(self, data, block_rows, offset)
+    def require_offset(self, data: DataSet) -> None:
+        """Raise InputError if the model was trained with an offset and the data have none."""
+        if self.has_offset and data.offset is None:
+            raise InputError(
+                f"{data.name}: expected an offset, since the model was trained with one, got none; name "
+                "its array (offset=, --offset), or give zeros"
+            )
+
+    def require_probability(self) -> None:
+        """Raise InputError unless the margins give probabilities."""
+        loss = self.loss_object
+        if not (loss.classifies and loss.has_mean):
+            raise InputError(
+                f"probabilities need a model of logistic loss, this one has {self.loss} loss; "
+                "ask for margins instead"
+            )
 
     def predict_proba(
-        self, data: DataSet | Any, block_rows: int = 65_536, offset: Offset | None = None
+        self, data: DataSet | Any, block_rows: int = BLOCK_ROWS, offset: Offset | None = None
     ) -> Floats:
         """float64 (n, 2): the probabilities of ``labels[0]`` and ``labels[1]``.
 
         Raises InputError unless the loss gives probabilities, as logistic loss does.
         """
-        from fcl.model.predict import require_probability
-
-        require_probability(self)
+        self.require_probability()
         margins, loss = self.margins(data, block_rows, offset), self.loss_object
         return np.column_stack([loss.mean(-margins), loss.mean(margins)])
 
     def predict(
-        self, data: DataSet | Any, block_rows: int = 65_536, offset: Offset | None = None
+        self, data: DataSet | Any, block_rows: int = BLOCK_ROWS, offset: Offset | None = None
     ) -> np.ndarray:
         """(n,): the label of each row (the positive one where the margin is > 0), as the labels
         stood in the training data; for regression the expected targets, float64."""
@@ -201,3 +267,61 @@ class Model:
                 float(self.weights[i]),
                 int(self.support[i]),
             )
+
+
+def load_model(path: str | os.PathLike[str], trusted: Collection[str] = ()) -> Model:
+    """Read a model file.
+
+    Nothing in the file is executed. Features of a user's class (``module:Class``) need its module, which
+    this process must have imported, an installed package must name as an entry point of the group
+    ``fcl.generators``, or `trusted` must name.
+
+    Parameters
+    ----------
+    path : path
+        The model file.
+    trusted : collection of str
+        Names of modules that the file may import.
+
+    Raises
+    ------
+    InputError
+        The path leads to a FIFO, a socket or a device.
+    ModelFileError
+        The file is missing, damaged, not a model file, of a newer version, or names a family that is
+        unknown or not trusted.
+    """
+    from fcl.features import family_from_config  # late: families bring their kernels
+
+    shown_path = os.fspath(path)
+    if isinstance(trusted, str):
+        trusted = (trusted,)
+    header, arrays = read_model(path)
+    labels = header["labels"]
+    try:
+        model = Model(
+            family=family_from_config(header["family"], trusted),
+            ids=arrays["ids"],
+            weights=arrays["weights"],
+            support=arrays["support"],
+            labels=None if labels is None else (labels[0], labels[1]),
+            certificate=Certificate.from_dict(header["certificate"]),
+            **{name: header[name] for name in _UNCHANGED},
+        )
+    except InputError as error:
+        raise ModelFileError(f"{shown_path}: {error}") from error
+    if header["n_active"] != model.n_active:
+        raise ModelFileError(
+            f"{shown_path}: {HEADER} says {header['n_active']} active features, "
+            f"weights.npy has {model.n_active}"
+        )
+    return model
+
+
+def opened(data: DataSet | Any, offset: Any = None) -> DataSet:
+    """A data set, or what ``open_data`` makes of anything else; with this offset, if there is one."""
+    from fcl.data import DataSet, open_data
+
+    if not isinstance(data, DataSet):
+        return open_data(data, y=None, offset=offset)
+    return data if offset is None else data.with_offset(offset)

@@ -9,8 +9,8 @@ import pytest
 
 import fcl
 import fcl.kernels
-from fcl.drivers import warmup
-from fcl.features.registry import bind_features, parse_features
+from fcl.drivers import kinds, warmup
+from fcl.features import bind_features, parse_features
 
 ALL = tuple(warmup.KINDS)
 
@@ -28,7 +28,7 @@ ALL = tuple(warmup.KINDS)
     ],
 )
 def test_kinds_by_name(features: str, kinds: tuple[str, ...]) -> None:
-    assert warmup.kinds_named(features) == kinds
+    assert kinds.kinds_named(features) == kinds
 
 
 @pytest.mark.parametrize("features", ["columns", "products:degree=2", "fourier:n=8"])
@@ -36,7 +36,7 @@ def test_kinds_of_a_family_are_those_of_its_name(features: str) -> None:
     rows = fcl.open_data(np.random.default_rng(0).normal(size=(40, 3)), y=None).rows
     for text in (features, f"{features} + columns * 2"):
         family = bind_features(parse_features(text), rows)
-        assert warmup.kinds_of(family) == warmup.kinds_named(text)
+        assert kinds.kinds_of(family) == kinds.kinds_named(text)
 
 
 def test_only_what_is_missing_is_compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,12 +44,12 @@ def test_only_what_is_missing_is_compiled(tmp_path: Path, monkeypatch: pytest.Mo
     compiled: list[str] = []
     for kind in ALL:
         monkeypatch.setitem(warmup.KINDS, kind, lambda kind=kind: compiled.append(kind))
-    assert warmup.missing(ALL) == ALL
+    assert kinds.missing(ALL) == ALL
     warmup.warmup(["numbers"])
     assert compiled == ["numbers"]
-    assert set(warmup.missing(ALL)) == set(ALL) - {"numbers"}
+    assert set(kinds.missing(ALL)) == set(ALL) - {"numbers"}
     warmup.warmup()
-    assert warmup.missing(ALL) == ()
+    assert kinds.missing(ALL) == ()
 
 
 def test_sparse_rows_of_very_many_columns_need_no_other_kernel() -> None:

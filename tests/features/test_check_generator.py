@@ -11,7 +11,9 @@ import pytest
 from scipy.sparse import csr_array
 
 import fcl
-from fcl.features import Columns, Generator, check, check_generator
+from fcl.features import Columns, Generator
+from fcl.testing import check_generator
+from fcl.testing import generator as check
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(400, 12))
@@ -149,6 +151,6 @@ def test_rows_of_another_kind() -> None:
 
 
 def test_a_large_family_is_not_trained(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fcl.features.check.TRAINING_VALUES", 100)
+    monkeypatch.setattr("fcl.testing.generator.TRAINING_VALUES", 100)
     report = check_generator(generators.Tanh(), X)
     assert "12 features are too many" in report.checks[-1].left_out

@@ -22,10 +22,9 @@ from scipy.sparse import csr_array
 import fcl
 from fcl.data.prepared import PreparedRows
 from fcl.drivers import plan
-from fcl.features import Columns
+from fcl.features import Columns, bind_features
 from fcl.features.generator import GeneratedFamily, forms, pricing
 from fcl.features.generator import family as family_module
-from fcl.features.registry import bind_features
 from tests.pricing import Pricing
 
 N, M = 640, 90
@@ -297,9 +296,7 @@ def test_wide_rows_are_scored_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -
     whole = model.margins(X)
     monkeypatch.setattr(family_module, "BLOCK_BYTES", 64 * M * 8)
     assert model.family.most_block_rows() == 64
-    from fcl.model.predict import iter_margins
-
-    parts = list(iter_margins(model, X))
+    parts = list(model.iter_margins(X))
     assert len(parts) == N // 64
     np.testing.assert_allclose(np.concatenate([m for *_, m in parts]), whole, rtol=1e-12)
 

@@ -18,13 +18,13 @@ from fcl.errors import InputError
 from fcl.features import (
     Fourier,
     bind_features,
-    check_generator,
     family_from_config,
     parse_features,
     spell_features,
 )
 from fcl.features.fourier import STEP
 from fcl.features.generator.contract import encode
+from fcl.testing import check_generator
 
 ROOT = Path(__file__).parents[2]
 

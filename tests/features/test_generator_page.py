@@ -143,7 +143,7 @@ def test_sequences(place: Path) -> None:
         from spaced_pairs import SpacedPairs
 
         import fcl
-        from fcl.features import check_generator
+        from fcl.testing import check_generator
 
         report = check_generator(SpacedPairs(k=1, gap=3), codes, training=False)
         model = fcl.load_model(place / "m.fcl")

@@ -12,7 +12,7 @@ import pytest
 from fcl.data import open_data
 from fcl.errors import InputError
 from fcl.model import Model
-from fcl.model.predict import iter_margins, write_scores
+from fcl.model.predict import write_scores
 from fcl.objective import find_loss
 
 probability = find_loss("logistic").mean
@@ -28,7 +28,7 @@ def test_margins_match_the_patterns(
 
 @pytest.mark.parametrize("block_rows", [1, 64, 256, 700, 65_536])
 def test_blocks_make_no_difference(model: Model, windows: np.ndarray, block_rows: int) -> None:
-    parts = list(iter_margins(model, open_data(windows, y=None), block_rows))
+    parts = list(model.iter_margins(open_data(windows, y=None), block_rows))
     assert [start for start, _, _ in parts] == list(range(0, len(windows), block_rows))
     joined = np.concatenate([block for _, _, block in parts])
     assert np.array_equal(joined, model.margins(windows))

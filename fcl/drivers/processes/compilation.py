@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from fcl.drivers.kinds import KIND_SECONDS, KINDS_VARIABLE, kinds_of, missing
 from fcl.drivers.processes.children import Child
 from fcl.drivers.processes.messages import CompileStarted
 from fcl.drivers.session import Session
-from fcl.drivers.warmup import KIND_SECONDS, KINDS_VARIABLE, kinds_of, missing
 
 __all__ = ["compile_kernels"]
 

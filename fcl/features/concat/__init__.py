@@ -7,13 +7,11 @@ two members have is legal: of equal columns the optimum uses the one of the smal
 them where factors are equal). It is also the first to be admitted, since candidates are ranked by
 |g_j| / f_j, and the dearer one is then left out as an equal column that could do no more.
 
-``spec``     which families, before they are bound to rows
 ``family``   the family: ids, margins, and who makes columns and prices
 ``rows``     records side by side
 ``columns``, ``pricing``  each by its member
 """
 
 from fcl.features.concat.family import ConcatFamily
-from fcl.features.concat.spec import Concat
 
-__all__ = ["Concat", "ConcatFamily"]
+__all__ = ["ConcatFamily"]

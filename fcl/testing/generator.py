@@ -13,15 +13,18 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from fcl.data import DataSet, open_data
 from fcl.data.prepared import PreparedRows
 from fcl.data.sparse import SparseRows
+from fcl.drivers.train import train
 from fcl.errors import ConvergenceWarning, FclError, GeneratorError, InputError
 from fcl.features.base import Floats, Ids
 from fcl.features.generator import GeneratedFamily, bind
+from fcl.features.generator.binding import sample_rows, spread
 from fcl.features.generator.checked import (
     SomeRows,
     called,
@@ -33,10 +36,9 @@ from fcl.features.generator.checked import (
     some_ids,
 )
 from fcl.features.generator.contract import Generator, encode, overrides
-from fcl.features.registry import check_home, family_from_config
-
-if TYPE_CHECKING:
-    from fcl.data import DataSet
+from fcl.features.registry import check_home
+from fcl.features.spec import family_from_config
+from fcl.kernels import matrix
 
 __all__ = ["Check", "Report", "check_generator"]
 
@@ -102,8 +104,6 @@ def check_generator(generator: Generator, data: DataSet | Any, training: bool = 
     Returns the report of what was checked, and what was left out. Raises GeneratorError that lists all
     faults; InputError for rows that are not of the kind that the class wants.
     """
-    from fcl.data import DataSet, open_data
-
     if not isinstance(generator, Generator):
         raise InputError(
             "check_generator: expected an instance of a subclass of fcl.features.Generator, got "
@@ -225,8 +225,6 @@ class _Subject:
 
     @classmethod
     def of(cls, family: GeneratedFamily, rows: Any) -> _Subject:
-        from fcl.features.generator.binding import sample_rows
-
         raw, numbers = sample_rows(family.form, rows, None)
         some = np.linspace(0, len(raw) - 1, min(ROWS, len(raw))).astype(np.int64)
         raw = _take(raw, some)
@@ -301,8 +299,6 @@ class _Subject:
 
     def columns_scanned(self, rows: Any) -> str:
         """Finite, and whatever else columns have to be, on rows that the others do not meet."""
-        from fcl.features.generator.binding import spread
-
         family, n_rows = self.family, int(rows.shape[0])
         numbers = spread(n_rows, SCANNED)
         keep = np.zeros(n_rows, bool)
@@ -376,8 +372,6 @@ class _Subject:
 
     def moments_right(self) -> None:
         """moments() agrees with the columns, whatever origin the class chooses."""
-        from fcl.kernels import matrix
-
         generator, block, n_features = self.generator, self.blocks[0], self.family.n_features
         weights = np.random.default_rng(4).uniform(0.5, 2.0, self.n)
         for center in self.ids[:: max(1, len(self.ids) // 5)]:
@@ -483,7 +477,7 @@ class _Subject:
                 np.save(place / "rows.npy", self.raw)
             code = (
                 "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-                "from fcl.features.check import _make_columns; _make_columns(sys.argv[2])"
+                "from fcl.testing.generator import _make_columns; _make_columns(sys.argv[2])"
             )
             path = json.dumps([p for p in sys.path if isinstance(p, str)])
             done = subprocess.run(
@@ -505,12 +499,9 @@ class _Subject:
 
     def trained(self) -> None:
         """Both drivers, on the rows at hand, against the matrix of all columns."""
-        import fcl  # the door of the package: nothing above this folder is imported here
-
-        unknown = fcl.open_data(self.raw, y=None)
-        family = bind(
-            self.generator, unknown.rows, probe=False
-        )  # these rows may teach it something else
+        unknown = open_data(self.raw, y=None)
+        # these rows may teach it something else
+        family = bind(self.generator, unknown.rows, probe=False)
         n_features = family.n_features
         if n_features * self.n > TRAINING_VALUES:
             raise _LeftOut(f"{n_features:,} features are too many to train on {self.n} rows here")
@@ -530,13 +521,13 @@ class _Subject:
         if not steepest > 0.0:
             raise _LeftOut("no column goes with a target on the rows looked at")
         C = 3.0 / steepest
-        data = fcl.open_data(self.raw, y=y)
+        data = open_data(self.raw, y=y)
         ends = []
         for driver in ("inline", "processes"):
             try:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore", ConvergenceWarning)
-                    result = fcl.train(
+                    result = train(
                         data,
                         type(self.generator)(**self.generator.options()),
                         C=C,

@@ -1,0 +1,275 @@
+"""Families before they are bound to rows: their text, and their description in a model."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fcl.checks import positive, shortened, shown
+from fcl.errors import InputError
+from fcl.features.bag import Bag
+from fcl.features.concat import ConcatFamily
+from fcl.features.generator import GeneratedFamily, bind
+from fcl.features.generator.contract import Generator, family_name
+from fcl.features.kmers import Kmers
+from fcl.features.registry import OWN, class_of, family_names, meant
+
+if TYPE_CHECKING:
+    from fcl.data.base import RowReader
+    from fcl.features.base import Family
+
+__all__ = [
+    "Concat",
+    "Spec",
+    "bind_features",
+    "family_from_config",
+    "is_spec",
+    "parse_features",
+    "spell_features",
+]
+
+_CLASS = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*(?=:|$)")
+#: Commas outside of lists.
+_COMMA = re.compile(r""",(?![^\[\]]*\])""")
+_PLUS = re.compile(r"\s\+\s")
+_TIMES = re.compile(r"\s\*\s")
+
+
+class Concat:
+    """Several families over the same rows, not yet bound to them.
+
+    Parameters
+    ----------
+    families : sequence
+        Families (``Kmers(8)``, a generator, or their text), or pairs (family, factor) with the factor
+        > 0 of its features in the penalty, by default 1. All take the same kind of rows. Another
+        ``Concat`` among them stands for its members, their factors multiplied.
+    """
+
+    def __init__(self, families: Sequence[Any]) -> None:
+        if isinstance(families, str) or not isinstance(families, Sequence) or not families:
+            raise InputError(
+                "Concat: expected a list of families, or of pairs (family, factor), such as "
+                f"[Kmers(8), (Columns(), 2.0)], got {families!r}"
+            )
+        self.members: tuple[tuple[Any, float], ...] = ()
+        for given in families:
+            spec, factor = given if isinstance(given, tuple) and len(given) == 2 else (given, 1.0)
+            factor = positive("Concat: factor", factor)
+            if isinstance(spec, str):
+                spec = parse_features(spec)
+            if isinstance(spec, Concat):
+                self.members += tuple((s, factor * f) for s, f in spec.members)
+            elif is_spec(spec):
+                self.members += ((spec, factor),)
+            else:
+                raise InputError(
+                    "Concat: expected a family such as Kmers(d=8), a Generator or their text, got "
+                    f"{spec!r}"
+                )
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Concat) and other.members == self.members
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"Concat({list(self.members)!r})"
+
+    def bind(self, rows: RowReader[Any], keep: npt.NDArray[np.bool_] | None = None) -> ConcatFamily:
+        """The families over the rows of a data set, as one; keep : those that are trained on."""
+        bound = [bind_features(spec, rows, keep) for spec, _ in self.members]
+        return ConcatFamily(tuple(bound), tuple(factor for _, factor in self.members))
+
+
+#: A family with its options, not yet bound to rows.
+Spec = Kmers | Bag | Concat | Generator
+
+
+def parse_features(text: str, trusted: Collection[str] | None = None) -> Spec:
+    """A family from its text: ``kmers:d=8,origin=70``, ``columns``, ``module:Class:option=value``.
+
+    Several families are joined by ``+``, and a factor in the penalty stands behind a ``*``, both between
+    blanks::
+
+        features = member { " + " member }
+        member   = family [ " * " factor ]
+        family   = name [ ":" option "=" value { "," option "=" value } ]
+        value    = number | "true" | "false" | text | list, as of JSON
+
+    as in ``kmers:d=6 + motifs:Pairs:gap=3 * 2``, which is ``Concat([Kmers(6), (Pairs(gap=3), 2.0)])``.
+    One family without a factor is itself.
+
+    trusted : modules that the text of a file may name (:func:`family_from_config`); None: the user typed
+        the text, so all its modules are trusted.
+
+    Raises InputError for an unknown family or option, or a class that cannot be imported.
+    """
+    members = [_parse_member(part, text, trusted) for part in _PLUS.split(text)]
+    if len(members) == 1 and members[0][1] is None:
+        return members[0][0]
+    return Concat([(spec, 1.0 if factor is None else factor) for spec, factor in members])
+
+
+def _parse_member(
+    part: str, text: str, trusted: Collection[str] | None
+) -> tuple[Spec, float | None]:
+    """A family and its factor, if it has one."""
+    name, *factors = _TIMES.split(part)
+    if not factors:
+        return _parse_family(name.strip(), trusted), None
+    if len(factors) > 1:
+        raise InputError(f"features {text!r}: expected one factor behind ' * ', got {part!r}")
+    try:
+        factor = float(factors[0])
+    except ValueError:
+        raise InputError(
+            f"features {text!r}: expected a number behind ' * ', got {factors[0]!r}"
+        ) from None
+    return _parse_family(name.strip(), trusted), positive(f"features {text!r}: factor", factor)
+
+
+def _parse_family(text: str, trusted: Collection[str] | None) -> Spec:
+    found = _CLASS.match(text)
+    name, _, rest = text.partition(":")
+    if found and name.strip() not in family_names():
+        name, rest = found.group(), text[found.end() :].removeprefix(":")
+    made = class_of(name.strip(), f"features {text!r}", trusted)
+    names = inspect.signature(made).parameters
+    options: dict[str, Any] = {}
+    for part in filter(None, (p.strip() for p in _COMMA.split(rest))):
+        key, equals, value = (p.strip() for p in part.partition("="))
+        if not equals or key not in names:
+            known = ", ".join(names) or "it has none"
+            raise InputError(
+                f"features {text!r}: expected options of the form name=value with name one of {known}; "
+                f"got {part!r}{meant(key, names)}"
+            )
+        options[key] = _checked_value(f"features {text!r}: {key}", value, names[key].default)
+    for key, parameter in names.items():
+        if parameter.default is parameter.empty and key not in options:
+            raise InputError(f"features {text!r}: {key} is missing; for instance {name}:{key}=8")
+    try:
+        found_spec: Spec = made(**options)
+    except InputError:
+        raise
+    except (TypeError, ValueError, ArithmeticError) as error:
+        raise InputError(f"features {text!r}: {type(error).__name__}: {error}") from error
+    return found_spec
+
+
+def spell_features(spec: Spec) -> str:
+    """The text of a family, for :func:`parse_features`."""
+    if isinstance(spec, Concat):
+        one = len(spec.members) == 1  # its factor tells that it is a Concat
+        return " + ".join(
+            spell_features(s) + (f" * {f:.17g}" if one or f != 1.0 else "") for s, f in spec.members
+        )
+    if isinstance(spec, Generator):
+        given = {k: v for k, v in spec.options().items() if v is not None}
+        name = family_name(spec)
+    else:
+        name = next(name for name, (own, _) in OWN.items() if isinstance(spec, own))
+        given = {
+            f.name: getattr(spec, f.name)
+            for f in fields(spec)
+            if getattr(spec, f.name) != f.default
+        }
+    options = ",".join(f"{k}={_spell_value(v)}" for k, v in given.items())
+    return name + (f":{options}" if options else "")
+
+
+def _spell_value(value: Any) -> str:
+    """An option's value as text; what would end it is escaped in the texts of a list."""
+    if isinstance(value, list | tuple):
+        text = json.dumps(list(value), separators=(",", ":"))
+        inner = re.compile(r'"(?:[^"\\]|\\.)*"')
+        return inner.sub(lambda m: re.sub(r"[ \[\],]", lambda c: f"\\u{ord(c[0]):04x}", m[0]), text)
+    return str(value).lower() if value is True or value is False else str(value)
+
+
+def _checked_value(where: str, text: str, default: Any) -> Any:
+    """An option's value; one whose default is a number or a bool takes no other kind."""
+    value = _value(text)
+    if isinstance(default, bool) and not isinstance(value, bool):
+        raise InputError(f"{where} must be true or false, got {text!r}")
+    if isinstance(value, list):
+        return value
+    if isinstance(default, int | float) and isinstance(value, str):
+        raise InputError(f"{where} must be a number, got {text!r}")
+    return value
+
+
+def _value(text: str) -> Any:
+    """An option's value: a number, yes or no, a list, or a word."""
+    if text.startswith("["):
+        try:
+            return json.loads(text)
+        except ValueError as error:
+            raise InputError(
+                f'features: expected a list such as [1,2.5] or ["a","b"], got {text!r} ({error})'
+            ) from None
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return {"true": True, "false": False}.get(text.lower(), text)
+
+
+def is_spec(value: object) -> bool:
+    """Whether it is a family that is not yet bound to rows."""
+    return isinstance(value, Kmers | Bag | Concat | Generator)
+
+
+def bind_features(
+    spec: Spec, rows: RowReader[Any], keep: npt.NDArray[np.bool_] | None = None
+) -> Family:
+    """The family over the rows of a data set.
+
+    keep : bool (n,), the rows that are trained on, None for all: families that learn from the data read a
+        sample of them.
+    """
+    if isinstance(spec, Concat):
+        return spec.bind(rows, keep)
+    if not isinstance(spec, Generator):
+        return spec.bind(rows)
+    return bind(spec, rows, keep)
+
+
+def family_from_config(config: Mapping[str, Any], trusted: Collection[str] | None = None) -> Family:
+    """The family that a model was made with (:meth:`Family.to_config`).
+
+    trusted : modules that a configuration from a file may import: these, modules in these packages, and
+        those that an installed package names as an entry point; a module that is loaded already is used
+        in any case. None: the configuration was made by this program.
+
+    Raises InputError for a configuration that no family with checked options could have written.
+    """
+    options = dict(config)
+    name = options.pop("family", None)
+    if not isinstance(name, str):
+        raise InputError(f"model: expected the name of its family of features, got {shown(name)}")
+    try:
+        if name == "concat":
+            members = tuple(family_from_config(m, trusted) for m in options["members"])
+            factors = tuple(positive("model: factor", factor) for factor in options["factors"])
+            return ConcatFamily(members, factors)
+        if name in OWN:
+            bound: Family = OWN[name][1](**options)
+            return bound
+        made = class_of(name, "model", trusted)(**options["options"])
+        return GeneratedFamily.from_config(made, options)
+    except InputError:
+        raise
+    except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
+        raise InputError(
+            f"model: bad description of its {shortened(name)} features: {shortened(str(error))}"
+        ) from None
