@@ -55,7 +55,7 @@ class ExplicitFamily:
     def record_shape(self, block_rows: int) -> tuple[int, ...]:
         return (self.n_features, 4 * block_rows)
 
-    def prepare(self, raw: np.ndarray, record: np.ndarray) -> Sequence[np.ndarray]:
+    def prepare(self, raw: np.ndarray, record: np.ndarray, block_rows: int) -> Sequence[np.ndarray]:
         record.view(np.float32)[:, : len(raw)] = raw.T
         return ()
 
@@ -69,7 +69,8 @@ class ExplicitFamily:
     ) -> None:
         raw = np.concatenate([self.block(prepared, b).T for b in range(prepared.n_blocks)])
         part = np.ascontiguousarray(raw[rows[chosen.rows_of(number)]])
-        chosen.commit(number, self.prepare(part, chosen.writable(number)))
+        sides = self.prepare(part, chosen.writable(number), chosen.block_rows)
+        chosen.commit(number, sides)
 
     def write_margins(
         self,
@@ -156,7 +157,8 @@ def prepare(
     prepared = PreparedRows(len(raw), block_rows, family.record_shape(block_rows), scratch)
     for number, rows in prepared.blocks():
         block = np.ascontiguousarray(raw[rows])
-        prepared.commit(number, family.prepare(block, prepared.writable(number)))
+        sides = family.prepare(block, prepared.writable(number), block_rows)
+        prepared.commit(number, sides)
     return prepared
 
 

@@ -69,5 +69,6 @@ def bound_rows(
     assert isinstance(family, GeneratedFamily)
     prepared = PreparedRows(len(X), block_rows, family.record_shape(block_rows), scratch)
     for number, (_, _, raw) in enumerate(family.read_rows(rows, block_rows)):
-        prepared.commit(number, family.prepare(raw, prepared.writable(number)))
+        sides = family.prepare(raw, prepared.writable(number), prepared.block_rows)
+        prepared.commit(number, sides)
     return family, prepared

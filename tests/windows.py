@@ -90,6 +90,6 @@ def prepare(
     """The prepared form of all rows, in memory or in a scratch file."""
     prepared = PreparedRows(len(codes), block_rows, family.record_shape(block_rows), scratch)
     for number, rows in prepared.blocks():
-        sides = family.prepare(codes[rows], prepared.writable(number))
+        sides = family.prepare(codes[rows], prepared.writable(number), block_rows)
         prepared.commit(number, sides)
     return prepared

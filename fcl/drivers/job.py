@@ -129,7 +129,7 @@ class Job:
         try:
             blocks = self.family.read_rows(rows.data.rows, block_rows, rows.keep)
             for number, (_, _, raw) in enumerate(blocks):
-                sides = self.family.prepare(raw, prepared.writable(number))
+                sides = self.family.prepare(raw, prepared.writable(number), block_rows)
                 prepared.commit(number, sides)
                 between((number + 1) / prepared.n_blocks)
             rows.data.check_unchanged()

@@ -6,6 +6,7 @@ prepares blocks of raw rows once; on prepared rows it makes columns, margins and
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
@@ -114,10 +115,15 @@ class Scorer(Protocol):
         """The margins, without the intercept, of a block of raw rows."""
 
 
-class Family(Protocol):
-    """A family of features, bound to the shape of the rows."""
+class Family(ABC):
+    """A family of features, bound to the shape of the rows.
+
+    What most families have in common is here: all features are priced in every pass, under one penalty,
+    from columns of any values in blocks of 65,536 rows.
+    """
 
     @property
+    @abstractmethod
     def n_features(self) -> int:
         """Number of features."""
 
@@ -126,24 +132,30 @@ class Family(Protocol):
 
         Of a sampled family each pass draws others; the watched features are priced with them.
         """
+        return range(self.n_features)
 
     @property
+    @abstractmethod
     def n_price_parts(self) -> int:
         """Parts that its pricers fall into."""
 
     @property
     def integer_bound(self) -> float:
         """Largest |phi_j(x)| of the features whose sums are made in integers; 0 if none are."""
+        return 0.0
 
     @property
     def binary(self) -> bool:
         """Whether all values are 0 or 1."""
+        return False
 
     @property
     def step(self) -> float:
         """A step of which all values are exact multiples, -127 to 127 times; 0 for any values."""
+        return 0.0
 
     @property
+    @abstractmethod
     def name(self) -> str:
         """How it is called in messages."""
 
@@ -153,30 +165,38 @@ class Family(Protocol):
 
         They may be less exact than those were, or a user's class may make others each time.
         """
+        return False
 
     @property
+    @abstractmethod
     def row_kind(self) -> str:
         """What raw rows are: ``"sequences"`` (uint8 codes), ``"numbers"`` or ``"sparse"``."""
 
     @property
     def record_key(self) -> object:
         """Equal (hashable) for families whose prepared records are the same; None: like no other's."""
+        return None
 
     def penalty_factors(self, ids: Ids) -> Floats:
         """The factors f_j > 0 of some features in the penalty, float64 (k,)."""
+        return np.ones(len(ids))
 
     def most_block_rows(self) -> int:
         """Rows of the largest block that is convenient; a multiple of 64, at most 65,536."""
+        return 65536
 
+    @abstractmethod
     def describe(self, feature: int, names: Sequence[str] | None = None) -> str:
         """The feature in words.
 
         names : of the columns of the rows, where they are known: for families that speak of columns.
         """
 
+    @abstractmethod
     def to_config(self) -> dict[str, Any]:
         """What :func:`fcl.features.family_from_config` makes the family from again."""
 
+    @abstractmethod
     def read_rows(
         self,
         rows: RowReader,
@@ -190,18 +210,28 @@ class Family(Protocol):
         Checks as :meth:`check_rows`; ``first`` is where a block begins.
         """
 
+    @abstractmethod
     def check_rows(self, rows: RowReader) -> None:
         """Raise InputError unless the rows have the shape that the family is bound to."""
 
+    @abstractmethod
     def record_shape(self, block_rows: int) -> tuple[int, ...]:
         """Shape of the uint8 record of a prepared block."""
 
-    def prepare(self, raw: Any, record: npt.NDArray[np.uint8]) -> Sequence[np.ndarray]:
-        """Fill the (zeroed) record of a block of raw rows; returns the side arrays."""
+    @abstractmethod
+    def prepare(
+        self, raw: Any, record: npt.NDArray[np.uint8], block_rows: int
+    ) -> Sequence[np.ndarray]:
+        """Fill the (zeroed) record of a block of raw rows; returns the side arrays.
 
+        block_rows : of a full block, for which the record is made.
+        """
+
+    @abstractmethod
     def select(self, prepared: PreparedRows, rows: Ids, chosen: PreparedRows, number: int) -> None:
         """Prepare block ``number`` of a set that holds some rows (increasing numbers) of another."""
 
+    @abstractmethod
     def write_margins(
         self,
         prepared: PreparedRows,
@@ -215,26 +245,41 @@ class Family(Protocol):
         The bits of the result depend on the arguments alone, and not on which blocks go together.
         """
 
+    @abstractmethod
     def pricer(self, prepared: PreparedRows, keep: int) -> Pricer:
         """A pricer that reports at least the ``keep`` largest violators where there are as many."""
 
+    @abstractmethod
     def column_maker(self, prepared: PreparedRows, buffer_bytes: int) -> ColumnMaker:
         """A maker of columns with buffers of at most (about) so many bytes."""
 
+    @abstractmethod
     def scorer(self, ids: Ids, weights: Floats) -> Scorer:
         """The margins of a model, for prediction."""
 
+    @abstractmethod
     def workspace_bytes(self, block_rows: int, scratch: bool) -> int:
         """Bytes that passes allocate beside prepared rows and vectors over rows.
 
         scratch : prepared rows are in a scratch file.
         """
 
+    @abstractmethod
     def extra_bytes(self, prepared: PreparedRows, pricers: int = 1) -> int:
         """Bytes beyond that which only the rows can tell: side arrays, unknown letters.
 
         pricers : how many there are.
         """
+
+    def checked_ids(self, ids: Ids) -> Ids:
+        """Ids as int64 (k,); InputError for one outside the family."""
+        ids = np.asarray(ids, np.int64)
+        if len(ids) and (ids.min() < 0 or ids.max() >= self.n_features):
+            bad = ids[(ids < 0) | (ids >= self.n_features)][0]
+            raise InputError(
+                f"features {self.name}: id {bad} is outside 0 .. {self.n_features - 1}"
+            )
+        return ids
 
 
 def column_bits(family: Family) -> int:

@@ -121,18 +121,13 @@ def uneven_scales(family: Family, names: Sequence[str] | None = None) -> str:
 class StandardizedFamily(GeneratedFamily):
     """The features of a generator divided by their standard deviations."""
 
+    binary = False
+    step = 0.0
+
     def __init__(self, family: GeneratedFamily) -> None:
         super().__init__(family.generator, family.form, family.record, family.probe)
         self.plain = family
         self.scales: Floats = np.empty((2, 0))
-
-    @property
-    def binary(self) -> bool:
-        return False
-
-    @property
-    def step(self) -> float:
-        return 0.0
 
     def columns(self, ids: Ids, block: Any, number: int, n: int) -> np.ndarray:
         found = super().columns(ids, block, number, n)

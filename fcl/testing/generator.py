@@ -250,7 +250,8 @@ class _Subject:
         prepared = PreparedRows(self.n, block_rows, family.record_shape(block_rows))
         for number, rows in prepared.blocks():
             part = _take(self.raw, np.arange(rows.start, rows.stop))
-            prepared.commit(number, family.prepare(part, prepared.writable(number)))
+            sides = family.prepare(part, prepared.writable(number), block_rows)
+            prepared.commit(number, sides)
         for number, rows in prepared.blocks():
             yield family.block(prepared, number), rows
 

@@ -96,7 +96,8 @@ def test_sums_of_any_rows_made_anywhere(text: str) -> None:
     family = bind_features(spec, data.rows)
     prepared = PreparedRows(N, BLOCK_ROWS, family.record_shape(BLOCK_ROWS), None)
     for number, (_, _, raw) in enumerate(family.read_rows(data.rows, BLOCK_ROWS)):
-        prepared.commit(number, family.prepare(raw, prepared.writable(number)))
+        sides = family.prepare(raw, prepared.writable(number), prepared.block_rows)
+        prepared.commit(number, sides)
     rng = np.random.default_rng(1)
     r = rng.normal(size=N) * 10.0 ** rng.integers(-6, 6, N)
     watch = rng.integers(0, min(family.n_features, 10_000), 20)

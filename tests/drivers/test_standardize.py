@@ -265,7 +265,8 @@ def measured(
     family: Any = standardized(bind_features(features, rows))
     prepared = PreparedRows(len(s), block_rows, family.record_shape(block_rows))
     for number, (_, _, raw) in enumerate(family.read_rows(rows, block_rows)):
-        prepared.commit(number, family.prepare(raw, prepared.writable(number)))
+        sides = family.prepare(raw, prepared.writable(number), prepared.block_rows)
+        prepared.commit(number, sides)
     scales = np.full((2, family.n_features), np.nan)
     attach_scales(family, scales)
     pricer = family.pricer(prepared, 16)

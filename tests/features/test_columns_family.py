@@ -151,7 +151,8 @@ def forms_prepared(bound: Any, raw: Any, rows: np.ndarray, block_rows: int = 192
     prepared = PreparedRows(len(rows), block_rows, bound.record_shape(block_rows))
     for number, some in prepared.blocks():
         part = raw[rows[some]] if isinstance(raw, np.ndarray) else raw.take(rows[some])
-        prepared.commit(number, bound.prepare(part, prepared.writable(number)))
+        sides = bound.prepare(part, prepared.writable(number), block_rows)
+        prepared.commit(number, sides)
     return prepared
 
 

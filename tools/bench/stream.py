@@ -297,7 +297,8 @@ def _prepare(job: Job, folder: str | None) -> PreparedRows:
     block_rows = job.options.block_rows
     prepared = PreparedRows(job.train.n, block_rows, job.family.record_shape(block_rows), folder)
     for number, (_, _, raw) in enumerate(job.family.read_rows(job.train.data.rows, block_rows)):
-        prepared.commit(number, job.family.prepare(raw, prepared.writable(number)))
+        sides = job.family.prepare(raw, prepared.writable(number), block_rows)
+        prepared.commit(number, sides)
     return prepared
 
 

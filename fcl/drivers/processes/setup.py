@@ -121,7 +121,7 @@ class Shared:
             prepared = self.prepared(which)
             for start, _, raw in family.read_rows(rows.data.rows, size, rows.keep):
                 number = start // size
-                sides = family.prepare(raw, prepared.writable(number))
+                sides = family.prepare(raw, prepared.writable(number), size)
                 prepared.commit(number, sides)
                 data = pack_sides(sides)
                 at = self.segments["sides_0"].append(data)

@@ -125,7 +125,7 @@ class Writer:
         )
         for start, _stop, raw in rows:
             number = start // size
-            sides = self.family.prepare(raw, prepared.writable(number))
+            sides = self.family.prepare(raw, prepared.writable(number), size)
             prepared.commit(number, sides)
             self._keep_sides("sides", number + (self._first_valid if which else 0), sides)
             fault("prepare-block")

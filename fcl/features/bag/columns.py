@@ -11,7 +11,7 @@ import numpy.typing as npt
 from fcl.data.prepared import PreparedRows
 from fcl.features.bag.rows import RowBuffers, letters_of, spans
 from fcl.features.base import BitColumns, Columns, DenseColumns, Ids
-from fcl.features.kmers.rows import KmerBlock
+from fcl.features.windows import WindowBlock
 
 if TYPE_CHECKING:
     from fcl.features.bag.family import BagFamily
@@ -52,7 +52,7 @@ class BagColumns:
                 made.append(DenseColumns(self.counts(block, ids), block.n_rows))
         return made
 
-    def counts(self, block: KmerBlock, ids: Ids) -> npt.NDArray[np.float32]:
+    def counts(self, block: WindowBlock, ids: Ids) -> npt.NDArray[np.float32]:
         """Counts of distinct features on a block: float32 (k, n)."""
         from fcl.kernels import bags
 
@@ -72,7 +72,7 @@ class BagColumns:
         )
         return out
 
-    def _bits(self, block: KmerBlock, ids: Ids) -> npt.NDArray[np.uint64]:
+    def _bits(self, block: WindowBlock, ids: Ids) -> npt.NDArray[np.uint64]:
         from fcl.kernels import bags, occurrences
 
         family = self.family
@@ -106,7 +106,7 @@ class BagColumns:
         self._slots[self.family.codes(ids)] = np.arange(len(ids))
         return self._slots
 
-    def _count_patterns(self, block: KmerBlock, ids: Ids, out: npt.NDArray[np.float32]) -> None:
+    def _count_patterns(self, block: WindowBlock, ids: Ids, out: npt.NDArray[np.float32]) -> None:
         from fcl.kernels import bags
 
         family, d = self.family, self.family.d

@@ -16,8 +16,8 @@ the two, in increasing order.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -32,8 +32,9 @@ from fcl.features.bag.margins import BagScorer, margin_bytes
 from fcl.features.bag.pricing import MOST_PARTS, BagPricer, pricing_bytes
 from fcl.features.bag.search import SearchPricer, list_bytes
 from fcl.features.base import Floats, Ids
-from fcl.features.kmers.family import LETTERS, KmerFamily
-from fcl.features.kmers.rows import KmerBlock, Patterns
+from fcl.features.kmers.family import KmerFamily
+from fcl.features.kmers.rows import Patterns
+from fcl.features.windows import WindowFamily, pattern_code, pattern_text, window_length
 
 if TYPE_CHECKING:
     from fcl.data.base import RowReader
@@ -83,19 +84,12 @@ class Bag:
 
     def bind(self, rows: RowReader) -> BagFamily:
         """The family over the windows of a data set."""
-        from fcl.data.sequences import SequenceReader
-
-        length = SequenceReader(rows).length
-        if length < self.d:
-            raise InputError(
-                f"{rows.name}: windows of {length} letters are shorter than d = {self.d}; "
-                f"choose bag:d={length} or less"
-            )
+        length = window_length(rows, self.d, "bag")
         return BagFamily(self.d, length, self.value, self.strands, self.wildcards)
 
 
 @dataclass(frozen=True)
-class BagFamily:
+class BagFamily(WindowFamily):
     """k-mers of d letters anywhere in windows of ``length`` letters; see :class:`Bag`."""
 
     d: int
@@ -103,22 +97,12 @@ class BagFamily:
     value: str = "count"
     strands: str = "one"
     wildcards: bool = False
+    name = "bag"
 
     def __post_init__(self) -> None:
         # a model file may say anything: its options are checked as a user's are
         Bag(self.d, self.value, self.strands, self.wildcards)
         whole(f"bag: length of the windows (d = {self.d})", self.length, self.d)
-
-    @property
-    def name(self) -> str:
-        return "bag"
-
-    @property
-    def compared(self) -> bool:
-        return False
-
-    def drawn(self, number: int) -> range:
-        return range(self.n_features)
 
     @property
     def radix(self) -> int:
@@ -129,11 +113,6 @@ class BagFamily:
     def both(self) -> bool:
         """Whether a pattern and its reverse complement are one feature."""
         return self.strands == "both"
-
-    @property
-    def n_positions(self) -> int:
-        """Positions of d letters in a window."""
-        return self.length - self.d + 1
 
     @property
     def n_features(self) -> int:
@@ -171,24 +150,6 @@ class BagFamily:
     def binary(self) -> bool:
         return self.value == "presence"
 
-    @property
-    def step(self) -> float:
-        return 0.0
-
-    @property
-    def row_kind(self) -> str:
-        return "sequences"
-
-    @property
-    def record_key(self) -> object:
-        return self.windows.record_key
-
-    def penalty_factors(self, ids: Ids) -> Floats:
-        return np.ones(len(ids))
-
-    def most_block_rows(self) -> int:
-        return 65536
-
     # -- ids -----------------------------------------------------------------------------------
 
     def codes(self, ids: Ids) -> Ids:
@@ -196,12 +157,7 @@ class BagFamily:
 
         Raises InputError for an id outside the family.
         """
-        ids = np.asarray(ids, np.int64)
-        if len(ids) and (ids.min() < 0 or ids.max() >= self.n_features):
-            bad = ids[(ids < 0) | (ids >= self.n_features)][0]
-            raise InputError(
-                f"bag: feature id {bad} is outside 0 .. {self.n_features - 1} ({self._options()})"
-            )
+        ids = self.checked_ids(ids)
         return self.canonical()[0][ids].astype(np.int64) if self.both else ids
 
     def others(self, ids: Ids) -> Ids:
@@ -236,22 +192,7 @@ class BagFamily:
         """The id of a pattern such as ``"TT.AG"``; shorter ones than d need wildcards."""
         from fcl.kernels import bags
 
-        letters = pattern.upper().replace("U", "T")
-        padded = letters.ljust(self.d, ".") if self.wildcards else letters
-        if (
-            len(padded) != self.d
-            or any(c not in LETTERS[: self.radix] for c in padded)
-            or padded[0] == "."
-        ):
-            wanted = (
-                f"at most {self.d} letters of ACGT or '.', the first not '.'"
-                if self.wildcards
-                else f"{self.d} letters of ACGT"
-            )
-            raise InputError(f"bag: expected {wanted}, got {pattern!r}")
-        code = 0
-        for letter in padded:
-            code = code * self.radix + LETTERS.index(letter)
+        code = pattern_code(self.name, pattern, self.d, self.radix)
         if not self.both:
             return code
         code = min(code, int(bags.reverse_complement(code, self.d, self.radix)))
@@ -260,54 +201,11 @@ class BagFamily:
     def describe(self, feature: int, names: Sequence[str] | None = None) -> str:
         """The pattern without trailing wildcards, and on which strands it may be."""
         code = int(self.codes(np.array([feature]))[0])
-        letters = ""
-        for _ in range(self.d):
-            code, digit = divmod(code, self.radix)
-            letters = LETTERS[digit] + letters
-        return letters.rstrip(".") + (", either strand" if self.both else " anywhere")
+        text = pattern_text(code, self.d, self.radix)
+        return text + (", either strand" if self.both else " anywhere")
 
     def to_config(self) -> dict[str, Any]:
-        return {"family": "bag", "length": self.length, **self._chosen()}
-
-    def _chosen(self) -> dict[str, Any]:
-        names = ("d", "value", "strands", "wildcards")
-        return {name: getattr(self, name) for name in names}
-
-    def _options(self) -> str:
-        return ", ".join(f"{name} = {value}" for name, value in self._chosen().items())
-
-    # -- rows: those of positional k-mers -----------------------------------------------------
-
-    @property
-    def windows(self) -> KmerFamily:
-        """The family that prepares the rows."""
-        return KmerFamily(1, self.length)
-
-    def read_rows(
-        self,
-        rows: RowReader,
-        block_rows: int,
-        keep: npt.NDArray[np.bool_] | None = None,
-        first: int = 0,
-        last: int | None = None,
-    ) -> Iterator[tuple[int, int, np.ndarray]]:
-        return self.windows.read_rows(rows, block_rows, keep, first, last)
-
-    def check_rows(self, rows: RowReader) -> None:
-        self.windows.check_rows(rows)
-
-    def record_shape(self, block_rows: int) -> tuple[int, ...]:
-        return self.windows.record_shape(block_rows)
-
-    def prepare(self, raw: np.ndarray, record: npt.NDArray[np.uint8]) -> Sequence[np.ndarray]:
-        return self.windows.prepare(raw, record)
-
-    def block(self, prepared: PreparedRows, number: int) -> KmerBlock:
-        """One prepared block."""
-        return self.windows.block(prepared, number)
-
-    def select(self, prepared: PreparedRows, rows: Ids, chosen: PreparedRows, number: int) -> None:
-        self.windows.select(prepared, rows, chosen, number)
+        return {"family": self.name, **asdict(self)}
 
     # -- margins, prices and columns ----------------------------------------------------------
 

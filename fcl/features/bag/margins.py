@@ -8,7 +8,7 @@ import numpy as np
 
 from fcl.features.bag.rows import RowBuffers, letters_of, spans
 from fcl.features.base import Floats, Ids
-from fcl.features.kmers.rows import KmerBlock
+from fcl.features.windows import WindowBlock
 
 if TYPE_CHECKING:
     from fcl.features.bag.family import BagFamily
@@ -61,7 +61,7 @@ class BagScorer:
                 bags.take_from_five(cells, span, d, table)
         self._stamps = np.empty(4**d if family.binary else 0, np.int32)
 
-    def add(self, block: KmerBlock, out: Floats) -> None:
+    def add(self, block: WindowBlock, out: Floats) -> None:
         """Add the margins of a block of prepared rows, in place."""
         from fcl.kernels import bags, kmers, occurrences
 
@@ -105,7 +105,5 @@ class BagScorer:
     def margins(self, rows: np.ndarray) -> Floats:
         """rows : uint8 (m, L) codes 0-4; returns float64 (m,), without the intercept."""
         out = np.zeros(len(rows))
-        record = np.zeros(self.family.record_shape(len(rows)), np.uint8)
-        start, unknown = self.family.prepare(rows, record)
-        self.add(KmerBlock(record, start, unknown, slice(0, len(rows))), out)
+        self.add(self.family.block_of(rows), out)
         return out

@@ -12,7 +12,6 @@ from fcl.data.prepared import PreparedRows
 from fcl.errors import BudgetError
 from fcl.features.bag.columns import BagColumns
 from fcl.features.bag.rows import RowBuffers, letters_of, spans
-from fcl.features.kmers.rows import KmerBlock
 from fcl.features.prices import (
     Collector,
     Ids,
@@ -24,6 +23,7 @@ from fcl.features.prices import (
     merge_prices,
     only_watched,
 )
+from fcl.features.windows import WindowBlock
 
 if TYPE_CHECKING:
     from fcl.features.bag.family import BagFamily
@@ -195,7 +195,7 @@ class BagPricer:
                 bags.add_to_five(table, span, d, self._five)
             bags.sum_wildcards(self._five, d)
 
-    def _add_counts(self, block: KmerBlock, rows: RowVector) -> None:
+    def _add_counts(self, block: WindowBlock, rows: RowVector) -> None:
         from fcl.kernels import bags, kmers
 
         part, inverse = rows.raw(block.rows), rows.inverse

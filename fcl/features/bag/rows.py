@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from fcl.features.kmers.rows import KmerBlock
+from fcl.features.windows import WindowBlock
 
 if TYPE_CHECKING:
     from fcl.features.bag.family import BagFamily
@@ -29,13 +29,13 @@ class RowBuffers:
         self._hits = np.empty(bags.LETTER_ROWS, np.uint32)
 
     def of(
-        self, block: KmerBlock
+        self, block: WindowBlock
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
         """Cursors at the block's beginning, room for letters and for codes."""
         return block.unknown_start[:-1].copy(), self._letters, self._codes
 
     def of_windows(
-        self, block: KmerBlock
+        self, block: WindowBlock
     ) -> tuple[
         npt.NDArray[np.int64], npt.NDArray[np.uint8], npt.NDArray[np.uint32], npt.NDArray[np.uint32]
     ]:
@@ -43,7 +43,7 @@ class RowBuffers:
         return block.unknown_start[:-1].copy(), self._letters, self._windows, self._hits
 
 
-def letters_of(block: KmerBlock) -> Letters:
+def letters_of(block: WindowBlock) -> Letters:
     """What the kernels read."""
     return block.planes, block.unknown_start, block.unknown_rows
 

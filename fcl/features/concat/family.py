@@ -26,8 +26,8 @@ SUM_ROWS = 1 << 20
 
 
 @dataclass(frozen=True)
-class ConcatFamily:
-    """Families over the same rows as one; see :class:`fcl.features.base.Family`.
+class ConcatFamily(Family):
+    """Families over the same rows as one.
 
     factors : of the members in the penalty, beside those of their features.
     """
@@ -107,16 +107,9 @@ class ConcatFamily:
     def compared(self) -> bool:
         return any(m.compared for m in self.members)
 
-    def drawn(self, number: int) -> range:
-        return range(self.n_features)
-
     @property
     def row_kind(self) -> str:
         return self.members[0].row_kind
-
-    @property
-    def record_key(self) -> object:
-        return None
 
     def penalty_factors(self, ids: Ids) -> Floats:
         out = np.empty(len(ids))
@@ -132,11 +125,7 @@ class ConcatFamily:
 
         Raises InputError for an id outside the family.
         """
-        ids = np.asarray(ids, np.int64)
-        if len(ids) and (ids.min() < 0 or ids.max() >= self.n_features):
-            bad = ids[(ids < 0) | (ids >= self.n_features)][0]
-            raise InputError(f"features: id {bad} is outside 0 .. {self.n_features - 1}")
-        of = np.searchsorted(self.first_ids, ids, side="right") - 1
+        of = np.searchsorted(self.first_ids, self.checked_ids(ids), side="right") - 1
         for m in np.unique(of):
             yield int(m), np.flatnonzero(of == m)
 
@@ -220,23 +209,14 @@ class ConcatFamily:
     def record_shape(self, block_rows: int) -> tuple[int, ...]:
         return (-(-self._slots(block_rows)[-1].stop // ALIGN) * ALIGN,)
 
-    def prepare(self, raw: Any, record: npt.NDArray[np.uint8]) -> Sequence[np.ndarray]:
+    def prepare(
+        self, raw: Any, record: npt.NDArray[np.uint8], block_rows: int
+    ) -> Sequence[np.ndarray]:
         sides = []
-        for slot in self._slots(self._rows_of(record)):
+        for slot in self._slots(block_rows):
             own = record[slot.start : slot.stop].reshape(slot.shape)
-            sides.append(tuple(slot.owner.prepare(raw, own)))
+            sides.append(tuple(slot.owner.prepare(raw, own, block_rows)))
         return joined_sides(sides)
-
-    def _rows_of(self, record: npt.NDArray[np.uint8]) -> int:
-        """Rows of the blocks whose record it is, a multiple of 64: the most whose records fit."""
-        low, high = 1, 1024
-        while low < high:
-            middle = (low + high + 1) // 2
-            if self.record_shape(64 * middle)[0] <= len(record):
-                low = middle
-            else:
-                high = middle - 1
-        return 64 * low
 
     def select(self, prepared: PreparedRows, rows: Ids, chosen: PreparedRows, number: int) -> None:
         record = chosen.writable(number)

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fcl.data.prepared import PreparedRows
-from fcl.features.base import Floats, Ids, Pricer
+from fcl.features.base import Family, Floats, Ids, Pricer
 from fcl.features.generator.checked import (
     called,
     checked_columns,
@@ -61,8 +61,10 @@ class ScalesSeen:
     n_rows: int  #: of the sample
 
 
-class GeneratedFamily:
-    """A generator bound to the rows of a data set; see :class:`fcl.features.base.Family`."""
+class GeneratedFamily(Family):
+    """A generator bound to the rows of a data set."""
+
+    compared = True
 
     def __init__(
         self,
@@ -94,7 +96,7 @@ class GeneratedFamily:
     def drawn(self, number: int) -> range:
         size = self.generator.per_pass
         if size is None:
-            return range(self.n_features)
+            return super().drawn(number)
         first = number * size % self.n_features
         return range(first, first + size)
 
@@ -105,20 +107,12 @@ class GeneratedFamily:
         return parts_of(len(self.drawn(0)))
 
     @property
-    def integer_bound(self) -> float:
-        return 0.0
-
-    @property
     def binary(self) -> bool:
         return bool(self.generator.binary)
 
     @property
     def step(self) -> float:
         return float(self.generator.step)
-
-    @property
-    def compared(self) -> bool:
-        return True
 
     @property
     def row_kind(self) -> str:
@@ -130,7 +124,7 @@ class GeneratedFamily:
 
     def penalty_factors(self, ids: Ids) -> Floats:
         if not overrides(self.generator, "penalty_factors"):
-            return np.ones(len(ids))
+            return super().penalty_factors(ids)
         return checked_factors(self.generator, ids)
 
     def factors_of(self, first: int, last: int) -> Floats | float:
@@ -222,7 +216,9 @@ class GeneratedFamily:
             return self.record.shape(block_rows)
         return self.form.record_shape(block_rows)
 
-    def prepare(self, raw: Any, record: npt.NDArray[np.uint8]) -> Sequence[np.ndarray]:
+    def prepare(
+        self, raw: Any, record: npt.NDArray[np.uint8], block_rows: int
+    ) -> Sequence[np.ndarray]:
         if self.record is None:
             return self.form.prepare(raw, record)
         self.record.write(self._compact(self.form.block_of(raw), len(raw)), record)

@@ -13,6 +13,7 @@ from fcl.checks import choice, shown, whole
 from fcl.data.prepared import PreparedRows
 from fcl.errors import InputError
 from fcl.features.base import Ids
+from fcl.features.windows import window_reader
 
 if TYPE_CHECKING:
     from fcl.data.base import RowReader
@@ -150,26 +151,12 @@ class SequenceForm(_MatrixForm):
         return {"rows": "sequences", "width": self.width}
 
     def check(self, rows: RowReader[Any]) -> None:
-        self._reader(rows, None)
-
-    def _reader(self, rows: RowReader[Any], keep: Keep) -> Any:
-        from fcl.data.sequences import SequenceReader
-
-        reader = SequenceReader(rows, keep=keep)
-        if reader.length != self.width:
-            raise InputError(
-                f"{rows.name}: windows of {reader.length} letters, but the features are made for "
-                f"windows of {self.width}"
-            )
-        return reader
+        window_reader(rows, self.width)
 
     def read(
         self, rows: RowReader[Any], block_rows: int, keep: Keep, first: int, last: int | None
     ) -> Iterator[tuple[int, int, Any]]:
-        blocks: Iterator[tuple[int, int, Any]] = self._reader(rows, keep).iter_codes(
-            block_rows, first, last
-        )
-        return blocks
+        return window_reader(rows, self.width, keep).iter_codes(block_rows, first, last)
 
     def block_of(self, raw: Any) -> Any:
         return raw

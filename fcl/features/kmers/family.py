@@ -11,12 +11,11 @@ letter the most significant.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fcl.checks import is_whole, shown, whole
 from fcl.data.prepared import PreparedRows
@@ -25,13 +24,12 @@ from fcl.features.base import Floats, Ids, check_features
 from fcl.features.kmers.columns import KmerColumns
 from fcl.features.kmers.margins import KmerScorer, margin_table_bytes
 from fcl.features.kmers.pricing import KmerPricer, pricing_bytes, unknown_bytes
-from fcl.features.kmers.rows import SCRATCH_POSITIONS, KmerBlock, Patterns
+from fcl.features.kmers.rows import SCRATCH_POSITIONS, Patterns
+from fcl.features.windows import WindowFamily, pattern_code, pattern_text, window_length
 
 if TYPE_CHECKING:
     from fcl.data.base import RowReader
-    from fcl.data.sequences import SequenceReader
 
-LETTERS = "ACGT."
 MAX_D = 12
 MOST_ORIGIN = 1 << 31
 
@@ -67,35 +65,25 @@ class Kmers:
 
     def bind(self, rows: RowReader) -> KmerFamily:
         """The family over the windows of a data set."""
-        from fcl.data.sequences import SequenceReader
-
-        length = SequenceReader(rows).length
-        if length < self.d:
-            raise InputError(
-                f"{rows.name}: windows of {length} letters are shorter than d = {self.d}; "
-                f"choose kmers:d={length} or less"
-            )
-        return KmerFamily(self.d, length, self.origin)
+        return KmerFamily(self.d, window_length(rows, self.d, "kmers"), self.origin)
 
 
 @dataclass(frozen=True)
-class KmerFamily:
+class KmerFamily(WindowFamily):
     """Positional k-mers of d letters over windows of ``length`` letters."""
 
     d: int
     length: int
     origin: int = 0
+    name = "kmers"
+    binary = True
+    integer_bound = 1.0
 
     def __post_init__(self) -> None:
         # a model file may say anything: its options are checked as a user's are
         Kmers(self.d, self.origin)
         whole(f"kmers: length of the windows (d = {self.d})", self.length, self.d)
         check_features("kmers", self.n_features)
-
-    @property
-    def n_positions(self) -> int:
-        """Positions at which a pattern can begin."""
-        return self.length - self.d + 1
 
     @property
     def per_position(self) -> int:
@@ -106,46 +94,9 @@ class KmerFamily:
     def n_features(self) -> int:
         return self.n_positions * self.per_position
 
-    def drawn(self, number: int) -> range:
-        return range(self.n_features)
-
     @property
     def n_price_parts(self) -> int:
         return self.n_positions
-
-    @property
-    def integer_bound(self) -> float:
-        return 1.0
-
-    @property
-    def binary(self) -> bool:
-        return True
-
-    @property
-    def step(self) -> float:
-        return 0.0
-
-    @property
-    def name(self) -> str:
-        return "kmers"
-
-    @property
-    def compared(self) -> bool:
-        return False
-
-    @property
-    def row_kind(self) -> str:
-        return "sequences"
-
-    @property
-    def record_key(self) -> object:
-        return ("letters", self.length)
-
-    def penalty_factors(self, ids: Ids) -> Floats:
-        return np.ones(len(ids))
-
-    def most_block_rows(self) -> int:
-        return 65536
 
     # -- ids -----------------------------------------------------------------------------------
 
@@ -154,14 +105,7 @@ class KmerFamily:
 
         ids : int64 (k,).  Raises InputError for an id outside the family.
         """
-        ids = np.asarray(ids, np.int64)
-        if len(ids) and (ids.min() < 0 or ids.max() >= self.n_features):
-            bad = ids[(ids < 0) | (ids >= self.n_features)][0]
-            raise InputError(
-                f"kmers: feature id {bad} is outside 0 .. {self.n_features - 1} "
-                f"(d = {self.d}, windows of {self.length})"
-            )
-        positions, code = np.divmod(ids, self.per_position)
+        positions, code = np.divmod(self.checked_ids(ids), self.per_position)
         cares = np.zeros(len(ids), np.int64)
         values = np.zeros(len(ids), np.int64)
         for shift in range(0, 2 * self.d, 2):  # from the last letter backwards
@@ -176,109 +120,22 @@ class KmerFamily:
 
         Shorter patterns than d are filled with wildcards behind.
         """
-        padded = pattern.upper().replace("U", "T").ljust(self.d, ".")
-        if len(padded) != self.d or any(c not in LETTERS for c in padded) or padded[0] == ".":
-            raise InputError(
-                f"kmers: expected at most {self.d} letters of ACGT or '.', the first not '.', "
-                f"got {pattern!r}"
-            )
+        code = pattern_code(self.name, pattern, self.d, 5)
         if not 0 <= position < self.n_positions:
             raise InputError(
                 f"kmers: position must be from 0 to {self.n_positions - 1}, got {position}"
             )
-        code = 0
-        for letter in padded:
-            code = code * 5 + LETTERS.index(letter)
         return position * self.per_position + code
 
     def describe(self, feature: int, names: Sequence[str] | None = None) -> str:
         """The pattern without trailing wildcards, and where its first letter stands."""
         position, code = divmod(int(feature), self.per_position)
-        letters = ""
-        for _ in range(self.d):
-            code, digit = divmod(code, 5)
-            letters = LETTERS[digit] + letters
         place = position - self.origin
-        return (
-            f"{letters.rstrip('.')} at {place:+d}"
-            if self.origin
-            else (f"{letters.rstrip('.')} at {place}")
-        )
+        where = f"{place:+d}" if self.origin else str(place)
+        return f"{pattern_text(code, self.d, 5)} at {where}"
 
     def to_config(self) -> dict[str, Any]:
         return {"family": "kmers", "d": self.d, "length": self.length, "origin": self.origin}
-
-    # -- rows ----------------------------------------------------------------------------------
-
-    def read_rows(
-        self,
-        rows: RowReader,
-        block_rows: int,
-        keep: npt.NDArray[np.bool_] | None = None,
-        first: int = 0,
-        last: int | None = None,
-    ) -> Iterator[tuple[int, int, np.ndarray]]:
-        return self._reader(rows, keep).iter_codes(block_rows, first, last)
-
-    def check_rows(self, rows: RowReader) -> None:
-        self._reader(rows, None)
-
-    def _reader(self, rows: RowReader, keep: npt.NDArray[np.bool_] | None) -> SequenceReader:
-        from fcl.data.sequences import SequenceReader
-
-        reader = SequenceReader(rows, keep=keep)
-        if reader.length != self.length:
-            raise InputError(
-                f"{rows.name}: windows of {reader.length} letters, but the features are made for "
-                f"windows of {self.length}"
-            )
-        return reader
-
-    def record_shape(self, block_rows: int) -> tuple[int, ...]:
-        return (-(-self.length // 4), block_rows)
-
-    def prepare(self, raw: np.ndarray, record: npt.NDArray[np.uint8]) -> Sequence[np.ndarray]:
-        from fcl.kernels import kmers
-
-        kmers.pack_planes(raw, record)
-        start = np.zeros(self.length + 1, np.int64)
-        unknown = np.empty(0, np.int32)
-        if (raw > 3).any():
-            kmers.list_unknown(raw, start, unknown)
-            unknown = np.empty(int(start[-1]), np.int32)
-            kmers.list_unknown(raw, start, unknown)
-        return (start, unknown)
-
-    def block(self, prepared: PreparedRows, number: int, letters: slice = slice(None)) -> KmerBlock:
-        """One prepared block, of which these letters are wanted.
-
-        From a scratch file it holds no others, and is valid until the next is read.
-        """
-        first, stop, _ = letters.indices(self.length)
-        record, (start, unknown) = prepared.read(number, slice(first // 4, -(-stop // 4)))
-        return KmerBlock(record, start, unknown, prepared.rows_of(number))
-
-    def select(self, prepared: PreparedRows, rows: Ids, chosen: PreparedRows, number: int) -> None:
-        wanted = rows[chosen.rows_of(number)]
-        raw = np.empty((len(wanted), self.length), np.uint8)
-        source = wanted // prepared.block_rows
-        for b in np.unique(source):
-            here = np.flatnonzero(source == b)
-            block = self.block(prepared, int(b))
-            raw[here] = self._letters(block, wanted[here] - block.rows.start)
-        chosen.commit(number, self.prepare(raw, chosen.writable(number)))
-
-    def _letters(self, block: KmerBlock, rows: Ids) -> npt.NDArray[np.uint8]:
-        """Codes 0-4 (len(rows), L) of some rows of a prepared block."""
-        planes = block.planes[:, rows].T
-        letters = np.stack([planes >> s & 3 for s in (6, 4, 2, 0)], axis=2)
-        codes = letters.reshape(len(rows), -1)[:, : self.length]
-        lookup = np.full(block.n_rows, -1, np.int64)
-        lookup[rows] = np.arange(len(rows))
-        column = np.repeat(np.arange(self.length), np.diff(block.unknown_start))
-        at = lookup[block.unknown_rows]
-        codes[at[at >= 0], column[at >= 0]] = 4
-        return codes
 
     # -- margins -------------------------------------------------------------------------------
 

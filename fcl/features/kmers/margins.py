@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fcl.features.base import Floats, Ids
-from fcl.features.kmers.rows import SCRATCH_POSITIONS, KmerBlock
+from fcl.features.kmers.rows import SCRATCH_POSITIONS
+from fcl.features.windows import WindowBlock
 
 if TYPE_CHECKING:
     from fcl.features.kmers.family import KmerFamily
@@ -44,7 +45,7 @@ class MarginPart:
         self.tabled = self.span <= TABLE_LETTERS
         self.table: Floats = np.empty(0)
 
-    def add(self, block: KmerBlock, out: Floats) -> None:
+    def add(self, block: WindowBlock, out: Floats) -> None:
         """Add the margins of a block of prepared rows, in place."""
         from fcl.kernels import kmers
 
@@ -120,9 +121,7 @@ class KmerScorer:
     def margins(self, rows: np.ndarray) -> Floats:
         """rows : uint8 (m, L) codes 0-4; returns float64 (m,), without the intercept."""
         out = np.zeros(len(rows))
-        record = np.zeros(self.family.record_shape(len(rows)), np.uint8)
-        start, unknown = self.family.prepare(rows, record)
-        block = KmerBlock(record, start, unknown, slice(0, len(rows)))
+        block = self.family.block_of(rows)
         for n, part in enumerate(self._parts):
             part.add(block, out)
             if n >= MAX_KEPT_TABLES:

@@ -27,17 +27,3 @@ class Patterns:
         lo, hi = np.searchsorted(self.positions, [position, position + 1])
         cut = 2 * (d - span)
         return slice(int(lo), int(hi)), self.cares[lo:hi] >> cut, self.values[lo:hi] >> cut
-
-
-@dataclass(frozen=True)
-class KmerBlock:
-    """A prepared row block, as the kernels take it."""
-
-    planes: npt.NDArray[np.uint8]
-    unknown_start: npt.NDArray[np.int64]
-    unknown_rows: npt.NDArray[np.int32]
-    rows: slice
-
-    @property
-    def n_rows(self) -> int:
-        return self.rows.stop - self.rows.start

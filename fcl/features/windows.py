@@ -1,0 +1,183 @@
+"""Families over windows of letters: how their rows are read and kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from fcl.data.prepared import PreparedRows
+from fcl.errors import InputError
+from fcl.features.base import Family, Ids
+
+if TYPE_CHECKING:
+    from fcl.data.base import RowReader
+    from fcl.data.sequences import SequenceReader
+
+__all__ = [
+    "WindowBlock",
+    "WindowFamily",
+    "pattern_code",
+    "pattern_text",
+    "window_length",
+    "window_reader",
+]
+
+#: Letters of patterns by their digits; the last is the wildcard.
+LETTERS = "ACGT."
+
+
+def window_length(rows: RowReader, d: int, name: str) -> int:
+    """Letters of the windows of a data set; InputError if they are fewer than the d of a pattern."""
+    from fcl.data.sequences import SequenceReader
+
+    length = SequenceReader(rows).length
+    if length < d:
+        raise InputError(
+            f"{rows.name}: windows of {length} letters are shorter than d = {d}; "
+            f"choose {name}:d={length} or less"
+        )
+    return length
+
+
+def window_reader(
+    rows: RowReader, length: int, keep: npt.NDArray[np.bool_] | None = None
+) -> SequenceReader:
+    """Reads the kept rows of a data set; InputError unless they are windows of so many letters."""
+    from fcl.data.sequences import SequenceReader
+
+    reader = SequenceReader(rows, keep=keep)
+    if reader.length != length:
+        raise InputError(
+            f"{rows.name}: windows of {reader.length} letters, but the features are made for "
+            f"windows of {length}"
+        )
+    return reader
+
+
+def pattern_text(code: int, d: int, radix: int) -> str:
+    """The letters of a pattern by its code, digits in base ``radix``, without trailing wildcards."""
+    letters = ""
+    for _ in range(d):
+        code, digit = divmod(code, radix)
+        letters = LETTERS[digit] + letters
+    return letters.rstrip(".")
+
+
+def pattern_code(name: str, pattern: str, d: int, radix: int) -> int:
+    """The code of a pattern such as ``"TT.AG"``; shorter ones than d need wildcards, radix 5."""
+    padded = pattern.upper().replace("U", "T")
+    wanted = f"{d} letters of ACGT"
+    if radix == 5:
+        padded = padded.ljust(d, ".")
+        wanted = f"at most {d} letters of ACGT or '.', the first not '.'"
+    if len(padded) != d or not set(padded) <= set(LETTERS[:radix]) or padded[0] == ".":
+        raise InputError(f"{name}: expected {wanted}, got {pattern!r}")
+    code = 0
+    for letter in padded:
+        code = code * radix + LETTERS.index(letter)
+    return code
+
+
+@dataclass(frozen=True)
+class WindowBlock:
+    """A prepared row block, as the kernels take it."""
+
+    planes: npt.NDArray[np.uint8]
+    unknown_start: npt.NDArray[np.int64]
+    unknown_rows: npt.NDArray[np.int32]
+    rows: slice
+
+    @property
+    def n_rows(self) -> int:
+        return self.rows.stop - self.rows.start
+
+
+class WindowFamily(Family):
+    """A family of patterns of d letters over windows of ``length``; a record has 2 bits a letter."""
+
+    d: int
+    length: int
+    row_kind = "sequences"
+
+    @property
+    def record_key(self) -> object:
+        return ("letters", self.length)
+
+    @property
+    def n_positions(self) -> int:
+        """Positions of d letters in a window."""
+        return self.length - self.d + 1
+
+    def read_rows(
+        self,
+        rows: RowReader,
+        block_rows: int,
+        keep: npt.NDArray[np.bool_] | None = None,
+        first: int = 0,
+        last: int | None = None,
+    ) -> Iterator[tuple[int, int, np.ndarray]]:
+        return window_reader(rows, self.length, keep).iter_codes(block_rows, first, last)
+
+    def check_rows(self, rows: RowReader) -> None:
+        window_reader(rows, self.length)
+
+    def record_shape(self, block_rows: int) -> tuple[int, ...]:
+        return (-(-self.length // 4), block_rows)
+
+    def prepare(
+        self, raw: np.ndarray, record: npt.NDArray[np.uint8], block_rows: int
+    ) -> Sequence[np.ndarray]:
+        from fcl.kernels import kmers
+
+        kmers.pack_planes(raw, record)
+        start = np.zeros(self.length + 1, np.int64)
+        unknown = np.empty(0, np.int32)
+        if (raw > 3).any():
+            kmers.list_unknown(raw, start, unknown)
+            unknown = np.empty(int(start[-1]), np.int32)
+            kmers.list_unknown(raw, start, unknown)
+        return (start, unknown)
+
+    def block(
+        self, prepared: PreparedRows, number: int, letters: slice = slice(None)
+    ) -> WindowBlock:
+        """One prepared block, of which these letters are wanted.
+
+        From a scratch file it holds no others, and is valid until the next is read.
+        """
+        first, stop, _ = letters.indices(self.length)
+        record, (start, unknown) = prepared.read(number, slice(first // 4, -(-stop // 4)))
+        return WindowBlock(record, start, unknown, prepared.rows_of(number))
+
+    def block_of(self, raw: np.ndarray) -> WindowBlock:
+        """Raw rows as a block."""
+        record = np.zeros(self.record_shape(len(raw)), np.uint8)
+        start, unknown = self.prepare(raw, record, len(raw))
+        return WindowBlock(record, start, unknown, slice(0, len(raw)))
+
+    def select(self, prepared: PreparedRows, rows: Ids, chosen: PreparedRows, number: int) -> None:
+        wanted = rows[chosen.rows_of(number)]
+        raw = np.empty((len(wanted), self.length), np.uint8)
+        source = wanted // prepared.block_rows
+        for b in np.unique(source):
+            here = np.flatnonzero(source == b)
+            block = self.block(prepared, int(b))
+            raw[here] = self._letters(block, wanted[here] - block.rows.start)
+        sides = self.prepare(raw, chosen.writable(number), chosen.block_rows)
+        chosen.commit(number, sides)
+
+    def _letters(self, block: WindowBlock, rows: Ids) -> npt.NDArray[np.uint8]:
+        """Codes 0-4 (len(rows), L) of some rows of a prepared block."""
+        planes = block.planes[:, rows].T
+        letters = np.stack([planes >> s & 3 for s in (6, 4, 2, 0)], axis=2)
+        codes = letters.reshape(len(rows), -1)[:, : self.length]
+        lookup = np.full(block.n_rows, -1, np.int64)
+        lookup[rows] = np.arange(len(rows))
+        column = np.repeat(np.arange(self.length), np.diff(block.unknown_start))
+        at = lookup[block.unknown_rows]
+        codes[at[at >= 0], column[at >= 0]] = 4
+        return codes
