@@ -10,7 +10,7 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,13 +29,13 @@ from fcl.features.generator.checked import (
     SomeRows,
     called,
     checked_columns,
-    checked_largest,
     checked_moments,
     checked_vector,
     name_of,
     some_ids,
 )
 from fcl.features.generator.contract import Generator, encode, overrides
+from fcl.features.generator.trial import Trial, made_again, take
 from fcl.features.registry import check_home
 from fcl.features.spec import family_from_config
 from fcl.kernels import matrix
@@ -49,12 +49,6 @@ ROWS, FEATURES = 300, 40
 SCANNED, SCANNED_AT_ONCE, SCANNED_BYTES = 100_000, 4096, 16 << 20
 #: The least rows of a block.
 SMALL_BLOCK = 64
-#: What rounding may change of a value, in shares of the largest of its column. Products of matrices round
-#: otherwise for other numbers of rows; the trainer tells columns apart from 1e-5 on.
-SAME_FLOAT64, SAME_FLOAT32 = 1e-9, 1e-5
-#: ... and of a sum in float64, in shares of the sum of the sizes of its terms: some 1e-16 times the root
-#: of their number. A sum in float32 is off by 1e-8 and more.
-SAME_SUM = 1e-11
 #: Values of all features on the rows of the training runs, beyond which there are none.
 TRAINING_VALUES = 4_000_000
 TRAINING_TOL = 1e-6
@@ -118,31 +112,26 @@ def check_generator(generator: Generator, data: DataSet | Any, training: bool = 
         _try(report, "fit", lambda: made.extend(_fit(generator, rows)))
     if made:
         family = made[0]
-        subject: list[_Subject] = []
+        subject: list[_Examination] = []
         own = overrides(family.generator, "prepare")
         _try(
             report,
             "prepare" if own else "rows kept as they are",
-            lambda: subject.append(_Subject.of(family, rows)),
+            lambda: subject.append(_Examination.of(family, rows)),
         )
         for one in subject:
             _try(report, "columns", one.columns_right)
             if report.checks[-1].fault:
                 break  # nothing that follows could be told apart from that
-            _try(report, "columns again", one.columns_again)
+            _try(report, "columns again", one.again)
             _try(report, "columns of single features", one.columns_alone)
             _try(report, "columns of other blocks", one.columns_cut)
             _try(report, "columns over the data", partial(one.columns_scanned, rows))
             if own:
                 _try(report, "prepare of other blocks", one.prepared_cut)
-            if overrides(family.generator, "gradients"):
-                _try(report, "gradients", one.gradients_right)
-            if overrides(family.generator, "largest"):
-                _try(report, "largest", one.largest_right)
-            if overrides(family.generator, "moments"):
-                _try(report, "moments", one.moments_right)
-            if overrides(family.generator, "margins"):
-                _try(report, "margins", one.margins_right)
+            for faster in ("gradients", "largest", "moments", "margins"):
+                if overrides(family.generator, faster):
+                    _try(report, faster, getattr(one, faster))
             _try(report, "describe", one.describe_right)
             _try(report, "stored", one.stored)
             at_home = not next(c.fault for c in report.checks if c.name == "home")
@@ -212,44 +201,28 @@ def _fit(generator: Generator, rows: Any) -> list[GeneratedFamily]:
     return [first]
 
 
-@dataclass
-class _Subject:
-    """A family on some rows, with its columns there."""
-
-    family: GeneratedFamily
-    raw: Any  #: of all rows that are looked at
-    ids: Ids
-    place: SomeRows  #: the rows, for messages
-    blocks: list[Any] = field(default_factory=list)  #: one large block, as drivers hand it over
-    expected: np.ndarray = field(default_factory=lambda: np.empty(0))
+class _Examination(Trial):
+    """A family on some rows, with its columns there, made in one large block as drivers hand it over."""
 
     @classmethod
-    def of(cls, family: GeneratedFamily, rows: Any) -> _Subject:
+    def of(cls, family: GeneratedFamily, rows: Any) -> _Examination:
         raw, numbers = sample_rows(family.form, rows, None)
         some = np.linspace(0, len(raw) - 1, min(ROWS, len(raw))).astype(np.int64)
-        raw = _take(raw, some)
+        raw = take(raw, some)
         place = SomeRows(f"{len(raw)} rows from all over {rows.name}", rows.name, numbers[some])
         n = family.n_features
         random = np.random.default_rng(0)
         ids = np.unique(np.r_[0, n - 1, random.integers(0, n, FEATURES)])
-        subject = cls(family, raw, ids, place)
-        subject.blocks = [block for block, _ in subject._cut(-(-len(raw) // 64) * 64)]
-        return subject
-
-    @property
-    def generator(self) -> Generator:
-        return self.family.generator
-
-    @property
-    def n(self) -> int:
-        return len(self.raw)
+        made = cls(family, raw, place, ids, None, np.empty(0))
+        ((made.block, _),) = made._cut(-(-len(raw) // 64) * 64)
+        return made
 
     def _cut(self, block_rows: int) -> Iterator[tuple[Any, slice]]:
         """Blocks as the drivers hand them over, with their rows."""
         family = self.family
         prepared = PreparedRows(self.n, block_rows, family.record_shape(block_rows))
         for number, rows in prepared.blocks():
-            part = _take(self.raw, np.arange(rows.start, rows.stop))
+            part = take(self.raw, np.arange(rows.start, rows.stop))
             sides = family.prepare(part, prepared.writable(number), block_rows)
             prepared.commit(number, sides)
         for number, rows in prepared.blocks():
@@ -262,41 +235,29 @@ class _Subject:
 
     def columns_right(self) -> None:
         """Shape, dtype, finite values, 0 and 1 where that is claimed."""
-        found = checked_columns(self.generator, self.ids, self.blocks[0], self.place, self.n)
-        self.expected = found.copy()
-
-    def columns_again(self) -> None:
-        """The same after other features were asked for."""
-        block = self.blocks[0]
-        self._columns(self.ids[::2], block, self.n)
-        found = self._columns(self.ids, block, self.n)
-        self._compare(found, self.expected, self.ids, "when it is called a second time")
+        found = checked_columns(self.generator, self.ids, self.block, self.place, self.n)
+        self.columns = found.copy()
 
     def columns_alone(self) -> None:
-        """The same whatever else is asked for at once; none of none."""
-        block = self.blocks[0]
+        """The same whatever else is asked for at once; no ids give an empty array."""
         for k in range(len(self.ids)):
             some = slice(k, k + 1)
-            found = self._columns(self.ids[some], block, self.n)
-            words = "when it is the only one asked for"
-            self._compare(found, self.expected[:, some], self.ids[some], words)
-        self._columns(self.ids[:0], block, self.n)
+            found = self._columns(self.ids[some], self.block, self.n)
+            self.compare(found, slice(None), "when it is the only one asked for", some)
+        self._columns(self.ids[:0], self.block, self.n)
 
     def columns_cut(self) -> None:
         """The same in small blocks, for single rows, and for rows in another order."""
         for block, rows in self._cut(SMALL_BLOCK):
             found = self._columns(self.ids, block, rows.stop - rows.start)
-            words = f"in a block of rows {rows.start} to {rows.stop - 1} alone"
-            self._compare(found, self.expected[rows], self.ids, words)
+            self.compare(found, rows, f"in a block of rows {rows.start} to {rows.stop - 1} alone")
         for row in range(0, self.n, max(1, self.n // 8)):
-            block = self.family.block_of(_take(self.raw, np.array([row])))
+            block = self.family.block_of(take(self.raw, np.array([row])))
             found = self._columns(self.ids, block, 1)
-            words = f"in a block of row {row} alone"
-            self._compare(found, self.expected[row : row + 1], self.ids, words)
+            self.compare(found, slice(row, row + 1), f"in a block of row {row} alone")
         order = np.random.default_rng(1).permutation(self.n)
-        block = self.family.block_of(_take(self.raw, order))
-        found = self._columns(self.ids, block, self.n)
-        self._compare(found, self.expected[order], self.ids, "when the rows come in another order")
+        found = self._columns(self.ids, self.family.block_of(take(self.raw, order)), self.n)
+        self.compare(found, order, "when the rows come in another order")
 
     def columns_scanned(self, rows: Any) -> str:
         """Finite, and whatever else columns have to be, on rows that the others do not meet."""
@@ -323,60 +284,38 @@ class _Subject:
         """What is prepared of a row is the same whatever rows are prepared with it."""
         whole = self.family.block_of(self.raw)
         for row in range(0, self.n, max(1, self.n // 8)):
-            alone = self.family.block_of(_take(self.raw, np.array([row])))
+            alone = self.family.block_of(take(self.raw, np.array([row])))
             if not np.array_equal(alone[0], whole[row]):
                 raise GeneratorError(
                     f"prepare() makes something else of row {row} alone than of the row among {self.n}; "
                     "it must depend on the row, the options and what fit() has learnt, on nothing else"
                 )
 
-    def _compare(self, found: np.ndarray, expected: np.ndarray, ids: Ids, when: str) -> None:
-        rounding = SAME_FLOAT64 if found.dtype.itemsize > 4 else SAME_FLOAT32
-        most = np.abs(self.expected.astype(np.float64)).max(axis=0, initial=0.0)
-        limit = rounding * most[np.isin(self.ids, ids)] if found.dtype.kind == "f" else 0.0
-        wrong = np.abs(found.astype(np.float64) - expected.astype(np.float64)) > limit
-        if wrong.any():
-            row, k = (int(i) for i in np.argwhere(wrong)[0])
-            raise GeneratorError(
-                f"columns() gives another column of feature {ids[k]} {when}: {found[row, k]} instead of "
-                f"{expected[row, k]}; it must depend on the feature and the row alone (statistics of "
-                "the data belong into fit(), random numbers need a seed that follows from the id)"
-            )
-
     # -- the faster ways -----------------------------------------------------------------------
 
-    def gradients_right(self) -> None:
+    def gradients(self) -> None:
         """The products of the columns with residuals; of ranges of features."""
-        generator, block, n_features = self.generator, self.blocks[0], self.family.n_features
+        generator, block = self.generator, self.block
         residuals = np.random.default_rng(2).normal(size=self.n)
-        for center in self.ids[:: max(1, len(self.ids) // 5)]:
-            first, last = max(0, int(center) - 3), min(n_features, int(center) + 4)
-            ids = np.arange(first, last)
-            columns = self._columns(ids, block, self.n).astype(np.float64)
-            what = f"gradients(features {first} to {last - 1})"
+        for first, last in self._ranges():
+            columns = self._columns(np.arange(first, last), block, self.n).astype(np.float64)
+            what = f"gradients(features {first} to {last - 1}) on {self.place}"
             arguments = (first, last, block, residuals)
-            found = checked_vector(generator, what, generator.gradients, *arguments, n=len(ids))
+            found = checked_vector(generator, what, generator.gradients, *arguments, n=last - first)
             sizes = np.abs(residuals) @ np.abs(columns)
-            self._compare_sums(found, residuals @ columns, sizes, ids, "gradients()")
+            name = [f"feature {k}" for k in range(first, last)].__getitem__
+            self.compare_sums(what, found, residuals @ columns, sizes, name)
 
-    def largest_right(self) -> None:
-        """At least the largest value."""
-        found = checked_largest(self.generator, self.blocks[0], 0)
-        most = np.abs(self.expected.astype(np.float64))
-        row, k = (int(i) for i in np.unravel_index(np.argmax(most), most.shape))
-        if found < most[row, k]:
-            raise GeneratorError(
-                f"largest() says that no value is beyond {found}, but feature {self.ids[k]} is "
-                f"{self.expected[row, k]} at row {row}; it has to bound all features on the block, or "
-                "certificates would be wrong"
-            )
+    def _ranges(self) -> Iterator[tuple[int, int]]:
+        """Ranges (first, last) of features around some of those on trial."""
+        for center in self.ids[:: max(1, len(self.ids) // 5)].tolist():
+            yield max(0, center - 3), min(self.family.n_features, center + 4)
 
-    def moments_right(self) -> None:
+    def moments(self) -> None:
         """moments() agrees with the columns, whatever origin the class chooses."""
-        generator, block, n_features = self.generator, self.blocks[0], self.family.n_features
+        generator, block = self.generator, self.block
         weights = np.random.default_rng(4).uniform(0.5, 2.0, self.n)
-        for center in self.ids[:: max(1, len(self.ids) // 5)]:
-            first, last = max(0, int(center) - 3), min(n_features, int(center) + 4)
+        for first, last in self._ranges():
             found = checked_moments(generator, first, last, block, 0, weights)
             columns = self._columns(np.arange(first, last), block, self.n)
             expected = np.empty((5, last - first))
@@ -389,38 +328,10 @@ class _Subject:
                 ("least value", found[3], expected[3], sizes),
                 ("largest value", found[4], expected[4], sizes),
             )
+            call = f"moments(features {first} to {last - 1}) on {self.place}"
             for what, given, right, scale in pairs:
-                wrong = np.flatnonzero(np.abs(given - right) > SAME_SUM * scale)
-                if len(wrong):
-                    k = int(wrong[0])
-                    raise GeneratorError(
-                        f"moments() gives {given[k]!r} for the {what} of feature {first + k}, where the "
-                        f"columns give {right[k]!r}"
-                    )
-
-    def margins_right(self) -> None:
-        """The products of the columns with weights."""
-        generator, block = self.generator, self.blocks[0]
-        for ids in (self.ids, self.ids[:1]):
-            weights = np.random.default_rng(3).normal(size=len(ids))
-            columns = self._columns(ids, block, self.n).astype(np.float64)
-            what = f"margins({some_ids(ids)})"
-            found = checked_vector(
-                generator, what, generator.margins, ids, weights, block, n=self.n
-            )
-            sizes = np.abs(columns) @ np.abs(weights)
-            self._compare_sums(found, columns @ weights, sizes, np.arange(self.n), "margins()")
-
-    @staticmethod
-    def _compare_sums(found: Floats, expected: Floats, sizes: Floats, at: Ids, what: str) -> None:
-        wrong = np.flatnonzero(np.abs(found - expected) > SAME_SUM * sizes)
-        if len(wrong):
-            k = int(wrong[0])
-            item = "feature" if what == "gradients()" else "row"
-            raise GeneratorError(
-                f"{what} gives {found[k]!r} for {item} {at[k]}, where the columns give {expected[k]!r}; "
-                "it has to be the same sum, added up in float64"
-            )
+                name = [f"the {what} of feature {k}" for k in range(first, last)].__getitem__
+                self.compare_sums(call, given, right, scale, name)
 
     # -- what is told and stored ---------------------------------------------------------------
 
@@ -441,22 +352,8 @@ class _Subject:
 
     def stored(self) -> None:
         """Made again from what a model keeps: the same options, state, columns and words."""
-        text = json.dumps(self.family.to_config())
-        config = json.loads(text)
-        made = type(self.generator)(**config["options"])
-        again = GeneratedFamily.from_config(made, config)
-        if again.n_features != self.family.n_features:
-            raise GeneratorError(
-                f"made again from options and state it has {again.n_features} features instead of "
-                f"{self.family.n_features}; restore() has to set n_features"
-            )
-        found = called(
-            "columns() of a generator made again from options() and state()",
-            checked_columns,
-            *(again.generator, self.ids, again.block_of(self.raw), 0, self.n),
-        )
-        words = "of a generator made again from options() and state()"
-        self._compare(found, self.expected, self.ids, words)
+        self.restored()
+        again, _ = made_again(self.family)
         for feature in self.ids[:5].tolist():
             if again.describe(feature) != self.family.describe(feature):
                 raise GeneratorError(
@@ -494,7 +391,7 @@ class _Subject:
                     f"another process cannot make the columns from options() and state(): {last}"
                 )
             found = np.load(place / "columns.npy")
-        self._compare(found, self.expected, self.ids, "in another process")
+        self.compare(found, slice(None), "in another process")
 
     # -- training ------------------------------------------------------------------------------
 
@@ -568,11 +465,6 @@ class _Subject:
                 f"the driver {driver} has priced no feature above {claimed.max_violation!r}, where the "
                 f"columns give {largest!r}: gradients and columns() disagree"
             )
-
-
-def _take(raw: Any, rows: Ids) -> Any:
-    """Some rows, in this order."""
-    return raw.take(rows) if isinstance(raw, SparseRows) else np.ascontiguousarray(raw[rows])
 
 
 def _make_columns(folder: str) -> None:

@@ -5,6 +5,7 @@
 ``family``   the family: margins, and who makes columns and prices
 ``columns``, ``pricing``  from whatever the generator gives
 ``checked``  which is looked at before it is used
+``trial``    what it promises, held against what it does
 ``binding``  from a generator and a data set to a family
 """
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 from fcl.data.base import RowReader
-from fcl.data.sparse import SparseRows
 from fcl.errors import GeneratorError
 from fcl.features.base import Floats, Ids
 from fcl.features.generator.checked import (
@@ -18,16 +16,14 @@ from fcl.features.generator.checked import (
     called,
     checked_columns,
     checked_count,
-    checked_largest,
     checked_prepared,
     checked_step,
-    checked_vector,
     name_of,
-    some_ids,
 )
 from fcl.features.generator.contract import ROWS, Generator, overrides
 from fcl.features.generator.family import GeneratedFamily, ScalesSeen, shown
 from fcl.features.generator.forms import MatrixRecord, RowForm, SparseColumns, form_for
+from fcl.features.generator.trial import Trial, made_again
 
 __all__ = ["bind", "probed_ids", "same_features", "sample_rows", "spread", "without_probes"]
 
@@ -40,10 +36,6 @@ FIT_PARTS = 20
 SCALED_AT_ONCE = 1024
 #: Features that a probe looks at.
 PROBED = 16
-#: What rounding may change of a value, in shares of the largest of its column: that of float32 products.
-SAME = 1e-5
-#: Attributes of a generator that are stored in a way of their own, or need not be.
-OWN = ("n_features", "stored", "binary", "step", "per_pass", "rows", "name")
 
 
 def bind(
@@ -100,13 +92,20 @@ def bind(
     family = GeneratedFamily(fitted, form, record)
     if fitted.warns_of_scales:
         family.scales_seen = _scales(form.block_of(raw))
-    made, hint = _made_again(family)
-    if probe:
-        columns = _probed(fitted, block, place)
-        family.probe = _sums(columns)
-        _check_columns(family, made, hint, block, place)
-        _check_rows_alone(family, raw, columns, place)
-        _check_faster_ways(fitted, block, columns, place)
+    if not probe:
+        made_again(family)
+        return family
+    ids = probed_ids(n)
+    columns = checked_columns(fitted, ids, block, place, len(raw))
+    family.probe = _sums(columns)
+    trial = Trial(family, raw, place, ids, block, columns)
+    trial.again()
+    trial.restored()
+    trial.rows_alone()
+    if overrides(fitted, "margins"):
+        trial.margins()
+    if overrides(fitted, "largest"):
+        trial.largest()
     return family
 
 
@@ -154,12 +153,6 @@ def probed_ids(n_features: int) -> Ids:
     return np.unique(np.array([last * k // (PROBED - 1) for k in range(PROBED)], np.int64))
 
 
-def _probed(generator: Generator, block: Any, place: SomeRows) -> np.ndarray:
-    """The columns that are looked at, on some rows: (n, k), as the class makes them."""
-    ids = probed_ids(generator.n_features)
-    return checked_columns(generator, ids, block, place, len(place.numbers))
-
-
 def _sums(columns: np.ndarray) -> list[float]:
     """Sums over columns: they tell whether a class has changed. The order of rows matters too."""
     sums = (1.0 + np.arange(len(columns)) % 7) @ columns.astype(np.float64, copy=False)
@@ -190,128 +183,6 @@ def without_probes(config: Mapping[str, Any]) -> dict[str, Any]:
     if "members" in out:
         out["members"] = [without_probes(member) for member in out["members"]]
     return out
-
-
-def _made_again(family: GeneratedFamily) -> tuple[GeneratedFamily, str]:
-    """The family made again from what is stored, and in words what is not stored.
-
-    Raises GeneratorError unless that would be stored alike.
-    """
-    generator, name = family.generator, family.name
-    config = called(f"features {name}: options() or state()", family.to_config)
-    try:
-        text = json.dumps(config, allow_nan=False)
-    except (TypeError, ValueError) as error:
-        raise GeneratorError(
-            f"features {name}: options and what fit has learnt (attributes whose names end in _) must be "
-            f"finite numbers, text, lists or arrays of numbers, which JSON can hold: {error}"
-        ) from None
-    loose = sorted(
-        k
-        for k in vars(generator)
-        if k not in config["options"] and not k.endswith("_") and k not in OWN
-    )
-    hint = f"; fit or __init__ set {', '.join(loose)}, which is not stored" * bool(loose)
-    hint += ": the name of what is learnt ends in _" * bool(loose)
-
-    def again() -> GeneratedFamily:
-        stored = json.loads(text)
-        new = type(generator)(**stored["options"])
-        return GeneratedFamily.from_config(new, stored)
-
-    made = called(f"features {name}: making it again from its options and state", again)
-    found = json.dumps(made.to_config())
-    if found != text:
-        raise GeneratorError(
-            f"features {name}: expected the same options and state after making it again from them, "
-            f"{text:.200}, got {found:.200}; keep the arguments of __init__ unchanged under their "
-            "names, and let restore() take up all that state() gives"
-        )
-    return made, hint
-
-
-def _check_columns(
-    family: GeneratedFamily, made: GeneratedFamily, hint: str, block: Any, place: SomeRows
-) -> None:
-    """Raise GeneratorError unless a few columns are the same again, here and made from what is stored."""
-    generator, name = family.generator, family.name
-    if _sums(_probed(generator, block, place)) != family.probe:
-        raise GeneratorError(
-            f"features {name}: columns() gave other values when asked again for the same features and "
-            "rows; they must depend on these alone, whatever was asked before"
-        )
-    try:
-        same = _sums(_probed(made.generator, block, place)) == family.probe
-    except GeneratorError as error:
-        raise GeneratorError(
-            f"{error}; so it does when made again from what is stored{hint}"
-        ) from error
-    if not same:
-        raise GeneratorError(
-            f"features {name}: made again from its options and state, as another process and a model "
-            f"file do, it gives other columns{hint}"
-        )
-
-
-def _check_rows_alone(
-    family: GeneratedFamily, raw: Any, columns: np.ndarray, place: SomeRows
-) -> None:
-    """Raise GeneratorError unless half of the rows give the same values without the other half."""
-    ids = probed_ids(family.n_features)
-    limit = SAME * np.abs(columns.astype(np.float64)).max(axis=0, initial=0.0)
-    for at in range(2 if len(raw) > 1 else 0):
-        some = slice(at, None, 2)
-        rows = np.arange(at, len(raw), 2)
-        part = raw.take(rows) if isinstance(raw, SparseRows) else np.ascontiguousarray(raw[rows])
-        half = place.part("every second row", some)
-        found = checked_columns(family.generator, ids, family.block_of(part), half, len(rows))
-        wrong = np.abs(found.astype(np.float64) - columns[some]) > limit
-        wrong &= wrong.sum(axis=0) > 1  # a single one may be a value at a cut, rounded otherwise
-        if wrong.any():
-            row, k = (int(i) for i in np.argwhere(wrong)[0])
-            own = (
-                "prepare() or columns()" if overrides(family.generator, "prepare") else "columns()"
-            )
-            raise GeneratorError(
-                f"features {family.name}: feature {ids[k]} is {columns[some][row, k]} at "
-                f"{half.row(row)} in {place}, but {found[row, k]} in a block of every second of these; "
-                f"what {own} makes of a row must not depend on the other rows of the block, which are "
-                "others in prediction: learn statistics of the data in fit(), into attributes whose "
-                "names end in _"
-            )
-
-
-def _check_faster_ways(
-    generator: Generator, block: Any, columns: np.ndarray, place: SomeRows
-) -> None:
-    """Raise GeneratorError unless the class's own margins and largest agree with a few columns."""
-    name, ids = name_of(generator), probed_ids(generator.n_features)
-    values = columns.astype(np.float64, copy=False)
-    sizes = np.abs(values)
-    if overrides(generator, "margins"):
-        weights = np.random.default_rng(0).normal(size=len(ids))
-        what = f"margins({some_ids(ids)}) on {place}"
-        found = checked_vector(
-            generator, what, generator.margins, ids, weights, block, n=len(values)
-        )
-        expected = values @ weights
-        wrong = np.abs(found - expected) > SAME * (sizes @ np.abs(weights))
-        if wrong.any():
-            row = int(wrong.argmax())
-            raise GeneratorError(
-                f"features {name}: {what}: {found[row]!r} at {place.row(row)}, where columns() @ weights "
-                f"is {expected[row]!r}; it has to be the same sum, added up in float64 (or leave "
-                "margins() out: columns() then does)"
-            )
-    if overrides(generator, "largest"):
-        bound = checked_largest(generator, block, place)
-        row, k = (int(i) for i in np.unravel_index(np.argmax(sizes), sizes.shape))
-        if sizes[row, k] > bound * (1.0 + SAME):
-            raise GeneratorError(
-                f"features {name}: largest on {place} says that no |value| is beyond {bound}, but "
-                f"feature {ids[k]} is {columns[row, k]} at {place.row(row)}; it has to bound all "
-                "features on the block, or certificates would be wrong"
-            )
 
 
 def sample_rows(

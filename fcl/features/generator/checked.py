@@ -47,10 +47,6 @@ class SomeRows:
         """One of them: where the data have it."""
         return f"row {self.numbers[row]} of {self.data}"
 
-    def part(self, words: str, rows: slice) -> SomeRows:
-        """Some of them."""
-        return SomeRows(f"{words} of {self.words}", self.data, self.numbers[rows])
-
 
 #: Where columns are made: a row block, by its number, or other rows.
 Place = int | SomeRows
