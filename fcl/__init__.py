@@ -29,8 +29,13 @@ if TYPE_CHECKING:
     from fcl.errors import ScaleWarning as ScaleWarning
     from fcl.estimators import FCLClassifier as FCLClassifier
     from fcl.estimators import FCLRegressor as FCLRegressor
+    from fcl.features import Bag as Bag
+    from fcl.features import Columns as Columns
+    from fcl.features import Concat as Concat
+    from fcl.features import Fourier as Fourier
     from fcl.features import Generator as Generator
     from fcl.features import Kmers as Kmers
+    from fcl.features import Products as Products
     from fcl.features import parse_features as parse_features
     from fcl.model import Certificate as Certificate
     from fcl.model import Model as Model
@@ -43,8 +48,13 @@ _HOME = {
     "__version__": "fcl.version",
     "DataSet": "fcl.data",
     "open_data": "fcl.data",
+    "Bag": "fcl.features",
+    "Columns": "fcl.features",
+    "Concat": "fcl.features",
+    "Fourier": "fcl.features",
     "Generator": "fcl.features",
     "Kmers": "fcl.features",
+    "Products": "fcl.features",
     "parse_features": "fcl.features",
     "TrainResult": "fcl.drivers.train",
     "plan_training": "fcl.drivers.train",

@@ -32,7 +32,7 @@ def certificate_items(certificate: Certificate, active: int) -> Items:
     return [
         ("objective", f"{certificate.objective:.10g}"),
         ("bound", f"{certificate.bound:.10g}"),
-        ("gap", f"{certificate.gap:.3g} relative, over {certificate.scope}"),
+        ("gap", f"{certificate.gap:.3g} relative, over {certificate.scope_text}"),
         ("violation", violation),
         ("active", f"{active:,} of {certificate.n_priced:,} priced features"),
     ]
@@ -71,12 +71,12 @@ def _family_text(config: Mapping[str, Any]) -> str:
 def model_lines(model: Model, path: str, top: int) -> list[str]:
     """The summary of ``fcl-inspect``."""
     from fcl.checks import shortened, shown
-    from fcl.model.certificate import WHOLE
+    from fcl.model.certificate import Scope
     from fcl.model.file import FORMAT, VERSION
 
     family = _family_text(model.family.to_config())
     size = f"{model.family.n_features:,} of them"
-    if model.certificate.scope != WHOLE:
+    if model.certificate.scope is not Scope.FAMILY:
         size = "sampled without end"
     labels = "none (regression)"
     if model.labels is not None:

@@ -8,7 +8,7 @@ import sys
 from dataclasses import dataclass
 from enum import StrEnum
 
-from fcl.model.certificate import WHOLE, Certificate
+from fcl.model.certificate import Certificate, Scope
 from fcl.model.model import Model
 
 __all__ = ["StopReason", "TrainResult", "end_in_words", "peak_memory"]
@@ -52,8 +52,8 @@ def end_in_words(
 ) -> str:
     """Why training ended, for the user. rounding : relative gap that rounding may leave."""
     reached = f"relative gap {certificate.gap:.2e}, asked {tol:.2e}"
-    if certificate.scope != WHOLE:
-        reached += f", over {certificate.scope}"
+    if certificate.scope is not Scope.FAMILY:
+        reached += f", over {certificate.scope_text}"
     return {
         StopReason.TOLERANCE: f"converged: {reached}",
         StopReason.MAX_PASSES: f"reached max_passes: {reached}; raise max_passes or tol",

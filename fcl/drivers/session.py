@@ -28,7 +28,7 @@ from fcl.drivers.result import StopReason, TrainResult, end_in_words
 from fcl.drivers.saving import Saver
 from fcl.features.base import is_sampled
 from fcl.features.standardized import deviations, plain
-from fcl.model.certificate import WHOLE, Certificate
+from fcl.model.certificate import Certificate, Scope
 from fcl.model.checkpoint import Checkpoint, CheckpointFolder
 from fcl.model.model import Model
 from fcl.solve.outer import Certified
@@ -170,7 +170,7 @@ class Session:
 
     def stalled(self, certified: Certified, rounding: Callable[[], float]) -> StopReason | None:
         """Why to stop after passes without progress; None while there is hope."""
-        if self.idle < MAX_IDLE or (certified.scope != WHOLE and self.idle < PATIENCE):
+        if self.idle < MAX_IDLE or (certified.scope is not Scope.FAMILY and self.idle < PATIENCE):
             return None
         self.rounding = min(rounding(), 1.0)
         # a larger estimate would explain any gap
@@ -208,7 +208,7 @@ class Session:
             gap=certified.gap,
             max_violation=certified.max_violation,
             priced=certified.n_priced,
-            scope=certified.scope,
+            scope=certified.scope.text(certified.n_priced),
             cached=cached,
             active=active,
             cache_bytes=cache_bytes,
@@ -284,7 +284,7 @@ class Session:
         """
         job, options = self.job, self.job.options
         # of a sample it says nothing of other features; infinite: priced before a checkpoint alone
-        smallest = C_min if certified.scope == WHOLE and math.isfinite(C_min) else None
+        smallest = C_min if certified.scope is Scope.FAMILY and math.isfinite(C_min) else None
         certificate = Certificate(
             objective=certified.objective,
             bound=certified.bound,

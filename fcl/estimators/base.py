@@ -176,7 +176,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         elif hasattr(self, "model_"):
             del self.model_
         certificates = [model.certificate for model in self.models_]
-        scopes = [certificate.scope for certificate in certificates]
+        scopes = [certificate.scope_text for certificate in certificates]
         self.certificate_scope_ = scopes if len(scopes) > 1 else scopes[0]
         bound = sum(certificate.bound for certificate in certificates)
         self.objective_ = float(sum(certificate.objective for certificate in certificates))

@@ -5,14 +5,38 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from enum import Enum
 from typing import Any
 
+from fcl.checks import shown
+from fcl.errors import InputError
 from fcl.plain import plain
 
-__all__ = ["WHOLE", "Certificate"]
+__all__ = ["Certificate", "Scope"]
 
-#: What a certificate covers where every pass prices all features.
-WHOLE = "all features of the family"
+
+class Scope(Enum):
+    """The features that a bound and a violation cover."""
+
+    FAMILY = "all features of the family"
+    SAMPLE = "{:,} sampled features priced at this point, not over all"
+    SAMPLE_BEFORE = "{:,} sampled features priced at the point before, not over all"
+    NOTHING = "no features: the point is newer than the last pricing"
+
+    def text(self, n_priced: int) -> str:
+        """The scope in words.  n_priced : how many features were priced."""
+        return self.value.format(n_priced)
+
+    @classmethod
+    def from_text(cls, text: str, n_priced: int) -> Scope:
+        """The inverse of :meth:`text`; InputError for any other text."""
+        for scope in cls:
+            if scope.text(n_priced) == text:
+                return scope
+        raise InputError(
+            f"certificate: expected a scope such as {cls.FAMILY.value!r}, for {n_priced:,} priced features, "
+            f"got {shown(text)}"
+        )
 
 
 @dataclass(frozen=True)
@@ -30,7 +54,7 @@ class Certificate:
                    of all that is smooth, over the weight of |w_j|. At most 1 at the optimum, and 1 for
                    each weight that is not 0; without squares and factors it is |C g_j|.
     n_priced       number of features that bound and violation cover.
-    scope          those features in words.
+    scope          which features those are.
     passes         streamed passes made until then.
     """
 
@@ -39,18 +63,24 @@ class Certificate:
     gap: float
     max_violation: float
     n_priced: int
-    scope: str = WHOLE
+    scope: Scope = Scope.FAMILY
     passes: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         """The fields, ready for JSON; a number that is not finite is None."""
-        return {name: plain(value) for name, value in asdict(self).items()}
+        fields = {**asdict(self), "scope": self.scope_text}
+        return {name: plain(value) for name, value in fields.items()}
+
+    @property
+    def scope_text(self) -> str:
+        """The scope in words."""
+        return self.scope.text(self.n_priced)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Certificate:
         """The inverse of :meth:`to_dict`: None reads as "nothing is known".
 
-        Raises KeyError, TypeError or ValueError for anything else.
+        Raises KeyError, TypeError or ValueError (InputError is one) for anything else.
         """
 
         def number(name: str, unknown: float) -> float:
@@ -62,6 +92,6 @@ class Certificate:
             gap=number("gap", math.inf),
             max_violation=number("max_violation", math.inf),
             n_priced=int(values["n_priced"]),
-            scope=str(values["scope"]),
+            scope=Scope.from_text(str(values["scope"]), int(values["n_priced"])),
             passes=int(values["passes"]),
         )

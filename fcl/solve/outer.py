@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from fcl.errors import InputError
 from fcl.features.prices import Prices
-from fcl.model.certificate import WHOLE
+from fcl.model.certificate import Scope
 from fcl.objective import ROUNDING, relative_gap
 from fcl.solve.conditions import Conditions
 from fcl.solve.select import Selection, select
@@ -58,7 +58,7 @@ class Certified:
     gap: float  #: relative
     max_violation: float  #: upper bound of |slope_j| over the family
     n_priced: int
-    scope: str = WHOLE
+    scope: Scope = Scope.FAMILY
 
     def progressed(self, before: Certified | None) -> bool:
         """Whether the objective fell by more than rounding since, or the gap by 1 % of itself.
@@ -67,7 +67,7 @@ class Certified:
         """
         if before is None or self.objective < before.objective * (1.0 - ROUNDING):
             return True
-        return self.scope == WHOLE and self.bound - before.bound > 0.01 * (
+        return self.scope is Scope.FAMILY and self.bound - before.bound > 0.01 * (
             before.objective - before.bound
         )
 
@@ -184,7 +184,9 @@ class Outer:
     def stands_still(self) -> bool:
         """Whether two passes in a row have hardly closed the gap, which is above the tolerance."""
         certified = self.certified()
-        return self._sharpness < 0.1 and certified.scope == WHOLE and certified.gap > self.tol
+        return (
+            self._sharpness < 0.1 and certified.scope is Scope.FAMILY and certified.gap > self.tol
+        )
 
     def raise_bound(self, bound: float) -> Certified:
         """Take another bound of the whole problem, if it is better.
@@ -218,16 +220,15 @@ class Outer:
         The bound holds for every point, so it certifies a newer anchor too; what that one violates is
         not known before it is priced. A sample's bound holds for points in the features of that sample.
         """
-        bound, n_priced, scope = self.bound, self.n_features, WHOLE
+        bound, n_priced, scope = self.bound, self.n_features, Scope.FAMILY
         if n_priced is None:
             last = self._last
             if last is None or not last.cover(self.point.ids):
                 bound, n_priced = -math.inf, 0
-                scope = "no features: the point is newer than the last pricing"
+                scope = Scope.NOTHING
             else:
                 n_priced = last.n
-                where = "this point" if self._priced else "the point before"
-                scope = f"{n_priced:,} sampled features priced at {where}, not over all"
+                scope = Scope.SAMPLE if self._priced else Scope.SAMPLE_BEFORE
         return Certified(
             self.objective,
             bound,

@@ -20,7 +20,7 @@ from fcl.drivers.events import Event, PassDone, Started
 from fcl.drivers.result import TrainResult
 from fcl.features import Fourier, bind_features
 from fcl.features.prices import Prices
-from fcl.model.certificate import WHOLE
+from fcl.model.certificate import Scope
 from fcl.objective import Penalty
 from fcl.solve.conditions import Conditions
 from fcl.solve.outer import Certified, Outer
@@ -108,7 +108,7 @@ def test_the_optimum_of_the_explicit_matrix(
     assert optimum.bound <= ours <= optimum.objective * (1.0 + 1.01e-6)
     assert ours <= theirs * (1.0 + 1e-6) and theirs <= ours * (1.0 + 5e-3)
     assert model.certificate.bound <= theirs
-    assert model.certificate.scope == WHOLE and "sampled" not in result.message
+    assert model.certificate.scope is Scope.FAMILY and "sampled" not in result.message
     model.save(tmp_path / "model.fcl")  # whose margins are those of the matrix, on new rows as well
     again = fcl.load_model(tmp_path / "model.fcl")
     np.testing.assert_allclose(
@@ -137,9 +137,7 @@ def test_each_pass_certifies_what_it_priced() -> None:
         optimum = restricted.solve(1e-8) if number % 4 == 3 else None
         confirm(restricted, weights_in(ids, point), point.intercept, certified, optimum)
         assert certified.n_priced == len(ids)
-        assert (
-            certified.scope == f"{len(ids):,} sampled features priced at this point, not over all"
-        )
+        assert certified.scope is Scope.SAMPLE
         bounds.append(certified.bound)
         objectives.append(certified.objective)
         solver.admit()
@@ -198,14 +196,14 @@ def test_no_word_of_all_features() -> None:
     result = train(Fourier(per_pass=PER_PASS), max_passes=2, tol=1e-9, progress=events.append)
     n = result.certificate.n_priced
     scope = f"{n:,} sampled features priced at this point, not over all"
-    assert result.certificate.scope == scope
+    assert result.certificate.scope_text == scope
     assert result.message.endswith(f"over {scope}; raise max_passes or tol")
     for lines in (
         result_lines(result, "a model", 1 << 30, None),
         model_lines(result.model, "a model", 3),
     ):
         text = "\n".join(lines)
-        assert f"over {scope}" in text and WHOLE not in text and "C_min" not in text
+        assert f"over {scope}" in text and Scope.FAMILY.value not in text and "C_min" not in text
         assert f"{result.model.family.n_features:,}" not in text
     assert "sampled without end" in text
     passes = [event for event in events if isinstance(event, PassDone)]
@@ -249,9 +247,9 @@ def test_a_point_newer_than_its_pricing() -> None:
     outer.accept(Point(np.array([7, 199]), np.ones(2), 0.0), 8.0)
     known = outer.certified()
     assert (known.bound, known.gap, known.max_violation) == (4.0, 0.5, np.inf)
-    assert known.scope == "101 sampled features priced at the point before, not over all"
+    assert known.n_priced == 101 and known.scope is Scope.SAMPLE_BEFORE
     outer.accept(Point(np.array([7, 200]), np.ones(2), 0.0), 7.0)
-    assert outer.certified().bound == -np.inf and "no features" in outer.certified().scope
+    assert outer.certified().bound == -np.inf and outer.certified().scope is Scope.NOTHING
     # and a later bound that is lower is the one that counts
     assert certify(3.0, 2.0, range(200, 300), 7).bound == 2.0
 

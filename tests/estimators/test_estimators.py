@@ -463,8 +463,8 @@ def test_the_scope_of_the_certificate(X: np.ndarray, y: np.ndarray) -> None:
     options: dict[str, Any] = {"features": "fourier:per_pass=200", "max_iter": 3}
     for model in (FCLClassifier(**options).fit(X, y), FCLRegressor(**options).fit(X, X[:, 0])):
         certificate = model.model_.certificate
-        assert model.certificate_scope_ == certificate.scope
-        assert f"{certificate.n_priced:,} sampled features" in certificate.scope
+        assert model.certificate_scope_ == certificate.scope_text
+        assert f"{certificate.n_priced:,} sampled features" in certificate.scope_text
         assert certificate.n_priced < model.model_.family.n_features
     scopes = FCLClassifier(**options).fit(X, many).certificate_scope_
     assert len(scopes) == 4 and all("sampled features" in scope for scope in scopes)

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from fcl.errors import InputError, ModelFileError
 from fcl.model import Certificate, Model, load_model
+from fcl.model.certificate import Scope
 
 
 @pytest.fixture
@@ -88,12 +89,23 @@ def test_members_are_as_specified(path: Path) -> None:
 
 
 def test_unknown_numbers_are_null(path: Path, make_model: Callable[..., Model]) -> None:
-    nothing = Certificate(1.0, -math.inf, math.inf, math.inf, 0, "no feature", 0)
+    nothing = Certificate(1.0, -math.inf, math.inf, math.inf, 0, Scope.NOTHING, 0)
     make_model(certificate=nothing).save(path, overwrite=True)
     with zipfile.ZipFile(path) as archive:
         text = archive.read("header.json").decode()
     assert "Infinity" not in text and "NaN" not in text
     assert load_model(path).certificate == nothing
+
+
+@pytest.mark.parametrize("scope", Scope)
+def test_scopes_of_a_certificate(scope: Scope) -> None:
+    certificate = Certificate(2.0, 1.0, 0.5, 1.0, 1234, scope)
+    stored = certificate.to_dict()
+    text = "1,234 sampled features priced at the point before, not over all"
+    assert (stored["scope"] == text) == (scope is Scope.SAMPLE_BEFORE)
+    assert Certificate.from_dict(stored) == certificate
+    with pytest.raises(ValueError, match="expected a scope such as"):
+        Certificate.from_dict({**stored, "scope": "all features there are"})
 
 
 @pytest.mark.parametrize("labels", [None, (0, 1), (-1.0, 1.0), ("exon", "intron"), (False, True)])
