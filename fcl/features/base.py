@@ -84,17 +84,25 @@ class StepColumns:
 Columns = BitColumns | DenseColumns | StepColumns
 
 
-class ColumnMaker(Protocol):
-    """Makes columns on prepared rows, in buffers of its own."""
+class ColumnMaker(ABC):
+    """Makes columns on prepared rows, in buffers of its own.
 
-    #: most columns that one call of :meth:`make` takes
-    batch: int
+    batch : most columns that one call of :meth:`make` takes.
+    """
+
+    def __init__(self, buffer_bytes: int, column_bytes: float) -> None:
+        self.batch = max(1, min(1024, int(buffer_bytes // max(1, column_bytes))))
 
     def order(self, ids: Ids) -> npt.NDArray[np.intp]:
-        """The order in which these columns are cheapest to make."""
+        """The order in which these columns are cheapest to make: by id, unless a family has another."""
+        return np.argsort(ids, kind="stable")
 
+    @abstractmethod
     def make(self, ids: Ids) -> Sequence[Columns]:
-        """The columns of these features, one entry a row block. Valid until the next call."""
+        """The columns of at most ``batch`` features, in that order, one entry a row block.
+
+        Valid until the next call.
+        """
 
 
 @runtime_checkable

@@ -34,8 +34,8 @@ class Scope(Enum):
             if scope.text(n_priced) == text:
                 return scope
         raise InputError(
-            f"certificate: expected a scope such as {cls.FAMILY.value!r}, for {n_priced:,} priced features, "
-            f"got {shown(text)}"
+            f"certificate: expected a scope such as {cls.FAMILY.value!r}, for {n_priced:,} priced "
+            f"features, got {shown(text)}"
         )
 
 

@@ -51,7 +51,7 @@ BROKEN = {
     "PreparesFewer": r"prepare: .*width and dtype have to be the same for every block",
     "SameWords": r"describe: describe\(\) says 'a feature' of both feature 0 and feature 1",
     "NoWords": r"describe: describe\(0\) gives ''",
-    "Forgets": r"stored: prepare\(\) or columns\(\) gives another column .*made again from its options and state",
+    "Forgets": r"stored: prepare\(\) or columns\(\) gives another column .*made again from its options",
 }
 
 

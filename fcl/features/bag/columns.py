@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from fcl.data.prepared import PreparedRows
 from fcl.features.bag.rows import RowBuffers, letters_of, spans
-from fcl.features.base import BitColumns, Columns, DenseColumns, Ids
+from fcl.features.base import BitColumns, ColumnMaker, Columns, DenseColumns, Ids, column_bits
 from fcl.features.windows import WindowBlock
 
 if TYPE_CHECKING:
@@ -22,27 +22,21 @@ def columns_bytes(family: BagFamily) -> int:
     return 0 if family.wildcards else 4 * 4**family.d
 
 
-class BagColumns:
+class BagColumns(ColumnMaker):
     """Columns of patterns: float32 counts, or bitmaps."""
 
     def __init__(self, family: BagFamily, prepared: PreparedRows, buffer_bytes: int) -> None:
         from fcl.kernels import kmers
 
         self.family, self.prepared = family, prepared
-        column = prepared.n_rows / 8 if family.binary else 4 * prepared.n_rows
-        self.batch = max(1, min(1024, int(buffer_bytes // max(1, column))))
+        super().__init__(buffer_bytes, prepared.n_rows * column_bits(family) / 8)
         self._slots = np.empty(0, np.int32)  # made when they are needed
         self._codes = np.empty(kmers.CHUNK, np.uint32)
         self._masks = np.zeros(prepared.block_rows, np.uint32)
         self._rows = np.empty(prepared.block_rows, np.int32)
         self._buffers = RowBuffers(family)
 
-    def order(self, ids: Ids) -> npt.NDArray[np.intp]:
-        """By id."""
-        return np.argsort(ids, kind="stable")
-
     def make(self, ids: Ids) -> Sequence[Columns]:
-        """The columns of at most ``batch`` features, in any order of distinct ids."""
         made: list[Columns] = []
         for number, _ in self.prepared.blocks():
             block = self.family.block(self.prepared, number)

@@ -86,6 +86,7 @@ class BagPricer:
         from fcl.kernels import kmers
 
         self.family, self.prepared, self.keep = family, prepared, keep
+        self.n_parts = family.n_price_parts
         d = family.d
         try:
             sizes = range(1, d + 1) if family.wildcards else [d]
@@ -102,11 +103,6 @@ class BagPricer:
         self._rows = np.empty(prepared.block_rows, np.int32)
         self._buffers = RowBuffers(family)
         self._made_of: tuple[bytes, range] | None = None  # what the table was made of
-
-    @property
-    def n_parts(self) -> int:
-        """Ranges of ids."""
-        return self.family.n_price_parts
 
     def _features(self, part: int) -> tuple[int, int]:
         n, parts = self.family.n_features, self.n_parts

@@ -108,6 +108,7 @@ class SearchPricer:
         from fcl.kernels import occurrences
 
         self.family, self.prepared = family, prepared
+        self.n_parts = family.n_price_parts
         d, room = family.d, path_room(family, prepared)
         if prepared.n_rows > occurrences.MOST_ROWS:
             raise InputError(
@@ -130,11 +131,6 @@ class SearchPricer:
         self._units_of: tuple[bytes, range] | None = None
         #: what is listed: letter, row blocks, and number of occurrences
         self._listed: tuple[int, range, int] = (-1, range(0), 0)
-
-    @property
-    def n_parts(self) -> int:
-        """Pairs of leading letters."""
-        return self.family.n_price_parts
 
     def accumulate(
         self, request: int, rows: RowVector, blocks: range, progress: Progress

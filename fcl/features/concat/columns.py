@@ -23,14 +23,13 @@ if TYPE_CHECKING:
     from fcl.features.concat.family import ConcatFamily
 
 
-class ConcatColumns:
+class ConcatColumns(ColumnMaker):
     """Columns of several families: bits if all have bits, steps if all have the same, else float32."""
 
     def __init__(self, family: ConcatFamily, prepared: PreparedRows, buffer_bytes: int) -> None:
         self._family, self._prepared = family, prepared
-        column = prepared.n_rows * column_bits(family) / 8
         # half for what is handed out, the rest for the members' own
-        self.batch = max(1, min(1024, int(buffer_bytes // 2 // max(1, column))))
+        super().__init__(buffer_bytes // 2, prepared.n_rows * column_bits(family) / 8)
         share = buffer_bytes // (2 * len(family.members))
         self._makers: list[ColumnMaker] = [
             member.column_maker(family.part(prepared, m), share)
@@ -46,7 +45,6 @@ class ConcatColumns:
         )
 
     def make(self, ids: Ids) -> Sequence[Columns]:
-        """The columns of at most ``batch`` features, in the order of :meth:`order`."""
         binary, step = self._family.binary, self._family.step
         out: list[Any] = []
         for _, rows in self._prepared.blocks():

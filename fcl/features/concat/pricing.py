@@ -41,14 +41,10 @@ class ConcatPricer:
 
     def __init__(self, family: ConcatFamily, prepared: PreparedRows, keep: int) -> None:
         self._family = family
+        self.n_parts = family.n_price_parts
         self._pricers: list[Pricer] = [
             member.pricer(family.part(prepared, m), keep) for m, member in enumerate(family.members)
         ]
-
-    @property
-    def n_parts(self) -> int:
-        """The members' parts, one after another."""
-        return self._family.n_price_parts
 
     def accumulate(
         self, request: OfMember, rows: RowVector, blocks: range, progress: Progress

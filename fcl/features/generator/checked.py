@@ -160,14 +160,12 @@ def checked_vector(
     what : the call, in words, with its features and block.
     """
     where = f"features {name_of(generator)}: {what}"
-    found = called(where, function, *arguments)
-    if not isinstance(found, np.ndarray) or found.shape != (n,) or found.dtype.kind not in "biuf":
-        raise GeneratorError(f"{where}: expected float64 {(n,)}, got {_kind(found)}")
+    found = _floats(where, called(where, function, *arguments), (n,))
     if not _finite(found):
         raise GeneratorError(
             f"{where}: expected finite numbers, got {found[~np.isfinite(found)][0]}"
         )
-    return found.astype(np.float64, copy=False)
+    return found
 
 
 def checked_largest(generator: Generator, block: Any, place: Place) -> float:
@@ -192,30 +190,20 @@ def checked_moments(
     """``generator.moments`` on a block: finite numbers, float64 (5, last - first)."""
     what = f"features {name_of(generator)}: moments(features {first} to {last - 1}) on {_on(place)}"
     found = called(what, generator.moments, first, last, block, weights)
-    shape = (5, last - first)
-    if not isinstance(found, np.ndarray) or found.shape != shape or found.dtype.kind != "f":
-        raise GeneratorError(f"{what}: expected float64 {shape}, got {_kind(found)}")
-    return found.astype(np.float64, copy=False)
+    return _floats(what, found, (5, last - first))
 
 
 def checked_factors(generator: Generator, ids: Ids) -> Floats:
     """The penalty factors of some features, float64 (k,), all above 0."""
     where = f"features {name_of(generator)}: penalty_factors({some_ids(ids)})"
-    found = called(where, generator.penalty_factors, ids)
-    if (
-        not isinstance(found, np.ndarray)
-        or found.shape != (len(ids),)
-        or found.dtype.kind not in "iuf"
-    ):
-        got = f"{found.dtype} {found.shape}" if isinstance(found, np.ndarray) else repr(found)[:80]
-        raise GeneratorError(f"{where}: expected float64 {(len(ids),)}, got {got}")
+    found = _floats(where, called(where, generator.penalty_factors, ids), (len(ids),))
     if not (found > 0.0).all():
         at = int(np.argmin(found > 0.0))
         raise GeneratorError(
             f"{where}: feature {ids[at]} has {found[at]}; factors must be above 0, or infinite to "
             "leave a feature out"
         )
-    return found.astype(np.float64, copy=False)
+    return found
 
 
 def checked_prepared(
@@ -255,6 +243,13 @@ def _finite(found: np.ndarray) -> bool:
         return True
     with np.errstate(over="ignore", invalid="ignore"):
         return bool(np.isfinite(found.sum())) or bool(np.isfinite(found).all())
+
+
+def _floats(where: str, found: Any, shape: tuple[int, ...]) -> Floats:
+    """Real numbers that a method returned, as float64; GeneratorError unless they have this shape."""
+    if not isinstance(found, np.ndarray) or found.shape != shape or found.dtype.kind not in "biuf":
+        raise GeneratorError(f"{where}: expected float64 {shape}, got {_kind(found)}")
+    return found.astype(np.float64, copy=False)
 
 
 def _kind(found: object) -> str:

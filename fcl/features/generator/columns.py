@@ -12,6 +12,7 @@ from fcl.data.prepared import PreparedRows
 from fcl.errors import GeneratorError
 from fcl.features.base import (
     BitColumns,
+    ColumnMaker,
     Columns,
     DenseColumns,
     Ids,
@@ -27,20 +28,14 @@ if TYPE_CHECKING:
 __all__ = ["GeneratedColumns"]
 
 
-class GeneratedColumns:
+class GeneratedColumns(ColumnMaker):
     """Columns of a generator's features, as bits, steps or float32."""
 
     def __init__(self, family: GeneratedFamily, prepared: PreparedRows, buffer_bytes: int) -> None:
         self._family, self._prepared = family, prepared
-        column = prepared.n_rows * column_bits(family) / 8
-        self.batch = max(1, min(1024, int(buffer_bytes // max(1, column))))
-
-    def order(self, ids: Ids) -> npt.NDArray[np.intp]:
-        """By id."""
-        return np.argsort(ids, kind="stable")
+        super().__init__(buffer_bytes, prepared.n_rows * column_bits(family) / 8)
 
     def make(self, ids: Ids) -> Sequence[Columns]:
-        """The columns of at most ``batch`` features, in increasing order of their ids."""
         family, step = self._family, self._family.step
         made: list[Columns] = []
         for number, rows in self._prepared.blocks():

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -116,7 +116,7 @@ class GeneratedFamily(Family):
 
     @property
     def row_kind(self) -> str:
-        return str(self.form.to_config()["rows"])
+        return self.form.kind
 
     @property
     def record_key(self) -> object:
@@ -144,7 +144,7 @@ class GeneratedFamily(Family):
             return f"{self.name} {feature} (describe raised {type(error).__name__}: {error})"
 
     def to_config(self) -> dict[str, Any]:
-        record = {} if self.record is None else {"record": self.record.to_config()}
+        record = {} if self.record is None else {"record": asdict(self.record)}
         return {
             "family": family_name(self.generator),
             "options": self.generator.options(),
@@ -297,12 +297,8 @@ class GeneratedFamily(Family):
     def workspace_bytes(self, block_rows: int, scratch: bool) -> int:
         own = pricing_bytes(len(self.drawn(0)), self.n_price_parts)
         if overrides(self.generator, "pricing_bytes"):
-            own = self.generator.pricing_bytes(block_rows, self._dense)
+            own = self.generator.pricing_bytes(block_rows, self.form.kind != "sparse")
         return STAGES * STAGE_BYTES + 2 * int(np.prod(self.record_shape(block_rows))) + own
-
-    @property
-    def _dense(self) -> bool:
-        return self.form.to_config()["rows"] != "sparse"
 
     def extra_bytes(self, prepared: PreparedRows, pricers: int = 1) -> int:
         # asked for one by one: those that other processes made are found only then
@@ -311,7 +307,7 @@ class GeneratedFamily(Family):
         if self.generator.rows == "sparse" and self.record is None:
             shown = 4 * max(len(arrays[2]) for arrays in sides) + 28 * self.form.width
         if overrides(self.generator, "pricing_extra"):
-            shown += self.generator.pricing_extra(prepared, self._dense)
+            shown += self.generator.pricing_extra(prepared, self.form.kind != "sparse")
         return sum(a.nbytes for arrays in sides for a in arrays) + pricers * shown
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -38,40 +39,6 @@ _RECORD_DTYPES = ("b1", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f
 Keep = npt.NDArray[np.bool_] | None
 
 
-class RowForm(Protocol):
-    """Reads raw rows, keeps them as records, and gives blocks of them to generators."""
-
-    @property
-    def width(self) -> int:
-        """Columns of the rows."""
-
-    def to_config(self) -> dict[str, Any]:
-        """What :func:`form_from_config` makes the form from again."""
-
-    def check(self, rows: RowReader[Any]) -> None:
-        """Raise InputError unless the rows are of this form."""
-
-    def read(
-        self, rows: RowReader[Any], block_rows: int, keep: Keep, first: int, last: int | None
-    ) -> Iterator[tuple[int, int, Any]]:
-        """Blocks (start, stop, raw rows)."""
-
-    def record_shape(self, block_rows: int) -> tuple[int, ...]:
-        """Shape of the uint8 record of a block."""
-
-    def prepare(self, raw: Any, record: npt.NDArray[np.uint8]) -> Sequence[np.ndarray]:
-        """Fill the record of a block; returns the side arrays."""
-
-    def block(self, prepared: PreparedRows, number: int) -> Any:
-        """A prepared block as generators get it."""
-
-    def block_of(self, raw: Any) -> Any:
-        """Raw rows as generators get them."""
-
-    def select(self, prepared: PreparedRows, rows: Ids, chosen: PreparedRows, number: int) -> None:
-        """Prepare a block of some rows of another set."""
-
-
 @dataclass(frozen=True)
 class MatrixRecord:
     """A matrix (n, width) column by column in the bytes of a record."""
@@ -85,10 +52,6 @@ class MatrixRecord:
             raise InputError(
                 f"model: expected prepared rows of a plain dtype such as <f4, got {shown(self.dtype)}"
             )
-
-    def to_config(self) -> dict[str, Any]:
-        """As a dictionary."""
-        return {"width": self.width, "dtype": self.dtype}
 
     def shape(self, block_rows: int) -> tuple[int, int]:
         """Of the record of a block."""
@@ -116,39 +79,65 @@ class MatrixRecord:
         chosen.commit(number, ())
 
 
-class _MatrixForm:
-    """What forms share whose rows are kept as a matrix."""
+class RowForm(ABC):
+    """Reads raw rows, keeps them as records, and gives blocks of them to generators.
 
+    By default a record is a matrix of ``dtype``.
+
+    kind : what the rows are, in configurations.  width : columns of the rows.
+    """
+
+    kind: ClassVar[str]
     width: int
     dtype: str
+
+    def to_config(self) -> dict[str, Any]:
+        """What :func:`form_from_config` makes the form from again."""
+        return {"rows": self.kind, **vars(self)}
+
+    @abstractmethod
+    def check(self, rows: RowReader[Any]) -> None:
+        """Raise InputError unless the rows are of this form."""
+
+    @abstractmethod
+    def read(
+        self, rows: RowReader[Any], block_rows: int, keep: Keep, first: int, last: int | None
+    ) -> Iterator[tuple[int, int, Any]]:
+        """Blocks (start, stop, raw rows)."""
+
+    @abstractmethod
+    def block_of(self, raw: Any) -> Any:
+        """Raw rows as generators get them."""
 
     @property
     def _record(self) -> MatrixRecord:
         return MatrixRecord(self.width, self.dtype)
 
     def record_shape(self, block_rows: int) -> tuple[int, ...]:
+        """Shape of the uint8 record of a block."""
         return self._record.shape(block_rows)
 
     def prepare(self, raw: Any, record: npt.NDArray[np.uint8]) -> Sequence[np.ndarray]:
+        """Fill the record of a block; returns the side arrays."""
         self._record.write(raw, record)
         return ()
 
     def block(self, prepared: PreparedRows, number: int) -> Any:
+        """A prepared block as generators get it."""
         return self._record.read(prepared, number)
 
     def select(self, prepared: PreparedRows, rows: Ids, chosen: PreparedRows, number: int) -> None:
+        """Prepare a block of some rows of another set."""
         self._record.select(prepared, rows, chosen, number)
 
 
 @dataclass(frozen=True)
-class SequenceForm(_MatrixForm):
+class SequenceForm(RowForm):
     """Windows of letters: uint8 codes (n, L)."""
 
+    kind = "sequences"
     width: int
     dtype: ClassVar[str] = "u1"  # type: ignore[misc]
-
-    def to_config(self) -> dict[str, Any]:
-        return {"rows": "sequences", "width": self.width}
 
     def check(self, rows: RowReader[Any]) -> None:
         window_reader(rows, self.width)
@@ -162,12 +151,10 @@ class SequenceForm(_MatrixForm):
         return raw
 
 
-class _NumericForm:
+class _NumericForm(RowForm):
     """What dense and sparse numbers share: how they are read."""
 
-    width: int
-    dtype: str
-    sparse: bool
+    sparse: ClassVar[bool]
 
     def check(self, rows: RowReader[Any]) -> None:
         from fcl.data.numeric import NumericReader, check_columns
@@ -193,15 +180,13 @@ class _NumericForm:
 
 
 @dataclass(frozen=True)
-class NumberForm(_MatrixForm, _NumericForm):
+class NumberForm(_NumericForm):
     """Numbers: float32 or float64 (n, m)."""
 
+    kind = "numbers"
     width: int
     dtype: str
     sparse = False
-
-    def to_config(self) -> dict[str, Any]:
-        return {"rows": "numbers", "width": self.width, "dtype": self.dtype}
 
     def block_of(self, raw: Any) -> Any:
         return np.asarray(raw, self.dtype)
@@ -261,12 +246,10 @@ class SparseColumns:
 class SparseForm(_NumericForm):
     """Sparse numbers, kept as side arrays by columns."""
 
+    kind = "sparse"
     width: int
     dtype: str
     sparse = True
-
-    def to_config(self) -> dict[str, Any]:
-        return {"rows": "sparse", "width": self.width, "dtype": self.dtype}
 
     def record_shape(self, block_rows: int) -> tuple[int, ...]:
         return (8,)  # the least that can be kept; everything is in the side arrays
@@ -317,7 +300,7 @@ def read_only(array: np.ndarray) -> np.ndarray:
     return view
 
 
-_FORMS: dict[str, Any] = {"sequences": SequenceForm, "numbers": NumberForm, "sparse": SparseForm}
+_FORMS: dict[str, Any] = {form.kind: form for form in (SequenceForm, NumberForm, SparseForm)}
 
 
 def form_for(kind: str, rows: RowReader[Any]) -> RowForm:

@@ -86,12 +86,9 @@ class GeneratedPricer:
 
     def __init__(self, family: GeneratedFamily, prepared: PreparedRows, keep: int) -> None:
         self._family, self._prepared, self._keep = family, prepared, keep
+        self.n_parts = family.n_price_parts
         self._fast = overrides(family.generator, "gradients")
         self._largest: dict[int, float] = {}  # |value| on each block, once asked for
-
-    @property
-    def n_parts(self) -> int:
-        return self._family.n_price_parts
 
     # -- sums ----------------------------------------------------------------------------------
 

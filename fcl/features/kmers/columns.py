@@ -6,16 +6,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from fcl.data.prepared import PreparedRows
-from fcl.features.base import BitColumns, Columns, Ids
+from fcl.features.base import BitColumns, ColumnMaker, Columns, Ids
 
 if TYPE_CHECKING:
     from fcl.features.kmers.family import KmerFamily
 
 
-class KmerColumns:
+class KmerColumns(ColumnMaker):
     """Columns of patterns as bitmaps."""
 
     def __init__(self, family: KmerFamily, prepared: PreparedRows, buffer_bytes: int) -> None:
@@ -24,18 +23,13 @@ class KmerColumns:
         self.family = family
         self.prepared = prepared
         words = [-(-(rows.stop - rows.start) // 64) for _, rows in prepared.blocks()]
-        self.batch = max(1, min(1024, buffer_bytes // (8 * sum(words))))
+        super().__init__(buffer_bytes, 8 * sum(words))
         self._bits = [np.empty((self.batch, w), np.uint64) for w in words]
         self._codes = np.empty(kmers.CHUNK, np.uint32)
         self._masks = np.zeros(prepared.block_rows, np.uint32)
         self._rows = np.empty(prepared.block_rows, np.int32)
 
-    def order(self, ids: Ids) -> npt.NDArray[np.intp]:
-        """By position: the codes of a position are made once for all its patterns."""
-        return np.argsort(ids, kind="stable")
-
     def make(self, ids: Ids) -> Sequence[Columns]:
-        """The columns of at most ``batch`` features, in increasing order of their ids."""
         from fcl.kernels import kmers
 
         d = self.family.d

@@ -133,6 +133,7 @@ class KmerPricer:
         from fcl.kernels import kmers, patterns
 
         self.family = family
+        self.n_parts = family.n_price_parts
         self.prepared = prepared
         self._scan_cells = int(patterns.scan_size(family.d, 4))
         n_cells = 4**family.d
@@ -160,11 +161,6 @@ class KmerPricer:
         room = int(np.sort(unknown)[-self._group :].sum())
         self._items = np.empty(room, np.uint32), np.empty(room, np.uint32), np.empty(room, np.int64)
         self._stack = np.empty(most * (family.d + 1), np.int32)
-
-    @property
-    def n_parts(self) -> int:
-        """Positions: each is priced by itself."""
-        return self.family.n_positions
 
     def accumulate(
         self, request: Ids, rows: RowVector, blocks: range, progress: Progress

@@ -133,6 +133,7 @@ class ProductPricer:
         self, generator: Products, family: GeneratedFamily, prepared: PreparedRows, keep: int
     ) -> None:
         self._family, self._prepared, self._keep = family, prepared, keep
+        self.n_parts = family.n_price_parts
         self._numbering = generator.numbering
         self._cuts = generator.cuts()
         self._degree = generator.degree
@@ -142,11 +143,6 @@ class ProductPricer:
         self._kept_bytes = 0
         self._look_at_columns()
         self._cells = max(CELLS, self._columns)
-
-    @property
-    def n_parts(self) -> int:
-        """Parts of the family, by the largest column of the products."""
-        return len(self._cuts) - 1
 
     def _look_at_columns(self) -> None:
         """Signs and sizes of the columns, from all rows."""
