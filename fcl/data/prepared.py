@@ -121,6 +121,15 @@ class PreparedRows:
         """Numbers and rows of all blocks, in order."""
         return ((b, self.rows_of(b)) for b in range(self.n_blocks))
 
+    def find(
+        self, rows: npt.NDArray[np.int64]
+    ) -> Iterator[tuple[int, npt.NDArray[np.intp], npt.NDArray[np.int64]]]:
+        """The blocks that have some of these rows: number, places among the rows, rows in the block."""
+        source = rows // self.block_rows
+        for number in np.unique(source).tolist():
+            here = np.flatnonzero(source == number)
+            yield number, here, rows[here] - number * self.block_rows
+
     def writable(self, block: int) -> npt.NDArray[np.uint8]:
         """The record of a block to be filled, zeroed; call :meth:`commit` when it is."""
         if self._records is not None:

@@ -5,6 +5,7 @@
 ``registry``   families by name
 ``spec``       families by their text, not yet bound to rows
 ``concat``     several families as one
+``windows``    what families over windows of letters share
 ``kmers``, ``bag``, ``plain``, ``products``, ``fourier``  the families that come with fcl
 """
 

@@ -162,11 +162,8 @@ class WindowFamily(Family):
     def select(self, prepared: PreparedRows, rows: Ids, chosen: PreparedRows, number: int) -> None:
         wanted = rows[chosen.rows_of(number)]
         raw = np.empty((len(wanted), self.length), np.uint8)
-        source = wanted // prepared.block_rows
-        for b in np.unique(source):
-            here = np.flatnonzero(source == b)
-            block = self.block(prepared, int(b))
-            raw[here] = self._letters(block, wanted[here] - block.rows.start)
+        for source, here, own in prepared.find(wanted):
+            raw[here] = self._letters(self.block(prepared, source), own)
         sides = self.prepare(raw, chosen.writable(number), chosen.block_rows)
         chosen.commit(number, sides)
 

@@ -70,11 +70,9 @@ class MatrixRecord:
     def select(self, prepared: PreparedRows, rows: Ids, chosen: PreparedRows, number: int) -> None:
         """As :meth:`RowForm.select`."""
         wanted = rows[chosen.rows_of(number)]
-        source = wanted // prepared.block_rows
         matrix = np.empty((len(wanted), self.width), self.dtype, order="F")
-        for b in np.unique(source):
-            here = source == b
-            matrix[here] = self.read(prepared, int(b))[wanted[here] - int(b) * prepared.block_rows]
+        for source, here, own in prepared.find(wanted):
+            matrix[here] = self.read(prepared, source)[own]
         self.write(matrix, chosen.writable(number))
         chosen.commit(number, ())
 
@@ -270,13 +268,11 @@ class SparseForm(_NumericForm):
 
     def select(self, prepared: PreparedRows, rows: Ids, chosen: PreparedRows, number: int) -> None:
         wanted = rows[chosen.rows_of(number)]
-        source = wanted // prepared.block_rows
         parts = []
-        for b in np.unique(source):
-            here = np.flatnonzero(source == b)
-            block = self.block(prepared, int(b))
+        for source, here, own in prepared.find(wanted):
+            block = self.block(prepared, source)
             new = np.full(block.n_rows, -1, np.int64)
-            new[wanted[here] - int(b) * prepared.block_rows] = here
+            new[own] = here
             at = new[block.rows]
             column = np.repeat(block.columns, np.diff(block.start))
             parts.append((column[at >= 0], at[at >= 0], block.values[at >= 0]))
