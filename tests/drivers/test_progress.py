@@ -19,7 +19,7 @@ import pytest
 
 import fcl
 import fcl.kernels
-from fcl.drivers import session, warmup
+from fcl.drivers import kinds, session, warmup
 from fcl.drivers.events import Compiled, Compiling, Event, StepProgress
 from fcl.drivers.processes import compilation, supervisor
 from fcl.drivers.processes.messages import CompileStarted
@@ -186,4 +186,4 @@ def test_several_processes_tell_what_the_compiling_child_finds(
     told = [event for event in events if isinstance(event, Compiling | Compiled)]
     assert len(told) == 2 * lacking
     if lacking:
-        assert told[0] == Compiling(warmup.KIND_SECONDS["numbers"]) and told[1].seconds > 0.0
+        assert told[0] == Compiling(kinds.KIND_SECONDS["numbers"]) and told[1].seconds > 0.0
