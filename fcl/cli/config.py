@@ -11,15 +11,16 @@ import click
 from click.core import ParameterSource
 
 from fcl.checks import file_kind, shortened, shown
-from fcl.cli.options import ClassWeight, Duration, Positive, RowView, Size
+from fcl.cli.options import TABLE
 from fcl.errors import InputError
+from fcl.options import Option
 
-__all__ = ["checked_value", "given_options", "merge_config", "read_toml"]
+__all__ = ["RIVALS", "checked_value", "given_options", "merge_config", "read_toml"]
 
 #: options that ask for an action, not settings of a run
 _ACTIONS = {"config", "help", "import", "plan", "resume", "version", "warmup"}
-#: what is chosen on the command line puts the other of the pair, set in the file, aside
-_RIVALS = (("C", "alpha"), ("valid", "valid_fraction"), ("checkpoint", "no_checkpoint"))
+#: pairs of which one may be given; one on the command line puts the other one, set in the file, aside
+RIVALS = (("C", "alpha"), ("valid", "valid_fraction"), ("checkpoint", "no_checkpoint"))
 
 #: Size of the largest file of options that is read.
 MOST_BYTES = 1 << 20
@@ -77,11 +78,11 @@ def merge_config(ctx: click.Context, path: str) -> tuple[dict[str, Any], dict[st
         if name in seen:
             raise InputError(f"{path}: {key} and {seen[name]} are the same option; keep one")
         seen[name] = key
-        converted = checked_value(ctx, param, key, value, path)
+        converted = checked_value(TABLE[name], key, value, path)
         if name not in given:
             values[name] = (not converted) if negated else converted
             in_file[name] = f"{path}: {key}"
-    for pair in _RIVALS:
+    for pair in RIVALS:
         for name, rival in (pair, pair[::-1]):
             if name in given and rival in in_file:
                 values[rival] = None
@@ -122,27 +123,9 @@ def _find(
     raise InputError(f"{path}: unknown option {shown(key)}; {hint}")
 
 
-def checked_value(
-    ctx: click.Context, param: click.Parameter, key: str, value: Any, path: str
-) -> Any:
+def checked_value(option: Option, key: str, value: Any, path: str) -> Any:
     """The value of an option from a file; raises InputError naming file and key for a wrong one."""
-    kind = param.type
-    expected: str = "a string"
-    types: tuple[type, ...] = (str,)
-    if isinstance(kind, Size):
-        expected, types = 'a size such as "4GiB"', (str, int)
-    elif isinstance(kind, Duration):
-        expected, types = 'a duration such as "2h", or seconds', (str, int, float)
-    elif isinstance(kind, RowView):
-        expected, types = '"all", "auto" or a number of rows', (str, int)
-    elif isinstance(kind, ClassWeight):
-        expected, types = '"balanced" or a table of weights by label', (str, dict)
-    elif isinstance(kind, Positive):
-        expected, types = "a number", (int, float)
-    elif isinstance(kind, click.types.IntParamType):
-        expected, types = "a whole number", (int,)
-    elif isinstance(kind, click.types.BoolParamType):
-        expected, types = "true or false", (bool,)
+    expected, types = option.kind.in_file, option.kind.types
     # in Python a bool is an int
     if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
         raise InputError(f"{path}: {key}: expected {expected}, got {shown(value)}")
@@ -153,9 +136,9 @@ def checked_value(
             f"{path}: {key}: expected text without NUL characters or lone surrogates, got {shown(value)}"
         )
     try:
-        return kind.convert(value, param, ctx)
-    except click.BadParameter as error:
-        raise InputError(f"{path}: {key}: {error.message}") from None
+        return option.kind.read(value)
+    except InputError as error:
+        raise InputError(f"{path}: {key}: {error}") from None
 
 
 def _is_usable(text: str) -> bool:

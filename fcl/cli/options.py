@@ -1,29 +1,101 @@
-"""Types of option values, and the options that several commands have."""
+"""The options that only commands have, and how declared options become those of click."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from fcl.checks import shown, view_of_rows
+from fcl.cli.common import Command
 from fcl.errors import InputError
-from fcl.units import parse_duration, parse_size
+from fcl.options import DURATION, FLAG, GROUPS, PATH, TEXT, TRAINING, Kind, Option, Resume
 
 __all__ = [
-    "ClassWeight",
-    "Duration",
-    "Loss",
-    "Positive",
-    "RowView",
-    "Size",
+    "KEPT",
+    "MAY_CHANGE",
+    "TABLE",
+    "TrainCommand",
     "import_option",
     "overwrite_option",
+    "train_options",
     "version_option",
     "x_option",
 ]
+
+_X = Option(TEXT, "data", "Array of the rows in DATA.", "X", name="x")
+_OFFSET = "Array in DATA and DATA2 that is added to the margins."
+_VALID = "Data to validate on after each pass."
+
+#: What a checkpoint keeps of the command besides the options of training.
+_OF_FILES = (
+    Option(PATH, "data", name="data", resume=Resume.FREE),
+    _X,
+    Option(TEXT, "data", "Array of the target in DATA.", "y", name="y"),
+    Option(TEXT, "data", "Array of the sample weights in DATA.", name="weights", metavar="NAME"),
+    Option(TEXT, "data", _OFFSET, name="offset", metavar="NAME"),
+    Option(PATH, "data", _VALID, name="valid", metavar="DATA2", resume=Resume.FREE),
+    Option(PATH, "output", "Where the model goes.", name="out", metavar="FILE", resume=Resume.FREE),
+)
+
+
+def _of_call(name: str, group: str, help: str, kind: Kind = FLAG, **more: Any) -> Option:
+    """An option of one call, which a checkpoint does not keep."""
+    if kind is FLAG:
+        more["default"] = False
+    return Option(kind, group, help, name=name, resume=Resume.NOT_KEPT, planned=False, **more)
+
+
+_WAIT = "How long to retry if the disk is full at the end."
+_RESUME = "Continue from the last checkpoint in DIR."
+_WARM_UP = "Compile all kernels now, or those for --features, and exit; needs no DATA."
+_OVERWRITE = _of_call("overwrite", "output", "Replace outputs that exist.")
+_OF_CALL = (
+    _of_call("config", "running", "TOML file of options.", TEXT, metavar="FILE"),
+    _of_call("plan", "running", "Print the memory plan and exit."),
+    _of_call("warmup", "running", _WARM_UP),
+    _of_call("no_checkpoint", "checkpoints", "Save no checkpoints."),
+    _of_call("resume", "checkpoints", _RESUME, TEXT, metavar="DIR"),
+    _of_call("log_json", "output", "Every event as a line of JSON.", TEXT, metavar="FILE"),
+    _of_call("disk_wait", "output", _WAIT, DURATION, default="60s"),
+    _OVERWRITE,
+    _of_call("quiet", "output", "Warnings and errors only."),
+    _of_call("verbose", "output", "Show the effective options and more messages."),
+)
+
+
+def _in_groups(options: Iterable[Option]) -> dict[str, Option]:
+    ordered = sorted(options, key=lambda option: GROUPS.index(option.group))
+    return {option.name: option for option in ordered}
+
+
+#: All options of ``fcl-train``, and DATA, by name.
+TABLE = _in_groups((*_OF_FILES, *TRAINING, *_OF_CALL))
+#: Those that a checkpoint keeps.
+KEPT = {name: option for name, option in TABLE.items() if option.resume is not Resume.NOT_KEPT}
+#: Those that a resumed job may change, as the user spells them.
+MAY_CHANGE = ", ".join(
+    "DATA" if option.name == "data" else option.spelled
+    for option in KEPT.values()
+    if option.resume is Resume.FREE
+)
+
+
+class TrainCommand(Command):
+    """A command whose help has the options in groups."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        groups: dict[str, list[tuple[str, str]]] = {name: [] for name in GROUPS}
+        elsewhere = {"imports": "model"}
+        for param in self.get_params(ctx):
+            name = str(param.name)
+            group = TABLE[name].group if name in TABLE else elsewhere.get(name, "output")
+            record = param.get_help_record(ctx) if isinstance(param, click.Option) else None
+            if record is not None:
+                groups[group].append(record)
+        for group, records in groups.items():
+            with formatter.section(group.capitalize()):
+                formatter.write_dl(records)
 
 
 if TYPE_CHECKING:
@@ -32,110 +104,43 @@ else:  # before click 8.3 it is not generic
     ParamType = click.ParamType
 
 
-class Size(ParamType):
-    """Bytes: ``4GiB``, ``768MiB``, ``2G``."""
+class _Value(ParamType):
+    """Values of a kind."""
 
-    name = "size"
+    def __init__(self, kind: Kind) -> None:
+        self.kind = kind
+        self.name = kind.name
 
-    def convert(self, value: Any, param: Any, ctx: Any) -> int:
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
         try:
-            return parse_size(value)
-        except InputError as error:
-            self.fail(str(error).removeprefix("size: "), param, ctx)
-
-
-class Duration(ParamType):
-    """Seconds: ``90s``, ``5m``, ``2h``."""
-
-    name = "duration"
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> float:
-        try:
-            return parse_duration(value)
-        except InputError as error:
-            self.fail(str(error).removeprefix("duration: "), param, ctx)
-
-
-class Positive(ParamType):
-    """A finite number above 0, and below `below` or at most `most` if that is given."""
-
-    name = "number"
-
-    def __init__(self, below: float = math.inf, most: float = math.inf) -> None:
-        self.below = below
-        self.most = most
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> float:
-        try:
-            number = float(value)
-        except (TypeError, ValueError, OverflowError):
-            number = math.nan
-        # NaN must fail it
-        if not (0 < number < self.below and number <= self.most):
-            what = "above 0 and finite" if self.below == math.inf else f"in (0, {self.below:g})"
-            if self.most < math.inf:
-                what = f"in (0, {self.most:g}]"
-            self.fail(f"expected a number {what}, got {shown(value)}", param, ctx)
-        return number
-
-
-class Loss(ParamType):
-    """The name of a loss, with its parameters: ``huber:delta=2``."""
-
-    name = "loss"
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> str:
-        from fcl.objective import find_loss  # late: it imports NumPy
-
-        try:
-            return find_loss(value).text
+            return self.kind.read(value)
         except InputError as error:
             self.fail(str(error), param, ctx)
 
 
-class RowView(ParamType):
-    """``all``, ``auto`` or a number of rows."""
-
-    name = "all|auto|N"
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> str | int:
-        if value in ("all", "auto"):
-            return str(value)
-        try:
-            number: Any = int(value)
-        except ValueError:
-            number = value
-        try:
-            return view_of_rows("row_view", number)
-        except InputError as error:
-            self.fail(str(error).replace("row_view must be", "expected"), param, ctx)
+Decorator = Callable[[Any], Any]
 
 
-class ClassWeight(ParamType):
-    """``balanced``, or a weight for each label: ``LABEL=W,LABEL=W``; in TOML also a table."""
-
-    name = "balanced|LABEL=W,..."
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> str | dict[str, float]:
-        if value == "balanced":
-            return str(value)
-        pairs = value.items() if isinstance(value, Mapping) else self._pairs(value, param, ctx)
-        weights: dict[str, float] = {}
-        for label, text in pairs:
-            if label in weights:
-                self.fail(f"two weights for the label {label!r}", param, ctx)
-            weights[label] = Positive().convert(text, param, ctx)
-        return weights
-
-    def _pairs(self, value: Any, param: Any, ctx: Any) -> list[tuple[str, str]]:
-        pairs = []
-        for part in str(value).split(","):
-            # a label may have = in it, a weight has none
-            label, equals, weight = part.rpartition("=")
-            if not equals or not label:
-                self.fail(f"expected balanced or LABEL=W,LABEL=W, got {value!r}", param, ctx)
-            pairs.append((label.strip(), weight.strip()))
-        return pairs
+def _click_option(option: Option) -> Decorator:
+    default = option.default if option.command_default is None else option.command_default
+    if option.name == "data":
+        return click.argument("data", required=False, type=_Value(option.kind))
+    if option.kind is FLAG:
+        negation = f"/--no-{option.spelled[2:]}" if option in TRAINING else ""
+        names = option.spelled + negation
+        return click.option(
+            names, is_flag=True, default=default, hidden=option.hidden, help=option.help
+        )
+    return click.option(
+        option.spelled,
+        option.name,
+        type=_Value(option.kind),
+        metavar=option.metavar,
+        default=default,
+        show_default=default is not None,
+        hidden=option.hidden,
+        help=option.help,
+    )
 
 
 def _print_version(ctx: click.Context, param: click.Parameter, value: bool) -> None:
@@ -146,7 +151,7 @@ def _print_version(ctx: click.Context, param: click.Parameter, value: bool) -> N
         ctx.exit()
 
 
-def version_option() -> Callable[[Any], Any]:
+def version_option() -> Decorator:
     """``--version``; the version is looked up only when asked for."""
     return click.option(
         "--version",
@@ -158,12 +163,12 @@ def version_option() -> Callable[[Any], Any]:
     )
 
 
-def x_option() -> Callable[[Any], Any]:
+def x_option() -> Decorator:
     """``--x``: the array of rows."""
-    return click.option("--x", default="X", show_default=True, help="Array of the rows in DATA.")
+    return _click_option(_X)
 
 
-def import_option() -> Callable[[Any], Any]:
+def import_option() -> Decorator:
     """``--import MODULE``: modules that the user trusts and that files may name."""
     return click.option(
         "--import",
@@ -174,6 +179,14 @@ def import_option() -> Callable[[Any], Any]:
     )
 
 
-def overwrite_option() -> Callable[[Any], Any]:
+def overwrite_option() -> Decorator:
     """``--overwrite``."""
-    return click.option("--overwrite", is_flag=True, help="Replace outputs that exist.")
+    return _click_option(_OVERWRITE)
+
+
+def train_options(function: Any) -> Any:
+    """Decorate a function with all options of ``fcl-train``."""
+    own = [_click_option(option) for option in TABLE.values()]
+    for decorate in reversed([*own, import_option(), version_option()]):
+        function = decorate(function)
+    return function

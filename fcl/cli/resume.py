@@ -6,10 +6,10 @@ import os
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from fcl.cli.config import checked_value
+from fcl.cli.options import KEPT, MAY_CHANGE
 from fcl.errors import InputError, ModelFileError
+from fcl.options import FIXED, PATH, Resume
 from fcl.plain import plain
 
 if TYPE_CHECKING:
@@ -17,43 +17,23 @@ if TYPE_CHECKING:
 
 __all__ = ["check_command", "command_options", "is_own_model", "resume_options"]
 
-#: options that a checkpoint keeps, and whether a resumed job may have them otherwise
-_KEPT = {
-    # data, out and scratch because files may have moved; validation does not change the model
-    **dict.fromkeys(("data", "valid", "out", "scratch"), True),
-    **dict.fromkeys(("tol", "max_time", "max_passes", "memory"), True),
-    **dict.fromkeys(("driver", "writers", "checkpoint_every", "row_view"), True),
-    **dict.fromkeys(("features", "C", "alpha", "l1_ratio", "loss", "class_weight"), False),
-    **dict.fromkeys(("standardize", "intercept"), False),
-    **dict.fromkeys(("x", "y", "weights", "offset", "valid_fraction", "seed", "block_rows"), False),
-}
-_PATHS = ("data", "valid", "out", "scratch")
-#: options, besides features and data, that two models of one problem share
-_OF_PROBLEM = (
-    "C",
-    "l1_ratio",
-    "standardize",
-    "loss",
-    "class_weight",
-    "intercept",
-    "seed",
-    "valid_fraction",
-)
-
 
 def command_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """What a checkpoint has to hold of the options of ``fcl-train``; paths made absolute."""
-    kept = {name: options[name] for name in _KEPT}
-    return kept | {name: _absolute(kept[name]) for name in _PATHS if kept[name] is not None}
+    kept = {name: options[name] for name in KEPT}
+    for name, option in KEPT.items():
+        if option.kind is PATH and kept[name] is not None:
+            kept[name] = _absolute(kept[name])
+    return kept
 
 
-def check_command(ctx: click.Context, checkpoint: Checkpoint, folder: str) -> None:
+def check_command(checkpoint: Checkpoint, folder: str) -> None:
     """Raise InputError if the command would not accept an option that its checkpoint holds."""
     command = checkpoint.options.get("command") or {}
-    for param in ctx.command.params:
-        if param.name in _KEPT and command.get(param.name) is not None:
-            key = f"{param.name} of checkpoint {checkpoint.number}"
-            checked_value(ctx, param, key, command[param.name], folder)
+    for name, option in KEPT.items():
+        if command.get(name) is not None:
+            key = f"{name} of checkpoint {checkpoint.number}"
+            checked_value(option, key, command[name], folder)
 
 
 def resume_options(
@@ -72,13 +52,13 @@ def resume_options(
             "resume it from Python, as it was started"
         )
     resumed, wrong = dict(options), []
-    for name, may_change in _KEPT.items():
+    for name, option in KEPT.items():
         if name not in command:
             continue  # of an earlier version, which did not have the option
         if name not in given:
             if command[name] is not None:
                 resumed[name] = command[name]
-        elif not may_change and not _same(name, options[name], command[name]):
+        elif option.resume is Resume.FIXED and not _same(name, options[name], command[name]):
             was = "it was not given" if command[name] is None else f"it was {command[name]}"
             wrong.append(f"{given[name]} is {options[name]} and {was}")
     if options["no_checkpoint"]:
@@ -86,10 +66,8 @@ def resume_options(
     elif "checkpoint" in given and not _same_path(options["checkpoint"], folder):
         wrong.append(f"{given['checkpoint']} is {options['checkpoint']}, another folder")
     if wrong:
-        free = ", ".join(f"--{name.replace('_', '-')}" for name in _KEPT if _KEPT[name])
         raise InputError(
-            f"--resume {folder}: {'; '.join(wrong)}. A resumed job may change only "
-            f"{free.replace('--data', 'DATA')}"
+            f"--resume {folder}: {'; '.join(wrong)}. A resumed job may change only {MAY_CHANGE}"
         )
     resumed["checkpoint"] = folder
     return resumed
@@ -112,9 +90,7 @@ def is_own_model(path: str, checkpoint: Checkpoint, trusted: Collection[str]) ->
     return (
         model.fingerprint == checkpoint.fingerprint
         and plain(model.family.to_config()) == plain(checkpoint.family_config)
-        and all(
-            model.options.get(name) == plain(checkpoint.options.get(name)) for name in _OF_PROBLEM
-        )
+        and all(model.options.get(name) == plain(checkpoint.options.get(name)) for name in FIXED)
     )
 
 

@@ -18,24 +18,12 @@ from fcl.cli.common import (
     EXIT_CHECKPOINT,
     EXIT_FAILED,
     EXIT_UNFINISHED,
-    Command,
     Interrupted,
     messages,
     refuse_same,
     show,
 )
-from fcl.cli.options import (
-    ClassWeight,
-    Duration,
-    Loss,
-    Positive,
-    RowView,
-    Size,
-    import_option,
-    overwrite_option,
-    version_option,
-    x_option,
-)
+from fcl.cli.options import MAY_CHANGE, TABLE, TrainCommand, train_options
 from fcl.cli.process import run
 from fcl.cli.signals import Stop, stop_on_signals
 from fcl.errors import (
@@ -47,6 +35,7 @@ from fcl.errors import (
     ScaleWarning,
     reason,
 )
+from fcl.options import TRAINING
 
 if TYPE_CHECKING:
     from fcl.cli.progress import View
@@ -55,7 +44,7 @@ if TYPE_CHECKING:
 
 __all__ = ["command", "main"]
 
-EPILOG = """\
+EPILOG = f"""\
 \b
 Exit codes:
   0    done; also if --max-time or --max-passes ended the run (a warning names the gap reached)
@@ -76,138 +65,16 @@ run continues.
 Sizes: 768MiB, 4GiB, 2G. Times: 90s, 5m, 2h. The TOML of --config has the long names of the
 options as keys. The command line overrides the TOML, and both override the checkpoint of --resume.
 
---resume DIR continues from the last checkpoint in DIR. DATA is needed only if it was moved. Tolerance,
-limits, memory, driver, row view and outputs may change, nothing else.
+--resume DIR continues from the last checkpoint in DIR. DATA is needed only if it was moved. The resumed
+job may change only {MAY_CHANGE}.
 """
 
 #: reasons to stop that the user chose: a gap above the tolerance is no failure then
 LIMITS = ("max-passes", "max-time", "interrupted")
 
-#: options that are passed on to the driver unchanged
-_SHARED_ARGUMENTS = (
-    "C",
-    "alpha",
-    "l1_ratio",
-    "standardize",
-    "loss",
-    "class_weight",
-    "intercept",
-    "tol",
-    "memory",
-    "max_time",
-    "max_passes",
-    "seed",
-    "block_rows",
-    "scratch",
-    "driver",
-    "writers",
-    "row_view",
-    "checkpoint",
-    "checkpoint_every",
-    "shared_files",
-)
 
-
-@click.command("fcl-train", cls=Command, epilog=EPILOG)
-@click.argument("data", required=False)
-@click.option(
-    "--features",
-    metavar="SPEC",
-    help="Family of features: kmers:d=8,origin=70, columns, products:degree=2, module:Class:option=1 of "
-    "your own; or several: 'kmers:d=6 + bag:d=8 * 2'.",
-)
-@click.option("--C", "C", type=Positive(), help="Weight of the losses; or --alpha.")
-@click.option("--alpha", type=Positive(), help="Weight of the penalty: C = 1 / (alpha sum s_i).")
-@click.option(
-    "--l1-ratio",
-    type=Positive(most=1),
-    default=1.0,
-    show_default=True,
-    help="Share rho of |w| in the penalty; the rest goes to w^2 / 2 (elastic net).",
-)
-@click.option(
-    "--standardize/--no-standardize",
-    default=False,
-    help="Penalise each weight in units of its feature's standard deviation, as glmnet does.",
-)
-@click.option(
-    "--loss",
-    type=Loss(),
-    metavar="LOSS",
-    default="logistic",
-    show_default=True,
-    help="Of labels: logistic, squared_hinge. Of numbers: squared, huber:delta=1 (outliers beyond delta "
-    "count linearly), poisson (counts, log link).",
-)
-@click.option(
-    "--class-weight",
-    type=ClassWeight(),
-    help="Multiplies the weights of the rows of each class; balanced: both weigh as much.",
-)
-@click.option("--intercept/--no-intercept", default=True, help="An unpenalised constant (default).")
-@x_option()
-@click.option("--y", default="y", show_default=True, help="Array of the target in DATA.")
-@click.option("--weights", metavar="NAME", help="Array of the sample weights in DATA.")
-@click.option(
-    "--offset", metavar="NAME", help="Array in DATA and DATA2 that is added to the margins."
-)
-@click.option("--memory", type=Size(), default="4GiB", show_default=True, help="For everything.")
-@click.option("--out", metavar="FILE", help="Where the model goes.")
-@click.option("--valid", metavar="DATA2", help="Data to validate on after each pass.")
-@click.option("--valid-fraction", type=Positive(below=1), help="Or this share of the rows of DATA.")
-@click.option("--config", metavar="FILE", help="TOML file of options.")
-@click.option("--tol", type=Positive(), default=1e-3, show_default=True, help="Relative gap.")
-@click.option("--max-time", type=Duration(), help="Stop after this time.")
-@click.option(
-    "--max-passes",
-    type=click.IntRange(min=1),
-    help="Stop after so many passes (besides the first, of the null model).",
-)
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
-@click.option("--block-rows", type=click.IntRange(64, 65_536), default=65_536, show_default=True)
-@click.option("--scratch", metavar="DIR", help="Folder for prepared rows that memory cannot hold.")
-@click.option(
-    "--driver",
-    type=click.Choice(["processes", "inline"]),
-    default="processes",
-    show_default=True,
-    help="Many processes, or one that is the same to the last bit each time.",
-)
-@click.option("--writers", type=click.IntRange(min=1), help="Of processes; default: the cores.")
-@click.option(
-    "--row-view",
-    type=RowView(),
-    default="auto",
-    show_default=True,
-    help="Rows of the trainer: a sample where that pays, or of about N. Sets speed and memory alone.",
-)
-@click.option("--checkpoint", metavar="DIR", help="Default: the name of the model + .checkpoint.")
-@click.option("--no-checkpoint", is_flag=True, help="Save no checkpoints.")
-@click.option(
-    "--checkpoint-every", type=Duration(), default="5m", show_default=True, help="And at the end."
-)
-@click.option("--resume", metavar="DIR", help="Continue from the last checkpoint in DIR.")
-@click.option("--no-help", is_flag=True, hidden=True, help="Writers and trainer share no cores.")
-@click.option("--shared-files", metavar="DIR", hidden=True, help="Shared memory in files there.")
-@click.option("--plan", is_flag=True, help="Print the memory plan and exit.")
-@click.option("--log-json", metavar="FILE", help="Every event as a line of JSON.")
-@click.option(
-    "--disk-wait",
-    type=Duration(),
-    default="60s",
-    show_default=True,
-    help="How long to retry if the disk is full at the end.",
-)
-@overwrite_option()
-@import_option()
-@click.option(
-    "--warmup",
-    is_flag=True,
-    help="Compile all kernels now, or those for --features, and exit; needs no DATA.",
-)
-@click.option("--quiet", is_flag=True, help="Warnings and errors only.")
-@click.option("--verbose", is_flag=True, help="Show the effective options and more messages.")
-@version_option()
+@click.command("fcl-train", cls=TrainCommand, epilog=EPILOG)
+@train_options
 @click.pass_context
 def command(ctx: click.Context, /, **params: Any) -> int:
     """Train a sparse linear model on DATA, and prove how far it is from the optimum.
@@ -252,17 +119,15 @@ def _request(ctx: click.Context, params: dict[str, Any]) -> _Request:
         options, given = merge_config(ctx, params["config"])
     folder = options["resume"]
     if folder is None:
-        if options["no_checkpoint"]:
-            if "checkpoint" in given:
-                raise click.UsageError("give --checkpoint or --no-checkpoint, not both")
-        elif options["checkpoint"] is None and options["out"] is not None:
+        implied = options["checkpoint"] is None and not options["no_checkpoint"]
+        if implied and options["out"] is not None:
             options = options | {"checkpoint": f"{options['out']}.checkpoint"}
         return _Request(options, given, None, options["overwrite"])
     from fcl.cli.resume import check_command, is_own_model, resume_options
     from fcl.model.checkpoint import CheckpointFolder
 
     resumed = CheckpointFolder(folder).load()
-    check_command(ctx, resumed, folder)
+    check_command(resumed, folder)
     options = resume_options(options, given, resumed, folder)
     # the model that the job wrote when it was stopped makes way for the better one
     own = (
@@ -275,19 +140,19 @@ def _request(ctx: click.Context, params: dict[str, Any]) -> _Request:
 
 def _check(request: _Request) -> None:
     """All that can be refused before the data are opened; raises InputError or UsageError."""
+    from fcl.cli.config import RIVALS
+
     options, given = request.options, request.given
     for name in ("data", "features"):
         if options[name] is None:
             what = "DATA" if name == "data" else "--features"
             raise click.UsageError(f"{what} is missing")
-    if options["C"] is not None and options["alpha"] is not None:
-        raise click.UsageError(
-            "give --C or --alpha, not both: they are one number in two spellings"
-        )
+    for pair in RIVALS:
+        if all(options[name] not in (None, False) for name in pair):
+            words = " or ".join(TABLE[name].spelled for name in pair)
+            raise click.UsageError(f"give {words}, not both")
     if options["C"] is None and options["alpha"] is None:
         raise click.UsageError("give --C or --alpha: how much the losses weigh against the penalty")
-    if options["valid"] is not None and options["valid_fraction"] is not None:
-        raise click.UsageError("give --valid or --valid-fraction, not both")
     if "writers" in given and options["driver"] == "inline":
         raise click.UsageError(
             "--writers: the inline driver has no writers; give --driver processes"
@@ -330,10 +195,17 @@ def _check_outputs(request: _Request) -> None:
         refuse_same(path, option, checkpoint=folder)
     place = CheckpointFolder(folder)
     place.check()
-    if request.resumed is None and not options["overwrite"] and place.numbers():
+    if request.resumed is not None or options["overwrite"] or not place.numbers():
+        return
+    if not place.is_complete:
         raise InputError(
             f"{folder}: holds the checkpoint of an earlier job; resume it (--resume {folder}), "
             "choose another folder (--checkpoint), or start anew (--overwrite)"
+        )
+    if not options["quiet"]:
+        messages.say(
+            f"{folder}: the job there has reached its tolerance, and this job will replace its "
+            f"checkpoints; to continue that job instead: fcl-train --resume {folder} --tol SMALLER"
         )
 
 
@@ -350,16 +222,12 @@ def _arguments(request: _Request) -> dict[str, Any]:
     typed = request.given.get("features") == "--features"
     features = parse_features(options["features"], None if typed else options["imports"])
     arrays = {name: options[name] for name in ("x", "y", "offset")}
-    arguments: dict[str, Any] = {
+    return {option.name: options[option.name] for option in TRAINING} | {
         "data": open_data(options["data"], weights=options["weights"], **arrays),
         "features": features,
         "valid": None if options["valid"] is None else open_data(options["valid"], **arrays),
+        "resume": request.resumed,
     }
-    for name in _SHARED_ARGUMENTS:
-        arguments[name] = options[name]
-    if options["valid_fraction"] is not None:
-        arguments["valid_fraction"] = options["valid_fraction"]
-    return arguments | {"resume": request.resumed, "share_cores": not options["no_help"]}
 
 
 def _plan(request: _Request) -> int:

@@ -5,55 +5,28 @@ from __future__ import annotations
 import math
 import os
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from fcl.checks import flag, is_whole, positive, share, up_to_one, view_of_rows, whole
 from fcl.data import DataSet
 from fcl.data.numeric import NumericReader
 from fcl.data.prepared import PreparedRows
-from fcl.drivers.plan import MIB, Plan, RowViewOption, make_plan
+from fcl.drivers.plan import MIB, Plan, Sizes, make_plan
 from fcl.errors import BudgetError, InputError
 from fcl.features import Generator, Spec, bind_features, is_spec, parse_features, spell_features
 from fcl.features.registry import check_home
 from fcl.features.standardized import standardized
-from fcl.objective import Loss, Objective, Penalty, find_loss, resolve_C
-from fcl.units import parse_size
+from fcl.objective import Loss, Objective, find_loss, resolve_C
+from fcl.options import Options
 
 if TYPE_CHECKING:
     from fcl.features.base import Family
 
 Floats = npt.NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Options:
-    """What the user asked for, checked. Times in seconds, sizes in bytes."""
-
-    features: str
-    loss: str
-    C: float
-    alpha: float
-    l1_ratio: float
-    #: "balanced", or (label, weight) of both labels; None where none was given
-    class_weight: str | tuple[tuple[Any, float], ...] | None
-    standardize: bool
-    intercept: bool
-    tol: float
-    memory: int
-    max_time: float | None
-    max_passes: int | None
-    seed: int
-    block_rows: int
-    valid_fraction: float | None
-    driver: str
-    writers: int  #: processes; 0 for the inline driver
-    row_view: RowViewOption
-    offset: bool  #: whether the data have one
 
 
 @dataclass(frozen=True)
@@ -88,12 +61,7 @@ class Job:
 
     def objective(self) -> Objective:
         """The objective over the training rows."""
-        o = self.options
-        return Objective(
-            *(self.loss, self.train.y, self.train.s, o.C, o.intercept, o.block_rows),
-            penalty=Penalty(o.l1_ratio),
-            offset=self.train.offset,
-        )
+        return self.options.objective(self.train.y, self.train.s, offset=self.train.offset)
 
     def plan_with(self, prepared: Sequence[PreparedRows]) -> Plan:
         """The plan with what only the rows could tell, now that they are read."""
@@ -101,17 +69,14 @@ class Job:
         extra = sum(self.family.extra_bytes(rows, crew) for rows in prepared)
         # a sample has side arrays of its own
         extra += prepared[0].side_bytes() * self.plan.view_rows // self.train.n
-        return _plan(
-            self.family,
-            self.train,
-            self.valid,
-            self.options.block_rows,
+        plan = self.plan
+        return make_plan(
+            _sizes(self.family, self.train, self.valid, self.options.block_rows, extra),
             self.options.memory,
-            extra,
-            self.plan.scratch,
-            self.plan.writers or None,
-            self.plan.view_rows,
             self.options.row_view,
+            plan.writers or None,
+            scratch=plan.scratch,
+            view_rows=plan.view_rows,
         )
 
     def prepare(
@@ -150,40 +115,24 @@ def make_job(
     data: DataSet,
     features: Spec | str,
     *,
-    C: float | None = None,
-    alpha: float | None = None,
-    l1_ratio: float = 1.0,
-    loss: str = "logistic",
-    standardize: bool = False,
-    class_weight: str | Mapping[Any, float] | None = None,
-    intercept: bool = True,
-    tol: float = 1e-3,
-    memory: int | str = "4GiB",
-    max_time: float | None = None,
-    max_passes: int | None = None,
-    seed: int = 0,
     valid: DataSet | None = None,
-    valid_fraction: float | None = None,
-    block_rows: int = 65536,
-    driver: str = "inline",
-    writers: int | None = None,
-    row_view: RowViewOption = "auto",
     resumed: bool = False,
+    **given: Any,
 ) -> Job:
     """Check everything that can be checked before the rows are read.
 
     resumed : the job continues from a checkpoint, whose ``block_rows`` it cannot change.
+    given : of :class:`fcl.options.Options`, as the user gave them.
 
     Raises InputError naming the option, array or row.
     """
     from fcl.data.targets import check_class_weight, encode_labels, regression_target
 
-    for name, given in (("data", data), ("valid", valid)):
-        if not isinstance(given, DataSet) and not (name == "valid" and given is None):
+    for name, opened in (("data", data), ("valid", valid)):
+        if not isinstance(opened, DataSet) and not (name == "valid" and opened is None):
             raise InputError(
-                f"{name} must be a data set, got {type(given).__name__}; open it with fcl.open_data"
+                f"{name} must be a data set, got {type(opened).__name__}; open it with fcl.open_data"
             )
-    found = find_loss(loss)
     spec = parse_features(features) if isinstance(features, str) else features
     if isinstance(spec, type):
         raise InputError(
@@ -195,44 +144,31 @@ def make_job(
             "features must be a family such as Kmers(d=8), a Generator, a Concat, or their text, got "
             f"{features!r}"
         )
-    l1_ratio = up_to_one("l1_ratio", l1_ratio)
-    standardize = flag("standardize", standardize)
-    intercept = flag("intercept", intercept)
-    tol = positive("tol", tol)
-    if max_time is not None:
-        max_time = positive("max_time", max_time)
-    if max_passes is not None:
-        max_passes = whole("max_passes", max_passes, 1)
-    seed = whole("seed", seed, 0)
-    if not is_whole(block_rows) or not 64 <= block_rows <= 65536 or block_rows % 64:
-        raise InputError(
-            f"block_rows must be a multiple of 64 from 64 to 65536, got {block_rows!r}"
-        )
-    block_rows = int(block_rows)
-    row_view = view_of_rows("row_view", row_view)
-    if valid is not None and valid_fraction is not None:
+    options = Options.checked(**given)
+    if valid is not None and options.valid_fraction is not None:
         raise InputError("give either valid or valid_fraction, not both")
-    if valid_fraction is not None:
-        valid_fraction = share("valid_fraction", valid_fraction)
-    budget = parse_size(memory, "memory")
+    loss = find_loss(options.loss)
 
     if isinstance(spec, Generator):
         check_home(spec)
     if data.target is None:
         raise InputError(f"{data.name}: training needs a target, and none was opened (y=None)")
     labels: tuple[Any, Any] | None = None
-    if found.classifies:
+    if loss.classifies:
         y, labels = encode_labels(data.target, data.target_name)
     else:
         y = regression_target(data.target, data.target_name)
-        found.check_targets(y, data.target_name)
+        loss.check_targets(y, data.target_name)
     held = None
-    if valid_fraction is not None:
-        held = np.random.default_rng([seed, 0xFC1]).random(data.n_rows) < valid_fraction
+    if options.valid_fraction is not None:
+        held = (
+            np.random.default_rng([options.seed, 0xFC1]).random(data.n_rows)
+            < options.valid_fraction
+        )
     train = _rows(data, y, data.weights, None if held is None else ~held)
-    found.check_training(train.y, data.target_name)
+    loss.check_training(train.y, data.target_name)
     family = bind_features(spec, data.rows, train.keep)
-    if standardize:
+    if options.standardize:
         family = standardized(family)
     valid_rows = None
     if held is not None:
@@ -245,51 +181,35 @@ def make_job(
                 "where there is nothing to add"
             )
         family.check_rows(valid.rows)
-        valid_rows = _valid_rows(valid, found, labels)
+        valid_rows = _valid_rows(valid, loss, labels)
     sum_weights = float(train.s.sum())
-    C, alpha = resolve_C(C, alpha, sum_weights)
-    (train, valid_rows), intercept_shift = _centred(found, train, valid_rows, intercept)
-    by_class = check_class_weight(class_weight, labels)
+    C, alpha = resolve_C(options.C, options.alpha, sum_weights)
+    (train, valid_rows), intercept_shift = _centred(loss, train, valid_rows, options.intercept)
+    by_class = check_class_weight(given.get("class_weight"), labels)
     if by_class is not None:
         train = replace(train, s=train.s * _class_factors(by_class, train))
 
-    block_rows = min(block_rows, family.most_block_rows(), -(-train.n // 64) * 64)
-    crew = None
-    if driver == "processes":
-        crew = writers or available_cores()
-    plan = _plan(
-        family,
-        train,
-        valid_rows,
-        block_rows,
-        budget,
-        writers=crew,
-        row_view=row_view,
-        smaller_blocks=not resumed,
-    )
-    options = Options(
+    options = replace(
+        options,
         features=spell_features(spec),
-        loss=found.text,
         C=C,
         alpha=alpha,
-        l1_ratio=l1_ratio,
         class_weight=by_class,
-        standardize=standardize,
-        intercept=intercept,
-        tol=tol,
-        memory=budget,
-        max_time=max_time,
-        max_passes=max_passes,
-        seed=seed,
-        block_rows=block_rows,
-        valid_fraction=valid_fraction,
-        driver=driver,
-        writers=plan.writers,
-        row_view=row_view,
+        block_rows=min(options.block_rows, family.most_block_rows(), -(-train.n // 64) * 64),
+        writers=(options.writers or available_cores()) if options.driver == "processes" else 0,
         offset=data.offset is not None,
     )
+    plan = _plan(options, family, train, valid_rows, smaller_blocks=not resumed)
     return Job(
-        options, found, family, train, valid_rows, labels, sum_weights, intercept_shift, plan
+        options=replace(options, writers=plan.writers),
+        loss=loss,
+        family=family,
+        train=train,
+        valid=valid_rows,
+        labels=labels,
+        sum_weights=sum_weights,
+        intercept_shift=intercept_shift,
+        plan=plan,
     )
 
 
@@ -327,48 +247,41 @@ def _class_factors(by_class: str | tuple[tuple[Any, float], ...], rows: Rows) ->
 
 
 def _plan(
-    family: Family,
-    train: Rows,
-    valid: Rows | None,
-    block_rows: int,
-    budget: int,
-    extra: int = 0,
-    scratch: bool | None = None,
-    writers: int | None = None,
-    view_rows: int | None = None,
-    row_view: RowViewOption = "auto",
-    smaller_blocks: bool = False,
+    options: Options, family: Family, train: Rows, valid: Rows | None, smaller_blocks: bool
 ) -> Plan:
     """The plan for rows; ``smaller_blocks``: the message of a BudgetError may advise them."""
-    chosen = [r for r in (train, valid) if r is not None]
-    chunk = max(2 * r.data.rows.chunk_bytes for r in chosen)
 
     def divide(budget: int, block_rows: int) -> Plan:
-        # a chunk, compressed (at most about as large) and decoded; the block that it is cut into and
-        # the one before, which is being prepared
-        return make_plan(
-            family,
-            train.n,
-            valid.n if valid else 0,
-            block_rows,
-            chunk + 2 * max(_block_bytes(r, block_rows) for r in chosen),
-            budget,
-            extra,
-            scratch,
-            writers,
-            view_rows,
-            sum(_bytes_held(r) for r in chosen),
-            row_view,
-            2 if train.offset is None else 3,
-        )
+        sizes = _sizes(family, train, valid, block_rows)
+        return make_plan(sizes, budget, options.row_view, options.writers or None)
 
     try:
-        return divide(budget, block_rows)
+        return divide(options.memory, options.block_rows)
     except BudgetError as error:
         if not smaller_blocks:
             raise
-        hint = _smaller_blocks(divide, budget, block_rows, error.smallest)
+        hint = _smaller_blocks(divide, options.memory, options.block_rows, error.smallest)
         raise BudgetError(f"{error}{hint}", error.smallest) from None
+
+
+def _sizes(
+    family: Family, train: Rows, valid: Rows | None, block_rows: int, extra: int = 0
+) -> Sizes:
+    """What the plan has to know of the rows."""
+    chosen = [r for r in (train, valid) if r is not None]
+    # a chunk, compressed (at most about as large) and decoded; the block that it is cut into and the one
+    # before, which is being prepared
+    chunk = max(2 * r.data.rows.chunk_bytes for r in chosen)
+    return Sizes(
+        family=family,
+        n_rows=train.n,
+        n_valid=valid.n if valid else 0,
+        block_rows=block_rows,
+        reading=chunk + 2 * max(_block_bytes(r, block_rows) for r in chosen),
+        extra=extra,
+        held=sum(_bytes_held(r) for r in chosen),
+        vectors=2 if train.offset is None else 3,
+    )
 
 
 def _smaller_blocks(

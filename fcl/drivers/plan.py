@@ -107,42 +107,54 @@ def child_bytes() -> int:
     return CHILD if cache_folder is not None else CHILD + COMPILER
 
 
+@dataclass(frozen=True)
+class Sizes:
+    """What a job needs memory for."""
+
+    family: Family
+    n_rows: int
+    n_valid: int
+    block_rows: int
+    reading: int  #: bytes that reading the data holds at once
+    extra: int = (
+        0  #: what only the rows could tell, once they are read (:meth:`Family.extra_bytes`)
+    )
+    held: int = 0  #: bytes of target and weights as they were read, which stay
+    vectors: int = (
+        2  #: float64 vectors over the rows: targets, weights, and offsets if there are any
+    )
+
+    def records(self, n_rows: int) -> int:
+        """Bytes of the prepared form of so many rows."""
+        blocks = -(-n_rows // self.block_rows)
+        return blocks * math.prod(self.family.record_shape(self.block_rows))
+
+
 def make_plan(
-    family: Family,
-    n_rows: int,
-    n_valid: int,
-    block_rows: int,
-    reading: int,
+    sizes: Sizes,
     budget: int,
-    extra: int = 0,
-    scratch: bool | None = None,
-    writers: int | None = None,
-    view_rows: int | None = None,
-    held: int = 0,
     row_view: RowViewOption = "auto",
-    vectors: int = 2,
+    writers: int | None = None,
+    *,
+    scratch: bool | None = None,
+    view_rows: int | None = None,
 ) -> Plan:
     """Divide the budget.
 
-    reading : bytes that reading the data holds at once.
-    extra : what only the rows could tell, once they are read (:meth:`Family.extra_bytes`).
-    scratch : whether prepared rows live in a scratch file; None to choose.
-    writers : most of them; fewer where the budget does not allow for more. None: a single process.
-    view_rows : most rows of the trainer's sample, 0 for all, of a plan made before; None to choose.
-    held : bytes of target and weights as they were read, which stay.
-    vectors : float64 vectors over the rows: targets, weights, and offsets if there are any.
     row_view : "all", "auto" or the rows of the first sample, as the user wants it.
+    writers : most of them; fewer where the budget does not allow for more. None: a single process.
+    scratch : whether prepared rows live in a scratch file; None to choose.
+    view_rows : most rows of the trainer's sample, 0 for all, of a plan made before; None to choose.
 
     Raises BudgetError naming the smallest budget that works.
     """
-    job = _Job(family, n_rows, n_valid, block_rows, reading, extra, held, vectors)
     crews = [None] if writers is None else list(range(writers, 0, -1))
+    views = _view_sizes(sizes.n_rows, row_view, view_rows)
     refused: BudgetError | None = None
     for crew in crews:
-        sizes = _view_sizes(n_rows, row_view, view_rows)
-        for rows in sizes:
+        for rows in views:
             try:
-                return _divide(job, budget, scratch, crew, rows, rows != sizes[-1])
+                return _divide(sizes, budget, scratch, crew, rows, rows != views[-1])
             except BudgetError as error:
                 refused = error  # the last one needs least
     assert refused is not None
@@ -162,27 +174,8 @@ def _view_sizes(n_rows: int, row_view: RowViewOption, view_rows: int | None) -> 
     return sizes
 
 
-@dataclass(frozen=True)
-class _Job:
-    """What is to be planned for."""
-
-    family: Family
-    n_rows: int
-    n_valid: int
-    block_rows: int
-    reading: int
-    extra: int
-    held: int
-    vectors: int
-
-    def records(self, n_rows: int) -> int:
-        """Bytes of the prepared form of so many rows."""
-        blocks = -(-n_rows // self.block_rows)
-        return blocks * math.prod(self.family.record_shape(self.block_rows))
-
-
 def _divide(
-    job: _Job,
+    job: Sizes,
     budget: int,
     scratch: bool | None,
     writers: int | None,

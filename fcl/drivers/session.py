@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -112,7 +112,7 @@ class Session:
         self.report(
             Started(
                 plan=job.plan,
-                options=asdict(job.options),
+                options=job.options.of_job(),
                 n_rows=job.train.n,
                 n_features=job.family.n_features,
                 n_sampled=len(job.family.drawn(0)) if is_sampled(job.family) else None,
@@ -128,7 +128,7 @@ class Session:
         self.fingerprint = self.job.train.data.fingerprint()
         if self.resumed is not None:
             CheckpointFolder.check_resume(
-                self.resumed, asdict(self.job.options), self.fingerprint, checksums
+                self.resumed, self.job.options.of_job(), self.fingerprint, checksums
             )
         self.saver.describe(self.job, self.fingerprint, checksums, self.history)
         self.seconds["read"] = seconds
@@ -309,7 +309,7 @@ class Session:
             sum_weights=job.sum_weights,
             fingerprint=self.fingerprint,
             certificate=certificate,
-            options={**asdict(options), "C_min": smallest},
+            options={**options.of_job(), "C_min": smallest},
             history=self.history,
         )
         message = end_in_words(reason, certificate, options.tol, self.rounding)

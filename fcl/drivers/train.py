@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from fcl.checks import choice, flag, positive, whole
+from fcl.checks import flag
 from fcl.drivers.inline import run_inline
 from fcl.drivers.job import Job, make_job
 from fcl.drivers.plan import Plan, RowViewOption
@@ -24,6 +24,7 @@ from fcl.model.certificate import Certificate
 from fcl.model.checkpoint import Checkpoint, CheckpointFolder
 from fcl.model.file import check_header
 from fcl.model.model import Model
+from fcl.options import TRAINING
 from fcl.solve.state import Point
 
 if TYPE_CHECKING:
@@ -32,31 +33,12 @@ if TYPE_CHECKING:
 
 __all__ = ["TrainResult", "plan_training", "train"]
 
-DRIVERS = ("inline", "processes")
 
-#: Arguments of :func:`train` that change no plan.
-_NOT_PLANNED = (
-    "initial",
-    "warn",
-    "scratch",
-    "progress",
-    "should_stop",
-    "should_checkpoint",
-    "checkpoint",
-    "checkpoint_every",
-    "resume",
-    "command",
-    "share_cores",
-    "shared_files",
-)
-
-
-def plan_training(data: DataSet, features: Spec | str, **options: Any) -> Plan:
+def plan_training(data: DataSet, features: Spec | str, **arguments: Any) -> Plan:
     """The memory plan of :func:`train` with the same arguments; reads no rows."""
-    resumed = options.get("resume") is not None
-    for name in _NOT_PLANNED:
-        options.pop(name, None)
-    return make_job(data, features, resumed=resumed, **options).plan
+    given = signature(train).bind(data, features, **arguments)
+    given.apply_defaults()
+    return _job(given.arguments).plan
 
 
 def train(
@@ -154,8 +136,8 @@ def train(
         many (at least 64, and all if there are no more); or a sample where that pays. A sample grows as
         the gap closes. It sets speed and memory alone: objective and certificate are always over all
         rows.
-    checkpoint : path
-        Folder in which to save checkpoints, every ``checkpoint_every`` seconds and at the end.
+    checkpoint, checkpoint_every : path, float (seconds)
+        Folder in which to save checkpoints, at this interval and at the end.
     resume : Checkpoint or path
         Go on from it, or from the newest in that folder, with the same data and options.
     initial : Model
@@ -190,12 +172,8 @@ def train(
     RepeatedDeaths
         A process died three times in a row; a checkpoint was saved.
     """
-    driver = choice("driver", driver, DRIVERS)
-    share_cores = flag("share_cores", share_cores)
-    checkpoint_every = positive("checkpoint_every", checkpoint_every)
+    given = dict(locals())  # the arguments by name
     warn = flag("warn", warn)
-    if writers is not None:
-        writers = whole("writers", writers, 1)
     if initial is not None and resume is not None:
         raise InputError(
             "initial: expected no resume beside it, got both; leave it out, for a checkpoint has its own "
@@ -203,48 +181,25 @@ def train(
         )
     if resume is not None and not isinstance(resume, Checkpoint):
         resume = CheckpointFolder(resume).load()
-    if offset is not None:
-        data = data.with_offset(offset)
-    job = make_job(
-        data,
-        features,
-        C=C,
-        alpha=alpha,
-        l1_ratio=l1_ratio,
-        loss=loss,
-        standardize=standardize,
-        class_weight=class_weight,
-        intercept=intercept,
-        tol=tol,
-        memory=memory,
-        max_time=max_time,
-        max_passes=max_passes,
-        seed=seed,
-        valid=valid,
-        valid_fraction=valid_fraction,
-        block_rows=block_rows,
-        driver=driver,
-        writers=writers,
-        row_view=row_view,
-        resumed=resume is not None,
-    )
+    job = _job(given)
+    options = job.options
     _check_savable(job)
-    if warn and not standardize and (text := uneven_scales(job.family)):
+    if warn and not options.standardize and (text := uneven_scales(job.family)):
         warnings.warn(text, ScaleWarning, stacklevel=2)
     start = None if initial is None else _start(job, initial)
-    options = asdict(job.options)
+    kept = options.of_job()
     if resume is not None:
         # what follows from the data is compared when they are read: then it can be said that they differ
         derived = {"alpha" if alpha is None else "C"}
-        if options["block_rows"] != block_rows:
+        if options.block_rows != block_rows:
             derived.add("block_rows")
-        given = {name: value for name, value in options.items() if name not in derived}
+        compared = {name: value for name, value in kept.items() if name not in derived}
         CheckpointFolder.check_resume(
-            resume, given, family=job.family.to_config(), n_features=job.family.n_features
+            resume, compared, family=job.family.to_config(), n_features=job.family.n_features
         )
     if command is not None:
-        options["command"] = dict(command)
-    saver = Saver(checkpoint, checkpoint_every, should_checkpoint, options, resume, driver)
+        kept["command"] = dict(command)
+    saver = Saver(checkpoint, options.checkpoint_every, should_checkpoint, kept, resume)
     saver.open()
     try:
         session = Session(
@@ -257,17 +212,27 @@ def train(
         )
         del job  # the session has it, and may move its arrays elsewhere
         with session.compilation:
-            if driver == "inline":
+            if options.driver == "inline":
                 result = run_inline(session, scratch)
             else:
                 from fcl.drivers.processes.supervisor import run_processes
 
-                result = run_processes(session, scratch, share_cores, shared_files)
+                result = run_processes(session, scratch, options.share_cores, shared_files)
+        if result.converged:
+            saver.complete()
     finally:
         saver.close()
     if warn and not result.converged:
         warnings.warn(result.message, ConvergenceWarning, stacklevel=2)
     return result
+
+
+def _job(given: Mapping[str, Any]) -> Job:
+    """The job of the arguments of :func:`train`."""
+    data = given["data"] if given["offset"] is None else given["data"].with_offset(given["offset"])
+    options = {option.name: given[option.name] for option in TRAINING}
+    resumed = given["resume"] is not None
+    return make_job(data, **options, valid=given["valid"], resumed=resumed)
 
 
 def _check_savable(job: Job) -> None:
@@ -287,7 +252,7 @@ def _check_savable(job: Job) -> None:
             sum_weights=job.sum_weights,
             fingerprint="",
             certificate=Certificate(0.0, 0.0, 0.0, 0.0, 0),
-            options=asdict(job.options),
+            options=job.options.of_job(),
         ).header()
     )
 

@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning as SklearnConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from fcl.checks import choice, flag, is_whole, positive, up_to_one, view_of_rows, whole
+from fcl.checks import flag, is_whole, whole
 from fcl.data import DataSet
 from fcl.drivers.result import StopReason
 from fcl.drivers.train import train
@@ -23,6 +23,7 @@ from fcl.features import Columns, Family, bind_features
 from fcl.features.generator import without_probes
 from fcl.features.standardized import uneven_scales
 from fcl.objective import LOSSES, Loss, find_loss, resolve_C
+from fcl.options import TRAINING
 
 if TYPE_CHECKING:
     from fcl.drivers.result import TrainResult
@@ -30,8 +31,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Estimator", "EstimatorConvergenceWarning"]
 
-DRIVERS = ("inline", "processes")
 DEFAULT_C = 1.0
+#: Parameters that are checked as the options of `fcl.train`, and the names of options that differ.
+_CHECKED = ("l1_ratio", "standardize", "fit_intercept", "tol", "max_iter", "memory", "row_view")
+_OPTION = {"fit_intercept": "intercept", "max_iter": "max_passes"}
 
 
 class EstimatorConvergenceWarning(ConvergenceWarning, SklearnConvergenceWarning):  # type: ignore[misc]
@@ -70,22 +73,14 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
             raise InputError(f"n_jobs must be None or a whole number but 0, got {self.n_jobs!r}")
         if not isinstance(self.verbose, bool):
             whole("verbose", self.verbose, 0)
-        options: dict[str, Any] = {
-            "features": resolve_features(self.features),
-            "loss": self._loss().text,
-            "l1_ratio": up_to_one("l1_ratio", self.l1_ratio),
-            "standardize": flag("standardize", self.standardize),
-            "intercept": flag("fit_intercept", self.fit_intercept),
-            "tol": positive("tol", self.tol),
-            "max_passes": whole("max_iter", self.max_iter, 1),
-            "memory": self.memory,
-            "row_view": view_of_rows("row_view", self.row_view),
-            "seed": self._seed(),
-            **self._driver(),
-        }
-        if self.max_time is not None:
-            positive("max_time", self.max_time)
-        return options
+        table = {option.name: option for option in TRAINING}
+        table["max_time"].check(self.max_time)  # which the problems of a fit share
+        options = {"features": resolve_features(self.features), "loss": self._loss().text}
+        for name in _CHECKED:
+            option = table[_OPTION.get(name, name)]
+            options[option.name] = option.check(getattr(self, name), name)
+        table["driver"].check(self.driver)
+        return options | {"seed": self._seed()} | self._driver()
 
     def _loss(self) -> Loss:
         """The loss; raises InputError unless it is one for such targets."""
@@ -103,7 +98,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
 
     def _driver(self) -> dict[str, Any]:
         """The driver and its writers; workers of joblib and other children start no processes."""
-        if choice("driver", self.driver, DRIVERS) == "inline":
+        if self.driver == "inline":
             return {"driver": "inline"}
         from joblib import effective_n_jobs
 

@@ -24,43 +24,17 @@ from fcl.checks import shortened, shown
 from fcl.errors import CheckpointError, InputError, reason
 from fcl.model.atomic import atomic_file, check_name
 from fcl.model.checkpoint_file import Checkpoint, Damaged, read_checkpoint, write_checkpoint
+from fcl.options import FIXED, JOB_DEFAULTS
 from fcl.plain import plain
 
-__all__ = ["MAY_CHANGE", "Checkpoint", "CheckpointFolder"]
-
-#: options that a resumed job may change: none of them moves the optimum
-MAY_CHANGE = frozenset(
-    (
-        "tol",
-        "max_time",
-        "max_passes",
-        "memory",
-        "writers",
-        "checkpoint_every",
-        "driver",
-        # another view of the rows draws its own sample at the anchor; a smaller budget may need one
-        "row_view",
-        # where files lie, how cores and shared memory are shared, and the command line
-        "scratch",
-        "checkpoint",
-        "share_cores",
-        "shared_files",
-        "command",
-    )
-)
-
-#: options that came later, with the values that jobs had before
-ADDED: dict[str, Any] = {
-    "l1_ratio": 1.0,
-    "class_weight": None,
-    "standardize": False,
-    "offset": False,
-}
+__all__ = ["Checkpoint", "CheckpointFolder"]
 
 #: Checkpoints kept: the newest, and the one before in case the disk lost a part of it.
 KEPT = 2
 
 _LOCK = "lock"
+#: is there while the job of the newest checkpoint has reached its tolerance
+_COMPLETE = "complete"
 #: the file may be removed between opening and locking it, by the job that had it
 _LOCK_TRIES = 20
 # as save() names them: other names, and numbers beyond int64, are of other files
@@ -117,6 +91,18 @@ class CheckpointFolder:
         """
         kept = 0 if resumed is None else resumed.number
         self._obsolete = {number for number in self.numbers() if number > kept}
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the job of the checkpoints there has reached its tolerance."""
+        return (self.path / _COMPLETE).is_file()
+
+    def mark_complete(self) -> None:
+        """Note that the job has reached its tolerance, until the next save."""
+        if self.numbers() and not self._obsolete:
+            # on a full disk a new job is refused, and its message says how to begin
+            with suppress(OSError):
+                (self.path / _COMPLETE).touch()
 
     # -- the lock
 
@@ -211,6 +197,7 @@ class CheckpointFolder:
             numbers = self.numbers()
             number = max(numbers, default=0) + 1
             path = self._file(number)
+            (self.path / _COMPLETE).unlink(missing_ok=True)
             with atomic_file(path) as file, zipfile.ZipFile(file, "w") as archive:
                 write_checkpoint(archive, replace(checkpoint, number=number))
         except (OSError, InputError) as error:
@@ -265,16 +252,16 @@ class CheckpointFolder:
     ) -> None:
         """Raise InputError that names every difference between the job saved and the one to be run.
 
-        options     effective options; those that both jobs have are compared, except MAY_CHANGE. Options
-                    that an earlier version did not save had the values of ADDED.
+        options     effective options; those in FIXED are compared. An option that the version of the
+                    checkpoint did not have yet had what is its default now.
         family      configuration of the bound family; None: not known yet.
         n_features  number of its features; None: not known yet.
         fingerprint of the data now; None: not known yet. checksums as ``block_checksums``.
         """
         wrong = []
-        before = ADDED | plain(checkpoint.options)
+        before = JOB_DEFAULTS | plain(checkpoint.options)
         for name, value in plain(options).items():
-            if name not in MAY_CHANGE and name in before and before[name] != value:
+            if name in FIXED and before[name] != value:
                 wrong.append(f"{name} was {shown(before[name])}, is {shown(value)}")
         if fingerprint is not None and fingerprint != checkpoint.fingerprint:
             wrong.append(

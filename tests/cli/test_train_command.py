@@ -39,7 +39,7 @@ def test_a_run(data: Path, tmp_path: Path, driver: Any, run: Run) -> None:
         "shared_files": None, "row_view": "auto",
     }  # fmt: skip
     assert {name: call[name] for name in wanted} == wanted
-    assert "valid_fraction" not in call
+    assert call["valid_fraction"] is None
     assert load_model(out).n_active == 3
 
     lines = result.stderr.splitlines()
@@ -91,11 +91,11 @@ def test_options_of_the_penalty(data: Path, tmp_path: Path, driver: Any, run: Ru
     ("option", "value", "message"),
     [
         *[
-            ("--l1-ratio", value, "expected a number in (0, 1]")
+            ("--l1-ratio", value, "expected above 0 and at most 1, got")
             for value in ("0", "-1", "1.5", "nan", "x")
         ],
         ("--class-weight", "even", "expected balanced or LABEL=W,LABEL=W, got 'even'"),
-        ("--class-weight", "1=0", "expected a number above 0 and finite, got '0'"),
+        ("--class-weight", "1=0", "expected a finite number above 0, got 0.0"),
         ("--class-weight", "1=2,1=3", "two weights for the label '1'"),
     ],
 )
@@ -130,7 +130,7 @@ def test_options_of_the_driver(data: Path, tmp_path: Path, driver: Any, run: Run
     arguments = ["train", data, "--features", "kmers:d=3", "--C", 1, "--out", tmp_path / "o.fcl"]
     result = run(
         *arguments, "--writers", 3, "--checkpoint", tmp_path / "c", "--checkpoint-every", "90s",
-        "--no-help", "--shared-files", tmp_path,
+        "--no-share-cores", "--shared-files", tmp_path,
     )  # fmt: skip
     assert result.exit_code == 0, result.output
     call = driver.calls[-1]
@@ -148,7 +148,7 @@ def test_options_of_the_driver(data: Path, tmp_path: Path, driver: Any, run: Run
 
 def test_options_of_benchmarks_are_not_shown(run: Run) -> None:
     text = run("train", "--help").stdout
-    assert "--no-help" not in text and "--shared-files" not in text
+    assert "share-cores" not in text and "--shared-files" not in text
     assert "--writers" in text and "--checkpoint-every" in text and "SIGUSR1" in text
 
 
@@ -167,6 +167,37 @@ def test_an_earlier_checkpoint_is_not_lost(
     for more in (["--overwrite"], ["--no-checkpoint", "--overwrite"], ["--plan"]):
         assert run(*arguments, *more).exit_code == 0
     assert (folder / "checkpoint-3.fcl-ckpt").read_text() == "hours of work"  # the driver's to end
+
+
+def test_the_checkpoint_of_a_job_that_converged_gives_way(
+    data: Path, tmp_path: Path, run: Run
+) -> None:
+    """The same command again after its model was deleted; with the real driver."""
+    out = tmp_path / "o.fcl"
+    folder = tmp_path / "o.fcl.checkpoint"
+    arguments = ["train", data, "--features", "kmers:d=1", "--C", 0.1, "--driver", "inline"]
+    arguments += ["--out", out]
+    stopped = run(*arguments, "--max-passes", 1, "--tol", 1e-9)
+    assert stopped.exit_code == 0 and "stopped early" in stopped.stderr
+    out.unlink()
+    refused = run(*arguments)
+    assert refused.exit_code == 2 and "start anew (--overwrite)" in refused.stderr
+    assert run("train", "--resume", folder, "--tol", 1e-3, "--max-passes", 50).exit_code == 0
+    before = {path.name: path.read_bytes() for path in folder.glob("*.fcl-ckpt")}
+    assert run(*arguments).exit_code == 2  # the model is in the way
+    out.unlink()
+    assert run(*arguments, "--alpha", 3).exit_code == 2  # a wrong command costs nothing
+    assert {path.name: path.read_bytes() for path in folder.glob("*.fcl-ckpt")} == before
+    again = run(*arguments)
+    assert again.exit_code == 0, again.output
+    assert f"{folder}: the job there has reached its tolerance" in again.stderr
+    assert f"fcl-train --resume {folder} --tol SMALLER" in again.stderr
+    assert not before.keys() & {path.name for path in folder.glob("*.fcl-ckpt")}
+    out.unlink()
+    quiet = run(*arguments, "--quiet", "--max-passes", 1, "--tol", 1e-9)
+    assert quiet.stderr.count("\n") == 1 and "stopped early" in quiet.stderr
+    out.unlink()
+    assert run(*arguments).exit_code == 2  # the job there has not converged
 
 
 def test_quiet_and_verbose(data: Path, tmp_path: Path, driver: Any, run: Run) -> None:
@@ -213,12 +244,12 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"--features": "words:d=2"}, "unknown family 'words'"),
     ({"--C": None}, "give --C or --alpha"),
     ({"--alpha": 1}, "give --C or --alpha, not both"),
-    ({"--C": 0}, "'--C': expected a number above 0 and finite, got '0'"),
-    ({"--C": -1}, "'--C': expected a number above 0 and finite, got '-1'"),
-    ({"--C": "nan"}, "'--C': expected a number above 0 and finite, got 'nan'"),
-    ({"--C": "inf"}, "'--C': expected a number above 0 and finite, got 'inf'"),
-    ({"--C": None, "--alpha": 0}, "'--alpha': expected a number above 0"),
-    ({"--tol": 0}, "'--tol': expected a number above 0"),
+    ({"--C": 0}, "'--C': expected a finite number above 0, got 0.0"),
+    ({"--C": -1}, "'--C': expected a finite number above 0, got -1.0"),
+    ({"--C": "nan"}, "'--C': expected a finite number above 0, got nan"),
+    ({"--C": "inf"}, "'--C': expected a finite number above 0, got inf"),
+    ({"--C": None, "--alpha": 0}, "'--alpha': expected a finite number above 0, got 0.0"),
+    ({"--tol": 0}, "'--tol': expected a finite number above 0, got 0.0"),
     ({"--out": None}, "--out is missing"),
     ({"--out": "no/where/o.fcl"}, "does not exist; make it first"),
     ({"--out": "exists.fcl"}, "exists.fcl: exists already"),
@@ -227,18 +258,20 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"--out": "data", "--overwrite": True}, "would replace data"),
     ({"--memory": "huge"}, "'--memory': expected a size"),
     ({"--max-time": "later"}, "'--max-time': expected a duration"),
-    ({"--max-passes": 0}, "'--max-passes': 0 is not in the range"),
-    ({"--valid-fraction": 1}, "'--valid-fraction': expected a number in (0, 1)"),
+    ({"--max-passes": 0}, "'--max-passes': expected a whole number of at least 1, got 0"),
+    ({"--valid-fraction": 1}, "'--valid-fraction': expected between 0 and 1, got 1.0"),
     ({"--valid-fraction": 0.5, "--valid": "data"}, "--valid or --valid-fraction, not both"),
     ({"--valid": "missing"}, "missing does not exist"),
     ({"--y": "target"}, 'has no array "target"'),
     ({"--x": "Z"}, 'has no array "Z"'),
     ({"--weights": "w"}, 'has no array "w"'),
-    ({"--driver": "cloud"}, "'cloud' is not one of 'processes', 'inline'"),
+    ({"--driver": "cloud"}, "'--driver': expected one of inline, processes, got 'cloud'"),
     ({"--scratch": "missing"}, "--scratch missing: is not a folder"),
-    ({"--block-rows": 10}, "'--block-rows': 10 is not in the range"),
+    ({"--block-rows": 10}, "'--block-rows': expected a multiple of 64 from 64 to 65536, got 10"),
+    ({"--block-rows": 100}, "'--block-rows': expected a multiple of 64 from 64 to 65536, got 100"),
+    ({"--seed": "x"}, "'--seed': expected a whole number of at least 0, got 'x'"),
     ({"--loss": "hinge"}, "unknown loss 'hinge'; expected one of logistic"),
-    ({"--writers": 0}, "'--writers': 0 is not in the range"),
+    ({"--writers": 0}, "'--writers': expected a whole number of at least 1, got 0"),
     *[
         (
             {"--row-view": value},

@@ -17,7 +17,8 @@ import fcl
 from fcl import open_data, plan_training
 from fcl.cache import ColumnCache
 from fcl.cache.store import largest_column
-from fcl.drivers.plan import MIB, Plan, make_plan
+from fcl.drivers import plan as plan_module
+from fcl.drivers.plan import MIB, Plan, Sizes
 from fcl.errors import BudgetError
 from fcl.features import Fourier, KmerFamily, bind_features, parse_features
 from fcl.features.base import StepColumns
@@ -41,6 +42,12 @@ jobs = st.builds(
     st.integers(0, 1 << 28),
     st.one_of(st.just(0), st.integers(0, 1 << 30)),
 )
+
+
+def make_plan(budget: int, **job: Any) -> Plan:
+    """A plan of the sizes and settings in one dictionary."""
+    sizes = {name: job.pop(name) for name in Sizes.__dataclass_fields__ if name in job}
+    return plan_module.make_plan(Sizes(**sizes), budget, **job)
 
 
 def smallest_budget(job: dict[str, Any]) -> int:
@@ -304,8 +311,8 @@ def test_a_budget_too_small_speaks_of_letters_where_there_are_some(
 ) -> None:
     family = bind_features(parse_features(features), fcl.open_data(rows, y=None).rows)
     with pytest.raises(BudgetError, match="is too small") as caught:
-        make_plan(family, len(rows), 0, 64, 0, MIB)
+        plan_module.make_plan(Sizes(family, len(rows), 0, 64, 0), MIB)
     assert ("letters" in str(caught.value)) is letters
     with pytest.raises(BudgetError, match="is too small") as caught:
-        make_plan(family, len(rows), 0, 64, 0, MIB, extra=MIB)
+        plan_module.make_plan(Sizes(family, len(rows), 0, 64, 0, extra=MIB), MIB)
     assert ("unknown letters 1 MiB" in str(caught.value)) is letters

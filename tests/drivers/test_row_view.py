@@ -17,7 +17,7 @@ from rows import ACCEPTORS, acceptors, pyrimidines
 import fcl
 from fcl.drivers import plan as planning
 from fcl.drivers.job import make_job
-from fcl.drivers.plan import MIB, make_plan
+from fcl.drivers.plan import MIB, Sizes, make_plan
 from fcl.errors import BudgetError, InputError
 from fcl.features import KmerFamily
 from fcl.model.checkpoint import CheckpointFolder
@@ -251,7 +251,7 @@ def test_a_checkpoint_says_how_the_rows_are_drawn_again(small: None, tmp_path: P
 
 
 def plan_of(n: int, budget: int, **options: Any) -> planning.Plan:
-    return make_plan(KmerFamily(8, 141), n, 0, 65536, 32 * MIB, budget, **options)
+    return make_plan(Sizes(KmerFamily(8, 141), n, 0, 65536, 32 * MIB), budget, **options)
 
 
 def smallest(n: int, **options: Any) -> int:

@@ -20,7 +20,7 @@ from tools.bench import common, jobs
 
 METHODS = {
     "inline": ["--driver", "inline"],
-    "apart": ["--no-help"],
+    "apart": ["--no-share-cores"],
     "shared": [],
 }
 

@@ -5,7 +5,6 @@ A command that ``pyproject.toml`` names is fuzzed by that alone, and so is each 
 
 from __future__ import annotations
 
-import math
 import re
 import tomllib
 from collections.abc import Callable
@@ -121,16 +120,14 @@ class Line:
             return None
         if name in self._makers:
             return self._makers[name]()
-        if isinstance(kind, click.Choice):
-            return str(rng.choice(list(kind.choices)))
-        if isinstance(kind, click.types.IntParamType):
-            low = getattr(kind, "min", None) or 0
-            high = getattr(kind, "max", None) or low + 50
-            return str(
-                64 * max(1, rng.randint(low, high) // 64) if low == 64 else rng.randint(low, high)
-            )
-        if isinstance(kind, click.types.FloatParamType) or kind.name == "number":
-            most = min(getattr(kind, "most", math.inf), 0.9 * getattr(kind, "below", math.inf), 3.0)
+        if name == "block_rows":
+            return str(64 * rng.randint(1, 1024))
+        if name == "driver":
+            return str(rng.choice(("inline", "processes")))
+        if kind.name.startswith("integer"):
+            return str(rng.randint(1, 50))
+        if kind.name == "number":  # the limit of --l1-ratio, --valid-fraction is 1
+            most = 3.0 if name in ("C", "alpha") else 0.9
             return f"{most * 10 ** rng.uniform(-2.5, 0):.4g}"
         if kind.name == "size":
             return "1GiB"

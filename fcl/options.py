@@ -1,0 +1,317 @@
+"""The options of training, each declared once.
+
+From the fields of :class:`Options` follow the checks of :func:`fcl.train` and of the estimators, the
+options and the help of ``fcl-train``, the keys of its TOML files, what models and checkpoints keep, and
+what a resumed job may change. ``fcl/cli/options.py`` adds the options that only the command has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, fields, replace
+from enum import Enum
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from fcl import checks
+from fcl.errors import InputError
+from fcl.parallel import SERIAL, Team
+from fcl.units import parse_duration, parse_size
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from fcl.objective import Objective
+
+    Floats = npt.NDArray[np.float64]
+
+#: The groups of ``--help``, in its order.
+GROUPS = ("data", "model", "stopping", "running", "checkpoints", "output")
+
+
+class Resume(Enum):
+    """What ``--resume`` does with an option."""
+
+    FIXED = "the resumed job has the value of the checkpoint"
+    FREE = "the value of the checkpoint is the default of the resumed job, which may change it"
+    NOT_KEPT = "the checkpoint of a command does not keep it"
+
+
+# -- values ----------------------------------------------------------------------------------------
+
+#: (name of the option, value) -> the value as fcl keeps it; raises InputError
+Check = Callable[[str, Any], Any]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """The values that an option takes."""
+
+    name: str  #: in the help
+    check: Check  #: of values from Python
+    in_file: str  #: what a TOML file holds, in words and as types
+    types: tuple[type, ...]
+    parse: Check | None = None  #: of texts and values of a TOML file; None: ``check``
+
+    def read(self, value: Any) -> Any:
+        """The value of a text or a TOML file; raises InputError that does not name the option."""
+        try:
+            return (self.parse or self.check)("value", value)
+        except InputError as error:
+            text = str(error).removeprefix("value: ").replace("value must be", "expected", 1)
+            raise InputError(text) from None
+
+
+def _parsed(number: type[int] | type[float], check: Check) -> Check:
+    """The check, of the number in a text; a text without one fails it as it is."""
+
+    def parse(name: str, value: Any) -> Any:
+        if isinstance(value, str):
+            with suppress(ValueError):
+                value = number(value)
+        return check(name, value)
+
+    return parse
+
+
+def _real(check: Check) -> Kind:
+    return Kind("number", check, "a number", (int, float), _parsed(float, check))
+
+
+def _whole(check: Check) -> Kind:
+    return Kind("integer", check, "a whole number", (int,), _parsed(int, check))
+
+
+def _one_of(*words: str) -> Kind:
+    name = f"[{'|'.join(words)}]"
+    return Kind(name, lambda name, value: checks.choice(name, value, words), "a string", (str,))
+
+
+def _block_rows(name: str, value: Any) -> int:
+    if not checks.is_whole(value) or not 64 <= value <= 65536 or value % 64:
+        raise InputError(f"{name} must be a multiple of 64 from 64 to 65536, got {value!r}")
+    return int(value)
+
+
+def _loss(name: str, value: Any) -> str:
+    from fcl.objective import find_loss  # late: it imports NumPy
+
+    return find_loss(value).text
+
+
+def _weights_of_labels(name: str, value: Any) -> str | dict[str, float]:
+    """``balanced``, or a weight for each label: ``LABEL=W,LABEL=W``; in TOML also a table."""
+    if value == "balanced":
+        return str(value)
+    pairs = value.items() if isinstance(value, Mapping) else map(_pair, str(value).split(","))
+    weights: dict[str, float] = {}
+    for label, weight in pairs:
+        if not label and isinstance(value, str):
+            raise InputError(
+                f"{name}: expected balanced or LABEL=W,LABEL=W, got {checks.shown(value)}"
+            )
+        if label in weights:
+            raise InputError(f"{name}: two weights for the label {label!r}")
+        weights[label] = _parsed(float, checks.positive)(name, weight)
+    return weights
+
+
+def _pair(text: str) -> tuple[str, str]:
+    label, _, weight = text.rpartition("=")  # a label may have = in it, a weight has none
+    return label.strip(), weight.strip()
+
+
+TEXT = Kind("text", lambda name, value: value, "a string", (str,))
+#: A file, a folder, or a part of one; the checkpoint of a command keeps its absolute path.
+PATH = replace(TEXT, name="path")
+FLAG = Kind("flag", checks.flag, "true or false", (bool,))
+POSITIVE = _real(checks.positive)
+FROM_0 = _whole(lambda name, value: checks.whole(name, value, 0))
+FROM_1 = _whole(lambda name, value: checks.whole(name, value, 1))
+LOSS = Kind("loss", _loss, "a string", (str,))
+SIZE = Kind("size", lambda n, v: parse_size(v, n), 'a size such as "4GiB"', (str, int))
+DURATION = Kind(
+    name="duration",
+    check=checks.positive,
+    in_file='a duration such as "2h", or seconds',
+    types=(str, int, float),
+    parse=lambda name, value: parse_duration(value, name),
+)
+ROW_VIEW = Kind(
+    name="all|auto|N",
+    check=checks.view_of_rows,
+    in_file='"all", "auto" or a number of rows',
+    types=(str, int),
+    parse=_parsed(int, checks.view_of_rows),
+)
+CLASS_WEIGHT = Kind(
+    name="balanced|LABEL=W,...",
+    check=lambda name, value: value,  # which needs the labels: `check_class_weight`
+    in_file='"balanced" or a table of weights by label',
+    types=(str, dict),
+    parse=_weights_of_labels,
+)
+
+
+# -- options ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Option:
+    """What is said once of an option."""
+
+    kind: Kind
+    group: str
+    help: str = ""
+    default: Any = None  #: None also: may be left out
+    name: str = ""  #: of the argument of `fcl.train`; the command and TOML have dashes
+    metavar: str | None = None  #: None: the name of the kind
+    resume: Resume = Resume.FIXED
+    planned: bool = True  #: enters the plan, and is kept in models and checkpoints
+    command_default: Any = None  #: of ``fcl-train``; None: ``default``
+    hidden: bool = False  #: for tests and benchmarks: not in the help, not in TOML
+
+    @property
+    def spelled(self) -> str:
+        """The option on the command line."""
+        return f"--{self.name.replace('_', '-')}"
+
+    def check(self, value: Any, name: str | None = None) -> Any:
+        """A value from Python as fcl keeps it; InputError that names the option otherwise."""
+        if value is None and self.default is None:
+            return None
+        return self.kind.check(name or self.name, value)
+
+
+def _option(kind: Kind, help: str, default: Any = None, **more: Any) -> Any:
+    option = Option(kind, help=help, default=default, **more)
+    return field(default=default, metadata={"option": option})
+
+
+_model = partial(_option, group="model")
+_stopping = partial(_option, group="stopping", resume=Resume.FREE)
+_running = partial(_option, group="running", resume=Resume.FREE)
+_saving = partial(_option, group="checkpoints", planned=False)
+_unseen = partial(_running, resume=Resume.NOT_KEPT, planned=False, hidden=True)
+
+
+@dataclass(frozen=True)
+class Options:
+    """The options of a training. Times in seconds, sizes in bytes.
+
+    As given they are checked (:meth:`checked`); those of a job are as they take effect: both C and alpha,
+    weights of both labels, no more rows a block than there are, writers that the budget allows for.
+    """
+
+    valid_fraction: float | None = _option(
+        _real(checks.share), "Or this share of the rows of DATA.", group="data"
+    )
+
+    features: str = _model(
+        TEXT,
+        "Family of features: kmers:d=8,origin=70, columns, products:degree=2, module:Class:option=1 of "
+        "your own; or several: 'kmers:d=6 + bag:d=8 * 2'.",
+        metavar="SPEC",
+    )
+    C: float = _model(POSITIVE, "Weight of the losses; or --alpha.")
+    alpha: float = _model(POSITIVE, "Weight of the penalty: C = 1 / (alpha sum s_i).")
+    l1_ratio: float = _model(
+        _real(checks.up_to_one),
+        "Share rho of |w| in the penalty; the rest goes to w^2 / 2 (elastic net).",
+        1.0,
+    )
+    standardize: bool = _model(
+        FLAG,
+        "Penalise each weight in units of its feature's standard deviation, as glmnet does.",
+        False,
+    )
+    loss: str = _model(
+        LOSS,
+        "Of labels: logistic, squared_hinge. Of numbers: squared, huber:delta=1 (outliers beyond delta "
+        "count linearly), poisson (counts, log link).",
+        "logistic",
+    )
+    #: of a job: balanced, or (label, weight) of both labels
+    class_weight: str | tuple[tuple[Any, float], ...] | None = _model(
+        CLASS_WEIGHT,
+        "Multiplies the weights of the rows of each class; balanced: both weigh as much.",
+    )
+    intercept: bool = _model(FLAG, "An unpenalised constant (default).", True)
+    offset: bool = False  #: whether the data have one; users name or give an array
+
+    tol: float = _stopping(POSITIVE, "Relative gap.", 1e-3)
+    max_time: float | None = _stopping(DURATION, "Stop after this time.")
+    max_passes: int | None = _stopping(
+        FROM_1, "Stop after so many passes (besides the first, of the null model)."
+    )
+
+    memory: int = _running(SIZE, "Budget of all processes together.", "4GiB")
+    driver: str = _running(
+        _one_of("inline", "processes"),
+        "Many processes, or one that is the same to the last bit each time.",
+        "inline",
+        command_default="processes",
+    )
+    writers: int = _running(FROM_1, "Of processes; default: the cores.")  #: 0: inline
+    row_view: str | int = _running(
+        ROW_VIEW,
+        "Rows of the trainer: a sample where that pays, or of about N. Sets speed and memory alone.",
+        "auto",
+    )
+    seed: int = _running(FROM_0, "Seeds all sampling.", 0, resume=Resume.FIXED)
+    block_rows: int = _running(
+        _whole(_block_rows), "Rows a block, a multiple of 64.", 65_536, resume=Resume.FIXED
+    )
+    scratch: str | None = _running(
+        PATH, "Folder for prepared rows that memory cannot hold.", metavar="DIR", planned=False
+    )
+    share_cores: bool = _unseen(FLAG, "Whether writers and trainer share cores.", True)
+    shared_files: str | None = _unseen(PATH, "Shared memory in files there.", metavar="DIR")
+
+    checkpoint: str | None = _saving(
+        PATH,
+        "Default: the name of the model + .checkpoint.",
+        metavar="DIR",
+        resume=Resume.NOT_KEPT,
+    )
+    checkpoint_every: float = _saving(
+        DURATION, "And at the end.", 300.0, command_default="5m", resume=Resume.FREE
+    )
+
+    @classmethod
+    def checked(cls, **given: Any) -> Options:
+        """Options that a user gave from Python, and defaults; InputError names a wrong one."""
+        options = cls(**given)
+        found = {option.name: option.check(getattr(options, option.name)) for option in TRAINING}
+        return replace(options, **found)
+
+    def objective(
+        self, y: Floats, s: Floats, team: Team = SERIAL, offset: Floats | None = None
+    ) -> Objective:
+        """The objective of a job over rows with these targets, weights and offsets."""
+        from fcl.objective import Objective, Penalty, find_loss  # late: NumPy
+
+        loss, penalty = find_loss(self.loss), Penalty(self.l1_ratio)
+        return Objective(loss, y, s, self.C, self.intercept, self.block_rows, team, penalty, offset)
+
+    def of_job(self) -> dict[str, Any]:
+        """Those that models and checkpoints keep."""
+        return {name: getattr(self, name) for name in JOB_DEFAULTS}
+
+
+#: The options of `fcl.train`.
+TRAINING = tuple(
+    replace(declared.metadata["option"], name=declared.name)
+    for declared in fields(Options)
+    if declared.metadata
+)
+#: Options that models and checkpoints keep, with their defaults.
+JOB_DEFAULTS = {
+    declared.name: declared.default
+    for declared in fields(Options)
+    if not declared.metadata or declared.metadata["option"].planned
+}
+#: Options of a job that no resumed job may change: they move the optimum, or decide which rows are used.
+FIXED = ("offset", *(option.name for option in TRAINING if option.resume is Resume.FIXED))
