@@ -2,7 +2,7 @@
 
 One step (newGLMNET, Yuan, Ho and Lin 2012): a quadratic model of the local objective at the current
 point, coordinate descent on the model, a line search on the local objective itself. What makes it fast
-(208,094 windows of C. elegans, d = 8, C = 0.1, one core, relative gap 1e-3; tools/bench/trainers.py):
+(208,094 windows of C. elegans, d = 8, C = 0.1, one core, relative gap 1e-3; tools/research/trainers.py):
 
 - **The Hessian of a sample of the rows.** The gradient is exact; the curvature comes from rows drawn
   with probability min(1, q_i / tau), weighted by its inverse (sub-sampled Newton, Roosta-Khorasani and

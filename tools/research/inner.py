@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Ways to minimise the inner model of the trainer, side by side on models of a real run.
 
-    python tools/bench/inner.py [--every 40] [--d 8] [--C 0.1] [--models 3] [--limit 20]
+    python tools/research/inner.py [--every 40] [--d 8] [--C 0.1] [--models 3] [--limit 20]
 
 Trains on windows of C. elegans and keeps the inner models (a quadratic on a sample of the rows,
 fcl/solve/inner.py) of its last passes, which take most of its time. Each way then minimises each model
@@ -25,8 +25,8 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from fcl.solve import inner
 from tools.bench import common
-from tools.bench.trainers import make_solver
-from tools.bench.ways import WAYS, Recorded, Spent, State
+from tools.research.trainers import make_solver
+from tools.research.ways import WAYS, Recorded, Spent, State
 
 
 def record(args: argparse.Namespace) -> list[Recorded]:
@@ -34,7 +34,7 @@ def record(args: argparse.Namespace) -> list[Recorded]:
     from fcl.drivers.job import make_job
     from fcl.drivers.warmup import warmup
 
-    warmup()
+    warmup(["sequences"])
     data = common.open_rows(common.windows_folder(args.data), args.every)
     job = make_job(data, f"kmers:d={args.d}", C=args.C, tol=1e-3, memory=args.memory)
     prepared = job.prepare(job.train, None, lambda share: None)

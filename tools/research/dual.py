@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Would a better dual point close the gap sooner? The bounds of each pass of a real run, side by side.
 
-    python tools/bench/dual.py [--every 40] [--d 8] [--C 0.1] [--tol 1e-6]
+    python tools/research/dual.py [--every 40] [--d 8] [--C 0.1] [--tol 1e-6]
 
 At every anchor: the gap by the residuals scaled into the dual feasible set (what fcl certifies); by the
 best convex combination of that point with the best one so far, both feasible, which costs no pricing; and
@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from tools.bench import common
-from tools.bench.trainers import make_solver
+from tools.research.trainers import make_solver
 
 if TYPE_CHECKING:
     from fcl.solve.passes import Passes

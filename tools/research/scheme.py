@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The published scheme against exact pricing, on the same columns, cache and kernels.
 
-    python tools/bench/scheme.py [--every 160] [--d 8] [--C 0.1] [--limit 40] [--cache 500]
+    python tools/research/scheme.py [--every 160] [--d 8] [--C 0.1] [--limit 40] [--cache 500]
 
 *The paper's* (Matsushima 2016): features are proposed at random, priced in batches (those of a position
 together, for which its letters are read once), and enter a bounded cache if they violate the
@@ -33,8 +33,9 @@ from fcl.kernels import kernel
 from fcl.kernels.bits import trailing_zeros
 from fcl.solve.state import Point
 from fcl.solve.trainer import SIGMA
-from tools.bench import common, newton
-from tools.bench.trainers import make_solver
+from tools.bench import common
+from tools.research import newton
+from tools.research.trainers import make_solver
 
 if TYPE_CHECKING:
     from fcl.data.prepared import PreparedRows
@@ -231,7 +232,7 @@ def main() -> None:
     from fcl.drivers.job import make_job
     from fcl.drivers.warmup import warmup
 
-    warmup()
+    warmup(["sequences"])
     data = common.open_rows(common.windows_folder(args.data), args.every)
     job = make_job(data, f"kmers:d={args.d}", C=args.C, tol=1e-7, memory="4GiB")
     prepared = job.prepare(job.train, None, lambda share: None)

@@ -5,8 +5,8 @@ The trainer of fcl (proximal Newton: coordinate descent on a quadratic model ove
 against one-variable Newton with a line search, the method of the paper, and variants of both. All go
 through the same solver, passes and anchors; only the solution of the local problem differs.
 
-    python tools/bench/trainers.py
-    python tools/bench/trainers.py --every 160 --methods kept,one --repeat 5
+    python tools/research/trainers.py
+    python tools/research/trainers.py --every 160 --methods kept,one --repeat 5
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from fcl.solve import inner, outer, passes, trainer
 from fcl.solve.local import LocalSolver
 from fcl.solve.trainer import Trainer
 from tools.bench import common
-from tools.bench.newton import OftenIntercept, OneVariableNewton
+from tools.research.newton import OftenIntercept, OneVariableNewton
 
 if TYPE_CHECKING:
     from fcl.data.prepared import PreparedRows
@@ -192,7 +192,7 @@ def main() -> None:
     from fcl.drivers.warmup import warmup
 
     data = common.open_rows(common.windows_folder(args.data), args.every)
-    warmup()
+    warmup(["sequences"])
     _warm_up(methods)
     tol = min(GAPS)
     job = make_job(data, f"kmers:d={args.d}", C=args.C, tol=tol, memory=args.memory)

@@ -1,4 +1,4 @@
-"""One-variable Newton with a line search: the trainer of Matsushima (2016), mended, for comparison.
+"""One-variable Newton with a line search: the trainer of Matsushima (2016), improved, for comparison.
 
 Logistic loss and columns of zeros and ones.
 """
@@ -22,6 +22,8 @@ from fcl.solve.trainer import RESTING, SIGMA, Solved
 if TYPE_CHECKING:
     from fcl.solve.state import Floats, WorkingSet
     from fcl.solve.view import RowView
+
+LOSS = LOGISTIC, 0.0  # code and parameter, of which the logistic loss has none
 
 
 @kernel
@@ -163,9 +165,7 @@ def newton_sweep(
             change = linear * z + square
             for e in range(n):
                 i = rows[e]
-                change += s[i] * (
-                    loss_value(LOGISTIC, y[i], m[i] + z) - loss_value(LOGISTIC, y[i], m[i])
-                )
+                change += s[i] * (loss_value(LOSS, y[i], m[i] + z) - loss_value(LOSS, y[i], m[i]))
             out[2] += 1.0
             change = C * change + penalty
             if change <= sigma * beta * promised:
@@ -189,7 +189,7 @@ def newton_sweep(
 
 
 class OneVariableNewton:
-    """The paper's trainer, mended, with the face of :class:`fcl.solve.trainer.Trainer`.
+    """The paper's trainer, improved, with the interface of :class:`fcl.solve.trainer.Trainer`.
 
     A sweep over all columns that can move; columns at zero well inside the bounds leave it; then
     sweeps over those with a weight until they are as good as asked; then all again. The intercept
@@ -229,7 +229,7 @@ class OneVariableNewton:
             | (np.abs(view.objective.C * working.gradients[:n]) > RESTING)
         )
         columns, active, full = everything, everything, True
-        largest, sweeps = math.inf, 0
+        largest, worst, sweeps = math.inf, math.inf, 0
         while sweeps < self.max_sweeps and time.perf_counter() < self.deadline:
             order = self._random.permutation(active)
             worst, gradients = self._sweep(view, working, order)
