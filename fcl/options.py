@@ -18,8 +18,6 @@ from fcl import checks
 from fcl.errors import InputError
 from fcl.units import parse_duration, parse_size
 
-__all__ = ["FIXED", "GROUPS", "JOB_DEFAULTS", "TRAINING", "Kind", "Option", "Options", "Resume"]
-
 #: The groups of ``--help``, in its order.
 GROUPS = ("data", "model", "stopping", "running", "checkpoints", "output")
 

@@ -197,10 +197,17 @@ def _check_outputs(request: _Request) -> None:
         refuse_same(path, option, checkpoint=folder)
     place = CheckpointFolder(folder)
     place.check()
-    if request.resumed is None and not options["overwrite"] and place.numbers():
+    if request.resumed is not None or options["overwrite"] or not place.numbers():
+        return
+    if not place.is_complete:
         raise InputError(
             f"{folder}: holds the checkpoint of an earlier job; resume it (--resume {folder}), "
             "choose another folder (--checkpoint), or start anew (--overwrite)"
+        )
+    if not options["quiet"]:
+        messages.say(
+            f"{folder}: the job there has reached its tolerance, and this job will replace its "
+            f"checkpoints; to continue that job instead: fcl-train --resume {folder} --tol SMALLER"
         )
 
 
@@ -217,13 +224,12 @@ def _arguments(request: _Request) -> dict[str, Any]:
     typed = request.given.get("features") == "--features"
     features = parse_features(options["features"], None if typed else options["imports"])
     arrays = {name: options[name] for name in ("x", "y", "offset")}
-    arguments: dict[str, Any] = {
+    return {option.name: options[option.name] for option in TRAINING} | {
         "data": open_data(options["data"], weights=options["weights"], **arrays),
         "features": features,
         "valid": None if options["valid"] is None else open_data(options["valid"], **arrays),
+        "resume": request.resumed,
     }
-    given = {option.name: options[option.name] for option in TRAINING}
-    return given | arguments | {"resume": request.resumed}
 
 
 def _plan(request: _Request) -> int:

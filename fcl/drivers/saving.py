@@ -48,14 +48,12 @@ class Saver:
         requested: Callable[[], bool] | None,
         options: Mapping[str, Any],
         resumed: Checkpoint | None,
-        driver: str,
     ) -> None:
         self._folder = None if folder is None else CheckpointFolder(folder)
         self._every = every
         self._requested = requested or (lambda: False)
         self._options = options
         self._resumed = resumed
-        self._driver = driver
         #: the newest state, and the passes before it
         self._offered: tuple[RunState, int] | None = None
         self._history: list[dict[str, Any]] = []
@@ -86,6 +84,11 @@ class Saver:
             raise InputError(
                 f"{folder.path}: checkpoint {newest.number} was saved there meanwhile; resume again"
             )
+
+    def complete(self) -> None:
+        """Note that the job has reached its tolerance: a new one may replace its checkpoints."""
+        if self._folder is not None:
+            self._folder.mark_complete()
 
     def close(self) -> None:
         """Unlock the folder."""
@@ -130,7 +133,7 @@ class Saver:
             arrays=arrays,
             history=self._history[:n_passes],
             elapsed=self.elapsed,
-            driver=self._driver,
+            driver=self._options["driver"],
         )
         try:
             path = self._folder.save(checkpoint)

@@ -199,9 +199,7 @@ def train(
         )
     if command is not None:
         kept["command"] = dict(command)
-    saver = Saver(
-        checkpoint, options.checkpoint_every, should_checkpoint, kept, resume, options.driver
-    )
+    saver = Saver(checkpoint, options.checkpoint_every, should_checkpoint, kept, resume)
     saver.open()
     try:
         session = Session(
@@ -220,6 +218,8 @@ def train(
                 from fcl.drivers.processes.supervisor import run_processes
 
                 result = run_processes(session, scratch, options.share_cores, shared_files)
+        if result.converged:
+            saver.complete()
     finally:
         saver.close()
     if warn and not result.converged:

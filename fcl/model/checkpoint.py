@@ -33,6 +33,8 @@ __all__ = ["Checkpoint", "CheckpointFolder"]
 KEPT = 2
 
 _LOCK = "lock"
+#: is there while the job of the newest checkpoint has reached its tolerance
+_COMPLETE = "complete"
 #: the file may be removed between opening and locking it, by the job that had it
 _LOCK_TRIES = 20
 # as save() names them: other names, and numbers beyond int64, are of other files
@@ -89,6 +91,18 @@ class CheckpointFolder:
         """
         kept = 0 if resumed is None else resumed.number
         self._obsolete = {number for number in self.numbers() if number > kept}
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the job of the checkpoints there has reached its tolerance."""
+        return (self.path / _COMPLETE).is_file()
+
+    def mark_complete(self) -> None:
+        """Note that the job has reached its tolerance, until the next save."""
+        if self.numbers() and not self._obsolete:
+            # on a full disk a new job is refused, and its message says how to begin
+            with suppress(OSError):
+                (self.path / _COMPLETE).touch()
 
     # -- the lock
 
@@ -183,6 +197,8 @@ class CheckpointFolder:
             numbers = self.numbers()
             number = max(numbers, default=0) + 1
             path = self._file(number)
+            if self.is_complete:
+                os.unlink(self.path / _COMPLETE)
             with atomic_file(path) as file, zipfile.ZipFile(file, "w") as archive:
                 write_checkpoint(archive, replace(checkpoint, number=number))
         except (OSError, InputError) as error:

@@ -169,6 +169,37 @@ def test_an_earlier_checkpoint_is_not_lost(
     assert (folder / "checkpoint-3.fcl-ckpt").read_text() == "hours of work"  # the driver's to end
 
 
+def test_the_checkpoint_of_a_job_that_converged_gives_way(
+    data: Path, tmp_path: Path, run: Run
+) -> None:
+    """The same command again after its model was deleted; with the real driver."""
+    out = tmp_path / "o.fcl"
+    folder = tmp_path / "o.fcl.checkpoint"
+    arguments = ["train", data, "--features", "kmers:d=1", "--C", 0.1, "--driver", "inline"]
+    arguments += ["--out", out]
+    stopped = run(*arguments, "--max-passes", 1, "--tol", 1e-9)
+    assert stopped.exit_code == 0 and "stopped early" in stopped.stderr
+    out.unlink()
+    refused = run(*arguments)
+    assert refused.exit_code == 2 and "start anew (--overwrite)" in refused.stderr
+    assert run("train", "--resume", folder, "--tol", 1e-3, "--max-passes", 50).exit_code == 0
+    before = {path.name: path.read_bytes() for path in folder.glob("*.fcl-ckpt")}
+    assert run(*arguments).exit_code == 2  # the model is in the way
+    out.unlink()
+    assert run(*arguments, "--alpha", 3).exit_code == 2  # a wrong command costs nothing
+    assert {path.name: path.read_bytes() for path in folder.glob("*.fcl-ckpt")} == before
+    again = run(*arguments)
+    assert again.exit_code == 0, again.output
+    assert f"{folder}: the job there has reached its tolerance" in again.stderr
+    assert f"fcl-train --resume {folder} --tol SMALLER" in again.stderr
+    assert not before.keys() & {path.name for path in folder.glob("*.fcl-ckpt")}
+    out.unlink()
+    quiet = run(*arguments, "--quiet", "--max-passes", 1, "--tol", 1e-9)
+    assert quiet.stderr.count("\n") == 1 and "stopped early" in quiet.stderr
+    out.unlink()
+    assert run(*arguments).exit_code == 2  # the job there has not converged
+
+
 def test_quiet_and_verbose(data: Path, tmp_path: Path, driver: Any, run: Run) -> None:
     arguments = ["train", data, "--features", "kmers:d=3", "--C", 1, "--out", tmp_path / "o.fcl"]
     assert run(*arguments, "--quiet").output == ""

@@ -259,7 +259,7 @@ class Run:
             found += [
                 p
                 for p in self.checkpoints.iterdir()
-                if p.name != "lock" and p.suffix != ".fcl-ckpt"
+                if p.name not in ("lock", "complete") and p.suffix != ".fcl-ckpt"
             ]
         return [os.fspath(p.relative_to(folder)) for p in found]
 

@@ -300,7 +300,7 @@ def _craft(case: Case, path: Path) -> None:
 
 def damage(case: Case, path: Path) -> None:
     """Damage or craft one file of a data set, a model or a folder of checkpoints."""
-    files = [p for p in _files(path) if p.name != "lock"]
+    files = [p for p in _files(path) if p.name not in ("lock", "complete")]
     # metadata is a small part of a folder, and the more interesting one
     described = [p for p in files if p.suffix == ".json" or p.name.startswith(".z")]
     file = case.rng.choice(described if described and case.chance(0.5) else files)
