@@ -12,11 +12,20 @@ from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from enum import Enum
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fcl import checks
 from fcl.errors import InputError
+from fcl.parallel import SERIAL, Team
 from fcl.units import parse_duration, parse_size
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from fcl.objective import Objective
+
+    Floats = npt.NDArray[np.float64]
 
 #: The groups of ``--help``, in its order.
 GROUPS = ("data", "model", "stopping", "running", "checkpoints", "output")
@@ -277,6 +286,15 @@ class Options:
         options = cls(**given)
         found = {option.name: option.check(getattr(options, option.name)) for option in TRAINING}
         return replace(options, **found)
+
+    def objective(
+        self, y: Floats, s: Floats, team: Team = SERIAL, offset: Floats | None = None
+    ) -> Objective:
+        """The objective of a job over rows with these targets, weights and offsets."""
+        from fcl.objective import Objective, Penalty, find_loss  # late: NumPy
+
+        loss, penalty = find_loss(self.loss), Penalty(self.l1_ratio)
+        return Objective(loss, y, s, self.C, self.intercept, self.block_rows, team, penalty, offset)
 
     def of_job(self) -> dict[str, Any]:
         """Those that models and checkpoints keep."""

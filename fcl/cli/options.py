@@ -13,6 +13,7 @@ from fcl.options import DURATION, FLAG, GROUPS, PATH, TEXT, TRAINING, Kind, Opti
 
 __all__ = [
     "KEPT",
+    "MAY_CHANGE",
     "TABLE",
     "TrainCommand",
     "import_option",
@@ -72,6 +73,12 @@ def _in_groups(options: Iterable[Option]) -> dict[str, Option]:
 TABLE = _in_groups((*_OF_FILES, *TRAINING, *_OF_CALL))
 #: Those that a checkpoint keeps.
 KEPT = {name: option for name, option in TABLE.items() if option.resume is not Resume.NOT_KEPT}
+#: Those that a resumed job may change, as the user spells them.
+MAY_CHANGE = ", ".join(
+    "DATA" if option.name == "data" else option.spelled
+    for option in KEPT.values()
+    if option.resume is Resume.FREE
+)
 
 
 class TrainCommand(Command):
@@ -136,13 +143,6 @@ def _click_option(option: Option) -> Decorator:
     )
 
 
-def train_options(function: Any) -> Any:
-    """Decorate a function with all options of ``TABLE``."""
-    for option in reversed(TABLE.values()):
-        function = _click_option(option)(function)
-    return function
-
-
 def _print_version(ctx: click.Context, param: click.Parameter, value: bool) -> None:
     if value and not ctx.resilient_parsing:
         import fcl
@@ -182,3 +182,11 @@ def import_option() -> Decorator:
 def overwrite_option() -> Decorator:
     """``--overwrite``."""
     return _click_option(_OVERWRITE)
+
+
+def train_options(function: Any) -> Any:
+    """Decorate a function with all options of ``fcl-train``."""
+    own = [_click_option(option) for option in TABLE.values()]
+    for decorate in reversed([*own, import_option(), version_option()]):
+        function = decorate(function)
+    return function

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from fcl.cli.config import checked_value
-from fcl.cli.options import KEPT
+from fcl.cli.options import KEPT, MAY_CHANGE
 from fcl.errors import InputError, ModelFileError
 from fcl.options import FIXED, PATH, Resume
 from fcl.plain import plain
@@ -66,10 +66,8 @@ def resume_options(
     elif "checkpoint" in given and not _same_path(options["checkpoint"], folder):
         wrong.append(f"{given['checkpoint']} is {options['checkpoint']}, another folder")
     if wrong:
-        free = ", ".join(o.spelled for o in KEPT.values() if o.resume is Resume.FREE)
         raise InputError(
-            f"--resume {folder}: {'; '.join(wrong)}. A resumed job may change only "
-            f"{free.replace('--data', 'DATA')}"
+            f"--resume {folder}: {'; '.join(wrong)}. A resumed job may change only {MAY_CHANGE}"
         )
     resumed["checkpoint"] = folder
     return resumed

@@ -23,7 +23,7 @@ from fcl.cli.common import (
     refuse_same,
     show,
 )
-from fcl.cli.options import TABLE, TrainCommand, import_option, train_options, version_option
+from fcl.cli.options import MAY_CHANGE, TABLE, TrainCommand, train_options
 from fcl.cli.process import run
 from fcl.cli.signals import Stop, stop_on_signals
 from fcl.errors import (
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 __all__ = ["command", "main"]
 
-EPILOG = """\
+EPILOG = f"""\
 \b
 Exit codes:
   0    done; also if --max-time or --max-passes ended the run (a warning names the gap reached)
@@ -65,8 +65,8 @@ run continues.
 Sizes: 768MiB, 4GiB, 2G. Times: 90s, 5m, 2h. The TOML of --config has the long names of the
 options as keys. The command line overrides the TOML, and both override the checkpoint of --resume.
 
---resume DIR continues from the last checkpoint in DIR. DATA is needed only if it was moved. Tolerance,
-limits, memory, driver, row view and outputs may change, nothing else.
+--resume DIR continues from the last checkpoint in DIR. DATA is needed only if it was moved. The resumed
+job may change only {MAY_CHANGE}.
 """
 
 #: reasons to stop that the user chose: a gap above the tolerance is no failure then
@@ -75,8 +75,6 @@ LIMITS = ("max-passes", "max-time", "interrupted")
 
 @click.command("fcl-train", cls=TrainCommand, epilog=EPILOG)
 @train_options
-@import_option()
-@version_option()
 @click.pass_context
 def command(ctx: click.Context, /, **params: Any) -> int:
     """Train a sparse linear model on DATA, and prove how far it is from the optimum.

@@ -20,7 +20,7 @@ from fcl.errors import BudgetError, InputError
 from fcl.features import Generator, Spec, bind_features, is_spec, parse_features, spell_features
 from fcl.features.registry import check_home
 from fcl.features.standardized import standardized
-from fcl.objective import Loss, Objective, Penalty, find_loss, resolve_C
+from fcl.objective import Loss, Objective, find_loss, resolve_C
 from fcl.options import Options
 
 if TYPE_CHECKING:
@@ -61,12 +61,7 @@ class Job:
 
     def objective(self) -> Objective:
         """The objective over the training rows."""
-        o = self.options
-        return Objective(
-            *(self.loss, self.train.y, self.train.s, o.C, o.intercept, o.block_rows),
-            penalty=Penalty(o.l1_ratio),
-            offset=self.train.offset,
-        )
+        return self.options.objective(self.train.y, self.train.s, offset=self.train.offset)
 
     def plan_with(self, prepared: Sequence[PreparedRows]) -> Plan:
         """The plan with what only the rows could tell, now that they are read."""

@@ -172,7 +172,7 @@ def train(
     RepeatedDeaths
         A process died three times in a row; a checkpoint was saved.
     """
-    given = dict(locals())
+    given = dict(locals())  # the arguments by name
     warn = flag("warn", warn)
     if initial is not None and resume is not None:
         raise InputError(

@@ -166,6 +166,27 @@ def test_a_new_job_keeps_older_ones_until_its_own_is_safe(
     assert files(folder) == ["checkpoint-4.fcl-ckpt", "checkpoint-5.fcl-ckpt", "lock"]
 
 
+def test_a_job_is_complete_until_the_next_save(folder: CheckpointFolder, make: Make) -> None:
+    folder.mark_complete()
+    assert not folder.is_complete  # there is no checkpoint to be replaced
+    folder.save(make())
+    folder.mark_complete()
+    assert folder.is_complete
+    folder.begin(None)
+    assert folder.is_complete  # the checkpoints are still those of the earlier job
+    folder.save(make())
+    assert not folder.is_complete
+
+
+def test_a_job_that_saved_nothing_says_nothing_of_the_earlier_one(
+    folder: CheckpointFolder, make: Make
+) -> None:
+    folder.save(make())
+    folder.begin(None)
+    folder.mark_complete()
+    assert not folder.is_complete
+
+
 def test_a_resumed_job_replaces_the_torn_one_first(folder: CheckpointFolder, make: Make) -> None:
     folder.save(make(elapsed=1.0))
     folder.save(make(elapsed=2.0)).write_bytes(b"torn")

@@ -44,11 +44,7 @@ class Config:
 
     family: dict[str, Any]
     sources: list[dict[str, str] | None]  #: of training and validation rows
-    loss: str
-    C: float
-    l1_ratio: float
-    intercept: bool
-    seed: int
+    options: dict[str, Any]  #: of the job: fields of `Options`
     n_rows: int
     n_valid: int
     n_kept: list[int]  #: rows stored, where some are left out; else 0
@@ -58,7 +54,6 @@ class Config:
     scratch: bool  #: prepared rows are in a file
     writers: int
     cores: int
-    tol: float
     parts: dict[str, list[list[int]]]  #: ranges of each kind of task: [set, first, stop]
     #: known when the rows are read:
     ready: bool = False

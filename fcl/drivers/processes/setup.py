@@ -22,6 +22,7 @@ from fcl.drivers.processes.shared import Segment
 from fcl.errors import BudgetError
 from fcl.features.base import Family
 from fcl.features.standardized import attach_scales
+from fcl.plain import plain
 from fcl.solve.passes import KEEP_PER_GROUP, Vectors
 from fcl.units import format_bytes
 
@@ -227,11 +228,7 @@ def _configure(job: Job, cores: int) -> Config:
     return Config(
         family=job.family.to_config(),
         sources=[r.data.source if r else None for r in rows],
-        loss=job.loss.text,
-        C=job.options.C,
-        l1_ratio=job.options.l1_ratio,
-        intercept=job.options.intercept,
-        seed=job.options.seed,
+        options=plain(job.options.of_job()),
         n_rows=job.train.n,
         n_valid=job.valid.n if job.valid else 0,
         offset=job.train.offset is not None,
@@ -241,7 +238,6 @@ def _configure(job: Job, cores: int) -> Config:
         scratch=plan.scratch,
         writers=plan.writers,
         cores=cores,
-        tol=job.options.tol,
         parts=parts,
     )
 

@@ -36,7 +36,7 @@ from fcl.drivers.processes.messages import (
     TrainerAnchor,
 )
 from fcl.drivers.processes.points import read_point, write_point
-from fcl.objective import Objective, Penalty, find_loss
+from fcl.options import Options
 from fcl.parallel import Team
 from fcl.solve.local import LocalSolver
 from fcl.solve.trainer import Trainer
@@ -128,16 +128,8 @@ class TrainerProcess:
         self.layout = layout = Layout(config, self.link.segment)
         family = layout.family()
         self._team = _SharedTeam(layout.array("threads"), config.cores)
-        self._objective = Objective(
-            find_loss(config.loss),
-            layout.array("y"),
-            layout.array("s"),
-            config.C,
-            config.intercept,
-            config.block_rows,
-            self._team,
-            Penalty(config.l1_ratio),
-        )
+        options = Options(**config.options)
+        self._objective = options.objective(layout.array("y"), layout.array("s"), self._team)
         self._compared_with = family.name if family.compared else ""
         store = layout.store()
         cache = ExtentCache(store, config.extent_bytes)
@@ -145,7 +137,7 @@ class TrainerProcess:
             config.view_rows or config.n_rows,
             config.max_columns,
             config.entries,
-            config.seed,
+            options.seed,
             family.binary,
             config.block_rows,
             self._team,

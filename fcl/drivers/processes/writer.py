@@ -42,7 +42,8 @@ from fcl.drivers.processes.messages import (
 )
 from fcl.drivers.processes.points import read_point, write_point
 from fcl.features.base import ColumnMaker
-from fcl.objective import Objective, Penalty, find_loss
+from fcl.objective import find_loss
+from fcl.options import Options
 from fcl.solve import passes as steps
 from fcl.solve.passes import DualPoint, Passes, Vectors
 from fcl.solve.sample import draw_rows
@@ -84,6 +85,7 @@ class Writer:
 
     def _read_config(self) -> None:
         self.config = Config(**self.link.config())
+        self.options = Options(**self.config.options)
         self.layout = Layout(self.config, self.link.segment)
         self.family = self.layout.family()
         self.shape = self.family.record_shape(self.config.block_rows)
@@ -148,16 +150,8 @@ class Writer:
         """The steps over all rows, made when they are first needed: by then all rows are read."""
         if self._passes is None:
             layout, config = self.layout, self.config
-            objective = Objective(
-                find_loss(config.loss),
-                layout.array("y"),
-                layout.array("s"),
-                config.C,
-                config.intercept,
-                config.block_rows,
-                penalty=Penalty(config.l1_ratio),
-                offset=layout.offset(),
-            )
+            y, s = layout.array("y"), layout.array("s")
+            objective = self.options.objective(y, s, offset=layout.offset())
             vectors = Vectors(config.n_rows, layout.allocator)
             self._passes = Passes(objective, self.family, self._rows(), vectors)
             self._passes.on_progress = self._on_progress
@@ -253,7 +247,7 @@ class Writer:
             passes.objective,
             passes.vectors.curvatures,
             work.n_rows,
-            seed_of_draw(self.config.seed, work.number),
+            seed_of_draw(self.options.seed, work.number),
             rows,
             layout.array("sample_s"),
         )
@@ -367,4 +361,4 @@ class Writer:
 
     def _score(self, _: Task, __: None) -> ScoreResult:
         rows = (self.layout.array(f"valid_{name}") for name in ("y", "s", "margins"))
-        return ScoreResult(find_loss(self.config.loss).score(*rows))
+        return ScoreResult(find_loss(self.options.loss).score(*rows))
