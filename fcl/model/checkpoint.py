@@ -197,7 +197,8 @@ class CheckpointFolder:
             numbers = self.numbers()
             number = max(numbers, default=0) + 1
             path = self._file(number)
-            (self.path / _COMPLETE).unlink(missing_ok=True)
+            if self.is_complete:
+                os.unlink(self.path / _COMPLETE)
             with atomic_file(path) as file, zipfile.ZipFile(file, "w") as archive:
                 write_checkpoint(archive, replace(checkpoint, number=number))
         except (OSError, InputError) as error:
