@@ -42,12 +42,12 @@ Progress = Callable[[Event], None]
 #: Passes in a row without progress after which a run ends if rounding explains the gap, and in any case.
 MAX_IDLE = 4
 PATIENCE = 50
-#: The estimate of rounding is for the worst case. Above this it would explain any gap, and only patience
-#: ends the run.
+#: The estimate of rounding is for the worst case. Above this it would explain any gap, and the run ends
+#: for want of progress. It is also the largest share of the largest violation that is added for rounding.
 MOST_ROUNDING = 1e-3
 #: Passes from which the time left is foreseen.
 FORESEEN = 3
-#: Seconds between two events of progress within a pass; shorter passes have none.
+#: Seconds between two events of progress within a pass; shorter passes report no progress.
 PROGRESS_EVERY = 2.0
 
 
@@ -106,7 +106,7 @@ class Session:
     # -- the beginning -------------------------------------------------------------------------
 
     def started(self) -> None:
-        """Tell of the plan."""
+        """Report the plan."""
         job = self.job
         y = job.train.y
         self.report(
@@ -199,7 +199,7 @@ class Session:
         busy: Mapping[str, float] | None = None,
         validation: Mapping[str, Any] | None = None,
     ) -> None:
-        """Tell of a pass, and keep it."""
+        """Report a pass, and record it."""
         event = PassDone(
             number=len(self.history),
             seconds=self.elapsed,
@@ -243,7 +243,7 @@ class Session:
         return left if math.isfinite(left) else None
 
     def validated(self, number: int, scores: Mapping[str, Any]) -> None:
-        """The scores of the anchor of a pass have come, after the pass was told of."""
+        """The scores of the anchor of a pass have come, after the pass was reported."""
         self.history[number]["validation"] = dict(scores)
         self.report(Validated(number, scores))
 

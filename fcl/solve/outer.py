@@ -96,8 +96,8 @@ class Outer:
         The relative gap that is wanted.
     n_features : int or None
         Of the family; None: it is sampled, and every pass proves something of the problem restricted to
-        the features that it priced, which hold all with a weight. A bound from one pass is none of the
-        next one's problem: none is carried over.
+        the features that it priced, which hold all with a weight. A bound holds for the
+        features of its own pass only, so the next pass starts without one.
     point, objective
         The null model, and its value.
     """
@@ -326,8 +326,8 @@ class Outer:
             self.objective = value
 
     def prove(self, point: Point, bound: float, claimed: float) -> None:
-        """The residuals at a point give a bound; a checkpoint had claimed another one from them.
+        """Take the bound that the residuals at a point prove; a checkpoint claimed one from them as well.
 
-        The lower of the two is proved, and is the one that the run had before the checkpoint.
+        The lower of the two is proved, and is the bound that the run had before the checkpoint.
         """
         self.bound, self.best = min(bound, claimed), point

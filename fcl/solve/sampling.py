@@ -16,8 +16,7 @@ from fcl.solve.view import PROXIMAL, RowView
 
 __all__ = ["LastStep", "PassStats", "SampleSize", "SampleState", "Sampler", "seed_of_draw"]
 
-#: A sample that has proved too small grows by this factor. 2.1 M rows, C = 0.1, two writers: 65 s, and
-#: 99 s by fourfold steps, which overshoot what the columns need; one core, 832,376 rows: 12.4 s and 19.0.
+#: A sample that has proved too small grows by this factor; larger ones overshoot what the columns need.
 GROWTH = 2
 #: Share of the cache that what is cached now may take over a larger sample.
 ROOM_SHARE = 0.8

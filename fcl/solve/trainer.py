@@ -2,22 +2,19 @@
 
 One step (newGLMNET, Yuan, Ho and Lin 2012): a quadratic model of the local objective at the current
 point, coordinate descent on the model, a line search on the local objective itself. What makes it fast
-(208,094 windows of C. elegans, d = 8, C = 0.1, one core, relative gap 1e-3; tools/research/trainers.py):
+(tools/research has the figures, and what was slower):
 
 - **The Hessian of a sample of the rows.** The gradient is exact; the curvature comes from rows drawn
   with probability min(1, q_i / tau), weighted by its inverse (sub-sampled Newton, Roosta-Khorasani and
   Mahoney 2019). Skewed labels put half of sum q_i into 1 % of the rows, so 20,000 rows say nearly all,
-  and the columns gathered on them fit the second-level cache. All rows instead take 3.1 times as long.
-  Leaving flat rows out and keeping their curvature on the diagonal is no help: the diagonal slows just
-  the swaps between near-duplicates.
+  and the columns gathered on them fit the second-level cache. Leaving flat rows out and keeping their
+  curvature on the diagonal is no help: the diagonal slows just the swaps between near-duplicates.
 - **The intercept eliminated** inside the sweeps, and settled by Newton between steps: the four letters
   of a position add up to a constant, so that alternating with it crawls.
 - **Sweeps extrapolated**, and run only on columns that can move: with a weight, or near a violation.
 - **Two threads**, where there are cores, each over half the columns by id from the same state: patterns
   at the same positions are in the same half, so that the sum of the two steps is nearly always as good as
-  steps one after another (10.5 M entries: 9 ms a sweep instead of 14, and no more of them).
-
-One-variable Newton with a line search, the scheme of Matsushima (2016), takes 31 times as long here.
+  steps one after another.
 """
 
 from __future__ import annotations
@@ -46,7 +43,7 @@ SHRINK = 1e-2
 #: Slope, as a share of what the step promised, at which the search ends. Where the second derivative
 #: jumps it has to end beyond the jump, for the next model to have the rows that cut the step.
 FLAT_SHARE = 0.1
-#: A step cut to less than this was no good: the curvatures of its model were too small.
+#: A step cut to less than this share had a model whose curvatures were too small.
 CUT = 0.3
 #: ... and of finite Newton steps, so many in a row to less than this: rows at a jump of the curvature cut
 #: them off.
@@ -193,7 +190,7 @@ class Trainer:
                 return Solved(self.intercept, decrease, taken.violation, steps, sweeps)
 
     def start(self, view: RowView, working: WorkingSet, anchor_b: float, b: float) -> None:
-        """Take up a local problem at the weights of the working set and the intercept b.
+        """Start a local problem at the weights of the working set and the intercept b.
 
         The margins are made anew from the anchor's and the weights.
         """
