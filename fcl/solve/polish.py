@@ -57,7 +57,7 @@ def polished_bound(passes: Passes, point: Point, threshold: float) -> float:
     own = residuals.copy()
     low, high = (end * objective.s for end in objective.loss.domain(objective.y))
     # at an end of the domain a residual stays: on the far pieces of the Huber loss, for one
-    ends = (own <= low + EDGE * np.abs(low)) | (own >= high - EDGE * np.abs(high))
+    ends = (own <= _within(low)) | (own >= _within(high))
     sizes = np.where(ends, 0.0, np.abs(own))
     best = -math.inf
     try:
@@ -72,6 +72,11 @@ def polished_bound(passes: Passes, point: Point, threshold: float) -> float:
     finally:
         residuals[:] = own
     return best
+
+
+def _within(end: Floats) -> Floats:
+    """Numbers a little inside of an end of the domain."""
+    return np.where(np.isfinite(end), (1.0 - EDGE) * end, end)
 
 
 def _corrected(

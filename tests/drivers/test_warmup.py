@@ -16,7 +16,7 @@ ALL = tuple(warmup.KINDS)
 
 
 @pytest.mark.parametrize(
-    ("features", "kinds"),
+    ("features", "expected"),
     [
         ("kmers:d=8,origin=70", ("sequences",)),
         ("bag:d=6 * 2 + kmers", ("sequences",)),
@@ -27,8 +27,8 @@ ALL = tuple(warmup.KINDS)
         ("columns + module:Class", ALL),
     ],
 )
-def test_kinds_by_name(features: str, kinds: tuple[str, ...]) -> None:
-    assert kinds.kinds_named(features) == kinds
+def test_kinds_by_name(features: str, expected: tuple[str, ...]) -> None:
+    assert kinds.kinds_named(features) == expected
 
 
 @pytest.mark.parametrize("features", ["columns", "products:degree=2", "fourier:n=8"])

@@ -205,7 +205,8 @@ class BagFamily(WindowFamily):
         return text + (", either strand" if self.both else " anywhere")
 
     def to_config(self) -> dict[str, Any]:
-        return {"family": self.name, **asdict(self)}
+        own = asdict(self)
+        return {"family": self.name, "length": own.pop("length"), **own}
 
     # -- margins, prices and columns ----------------------------------------------------------
 
