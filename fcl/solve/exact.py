@@ -283,8 +283,9 @@ class _Face:
                     continue
                 along = flats @ (flats.T @ right)
                 if np.abs(along).max() > FLAT_SLOPE * self.a.min():
-                    # nothing ends it: the least curvature that rounding cannot hide does
-                    step += along / (FLAT * len(right))
+                    # nothing ends it: the least curvature that rounding cannot hide does, a share of
+                    # the largest, which is at most the number of columns
+                    step += along / (FLAT * len(right) ** 2)
             square = float(step @ (self.hessian @ step))
             beta, zeroed = _along(square, self.a, self.w, right, step)
             if beta <= 0.0:
