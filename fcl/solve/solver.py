@@ -64,6 +64,11 @@ def null_outer(passes: Passes, tol: float) -> Outer:
             f"the objective of the model without features is {value}: C = {passes.objective.C:g} "
             "times the losses is more than a float64 holds; lower C (raise alpha), or scale the target"
         )
+    if not passes.conditions.limit > 0.0:
+        raise InputError(
+            f"C is {passes.objective.C:g} and l1_ratio {passes.objective.penalty.l1_ratio:g}, of which "
+            "l1_ratio / C is 0 in float64; lower C (raise alpha), or raise l1_ratio"
+        )
     n_features = None if passes.sampled else passes.family.n_features
     return Outer(passes.conditions, tol, n_features, point, value)
 

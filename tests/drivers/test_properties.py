@@ -142,6 +142,12 @@ def test_numbers_at_the_ends_of_float64(C: float, largest: float) -> None:
     assert result.certificate.bound <= objective * (1.0 + 1e-12)
 
 
+def test_a_penalty_that_float64_does_not_hold() -> None:
+    X = np.random.default_rng(0).normal(size=(50, 3))
+    with pytest.raises(fcl.InputError, match="l1_ratio / C is 0 in float64; lower C"):
+        fcl.train(fcl.open_data(X, y=np.sign(X[:, 0])), "columns", C=1e300, l1_ratio=1e-300)
+
+
 def test_what_rounding_may_hide_is_little_of_the_largest_violation() -> None:
     """The worst case of rounding is 1e15 times the slopes here, and would drown them."""
     random = np.random.default_rng(6)
