@@ -1,4 +1,4 @@
-"""The options that only commands have, and how declared options become those of click."""
+"""Options of the commands alone, and the conversion of declared options to click's."""
 
 from __future__ import annotations
 

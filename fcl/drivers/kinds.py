@@ -1,6 +1,7 @@
 """Kinds of families, by the kernels that they reach.
 
-A job compiles the kernels of its own kinds; ``fcl-train --warmup`` those of all, or of ``--features``.
+A job compiles only the kernels that it uses. ``fcl-train --warmup`` compiles all kernels, or those of
+``--features``.
 """
 
 from __future__ import annotations

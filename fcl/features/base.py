@@ -85,7 +85,7 @@ Columns = BitColumns | DenseColumns | StepColumns
 
 
 class ColumnMaker(ABC):
-    """Makes columns on prepared rows, in buffers of its own.
+    """Makes columns from prepared rows, in its own buffers.
 
     batch : most columns that one call of :meth:`make` takes.
     """
