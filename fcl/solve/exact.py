@@ -23,7 +23,7 @@ from fcl.solve.inner import Columns, LocalPoint, Step
 from fcl.solve.state import Floats, WorkingSet
 from fcl.solve.view import RowView, column_moments
 
-__all__ = ["ExactModel", "minimise_quadratic"]
+__all__ = ["ExactModel", "minimise_quadratic", "newton_step", "one_blas_thread"]
 
 #: Columns up to which a Hessian is made.
 MOST_COLUMNS = 1024
@@ -67,8 +67,11 @@ class ExactModel:
 
     @staticmethod
     def bytes_for(columns: int) -> int:
-        """Bytes of what a step makes: the Hessian, copies of parts of it, chunks of columns."""
-        return 8 * (5 * columns**2 + CHUNKS_AT_ONCE * CHUNK_ENTRIES)
+        """Bytes of what a step makes: the Hessian, its factors, and columns for it.
+
+        Of columns there are three copies of two chunks where :mod:`fcl.solve.clipped` steps.
+        """
+        return 8 * (8 * columns**2 + 6 * CHUNK_ENTRIES)
 
     def minimise(
         self,
@@ -277,7 +280,7 @@ class _Face:
             right = self.right()
             if np.abs(right).max() <= SOLVED * float((np.abs(self.slope) + self.a).max()):
                 break
-            step, flats = _newton(self.hessian, right)
+            step, flats = newton_step(self.hessian, right)
             if flats.shape[1]:
                 if self._leave_flats(flats):
                     continue
@@ -306,7 +309,7 @@ class _Face:
 
     def takes_all(self, enter: Columns) -> bool:
         """Whether the Newton step takes all entering weights the way of their signs."""
-        step, flats = _newton(self.hessian, self.right())
+        step, flats = newton_step(self.hessian, self.right())
         entering = np.isin(self.active, enter)
         return not flats.shape[1] and bool((step * self.signs >= 0.0)[entering].all())
 
@@ -354,7 +357,7 @@ class _Face:
         self.slope, self.signs = self.slope[kept], self.signs[kept]
 
 
-def _newton(hessian: Floats, right: Floats) -> tuple[Floats, Floats]:
+def newton_step(hessian: Floats, right: Floats) -> tuple[Floats, Floats]:
     """Solve hessian step = right, of columns that may depend on each other.
 
     Returns

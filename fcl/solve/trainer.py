@@ -27,6 +27,7 @@ import numpy as np
 from fcl.kernels import descent, losses
 from fcl.objective import ROUNDING, Objective
 from fcl.parallel import SERIAL, Team
+from fcl.solve.clipped import MOST_ENTRIES, minimise_clipped
 from fcl.solve.exact import MOST_COLUMNS, ExactModel
 from fcl.solve.inner import MAX_SWEEPS, MOST_GROWN, Columns, InnerModel, LocalPoint, Step
 from fcl.solve.state import Floats, WorkingSet
@@ -45,20 +46,9 @@ SHRINK = 1e-2
 FLAT_SHARE = 0.1
 #: A step cut to less than this share had a model whose curvatures were too small.
 CUT = 0.3
-#: ... and of finite Newton steps, so many in a row to less than this: rows at a jump of the curvature cut
-#: them off.
-LEAST_FINITE = 1e-3
-MOST_CUT_OFF = 3
 #: Curvatures are raised to at least this share of those of a majoriser once a step was cut, and to ten
 #: times that after each further one; a whole step takes it back.
 LEAST_RAISED = 1e-3
-#: Models of a loss whose second derivative jumps, each on the rows that the one before has led to.
-MOST_ROW_SETS = 12
-#: ... and those that may follow one another without leading lower.
-MOST_IDLE_ROW_SETS = 1
-#: Curvature, as a share of that of the curved piece, that keeps rows of a piece with a slope near where
-#: the model before has led. Without it models in which such rows prevail have no minimum.
-NEAR = 1e-3
 #: Rows times columns squared up to which a step takes the whole Hessian: in any case, a few milliseconds;
 #: and where coordinate descent has not done, seconds.
 CHEAP_HESSIAN = 5e7
@@ -140,7 +130,6 @@ class Trainer:
         self._exact = ExactModel(min(hessian_columns, max_columns))
         self._exact.cease = lambda: self.inner.cease()  # noqa: PLW0108  it is set later
         self._raised = 0.0  # share of a majoriser's curvatures that the model has at least
-        self._cut_off = 0  # finite Newton steps in a row that got nowhere
         self._careful = False  # whether coordinate descent on a sample has proved too little
         self._team = team
         # the local problem that is being solved
@@ -200,7 +189,7 @@ class Trainer:
         moved = np.flatnonzero(away)
         add_columns(working, moved, away[moved], self._m, self._team)
         self.intercept, self._anchor_b = b, anchor_b
-        self._before, self._undo, self._cut_off = math.inf, None, 0
+        self._before, self._undo = math.inf, None
 
     def rise(self, view: RowView, working: WorkingSet) -> float:
         """The local objective at the current point minus that of the anchor."""
@@ -262,14 +251,7 @@ class Trainer:
             self._careful = self._careful or self._raised == 1.0
             self._raise()
         beta, gained, seen = found
-        if not view.objective.loss.smooth and self._is_cheap(view, len(columns)):
-            # a raised model replaces finite Newton steps, which are far fewer while they get anywhere
-            self._cut_off = self._cut_off + 1 if beta < LEAST_FINITE else 0
-            if self._cut_off >= MOST_CUT_OFF:
-                self._raise()
-            else:
-                self._raised = 0.0
-        elif beta < CUT:
+        if beta < CUT:
             self._raise()
         elif beta == 1.0:
             self._raised = 0.1 * self._raised if self._raised > LEAST_RAISED else 0.0
@@ -280,43 +262,6 @@ class Trainer:
         self.intercept += beta * step.db
         losses.combine(self._m, self._dm, beta, self._m)
         return StepResult(True, decrease + gained, violation, sweeps)
-
-    def _settle_rows(
-        self, view: RowView, working: WorkingSet, local: LocalPoint, step: Step, tolerance: float
-    ) -> Step:
-        """The step to the minimum of a loss whose second derivative jumps.
-
-        Each model takes every row by the piece of the loss to which the model before has led, until the
-        pieces are the same (finite Newton method, Keerthi and DeCoste 2005).
-        """
-        objective = view.objective
-        y, s, loss = objective.y, objective.s, objective.loss
-        pieces = loss.pieces(y, self._m)
-        line = self._line(view, working, local, step)
-        best, lowest, idle = step, line.at(1.0)[0], 0
-        for count in range(MOST_ROW_SETS):
-            before, pieces = pieces, loss.pieces(y, self._m + self._dm)
-            if count >= MOST_ROW_SETS // 2:  # the pieces go round in circles
-                pieces[before == 0] = 0
-            if (pieces == before).all() and not (loss.flat_slope and count == 0):
-                break
-            np.multiply(2.0 * s, pieces == 0, out=self._q)
-            np.multiply(self._q, self._m - y, out=self._r)
-            self._r += loss.flat_slope * s * pieces
-            if loss.flat_slope:
-                near = 2.0 * NEAR * s * (pieces != 0)
-                self._q += near
-                self._r -= near * self._dm
-            there = self._local_point(view, working, local.columns)
-            step = self._exact.minimise(view, working, there, self._q, tolerance, step.d)
-            change = self._line(view, working, local, step).at(1.0)[0]
-            if change <= lowest + line.rounding:
-                best, lowest, idle = step, change, 0
-            else:
-                idle += 1
-            if idle > MOST_IDLE_ROW_SETS or self.inner.cease():
-                break
-        return best
 
     def _margins_of(self, working: WorkingSet, local: LocalPoint, step: Step) -> Floats:
         """Margins of a step, in the buffer for them."""
@@ -345,10 +290,12 @@ class Trainer:
         """The step of the inner model: its whole Hessian, or a sample of it and coordinate descent."""
         n, k = view.objective.n_rows, len(local.columns)
         if self._is_cheap(view, k):
-            step = self._exact.minimise(view, working, local, self._q, tolerance)
-            if not view.objective.loss.smooth and not self._raised:
-                step = self._settle_rows(view, working, local, step, tolerance)
-            return step
+            if view.objective.loss.smooth or self._raised or n * k > MOST_ENTRIES:
+                return self._exact.minimise(view, working, local, self._q, tolerance)
+            pulls, pull_b = self._pulls(view, working, local)
+            return minimise_clipped(
+                view, working, local, self._m, pulls, pull_b, tolerance, self._exact.cease
+            )
         if self._careful:
             some = np.flatnonzero((local.weights != 0.0) | (np.abs(slopes) > 1.0))
             if len(some) <= self._exact.most and n * len(some) ** 2 <= DEAR_HESSIAN:
@@ -403,11 +350,8 @@ class Trainer:
     def _localise(self, view: RowView, working: WorkingSet, columns: Columns) -> LocalPoint:
         objective = view.objective
         objective.residuals_curvatures(self._m, 0.0, self._r, self._q)
-        # models that follow the pieces of the loss begin with one that lies above it
-        pieces = objective.loss.flat_slope and self._is_cheap(view, len(columns))
-        share = 1.0 if pieces else self._raised
-        if share:
-            objective.raise_curvatures(self._m, 0.0, share, self._q)
+        if self._raised:
+            objective.raise_curvatures(self._m, 0.0, self._raised, self._q)
         return self._local_point(view, working, columns)
 
     def _local_point(self, view: RowView, working: WorkingSet, columns: Columns) -> LocalPoint:
@@ -438,6 +382,17 @@ class Trainer:
             slope_b,
         )
 
+    def _pulls(
+        self, view: RowView, working: WorkingSet, local: LocalPoint
+    ) -> tuple[Floats, float]:
+        """Slopes in the weights and in the intercept of the terms that are linear or quadratic."""
+        away = local.weights - working.anchor_weights[local.columns]
+        pulls = (
+            working.correction[local.columns] + local.floor * away + local.ridge * local.weights
+        )
+        away_b = self.intercept - self._anchor_b
+        return pulls, view.intercept_correction + view.intercept_floor * away_b
+
     def _line(self, view: RowView, working: WorkingSet, local: LocalPoint, step: Step) -> Line:
         """The local objective along a step; writes the margins of the step."""
         self._margins_of(working, local, step)
@@ -445,14 +400,7 @@ class Trainer:
         # term by term: in a difference of sums what the last steps promise would drown
         rise = np.where(w * (w + d) > 0.0, np.sign(w) * d, np.abs(w + d) - np.abs(w))
         promised = float((local.gradients * d + local.absolute * rise).sum()) + local.slope_b * db
-        columns = local.columns
-        floor, floor_b = working.floor[columns], view.intercept_floor
-        pulls = (
-            working.correction[columns]
-            + floor * (w - working.anchor_weights[columns])
-            + local.ridge * w
-        )
-        pull_b = view.intercept_correction + floor_b * (self.intercept - self._anchor_b)
+        pulls, pull_b = self._pulls(view, working, local)
         norm = math.fsum(local.absolute * np.abs(w))
         return Line(
             view.objective,
@@ -461,7 +409,7 @@ class Trainer:
             local,
             d,
             float((pulls * d).sum()) + pull_b * db,
-            float(((floor + local.ridge) * d * d).sum()) + floor_b * db * db,
+            float(((local.floor + local.ridge) * d * d).sum()) + view.intercept_floor * db * db,
             norm,
             C * promised,
             ROUNDING * C * (local.loss + norm),
@@ -509,7 +457,8 @@ class Line:
         best: tuple[float, float] | None = None
         for look in range(MAX_EVALUATIONS):
             change, slope, curve = self.at(beta)
-            if change <= SIGMA * beta * promised:
+            lowest = change < -rounding and abs(slope) <= SIGMA * -promised
+            if change <= SIGMA * beta * promised or lowest:
                 if best is None or change < best[1]:
                     best = beta, change
                 if beta == 1.0 or abs(slope) <= FLAT_SHARE * -promised:

@@ -35,8 +35,8 @@ class Loss(ABC):
     classifies : bool
         Whether targets are two labels, -1 and +1; else they are numbers.
     smooth : bool
-        Whether the second derivative is continuous. A loss for which it jumps is piecewise quadratic: it
-        has :meth:`pieces` and a ``flat_slope``.
+        Whether the second derivative is continuous. A loss for which it jumps is the squared loss with
+        its slope 2 (m - y) clipped to the domain of the dual.
     translates : bool
         Whether loss(y - c, m - c) = loss(y, m). Targets are centred then, since of targets of 1e6 +- 1
         rounding would leave six digits less, and offsets are taken from the targets.
@@ -46,8 +46,6 @@ class Loss(ABC):
     unbounded : bool
         Whether the domain of the dual is all numbers: residuals are balanced by a shift then, else by
         scaling down the heavier side, which leaves no interval that contains 0.
-    flat_slope : float
-        Slope of piece 1 of a loss that is not smooth; that of piece -1 is its opposite. 0 for others.
     """
 
     name: ClassVar[str]
@@ -103,14 +101,3 @@ class Loss(ABC):
     def intercept_step(self, slope: float, curvature: float) -> float:
         """The step of the intercept to a root of the slope of the objective in it."""
         return -slope / curvature if curvature > 0.0 else np.nan
-
-    @property
-    def flat_slope(self) -> float:
-        return 0.0
-
-    def pieces(self, y: Floats, m: Floats) -> npt.NDArray[np.int8]:
-        """Of a loss that is not smooth, the piece where each margin lies.
-
-        0 : curved, with the slope 2 (m - y).  1, -1 : flat, with the slope ``flat_slope`` times that.
-        """
-        raise NotImplementedError(f"{self.name} loss is smooth")

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from fcl.objective.losses.base import Floats, Loss
 
@@ -46,10 +45,3 @@ class Huber(Loss):
 
     def mean(self, margins: Floats) -> Floats:
         return margins
-
-    @property
-    def flat_slope(self) -> float:
-        return 2.0 * self.delta
-
-    def pieces(self, y: Floats, m: Floats) -> npt.NDArray[np.int8]:
-        return np.where(np.abs(m - y) <= self.delta, 0.0, np.sign(m - y)).astype(np.int8)

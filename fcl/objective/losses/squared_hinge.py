@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from fcl.objective.losses.base import Floats, Loss
 from fcl.objective.metrics import average_precision
@@ -29,6 +28,3 @@ class SquaredHinge(Loss):
 
     def score(self, y: Floats, s: Floats, margins: Floats) -> float:
         return average_precision(y, margins, s)
-
-    def pieces(self, y: Floats, m: Floats) -> npt.NDArray[np.int8]:
-        return (y * m >= 1.0).astype(np.int8)

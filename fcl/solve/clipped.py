@@ -1,0 +1,230 @@
+"""The local problem of a loss whose second derivative jumps, minimised exactly.
+
+The squared hinge and the Huber loss are the squared loss with its slope 2 (m - y) clipped to the domain
+of the dual: rows inside are curved, all others flat. A quadratic model at a point knows only the rows
+that are curved there, and its minimum may be far beyond the jumps of others: where most rows are flat,
+steps to it are cut to nothing. So nothing is modelled here: every Newton step on the weights that are
+not 0 ends where the objective itself is lowest along it, which sorted jumps of rows and signs of weights
+give exactly (finite Newton method, Keerthi and DeCoste 2005, with an active set of weights as in
+:mod:`fcl.solve.exact`). Each step leads lower, and there are finitely many sets of rows and weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from fcl.kernels import columns as column_kernels
+from fcl.solve.exact import CHUNK_ENTRIES, FLAT_SLOPE, newton_step, one_blas_thread
+from fcl.solve.inner import Columns, LocalPoint, Step
+from fcl.solve.state import Floats, WorkingSet
+from fcl.solve.view import RowView
+
+__all__ = ["MOST_ENTRIES", "minimise_clipped"]
+
+#: Rows times columns up to which this is used; they are held at most three times.
+MOST_ENTRIES = 2 * CHUNK_ENTRIES
+#: Steps at most, and those in a row that may lower the objective by no more than it rounds.
+MOST_STEPS = 2000
+MOST_IDLE_STEPS = 5
+#: Slope of an active weight, as a share of the tolerance, at which it is at rest.
+AT_REST = 0.1
+
+
+def minimise_clipped(
+    view: RowView,
+    working: WorkingSet,
+    at: LocalPoint,
+    margins: Floats,
+    pulls: Floats,
+    pull_b: float,
+    tolerance: float,
+    cease: Callable[[], bool],
+) -> Step:
+    """The step to the minimum of the local objective.
+
+    margins : float64 (n_rows,), at the point.
+    pulls, pull_b : slopes there of the terms beside loss and penalty.
+    tolerance : violation up to which a weight of 0 stays 0.
+    """
+    with one_blas_thread():
+        return _Local(view, working, at, margins, pulls, pull_b).minimise(tolerance, cease)
+
+
+class _Local:
+    """The local objective over the weights of some columns, and over the intercept, which comes last.
+
+    Columns are centred, which leaves their part of the intercept to it, and scaled to a unit diagonal of
+    the Hessian in which all rows are curved.
+    """
+
+    def __init__(
+        self,
+        view: RowView,
+        working: WorkingSet,
+        at: LocalPoint,
+        margins: Floats,
+        pulls: Floats,
+        pull_b: float,
+    ) -> None:
+        objective = view.objective
+        self.y, self.s, self.m = objective.y, objective.s, margins.copy()
+        self.low, self.high = objective.loss.domain(self.y)
+        k, free = len(at.columns), objective.intercept
+        phi = _dense(view, working, at)
+        self.centre = phi @ self.s / self.s.sum() if free else np.zeros(k)
+        phi -= self.centre[:, None]
+        square = 2.0 * np.einsum("ji,i,ji->j", phi, self.s, phi) + at.floor + at.ridge
+        self.scale = np.sqrt(np.where(square > 0.0, square, 1.0))
+        phi /= self.scale[:, None]
+        scale_b = float(np.sqrt(2.0 * self.s.sum() + view.intercept_floor))
+        lean = np.append(-self.centre / self.scale, 1.0 / scale_b) if free else np.empty(0)
+        self.free = np.zeros(k + free, bool)
+        self.free[k:] = True
+        self.phi = np.vstack([phi, np.full((1, len(self.y)), 1.0 / scale_b)]) if free else phi
+        self.scale_b = scale_b
+        self.a = np.append(at.absolute / self.scale, np.zeros(int(free)))
+        self.start = np.append(at.weights * self.scale, np.zeros(int(free)))
+        self.w = self.start.copy()
+        self.pulls = np.append(pulls / self.scale, np.zeros(int(free)))
+        self.extra = np.diag(np.append((at.floor + at.ridge) / self.scale**2, np.zeros(int(free))))
+        if free:
+            self.pulls += pull_b * lean
+            self.extra += view.intercept_floor * np.outer(lean, lean)
+        self.rounding = np.finfo(float).eps * (at.loss + float(self.a @ np.abs(self.w)))
+        self.signs = np.sign(self.w)
+        self._look()
+
+    def minimise(self, tolerance: float, cease: Callable[[], bool]) -> Step:
+        """Step until no weight violates by more than the tolerance."""
+        steps = idle = 0
+        settled = False
+        while steps < MOST_STEPS and idle < MOST_IDLE_STEPS and not cease():
+            active = np.flatnonzero(self.free | (self.signs != 0.0))
+            right = -(self.slope + self.a * self.signs)[active]
+            if settled or np.abs(right).max(initial=0.0) <= AT_REST * tolerance * self.a.max():
+                if not self._enter(tolerance):
+                    break
+                settled = False
+                continue
+            steps += 1
+            step = np.zeros(len(self.w))
+            step[active], flats = newton_step(self._hessian(active), right)
+            if flats.shape[1]:
+                along = flats @ (flats.T @ right)
+                if np.abs(along).max() > FLAT_SLOPE * self.a.max():
+                    step[active] = along
+            beta, lower, zeroed = self._lowest(step)
+            if beta <= 0.0:
+                break
+            rows, signs = self.curved, self.signs
+            self.w = self.w + beta * step
+            if zeroed >= 0:
+                self.w[zeroed] = 0.0
+            self.m = self.m + beta * (step @ self.phi)
+            self.signs = np.where(self.free, 0.0, np.sign(self.w))
+            self._look()
+            idle = 0 if lower > self.rounding else idle + 1
+            settled = (
+                abs(beta - 1.0) < 1e-6
+                and bool((rows == self.curved).all())
+                and bool((signs == self.signs).all())
+            )
+        k = len(self.scale)
+        d = (self.w[:k] - self.start[:k]) / self.scale
+        db = self.w[k] / self.scale_b - float(self.centre @ d) if self.free.any() else 0.0
+        return Step(d, db, steps)
+
+    def _look(self) -> None:
+        """Rows that are curved, and the slopes of all but the absolute values."""
+        slopes = 2.0 * (self.m - self.y)
+        self.curved = (slopes > self.low) & (slopes < self.high)
+        residuals = self.s * np.clip(slopes, self.low, self.high)
+        self.slope = self.phi @ residuals + self.pulls + self.extra @ (self.w - self.start)
+
+    def _hessian(self, active: Columns) -> Floats:
+        """Over some weights, of the rows that are curved."""
+        part = self.phi[np.ix_(active, np.flatnonzero(self.curved))]
+        part *= np.sqrt(2.0 * self.s[self.curved])
+        hessian: Floats = part @ part.T + self.extra[np.ix_(active, active)]
+        return hessian
+
+    def _enter(self, tolerance: float) -> bool:
+        """Give signs to weights of 0 that violate; returns whether there are any."""
+        out = np.flatnonzero(~self.free & (self.signs == 0.0))
+        over = (np.abs(self.slope[out]) - self.a[out]) / self.a[out]
+        worst = float(over.max(initial=0.0))
+        if worst <= tolerance:
+            return False
+        # the worst surely helps; of others near it most will stay
+        enter = out[over > max(0.5 * worst, tolerance)]
+        self.signs = self.signs.copy()
+        self.signs[enter] = -np.sign(self.slope[enter])
+        if len(enter) > 1:
+            active = np.flatnonzero(self.free | (self.signs != 0.0))
+            right = -(self.slope + self.a * self.signs)[active]
+            step, flats = newton_step(self._hessian(active), right)
+            entering = np.isin(active, enter)
+            if flats.shape[1] or (step * self.signs[active] < 0.0)[entering].any():
+                self.signs[enter] = 0.0
+                first = out[np.argmax(over)]
+                self.signs[first] = -np.sign(self.slope[first])
+        return True
+
+    def _lowest(self, step: Floats) -> tuple[float, float, int]:
+        """Where the objective is lowest along a step.
+
+        Returns the share of the step, by how much the objective is lower there, and which weight is 0
+        there, or -1.
+        """
+        dm = step @ self.phi
+        rows = np.flatnonzero(dm)
+        slopes, change = 2.0 * (self.m - self.y)[rows], 2.0 * dm[rows]
+        low, high = (np.broadcast_to(end, len(self.y))[rows] for end in (self.low, self.high))
+        begin = np.where(change > 0.0, low - slopes, high - slopes) / change
+        end = np.where(change > 0.0, high - slopes, low - slopes) / change
+        curve = 2.0 * self.s[rows] * dm[rows] ** 2
+        moving = (step != 0.0) & (self.w != 0.0)
+        crossing = np.full(len(step), np.inf)
+        crossing[moving] = -self.w[moving] / step[moving]
+        kink = 2.0 * self.a * np.abs(step)
+        slope = float(self.slope @ step) + float(
+            (self.a * np.where(self.w != 0.0, np.sign(self.w) * step, np.abs(step))).sum()
+        )
+        if not slope < 0.0:
+            return 0.0, 0.0, -1
+        # where the slope or the curvature jumps, in order
+        places = np.concatenate([begin, end, crossing])
+        curves = np.concatenate([curve, -curve, np.zeros(len(step))])
+        kinks = np.concatenate([np.zeros(2 * len(rows)), kink])
+        order = np.flatnonzero((places > 0.0) & np.isfinite(places))
+        order = order[np.argsort(places[order], kind="stable")]
+        first = float(step @ (self.extra @ step)) + float(curve[(begin <= 0.0) & (end > 0.0)].sum())
+        curves = np.maximum(first + np.append(0.0, np.cumsum(curves[order])), 0.0)
+        places = np.append(0.0, places[order])
+        risen = np.append(0.0, np.cumsum(curves[:-1] * np.diff(places)))
+        after = slope + risen + np.append(0.0, np.cumsum(kinks[order]))
+        last = int(np.argmax(after >= 0.0)) if (after >= 0.0).any() else len(after)
+        # the minimum is at the kink where the slope turns positive, or before it
+        here, curvature = after[last - 1], curves[last - 1]
+        width = -here / curvature if curvature > 0.0 else np.inf
+        if last < len(after) and places[last - 1] + width >= places[last]:
+            beta, weight = float(places[last]), int(order[last - 1]) - 2 * len(rows)
+            return beta, -0.5 * slope * beta, max(weight, -1)
+        if not np.isfinite(width):
+            return 0.0, 0.0, -1
+        beta = float(places[last - 1] + width)
+        return beta, -0.5 * slope * beta, -1
+
+
+def _dense(view: RowView, working: WorkingSet, at: LocalPoint) -> Floats:
+    """The columns, float64 (columns, n_rows)."""
+    slots, pieces = working.cache.slots[at.columns], working.cache.pieces
+    phi = np.empty((len(slots), view.objective.n_rows))
+    for number, first in enumerate(range(0, phi.shape[1], view.objective.block_rows)):
+        last = min(first + view.objective.block_rows, phi.shape[1])
+        part = np.empty((len(slots), last - first))
+        column_kernels.dense_rows(pieces, slots, number, 0, part)
+        phi[:, first:last] = part
+    return phi
