@@ -75,7 +75,7 @@ def read_slots(store: Store, slots: np.ndarray) -> np.ndarray:
             part = out[j, b * store.block_rows : (b + 1) * store.block_rows]
             at = int(p.first[slot]) + int(p.offsets[slot, b])
             n = int(p.counts[slot, b])
-            kind = ["BITS", "ROWS", "VALUES", "DENSE", "STEPS"][p.kinds[slot, b]]
+            kind = ["BITS", "ROWS", "VALUES", "FINE", "DENSE", "STEPS"][p.kinds[slot, b]]
             assert at % 8 == 0
             if kind == "BITS":
                 words = p.arena64[at // 8 : at // 8 + -(-len(part) // 64)]
@@ -94,5 +94,8 @@ def read_slots(store: Store, slots: np.ndarray) -> np.ndarray:
             rows = p.arena16[at // 2 : at // 2 + n].astype(int)
             assert (np.diff(rows) > 0).all() and (n == 0 or rows[-1] < len(part))
             values_at = (at + -(-2 * n // 8) * 8) // 4
+            if kind == "FINE":
+                part[rows] = p.fine[values_at // 2 : values_at // 2 + n]
+                continue
             part[rows] = 1.0 if kind == "ROWS" else p.arena32[values_at : values_at + n]
     return out

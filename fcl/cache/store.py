@@ -1,7 +1,8 @@
 """Columns in an arena of bytes, by slot. Encodings: see :mod:`fcl.kernels.columns`.
 
 A sparse binary column costs 2 bytes a nonzero (and up to 6 a row block for alignment), a dense one a bit
-a row; one of numbers 6 bytes a nonzero or 4 a row, or 1 a row where they are small multiples of a step.
+a row; one of numbers 6 bytes a nonzero or 4 a row, or 1 a row where they are small multiples of a step,
+or, of at most :data:`~fcl.features.base.FINE_ROWS` rows, 10 a nonzero.
 The arrays may lie in memory that several processes share: a store has no state beside them.
 """
 
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fcl.features.base import BitColumns, Columns, StepColumns
+from fcl.features.base import FINE_ROWS, BitColumns, Columns, StepColumns
 from fcl.kernels import columns as kernels
 from fcl.kernels.columns import Pieces
 
@@ -50,13 +51,18 @@ def check_block_rows(block_rows: int) -> None:
 
 
 def largest_column(n_rows: int, block_rows: int, binary: bool = True, step: float = 0.0) -> int:
-    """Bytes of the largest column: bitmaps of all blocks, int8 where there is a step, or float32."""
+    """Bytes of the largest column: bitmaps of all blocks, int8 where there is a step, or numbers.
+
+    A column of more rows needs no less.
+    """
     full, rest = divmod(n_rows, block_rows)
     if binary:
         return 8 * (full * -(-block_rows // 64) + -(-rest // 64))
     if step > 0.0:
         return 8 * (full * (1 + -(-block_rows // 8)) + (rest > 0) + -(-rest // 8))
-    return 8 * (full * -(-block_rows // 2) + -(-rest // 2))
+    coarse = 8 * (full * -(-block_rows // 2) + -(-rest // 2))
+    fine = min(n_rows, FINE_ROWS)
+    return max(coarse, 8 * (fine + fine // 4 + -(-fine // block_rows)))
 
 
 def directory_bytes(max_columns: int, n_rows: int, block_rows: int) -> int:
@@ -107,6 +113,7 @@ class Store:
             self.arena.view(np.float32),
             self.arena.view(np.int8),
             self.arena,
+            self.arena.view(np.float64),
             self.first,
             self._kinds,
             self._offsets,
@@ -131,6 +138,10 @@ class Store:
             elif isinstance(made, StepColumns):
                 values = (np.arange(-128, 128) * made.step).astype(np.float32).view(np.uint32)
                 kernels.measure_steps(made.steps, made.step, values, b, nonzeros, sizes, hashes)
+            elif made.values.dtype == np.float64:
+                coarse = made.values.astype(np.float32)
+                bits = coarse.view(np.uint32), (made.values - coarse).view(np.uint64)
+                kernels.measure_fine(made.values, *bits, b, nonzeros, sizes, hashes)
             else:
                 values = made.values.view(np.uint32)
                 kernels.measure_dense(made.values, values, b, nonzeros, sizes, hashes)
@@ -150,6 +161,10 @@ class Store:
             elif isinstance(made, StepColumns):
                 kind, count, size = kernels.store_steps(
                     made.steps[t], made.step, *arenas, at + used
+                )
+            elif made.values.dtype == np.float64:
+                kind, count, size = kernels.store_fine(
+                    made.values[t], *arenas, pieces.fine, at + used
                 )
             else:
                 kind, count, size = kernels.store_dense(made.values[t], *arenas, at + used)

@@ -45,6 +45,9 @@ __all__ = [
 
 #: A family has fewer features than that: ids are int64, and sums of a few of them have to be as well.
 FEATURES_LIMIT = 1 << 62
+#: Rows up to which columns are cached in float64. Where scales differ by 10^6 and the penalty is weak, the
+#: seven digits of float32 make another problem, whose solution violates the optimality of the true one.
+FINE_ROWS = 4096
 #: Steps of the largest value of a :class:`StepColumns`.
 MOST_STEPS = 127
 
@@ -62,9 +65,12 @@ class BitColumns:
 
 @dataclass(frozen=True)
 class DenseColumns:
-    """Columns of any values on one row block. values : float32 (c, n_rows), C-contiguous."""
+    """Columns of any values on one row block.
 
-    values: npt.NDArray[np.float32]
+    values : float32 or float64 (c, n_rows), C-contiguous; :func:`value_type` says which.
+    """
+
+    values: np.ndarray
     n_rows: int
 
 
@@ -82,6 +88,11 @@ class StepColumns:
 
 
 Columns = BitColumns | DenseColumns | StepColumns
+
+
+def value_type(n_rows: int) -> type[np.float32] | type[np.float64]:
+    """The type in which values of columns of so many rows are made for the cache."""
+    return np.float64 if n_rows <= FINE_ROWS else np.float32
 
 
 class ColumnMaker(ABC):

@@ -1,16 +1,18 @@
 """Columns of the cache: pieces of row blocks in an arena of bytes, and sums over them.
 
 A column is cut by row blocks (at most 65,536 rows, so that a row inside its block fits uint16). Each
-piece is stored in the cheapest of five encodings:
+piece is stored in the cheapest of six encodings that keeps its values:
 
     BITS     bitmap, uint64 words, row i of the block is bit i % 64 of word i // 64; all values 1
     ROWS     strictly increasing uint16 rows; all values 1
     VALUES   the same rows, padded to 8 bytes, then as many float32 values
+    FINE     the same rows, padded to 8 bytes, then as many float64 values
     DENSE    one float32 value for every row of the block
     STEPS    a float32 step, 4 bytes of padding, then an int8 for every row of the block: multiples of it
 
 STEPS is for values that are whole multiples of the step without rounding, as counts are of 1: the
-product, 7 bits by 24, is exact in float64.
+product, 7 bits by 24, is exact in float64. FINE is for values that come in float64 and are not those of
+float32.
 
 A column lies in one run of bytes: its pieces follow one another, each at a multiple of 8 bytes. The
 directory has a row a column: ``first`` int64 (columns,) says where it begins; ``kinds`` uint8,
@@ -31,8 +33,9 @@ from fcl.kernels.bits import population, trailing_zeros
 BITS = 0
 ROWS = 1
 VALUES = 2
-DENSE = 3
-STEPS = 4
+FINE = 3
+DENSE = 4
+STEPS = 5
 #: The most steps that a value of STEPS is away from 0.
 MOST_STEPS = 127
 
@@ -44,6 +47,7 @@ class Pieces(NamedTuple):
     arena32: np.ndarray  # float32 view
     arena8: np.ndarray  # int8 view
     arena64: np.ndarray  # uint64 view
+    fine: np.ndarray  # float64 view
     first: np.ndarray  # int64 (columns,)
     kinds: np.ndarray  # uint8 (columns, blocks)
     offsets: np.ndarray  # uint32 (columns, blocks)
@@ -121,6 +125,14 @@ def piece_moments(pieces, j, b, r, q):
             i = rows[e]
             g += r[i] * x
             h += q[i] * x * x
+    elif kind == FINE:
+        rows = pieces.arena16[offset >> 1 : (offset >> 1) + n]
+        at = (offset + ((2 * n + 7) & ~7)) >> 3
+        fine = pieces.fine[at : at + n]
+        for e in range(n):
+            i = rows[e]
+            g += r[i] * fine[e]
+            h += q[i] * fine[e] * fine[e]
     elif kind == STEPS:
         step = np.float64(pieces.arena32[offset >> 2])
         steps = pieces.arena8[offset + 8 : offset + 8 + n]
@@ -163,6 +175,11 @@ def add_piece(pieces, j, b, delta, m):
         values = pieces.arena32[at : at + n]
         for e in range(n):
             m[rows[e]] += delta * np.float64(values[e])
+    elif kind == FINE:
+        rows = pieces.arena16[offset >> 1 : (offset >> 1) + n]
+        at = (offset + ((2 * n + 7) & ~7)) >> 3
+        for e in range(n):
+            m[rows[e]] += delta * pieces.fine[at + e]
     elif kind == STEPS:
         step = np.float64(pieces.arena32[offset >> 2])
         steps = pieces.arena8[offset + 8 : offset + 8 + n]
@@ -229,7 +246,10 @@ def dense_rows(pieces, columns, b, first, out):
                 i = np.int64(rows[e])
                 if i >= last:
                     break
-                out[t, i - first] = pieces.arena32[at + e] if kind == VALUES else 1.0
+                if kind == FINE:
+                    out[t, i - first] = pieces.fine[(at >> 1) + e]
+                else:
+                    out[t, i - first] = pieces.arena32[at + e] if kind == VALUES else 1.0
 
 
 @kernel
@@ -334,6 +354,8 @@ def gather_chosen(
                     rows[into] = row
                     if kind == VALUES:
                         values[into] = pieces.arena32[at + e]
+                    elif kind == FINE:
+                        values[into] = pieces.fine[(at >> 1) + e]
                     into += np.int64(row >= 0)
             if valued and kind <= ROWS:
                 values[block_begin:into] = np.float32(1.0)
@@ -390,7 +412,12 @@ def store_bits(words, n_rows, limit, arena16, arena64, offset):
 @kernel
 def hash_value(bits, place):
     """What a value other than 0 at a row adds to the hash of its column; bits : of float32, uint32."""
-    x = np.uint64(bits) << np.uint64(32)
+    return mix_place(np.uint64(bits) << np.uint64(32), place)
+
+
+@kernel
+def mix_place(x, place):
+    """A uint64 for a uint64 at a place."""
     x += np.uint64(0x9E3779B97F4A7C15) * np.uint64(place)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     return x ^ (x >> np.uint64(31))
@@ -398,7 +425,7 @@ def hash_value(bits, place):
 
 @kernel
 def common_step(values):
-    """A step of which all values, float32, are exact multiples, -127 to 127 times; 0.0 if none is found.
+    """A step of which all values, those of float32, are exact multiples, -127 to 127 times; 0.0 if none is found.
 
     Tried are 1 and the smallest |value|: most columns are done with after a few rows.
     """
@@ -440,6 +467,37 @@ def measure_dense(values, bits, block, counts, sizes, hashes):
 
 
 @kernel
+def measure_fine(values, coarse, rest, block, counts, sizes, hashes):
+    """As :func:`measure_dense` for float64 values.
+
+    coarse, rest : the bits of the nearest float32, uint32, and of what is left, float64, as uint64; equal
+        values have equal hashes, whichever encoding holds them.
+    """
+    n_rows = values.shape[1]
+    for c in range(counts.shape[0]):
+        state = hashes[c]
+        total = 0
+        fine = False
+        for i in range(n_rows):
+            if values[c, i] != 0.0:
+                total += 1
+                x = np.uint64(coarse[c, i]) << np.uint64(32)
+                if rest[c, i] & np.uint64(0x7FFFFFFFFFFFFFFF) != 0:
+                    x ^= rest[c, i]
+                    fine = True
+                state += mix_place(x, block * 65536 + i + 1)
+        hashes[c] = state
+        counts[c] += total
+        sizes[c] += fine_bytes(total) if fine else valued_bytes(n_rows, total, common_step(values[c]))[1]
+
+
+@kernel
+def fine_bytes(count):
+    """Bytes of a piece of so many values in FINE."""
+    return ((2 * count + 7) & ~7) + 8 * count
+
+
+@kernel
 def measure_steps(steps, step, bits, block, counts, sizes, hashes):
     """As :func:`measure_dense` for multiples of a step, int8 (c, n_rows).
 
@@ -474,6 +532,28 @@ def valued_bytes(n_rows, count, step):
 def store_dense(values, arena16, arena32, arena8, offset):
     """Write one piece of values (n_rows,) to the arena; returns (encoding, count, bytes)."""
     return _store_values(values, 1.0, common_step(values), arena16, arena32, arena8, offset)
+
+
+@kernel
+def store_fine(values, arena16, arena32, arena8, arena, offset):
+    """As :func:`store_dense` for float64 values; arena : its float64 view."""
+    n_rows = values.shape[0]
+    total = 0
+    fine = False
+    for i in range(n_rows):
+        total += values[i] != 0.0
+        fine = fine or np.float64(np.float32(values[i])) != values[i]
+    if not fine:
+        return store_dense(values, arena16, arena32, arena8, offset)
+    rows = offset >> 1
+    at = (offset + ((2 * total + 7) & ~7)) >> 3
+    e = 0
+    for i in range(n_rows):
+        if values[i] != 0.0:
+            arena16[rows + e] = i
+            arena[at + e] = values[i]
+            e += 1
+    return FINE, np.int64(total), fine_bytes(total)
 
 
 @kernel

@@ -85,6 +85,8 @@ class _Local:
         self.phi = np.vstack([phi, np.full((1, len(self.y)), 1.0 / scale_b)]) if free else phi
         self.scale_b = scale_b
         self.a = np.append(at.absolute / self.scale, np.zeros(int(free)))
+        #: what slopes are compared with
+        self.unit = np.where(self.free, self.a.max(), self.a)
         self.start = np.append(at.weights * self.scale, np.zeros(int(free)))
         self.w = self.start.copy()
         self.pulls = np.append(pulls / self.scale, np.zeros(int(free)))
@@ -103,7 +105,7 @@ class _Local:
         while steps < MOST_STEPS and idle < MOST_IDLE_STEPS and not cease():
             active = np.flatnonzero(self.free | (self.signs != 0.0))
             right = -(self.slope + self.a * self.signs)[active]
-            if settled or np.abs(right).max(initial=0.0) <= AT_REST * tolerance * self.a.max():
+            if settled or (np.abs(right) <= AT_REST * tolerance * self.unit[active]).all():
                 if not self._enter(tolerance):
                     break
                 settled = False
@@ -113,7 +115,7 @@ class _Local:
             step[active], flats = newton_step(self._hessian(active), right)
             if flats.shape[1]:
                 along = flats @ (flats.T @ right)
-                if np.abs(along).max() > FLAT_SLOPE * self.a.max():
+                if (np.abs(along) > FLAT_SLOPE * self.unit[active]).any():
                     step[active] = along
             beta, lower, zeroed = self._lowest(step)
             if beta <= 0.0:

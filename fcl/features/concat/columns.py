@@ -17,6 +17,7 @@ from fcl.features.base import (
     Ids,
     StepColumns,
     column_bits,
+    value_type,
 )
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class ConcatColumns(ColumnMaker):
-    """Columns of several families: bits if all have bits, steps if all have the same, else float32."""
+    """Columns of several families: bits if all have bits, steps if all have the same, else numbers."""
 
     def __init__(self, family: ConcatFamily, prepared: PreparedRows, buffer_bytes: int) -> None:
         self._family, self._prepared = family, prepared
@@ -46,6 +47,7 @@ class ConcatColumns(ColumnMaker):
 
     def make(self, ids: Ids) -> Sequence[Columns]:
         binary, step = self._family.binary, self._family.step
+        dtype = value_type(self._prepared.n_rows)
         out: list[Any] = []
         for _, rows in self._prepared.blocks():
             n = rows.stop - rows.start
@@ -54,7 +56,7 @@ class ConcatColumns(ColumnMaker):
                 if binary
                 else StepColumns(np.empty((len(ids), n), np.int8), n, step)
                 if step
-                else DenseColumns(np.empty((len(ids), n), np.float32), n)
+                else DenseColumns(np.empty((len(ids), n), dtype), n)
             )
         for m, own in self._family.split(ids):
             maker = self._makers[m]

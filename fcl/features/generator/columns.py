@@ -18,6 +18,7 @@ from fcl.features.base import (
     Ids,
     StepColumns,
     column_bits,
+    value_type,
 )
 from fcl.features.generator.contract import overrides
 from fcl.features.generator.stages import batches
@@ -28,8 +29,12 @@ if TYPE_CHECKING:
 __all__ = ["GeneratedColumns"]
 
 
+#: The trainer's samples are in float32, however the columns are cached.
+LARGEST = float(np.finfo(np.float32).max)
+
+
 class GeneratedColumns(ColumnMaker):
-    """Columns of a generator's features, as bits, steps or float32."""
+    """Columns of a generator's features, as bits, steps or numbers."""
 
     def __init__(self, family: GeneratedFamily, prepared: PreparedRows, buffer_bytes: int) -> None:
         self._family, self._prepared = family, prepared
@@ -37,6 +42,7 @@ class GeneratedColumns(ColumnMaker):
 
     def make(self, ids: Ids) -> Sequence[Columns]:
         family, step = self._family, self._family.step
+        dtype = value_type(self._prepared.n_rows)
         made: list[Columns] = []
         for number, rows in self._prepared.blocks():
             n = rows.stop - rows.start
@@ -45,7 +51,7 @@ class GeneratedColumns(ColumnMaker):
             if family.binary:
                 values = np.zeros((len(ids), -(-n // 64)), np.uint64)
             else:
-                values = np.empty((len(ids), n), np.int8 if step else np.float32)
+                values = np.empty((len(ids), n), np.int8 if step else dtype)
             direct = family.binary and overrides(family.generator, "bits")
             for some in batches(len(ids), n):
                 if direct:
@@ -58,10 +64,9 @@ class GeneratedColumns(ColumnMaker):
                 if step:
                     values[some] = np.rint(columns / step)
                     continue
-                with np.errstate(over="ignore"):
-                    values[some] = columns
-                if columns.dtype.itemsize > 4 and not np.isfinite(values[some]).all():
+                if columns.dtype.itemsize > 4 and not (np.abs(columns) <= LARGEST).all():
                     self._refuse_large(ids[some], columns, number)
+                values[some] = columns
             if family.binary:
                 made.append(BitColumns(values, n))
             else:
