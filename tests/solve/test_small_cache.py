@@ -55,7 +55,7 @@ def test_squares_and_factors_with_frozen_weights() -> None:
     problem = Problem(phi, y, np.ones(500), "squared", 0.05, True, 0.5, f)
     best = problem.solve(1e-9)
     largest = ColumnCache.largest_column(500, 256, binary=False)
-    solver = make_solver(explicit_family(phi, f), phi, problem, tol=1e-6, capacity=15 * largest)
+    solver = make_solver(explicit_family(phi, f), phi, problem, tol=1e-6, capacity=15 * 2000)
     passes = run(solver, 300)
     assert passes[-1].gap <= 1e-6, f"{len(passes)} passes"
     assert solver.cache.n <= 15 < len(solver.outer.point.ids)
@@ -94,7 +94,7 @@ def test_small_cache_of_real_values() -> None:
     problem = Problem(phi, y, np.ones(500), "squared", 0.05)
     best = problem.solve()
     largest = ColumnCache.largest_column(500, 256, binary=False)
-    solver = make_solver(explicit_family(phi), phi, problem, tol=1e-6, capacity=15 * largest)
+    solver = make_solver(explicit_family(phi), phi, problem, tol=1e-6, capacity=15 * 2000)
     passes = run(solver, 300)
     assert passes[-1].gap <= 1e-6, f"{len(passes)} passes"
     assert solver.cache.n <= 15 < len(solver.outer.point.ids)
