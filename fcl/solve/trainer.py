@@ -277,7 +277,12 @@ class Trainer:
     def _is_cheap(self, view: RowView, k: int) -> bool:
         """Whether so many columns have a Hessian that takes next to no time."""
         n = view.objective.n_rows
-        return k <= self._exact.most and n <= CHEAP_ROWS and n * k * k <= CHEAP_HESSIAN
+        small = n * k * k <= CHEAP_HESSIAN or self._is_clipped(view, k)
+        return k <= self._exact.most and n <= CHEAP_ROWS and small
+
+    def _is_clipped(self, view: RowView, k: int) -> bool:
+        """Whether a local problem of so many columns is minimised itself, rather than a model of it."""
+        return not view.objective.loss.smooth and view.objective.n_rows * k <= MOST_ENTRIES
 
     def _minimise(
         self,
@@ -290,7 +295,7 @@ class Trainer:
         """The step of the inner model: its whole Hessian, or a sample of it and coordinate descent."""
         n, k = view.objective.n_rows, len(local.columns)
         if self._is_cheap(view, k):
-            if view.objective.loss.smooth or self._raised or n * k > MOST_ENTRIES:
+            if self._raised or not self._is_clipped(view, k):
                 return self._exact.minimise(view, working, local, self._q, tolerance)
             pulls, pull_b = self._pulls(view, working, local)
             return minimise_clipped(
