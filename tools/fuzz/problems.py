@@ -57,7 +57,7 @@ from tools.fuzz import reference
 from tools.fuzz.draw import Case, make_case
 
 #: Seconds after which a worker that is silent is ended.
-PATIENCE = 600.0
+PATIENCE = 300.0
 #: Runs that a problem has before the one that counts.
 CHANCES = 4
 #: A gap is explained by rounding up to so many times what its sums may round by.
