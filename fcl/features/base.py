@@ -45,8 +45,9 @@ __all__ = [
 
 #: A family has fewer features than that: ids are int64, and sums of a few of them have to be as well.
 FEATURES_LIMIT = 1 << 62
-#: Rows up to which columns are cached in float64. Where scales differ by 10^6 and the penalty is weak, the
-#: seven digits of float32 make another problem, whose solution violates the optimality of the true one.
+#: Rows up to which columns are cached in float64. Where scales differ by 10^6 and the penalty is weak,
+#: the seven digits of float32 make another problem, whose solution violates the optimality of the true
+#: one.
 FINE_ROWS = 4096
 #: Steps of the largest value of a :class:`StepColumns`.
 MOST_STEPS = 127

@@ -425,9 +425,9 @@ def mix_place(x, place):
 
 @kernel
 def common_step(values):
-    """A step of which all values, those of float32, are exact multiples, -127 to 127 times; 0.0 if none is found.
+    """A step of which all values are exact multiples, -127 to 127 times; 0.0 if none is found.
 
-    Tried are 1 and the smallest |value|: most columns are done with after a few rows.
+    float32 holds the values. Tried are 1 and the smallest |value|: most columns are done with after a few rows.
     """
     least, most, whole = np.inf, 0.0, True
     for value in values:
@@ -488,7 +488,9 @@ def measure_fine(values, coarse, rest, block, counts, sizes, hashes):
                 state += mix_place(x, block * 65536 + i + 1)
         hashes[c] = state
         counts[c] += total
-        sizes[c] += fine_bytes(total) if fine else valued_bytes(n_rows, total, common_step(values[c]))[1]
+        sizes[c] += (
+            fine_bytes(total) if fine else valued_bytes(n_rows, total, common_step(values[c]))[1]
+        )
 
 
 @kernel

@@ -387,14 +387,10 @@ class Trainer:
             slope_b,
         )
 
-    def _pulls(
-        self, view: RowView, working: WorkingSet, local: LocalPoint
-    ) -> tuple[Floats, float]:
+    def _pulls(self, view: RowView, working: WorkingSet, local: LocalPoint) -> tuple[Floats, float]:
         """Slopes in the weights and in the intercept of the terms that are linear or quadratic."""
         away = local.weights - working.anchor_weights[local.columns]
-        pulls = (
-            working.correction[local.columns] + local.floor * away + local.ridge * local.weights
-        )
+        pulls = working.correction[local.columns] + local.floor * away + local.ridge * local.weights
         away_b = self.intercept - self._anchor_b
         return pulls, view.intercept_correction + view.intercept_floor * away_b
 

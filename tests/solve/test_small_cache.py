@@ -54,7 +54,6 @@ def test_squares_and_factors_with_frozen_weights() -> None:
     f = random.uniform(0.2, 5.0, 60)
     problem = Problem(phi, y, np.ones(500), "squared", 0.05, True, 0.5, f)
     best = problem.solve(1e-9)
-    largest = ColumnCache.largest_column(500, 256, binary=False)
     solver = make_solver(explicit_family(phi, f), phi, problem, tol=1e-6, capacity=15 * 2000)
     passes = run(solver, 300)
     assert passes[-1].gap <= 1e-6, f"{len(passes)} passes"
@@ -93,7 +92,6 @@ def test_small_cache_of_real_values() -> None:
     y = phi @ random.normal(size=60) + random.normal(size=500)
     problem = Problem(phi, y, np.ones(500), "squared", 0.05)
     best = problem.solve()
-    largest = ColumnCache.largest_column(500, 256, binary=False)
     solver = make_solver(explicit_family(phi), phi, problem, tol=1e-6, capacity=15 * 2000)
     passes = run(solver, 300)
     assert passes[-1].gap <= 1e-6, f"{len(passes)} passes"
