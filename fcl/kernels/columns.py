@@ -427,7 +427,8 @@ def mix_place(x, place):
 def common_step(values):
     """A step of which all values are exact multiples, -127 to 127 times; 0.0 if none is found.
 
-    float32 holds the values. Tried are 1 and the smallest |value|: most columns are done with after a few rows.
+    float32 holds the values. Tried are 1 and the smallest |value|: most columns are done with after a
+    few rows.
     """
     least, most, whole = np.inf, 0.0, True
     for value in values:
