@@ -17,8 +17,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 #: Multiplies all limits of time, for a machine that has other things to do.
 PATIENCE = float(os.environ.get("FCL_FAULTS_PATIENCE", "1"))
-#: Seconds that a command may take, with what is done to it.
-LIMIT = 30.0 * PATIENCE
+#: Seconds that a command may take, with what is done to it; where a disk is full, fcl tries for 60.
+LIMIT = 95.0 * PATIENCE
 #: Seconds that processes get to be gone after the command.
 GRACE = 3.0 * PATIENCE
 

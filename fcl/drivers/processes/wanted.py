@@ -95,8 +95,10 @@ class WantedColumns:
         slots, cached_ids = cached
         there = np.empty(0, np.int64) if drop_cache else cached_ids
         frozen = outer.frozen(there)
-        if drop_cache:  # what is cached without a weight competes anew
-            ids = np.setdiff1d(cached_ids, frozen.ids)
+        if drop_cache:
+            # what is cached without a weight competes anew; what was committed since the list of the
+            # watched features was made may be among the prices already
+            ids = np.setdiff1d(cached_ids, np.concatenate([frozen.ids, prices.ids]))
             prices = replace(
                 prices,
                 ids=np.concatenate([prices.ids, ids]),

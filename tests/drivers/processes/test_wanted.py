@@ -1,0 +1,34 @@
+"""The list of columns to be made."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from fcl.drivers.processes.wanted import NAMES, GradientTable, WantedColumns
+from fcl.features.prices import Prices
+from fcl.solve.state import Point
+from tests.explicit import explicit_family
+
+
+def test_committed_candidates_are_listed_once() -> None:
+    """Columns that came into the cache while the pass was priced are candidates of the pass as well."""
+    arrays = {f"job_{name}": np.zeros(64, np.int64 if name == "ids" else float) for name in NAMES}
+    config = SimpleNamespace(block_rows=64, max_active=64, max_columns=64)
+    layout: Any = SimpleNamespace(config=config, array=arrays.__getitem__)
+    store: Any = SimpleNamespace(sizes=np.full(64, 8), capacity=1 << 20)
+    wanted = WantedColumns(layout, store, 10, explicit_family(np.ones((10, 64))))
+
+    def select(prices: Prices, *_: Any) -> Any:
+        return SimpleNamespace(ids=prices.ids, violations=np.ones(len(prices.ids)))
+
+    outer: Any = SimpleNamespace(
+        frozen=lambda there: Point.make(np.array([7]), np.array([1.0]), 0.0),
+        select=select,
+        point=Point.make(np.array([7]), np.array([1.0]), 0.0),
+    )
+    prices = Prices(np.array([3, 5, 9]), np.full(3, 2.0), 2.0, np.zeros(0), 64, np.zeros(1))
+    cached = np.arange(4), np.array([5, 7, 9, 11])
+    known = GradientTable(prices.ids, prices.gradients, np.ones(3))
+    n = wanted.choose(outer, prices, known, cached, np.zeros(0, np.int64), drop_cache=True)
+    assert arrays["job_ids"][:n].tolist() == [3, 5, 7, 9, 11]
