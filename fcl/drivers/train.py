@@ -25,6 +25,7 @@ from fcl.model.checkpoint import Checkpoint, CheckpointFolder
 from fcl.model.file import check_header
 from fcl.model.model import Model
 from fcl.options import TRAINING
+from fcl.parallel import one_blas_thread
 from fcl.solve.state import Point
 
 if TYPE_CHECKING:
@@ -211,7 +212,7 @@ def train(
             start,
         )
         del job  # the session has it, and may move its arrays elsewhere
-        with session.compilation:
+        with session.compilation, one_blas_thread():
             if options.driver == "inline":
                 result = run_inline(session, scratch)
             else:

@@ -15,6 +15,7 @@ from fcl.errors import InputError, ModelFileError
 from fcl.model.certificate import Certificate
 from fcl.model.file import HEADER, read_model, write_model
 from fcl.objective.losses import Loss, find_loss
+from fcl.parallel import one_blas_thread
 from fcl.plain import plain
 
 if TYPE_CHECKING:
@@ -208,7 +209,8 @@ class Model:
         scorer = self.family.scorer(self.ids, self.weights)
         block_rows = min(block_rows, self.family.most_block_rows())  # wide rows: fewer at a time
         for start, stop, block in self.family.read_rows(data.rows, block_rows):
-            margins = scorer.margins(block) + self.intercept
+            with one_blas_thread():
+                margins = scorer.margins(block) + self.intercept
             yield start, stop, margins if data.offset is None else margins + data.offset[start:stop]
 
     def require_offset(self, data: DataSet) -> None:

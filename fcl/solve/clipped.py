@@ -16,7 +16,8 @@ from collections.abc import Callable
 import numpy as np
 
 from fcl.kernels import columns as column_kernels
-from fcl.solve.exact import CHUNK_ENTRIES, FLAT_SLOPE, newton_step, one_blas_thread
+from fcl.parallel import one_blas_thread
+from fcl.solve.exact import CHUNK_ENTRIES, FLAT_SLOPE, newton_step
 from fcl.solve.inner import Columns, LocalPoint, Step
 from fcl.solve.state import Floats, WorkingSet
 from fcl.solve.view import RowView

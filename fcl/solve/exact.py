@@ -10,20 +10,19 @@ Columns are scaled to a unit diagonal, so their units do not matter.
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
 from fcl.kernels import columns as column_kernels
 from fcl.kernels import descent
+from fcl.parallel import one_blas_thread
 from fcl.solve.inner import Columns, LocalPoint, Step
 from fcl.solve.state import Floats, WorkingSet
 from fcl.solve.view import RowView, column_moments
 
-__all__ = ["ExactModel", "minimise_quadratic", "newton_step", "one_blas_thread"]
+__all__ = ["ExactModel", "minimise_quadratic", "newton_step"]
 
 #: Columns up to which a Hessian is made.
 MOST_COLUMNS = 1024
@@ -158,18 +157,6 @@ class ExactModel:
             for product in team.map(chunk, starts[at : at + CHUNKS_AT_ONCE]):
                 hessian += product
         return hessian
-
-
-@functools.cache
-def _blas() -> Any:
-    from threadpoolctl import ThreadpoolController
-
-    return ThreadpoolController().select(user_api="blas")
-
-
-def one_blas_thread() -> Any:
-    """A context in which BLAS has one thread: the driver deals the cores."""
-    return _blas().limit(limits=1)
 
 
 def minimise_quadratic(

@@ -14,7 +14,7 @@ import math
 
 import numpy as np
 
-from fcl.solve.exact import one_blas_thread
+from fcl.parallel import one_blas_thread
 from fcl.solve.passes import Passes
 from fcl.solve.state import Floats, Point
 
