@@ -4,11 +4,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+from explicit import explicit_family
 
 from fcl.drivers.processes.wanted import NAMES, GradientTable, WantedColumns
 from fcl.features.prices import Prices
 from fcl.solve.state import Point
-from tests.explicit import explicit_family
 
 
 def test_committed_candidates_are_listed_once() -> None:

@@ -1,0 +1,59 @@
+"""Local problems of losses whose curvature jumps, held against the judge."""
+
+import numpy as np
+import pytest
+from explicit import dense_weights, explicit_family, make_solver, run
+from judge import Problem
+
+from fcl.solve import trainer
+from tools.fuzz import reference
+
+JUMPING = ["squared_hinge", "huber:delta=0.5"]
+
+
+def problem(loss: str, seed: int, intercept: bool = True, scales: bool = True) -> Problem:
+    """Forty rows that are nearly interpolated, most of them flat at the optimum."""
+    random = np.random.default_rng(seed)
+    phi = random.normal(size=(40, 25))
+    if scales:
+        phi *= 10.0 ** random.uniform(-3.0, 3.0, 25)
+    phi = phi.astype(np.float32).astype(np.float64)
+    y = phi @ (random.normal(size=25) / np.abs(phi).max(axis=0)) + 0.05 * random.normal(size=40)
+    y = np.sign(y) if loss == "squared_hinge" else y + 5.0 * (random.random(40) < 0.2)
+    return Problem(phi, y, random.uniform(0.1, 2.0, 40), loss, 20.0, intercept)
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("loss", JUMPING)
+def test_the_optimum_is_reached(loss: str, seed: int, intercept: bool) -> None:
+    case = problem(loss, seed, intercept)
+    solver = make_solver(explicit_family(case.phi), case.phi, case, tol=1e-9)
+    passes = run(solver, 40)
+    assert passes[-1].gap <= 1e-9, f"{len(passes)} passes"
+    point = dense_weights(solver), solver.outer.point.intercept
+    assert case.objective(*point) == pytest.approx(passes[-1].objective, rel=1e-12)
+    best = float(reference.solve(case).objective)
+    assert passes[-1].bound <= best * (1.0 + 1e-12)
+    assert passes[-1].objective == pytest.approx(best, rel=1e-9)
+    assert case.violations(*point).max() < 1e-6
+
+
+@pytest.mark.parametrize("loss", JUMPING)
+def test_one_step_ends_a_local_problem(loss: str) -> None:
+    """There is no model that a second step would have to mend."""
+    case = problem(loss, 7)
+    solver = make_solver(explicit_family(case.phi), case.phi, case, tol=1e-10)
+    run(solver, 2)
+    solver.admit()
+    local = solver.local
+    solved = local.trainer.solve(local.view, local.working, solver.outer.point.intercept, 1e-6, 9)
+    assert solved.violation <= 1e-6
+    assert solved.steps <= 2
+
+
+def test_beyond_its_size_a_model_takes_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trainer, "MOST_ENTRIES", 0)
+    case = problem("squared_hinge", 3, scales=False)
+    solver = make_solver(explicit_family(case.phi), case.phi, case, tol=1e-8)
+    assert run(solver, 60)[-1].gap <= 1e-8
