@@ -65,7 +65,7 @@ class Kind:
 
 
 def _parsed(number: type[int] | type[float], check: Check) -> Check:
-    """The check, of the number in a text; a text without one fails it as it is."""
+    """The same check, which also takes the text of a number; any other text fails it."""
 
     def parse(name: str, value: Any) -> Any:
         if isinstance(value, str):
@@ -201,8 +201,9 @@ _unseen = partial(_running, resume=Resume.NOT_KEPT, planned=False, hidden=True)
 class Options:
     """The options of a training. Times in seconds, sizes in bytes.
 
-    As given they are checked (:meth:`checked`); those of a job are as they take effect: both C and alpha,
-    weights of both labels, no more rows a block than there are, writers that the budget allows for.
+    :meth:`checked` makes them of what the user gives. A job fills in what takes effect: both C and alpha,
+    the weights of both labels, at most as many rows a block as there are, and the writers that the budget
+    allows for.
     """
 
     valid_fraction: float | None = _option(

@@ -196,7 +196,7 @@ def _spell_value(value: Any) -> str:
 
 
 def _checked_value(where: str, text: str, default: Any) -> Any:
-    """An option's value; one whose default is a number or a bool takes no other kind."""
+    """An option's value, which has to be a number or a bool where the default is one."""
     value = _value(text)
     if isinstance(default, bool) and not isinstance(value, bool):
         raise InputError(f"{where} must be true or false, got {text!r}")

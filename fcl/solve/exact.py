@@ -44,7 +44,7 @@ MOST_STEPS = 6
 MOST_SETS = 300
 #: Active sets that may follow one another without lowering the quadratic: near rounding they cycle.
 MOST_IDLE_SETS = 5
-#: Relative difference of values that are equal but for rounding.
+#: Values whose relative difference is at most this differ by rounding alone.
 ROUNDED = 1e-13
 #: Relative error of the Newton systems that counts as solved.
 SOLVED = 1e-13

@@ -150,7 +150,7 @@ def model_disk(freed: bool) -> Callable[[Run, Command], bool]:
         command.wait_for("Started")
         filler = _fill(run.model.parent)
         command.wait_for("Stopped", run.rng.uniform(0.2, 0.8))
-        met = "could not be written" in command.errors
+        met = "cannot be written" in command.errors
         if freed:
             filler.unlink()
         command.wait()

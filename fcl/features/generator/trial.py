@@ -105,7 +105,7 @@ class Trial:
     def compare(
         self, found: np.ndarray, rows: Any, when: str, some: Any = slice(None), spared: int = 0
     ) -> None:
-        """Raise GeneratorError unless columns are those of the trial but for rounding.
+        """Raise GeneratorError if columns differ from those of the trial by more than rounding.
 
         found : (k, c), of some of its rows and features.
         when : the difference to how the columns of the trial were made, in words.
@@ -158,7 +158,7 @@ class Trial:
     def compare_sums(
         self, what: str, found: Floats, expected: Floats, sizes: Floats, name: Callable[[int], str]
     ) -> None:
-        """Raise GeneratorError unless sums are the expected ones but for rounding.
+        """Raise GeneratorError if sums differ from the expected ones by more than rounding.
 
         sizes : sums of the sizes of their terms.  name : called with the place of one, names it.
         """
