@@ -546,7 +546,7 @@ def test_a_cache_of_real_values_with_evictions(tmp_path: Path) -> None:
     phi = random.normal(size=(500, 60)).astype(np.float32).astype(np.float64)
     y = phi @ random.normal(size=60) + random.normal(size=500)
     problem = Problem(phi, y, np.ones(500), "squared", 0.05)
-    capacity = 15 * ColumnCache.largest_column(500, 256, binary=False)
+    capacity = 15 * 2000
     check_small(tmp_path / "c", explicit_family(phi), phi, problem, capacity=capacity)
 
 
