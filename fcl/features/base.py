@@ -39,7 +39,7 @@ __all__ = [
     "Scorer",
     "StepColumns",
     "check_features",
-    "column_bits",
+    "column_bytes",
     "is_sampled",
 ]
 
@@ -302,9 +302,10 @@ class Family(ABC):
         return ids
 
 
-def column_bits(family: Family) -> int:
-    """Bits of a value of a column on its way to the cache."""
-    return 1 if family.binary else 8 if family.step else 32
+def column_bytes(family: Family, n_rows: int) -> float:
+    """Bytes of a column of so many rows on its way to the cache."""
+    bits = 1 if family.binary else 8 if family.step else 8 * np.dtype(value_type(n_rows)).itemsize
+    return n_rows * bits / 8
 
 
 def check_features(name: str, n_features: int) -> None:

@@ -74,6 +74,7 @@ def test_weights_and_C_scaled_inversely_are_the_same_problem(
     monkeypatch: pytest.MonkeyPatch, scale: float
 ) -> None:
     monkeypatch.setattr(trainer, "CHEAP_HESSIAN", 0.0)  # always coordinate descent
+    monkeypatch.setattr(trainer, "MOST_ENTRIES", 0)
     monkeypatch.setattr(inner, "LEAST_ROWS", 200)
     monkeypatch.setattr(inner, "ROWS_A_COLUMN", 1)
     sizes: list[int] = []

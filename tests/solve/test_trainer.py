@@ -17,6 +17,7 @@ from fcl.solve.solver import Certified, Solver
 def coordinate_descent(monkeypatch: pytest.MonkeyPatch) -> None:
     """Problems as small as these would be solved by their whole Hessian (test_exact.py)."""
     monkeypatch.setattr(trainer, "CHEAP_HESSIAN", 0.0)
+    monkeypatch.setattr(trainer, "MOST_ENTRIES", 0)
 
 
 def ready(

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from fcl.data.prepared import PreparedRows
 from fcl.features.bag.rows import RowBuffers, letters_of, spans
-from fcl.features.base import BitColumns, ColumnMaker, Columns, DenseColumns, Ids, column_bits
+from fcl.features.base import BitColumns, ColumnMaker, Columns, DenseColumns, Ids, column_bytes
 from fcl.features.windows import WindowBlock
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class BagColumns(ColumnMaker):
         from fcl.kernels import kmers
 
         self.family, self.prepared = family, prepared
-        super().__init__(buffer_bytes, prepared.n_rows * column_bits(family) / 8)
+        super().__init__(buffer_bytes, column_bytes(family, prepared.n_rows))
         self._slots = np.empty(0, np.int32)  # made when they are needed
         self._codes = np.empty(kmers.CHUNK, np.uint32)
         self._masks = np.zeros(prepared.block_rows, np.uint32)

@@ -16,7 +16,7 @@ from fcl.features.base import (
     DenseColumns,
     Ids,
     StepColumns,
-    column_bits,
+    column_bytes,
     value_type,
 )
 
@@ -30,7 +30,7 @@ class ConcatColumns(ColumnMaker):
     def __init__(self, family: ConcatFamily, prepared: PreparedRows, buffer_bytes: int) -> None:
         self._family, self._prepared = family, prepared
         # half for what is handed out, the rest for the members' own
-        super().__init__(buffer_bytes // 2, prepared.n_rows * column_bits(family) / 8)
+        super().__init__(buffer_bytes // 2, column_bytes(family, prepared.n_rows))
         share = buffer_bytes // (2 * len(family.members))
         self._makers: list[ColumnMaker] = [
             member.column_maker(family.part(prepared, m), share)

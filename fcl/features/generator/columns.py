@@ -17,7 +17,7 @@ from fcl.features.base import (
     DenseColumns,
     Ids,
     StepColumns,
-    column_bits,
+    column_bytes,
     value_type,
 )
 from fcl.features.generator.contract import overrides
@@ -38,7 +38,7 @@ class GeneratedColumns(ColumnMaker):
 
     def __init__(self, family: GeneratedFamily, prepared: PreparedRows, buffer_bytes: int) -> None:
         self._family, self._prepared = family, prepared
-        super().__init__(buffer_bytes, prepared.n_rows * column_bits(family) / 8)
+        super().__init__(buffer_bytes, column_bytes(family, prepared.n_rows))
 
     def make(self, ids: Ids) -> Sequence[Columns]:
         family, step = self._family, self._family.step
