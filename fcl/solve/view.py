@@ -129,7 +129,9 @@ class RowView:
         total_r, total_q : sums of residuals and curvatures over all rows.
         """
         # where rows far from 0 are fitted well the intercept has a long way to go at next to no curvature
-        least = min(self.least_curvature, LEAST_CURVATURE * total_q)
+        least = self.least_curvature
+        if total_q > 0.0:
+            least = min(least, LEAST_CURVATURE * total_q)
         if self.rows is None:
             self.margins[:] = margins
             self.intercept_floor = least
