@@ -16,13 +16,12 @@ from collections.abc import Callable
 import numpy as np
 
 from fcl.kernels import columns as column_kernels
-from fcl.parallel import one_blas_thread
 from fcl.solve.exact import CHUNK_ENTRIES, FLAT_SLOPE, newton_step
 from fcl.solve.inner import Columns, LocalPoint, Step
 from fcl.solve.state import Floats, WorkingSet
 from fcl.solve.view import RowView
 
-__all__ = ["MOST_ENTRIES", "minimise_clipped"]
+__all__ = ["MOST_ENTRIES", "ClippedProblem"]
 
 #: Rows times columns up to which this is used; they are held at most three times.
 MOST_ENTRIES = 2 * CHUNK_ENTRIES
@@ -33,31 +32,14 @@ MOST_IDLE_STEPS = 5
 AT_REST = 0.1
 
 
-def minimise_clipped(
-    view: RowView,
-    working: WorkingSet,
-    at: LocalPoint,
-    margins: Floats,
-    pulls: Floats,
-    pull_b: float,
-    tolerance: float,
-    cease: Callable[[], bool],
-) -> Step:
-    """The step to the minimum of the local objective.
-
-    margins : float64 (n_rows,), at the point.
-    pulls, pull_b : slopes there of the terms beside loss and penalty.
-    tolerance : violation up to which a weight of 0 stays 0.
-    """
-    with one_blas_thread():
-        return _Local(view, working, at, margins, pulls, pull_b).minimise(tolerance, cease)
-
-
-class _Local:
+class ClippedProblem:
     """The local objective over the weights of some columns, and over the intercept, which comes last.
 
     Columns are centred, which leaves their part of the intercept to it, and scaled to a unit diagonal of
     the Hessian in which all rows are curved.
+
+    margins : float64 (n_rows,), at the point.
+    pulls, pull_b : slopes there of the terms beside loss and penalty.
     """
 
     def __init__(
@@ -100,7 +82,7 @@ class _Local:
         self._look()
 
     def minimise(self, tolerance: float, cease: Callable[[], bool]) -> Step:
-        """Step until no weight violates by more than the tolerance."""
+        """The step to the minimum: no weight of 0 violates by more than the tolerance."""
         steps = idle = 0
         settled = False
         while steps < MOST_STEPS and idle < MOST_IDLE_STEPS and not cease():

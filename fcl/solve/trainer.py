@@ -27,7 +27,7 @@ import numpy as np
 from fcl.kernels import descent, losses
 from fcl.objective import ROUNDING, Objective
 from fcl.parallel import SERIAL, Team
-from fcl.solve.clipped import MOST_ENTRIES, minimise_clipped
+from fcl.solve.clipped import MOST_ENTRIES, ClippedProblem
 from fcl.solve.exact import MOST_COLUMNS, ExactModel
 from fcl.solve.inner import MAX_SWEEPS, MOST_GROWN, Columns, InnerModel, LocalPoint, Step
 from fcl.solve.state import Floats, WorkingSet
@@ -298,9 +298,8 @@ class Trainer:
             if self._raised or not self._is_clipped(view, k):
                 return self._exact.minimise(view, working, local, self._q, tolerance)
             pulls, pull_b = self._pulls(view, working, local)
-            return minimise_clipped(
-                view, working, local, self._m, pulls, pull_b, tolerance, self._exact.cease
-            )
+            problem = ClippedProblem(view, working, local, self._m, pulls, pull_b)
+            return problem.minimise(tolerance, self._exact.cease)
         if self._careful:
             some = np.flatnonzero((local.weights != 0.0) | (np.abs(slopes) > 1.0))
             if len(some) <= self._exact.most and n * len(some) ** 2 <= DEAR_HESSIAN:
