@@ -11,8 +11,8 @@ piece is stored in the cheapest of six encodings that keeps its values:
     STEPS    a float32 step, 4 bytes of padding, then an int8 for every row of the block: multiples of it
 
 STEPS is for values that are whole multiples of the step without rounding, as counts are of 1: the
-product, 7 bits by 24, is exact in float64. FINE is for values that come in float64 and are not those of
-float32.
+product, 7 bits by 24, is exact in float64. FINE keeps float64 values that float32 would
+round.
 
 A column lies in one run of bytes: its pieces follow one another, each at a multiple of 8 bytes. The
 directory has a row a column: ``first`` int64 (columns,) says where it begins; ``kinds`` uint8,
@@ -548,14 +548,9 @@ def store_fine(values, arena16, arena32, arena8, arena, offset):
         fine = fine or np.float64(np.float32(values[i])) != values[i]
     if not fine:
         return store_dense(values, arena16, arena32, arena8, offset)
-    rows = offset >> 1
-    at = (offset + ((2 * total + 7) & ~7)) >> 3
-    e = 0
-    for i in range(n_rows):
-        if values[i] != 0.0:
-            arena16[rows + e] = i
-            arena[at + e] = values[i]
-            e += 1
+    _store_entries(
+        values, 1.0, arena16[offset >> 1 :], arena[(offset + ((2 * total + 7) & ~7)) >> 3 :]
+    )
     return FINE, np.int64(total), fine_bytes(total)
 
 
@@ -585,15 +580,20 @@ def _store_values(values, unit, step, arena16, arena32, arena8, offset):
         for i in range(n_rows):
             arena32[at + i] = unit * values[i]
         return DENSE, np.int64(n_rows), size
-    rows = offset >> 1
     at = (offset + ((2 * total + 7) & ~7)) >> 2
-    e = 0
-    for i in range(n_rows):
-        if values[i] != 0:
-            arena16[rows + e] = i
-            arena32[at + e] = unit * values[i]
-            e += 1
+    _store_entries(values, unit, arena16[offset >> 1 :], arena32[at:])
     return VALUES, np.int64(total), size
+
+
+@kernel
+def _store_entries(values, unit, rows, entries):
+    """Write the rows of the values that are not 0, and ``unit`` times these."""
+    e = 0
+    for i in range(values.shape[0]):
+        if values[i] != 0:
+            rows[e] = i
+            entries[e] = unit * values[i]
+            e += 1
 
 
 @kernel

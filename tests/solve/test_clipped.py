@@ -41,7 +41,7 @@ def test_the_optimum_is_reached(loss: str, seed: int, intercept: bool) -> None:
 
 @pytest.mark.parametrize("loss", JUMPING)
 def test_one_step_ends_a_local_problem(loss: str) -> None:
-    """There is no model that a second step would have to mend."""
+    """The step minimises the local problem itself, so a second one has next to nothing left to do."""
     case = problem(loss, 7)
     solver = make_solver(explicit_family(case.phi), case.phi, case, tol=1e-10)
     run(solver, 2)
