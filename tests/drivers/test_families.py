@@ -209,8 +209,8 @@ def test_scratch_files_change_nothing(tmp_path: Path, monkeypatch: pytest.Monkey
     kept = train(text)
     given = plan.make_plan
 
-    def on_disk(*args: Any) -> plan.Plan:
-        return given(*args, scratch=True)
+    def on_disk(*args: Any, **options: Any) -> plan.Plan:
+        return given(*args, **{**options, "scratch": True})
 
     monkeypatch.setattr("fcl.drivers.job.make_plan", on_disk)
     read = train(text, scratch=tmp_path)
