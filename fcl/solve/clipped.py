@@ -16,7 +16,7 @@ from collections.abc import Callable
 import numpy as np
 
 from fcl.kernels import columns as column_kernels
-from fcl.solve.exact import CHUNK_ENTRIES, FLAT_SLOPE, newton_step
+from fcl.solve.exact import CHUNK_ENTRIES, FLAT_SLOPE, minimise_quadratic, newton_step
 from fcl.solve.inner import Columns, LocalPoint, Step
 from fcl.solve.state import Floats, WorkingSet
 from fcl.solve.view import RowView
@@ -52,8 +52,10 @@ class ClippedProblem:
         pull_b: float,
     ) -> None:
         objective = view.objective
-        self.y, self.s, self.m = objective.y, objective.s, margins.copy()
-        self.low, self.high = objective.loss.domain(self.y)
+        self.s = objective.s
+        # beyond the targets: margins would keep of a row near its target what rounding leaves of 1
+        self.beyond = margins - objective.y
+        self.low, self.high = objective.loss.domain(objective.y)
         k, free = len(at.columns), objective.intercept
         phi = _dense(view, working, at)
         self.centre = phi @ self.s / self.s.sum() if free else np.zeros(k)
@@ -65,7 +67,7 @@ class ClippedProblem:
         lean = np.append(-self.centre / self.scale, 1.0 / scale_b) if free else np.empty(0)
         self.free = np.zeros(k + free, bool)
         self.free[k:] = True
-        self.phi = np.vstack([phi, np.full((1, len(self.y)), 1.0 / scale_b)]) if free else phi
+        self.phi = np.vstack([phi, np.full((1, len(self.s)), 1.0 / scale_b)]) if free else phi
         self.scale_b = scale_b
         self.a = np.append(at.absolute / self.scale, np.zeros(int(free)))
         #: what slopes are compared with
@@ -79,12 +81,18 @@ class ClippedProblem:
             self.extra += view.intercept_floor * np.outer(lean, lean)
         self.rounding = np.finfo(float).eps * (at.loss + float(self.a @ np.abs(self.w)))
         self.signs = np.sign(self.w)
+        #: the Hessian of all weights, if no row is ever flat
+        self._whole: Floats | None = None
+        if objective.loss.unbounded:
+            self._whole = self.phi @ (self.phi * (2.0 * self.s)).T + self.extra
         self._look()
 
     def minimise(self, tolerance: float, cease: Callable[[], bool]) -> Step:
         """The step to the minimum: no weight of 0 violates by more than the tolerance."""
         steps = idle = 0
         settled = False
+        if self._whole is not None:
+            self._leap(self._whole, tolerance, cease)
         while steps < MOST_STEPS and idle < MOST_IDLE_STEPS and not cease():
             active = np.flatnonzero(self.free | (self.signs != 0.0))
             right = -(self.slope + self.a * self.signs)[active]
@@ -107,7 +115,7 @@ class ClippedProblem:
             self.w = self.w + beta * step
             if zeroed >= 0:
                 self.w[zeroed] = 0.0
-            self.m = self.m + beta * (step @ self.phi)
+            self.beyond = self.beyond + beta * (step @ self.phi)
             self.signs = np.where(self.free, 0.0, np.sign(self.w))
             self._look()
             idle = 0 if lower > self.rounding else idle + 1
@@ -121,15 +129,37 @@ class ClippedProblem:
         db = self.w[k] / self.scale_b - float(self.centre @ d) if self.free.any() else 0.0
         return Step(d, db, steps)
 
+    def _leap(self, hessian: Floats, tolerance: float, cease: Callable[[], bool]) -> None:
+        """Move to the minimum of a quadratic objective, as far as rounding of its Hessian lets see.
+
+        The intercept is left alone: columns are centred, so it moves on its own.
+        """
+        k = len(self.scale)
+        weights, _ = minimise_quadratic(
+            hessian[:k, :k].copy(),
+            self.slope[:k],
+            self.a[:k],
+            self.w[:k],
+            tolerance,
+            cease=cease,
+        )
+        step = np.append(weights - self.w[:k], np.zeros(len(self.w) - k))
+        self.w = self.w + step
+        self.beyond = self.beyond + step @ self.phi
+        self.signs = np.where(self.free, 0.0, np.sign(self.w))
+        self._look()
+
     def _look(self) -> None:
         """Rows that are curved, and the slopes of all but the absolute values."""
-        slopes = 2.0 * (self.m - self.y)
+        slopes = 2.0 * self.beyond
         self.curved = (slopes > self.low) & (slopes < self.high)
         residuals = self.s * np.clip(slopes, self.low, self.high)
         self.slope = self.phi @ residuals + self.pulls + self.extra @ (self.w - self.start)
 
     def _hessian(self, active: Columns) -> Floats:
         """Over some weights, of the rows that are curved."""
+        if self._whole is not None:
+            return self._whole[np.ix_(active, active)]
         part = self.phi[np.ix_(active, np.flatnonzero(self.curved))]
         part *= np.sqrt(2.0 * self.s[self.curved])
         hessian: Floats = part @ part.T + self.extra[np.ix_(active, active)]
@@ -165,8 +195,8 @@ class ClippedProblem:
         """
         dm = step @ self.phi
         rows = np.flatnonzero(dm)
-        slopes, change = 2.0 * (self.m - self.y)[rows], 2.0 * dm[rows]
-        low, high = (np.broadcast_to(end, len(self.y))[rows] for end in (self.low, self.high))
+        slopes, change = 2.0 * self.beyond[rows], 2.0 * dm[rows]
+        low, high = (np.broadcast_to(end, len(self.s))[rows] for end in (self.low, self.high))
         begin = np.where(change > 0.0, low - slopes, high - slopes) / change
         end = np.where(change > 0.0, high - slopes, low - slopes) / change
         curve = 2.0 * self.s[rows] * dm[rows] ** 2

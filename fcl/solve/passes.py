@@ -246,7 +246,7 @@ class Passes:
             part = replace(objective, y=objective.y[rows], s=objective.s[rows])
             margins, some = self.vectors.accepted[rows], slice(rows.stop - rows.start)
             part.residuals_curvatures(margins, point.intercept, r[some], q[some])
-            if not objective.loss.smooth:  # rows at a jump of the curvature
+            if objective.loss.clipped:  # rows at a jump of the curvature
                 part.raise_curvatures(margins, point.intercept, NEAR, q[some])
             sizes = np.abs(margins) + (abs(point.intercept) + abs(shift))
             if objective.loss.translates:

@@ -29,6 +29,8 @@ CORRECTIONS = 4
 DEPENDENT = 1e-13
 #: Share of an end of the domain up to which a residual is at that end.
 EDGE = 1e-9
+#: What rounding, and a trainer that cannot see any further, leave of a margin: a share of its terms.
+ROUNDED = 256 * np.finfo(float).eps
 
 
 def polished_bound(passes: Passes, point: Point, threshold: float) -> float:
@@ -58,7 +60,8 @@ def polished_bound(passes: Passes, point: Point, threshold: float) -> float:
     low, high = (end * objective.s for end in objective.loss.domain(objective.y))
     # at an end of the domain a residual stays: on the far pieces of the Huber loss, for one
     ends = (own <= _within(low)) | (own >= _within(high))
-    sizes = np.where(ends, 0.0, np.abs(own))
+    hidden = _hidden(passes, point, columns[:k] * norms[:k, None])
+    sizes = np.maximum(np.where(ends, 0.0, np.abs(own)), hidden)
     best = -math.inf
     try:
         # the second start leaves out whatever the conditions do not ask for: noise, where rows are
@@ -72,6 +75,20 @@ def polished_bound(passes: Passes, point: Point, threshold: float) -> float:
     finally:
         residuals[:] = own
     return best
+
+
+def _hidden(passes: Passes, point: Point, columns: Floats) -> Floats:
+    """How far residuals move while margins stay within their rounding, float64 (n_rows,).
+
+    A row at a jump of the curvature may have lost its residual to rounding: it is 0, or the whole of it.
+    """
+    objective, margins = passes.objective, passes.vectors.accepted
+    terms = np.abs(margins) + abs(point.intercept) + np.abs(point.weights) @ np.abs(columns)
+    rounded = ROUNDED * terms
+    low, high, q = np.empty((3, objective.n_rows))
+    objective.residuals_curvatures(margins - rounded, point.intercept, low, q)
+    objective.residuals_curvatures(margins + rounded, point.intercept, high, q)
+    return np.abs(high - low)
 
 
 def _within(end: Floats) -> Floats:

@@ -53,6 +53,8 @@ LEAST_RAISED = 1e-3
 #: and where coordinate descent has not done, seconds.
 CHEAP_HESSIAN = 5e7
 CHEAP_ROWS = 1 << 16
+#: Products of a Hessian up to which the squared loss is minimised itself.
+NARROW = 1.5e8
 DEAR_HESSIAN = 2e11
 #: Inner tolerance, as a share of the violation before the step and of the one aimed at.
 INNER_SHARE = 0.1
@@ -281,8 +283,14 @@ class Trainer:
         return k <= self._exact.most and n <= CHEAP_ROWS and small
 
     def _is_clipped(self, view: RowView, k: int) -> bool:
-        """Whether a local problem of so many columns is minimised itself, rather than a model of it."""
-        return not view.objective.loss.smooth and view.objective.n_rows * k <= MOST_ENTRIES
+        """Whether a local problem of so many columns is minimised itself, rather than a model of it.
+
+        A loss that is quadratic everywhere is its own model: there only rounding makes a difference.
+        """
+        loss, n = view.objective.loss, view.objective.n_rows
+        # wide ones take many active sets, of which coordinate descent would find most
+        narrow = not loss.unbounded or n * k * k <= NARROW
+        return loss.clipped and narrow and n * k <= MOST_ENTRIES
 
     def _minimise(
         self,
@@ -299,7 +307,8 @@ class Trainer:
                 return self._exact.minimise(view, working, local, self._q, tolerance)
             pulls, pull_b = self._pulls(view, working, local)
             problem = ClippedProblem(view, working, local, self._m, pulls, pull_b)
-            return problem.minimise(tolerance, self._exact.cease)
+            # violations may be nothing but rounding of large values: the values still tell what is lower
+            return problem.minimise(min(tolerance, 1e-6), self._exact.cease)
         if self._careful:
             some = np.flatnonzero((local.weights != 0.0) | (np.abs(slopes) > 1.0))
             if len(some) <= self._exact.most and n * len(some) ** 2 <= DEAR_HESSIAN:

@@ -13,6 +13,7 @@ of the whole problem; S sets the speed alone. With all rows c = 0 and kappa is n
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -128,10 +129,9 @@ class RowView:
         margins : float64 (n,), of all rows, without the intercept b.
         total_r, total_q : sums of residuals and curvatures over all rows.
         """
-        # where rows far from 0 are fitted well the intercept has a long way to go at next to no curvature
-        least = self.least_curvature
-        if total_q > 0.0:
-            least = min(least, LEAST_CURVATURE * total_q)
+        # where rows far from 0 are fitted well the intercept has a long way to go at next to no
+        # curvature, or at none where all rows are separated by more than the squared hinge asks for
+        least = LEAST_CURVATURE * min(self.least_curvature, total_q or math.inf)
         if self.rows is None:
             self.margins[:] = margins
             self.intercept_floor = least

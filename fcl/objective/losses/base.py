@@ -34,9 +34,9 @@ class Loss(ABC):
         Name of the measure of :meth:`score`.
     classifies : bool
         Whether targets are two labels, -1 and +1; else they are numbers.
-    smooth : bool
-        Whether the second derivative is continuous. A loss for which it jumps is the squared loss with
-        its slope 2 (m - y) clipped to the domain of the dual.
+    clipped : bool
+        Whether this is the squared loss with its slope 2 (m - y) clipped to the domain of the dual. The
+        second derivative jumps at the ends of the domain.
     translates : bool
         Whether loss(y - c, m - c) = loss(y, m). Targets are centred then, since of targets of 1e6 +- 1
         rounding would leave six digits less, and offsets are taken from the targets.
@@ -53,7 +53,7 @@ class Loss(ABC):
     formula: ClassVar[str]
     metric: ClassVar[str]
     classifies: ClassVar[bool] = False
-    smooth: ClassVar[bool] = True
+    clipped: ClassVar[bool] = False
     translates: ClassVar[bool] = False
     conic: ClassVar[bool] = False
     unbounded: ClassVar[bool] = False

@@ -28,7 +28,7 @@ class Huber(Loss):
     code: ClassVar[int] = 3
     formula: ClassVar[str] = "huber_delta(y_i - m_i)"
     metric: ClassVar[str] = "mae"
-    smooth: ClassVar[bool] = False
+    clipped: ClassVar[bool] = True
     translates: ClassVar[bool] = True
 
     delta: float = 1.0

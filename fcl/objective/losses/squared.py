@@ -18,6 +18,7 @@ class Squared(Loss):
     code: ClassVar[int] = 1
     formula: ClassVar[str] = "(y_i - m_i)^2"
     metric: ClassVar[str] = "mse"
+    clipped: ClassVar[bool] = True
     translates: ClassVar[bool] = True
     conic: ClassVar[bool] = True
     unbounded: ClassVar[bool] = True

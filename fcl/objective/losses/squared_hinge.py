@@ -20,7 +20,7 @@ class SquaredHinge(Loss):
     formula: ClassVar[str] = "max(0, 1 - y_i m_i)^2"
     metric: ClassVar[str] = "auprc"
     classifies: ClassVar[bool] = True
-    smooth: ClassVar[bool] = False
+    clipped: ClassVar[bool] = True
     conic: ClassVar[bool] = True
 
     def domain(self, y: Floats) -> tuple[Any, Any]:
