@@ -118,7 +118,10 @@ class ClippedProblem:
             self.beyond = self.beyond + beta * (step @ self.phi)
             self.signs = np.where(self.free, 0.0, np.sign(self.w))
             self._look()
-            idle = 0 if lower > self.rounding else idle + 1
+            if lower > self.rounding:
+                idle = 0
+            elif zeroed < 0:  # weights that are nothing but rounding leave one by one
+                idle += 1
             settled = (
                 abs(beta - 1.0) < 1e-6
                 and bool((rows == self.curved).all())

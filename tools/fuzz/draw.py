@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,9 @@ from tests.product_matrix import product_matrix
 MOST_FEATURES, MOST_OF_FEW = 312, 2000
 #: Families of tests/generators.py.
 GENERATORS = ("Hinges", "Pairs", "Tanh", "Above", "Quarters")
+#: From this number on problems have all losses, and offsets; those before keep their numbers.
+SINCE = 5000
+MORE_LOSSES = (*LOSSES, "huber:delta=0.5", "huber:delta=2", "poisson", "poisson")
 
 
 @dataclass
@@ -32,10 +35,11 @@ class Case:
     options: dict[str, Any]
     traits: list[str]  #: what is hard about it
     problem: Problem = field(repr=False)
+    offset: np.ndarray | None = None
 
     def data(self) -> Any:
         """The rows as a data set."""
-        return fcl.open_data(self.rows, y=self.y, weights=self.weights)
+        return fcl.open_data(self.rows, y=self.y, weights=self.weights, offset=self.offset)
 
     def describe(self) -> dict[str, Any]:
         """What it is, for people and for JSON."""
@@ -88,7 +92,8 @@ def _draw(random: np.random.Generator, number: int, hard: bool) -> Case | None:
         features = _letter_features(random, X.shape[1])
     else:
         X, features = _numbers(random, n, hard, chance)
-    loss = str(random.choice(LOSSES))
+    loss = str(random.choice(LOSSES if number < SINCE else MORE_LOSSES))
+    labels = loss in ("logistic", "squared_hinge")
     weights = _weights(random, n, chance)
     keep = np.ones(n, bool) if weights is None else weights > 0.0
     rows: Any = X
@@ -104,8 +109,11 @@ def _draw(random: np.random.Generator, number: int, hard: bool) -> Case | None:
     if not phi[keep].any():
         return None
     y = _target(random, phi, loss, chance)
-    if loss != "squared" and len(np.unique(y[keep])) < 2:
+    if len(np.unique(y[keep])) < 2 and (labels or loss == "poisson"):
         return None
+    offset = None
+    if number >= SINCE and chance(0.2, "offsets"):
+        offset = random.normal(size=n) * random.choice([0.1, 1.0, 3.0])
     s = np.ones(n) if weights is None else weights
     options: dict[str, Any] = {
         "loss": loss,
@@ -118,7 +126,7 @@ def _draw(random: np.random.Generator, number: int, hard: bool) -> Case | None:
     if chance(0.3, "small blocks"):
         options["block_rows"] = 64
     s = s[keep]
-    if loss != "squared" and chance(0.2, "class weight"):
+    if labels and chance(0.2, "class weight"):
         options["class_weight"] = "balanced" if random.random() < 0.5 else {1.0: 5.0}
         up = y[keep] > 0.0
         sums = s[up].sum(), s[~up].sum()
@@ -127,7 +135,8 @@ def _draw(random: np.random.Generator, number: int, hard: bool) -> Case | None:
         else:
             s = s * np.where(up, 5.0, 1.0)
     problem = Problem(
-        *(phi[keep], y[keep], s, loss, 1.0, options["intercept"], options["l1_ratio"], factors)
+        *(phi[keep], y[keep], s, loss, 1.0, options["intercept"], options["l1_ratio"], factors),
+        offset=0.0 if offset is None else offset[keep],
     )
     C = 10.0 ** random.uniform(-4, 4)
     if hard or random.random() < 0.7:
@@ -138,8 +147,9 @@ def _draw(random: np.random.Generator, number: int, hard: bool) -> Case | None:
     else:
         traits.append("C from 1e-4 to 1e4")
     options["C"] = C
-    problem = Problem(*(phi[keep], y[keep], s, loss, C), *(problem.intercept, problem.rho, factors))
-    return Case(number, rows, y, weights, features, options, traits, problem)
+    return Case(
+        *(number, rows, y, weights, features, options, traits, replace(problem, C=C)), offset
+    )
 
 
 def _letter_features(random: np.random.Generator, length: int) -> str:
@@ -250,7 +260,11 @@ def _target(random: np.random.Generator, phi: np.ndarray, loss: str, chance: Any
     if noise < 0.01:
         chance(1.0, "nearly interpolated")
     m = m + noise * (m.std() + 1e-3) * random.normal(size=n)
-    if loss != "squared":
+    if loss == "poisson":
+        # rates from one event in a thousand rows to hundreds a row
+        rates = np.exp(np.clip(random.uniform(0.0, 3.0) * m + random.normal(), -7.0, 6.0))
+        return random.poisson(rates).astype(np.float64)
+    if loss in ("logistic", "squared_hinge"):
         y = np.where(m > 0.0, 1.0, -1.0)
         if chance(0.1, "one positive"):
             y[:] = -1.0

@@ -89,7 +89,7 @@ def rounding_of(exact: Problem, w: np.ndarray, b: Any) -> tuple[float, float]:
     """
     eps = float(np.finfo(np.float64).eps)
     m = exact.margins(w, b)
-    off = eps * (np.abs(exact.phi) @ np.abs(w) + abs(b) + np.abs(exact.y))
+    off = eps * (np.abs(exact.phi) @ np.abs(w) + abs(b) + np.abs(exact.y) + np.abs(exact.offset))
     slopes = np.abs(exact.slopes(m))
     value = exact.objective(w, b)
     objective = float(exact.C * (exact.s @ (slopes * off)))
@@ -137,7 +137,9 @@ def judge(case: Case, result: Any, seconds: float, spent: float) -> Verdict:
         (verdict.notes if explains else verdict.faults).append(
             "violation off" if explains else "violation"
         )
-    if not claimed.bound <= least + 1e-12 * size:
+    # an offset is taken from its target, which rounding makes another problem
+    data_off = off_value if case.offset is not None else 0.0
+    if not claimed.bound <= least + (1e-12 + data_off) * size:
         verdict.faults.append("bound")
     if abs(claimed.objective - value) > 1e-12 * size:
         verdict.notes.append("objective off")
