@@ -1,12 +1,16 @@
-"""The local problem of a loss whose second derivative jumps, minimised exactly.
+"""The local problem of a loss that is quadratic between jumps of its curvature, minimised exactly.
 
-The squared hinge and the Huber loss are the squared loss with its slope 2 (m - y) clipped to the domain
-of the dual: rows inside are curved, all others flat. A quadratic model at a point knows only the rows
-that are curved there, and its minimum may be far beyond the jumps of others: where most rows are flat,
-steps to it are cut to nothing. So nothing is modelled here: every Newton step on the weights that are
-not 0 ends where the objective itself is lowest along it, which sorted jumps of rows and signs of weights
-give exactly (finite Newton method, Keerthi and DeCoste 2005, with an active set of weights as in
-:mod:`fcl.solve.exact`). Each step leads lower, and there are finitely many sets of rows and weights.
+The squared loss, the squared hinge and the Huber loss have the slope 2 (m - y), clipped to the domain of
+the dual: rows inside are curved, all others flat. A quadratic model at a point knows only the rows that
+are curved there, and its minimum may be far beyond the jumps of others: where most rows are flat, steps
+to it are cut to nothing. This module minimises the objective itself instead. Every Newton step on the
+weights that are not 0 ends where the objective is lowest along it, which the sorted jumps of rows and
+signs of weights give exactly (finite Newton method, Keerthi and DeCoste 2005, with an active set of
+weights as in :mod:`fcl.solve.exact`). Each step leads lower, and there are finitely many sets of rows and
+weights. Where no row is ever flat, the quadratic itself is minimised first.
+
+Residuals are made of what margins are beyond their targets, not of margins: where rows are nearly
+interpolated, rounding of the margins would leave nothing of them.
 """
 
 from __future__ import annotations
@@ -53,7 +57,7 @@ class ClippedProblem:
     ) -> None:
         objective = view.objective
         self.s = objective.s
-        # beyond the targets: margins would keep of a row near its target what rounding leaves of 1
+        #: margins beyond their targets
         self.beyond = margins - objective.y
         self.low, self.high = objective.loss.domain(objective.y)
         k, free = len(at.columns), objective.intercept
@@ -120,7 +124,9 @@ class ClippedProblem:
             self._look()
             if lower > self.rounding:
                 idle = 0
-            elif zeroed < 0:  # weights that are nothing but rounding leave one by one
+            elif (
+                zeroed < 0
+            ):  # weights of the size of rounding leave one by one, which gains nothing
                 idle += 1
             settled = (
                 abs(beta - 1.0) < 1e-6
@@ -133,9 +139,9 @@ class ClippedProblem:
         return Step(d, db, steps)
 
     def _leap(self, hessian: Floats, tolerance: float, cease: Callable[[], bool]) -> None:
-        """Move to the minimum of a quadratic objective, as far as rounding of its Hessian lets see.
+        """Move to the minimum of a quadratic objective, up to the rounding of its Hessian.
 
-        The intercept is left alone: columns are centred, so it moves on its own.
+        The intercept stays: columns are centred, so a Newton step of its own moves it.
         """
         k = len(self.scale)
         weights, _ = minimise_quadratic(

@@ -53,7 +53,7 @@ LEAST_RAISED = 1e-3
 #: and where coordinate descent has not done, seconds.
 CHEAP_HESSIAN = 5e7
 CHEAP_ROWS = 1 << 16
-#: Products of a Hessian up to which the squared loss is minimised itself.
+#: Rows times columns squared up to which the trainer minimises the squared loss itself.
 NARROW = 1.5e8
 DEAR_HESSIAN = 2e11
 #: Inner tolerance, as a share of the violation before the step and of the one aimed at.
@@ -283,12 +283,12 @@ class Trainer:
         return k <= self._exact.most and n <= CHEAP_ROWS and small
 
     def _is_clipped(self, view: RowView, k: int) -> bool:
-        """Whether a local problem of so many columns is minimised itself, rather than a model of it.
+        """Whether the trainer minimises a local problem of so many columns itself, rather than a model.
 
-        A loss that is quadratic everywhere is its own model: there only rounding makes a difference.
+        A model of the squared loss is exact but for rounding.
         """
         loss, n = view.objective.loss, view.objective.n_rows
-        # wide ones take many active sets, of which coordinate descent would find most
+        # a wide problem takes many active sets, most of which coordinate descent finds sooner
         narrow = not loss.unbounded or n * k * k <= NARROW
         return loss.clipped and narrow and n * k <= MOST_ENTRIES
 
@@ -307,7 +307,8 @@ class Trainer:
                 return self._exact.minimise(view, working, local, self._q, tolerance)
             pulls, pull_b = self._pulls(view, working, local)
             problem = ClippedProblem(view, working, local, self._m, pulls, pull_b)
-            # violations may be nothing but rounding of large values: the values still tell what is lower
+            # Violations may be rounding of large values, so their share is no measure. Values still tell
+            # what is lower.
             return problem.minimise(min(tolerance, 1e-6), self._exact.cease)
         if self._careful:
             some = np.flatnonzero((local.weights != 0.0) | (np.abs(slopes) > 1.0))
