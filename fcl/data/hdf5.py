@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import errno
+import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from fcl.checks import file_kind
 from fcl.data.base import (
     VARIABLE_TEXT,
     Container,
@@ -94,14 +97,10 @@ class Hdf5Container(Container):
             self._file = h5py.File(path, "r", locking=False)
         except OSError as error:
             raise _cannot_open(path, error) from error
-        try:
-            root = self._file.get(group) if group else self._file
-            groups = []
-            if not isinstance(root, h5py.Group):
-                groups = [key for key, item in self._file.items() if isinstance(item, h5py.Group)]
-        except (OSError, RuntimeError) as error:
-            raise self._damaged(error) from error
+        self._root = self._file
+        root = self._node(group)
         if not isinstance(root, h5py.Group):
+            groups = [key for key in self._file if isinstance(self._node(key), h5py.Group)]
             found = "is an array" if isinstance(root, h5py.Dataset) else "does not exist"
             here = ", ".join(sorted(groups)) or "none"
             raise InputError(
@@ -113,6 +112,13 @@ class Hdf5Container(Container):
         import h5py
 
         node = self._node(path)
+        if isinstance(node, h5py.Dataset):
+            self._check_files([name for name, _, _ in node.external or ()])
+            self._check_files(
+                [s.file_name for s in node.virtual_sources() if s.file_name != "."]
+                if node.is_virtual
+                else []
+            )
         if isinstance(node, h5py.Group):
             raise InputError(f'"{path}" in {self.name} is a group, expected an array')
         if node is None:
@@ -144,11 +150,32 @@ class Hdf5Container(Container):
     def _node(self, path: str) -> Any:
         """The dataset or group at a path, None if there is none."""
         try:
+            self._check_links(path)
             return self._root.get(path.strip("/") or "/")
         except UnicodeEncodeError:  # from bytes of a command line that are not UTF-8
             return None
         except (OSError, RuntimeError) as error:
             raise self._damaged(error) from error
+
+    def _check_links(self, path: str) -> None:
+        """Refuse a path through a link to another file that is not regular: opening a FIFO blocks."""
+        import h5py
+
+        node: Any = self._root
+        for part in filter(None, path.split("/")):
+            if not isinstance(node, h5py.Group):
+                return
+            link = node.get(part, getlink=True)
+            if isinstance(link, h5py.ExternalLink):
+                self._check_files([link.filename])
+            node = node.get(part)
+
+    def _check_files(self, names: Iterable[str | bytes]) -> None:
+        """Raise InputError if a file that HDF5 would open for this one is a FIFO or a device."""
+        for name in names:
+            text = os.fsdecode(name)
+            for folder in (self._path.resolve().parent, Path()):  # where HDF5 looks
+                file_kind(folder / text)
 
     def _array_paths(self) -> list[str]:
         import h5py

@@ -7,6 +7,7 @@ import os
 import pickle
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
 import zarr
@@ -47,6 +48,35 @@ def test_chunks_are_looked_at_when_they_are_read(group: Path) -> None:
     os.mkfifo(group / "X/c/0/0")
     with pytest.raises(fcl.InputError, match=r"X/c/0/0: is a FIFO"):
         data.rows.read(0, 4)
+
+
+@pytest.mark.parametrize("how", ["array", "group", "storage", "virtual"])
+def test_a_fifo_that_an_hdf5_file_leads_to_is_refused(tmp_path: Path, how: str) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    path = tmp_path / "data.h5"
+    with h5py.File(path, "w") as file:
+        if how == "array":
+            file["X"] = h5py.ExternalLink("pipe", "/X")
+        elif how == "group":
+            file["inner"] = h5py.ExternalLink("pipe", "/")
+        elif how == "storage":
+            file.create_dataset("X", (4, 2), "f8", external=[(str(tmp_path / "pipe"), 0, 64)])
+        else:
+            layout = h5py.VirtualLayout((4, 2), "f8")
+            layout[:] = h5py.VirtualSource("pipe", "X", (4, 2))
+            file.create_virtual_dataset("X", layout)
+    with pytest.raises(fcl.InputError, match=r"pipe: is a FIFO"):
+        fcl.open_data(path, x="inner/X" if how == "group" else "X", y=np.ones(4))
+
+
+def test_a_link_to_another_hdf5_file_is_followed(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "other.h5", "w") as other:
+        other["X"] = np.eye(4)
+    with h5py.File(tmp_path / "data.h5", "w") as file:
+        file["X"] = h5py.ExternalLink("other.h5", "/X")
+        file["y"] = np.ones(4)
+    data = fcl.open_data(tmp_path / "data.h5", y="y")
+    np.testing.assert_array_equal(data.rows.read(0, 4), np.eye(4))
 
 
 def test_names_of_arrays_are_text(group: Path) -> None:
