@@ -30,14 +30,14 @@ class ExplicitFamily:
     step: float = 0.0
     n_price_parts: int = 1
     name: str = "matrix"
-    compared: bool = True
+    verifies_columns: bool = True
     integer_bound: float = 0.0
     factors: tuple[float, ...] = ()  #: of the features in the penalty; none: 1
 
     def penalty_factors(self, ids: np.ndarray) -> np.ndarray:
         return np.array(self.factors)[ids] if self.factors else np.ones(len(ids))
 
-    def drawn(self, number: int) -> range:
+    def features_in_pass(self, number: int) -> range:
         return range(self.n_features)
 
     def describe(self, feature: int) -> str:

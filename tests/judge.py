@@ -47,9 +47,18 @@ def kmer_matrix(codes: np.ndarray, d: int) -> np.ndarray:
     return np.array(columns, np.float64).T
 
 
-def _y_log_y(y: np.ndarray) -> np.ndarray:
-    """y log y, 0 for y = 0, in the precision of y."""
-    return np.asarray(y * np.log(np.where(y > 0.0, y, 1.0)))
+def _log(y: np.ndarray) -> np.ndarray:
+    """log y, 0 for y = 0."""
+    return np.asarray(np.log(np.where(y > 0.0, y, 1.0)))
+
+
+def _above_tangent(d: np.ndarray) -> np.ndarray:
+    """exp(d) - 1 - d, to the last digits where d is small."""
+    near = np.abs(d) < 1e-3
+    some = np.where(near, d, 0.0)
+    series = some**2 * (0.5 + some * (1 / 6 + some * (1 / 24 + some * (1 / 120 + some / 720))))
+    far = np.minimum(d, 300.0)
+    return np.where(near, series, np.expm1(far) - d)
 
 
 def _exp(m: np.ndarray) -> np.ndarray:
@@ -107,7 +116,7 @@ class Problem:
         if self.loss == "squared_hinge":
             return np.maximum(0.0, 1.0 - self.y * m) ** 2
         if self.loss == "poisson":
-            return _exp(m) - self.y * m + _y_log_y(self.y) - self.y
+            return np.where(self.y > 0.0, self.y * _above_tangent(m - _log(self.y)), _exp(m))
         away = np.abs(self.y - m)
         return np.where(away <= self.delta, away**2, self.delta * (2.0 * away - self.delta))
 
@@ -182,7 +191,12 @@ class Problem:
             return a * a / 4.0 - a
         if self.loss == "poisson":
             v = np.maximum(self.y + u, 0.0)
-            return _y_log_y(v) - v - _y_log_y(self.y) + self.y
+            positive = (self.y > 0.0) & (v > 0.0)
+            t = np.where(positive, u / np.where(self.y > 0.0, self.y, 1.0), 0.0)
+            both = v * _above_tangent(-np.log1p(t)) + u * _log(self.y)
+            # where only one of the two is above 0
+            one = v * _log(v) - v - self.y * _log(self.y) + self.y
+            return np.where(positive, both, one)
         return u * u / 4.0 + u * self.y
 
     def dual(self, theta: np.ndarray) -> float:

@@ -203,7 +203,7 @@ def _divide(
     if writers is not None:  # one extent is always the trainer's, to move columns into
         least_cache += column
     trainer = Trainer.bytes_for(n_view, 0, 0) + RowView.bytes_for(
-        n_view, complete=not view_rows, compared=family.compared
+        n_view, complete=not view_rows, verified=family.verifies_columns
     )
     if view_rows:
         trainer += job.records(view_rows) + 24 * view_rows  # the rows, their targets and weights

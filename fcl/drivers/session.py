@@ -115,7 +115,7 @@ class Session:
                 options=job.options.of_job(),
                 n_rows=job.train.n,
                 n_features=job.family.n_features,
-                n_sampled=len(job.family.drawn(0)) if is_sampled(job.family) else None,
+                n_sampled=len(job.family.features_in_pass(0)) if is_sampled(job.family) else None,
                 C=job.options.C,
                 alpha=job.options.alpha,
                 n_positive=int((y > 0).sum()) if job.loss.classifies else None,

@@ -147,10 +147,10 @@ class Family(ABC):
     def n_features(self) -> int:
         """Number of features."""
 
-    def drawn(self, number: int) -> range:
-        """Features that pass ``number`` prices unasked: all, or as many as it samples of too many.
+    def features_in_pass(self, number: int) -> range:
+        """The features that pass ``number`` prices: all of them, or a sample if they are too many.
 
-        Of a sampled family each pass draws others; the watched features are priced with them.
+        A sampled family draws other features in each pass. The pass prices watched features as well.
         """
         return range(self.n_features)
 
@@ -161,7 +161,7 @@ class Family(ABC):
 
     @property
     def integer_bound(self) -> float:
-        """Largest |phi_j(x)| of the features whose sums are made in integers; 0 if none are."""
+        """Largest |phi_j(x)| of the features whose sums are integers, 0 if there are none."""
         return 0.0
 
     @property
@@ -180,10 +180,10 @@ class Family(ABC):
         """How it is called in messages."""
 
     @property
-    def compared(self) -> bool:
-        """Whether cached columns are held against their prices.
+    def verifies_columns(self) -> bool:
+        """Whether the trainer verifies cached columns against their prices.
 
-        They may be less exact than those were, or a user's class may make others each time.
+        Cached columns may be rounded, and a user's class may return other columns at each call.
         """
         return False
 
@@ -318,4 +318,4 @@ def check_features(name: str, n_features: int) -> None:
 
 def is_sampled(family: Family) -> bool:
     """Whether a pass prices no more than a part of the family."""
-    return len(family.drawn(0)) < family.n_features
+    return len(family.features_in_pass(0)) < family.n_features

@@ -261,8 +261,8 @@ class Sampler:
         self._origin, self.pending = origin, False
         if size.wanted >= objective.n_rows:
             size.drawn = objective.n_rows
-            compared = passes.family.name if passes.family.compared else ""
-            return RowView.all_rows(objective, compared, self._buffers), passes.prepared
+            verified = passes.family.name if passes.family.verifies_columns else ""
+            return RowView.all_rows(objective, verified, self._buffers), passes.prepared
         n = draw_rows(
             objective,
             passes.vectors.curvatures,

@@ -118,7 +118,7 @@ class Solver:
         self.sampler = sampler
         if sampler is not None:
             view = sampler.nothing(self.passes)
-        view = view or RowView.all_rows(objective, family.name if family.compared else "")
+        view = view or RowView.all_rows(objective, family.name if family.verifies_columns else "")
         #: called before each batch of columns that :meth:`admit` makes, with the share that is made; if
         #: it raises, what is proved of the anchor holds, and nothing else may be asked of the solver
         self.between: Callable[[float], None] = lambda share: None
@@ -188,7 +188,7 @@ class Solver:
         n = len(cached)
         self._frozen_gradients = prices.watched[n:]
         bound = passes.bound(dual, prices.largest, math.fsum(prices.excess))
-        drawn = self.family.drawn(number) if passes.sampled else None
+        drawn = self.family.features_in_pass(number) if passes.sampled else None
         certified = outer.certify(prices, watch, bound, drawn)
         if outer.stands_still:
             certified = outer.raise_bound(polished_bound(passes, outer.point, outer.threshold))

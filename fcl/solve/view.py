@@ -52,10 +52,10 @@ class RowView:
     proximal: float = PROXIMAL
     intercept_correction: float = 0.0
     intercept_floor: float = 0.0
-    #: family whose cached columns are held against their prices: they may be rounded, or wrong
-    compared: str = ""
+    #: name of a family whose cached columns are verified against their prices, or ""
+    verified: str = ""
     _total_q: float = 0.0  #: sum of the curvatures at the anchor over a sample
-    #: residuals and curvatures at the anchor (compared columns on all rows: and ones), where needed
+    #: residuals and curvatures at the anchor (columns to verify on all rows: and ones), where needed
     _r: Floats = field(default_factory=lambda: np.empty(0))
     _q: Floats = field(default_factory=lambda: np.empty(0))
 
@@ -72,23 +72,23 @@ class RowView:
     @property
     def approximate(self) -> bool:
         """Whether what is cached of a column is not all of it: some rows, or rounded values."""
-        return bool(self.compared) or not self.complete
+        return bool(self.verified) or not self.complete
 
     @classmethod
     def all_rows(
-        cls, objective: Objective, compared: str = "", buffers: Buffers | None = None
+        cls, objective: Objective, verified: str = "", buffers: Buffers | None = None
     ) -> RowView:
         """The view in which nothing needs correction, but for what the cache rounds.
 
-        compared : name of a family whose cached columns are held against their prices.
+        verified : name of a family whose cached columns are verified against their prices, or "".
         buffers : as :meth:`of_rows`.
         """
         n = objective.n_rows
         margins = buffers[0][:n] if buffers else np.empty(n)
-        if not compared:
+        if not verified:
             return cls(None, objective, margins)
         r, q = (b[:n] for b in buffers[1:]) if buffers else (np.empty(n), np.empty(n))
-        return cls(None, objective, margins, compared=compared, _r=r, _q=q)
+        return cls(None, objective, margins, verified=verified, _r=r, _q=q)
 
     @classmethod
     def of_rows(cls, part: Objective, rows: Ids, buffers: Buffers | None = None) -> RowView:
@@ -101,9 +101,9 @@ class RowView:
         return cls(rows, part, m, _r=r, _q=q)
 
     @staticmethod
-    def bytes_for(n_rows: int, complete: bool, compared: bool = False) -> int:
+    def bytes_for(n_rows: int, complete: bool, verified: bool = False) -> int:
         """Bytes of the vectors of a view of so many rows: margins; r and q where it corrects."""
-        return 8 * n_rows * (1 if complete and not compared else 3)
+        return 8 * n_rows * (1 if complete and not verified else 3)
 
     def trust(self, decrease: float, promised: float, beta: float) -> None:
         """Fit the proximal weight to what the last step was worth.
@@ -135,7 +135,7 @@ class RowView:
         if self.rows is None:
             self.margins[:] = margins
             self.intercept_floor = least
-            if self.compared:
+            if self.verified:
                 self.objective.residuals_curvatures(self.margins, b, self._r, self._q)
                 self._q[:] = 1.0
             return
@@ -192,7 +192,7 @@ class RowView:
         """
         some = slice(first, working.cache.n)
         working.correction[some] = 0.0
-        if not self.compared:
+        if not self.verified:
             return
         columns = np.arange(first, working.cache.n)
         g, squares = column_moments(working, columns, self._r, self._q, self.objective.team)
@@ -203,7 +203,7 @@ class RowView:
         if len(wrong):
             feature = int(working.cache.ids[first + wrong[0]])
             raise GeneratorError(
-                f"features {self.compared}: feature {feature} has the gradient "
+                f"features {self.verified}: feature {feature} has the gradient "
                 f"{working.gradients[first + wrong[0]]:.9g} where it was priced, and "
                 f"{g[wrong[0]]:.9g} by its column in the cache, over all row blocks: columns() has to "
                 "give the same column each time, with values within the range of float32, and "

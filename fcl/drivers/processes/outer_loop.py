@@ -316,7 +316,7 @@ class OuterLoopState:
         assert self._prices is not None
         before, bound = self.certified, self._bound.bound
         watch = layout.array("watch_ids")[: self._n_watched].copy()
-        drawn = self.job.family.drawn(pass_number) if self.passes.sampled else None
+        drawn = self.job.family.features_in_pass(pass_number) if self.passes.sampled else None
         self.certified = outer.certify(self._prices, watch, bound, drawn)
         if outer.stands_still:
             polished = polished_bound(self.passes, outer.point, outer.threshold)

@@ -130,7 +130,7 @@ class TrainerProcess:
         self._team = _SharedTeam(layout.array("threads"), config.cores)
         options = Options(**config.options)
         self._objective = options.objective(layout.array("y"), layout.array("s"), self._team)
-        self._compared_with = family.name if family.compared else ""
+        self._verified = family.name if family.verifies_columns else ""
         store = layout.store()
         cache = ExtentCache(store, config.extent_bytes)
         trainer = Trainer(
@@ -148,7 +148,7 @@ class TrainerProcess:
         self._margins = [layout.array(f"margins{i}") for i in range(2)]
 
     def _all_rows(self) -> RowView:
-        return RowView.all_rows(self._objective, self._compared_with)
+        return RowView.all_rows(self._objective, self._verified)
 
     @property
     def local(self) -> LocalSolver:

@@ -104,8 +104,8 @@ class ConcatFamily(Family):
         return " + ".join(m.name for m in self.members)
 
     @property
-    def compared(self) -> bool:
-        return any(m.compared for m in self.members)
+    def verifies_columns(self) -> bool:
+        return any(m.verifies_columns for m in self.members)
 
     @property
     def row_kind(self) -> str:

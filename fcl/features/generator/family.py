@@ -64,7 +64,7 @@ class ScalesSeen:
 class GeneratedFamily(Family):
     """A generator bound to the rows of a data set."""
 
-    compared = True
+    verifies_columns = True
 
     def __init__(
         self,
@@ -93,10 +93,10 @@ class GeneratedFamily(Family):
     def n_features(self) -> int:
         return int(self.generator.n_features)
 
-    def drawn(self, number: int) -> range:
+    def features_in_pass(self, number: int) -> range:
         size = self.generator.per_pass
         if size is None:
-            return super().drawn(number)
+            return super().features_in_pass(number)
         first = number * size % self.n_features
         return range(first, first + size)
 
@@ -104,7 +104,7 @@ class GeneratedFamily(Family):
     def n_price_parts(self) -> int:
         if overrides(self.generator, "price_parts"):
             return self.generator.price_parts()
-        return parts_of(len(self.drawn(0)))
+        return parts_of(len(self.features_in_pass(0)))
 
     @property
     def binary(self) -> bool:
@@ -295,7 +295,7 @@ class GeneratedFamily(Family):
         return GeneratedColumns(self, prepared, buffer_bytes)
 
     def workspace_bytes(self, block_rows: int, scratch: bool) -> int:
-        own = pricing_bytes(len(self.drawn(0)), self.n_price_parts)
+        own = pricing_bytes(len(self.features_in_pass(0)), self.n_price_parts)
         if overrides(self.generator, "pricing_bytes"):
             own = self.generator.pricing_bytes(block_rows, self.form.kind != "sparse")
         return STAGES * STAGE_BYTES + 2 * int(np.prod(self.record_shape(block_rows))) + own

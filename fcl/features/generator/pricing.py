@@ -156,7 +156,7 @@ class GeneratedPricer:
     # -- prices --------------------------------------------------------------------------------
 
     def scan(self, query: PriceQuery, step: float) -> Scan:
-        drawn = self._family.drawn(query.number)
+        drawn = self._family.features_in_pass(query.number)
         if not query.find:
             return (yield from self._scan_watched(query, len(drawn)))
         prices, done = [], 0
