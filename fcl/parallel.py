@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 __all__ = ["SERIAL", "Team", "one_blas_thread"]
@@ -20,20 +21,52 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
+class _BlasLimit:
+    """BLAS with one thread from the first entry to the last exit, in whatever threads these are."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._inside = 0
+        self._limits: Any = None
+
+    def enter(self) -> None:
+        """Limit the threads, unless they are limited already."""
+        with self._lock:
+            if self._inside == 0:
+                self._limits = _blas().limit(limits=1)
+            self._inside += 1
+
+    def leave(self) -> None:
+        """Restore the threads if nobody else is inside."""
+        with self._lock:
+            self._inside -= 1
+            if self._inside == 0:
+                self._limits.restore_original_limits()
+
+
+_LIMIT = _BlasLimit()
+
+
 @functools.cache
 def _blas() -> Any:
+    import scipy.linalg  # noqa: F401  its BLAS is not NumPy's, and has to be loaded to be found
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController().select(user_api="blas")
 
 
-def one_blas_thread() -> Any:
-    """A context in which BLAS has one thread: fcl deals the cores itself.
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Limit BLAS to one thread: fcl assigns the cores itself.
 
-    Threads of BLAS wait for each other at the end of each product. On cores that have other work,
-    products of 256 rows, which take a tenth of a millisecond, have been seen to take fifteen.
+    Threads of BLAS wait for each other at the end of each product, which takes long where other work
+    occupies the cores.
     """
-    return _blas().limit(limits=1)
+    _LIMIT.enter()
+    try:
+        yield
+    finally:
+        _LIMIT.leave()
 
 
 class Team:

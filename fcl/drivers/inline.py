@@ -123,8 +123,7 @@ class _Run:
                 self.certified = session.state.last
         solver.between = self._making_columns
         solver.passes.on_progress = lambda share: session.working("pricing", share)
-        if options.max_time is not None:
-            solver.local.trainer.inner.cease = lambda: session.out_of_time
+        solver.local.trainer.inner.cease = lambda: session.out_of_time or session.should_stop()
         start = session.first_point()
         try:
             while (reason := self._pass(solver, valid)) is None:

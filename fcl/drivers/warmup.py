@@ -47,14 +47,15 @@ def warmup(kinds: Iterable[str] | None = None) -> None:
 
 @contextmanager
 def _coordinate_descent() -> Iterator[None]:
-    """Within it problems as small as these are solved as large ones are."""
-    from fcl.solve import trainer
+    """Solve problems as small as these as if they were large."""
+    from fcl.solve import clipped, trainer
 
-    cheap, trainer.CHEAP_HESSIAN = trainer.CHEAP_HESSIAN, 0.0
+    before = trainer.CHEAP_HESSIAN, clipped.MOST_ENTRIES
+    trainer.CHEAP_HESSIAN = clipped.MOST_ENTRIES = 0
     try:
         yield
     finally:
-        trainer.CHEAP_HESSIAN = cheap
+        trainer.CHEAP_HESSIAN, clipped.MOST_ENTRIES = before
 
 
 def _windows() -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:

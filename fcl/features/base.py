@@ -45,9 +45,9 @@ __all__ = [
 
 #: A family has fewer features than that: ids are int64, and sums of a few of them have to be as well.
 FEATURES_LIMIT = 1 << 62
-#: Rows up to which columns are cached in float64. Where scales differ by 10^6 and the penalty is weak,
-#: the seven digits of float32 make another problem, whose solution violates the optimality of the true
-#: one.
+#: Most rows for which columns are cached in float64. Where scales differ by 10^6 and the penalty is weak,
+#: rounding to float32 changes the problem so much that its solution violates the optimality conditions of
+#: the original.
 FINE_ROWS = 4096
 #: Steps of the largest value of a :class:`StepColumns`.
 MOST_STEPS = 127
@@ -68,7 +68,7 @@ class BitColumns:
 class DenseColumns:
     """Columns of any values on one row block.
 
-    values : float32 or float64 (c, n_rows), C-contiguous; :func:`value_type` says which.
+    values : float32 or float64 (c, n_rows), C-contiguous. The cache keeps the dtype.
     """
 
     values: np.ndarray
@@ -303,7 +303,7 @@ class Family(ABC):
 
 
 def column_bytes(family: Family, n_rows: int) -> float:
-    """Bytes of a column of so many rows on its way to the cache."""
+    """Bytes of one column of so many rows as a column maker returns it."""
     bits = 1 if family.binary else 8 if family.step else 8 * np.dtype(value_type(n_rows)).itemsize
     return n_rows * bits / 8
 

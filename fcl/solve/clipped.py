@@ -6,8 +6,9 @@ are curved there, and its minimum may be far beyond the jumps of others: where m
 to it are cut to nothing. This module minimises the objective itself instead. Every Newton step on the
 weights that are not 0 ends where the objective is lowest along it, which the sorted jumps of rows and
 signs of weights give exactly (finite Newton method, Keerthi and DeCoste 2005, with an active set of
-weights as in :mod:`fcl.solve.exact`). Each step leads lower, and there are finitely many sets of rows and
-weights. Where no row is ever flat, the quadratic itself is minimised first.
+weights as in :mod:`fcl.solve.exact`). Each step lowers the objective, and a whole step that changes no
+set of rows or signs ends at the minimum over the active weights. Where no row is ever flat, the quadratic
+itself is minimised first.
 
 Residuals are made of what margins are beyond their targets, not of margins: where rows are nearly
 interpolated, rounding of the margins would leave nothing of them.
@@ -32,6 +33,8 @@ MOST_ENTRIES = 2 * CHUNK_ENTRIES
 #: Steps at most, and those in a row that may lower the objective by no more than it rounds.
 MOST_STEPS = 2000
 MOST_IDLE_STEPS = 5
+#: Steps before a trainer that is in a hurry takes what there is.
+LEAST_STEPS = 100
 #: Slope of an active weight, as a share of the tolerance, at which it is at rest.
 AT_REST = 0.1
 
@@ -43,7 +46,8 @@ class ClippedProblem:
     the Hessian in which all rows are curved.
 
     margins : float64 (n_rows,), at the point.
-    pulls, pull_b : slopes there of the terms beside loss and penalty.
+    pulls, pull_b : slopes there, in the weights and in the intercept, of the terms that are linear or
+        quadratic: corrections, floors and ridge.
     """
 
     def __init__(
@@ -68,7 +72,9 @@ class ClippedProblem:
         self.scale = np.sqrt(np.where(square > 0.0, square, 1.0))
         phi /= self.scale[:, None]
         scale_b = float(np.sqrt(2.0 * self.s.sum() + view.intercept_floor))
-        lean = np.append(-self.centre / self.scale, 1.0 / scale_b) if free else np.empty(0)
+        intercept_slopes = (
+            np.append(-self.centre / self.scale, 1.0 / scale_b) if free else np.empty(0)
+        )
         self.free = np.zeros(k + free, bool)
         self.free[k:] = True
         self.phi = np.vstack([phi, np.full((1, len(self.s)), 1.0 / scale_b)]) if free else phi
@@ -81,23 +87,30 @@ class ClippedProblem:
         self.pulls = np.append(pulls / self.scale, np.zeros(int(free)))
         self.extra = np.diag(np.append((at.floor + at.ridge) / self.scale**2, np.zeros(int(free))))
         if free:
-            self.pulls += pull_b * lean
-            self.extra += view.intercept_floor * np.outer(lean, lean)
+            self.pulls += pull_b * intercept_slopes
+            self.extra += view.intercept_floor * np.outer(intercept_slopes, intercept_slopes)
         self.rounding = np.finfo(float).eps * (at.loss + float(self.a @ np.abs(self.w)))
         self.signs = np.sign(self.w)
         #: the Hessian of all weights, if no row is ever flat
         self._whole: Floats | None = None
         if objective.loss.unbounded:
             self._whole = self.phi @ (self.phi * (2.0 * self.s)).T + self.extra
-        self._look()
+        self._update()
 
-    def minimise(self, tolerance: float, cease: Callable[[], bool]) -> Step:
-        """The step to the minimum: no weight of 0 violates by more than the tolerance."""
+    def minimise(
+        self, tolerance: float, cease: Callable[[], bool], hurry: Callable[[], bool]
+    ) -> Step:
+        """The step to the minimum: no weight of 0 violates by more than the tolerance.
+
+        cease : asked at each step; ends the search.  hurry : asked after LEAST_STEPS.
+        """
         steps = idle = 0
         settled = False
         if self._whole is not None:
-            self._leap(self._whole, tolerance, cease)
-        while steps < MOST_STEPS and idle < MOST_IDLE_STEPS and not cease():
+            self._minimise_quadratic(self._whole, tolerance, cease)
+        while steps < MOST_STEPS and idle < MOST_IDLE_STEPS:
+            if cease() or (steps >= LEAST_STEPS and hurry()):
+                break
             active = np.flatnonzero(self.free | (self.signs != 0.0))
             right = -(self.slope + self.a * self.signs)[active]
             if settled or (np.abs(right) <= AT_REST * tolerance * self.unit[active]).all():
@@ -113,20 +126,19 @@ class ClippedProblem:
                 if (np.abs(along) > FLAT_SLOPE * self.unit[active]).any():
                     step[active] = along
             beta, lower, zeroed = self._lowest(step)
-            if beta <= 0.0:
-                break
+            if beta <= 0.0:  # rounding of the slopes: weights of 0 may have further to go
+                settled = True
+                continue
             rows, signs = self.curved, self.signs
             self.w = self.w + beta * step
             if zeroed >= 0:
                 self.w[zeroed] = 0.0
             self.beyond = self.beyond + beta * (step @ self.phi)
             self.signs = np.where(self.free, 0.0, np.sign(self.w))
-            self._look()
+            self._update()
             if lower > self.rounding:
                 idle = 0
-            elif (
-                zeroed < 0
-            ):  # weights of the size of rounding leave one by one, which gains nothing
+            elif zeroed < 0:  # a weight that has left is progress, even if rounding hides its gain
                 idle += 1
             settled = (
                 abs(beta - 1.0) < 1e-6
@@ -138,7 +150,9 @@ class ClippedProblem:
         db = self.w[k] / self.scale_b - float(self.centre @ d) if self.free.any() else 0.0
         return Step(d, db, steps)
 
-    def _leap(self, hessian: Floats, tolerance: float, cease: Callable[[], bool]) -> None:
+    def _minimise_quadratic(
+        self, hessian: Floats, tolerance: float, cease: Callable[[], bool]
+    ) -> None:
         """Move to the minimum of a quadratic objective, up to the rounding of its Hessian.
 
         The intercept stays: columns are centred, so a Newton step of its own moves it.
@@ -156,9 +170,9 @@ class ClippedProblem:
         self.w = self.w + step
         self.beyond = self.beyond + step @ self.phi
         self.signs = np.where(self.free, 0.0, np.sign(self.w))
-        self._look()
+        self._update()
 
-    def _look(self) -> None:
+    def _update(self) -> None:
         """Rows that are curved, and the slopes of all but the absolute values."""
         slopes = 2.0 * self.beyond
         self.curved = (slopes > self.low) & (slopes < self.high)
@@ -202,7 +216,10 @@ class ClippedProblem:
         Returns the share of the step, by how much the objective is lower there, and which weight is 0
         there, or -1.
         """
-        dm = step @ self.phi
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            return self._lowest_of(step, step @ self.phi)
+
+    def _lowest_of(self, step: Floats, dm: Floats) -> tuple[float, float, int]:
         rows = np.flatnonzero(dm)
         slopes, change = 2.0 * self.beyond[rows], 2.0 * dm[rows]
         low, high = (np.broadcast_to(end, len(self.s))[rows] for end in (self.low, self.high))
@@ -232,14 +249,17 @@ class ClippedProblem:
         last = int(np.argmax(after >= 0.0)) if (after >= 0.0).any() else len(after)
         # the minimum is at the kink where the slope turns positive, or before it
         here, curvature = after[last - 1], curves[last - 1]
+        widths = np.diff(places[:last])
+        fallen = -float(((after[: last - 1] + 0.5 * curves[: last - 1] * widths) * widths).sum())
         width = -here / curvature if curvature > 0.0 else np.inf
         if last < len(after) and places[last - 1] + width >= places[last]:
             beta, weight = float(places[last]), int(order[last - 1]) - 2 * len(rows)
-            return beta, -0.5 * slope * beta, max(weight, -1)
+            left = beta - places[last - 1]
+            return beta, fallen - (here + 0.5 * curvature * left) * left, max(weight, -1)
         if not np.isfinite(width):
             return 0.0, 0.0, -1
         beta = float(places[last - 1] + width)
-        return beta, -0.5 * slope * beta, -1
+        return beta, fallen - 0.5 * here * width, -1
 
 
 def _dense(view: RowView, working: WorkingSet, at: LocalPoint) -> Floats:

@@ -17,7 +17,6 @@ import numpy as np
 
 from fcl.kernels import columns as column_kernels
 from fcl.kernels import descent
-from fcl.parallel import one_blas_thread
 from fcl.solve.inner import Columns, LocalPoint, Step
 from fcl.solve.state import Floats, WorkingSet
 from fcl.solve.view import RowView, column_moments
@@ -68,37 +67,19 @@ class ExactModel:
     def bytes_for(columns: int) -> int:
         """Bytes of what a step makes: the Hessian, its factors, and columns for it.
 
-        Of columns there are three copies of two chunks where :mod:`fcl.solve.clipped` steps.
+        :mod:`fcl.solve.clipped` holds up to three copies of its columns, each of up to two chunks, and
+        some thirty vectors of the rows, which together take no more than another four chunks.
         """
-        return 8 * (8 * columns**2 + 6 * CHUNK_ENTRIES)
+        return 8 * (8 * columns**2 + 10 * CHUNK_ENTRIES)
 
     def minimise(
-        self,
-        view: RowView,
-        working: WorkingSet,
-        at: LocalPoint,
-        q: Floats,
-        tolerance: float,
-        begin: Floats | None = None,
+        self, view: RowView, working: WorkingSet, at: LocalPoint, q: Floats, tolerance: float
     ) -> Step:
         """The step that minimises the model at a point.
 
         q : float64 (n_rows,), curvatures of the rows of the view.
         tolerance : violation up to which a weight of 0 stays out of the active set.
-        begin : float64 (k,), a step near the one that is sought.
         """
-        with one_blas_thread():
-            return self._minimise(view, working, at, q, tolerance, begin)
-
-    def _minimise(
-        self,
-        view: RowView,
-        working: WorkingSet,
-        at: LocalPoint,
-        q: Floats,
-        tolerance: float,
-        begin: Floats | None,
-    ) -> Step:
         centre, curve_b = np.zeros(len(at.columns)), 1.0
         free = view.objective.intercept
         if free:
@@ -120,7 +101,6 @@ class ExactModel:
             at.weights,
             min(tolerance, 1e-6),
             len(at.columns) if at.ridge.any() else int(np.count_nonzero(q)),
-            begin,
             self.cease,
         )
         d = weights - at.weights
@@ -166,7 +146,6 @@ def minimise_quadratic(
     start: Floats,
     tolerance: float,
     rank: int | None = None,
-    begin: Floats | None = None,
     cease: Callable[[], bool] = lambda: False,
 ) -> tuple[Floats, int]:
     """Minimise gradients . d + d' hessian d / 2 + absolute . |start + d| over d.
@@ -177,7 +156,6 @@ def minimise_quadratic(
     gradients, absolute, start : float64 (k,); absolute > 0.
     tolerance : violation, as a share of ``absolute``, up to which a weight of 0 stays 0.
     rank : upper bound of the rank of the Hessian: some minimum has no more weights beside 0.
-    begin : float64 (k,), where the search begins; 0 by default.
     cease : asked once an active set; then the lowest point so far is returned.
 
     Returns
@@ -192,8 +170,7 @@ def minimise_quadratic(
     hessian /= scale
     hessian /= scale[:, None]
     g, a, origin = gradients / scale, absolute / scale, start * scale
-    w = origin.copy() if begin is None else (start + begin) * scale
-    slope = g + hessian @ (w - origin)  # of the smooth part at w
+    w, slope = origin.copy(), g.copy()  # the slope of the smooth part at w
 
     def value() -> float:
         return 0.5 * float((g + slope) @ (w - origin)) + float(a @ np.abs(w))

@@ -55,7 +55,9 @@ class LocalSolver:
 
         margins : float64 (n,), of all rows, without the intercept.
         gradients, exact : float64 (cached columns,), g_j and h_j over all rows at the anchor; h_j are
-            read for a sampled view alone, as are the sums of residuals and curvatures.
+            read for a sampled view alone.
+        total_r, total_q : sums of residuals and curvatures over all rows; total_q bounds the floor of
+            the intercept, total_r is read for a sampled view alone.
         """
         n = self.cache.n
         working = self.working

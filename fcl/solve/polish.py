@@ -14,7 +14,6 @@ import math
 
 import numpy as np
 
-from fcl.parallel import one_blas_thread
 from fcl.solve.passes import Passes
 from fcl.solve.state import Floats, Point
 
@@ -29,7 +28,8 @@ CORRECTIONS = 4
 DEPENDENT = 1e-13
 #: Share of an end of the domain up to which a residual is at that end.
 EDGE = 1e-9
-#: What rounding, and a trainer that cannot see any further, leave of a margin: a share of its terms.
+#: Relative error of a margin, as a share of the sum of its terms' sizes: rounding, and what the trainer
+#: cannot see for it.
 ROUNDED = 256 * np.finfo(float).eps
 
 
@@ -67,8 +67,7 @@ def polished_bound(passes: Passes, point: Point, threshold: float) -> float:
         # the second start leaves out whatever the conditions do not ask for: noise, where rows are
         # interpolated
         for start in (own, np.where(ends, own, 0.0)):
-            with one_blas_thread():
-                residuals[:] = _corrected(start, sizes, columns, target, low, high)
+            residuals[:] = _corrected(start, sizes, columns, target, low, high)
             dual = passes.dual_point()
             prices = passes.price(dual, np.empty(0, np.int64), threshold, passes.parts)
             best = max(best, passes.bound(dual, prices.largest, math.fsum(prices.excess)))
@@ -80,7 +79,7 @@ def polished_bound(passes: Passes, point: Point, threshold: float) -> float:
 def _hidden(passes: Passes, point: Point, columns: Floats) -> Floats:
     """How far residuals move while margins stay within their rounding, float64 (n_rows,).
 
-    A row at a jump of the curvature may have lost its residual to rounding: it is 0, or the whole of it.
+    Rounding may have set the residual of a row near a jump of the curvature to 0.
     """
     objective, margins = passes.objective, passes.vectors.accepted
     terms = np.abs(margins) + abs(point.intercept) + np.abs(point.weights) @ np.abs(columns)

@@ -27,7 +27,7 @@ import numpy as np
 from fcl.kernels import descent, losses
 from fcl.objective import ROUNDING, Objective
 from fcl.parallel import SERIAL, Team
-from fcl.solve.clipped import MOST_ENTRIES, ClippedProblem
+from fcl.solve import clipped
 from fcl.solve.exact import MOST_COLUMNS, ExactModel
 from fcl.solve.inner import MAX_SWEEPS, MOST_GROWN, Columns, InnerModel, LocalPoint, Step
 from fcl.solve.state import Floats, WorkingSet
@@ -290,7 +290,7 @@ class Trainer:
         loss, n = view.objective.loss, view.objective.n_rows
         # a wide problem takes many active sets, most of which coordinate descent finds sooner
         narrow = not loss.unbounded or n * k * k <= NARROW
-        return loss.clipped and narrow and n * k <= MOST_ENTRIES
+        return loss.clipped and narrow and n * k <= clipped.MOST_ENTRIES
 
     def _minimise(
         self,
@@ -306,10 +306,9 @@ class Trainer:
             if self._raised or not self._is_clipped(view, k):
                 return self._exact.minimise(view, working, local, self._q, tolerance)
             pulls, pull_b = self._pulls(view, working, local)
-            problem = ClippedProblem(view, working, local, self._m, pulls, pull_b)
-            # Violations may be rounding of large values, so their share is no measure. Values still tell
-            # what is lower.
-            return problem.minimise(min(tolerance, 1e-6), self._exact.cease)
+            problem = clipped.ClippedProblem(view, working, local, self._m, pulls, pull_b)
+            # rounding may hide violations although values still differ: the tolerance is tight
+            return problem.minimise(min(tolerance, 1e-6), self.inner.cease, self.inner.hurry)
         if self._careful:
             some = np.flatnonzero((local.weights != 0.0) | (np.abs(slopes) > 1.0))
             if len(some) <= self._exact.most and n * len(some) ** 2 <= DEAR_HESSIAN:

@@ -129,8 +129,8 @@ class RowView:
         margins : float64 (n,), of all rows, without the intercept b.
         total_r, total_q : sums of residuals and curvatures over all rows.
         """
-        # where rows far from 0 are fitted well the intercept has a long way to go at next to no
-        # curvature, or at none where all rows are separated by more than the squared hinge asks for
+        # The floor is tiny: the intercept may have to move far with almost no curvature (large targets
+        # that are fitted well), or with none (squared hinge, all margins above 1).
         least = LEAST_CURVATURE * min(self.least_curvature, total_q or math.inf)
         if self.rows is None:
             self.margins[:] = margins

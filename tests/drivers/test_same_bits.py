@@ -15,7 +15,7 @@ import fcl
 from fcl.drivers.job import make_job
 from fcl.drivers.train import TrainResult
 from fcl.features import KmerFamily
-from fcl.solve import trainer
+from fcl.solve import clipped, trainer
 
 #: What a pass reports that is not time or memory.
 EXACT = (
@@ -58,7 +58,7 @@ def test_two_runs(loss: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert bits(train(codes, y, loss=loss, C=C)) == first
     # small problems that are solved whole need no seed
     monkeypatch.setattr(trainer, "CHEAP_HESSIAN", 0.0)
-    monkeypatch.setattr(trainer, "MOST_ENTRIES", 0)
+    monkeypatch.setattr(clipped, "MOST_ENTRIES", 0)
     first = bits(train(codes, y, loss=loss, C=C))
     assert bits(train(codes, y, loss=loss, C=C)) == first
     other = bits(train(codes, y, loss=loss, C=C, seed=1))
@@ -68,7 +68,7 @@ def test_two_runs(loss: str, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_seed_of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
     """After a small one: kernels keep the type that they were compiled for first."""
     monkeypatch.setattr(trainer, "CHEAP_HESSIAN", 0.0)  # whole Hessians need no seed
-    monkeypatch.setattr(trainer, "MOST_ENTRIES", 0)
+    monkeypatch.setattr(clipped, "MOST_ENTRIES", 0)
     codes, y = acceptors(14, 700)
     first = bits(train(codes, y))
     for seed in (2**31, 2**32, 2**64):

@@ -5,7 +5,7 @@ import pytest
 from explicit import dense_weights, explicit_family, make_solver, run
 from judge import Problem
 
-from fcl.solve import trainer
+from fcl.solve import clipped
 from tools.fuzz import reference
 
 JUMPING = ["squared_hinge", "huber:delta=0.5"]
@@ -53,7 +53,7 @@ def test_one_step_ends_a_local_problem(loss: str) -> None:
 
 
 def test_beyond_its_size_a_model_takes_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trainer, "MOST_ENTRIES", 0)
+    monkeypatch.setattr(clipped, "MOST_ENTRIES", 0)
     case = problem("squared_hinge", 3, scales=False)
     solver = make_solver(explicit_family(case.phi), case.phi, case, tol=1e-8)
     assert run(solver, 60)[-1].gap <= 1e-8

@@ -113,8 +113,6 @@ def test_the_lowest_point_is_returned_when_told_to_cease() -> None:
     ceased, none = minimise_quadratic(
         hessian.copy(), g, a, start, 1e-9, rank=20, cease=lambda: True
     )
-    begun, few = minimise_quadratic(hessian.copy(), g, a, start, 1e-9, rank=20, begin=whole)
     assert np.count_nonzero(whole) <= 20
-    assert (none, few) == (0, 1) and sets > 1
+    assert none == 0 and sets > 1
     assert value(whole) < value(start) and value(ceased) < value(start)
-    assert value(begun) == pytest.approx(value(whole), rel=1e-12)

@@ -11,7 +11,7 @@ from judge import Problem, kmer_matrix
 from rows import acceptors
 
 from fcl.features import KmerFamily
-from fcl.solve import inner, trainer
+from fcl.solve import clipped, inner, trainer
 from fcl.solve.inner import InnerModel
 
 SCALES = (1e-30, 1e-12, 1.0, 1e12, 1e30)
@@ -74,7 +74,7 @@ def test_weights_and_C_scaled_inversely_are_the_same_problem(
     monkeypatch: pytest.MonkeyPatch, scale: float
 ) -> None:
     monkeypatch.setattr(trainer, "CHEAP_HESSIAN", 0.0)  # always coordinate descent
-    monkeypatch.setattr(trainer, "MOST_ENTRIES", 0)
+    monkeypatch.setattr(clipped, "MOST_ENTRIES", 0)
     monkeypatch.setattr(inner, "LEAST_ROWS", 200)
     monkeypatch.setattr(inner, "ROWS_A_COLUMN", 1)
     sizes: list[int] = []

@@ -9,7 +9,7 @@ from judge import ALL_LOSSES, Problem, kmer_matrix
 from rows import STRENGTHS, acceptors, targets
 
 from fcl.features import KmerFamily
-from fcl.solve import trainer
+from fcl.solve import clipped, trainer
 from fcl.solve.solver import Certified, Solver
 
 
@@ -17,7 +17,7 @@ from fcl.solve.solver import Certified, Solver
 def coordinate_descent(monkeypatch: pytest.MonkeyPatch) -> None:
     """Problems as small as these would be solved by their whole Hessian (test_exact.py)."""
     monkeypatch.setattr(trainer, "CHEAP_HESSIAN", 0.0)
-    monkeypatch.setattr(trainer, "MOST_ENTRIES", 0)
+    monkeypatch.setattr(clipped, "MOST_ENTRIES", 0)
 
 
 def ready(
