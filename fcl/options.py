@@ -160,7 +160,7 @@ CLASS_WEIGHT = Kind(
 
 @dataclass(frozen=True)
 class Option:
-    """What is said once of an option."""
+    """What is declared once of an option."""
 
     kind: Kind
     group: str

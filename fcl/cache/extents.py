@@ -23,7 +23,7 @@ DROPPED = -1
 
 
 class ExtentCache(LiveColumns):
-    """Live columns over extents that are handed over and given back.
+    """Live columns over extents that writers and trainer pass to each other.
 
     Parameters
     ----------

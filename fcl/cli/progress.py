@@ -74,7 +74,7 @@ def validation_text(validation: Mapping[str, Any] | None) -> str:
 
 
 def class_weight_text(given: str | Sequence[tuple[Any, float]] | None) -> str:
-    """``, class weights -1: 1, 1: 20``; empty where there are none."""
+    """``, class weights -1: 1, 1: 20``; empty without class weights."""
     if given is None:
         return ""
     if isinstance(given, str):
@@ -232,7 +232,7 @@ class LiveView(View):
             self._live.refresh()
 
     def render(self) -> Table:
-        """The view, drawn anew by the refreshing thread: the time goes on between the passes."""
+        """The view, which the refreshing thread redraws: the clock runs between the passes."""
         from rich.table import Table
 
         table = Table.grid(padding=(0, 2))

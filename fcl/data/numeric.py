@@ -199,7 +199,7 @@ def check_finite(block: Block, rows: int | Numbers, name: str) -> None:
     if values.dtype.kind != "f":
         return
     with np.errstate(over="ignore", invalid="ignore"):
-        # a sum needs no array of flags; if it overflows, the flags are looked at
+        # a sum needs no array of flags; if it overflows, the flags are computed
         if np.isfinite(values.sum()):
             return
     bad = ~np.isfinite(values)

@@ -25,7 +25,7 @@ MAX_KEPT_INDPTR_BYTES = 64 << 20
 # cache, 5 ns an entry against 8 at 8 MiB.
 BLOCK_BYTES = 1 << 20
 
-# Rows whose indptr is looked at together when a matrix is opened; no more are read at a time.
+# Rows whose indptr is validated together when a matrix is opened; no more are read at a time.
 _PIECE_ROWS = 1 << 20
 
 

@@ -74,7 +74,7 @@ def check_class_weight(
         given as text.
     labels : None for regression, where there are no classes.
 
-    Raises ``InputError`` naming labels that do not occur, and weights that are none.
+    Raises ``InputError`` naming labels that do not occur, and invalid weights.
     """
     if given is None:
         return None

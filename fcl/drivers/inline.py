@@ -1,6 +1,6 @@
 """The inline driver: all steps in one process, in lock-step.
 
-Deterministic: the same input, options and seed give the same bits, also when it goes on from a
+Deterministic: the same input, options and seed give the same bits, also when it resumes from a
 checkpoint. It is the reference for every other driver, and the one that short jobs and Python callers
 want.
 """
@@ -98,8 +98,10 @@ class _Run:
             sampler = None
             if plan.view_rows:
                 first = first_sample(job.train.n, n_view, options.row_view)
-                wished = options.row_view != "auto"
-                size = SampleSize(job.train.n, n_view, first, cache.capacity, wished, locked=True)
+                requested = options.row_view != "auto"
+                size = SampleSize(
+                    job.train.n, n_view, first, cache.capacity, requested, locked=True
+                )
                 sampler = Sampler(size, n_view, options.seed)
             solver = Solver(
                 job.objective(),

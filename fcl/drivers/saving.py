@@ -38,7 +38,7 @@ class Saver:
     options : mapping
         Effective options, for the checkpoint.
     resumed : Checkpoint or None
-        That this job goes on from.
+        That this job resumes from.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Saver:
                 raise
 
     def _check_newest(self) -> None:
-        """Refuse to go on from a checkpoint that its job has replaced before we had the lock."""
+        """Refuse to resume from a checkpoint that another job replaced before we held the lock."""
         resumed, folder = self._resumed, self._folder
         if folder is None or resumed is None or resumed.number not in folder.numbers():
             return
@@ -147,5 +147,5 @@ class Saver:
 
     @property
     def elapsed(self) -> float:
-        """Seconds of work, with those before the checkpoint that the job goes on from."""
+        """Seconds of work, with those before the checkpoint that the job resumes from."""
         return self._earlier + time.monotonic() - self._begun

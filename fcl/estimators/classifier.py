@@ -101,7 +101,7 @@ class FCLClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         ``"columns"``. :meth:`get_feature_names_out` and ``feature_names_out_`` have them in words.
     column_weights_ : float64 (n_features_in_,), or (n_classes, n_features_in_) of more than two; of
         ``"columns"`` alone. Weights of all columns of X, 0 of those that were not found. Positions in
-        ``coef_`` are none of X: ``RFE`` and ``SelectFromModel`` need
+        ``coef_`` are not columns of X: ``RFE`` and ``SelectFromModel`` need
         ``importance_getter="column_weights_"``, and the latter a ``threshold`` such as 1e-5 to select
         all that were found.
     intercept_ : float64 (1 or n_classes,)

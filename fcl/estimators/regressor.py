@@ -36,7 +36,7 @@ class FCLRegressor(RegressorMixin, Estimator):  # type: ignore[misc]
     ----------
     coef_ : float64 (n_discovered,), weights of the features whose ids ``feature_keys_`` has.
     column_weights_ : float64 (n_features_in_,), of ``"columns"`` alone. Weights of all columns of X, 0
-        of those that were not found. Positions in ``coef_`` are none of X: ``RFE`` and
+        of those that were not found. Positions in ``coef_`` are not columns of X: ``RFE`` and
         ``SelectFromModel`` need ``importance_getter="column_weights_"``, and the latter a ``threshold``
         such as 1e-5 to select all that were found.
     intercept_ : float

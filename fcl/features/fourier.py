@@ -186,9 +186,7 @@ class Fourier(Generator):
     def prepare(self, block: Any) -> np.ndarray:
         """The standardised inputs z, column by column: float32 for the Gaussian kernel, else float64."""
         out = np.empty(block.shape, self._angle_dtype, order="F")
-        with np.errstate(
-            over="ignore"
-        ):  # an infinite value is told of with the feature that has it
+        with np.errstate(over="ignore"):  # the error for an infinite value names its feature
             for at in range(0, len(block), 4096):
                 some = slice(at, at + 4096)
                 out[some] = (block[some] - self.mean_) / self.scale_
@@ -311,6 +309,6 @@ def _tiles(block: Any, wave: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
         if len(part) < TILE_ROWS:
             part = np.zeros((TILE_ROWS, m), wave.dtype, order="F")
             part[: n - at] = block[rows]
-        with np.errstate(over="ignore", invalid="ignore"):  # what comes of it is looked at
+        with np.errstate(over="ignore", invalid="ignore"):  # the result is validated
             np.matmul(part, wave, out=turns)
         yield rows, turns

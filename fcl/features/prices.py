@@ -304,7 +304,7 @@ def sums_of(
 class BlockSums:
     """float64 sums over row blocks, added in the order of the blocks whatever order they come in.
 
-    total : the sums over the first ``n`` blocks; nothing if there are none.
+    total : the sums over the first ``n`` blocks; nothing if n is 0.
     later : the sums over further blocks, by their number, until those between have come.
     """
 
@@ -395,7 +395,7 @@ class Collector:
         return np.flatnonzero(size > self._bar)
 
     def skip(self, bounds: Floats) -> None:
-        """Features of these bounds will not be looked at."""
+        """Skip features of these bounds."""
         if len(bounds):
             change = self._query.imbalance * self.reach
             self.largest = max(self.largest, float(bounds.max()) + change)

@@ -47,7 +47,7 @@ def _meant_class(name: str) -> str:
 def check_home(generator: Generator) -> None:
     """Raise GeneratorError unless a model file, or another process, would find the class again.
 
-    Modules are looked for, not run anew: what fails in the child alone is told when it starts.
+    Modules are found, not run again: a failure in the child alone is reported when the child starts.
     """
     name, cls = family_name(generator), type(generator)
     where = f"features {cls.__name__}"

@@ -2,7 +2,7 @@
 
 Every kernel is declared with :func:`kernel`. Conventions, so that each compiles once:
 arrays are C-contiguous and writeable, float64 for margins, residuals and gradients, int64 for ids
-and offsets; buffers come from the caller and what is written is said in the first line.
+and offsets; buffers come from the caller, and the first line of a docstring names what is written.
 One call is meant to last at most about 100 ms (loops are cut by row blocks), because signal
 handlers of the main thread wait for it.
 """
@@ -34,7 +34,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 def _sources_digest() -> str:
     """Hash of everything that decides the machine code of the kernels.
 
-    Numba's own cache looks at the file of a function alone: after a change of a callee in another
+    Numba's own cache checks the file of a function alone: after a change of a callee in another
     file it returns the old code, and it does not notice that bounds checking was switched on.
     """
     digest = hashlib.sha256()

@@ -6,7 +6,7 @@ code*. A window that has an unknown letter, or that the row's end cuts short, ha
 stands for every letter that is not there, which a wildcard alone matches.
 
 Counts are sums over positions: one table for all of them. Presence is none; for it the codes of a row are
-looked at together, and each counts once.
+visited together, and each counts once.
 """
 
 import numpy as np
@@ -230,7 +230,7 @@ def add_squares_of(counts, units, squares, present):
 def unpack_letters(planes, unknown_start, unknown_rows, start, stop, cursors, letters):
     """Write the letters of rows start .. stop, 0-4, to ``letters`` uint8 (LETTER_ROWS, L).
 
-    cursors : int64 (L,), where the unknown rows of each position go on; moved along. Blocks are
+    cursors : int64 (L,), the next unknown row of each position; updated. Blocks are
     unpacked from their first row on, with the cursors at ``unknown_start[:-1]``.
     """
     length = letters.shape[1]

@@ -297,7 +297,7 @@ def gather_chosen(
     """Write the entries of the listed columns in the chosen rows, renumbered, column by column.
 
     chosen : int32 (n_rows,), the new number of a chosen row, else -1; wanted : the same as bitmaps
-        (:func:`mark_rows`), so that most bits of a dense column go without being looked at.
+        (:func:`mark_rows`), so that most bits of a dense column need no test.
     q : float64 (chosen,), curvature of the chosen rows.
     begin, end : the part of ``rows`` int32 and ``values`` float32 that may be written.
     start, stop : int64 (len(columns),), get where each column lies in them. With an empty ``values``

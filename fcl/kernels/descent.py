@@ -89,7 +89,7 @@ def descent_sweep(
     """
     largest = 0.0
     valued = values.shape[0] > 0
-    # numba looks at every signed index for a negative one: a sixth of the time of a sweep
+    # numba tests every signed index for a negative one, which takes a sixth of the time of a sweep
     numbers = rows.view(np.uint32)
     for o in range(order.shape[0]):
         t = order[o]

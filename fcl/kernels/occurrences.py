@@ -25,7 +25,7 @@ from fcl.kernels.candidates import SKIPPED, VISITED, edge, first_of, take
 ROW_BIT = 36
 MOST_ROWS = 1 << (63 - ROW_BIT)
 #: What a node on the path of a search consists of; int64 each. CUTS are the bounds of the lists of the
-#: four children that are looked at next.
+#: four children that are visited next.
 SPAN, PREFIX, START, STOP, NEED, PLACE, LETTER, ALIVE, CUTS = range(9)
 NODE = CUTS + 5
 
@@ -245,7 +245,7 @@ def search(
         first node is a letter, with the sums made already; at the start with PLACE d - 1 and LETTER 4.
     level : where on the path the search stands, at the start 0.
     work : after about so many steps it pauses.
-    Others as in :func:`fcl.kernels.candidates.take`. Returns the level to go on with, -1 at the end.
+    Others as in :func:`fcl.kernels.candidates.take`. Returns the next level, -1 at the end.
     """
     cursors = np.empty(9, np.int64)
     while level >= 0 and work > 0:

@@ -43,7 +43,7 @@ class Scope(Enum):
 class Certificate:
     """Objective, lower bound and optimality of a point, over all features that were priced.
 
-    Where a family is sampled these are not all it has, and all that is said here is of the problem with
+    Of a sampled family these are not all features, and the certificate is of the problem with
     these alone; ``scope`` says so.
 
     objective      P(w, b) = sum_j f_j (rho |w_j| + (1 - rho) w_j^2 / 2) + C sum_i s_i loss(y_i, m_i)

@@ -41,7 +41,7 @@ MAX_SWEEPS = 1000
 #: Hot columns: with a violation above this share of the largest among those with a weight. A late step
 #: on 13,000 columns has 100 of them, and takes 2.7 s instead of 9.1 (6.2 M windows, d = 8, C = 0.03).
 HOT = 0.1
-#: Sweeps over the hot columns between two looks at the others: enough for one extrapolation; ended early
+#: Sweeps over the hot columns between two sweeps over all: enough for one extrapolation. They end early
 #: when the largest violation is down to this share.
 HOT_SWEEPS = 6
 COOLED = 0.3

@@ -27,7 +27,7 @@ FEW_ROWS = 1 << 16
 SLOW = 0.7
 STEADY = 0.98
 #: Rows of the sample for each cached column, at least: with fewer the columns' products are mostly noise,
-#: with more they take longer to read. That is for a trainer that never waits, and goes on far from its
+#: with more they take longer to read. That is for a trainer that never waits, and continues far from its
 #: anchor (2.1 M rows, C = 0.1, two writers: 85 s with 12, 65 to 70 s with 25 and with 50; where memory
 #: is short 25 leave twice the room).
 ROWS_A_COLUMN = 25
@@ -112,7 +112,7 @@ class SampleSize:
         Rows that there is room for; 0 if the trainer works on all rows without a sample.
     first : int
         Rows of the first sample.
-    wished : bool
+    requested : bool
         Whether the user has asked for that size: then the number of columns alone is no reason to grow.
     cache_bytes : int
         Bytes of columns that the cache holds.
@@ -126,7 +126,7 @@ class SampleSize:
         most: int,
         first: int,
         cache_bytes: int,
-        wished: bool = False,
+        requested: bool = False,
         locked: bool = False,
     ) -> None:
         self._n_rows = n_rows
@@ -134,7 +134,7 @@ class SampleSize:
         self._cache_bytes = cache_bytes
         self._rows_a_column = LOCKED_ROWS_A_COLUMN if locked else ROWS_A_COLUMN
         self._slow = LOCKED_SLOW if locked else SLOW
-        self._wished = wished
+        self._requested = requested
         self._first = self.wanted = first
         self.drawn = 0  #: rows of the sample that was drawn last
         self.draws = 0  #: samples asked for so far
@@ -153,7 +153,7 @@ class SampleSize:
         steady = stats.objective > STEADY * self._last_objective
         slow = steady and stats.gap > self._slow * self._last_gap
         self._last_gap, self._last_objective = stats.gap, stats.objective
-        thin = not self._wished and self.drawn < self._rows_a_column * stats.n_cached
+        thin = not self._requested and self.drawn < self._rows_a_column * stats.n_cached
         redraw = (
             ((bad or slow or thin) and self._grow(stats.cached_bytes))
             or ((bad or slow) and self.age >= LEAST_AGE)

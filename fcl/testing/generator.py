@@ -42,14 +42,14 @@ from fcl.kernels import matrix
 
 __all__ = ["Check", "Report", "check_generator"]
 
-#: Rows and features that are looked at.
+#: Rows and features that are checked.
 ROWS, FEATURES = 300, 40
 #: Rows over which columns are scanned once for values and exceptions that few rows give, and of a block
 #: of them, which holds no more bytes than that unless rows are very wide.
 SCANNED, SCANNED_AT_ONCE, SCANNED_BYTES = 100_000, 4096, 16 << 20
 #: The least rows of a block.
 SMALL_BLOCK = 64
-#: Values of all features on the rows of the training runs, beyond which there are none.
+#: Most values of all features on the rows of a training run; a larger family is not trained.
 TRAINING_VALUES = 4_000_000
 TRAINING_TOL = 1e-6
 
@@ -58,7 +58,7 @@ TRAINING_TOL = 1e-6
 class Check:
     """One of the checks.
 
-    fault : what has to be mended.  left_out : why it was not made.  told : what was looked at.
+    fault : what must be fixed.  left_out : why the check was skipped.  told : details of the check.
     """
 
     name: str
@@ -92,7 +92,8 @@ def check_generator(generator: Generator, data: DataSet | Any, training: bool = 
     """Check a class of features against the contract of :class:`Generator`, on rows of a data set.
 
     data : a DataSet, or what ``open_data`` takes (a path, an array); a target is not needed. 300 rows
-        from all over are looked at in every way; some columns are made once of all rows, up to 100,000.
+        from the whole range are checked in every way; some columns are made once of all rows, up to
+        100,000.
     training : whether to train on them as well, with both drivers (a few seconds).
 
     Returns the report of what was checked, and what was left out. Raises GeneratorError that lists all
@@ -413,11 +414,11 @@ class _Examination(Trial):
             signal += (phi[:, k] - phi[:, k].mean()) / max(spread[k], 1e-300)
         y = np.where(signal + random.normal(size=self.n) > np.median(signal), 1.0, -1.0)
         if not spread.any() or abs(y.sum()) == self.n:
-            raise _LeftOut("all columns are constant on the rows looked at")
+            raise _LeftOut("all columns are constant on the rows checked")
         share = (y > 0).mean()
         steepest = float(np.abs((share - (y > 0)) @ phi).max())
         if not steepest > 0.0:
-            raise _LeftOut("no column goes with a target on the rows looked at")
+            raise _LeftOut("no column correlates with a target on the rows checked")
         C = 3.0 / steepest
         data = open_data(self.raw, y=y)
         ends = []

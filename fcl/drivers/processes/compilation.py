@@ -12,7 +12,7 @@ from fcl.drivers.session import Session
 
 __all__ = ["compile_kernels"]
 
-#: Seconds between two looks at the child.
+#: Seconds between two polls of the child.
 TICK = 0.05
 
 

@@ -114,9 +114,9 @@ class OuterLoopState:
         n_view = self.config.view_rows or job.train.n
         self.columns = WantedColumns(layout, self.store, n_view, job.family)
         first = first_sample(job.train.n, self.config.view_rows, job.options.row_view)
-        wished = job.options.row_view != "auto"
+        requested = job.options.row_view != "auto"
         self._sample = SampleSize(
-            job.train.n, self.config.view_rows, first, self.store.capacity, wished
+            job.train.n, self.config.view_rows, first, self.store.capacity, requested
         )
         if session.state is not None:
             self._resume(session.state)

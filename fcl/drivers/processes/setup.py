@@ -135,7 +135,7 @@ class Shared:
         return self.layout.prepared(which, self.record_shape)
 
     def settings(self, share_cores: bool, first_pass: int | None) -> Settings:
-        """What the logic has to know. ``first_pass``: of a run that goes on from a checkpoint."""
+        """The configuration of the logic. ``first_pass``: of a run that resumes from a checkpoint."""
         parts = self.config.parts
         return Settings(
             writers=self.plan.writers,

@@ -1,6 +1,6 @@
 """The supervisor: carries out what the decision logic says, and reports what happens to it.
 
-It passes messages on, and looks at clocks. The roster has the children; what the numbers in messages mean
+It passes messages on, and watches clocks. The roster has the children; what the numbers in messages mean
 is known to the outer loop's state, which also keeps the anchor, so that a checkpoint needs no child.
 """
 
@@ -46,7 +46,7 @@ __all__ = ["run_processes"]
 
 _log = logging.getLogger("fcl")
 
-#: Seconds between two looks at what has no descriptor: requests to stop, clocks.
+#: Seconds between two polls of what has no descriptor: requests to stop, clocks.
 TICK = 0.05
 SAMPLE_EVERY = 0.5
 #: Share of the processor time that validation may take; the last anchor is scored in any case.

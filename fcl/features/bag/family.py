@@ -71,7 +71,7 @@ class Bag:
     def __post_init__(self) -> None:
         if not is_whole(self.d):
             raise InputError(f"bag: d must be a whole number, got {shown(self.d)}")
-        object.__setattr__(self, "d", int(self.d))  # a number of numpy is none for JSON
+        object.__setattr__(self, "d", int(self.d))  # NumPy integers are not JSON-serialisable
         choice("bag: value", self.value, VALUES)
         choice("bag: strands", self.strands, STRANDS)
         object.__setattr__(self, "wildcards", flag("bag: wildcards", self.wildcards))

@@ -8,7 +8,7 @@ those that have its beginning: below a pattern every feature has
 A subtree whose bound is no more than what is looked for is not entered; the largest of such bounds counts
 in ``largest``. The sums of all children of a pattern come from one reading of its occurrences.
 
-Whole, the tree takes about 2^(d-1) looks at every occurrence of a letter, of which a row has L. 52,024
+Whole, the tree takes about 2^(d-1) visits to every occurrence of a letter, of which a row has L. 52,024
 windows of C. elegans of 141 letters, residuals of the empty model, where least is skipped; seconds of one
 core, while other jobs ran:
 
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 #: frequent it takes 7 / 3: those of the first, of all four behind it, and of four of a quarter each time.
 PATH_ROOM = 5, 2
 BYTES_AN_OCCURRENCE = 8
-#: Steps between two looks at what else the process has to do: about 0.1 s.
+#: Steps between two polls for other work of the process: about 0.1 s.
 WORK = 1 << 25
 
 

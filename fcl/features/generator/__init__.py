@@ -4,8 +4,8 @@
 ``forms``    how rows are kept for it
 ``family``   the family: margins, and who makes columns and prices
 ``columns``, ``pricing``  from whatever the generator gives
-``checked``  which is looked at before it is used
-``trial``    what it promises, held against what it does
+``checked``  validates what it returns before use
+``trial``    tries whether it keeps its promises
 ``binding``  from a generator and a data set to a family
 """
 

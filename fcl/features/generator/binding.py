@@ -32,9 +32,9 @@ FIT_ROWS = 2000
 FIT_BYTES = 64 << 20
 #: Parts of the data from which they come.
 FIT_PARTS = 20
-#: Columns of the sample whose scales are looked at together.
+#: Columns of the sample whose scales are measured together.
 SCALED_AT_ONCE = 1024
-#: Features that a probe looks at.
+#: Features of a probe.
 PROBED = 16
 
 
@@ -77,7 +77,7 @@ def bind(
     called(f"features {name}: fit on a sample of {len(raw)} rows", fitted.fit, sample)
     checked_count(fitted)
     checked_step(fitted)
-    if overrides(fitted, "check"):  # before its columns are looked at: it names the row
+    if overrides(fitted, "check"):  # before its columns are made: it names the row
         fitted.check(raw, numbers, rows.name)
     size, n = fitted.per_pass, fitted.n_features
     if size is not None and (not 0 < size <= n or n % size):

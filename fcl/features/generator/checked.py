@@ -1,4 +1,4 @@
-"""What a generator returns, looked at: a wrong shape or value is told by family, features and block."""
+"""Validates what a generator returns; errors name the family, the features and the block."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def name_of(generator: Generator) -> str:
 
 
 def called(where: str, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-    """What a method of a generator returns; what it raises is told with ``where``.
+    """Call a method of a generator; an exception is raised anew with ``where``.
 
     MemoryError passes: the machine is at fault, or the budget. So does an InputError of a family of
     fcl's own, which is meant for the user.

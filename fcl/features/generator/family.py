@@ -134,7 +134,7 @@ class GeneratedFamily(Family):
         return self.penalty_factors(np.arange(first, last))
 
     def describe(self, feature: int, names: Sequence[str] | None = None) -> str:
-        """The feature in words; a fault there spoils no model."""
+        """Describe a feature in words; an error in the class's describe() is tolerated."""
         words: Callable[..., str] = self.generator.describe
         try:
             if names is not None and "names" in inspect.signature(words).parameters:

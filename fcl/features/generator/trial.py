@@ -1,4 +1,4 @@
-"""What a class promises, held against what it does on some rows of the data.
+"""Tries whether a class keeps its promises on some rows of the data.
 
 Binding tries a few features on the sample of fit; :func:`fcl.testing.check_generator` tries more.
 """

@@ -55,7 +55,7 @@ class Kmers:
             value = getattr(self, name)
             if not is_whole(value):
                 raise InputError(f"kmers: {name} must be a whole number, got {shown(value)}")
-            object.__setattr__(self, name, int(value))  # a number of numpy is none for JSON
+            object.__setattr__(self, name, int(value))  # NumPy integers are not JSON-serialisable
         if not 1 <= self.d <= MAX_D:
             raise InputError(f"kmers: d must be from 1 to {MAX_D}, got {shown(self.d)}")
         if abs(self.origin) > MOST_ORIGIN:

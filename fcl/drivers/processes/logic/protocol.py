@@ -317,7 +317,7 @@ class Finish(Instruction):
 
 @dataclass(frozen=True)
 class Order(Instruction):
-    """Base of what the trainer is told; orders count from 1, through all incarnations."""
+    """Base of messages to the trainer; orders count from 1, through all incarnations."""
 
     order: int
 

@@ -17,7 +17,7 @@ class Validation:
     Parameters
     ----------
     n_parts : int
-        Of the validation rows; 0: there are none.
+        Of the validation rows; 0 without validation rows.
     passes : Lane
         Whose anchors are validated.
     say : callable
@@ -35,8 +35,9 @@ class Validation:
     def begin(self) -> None:
         """Validate the anchor just certified, unless an earlier one is half done.
 
-        A started one goes on and this anchor is left out: if each new anchor ended the work on the one
-        before, a slow validation would never give a score. Only the last anchor must have its own.
+        A validation that has started continues, and this anchor is skipped: if each new anchor ended
+        the work on the one before, a slow validation would never give a score. Only the last anchor must
+        be validated.
         """
         lane, number = self.lane, self._passes.pass_number
         is_last = self._passes.stage == Stage.SCORING
