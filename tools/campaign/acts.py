@@ -194,8 +194,13 @@ def no_reader(run: Run, command: Command) -> bool:
 # -- damaged data
 
 
+def _array(run: Run) -> Path:
+    """The array that the family of the run reads."""
+    return run.data / run.job.rows(run.setting.family)
+
+
 def _chunk(run: Run) -> Path:
-    chunks = sorted(p for p in (run.data / "X" / "c").rglob("*") if p.is_file())
+    chunks = sorted(p for p in (_array(run) / "c").rglob("*") if p.is_file())
     return run.rng.choice(chunks)
 
 
@@ -216,7 +221,7 @@ def changed(run: Run, command: Command) -> bool:
         for pid in command.children("writer"):
             with contextlib.suppress(psutil.Error):
                 if psutil.Process(pid).status() == psutil.STATUS_STOPPED:
-                    described = run.data / "X" / "zarr.json"
+                    described = _array(run) / "zarr.json"
                     described.write_bytes(described.read_bytes())
                     return command.signal(signal.SIGCONT, pid)
         command.pause()
