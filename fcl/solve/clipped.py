@@ -82,6 +82,7 @@ class ClippedProblem:
         self.a = np.append(at.absolute / self.scale, np.zeros(int(free)))
         #: what slopes are compared with
         self.unit = np.where(self.free, self.a.max(), self.a)
+        self.weights = at.weights
         self.start = np.append(at.weights * self.scale, np.zeros(int(free)))
         self.w = self.start.copy()
         self.pulls = np.append(pulls / self.scale, np.zeros(int(free)))
@@ -146,7 +147,8 @@ class ClippedProblem:
                 and bool((signs == self.signs).all())
             )
         k = len(self.scale)
-        d = (self.w[:k] - self.start[:k]) / self.scale
+        # scaling rounds: what is 0 here has to be 0 in its own units
+        d = np.where(self.w[:k] == 0.0, -self.weights, (self.w[:k] - self.start[:k]) / self.scale)
         db = self.w[k] / self.scale_b - float(self.centre @ d) if self.free.any() else 0.0
         return Step(d, db, steps)
 
