@@ -237,6 +237,10 @@ class Passes:
         """What rounding may change of a slope at the anchor. shift : added to its intercept later."""
         return self._rounded(point, shift, reach)[1]
 
+    def rounded_value(self, point: Point) -> float:
+        """What rounding of the margins at the anchor may change of its objective."""
+        return self._rounded(point, 0.0, 0.0)[0]
+
     def _rounded(self, point: Point, shift: float, reach: float) -> tuple[float, float]:
         """What rounding of each row's margin may change of the objective, and of any slope."""
         objective, n = self.objective, min(self.objective.n_rows, self.objective.block_rows)
@@ -252,7 +256,7 @@ class Passes:
             if objective.loss.translates:
                 sizes += np.abs(part.y)
             residuals = np.abs(r[some])
-            values += float(residuals @ sizes)
+            values += float((residuals + 0.5 * EPSILON * q[some] * sizes) @ sizes)
             slopes += float(q[some] @ sizes) + float(residuals.sum())
         scale = EPSILON * objective.C * math.sqrt(n)  # of sums in the order of the rows
         return scale * values, scale * slopes * reach / objective.penalty.l1_ratio

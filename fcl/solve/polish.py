@@ -73,7 +73,8 @@ def polished_bound(passes: Passes, point: Point, threshold: float) -> float:
             best = max(best, passes.bound(dual, prices.largest, math.fsum(prices.excess)))
     finally:
         residuals[:] = own
-    return best
+    # the margins of the objective, which this bound is held against, are rounded still
+    return best - passes.rounded_value(point)
 
 
 def _hidden(passes: Passes, point: Point, columns: Floats) -> Floats:

@@ -41,11 +41,19 @@ def rounding_gap(model: fcl.Model, data: fcl.DataSet, options: Mapping[str, Any]
         return 0.0
     problem, w, b = found
     with np.errstate(all="ignore"):
-        sizes = np.abs(problem.phi) @ np.abs(w) + abs(b) + np.abs(problem.y)
-        moved = 2.0 * problem.s * sizes * np.finfo(float).eps
-        slope = float((problem.C * moved @ np.abs(problem.phi) / problem.f).max(initial=0.0))
+        slope = _rounded(problem, w, b)[1] * problem.rho
         value = problem.objective(w, b)
         return (slope * problem.penalty(w) + slope * slope * value) / value
+
+
+def _rounded(problem: Problem, w: np.ndarray, b: float) -> tuple[float, float]:
+    """What rounding of the margins may change of the objective, and of the largest violation."""
+    sizes = np.abs(problem.phi) @ np.abs(w) + abs(b) + np.abs(problem.y)
+    moved = 2.0 * sizes * np.finfo(float).eps
+    slopes = np.abs(problem.slopes(problem.margins(w, b)))
+    value = problem.C * float(problem.s @ (slopes * moved + moved**2))
+    prices = problem.C * (problem.s * moved) @ np.abs(problem.phi) / (problem.rho * problem.f)
+    return value, float(prices.max(initial=0.0))
 
 
 def _problem(
@@ -92,19 +100,19 @@ def _wrong(model: fcl.Model, data: fcl.DataSet, options: Mapping[str, Any]) -> l
     value = problem.objective(w, b)
     if not np.isfinite(value):
         return out
-    if abs(claimed.objective - value) > ROUNDING * value:
+    value_off, slope_off = _rounded(problem, w, b)
+    if abs(claimed.objective - value) > ROUNDING * value + value_off:
         out.append(f"objective {claimed.objective!r} is claimed, and it is {value!r}")
     if claimed.scope is not Scope.FAMILY:
         return out  # a sample of the features, which the last pass alone knows
     largest = float(np.abs(problem.pulls(w, b)).max(initial=0.0))
     terms = np.abs(problem.residuals(w, b)) @ np.abs(phi) * problem.C / (problem.rho * factors)
     # exact where it exceeds 1, an upper bound elsewhere
-    if largest > 1.0 and claimed.max_violation < largest - ROUNDING * (
-        largest + terms.max(initial=0.0)
-    ):
+    slope_off += ROUNDING * (largest + terms.max(initial=0.0))
+    if largest > 1.0 and claimed.max_violation < largest - slope_off:
         out.append(f"largest violation {claimed.max_violation!r} is claimed, and it is {largest!r}")
     best = min(value, problem.objective(*problem.polish(w, b)))
-    if claimed.bound > best + ROUNDING * abs(best):
+    if claimed.bound > best + ROUNDING * abs(best) + value_off:
         out.append(f"bound {claimed.bound!r} is above {best!r}, which is reached")
     return out
 
