@@ -37,7 +37,7 @@ class _BlasLimit:
             self._inside += 1
 
     def leave(self) -> None:
-        """Restore the threads if nobody else is inside."""
+        """Restore the threads at the last exit."""
         with self._lock:
             self._inside -= 1
             if self._inside == 0:

@@ -64,7 +64,7 @@ HARD_OPTIONS = {case.pop("key"): case for case in json.loads(str(HARD_SMALL["met
 def test_hard_small_problems_are_solved(key: str) -> None:
     options = dict(HARD_OPTIONS[key])
     features = options.pop("spec")
-    # features with options of their own are those of tests/generators.py now
+    # tests/generators.py has the classes that the file names
     features = features.replace("hard_features:Pairs", "generators:Pairs")
     features = features.replace("hard_features:Steps", "generators:Hinges")
     x, y, s = HARD_SMALL[f"{key}_X"], HARD_SMALL[f"{key}_y"], np.ones(len(HARD_SMALL[f"{key}_y"]))

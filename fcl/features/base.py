@@ -161,7 +161,7 @@ class Family(ABC):
 
     @property
     def integer_bound(self) -> float:
-        """Largest |phi_j(x)| of the features whose sums are integers, 0 if there are none."""
+        """Largest |phi_j(x)| of the features with integer sums; 0 without such features."""
         return 0.0
 
     @property

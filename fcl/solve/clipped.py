@@ -157,7 +157,7 @@ class ClippedProblem:
     ) -> None:
         """Move to the minimum of a quadratic objective, up to the rounding of its Hessian.
 
-        The intercept stays: columns are centred, so a Newton step of its own moves it.
+        The intercept does not move here. Columns are centred, so a later Newton step moves it alone.
         """
         k = len(self.scale)
         weights, _ = minimise_quadratic(

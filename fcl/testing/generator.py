@@ -58,7 +58,7 @@ TRAINING_TOL = 1e-6
 class Check:
     """One of the checks.
 
-    fault : what must be fixed.  left_out : why the check was skipped.  told : details of the check.
+    fault : the error to fix.  left_out : the reason to skip the check.  told : details of the check.
     """
 
     name: str
