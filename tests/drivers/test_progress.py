@@ -68,7 +68,7 @@ def check_shares(events: list[Event]) -> set[str]:
         ("fourier:n=64", "numbers"),
         ("kmers:d=3", "sequences"),
         ("bag:d=3", "sequences"),
-        ("bag:d=3,value=presence,wildcards=true", "sequences"),
+        ("bag:d=3,value=presence", "sequences"),
     ],
 )
 def test_every_family_tells_its_share(

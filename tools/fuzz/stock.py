@@ -17,7 +17,7 @@ Arrays = dict[str, np.ndarray]
 FAMILIES = {
     "numbers": ("columns", "products:degree=2", "fourier:n=20", "columns + fourier:n=10 * 2"),
     "letters": (
-        *("kmers:d=2", "bag:d=2", "bag:d=2,strands=both", "bag:d=2,value=presence,wildcards=true"),
+        *("kmers:d=2", "bag:d=2", "bag:d=2,strands=both", "bag:d=2,value=presence"),
         "kmers:d=2 + bag:d=1 * 0.5",
     ),
 }

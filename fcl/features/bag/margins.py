@@ -1,4 +1,4 @@
-"""Margins of a model of patterns anywhere: a look-up a row and position, or a look for each pattern."""
+"""Margins of a model of patterns anywhere: a look-up a row and position."""
 
 from __future__ import annotations
 
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
 def margin_bytes(family: BagFamily) -> int:
     """Bytes of the tables of margins by code."""
-    if family.searched:
-        return 0
     if family.wildcards:
         return 8 * 5**family.d + 8 * 4**family.d * 4 // 3
     return (12 if family.binary else 8) * 4**family.d
@@ -25,8 +23,6 @@ def margin_bytes(family: BagFamily) -> int:
 
 class BagScorer:
     """Margins of a model: one look-up a row and position, however many weights there are.
-
-    The presence of patterns with wildcards is looked for weight by weight.
 
     ids : int64 (k,), weights : float64 (k,).
     """
@@ -39,11 +35,6 @@ class BagScorer:
         self._empty = not np.any(weights)
         self._buffers = RowBuffers(family)
         if self._empty:
-            return
-        if family.searched:
-            used = np.flatnonzero(weights)
-            self._weights = np.array(weights, np.float64)[used]
-            self._patterns = family.windows_of(np.asarray(ids)[used])
             return
         cells = np.zeros(radix**d)
         codes = others = np.array(family.codes(ids))  # those of a model are not writeable
@@ -63,22 +54,11 @@ class BagScorer:
 
     def add(self, block: WindowBlock, out: Floats) -> None:
         """Add the margins of a block of prepared rows, in place."""
-        from fcl.kernels import bags, kmers, occurrences
+        from fcl.kernels import bags, kmers
 
         if self._empty:
             return
         family, d, n = self.family, self.family.d, block.n_rows
-        if family.searched:
-            occurrences.add_margins(
-                *letters_of(block),
-                d,
-                n,
-                *self._patterns,
-                self._weights,
-                *self._buffers.of_windows(block),
-                out,
-            )
-            return
         if family.binary:
             self._stamps[:] = -1
             bags.add_present_margins(
