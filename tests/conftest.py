@@ -11,6 +11,10 @@ from pathlib import Path
 import psutil
 import pytest
 
+from fcl.drivers.processes import children
+from tests.nursery import Nursery
+
+NURSERY = Nursery()
 SHARED_MEMORY = Path("/dev/shm")
 PREFIX = "fcl"
 PATIENCE = 2.0  # seconds that children, told to leave, may take for it
@@ -35,6 +39,21 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with what a broken build fails: imports, kernels, a solver, a whole run."""
     items.sort(key=lambda item: not item.nodeid.startswith(FIRST))
+
+
+def pytest_sessionfinish() -> None:
+    NURSERY.close()
+
+
+@pytest.fixture(autouse=True)
+def forked_children(
+    request: pytest.FixtureRequest,
+    leaves_nothing_behind: None,  # what looks at the environment ends after what changed it
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Fork writers and trainers from a nursery, unless the test asks for fresh interpreters."""
+    if hasattr(os, "pidfd_open") and not request.node.get_closest_marker("fresh_interpreters"):
+        monkeypatch.setattr(children, "start", NURSERY.start)
 
 
 @pytest.fixture(autouse=True)
@@ -75,7 +94,7 @@ def _wait_until_gone(before: set[psutil.Process]) -> list[str]:
     while True:
         alive = []
         for child in _children():
-            if child in before:
+            if child in before or child.pid == NURSERY.pid:
                 continue
             try:
                 command = " ".join(child.cmdline())

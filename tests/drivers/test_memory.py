@@ -20,6 +20,8 @@ from fcl.features import KmerFamily
 from fcl.solve.inner import EXTRAPOLATE_VECTORS, LEAST_ROWS
 from fcl.solve.trainer import Trainer
 
+pytestmark = pytest.mark.fresh_interpreters
+
 N = 131_072
 
 

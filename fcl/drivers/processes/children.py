@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from fcl.drivers.processes.channel import Channel
@@ -96,12 +96,10 @@ class Child:
         # would kill it. Unlike preexec_fn this is safe beside other threads.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, IGNORED)
         try:
-            process = subprocess.Popen(
+            process = start(
                 [*_interpreter(), str(_ENTRY), *map(str, arguments)],
-                pass_fds=tuple(fds.values()),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,  # ours may be read by a program
-                env={
+                tuple(fds.values()),
+                {
                     **os.environ,
                     **THREAD_LIMITS,
                     **(environment or {}),
@@ -212,6 +210,19 @@ class Child:
 
     def __repr__(self) -> str:
         return f"<Child {self.name}, incarnation {self.incarnation}, {self.cause()}>"
+
+
+def start(
+    command: Sequence[str], fds: Collection[int], environment: Mapping[str, str]
+) -> subprocess.Popen[bytes]:
+    """Start a process that inherits these descriptors, and no standard streams but the third."""
+    return subprocess.Popen(
+        command,
+        pass_fds=tuple(fds),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,  # ours may be read by a program
+        env=environment,
+    )
 
 
 def dismiss(children: Collection[Child], patience: float = PATIENCE) -> None:

@@ -27,6 +27,8 @@ from fcl.drivers.processes.messages import Raised
 from fcl.drivers.processes.shared import Segment
 from fcl.errors import FclError
 
+pytestmark = pytest.mark.fresh_interpreters
+
 HERE = Path(__file__).parents[2]
 LIMIT = 20.0  # seconds for anything here to happen, on a busy machine
 linux = pytest.mark.skipif(sys.platform != "linux", reason="Linux only")

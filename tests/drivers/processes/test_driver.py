@@ -226,7 +226,7 @@ def test_stopped_at_a_random_moment(tmp_path: Path, on_disk: fcl.DataSet, seed: 
     rng = random.Random(seed)
     folder = tmp_path / "checkpoints"
     begun: list[float] = []
-    delay = rng.uniform(0.0, 0.4)
+    delay = rng.uniform(0.0, 0.05)
 
     def progress(event: Event) -> None:
         if isinstance(event, Prepared):
@@ -243,7 +243,8 @@ def test_stopped_at_a_random_moment(tmp_path: Path, on_disk: fcl.DataSet, seed: 
         result = None
     checkpoint = CheckpointFolder(folder).load()
     if result is not None:
-        assert result.reason == "interrupted" and not result.converged
+        # a run may end before it is stopped where children start at once
+        assert result.reason == ("tolerance" if result.converged else "interrupted")
         assert checkpoint.history == result.model.history
         assert checkpoint.state["objective"] == result.certificate.objective
     go_on(folder, driver=rng.choice(("inline", "processes")))
@@ -274,6 +275,7 @@ def test_a_checkpoint_knows_how_far_the_trainer_was(
     assert first == pytest.approx(expected, rel=1e-12)
 
 
+@pytest.mark.fresh_interpreters
 def test_stopped_before_there_is_anything(tmp_path: Path, on_disk: fcl.DataSet) -> None:
     for k in (0, 3):
         with pytest.raises(KeyboardInterrupt):

@@ -19,6 +19,8 @@ from fcl.drivers.processes.memory import Meter, available_memory, on_tmpfs, oom_
 from fcl.drivers.processes.shared import Segment
 from tools.bench.memory import Watch
 
+pytestmark = pytest.mark.fresh_interpreters
+
 MIB = 1 << 20
 linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 

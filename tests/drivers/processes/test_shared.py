@@ -17,6 +17,8 @@ from fcl.drivers.processes import shared
 from fcl.drivers.processes.shared import ALIGNMENT, GROWTH, Segment
 from fcl.errors import BudgetError
 
+pytestmark = pytest.mark.fresh_interpreters
+
 
 @pytest.fixture(params=["memfd", "folder", "neither"])
 def segment(
