@@ -124,7 +124,7 @@ def test_old_python_names_a_newer_one_at_hand(dev, monkeypatch):
     monkeypatch.setattr(
         shutil, "which", lambda name: sys.executable if name == "python3.12" else None
     )
-    with pytest.raises(dev.SetupError, match="newer one: ") as caught:
+    with pytest.raises(dev.SetupError, match="Run a newer one: ") as caught:
         dev.check_python((3, 9, 6), "cpython", "/usr/bin/python3")
     assert f"{sys.executable} tools/dev.py" in str(caught.value)
 
@@ -197,7 +197,7 @@ def test_made_anew_when_half_made(dev, checkout, commands, capsys):
     dev.write_stamp(folder, {**dev.read_stamp(folder), "complete": False})
     dev.prepare(set(), verbose=False)
     assert stages(commands) == ["venv", "pip", "venv", "pip"]
-    assert "half-made" in capsys.readouterr().out
+    assert "incomplete" in capsys.readouterr().out
 
 
 def test_made_anew_when_its_python_is_gone(dev, checkout, commands):
