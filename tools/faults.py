@@ -8,8 +8,8 @@
 Processes are killed, stopped and made to fail at random moments and at every marked point of the code.
 Signals arrive, disks fill up, data and checkpoints are damaged, and readers close their pipes. Each run
 is ``fcl-train`` on C. elegans acceptor sites in a session of its own, with a random driver, family and
-row view. Jobs that did not finish are resumed. The script writes a line of JSON for each run, and prints a
-table at the end. The exit code is 1 if a model is wrong, an exit code is unexpected, more work is lost
+row view. Jobs that did not finish are resumed. The script writes a line of JSON for each run, and prints
+a table at the end. The exit code is 1 if a model is wrong, an exit code is unexpected, more work is lost
 than the interval between checkpoints, or a process or file is left behind. On a busy machine, set
 FCL_FAULTS_PATIENCE=10 to multiply all time limits by 10.
 """

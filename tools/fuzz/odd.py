@@ -13,7 +13,7 @@ import numpy as np
 
 from tools.fuzz.case import Case
 
-#: Texts that few options accept. A lone surrogate stands for a byte that is not UTF-8.
+#: Texts that few options accept. A lone surrogate represents a byte that is not UTF-8.
 TEXTS = (
     *("", " ", "nan", "inf", "-inf", "-1", "0", "-0", "1e400", "1e-320", "1e308", "1e-308"),
     *("٣", "1_000", "0x10", "1,5", "½", "--", "-", "\n", "a\nb", "\t", "é", "\udcff\udcfe"),
@@ -102,7 +102,7 @@ SPECS = (
     ),
 )
 
-DEEP = "@deep@"  #: stands for arrays nested 100,000 deep, which json.dumps cannot write
+DEEP = "@deep@"  #: placeholder for arrays nested 100,000 deep, which json.dumps cannot write
 
 VALUES: tuple[Any, ...] = (
     *(None, True, False, 0, 1, -1, 2, 0.0, -0.0, 0.5, 1e-300, 1e300, 2**31, 2**40, 10**9, 2**63),
@@ -137,12 +137,12 @@ VALUES: tuple[Any, ...] = (
 
 
 def text(case: Case) -> str:
-    """A text for an option."""
+    """A random odd text for an option."""
     return case.rng.choice(TEXTS)
 
 
 def mangle(case: Case, good: str) -> str:
-    """A text with one character less, more, twice or other."""
+    """Remove, insert, double or change a character of a text, cut it, or swap its case."""
     if not good:
         return "x"
     at = case.rng.randrange(len(good))
@@ -173,7 +173,7 @@ def _cast(dtype: str) -> Callable[[np.ndarray, Case], np.ndarray]:
     return lambda array, case: array.astype(dtype)
 
 
-#: What can be done to any array; each is given the array and the case.
+#: Changes for any array: functions of the array and the case.
 CHANGES: dict[str, Callable[[np.ndarray, Case], Any]] = {
     "one NaN": lambda a, c: _set(a, c, np.nan),
     "one inf": lambda a, c: _set(a, c, np.inf),
@@ -227,7 +227,7 @@ CHANGES: dict[str, Callable[[np.ndarray, Case], Any]] = {
 
 
 def change(case: Case, array: np.ndarray, what: str) -> Any:
-    """An array with one thing about it changed, or as it was where that cannot be done."""
+    """Make one random change to an array; returns the array itself if that is not possible."""
     name = case.rng.choice(list(CHANGES))
     with np.errstate(all="ignore"):
         try:
@@ -280,7 +280,7 @@ NAMES = (
 
 
 def make_special(case: Case, path: Path) -> bool:
-    """Put something that is neither file nor folder at a path, or a folder or file in odd state."""
+    """Create a special file, or an odd file or folder, at a path; return whether this succeeded."""
     what = case.rng.choice(
         (
             *("fifo", "socket", "loop", "dangling", "empty file", "empty folder", "unreadable"),
@@ -307,7 +307,7 @@ def make_special(case: Case, path: Path) -> bool:
             )
         else:
             path.touch(mode=0o000 if what == "unreadable" else 0o600)
-    except OSError:  # the system does not let us
+    except OSError:  # the system does not allow it
         return False
     case.note(f"{path.name!r} is a {what}")
     return True
