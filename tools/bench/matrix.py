@@ -333,36 +333,26 @@ def chosen(args: argparse.Namespace) -> Iterable[Job]:
                 for loss in args.loss:
                     for driver in args.driver:
                         for view in args.row_view:
-                            yield Job(
-                                *(data, args.every or of.every, number, loss, C, driver, view),
-                                *(args.tol, args.limit),
-                            )
+                            every = args.every or of.every
+                            job = data, every, number, loss, C, driver, view, args.tol, args.limit
+                            yield Job(*job)
 
 
 def line(found: Fit, other: float) -> list[object]:
     """The table row of a fit."""
     job = found.job
     return [
-        *(job.data, job.number, job.loss, f"{job.C:g}", job.driver, job.row_view),
-        *(f"{found.seconds:.1f}", f"{found.gap:.1e}", f"{found.objective:.8g}"),
+        job.data, job.number, job.loss, f"{job.C:g}", job.driver, job.row_view,
+        f"{found.seconds:.1f}", f"{found.gap:.1e}", f"{found.objective:.8g}",
         f"{found.objective / other:.6f}" if other < math.inf else "",
-        *(found.reason, ", ".join(found.faults)),
-    ]
+        found.reason, ", ".join(found.faults),
+    ]  # fmt: skip
 
 
 HEADER = [
-    "data",
-    "class",
-    "loss",
-    "C",
-    "driver",
-    "rows",
-    "time, s",
-    "gap",
-    "objective",
-    "of other's",
-]
-HEADER += ["reason", "faults"]
+    "data", "class", "loss", "C", "driver", "rows", "time, s", "gap", "objective",
+    "/ other's", "reason", "faults",
+]  # fmt: skip
 
 
 def main() -> None:

@@ -9,11 +9,18 @@ from fcl.drivers.processes.logic.protocol import TaskKind
 #: Points of the code that are marked with ``fault(...)``, by role.
 WRITER_POINTS = (
     *(f"{task}-{end}" for task in TaskKind for end in ("begin", "done")),
-    *("prepare-block", "columns-piece", "columns-commit"),
+    "prepare-block",
+    "columns-piece",
+    "columns-commit",
 )
 TRAINER_POINTS = (
     *(f"order-{name}" for name in ("anchor", "restore", "commit", "lend", "make_room")),
-    *("order-drop_all", "order-rejected", "anchor-taken", "compaction", "step", "publish"),
+    "order-drop_all",
+    "order-rejected",
+    "anchor-taken",
+    "compaction",
+    "step",
+    "publish",
 )
 SUPERVISOR_POINTS = ("write-open", "write-flush", "write-rename", "write-renamed")
 

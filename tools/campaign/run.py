@@ -125,13 +125,13 @@ class Run:
         if setting.shared_files:
             more += ["--shared-files", os.fspath(self.folder / "scratch")]
         return [
-            *(os.fspath(self.data), "--x", rows, "--features", features, "--C", str(size.C)),
-            *("--tol", str(size.tol), "--block-rows", str(size.block_rows)),
-            *("--memory", f"{memory}MiB"),
-            *("--scratch", os.fspath(self.folder / "scratch"), "--out", os.fspath(self.model)),
-            *("--checkpoint", os.fspath(self.checkpoints), "--checkpoint-every", f"{INTERVAL}s"),
+            os.fspath(self.data), "--x", rows, "--features", features, "--C", str(size.C),
+            "--tol", str(size.tol), "--block-rows", str(size.block_rows),
+            "--memory", f"{memory}MiB",
+            "--scratch", os.fspath(self.folder / "scratch"), "--out", os.fspath(self.model),
+            "--checkpoint", os.fspath(self.checkpoints), "--checkpoint-every", f"{INTERVAL}s",
             *more,
-        ]
+        ]  # fmt: skip
 
     def resume_arguments(self) -> list[str]:
         """The arguments of a resumed job."""

@@ -166,10 +166,10 @@ class Line:
         case, rng = self.case, self.case.rng
         what = rng.choice(
             (
-                *("text", "text", "text", "mangle", "features", "drop", "typo", "stray", "twice"),
-                *("special", "same", "missing folder", "number"),
+                "text", "text", "text", "mangle", "features", "drop", "typo", "stray", "twice",
+                "special", "same", "missing folder", "number",
             )
-        )
+        )  # fmt: skip
         name = rng.choice(self.options())
         valued = [n for n, v in self.values.items() if v is not None]
         case.note(f"{what} {name}")
@@ -247,32 +247,12 @@ def toml_of(case: Case, line: Line) -> bytes:
             case.note(f"toml {key}: odd")
             plain = rng.choice(
                 (
-                    *(
-                        "nan",
-                        "inf",
-                        "-1",
-                        "0",
-                        "true",
-                        "false",
-                        "1e400",
-                        str(2**70),
-                        "[]",
-                        "{}",
-                        '""',
-                    ),
-                    *(
-                        "[1, 2]",
-                        "{a = 1}",
-                        '{"" = -1}',
-                        "1979-05-27",
-                        "07:32:00",
-                        '"a\\u0000b"',
-                        "'x'",
-                    ),
-                    *('"""a\nb"""', f'"{"x" * 100_000}"', "[" * 999 + "]" * 999, "0x10", "1_0"),
+                    "nan", "inf", "-1", "0", "true", "false", "1e400", str(2**70), "[]", "{}", '""',
+                    "[1, 2]", "{a = 1}", '{"" = -1}', "1979-05-27", "07:32:00", '"a\\u0000b"', "'x'",
+                    '"""a\nb"""', f'"{"x" * 100_000}"', "[" * 999 + "]" * 999, "0x10", "1_0",
                     _toml_text(odd.text(case)),
                 )
-            )
+            )  # fmt: skip
         entries.append(f"{key} = {plain}")
     text = "\n".join(entries) + "\n"
     if case.chance(0.25):

@@ -17,7 +17,10 @@ Arrays = dict[str, np.ndarray]
 FAMILIES = {
     "numbers": ("columns", "products:degree=2", "fourier:n=20", "columns + fourier:n=10 * 2"),
     "letters": (
-        *("kmers:d=2", "bag:d=2", "bag:d=2,strands=both", "bag:d=2,value=presence"),
+        "kmers:d=2",
+        "bag:d=2",
+        "bag:d=2,strands=both",
+        "bag:d=2,value=presence",
         "kmers:d=2 + bag:d=1 * 0.5",
     ),
 }
@@ -25,9 +28,9 @@ FAMILIES = {
 WIDTHS = {"numbers": 6, "letters": 8}
 LOSSES = ("logistic", "squared", "squared_hinge")
 FORMATS = (
-    *("npy folder", "npy file", "zarr2", "zarr3", "zarr3 sharded", "zarr2 zip", "zarr3 zip"),
-    *("zarr group", "hdf5", "hdf5 group"),
-)
+    "npy folder", "npy file", "zarr2", "zarr3", "zarr3 sharded", "zarr2 zip", "zarr3 zip",
+    "zarr group", "hdf5", "hdf5 group",
+)  # fmt: skip
 SPARSE_FORMATS = ("h5ad", "zarr csr")
 
 
@@ -141,13 +144,13 @@ def make_stock(folder: Path) -> None:
             name, loss = f"{kind}{place}", LOSSES[place % 3]
             done = run_inside(
                 [
-                    *("fcl-train", source, "--features", spec, "--C", "1", "--loss", loss),
-                    *("--driver", "inline", "--tol", "1e-12", "--max-passes", "1", "--quiet"),
-                    *("--out", f"{name}.fcl", "--checkpoint", f"{name}.ck"),
-                    *("--checkpoint-every", "0.000001s"),
+                    "fcl-train", source, "--features", spec, "--C", "1", "--loss", loss,
+                    "--driver", "inline", "--tol", "1e-12", "--max-passes", "1", "--quiet",
+                    "--out", f"{name}.fcl", "--checkpoint", f"{name}.ck",
+                    "--checkpoint-every", "0.000001s",
                 ],
                 folder,
-            )
+            )  # fmt: skip
             if done.code != 0:
                 raise RuntimeError(f"cannot make the stock: {spec}: {done.errors}")
             for path in [folder / f"{name}.fcl", *(folder / f"{name}.ck").glob("*.fcl-ckpt")]:
