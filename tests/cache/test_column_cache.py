@@ -1,4 +1,4 @@
-"""The cache keeps what it was given, in few bytes, whatever is admitted and evicted."""
+"""The cache keeps its columns, in few bytes, whatever is admitted and evicted."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def small(columns: int, n: int, most: int) -> np.ndarray:
 
 
 def test_small_multiples_of_a_step_cost_a_byte_a_row() -> None:
-    """Told of the step or not; four times as many go into the same room."""
+    """Whether or not the cache knows the step; four times as many columns fit into the same room."""
     n, room = 1000, 4 * 16 * 1000
     real = np.random.default_rng(0).normal(size=(70, n)).astype(np.float32)
     held = {}
@@ -180,7 +180,7 @@ def test_small_multiples_of_a_step_cost_a_byte_a_row() -> None:
 
 @pytest.mark.parametrize("step", [1.0, STEP, 0.25])
 def test_columns_of_which_no_value_is_a_single_step(step: float) -> None:
-    """Twos and threes: found out where the step is 1; told of, they are stored as any others."""
+    """Columns of 2 and 3: a step of 1 is detected; with a declared step they are stored as usual."""
     n = 1000
     phi = (step * np.random.default_rng(0).integers(2, 4, (1, n))).astype(np.float32)
     sizes = {}

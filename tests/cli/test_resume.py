@@ -1,4 +1,4 @@
-"""--resume: which value of an option counts, what may change, what becomes of the outputs."""
+"""--resume: which value of an option applies, what may change, and what happens to the outputs."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def start(data: Path, out: Path, driver: Any, run: Run, model: Model) -> Callabl
 
 
 def own_model(model: Model, path: Path) -> None:
-    """What a run of this job writes when it is stopped."""
+    """The model that a run of this job writes when it is stopped."""
     options = {"C": 0.1, "C_min": 0.01}
     Model(**{**vars(model), "options": options}).save(path, overwrite=True)
 

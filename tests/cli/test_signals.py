@@ -1,4 +1,4 @@
-"""SIGINT, SIGTERM and SIGHUP: in a process of its own, with a trainer that waits to be told."""
+"""SIGINT, SIGTERM and SIGHUP, in a separate process with a trainer that waits for a signal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decoding of sequences, cutting into blocks, and what is refused."""
+"""Decoding of sequences, division into blocks, and rejected input."""
 
 import numpy as np
 import pytest

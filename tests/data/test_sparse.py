@@ -1,4 +1,4 @@
-"""Sparse rows: the same from every container, in canonical form, and what is refused."""
+"""Sparse rows: the same from every container, in canonical form; and rejected input."""
 
 from types import SimpleNamespace
 
@@ -24,7 +24,7 @@ def random_matrix(n_rows=60, n_columns=23, density=0.2, seed=3, dtype=np.float32
 
 
 class Stored(RowReader):
-    """An array as if it were stored in chunks, that counts how often each is decoded."""
+    """An array that behaves as if stored in chunks, and counts how often each chunk is decoded."""
 
     def __init__(self, array, chunk_rows, name="part"):
         self.name, self.shape, self.dtype = name, array.shape, array.dtype
@@ -247,7 +247,7 @@ def test_what_is_kept_is_given_back():
 
 
 class Repeated(RowReader):
-    """A part of an enormous matrix that is nowhere: its values are computed from the positions."""
+    """A part of an enormous matrix that is not stored: its values are computed from the positions."""
 
     chunk_rows = 1 << 16
 

@@ -1,4 +1,4 @@
-"""The memory plan: within the budget, honest about the smallest one, and true of what is allocated."""
+"""The memory plan: within the budget, correct on the smallest budget, and on the allocations."""
 
 from __future__ import annotations
 
@@ -210,7 +210,7 @@ def test_tables_of_long_patterns_are_refused_where_they_cannot_fit() -> None:
 
 
 def peak(work: Callable[[], object]) -> int:
-    """The most bytes that python and numpy held at once in a call, beyond what was there before."""
+    """The peak of bytes that Python and NumPy allocate during a call."""
     tracemalloc.start()
     try:
         kept = work()
@@ -265,7 +265,7 @@ def test_a_small_family_gets_no_more_room_than_it_can_use() -> None:
 
 
 def test_a_step_makes_room_for_four_times_as_many_columns() -> None:
-    """What is planned for columns of a byte a row, against those of float32; it does for any of them."""
+    """The plan for columns of one byte per row, compared with float32; it suffices for both."""
     x = np.random.default_rng(0).normal(size=(3000, 4))
     rows = fcl.open_data(x, y=None).rows
     families = [bind_features(Fourier(n=100_000, dtype=dtype), rows) for dtype in (None, "int8")]

@@ -1,4 +1,4 @@
-"""Signs of life: progress within long passes, and kernels that have to be compiled."""
+"""Progress within long passes, and reports of kernels that must be compiled."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_passes_of_less_than_two_seconds_show_nothing(monkeypatch: pytest.Monkey
 
 
 def made_by(module: str) -> Callable[[Any], Any]:
-    """A function that numba compiles when it is called, as if it were of this module."""
+    """A function that numba compiles when it is called, as if it belonged to a given module."""
 
     def add(value: Any) -> Any:
         return value + 1

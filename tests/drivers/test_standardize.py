@@ -260,7 +260,7 @@ def test_magic() -> None:
 def measured(
     x: Any, s: np.ndarray, block_rows: int, parts: Callable[[int], list[range]], features: Any
 ) -> np.ndarray:
-    """The scales (2, n_features) that a pricer measures in groups of parts."""
+    """The scales (2, n_features) that a pricer measures, in groups of parts."""
     rows = fcl.open_data(x, y=None).rows
     family: Any = standardized(bind_features(features, rows))
     prepared = PreparedRows(len(s), block_rows, family.record_shape(block_rows))

@@ -45,7 +45,7 @@ def labels() -> np.ndarray:
 
 @pytest.fixture(name="workers")
 def joblib_workers() -> Iterator[None]:
-    """Ends the workers that joblib keeps for later."""
+    """End the workers that joblib keeps for reuse."""
     yield
     get_reusable_executor().shutdown(wait=True)
 
@@ -523,7 +523,7 @@ def test_classes_share_the_time(
     given: list[float] = []
 
     def slow_train(*data: Any, max_time: float, **options: Any) -> Any:
-        """Uses all of the time, by a clock of its own; the second class needs a third of its share."""
+        """A fake train that uses its whole time limit; the second class uses a third of its share."""
         nonlocal now
         given.append(max_time)
         now += max_time / 3.0 if len(given) == 2 else max_time

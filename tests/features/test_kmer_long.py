@@ -1,4 +1,4 @@
-"""Long patterns: all features that occur, named row by row, and the rest which must be 0."""
+"""Long patterns: all features that occur, listed row by row; all others must be 0."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ def test_degrees_that_are_none(degree: object) -> None:
 
 @pytest.mark.parametrize("sparse", [False, True])
 def test_more_factors_than_binary_columns(sparse: bool) -> None:
-    """Refused as it was written for the user: not as a fault of a class. Other columns have powers."""
+    """The message is for users, and does not blame a class. Columns that are not binary have powers."""
     X = scipy.sparse.csr_array(np.eye(20)) if sparse else np.eye(20)
     rows = open_data(X, y=None).rows
     says = (

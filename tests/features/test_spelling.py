@@ -1,4 +1,4 @@
-"""Families as text: lists as options, and what is said of a slip."""
+"""Families as text: lists as options, and messages about typing errors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fcl.features import Columns, parse_features, spell_features
 
 
 class Lists(Columns):
-    """The columns, with a list of whatever as an option."""
+    """The columns, with any list as an option."""
 
     name = ""
 

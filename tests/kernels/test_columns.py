@@ -20,7 +20,7 @@ SHAPES = [(1, 64), (63, 64), (64, 64), (65, 64), (300, 128), (805, 256), (130, 6
 
 
 def fill(n_rows: int, block_rows: int, seed: int, kinds: str) -> Filled:
-    """A cache of a dozen columns of the given kinds, its contents, and a source of numbers."""
+    """A cache of a dozen columns of the given kinds, its contents, and a random generator."""
     rng = np.random.default_rng(seed)
     binary = kinds == "binary"
     capacity = 14 * ColumnCache.largest_column(n_rows, block_rows, binary) + 500

@@ -204,7 +204,7 @@ def test_bound_of_the_elastic_net(loss: str, intercept: bool, rho: float) -> Non
     random = np.random.default_rng(7)
 
     def bounds(w: np.ndarray, b: float) -> tuple[float, float]:
-        """Without and with the excess."""
+        """The bounds without and with the excess."""
         r = problem.residuals(w, b)
         g = np.abs(r @ problem.phi)
         slack = objective.imbalance(r)

@@ -1,4 +1,4 @@
-"""The trainer: it lowers the local objective, leaves no crumbs, and stops where it was told to."""
+"""The trainer lowers the local objective, leaves no tiny weights, and stops at its target."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_no_steps_allowed_changes_nothing() -> None:
 
 @pytest.mark.parametrize("loss", ALL_LOSSES)
 def test_it_goes_on_from_its_own_point(loss: str) -> None:
-    """Two calls of one step each: the second starts where the first ended."""
+    """Two calls with one step each: the second starts where the first ended."""
     solver, problem = ready(loss, 1)
     args = (solver.local.view, solver.local.working, solver.outer.point.intercept, 1e-9, 1)
     first = solver.local.trainer.solve(*args)
@@ -95,7 +95,7 @@ def test_it_goes_on_from_its_own_point(loss: str) -> None:
 
 @pytest.mark.parametrize("loss", ALL_LOSSES)
 def test_no_crumbs(loss: str) -> None:
-    """A weight of rounding size with the wrong sign would have a violation of 2 for ever."""
+    """A weight of rounding size with the wrong sign would keep a violation of 2 forever."""
     solver, problem = ready(loss, 1)
 
     def watch(solver: Solver, certified: Certified) -> None:

@@ -192,8 +192,8 @@ class OneVariableNewton:
     """The paper's trainer, improved, with the interface of :class:`fcl.solve.trainer.Trainer`.
 
     After a sweep over all columns that can move, columns at zero well inside the bounds are left out.
-    Sweeps over the columns with a weight follow until they meet the tolerance, and then a sweep over all
-    again. The intercept takes a Newton step after every sweep, or after every ``intercept_every`` columns.
+    Sweeps over the columns with a weight follow until they meet the tolerance, and then a sweep over all.
+    The intercept takes a Newton step after every sweep, or after every ``intercept_every`` columns.
     """
 
     max_sweeps = 1000

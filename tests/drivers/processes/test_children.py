@@ -1,4 +1,4 @@
-"""Children: started, watched, killed; nothing is left of them whoever dies first."""
+"""Children: start, monitoring and killing; nothing is left behind, whoever dies first."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ Spawn = Callable[..., Child]
 
 @pytest.fixture
 def spawn(segments: dict[str, Segment]) -> Iterator[Spawn]:
-    """Starts toys, and sees that all are gone at the end."""
+    """Start toys, and check that all are gone at the end."""
     started: list[Child] = []
 
     def start(toy: str = "Toy", number: int = 0, incarnation: int = 0, **more: str) -> Child:

@@ -1,4 +1,4 @@
-"""The decision logic of the processes driver: what it promises, and random runs with deaths."""
+"""The decision logic of the driver ``processes``: its guarantees, and random runs with deaths."""
 
 from __future__ import annotations
 
@@ -347,7 +347,7 @@ def test_columns_too_large_for_an_extent_are_dropped() -> None:
 
 
 def full() -> Crew:
-    """A crew with two columns left and all extents with the trainer, which was asked for room."""
+    """A crew with two columns left; the trainer holds all extents, and was asked for room."""
     crew = certified(writers=1, cores=1, batch=1, extents=2)
     crew.trainer_works()
     crew.decide(columns=3)
@@ -794,7 +794,7 @@ SETTINGS = st.fixed_dictionaries(
 
 
 class Runs(RuleBasedStateMachine):
-    """Children that work, answer and die in any order; the crew keeps the books."""
+    """Children that work, answer and die in any order; the crew tracks the state."""
 
     @initialize(settings=SETTINGS, prelude=st.booleans())
     def begin(self, settings: dict[str, Any], prelude: bool) -> None:

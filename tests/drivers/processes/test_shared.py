@@ -1,4 +1,4 @@
-"""Segments: allocated in time, seen by everyone, gone with the last who has them."""
+"""Segments: allocated at the start, visible to all processes, freed with the last of them."""
 
 from __future__ import annotations
 
