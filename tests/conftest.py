@@ -13,7 +13,7 @@ import pytest
 
 SHARED_MEMORY = Path("/dev/shm")
 PREFIX = "fcl"
-PATIENCE = 2.0  # seconds that children, told to leave, may take for it
+PATIENCE = 2.0  # seconds in which children must exit after a request
 # kept by the modules of these names until the interpreter ends, by design
 KEPT_PROCESSES = (
     "multiprocessing.resource_tracker",
@@ -65,7 +65,7 @@ def _environment() -> dict[str, str]:
 
 
 def _children() -> list[psutil.Process]:
-    # with pytest-xdist each worker sees its own children alone
+    # with pytest-xdist each worker sees only its own children
     return psutil.Process().children(recursive=True)
 
 
@@ -125,6 +125,6 @@ def _held_by(pid: int) -> set[str]:
             target = Path(os.readlink(descriptor))
             if target.parent == SHARED_MEMORY:
                 held.add(target.name)
-    except OSError:  # gone meanwhile, or another user's
+    except OSError:  # the process has ended, or belongs to another user
         pass
     return held

@@ -148,7 +148,7 @@ class Crew:
         self.beside_done: Counter[tuple[str, int, int]] = Counter()  # kind, pass, part
         self.lossless = True
         self.certified: list[int] = []
-        self.handed = -1  # the last certified anchor that the shell has let go on
+        self.handed = -1  # the last certified anchor after which the shell continued
         self.decision = Decided()
         self.rejected = self.blending = False
         self._carry_out(self.logic.start())

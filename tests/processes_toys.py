@@ -52,7 +52,8 @@ class Quit: ...
 
 
 if os.environ.get("FCL_TOY") == "portable" and sys.platform == "linux":
-    ctypes.CDLL(None).prctl(1, 0, 0, 0, 0)  # nobody kills us, as on macOS: we leave ourselves
+    # no signal when the parent dies, as on macOS: the child must exit by itself
+    ctypes.CDLL(None).prctl(1, 0, 0, 0, 0)
 
 
 class Toy:

@@ -39,7 +39,7 @@ class CacheMachine(RuleBasedStateMachine):
         n_rows, block_rows = shape
         self.binary = kind == "binary"
         self.step = {"steps": STEP, "whole": 1.0}.get(kind, 0.0)
-        self.told = STEP if kind == "steps" else 0.0  # whole numbers are found out
+        self.told = STEP if kind == "steps" else 0.0  # the cache detects whole numbers
         capacity = columns * ColumnCache.largest_column(n_rows, block_rows, self.binary, self.told)
         self.cache = ColumnCache(capacity + 3, entries, n_rows, block_rows, self.binary, self.told)
         self.rng = np.random.default_rng(seed)
@@ -201,7 +201,7 @@ def test_columns_of_which_no_value_is_a_single_step(step: float) -> None:
         [1.0, 1.5],
     ],
 )
-def test_what_is_no_multiple_is_kept_as_it_is(values: list[float]) -> None:
+def test_values_that_are_not_multiples_are_kept(values: list[float]) -> None:
     phi = np.resize(np.array(values, np.float32), (1, 999))
     cache = ColumnCache(1 << 20, 1, 999, 256, binary=False)
     assert cache.admit(stage(cache, np.array([0]), phi, False), 0)
@@ -257,7 +257,7 @@ def test_the_directory_is_counted() -> None:
 
 
 @pytest.mark.parametrize("binary", [True, False])
-def test_columns_moved_by_blocks_words_and_rows_are_told_apart(binary: bool) -> None:
+def test_columns_moved_by_blocks_words_and_rows_are_distinguished(binary: bool) -> None:
     rng = np.random.default_rng(1)
     cache = ColumnCache(1 << 16, 10, 512, 128, binary)
     base = (rng.random(512) < 0.3).astype(np.float32)

@@ -82,7 +82,7 @@ class ExtentMachine(RuleBasedStateMachine):
     def fill_and_take(self, n: int, junk: bool) -> None:
         extent = min(self.free)
         store = self.store
-        if junk:  # of a writer who died: nobody may mind
+        if junk:  # from a writer that died; it must do no harm
             store.arena[extent * self.bytes // 8 : (extent + 1) * self.bytes // 8] = 0xBAD
         phi = make_phi(self.rng, n, store.n_rows, True)
         staged = stage(store, self.next_id + np.arange(n), phi)

@@ -477,7 +477,7 @@ def test_a_checkpoint_on_demand_and_a_run_that_is_killed(
     assert not list(folder.glob("*.fcl-ckpt"))
     job.process.send_signal(signal.SIGUSR1)
     assert "checkpoint-1.fcl-ckpt" in job.wait_for("checkpoint written to")
-    job.wait_for("pass ")  # it goes on
+    job.wait_for("pass ")  # it continues
     job.process.send_signal(signal.SIGSTOP)
     other = start("--resume", folder, "--out", tmp_path / "other.fcl")
     assert other.end() == 2 and f"in use by process {job.process.pid}" in other.seen[-1]

@@ -545,7 +545,7 @@ def test_a_log_that_fails_does_not_end_the_run(
 
     import fcl.drivers.train
 
-    fcl.drivers.train.train = train  # the fake module, gone after the test
+    fcl.drivers.train.train = train  # in the fake module, which the fixture removes
     out = tmp_path / "o.fcl"
     result = run(
         "train", data, "--features", "kmers:d=3", "--C", 1, "--out", out, "--log-json", log

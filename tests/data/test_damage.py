@@ -202,7 +202,7 @@ def test_truncated_npy(tmp_path):
 
 
 @pytest.mark.parametrize("shards", [None, 2])
-def test_missing_chunks_are_told_once(path, caplog, shards, write_zarr):
+def test_missing_chunks_are_reported_once(path, caplog, shards, write_zarr):
     options = {"shards": shards} if shards else {}
     write_zarr(path, ARRAYS, chunk_rows=50, **options)
     (path / "X/c/1/0").unlink()

@@ -212,7 +212,7 @@ def test_reading_in_order_decodes_each_chunk_once(chunk_rows, step, kept, densit
         rows, parts = stored(matrix, chunk_rows)
     assert rows.resident_bytes == (71 * 8 if kept else 0)
     for part in parts:
-        assert sorted(set(part.decoded)) == part.decoded  # opening: indptr alone, once
+        assert sorted(set(part.decoded)) == part.decoded  # opening reads only indptr, once
         part.decoded.clear()
     pieces = list(rows.iter_chunks())
     assert_canonical(SparseRows.concatenate([p for _, _, p in pieces]), matrix.toarray())
@@ -402,7 +402,7 @@ def test_entry_that_is_there_twice():
     ([0.0, 1, 2], "X.indptr has dtype float64; expected integers"),
     ([[0, 1, 2]], "X.indptr has shape (1, 3); expected one dimension"),
 ])  # fmt: skip
-def test_indptr_that_is_none(indptr, message):
+def test_invalid_indptr(indptr, message):
     assert message in refusal(csr(indptr, [0, 1], [1.0, 2], (2, 3)))
 
 

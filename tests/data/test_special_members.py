@@ -151,7 +151,7 @@ def test_masked_arrays_are_refused() -> None:
     assert type(fcl.open_data(np.ma.masked_array(X), y=y).rows.read(0, 4)) is np.ndarray
 
 
-def test_a_name_in_hdf5_that_is_no_text(tmp_path: Path) -> None:
+def test_a_name_in_hdf5_that_is_not_text(tmp_path: Path) -> None:
     """Bytes of a command line that are not UTF-8 are surrogates in Python."""
     h5py = pytest.importorskip("h5py")
     with h5py.File(tmp_path / "a.h5", "w") as file:

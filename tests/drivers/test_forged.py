@@ -75,7 +75,7 @@ def test_a_forged_bound(path: Path, driver: str, optimum: float, share: float) -
     is_true(result, optimum)
 
 
-def test_a_bound_that_is_no_number(path: Path, driver: str) -> None:
+def test_a_bound_that_is_not_a_number(path: Path, driver: str) -> None:
     """Such a bound once gave "converged: relative gap 0.00e+00"; now the file is rejected."""
     set_header(path, "state", bound=math.nan)
     with pytest.raises(fcl.InputError, match=r"state\.bound: expected a number, got nan"):

@@ -114,7 +114,7 @@ def test_smaller_blocks_are_not_suggested_to_a_resumed_job(tmp_path: Path) -> No
         assert "Smaller blocks" not in str(caught.value)
 
 
-def test_what_the_rows_tell_later_is_refused_with_a_larger_budget() -> None:
+def test_memory_found_while_reading_is_refused_with_a_larger_budget() -> None:
     # by then rows are in memory or on disk, even if the other place would be cheaper
     job: dict[str, Any] = {
         "family": KmerFamily(8, 141),

@@ -114,7 +114,7 @@ def test_stopped_at_any_poll(tmp_path: Path, loss: str) -> None:
         resumed.add(len(checkpoint.history))
         again = train(loss, resume=folder, checkpoint=folder)
         assert bits(again) == whole, f"stopped at poll {k}"
-        # the end is saved too, and tells the same once more
+        # the final state is saved too, and gives the same result again
         assert bits(train(loss, resume=folder)) == whole
     assert resumed == set(range(whole[-1]))
 
@@ -273,7 +273,7 @@ def test_interrupted_while_it_reports(tmp_path: Path) -> None:
     assert bits(train(resume=tmp_path / "c")) == WHOLE.bits
 
 
-def test_a_checkpoint_wished_before_there_is_anything_to_save(tmp_path: Path) -> None:
+def test_a_checkpoint_requested_before_there_is_anything_to_save(tmp_path: Path) -> None:
     """The request is kept until there is something to save."""
     wishes = iter([True])
     found: list[int] = []
@@ -441,7 +441,7 @@ def test_what_may_change(saved: Path) -> None:
         scratch=saved.parent,
         command={"data": "there"},
     )
-    # 2 GiB hold all columns, as 1 GiB does; what they could hold is told with each pass
+    # 2 GiB hold all columns, as 1 GiB does; every pass reports the capacity, which differs
     assert bits(again)[:4] == WHOLE.bits[:4]
     kept = CheckpointFolder(saved.parent / "elsewhere").load()
     assert kept.options["command"] == {"data": "there"} and kept.number > 1

@@ -362,7 +362,7 @@ def test_estimators_hand_it_on(monkeypatch: pytest.MonkeyPatch) -> None:
     assert draws.sizes
 
 
-def test_a_run_is_told_of_by_its_options() -> None:
+def test_the_options_of_a_run_are_recorded() -> None:
     model = train(row_view=300).model
     assert model.options["row_view"] == 300
 

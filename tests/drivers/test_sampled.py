@@ -143,7 +143,7 @@ def test_each_pass_certifies_what_it_priced() -> None:
         solver.admit()
         solver.train()
         solver.propose(solver.proposal())
-    # a bound of one pass is none of the next: carried over, it would be wrong
+    # the bound of one pass does not hold for the next pass
     assert np.diff(bounds).min() < -0.01 * objectives[0]
     assert np.diff(objectives).max() <= 0.0
 

@@ -170,7 +170,7 @@ def test_a_converged_run_warns_of_nothing() -> None:
     assert train(tol=1e-6, max_passes=50, max_time=600.0).converged
 
 
-def test_events_tell_the_same_as_the_result() -> None:
+def test_events_agree_with_the_result() -> None:
     events: list[Event] = []
     result = train(tol=1e-5, progress=events.append, valid_fraction=0.25)
     assert isinstance(events[0], Started) and isinstance(events[-1], Stopped)

@@ -90,7 +90,7 @@ def test_no_more_rows_are_scanned_than_a_bound(monkeypatch: pytest.MonkeyPatch) 
     assert f"12 features, 0 to 11; 1,000 of {4 * len(X):,} rows)" in str(report)
 
 
-def test_all_faults_are_told_at_once() -> None:
+def test_all_faults_are_reported_at_once() -> None:
     class Both(generators.WrongMargins):
         def describe(self, feature: int) -> str:
             return ""

@@ -210,7 +210,7 @@ def test_sparse_rows_that_depend_on_the_block() -> None:
     assert train(generators.Sparse(), data, driver="inline", tol=1e-1).converged
 
 
-def test_a_value_at_a_cut_is_no_fault() -> None:
+def test_a_value_at_a_cut_is_not_a_fault() -> None:
     """Rounding may change a single row, because matrix products round differently for each shape."""
     rows = fcl.open_data(X, y=None).rows
     family = bind(generators.AtACut(), rows)

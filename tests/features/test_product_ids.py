@@ -107,7 +107,7 @@ def test_booleans_are_binary() -> None:
 
 
 @pytest.mark.parametrize("degree", [0, -1, 2.0, True, "two", 65])
-def test_degrees_that_are_none(degree: object) -> None:
+def test_invalid_degrees(degree: object) -> None:
     with pytest.raises(InputError, match="degree"):
         Products(degree)  # type: ignore[arg-type]
 

@@ -81,7 +81,7 @@ def test_the_commands(folder: Path) -> None:
     assert itself.returncode == 2 and "import is no setting of a run" in itself.stderr
 
 
-def test_metadata_in_the_folder_is_no_installation(folder: Path) -> None:
+def test_metadata_in_the_folder_is_not_an_installation(folder: Path) -> None:
     info = folder / "halves-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: halves\nVersion: 1.0\n")
@@ -123,7 +123,7 @@ def test_from_python(folder: Path) -> None:
         ({"a": 1}, "expected the name"),
     ],
 )
-def test_names_that_are_none(name: Any, words: str) -> None:
+def test_invalid_names(name: Any, words: str) -> None:
     with pytest.raises(InputError, match=words) as caught:
         family_from_config({"family": name, "options": {}, "state": {}, "form": {}}, ())
     assert len(str(caught.value)) < 1000

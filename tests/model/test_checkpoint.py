@@ -496,7 +496,7 @@ def test_checksums_made_by_hand(
         folder.load()
 
 
-def test_an_array_whose_header_is_no_python(folder: CheckpointFolder, make: Make) -> None:
+def test_an_array_whose_header_is_not_python(folder: CheckpointFolder, make: Make) -> None:
     path = folder.save(make())
     text = b"[" * 117 + b"\n"
     content = b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text

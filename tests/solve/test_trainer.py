@@ -53,7 +53,7 @@ def test_the_decrease_is_the_judges(loss: str, intercept: bool) -> None:
 
 
 @pytest.mark.parametrize("loss", ALL_LOSSES)
-def test_the_violation_told_is_the_judges(loss: str) -> None:
+def test_the_reported_violation_is_the_judges(loss: str) -> None:
     solver, problem = ready(loss, 2)
     for target in (1e-2, 1e-5, 1e-8):
         solved = solver.local.trainer.solve(
@@ -80,7 +80,7 @@ def test_no_steps_allowed_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize("loss", ALL_LOSSES)
-def test_it_goes_on_from_its_own_point(loss: str) -> None:
+def test_it_continues_from_its_own_point(loss: str) -> None:
     """Two calls with one step each: the second starts where the first ended."""
     solver, problem = ready(loss, 1)
     args = (solver.local.view, solver.local.working, solver.outer.point.intercept, 1e-9, 1)
@@ -88,7 +88,7 @@ def test_it_goes_on_from_its_own_point(loss: str) -> None:
     mid = problem.objective(trained(solver), first.intercept)
     second = solver.local.trainer.solve(*args)
     end = problem.objective(trained(solver), second.intercept)
-    # the intercept is settled anew from the anchor's, so that it is no part of what is kept
+    # each call finds the intercept again from the anchor's, so it is not part of the kept state
     assert end < mid
     assert solver.outer.objective - end >= first.decrease
 

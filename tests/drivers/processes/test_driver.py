@@ -282,7 +282,7 @@ def test_stopped_before_there_is_anything(tmp_path: Path, on_disk: fcl.DataSet) 
 
 
 @pytest.mark.parametrize("first", ["inline", "processes"])
-def test_the_other_driver_goes_on(tmp_path: Path, on_disk: fcl.DataSet, first: str) -> None:
+def test_the_other_driver_resumes(tmp_path: Path, on_disk: fcl.DataSet, first: str) -> None:
     folder = tmp_path / "checkpoints"
     result = train(on_disk, driver=first, checkpoint=folder, max_passes=3)
     assert result.reason == "max-passes" and result.passes == 4

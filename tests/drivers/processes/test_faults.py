@@ -80,7 +80,7 @@ def test_all_marked_points_are_in_the_campaign() -> None:
     assert found == known
 
 
-def test_a_campaign_goes_on_where_it_ended(tmp_path: Path) -> None:
+def test_a_campaign_resumes_where_it_ended(tmp_path: Path) -> None:
     some = faults.plan_cases(40, seed=3)
     assert some[:10] == faults.plan_cases(10, seed=3) != faults.plan_cases(10, seed=4)
     everything = faults.plan_cases(len(cases.all_cases()), seed=1)

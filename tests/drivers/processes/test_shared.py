@@ -132,7 +132,7 @@ def test_json_is_replaced(segment: Segment) -> None:
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.ENOMEM])
-def test_no_room_is_told_and_nothing_is_kept(
+def test_lack_of_room_is_reported_and_nothing_is_kept(
     segment: Segment, code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     segment.allocate(4096)
