@@ -1,4 +1,4 @@
-"""Find the k-mers around splice sites, from Python: train, read the certificate, predict.
+"""Find k-mers around splice sites: train, read the certificate, and predict.
 
 python examples/dna_windows.py
 """
@@ -10,11 +10,11 @@ import zarr
 import fcl
 
 HERE = Path(__file__).parent
-EVERY = 20  # rows; 1 for all of them
+EVERY = 20  # take every 20th row; 1 for all rows
 
 
 def windows(name):
-    """Codes (n, 141) and labels (n,) of every 20th window."""
+    """Load codes (n, 141) and labels (n,) of some windows."""
     group = zarr.open_group(HERE / "celegans" / name, mode="r")
     return group["X"][:][::EVERY], group["y"][:][::EVERY]
 

@@ -1,4 +1,4 @@
-"""Train on features of your own: a class that makes columns is enough.
+"""Train on features that you define with a class that makes columns.
 
 python examples/own_features.py
 """
@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-from generators.thresholds import Thresholds  # in a module, so that a saved model finds it again
+from generators.thresholds import Thresholds  # in a module, where a saved model can find it
 from sklearn.datasets import load_diabetes
 
 import fcl
@@ -22,18 +22,18 @@ def main():
     result = fcl.train(data, family, C=1e-3, loss="squared", driver="inline", memory="1GiB")
 
     gap = result.certificate.gap
-    print(f"{len(result.model.ids)} steps chosen, relative gap {gap:.1e} over all features")
+    print(f"{len(result.model.ids)} features selected, relative gap {gap:.1e} over all features")
     for feature in result.model.describe(top=5):
         print(f"{feature.weight:+8.2f}  {feature.feature}")
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "model.fcl")
         result.model.save(path)
-        # a file runs no code: its module was imported above, or is named by trusted=[...]
+        # Loading runs no code from a file: import its module first, or name it in trusted=[...].
         model = fcl.load_model(path)
     error = np.abs(model.margins(X[test]) - y[test]).mean()
     constant = np.abs(y[~test].mean() - y[test]).mean()
-    print(f"mean error on held-out rows {error:.1f}, of the mean alone {constant:.1f}")
+    print(f"mean absolute error on held-out rows {error:.1f}; of a constant {constant:.1f}")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""Choose among all products of two columns of a table, inside a scikit-learn pipeline and search.
+"""Select from all products of two columns of a table, in a scikit-learn pipeline and grid search.
 
-python examples/table_sklearn.py    (needs pandas beside fcl)
+python examples/table_sklearn.py    (also needs pandas)
 """
 
 from sklearn.datasets import load_breast_cancer
@@ -21,7 +21,7 @@ def main():
 
     model = search.best_estimator_[-1]
     print(f"C = {model.C}, accuracy on held-out rows {search.score(test_X, test_y):.3f}")
-    print(f"{model.n_nonzero_} products chosen, relative gap {model.dual_gap_:.1e}")
+    print(f"{model.n_nonzero_} products selected, relative gap {model.dual_gap_:.1e}")
     strongest = abs(model.coef_[0]).argsort()[::-1][:5]
     for j in strongest:
         print(f"{model.coef_[0][j]:+8.3f}  {model.feature_names_out_[j]}")

@@ -1,4 +1,4 @@
-"""k-mers anywhere in the window as an explicit matrix, by regular expressions on the letters."""
+"""The explicit matrix of k-mers anywhere in the window, from regular expressions on the letters."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ COMPLEMENT = str.maketrans("ACGT", "TGCA")
 
 
 def reverse(pattern: str) -> str:
-    """The pattern on the other strand, without wildcards at its ends."""
+    """The pattern as read on the other strand, without wildcards at its ends."""
     return pattern.translate(COMPLEMENT)[::-1].strip(".")
 
 
@@ -39,7 +39,7 @@ def patterns(d: int, both: bool, wildcards: bool) -> tuple[tuple[str, ...], ...]
 
 
 def occurrences(pattern: str, text: str) -> int:
-    """Places of a text at which the pattern stands; overlapping ones too. An N is no letter."""
+    """The number of places where the pattern occurs in a text, with overlaps; N matches only ``.``."""
     known = "".join("[ACGTN]" if letter == "." else letter for letter in pattern)
     return len(re.findall(f"(?={known})", text))
 

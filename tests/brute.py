@@ -1,7 +1,7 @@
-"""Patterns evaluated straight from the letters: slow, float64, and nothing of fcl in it.
+"""Patterns evaluated directly on the letters: slow, in float64, without any code of fcl.
 
 Windows are codes (n, L): 0-3 = A C G T, 4 = unknown. A pattern is a string such as ``"TTT.AG.."`` whose
-first letter is no wildcard; an unknown letter of the data matches ``.`` alone.
+first letter is not a wildcard; an unknown letter in the data matches only ``.``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ WILDCARD = "."
 
 
 def matches(pattern: str, position: int, window: Iterable[int]) -> bool:
-    """Whether the pattern, laid on the window at the position, agrees with every letter."""
+    """Whether the window matches the pattern at the position, letter by letter."""
     text = "".join("ACGTN"[code] for code in window)
     here = text[position : position + len(pattern)]
     assert len(here) == len(pattern)
@@ -25,7 +25,7 @@ def matches(pattern: str, position: int, window: Iterable[int]) -> bool:
 
 
 def column(codes: np.ndarray, pattern: str, position: int) -> np.ndarray:
-    """bool (n,): the rows that match, letter by letter."""
+    """The rows that match the pattern, bool (n,)."""
     hit = np.ones(len(codes), bool)
     for t, letter in enumerate(pattern):
         if letter != WILDCARD:
@@ -53,10 +53,10 @@ def matrix(codes: np.ndarray, d: int) -> np.ndarray:
 
 
 def sums_by_pattern(codes: np.ndarray, values: np.ndarray, d: int) -> dict[tuple[int, str], float]:
-    """Sum of the values of the matching rows, of every feature that matches any row.
+    """For every feature that matches any row, the sum of the values of its rows.
 
-    Each row names its own patterns (known letters kept or replaced by wildcards), so that d = 12 is
-    within reach: only patterns that occur are met, all others have the sum 0.
+    Each row yields its own patterns, with known letters kept or replaced by wildcards. Only patterns that
+    occur are visited, so d = 12 is feasible; all other features have the sum 0.
     """
     sums: dict[tuple[int, str], float] = defaultdict(float)
     for window, value in zip(codes.tolist(), values.tolist(), strict=True):

@@ -1,4 +1,4 @@
-"""A checkpoint as the tables of fcl/model/checkpoint_file.py want it, and files changed by hand."""
+"""A checkpoint that conforms to the tables in fcl/model/checkpoint_file.py, and crafted files."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def state(**changes: Any) -> dict[str, Any]:
 
 
 def arrays(**changes: np.ndarray) -> dict[str, np.ndarray]:
-    """Of a job with three weights and two cached columns."""
+    """The arrays of a job with three weights and two cached columns."""
     return {
         "ids": np.array([3, 7, 1 << 40]),
         "weights": np.array([0.1, -0.0, 5e-324]),
@@ -51,7 +51,7 @@ def npy(array: np.ndarray, pickle: bool = False) -> bytes:
 
 
 def rewrite(path: Path, change: Callable[[Members], object], compress: int = 0) -> None:
-    """Change the members of a model file or a checkpoint by hand; checksums are valid."""
+    """Rewrite members of a model file or a checkpoint, with valid checksums."""
     with zipfile.ZipFile(path) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
     change(members)
@@ -61,7 +61,7 @@ def rewrite(path: Path, change: Callable[[Members], object], compress: int = 0) 
 
 
 def set_header(path: Path, *place: str, **values: Any) -> None:
-    """Set keys of the header, or of an object within it; the value of ``...`` removes the key."""
+    """Set keys of the header, or of an object within it; the value ``...`` removes a key."""
 
     def change(members: Members) -> None:
         header = json.loads(members["header.json"])

@@ -1,4 +1,4 @@
-"""Random columns of every density, as a dense matrix and as a family would hand them over."""
+"""Random columns of every density, as a dense matrix and as the blocks that a family makes."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import numpy as np
 from fcl.cache import ColumnCache, LiveColumns, StagedColumns, Store
 from fcl.features.base import BitColumns, Columns, DenseColumns, StepColumns
 
-#: Shares of nonzeros: none, a few (lists of rows), around where a bitmap is as small, all.
+#: Shares of nonzeros: none, a few (lists of rows), around the size at which a bitmap is smaller, all.
 DENSITIES = (0.0, 0.002, 0.03, 0.06, 0.0625, 0.07, 0.3, 0.9, 1.0)
 
 
 def make_phi(
     rng: np.random.Generator, n_columns: int, n_rows: int, binary: bool, step: float = 0.0
 ) -> np.ndarray:
-    """float32 (n_columns, n_rows), a density for each column and another one on part of its rows.
+    """float32 (n_columns, n_rows); each column has one density, and another one on part of its rows.
 
-    step : all values are multiples of it, -127 to 127 times, those of some columns only a few times.
+    step : all values are multiples of it, by -127 to 127; some columns have only small multiples.
     """
     phi = np.zeros((n_columns, n_rows), np.float32)
     for column in phi:
@@ -33,7 +33,7 @@ def make_phi(
 
 
 def to_blocks(phi: np.ndarray, block_rows: int, binary: bool, step: float = 0.0) -> list[Columns]:
-    """The columns on each row block: bitmaps if binary, steps if there is one."""
+    """The columns on each row block: bitmaps if binary, multiples if there is a step."""
     blocks: list[Columns] = []
     for start in range(0, phi.shape[1], block_rows):
         part = phi[:, start : start + block_rows]
@@ -62,12 +62,12 @@ def stage(
 
 
 def read_back(cache: LiveColumns) -> np.ndarray:
-    """float64 (n, n_rows): what the cache holds, column by column in its order."""
+    """The columns in the cache, in its order, float64 (n, n_rows)."""
     return read_slots(cache.store, cache.slots)
 
 
 def read_slots(store: Store, slots: np.ndarray) -> np.ndarray:
-    """float64 (len(slots), n_rows): columns of a store, as its documentation says, piece by piece."""
+    """Columns of a store, float64 (len(slots), n_rows), decoded piece by piece as documented."""
     p = store.pieces
     out = np.zeros((len(slots), store.n_rows))
     for j, slot in enumerate(slots):

@@ -1,4 +1,4 @@
-"""What every test has to leave as it found it: processes, shared memory, the environment."""
+"""Check that no test leaves processes, shared memory or changed environment variables behind."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.nursery import Nursery
 NURSERY = Nursery()
 SHARED_MEMORY = Path("/dev/shm")
 PREFIX = "fcl"
-PATIENCE = 2.0  # seconds that children, told to leave, may take for it
+PATIENCE = 2.0  # seconds in which children must exit after a request
 # kept by the modules of these names until the interpreter ends, by design
 KEPT_PROCESSES = (
     "multiprocessing.resource_tracker",
@@ -37,7 +37,7 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with what a broken build fails: imports, kernels, a solver, a whole run."""
+    """Begin with the tests that a broken build fails: imports, kernels, a solver, a whole run."""
     items.sort(key=lambda item: not item.nodeid.startswith(FIRST))
 
 
@@ -58,7 +58,7 @@ def forked_children(
 
 @pytest.fixture(autouse=True)
 def leaves_nothing_behind() -> Iterator[None]:
-    """Fail the test after which there are children, segments or variables that were not before."""
+    """Fail a test that leaves children, segments or changed environment variables behind."""
     environment = _environment()
     children = set(_children())
     segments = _segments()
@@ -84,12 +84,12 @@ def _environment() -> dict[str, str]:
 
 
 def _children() -> list[psutil.Process]:
-    # with pytest-xdist each worker sees its own children alone
+    # with pytest-xdist each worker sees only its own children
     return psutil.Process().children(recursive=True)
 
 
 def _wait_until_gone(before: set[psutil.Process]) -> list[str]:
-    """Descriptions of the new children that are still there after PATIENCE, zombies included."""
+    """Describe the new children, including zombies, that still exist after PATIENCE seconds."""
     deadline = time.monotonic() + PATIENCE
     while True:
         alive = []
@@ -114,9 +114,9 @@ def _segments() -> set[str]:
 
 
 def _leaked_segments(before: set[str]) -> list[str]:
-    """New segments, but for those that a process outside our own tree holds.
+    """New segments, except those that a process outside our own process tree holds.
 
-    They belong to the test of another pytest-xdist worker, or to a run of fcl beside the tests.
+    Those belong to a test of another pytest-xdist worker, or to a run of fcl beside the tests.
     """
     new = _segments() - before
     if new:
@@ -133,7 +133,7 @@ def _leaked_segments(before: set[str]) -> list[str]:
 
 
 def _held_by(pid: int) -> set[str]:
-    """Names of the files of SHARED_MEMORY that a process has mapped or open."""
+    """The names of the files in SHARED_MEMORY that a process has mapped or open."""
     held = set()
     try:
         maps = Path(f"/proc/{pid}/maps").read_text()
@@ -144,6 +144,6 @@ def _held_by(pid: int) -> set[str]:
             target = Path(os.readlink(descriptor))
             if target.parent == SHARED_MEMORY:
                 held.add(target.name)
-    except OSError:  # gone meanwhile, or another user's
+    except OSError:  # the process has ended, or belongs to another user
         pass
     return held

@@ -1,7 +1,7 @@
-"""A simulated crew for the decision logic: children, trainer and shell, with books of its own.
+"""A simulated crew for the decision logic: children, trainer and shell, with its own accounting.
 
-It believes nothing of the logic: who holds an extent, which part was done how often, which core runs
-what, is counted here from the instructions alone.
+It does not trust the state of the logic: from the instructions alone it tracks who holds each extent, how
+often each part was done, and what each core runs.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from fcl.drivers.processes.logic.protocol import (
     TrainerIdle,
 )
 
-#: Kinds of tasks that may follow a kind, the tasks of the validation aside.
+#: The kinds of tasks that may follow each kind, except for validation tasks.
 FOLLOWS = {
     "": {"prepare"},
     "prepare": {"measure", "residuals", "margins"},
@@ -66,7 +66,7 @@ BESIDE = ("validate", "score")
 
 
 class SimulatedTrainer:
-    """Handles orders one by one; what it says waits in ``said`` until it is heard."""
+    """Handles orders one by one; its messages wait in ``said`` until they are received."""
 
     def __init__(self) -> None:
         self.orders: deque[Order] = deque()
@@ -78,7 +78,7 @@ class SimulatedTrainer:
         self.version = 0
 
     def act(self, n_freed: int = 99, use_spare: bool = False) -> None:
-        """Handle the next order; of MakeRoom free at most so many."""
+        """Handle the next order; MakeRoom frees at most a given number of extents."""
         order = self.orders.popleft()
         self.handled, self.idle = order.order, False
         match order:
@@ -118,7 +118,7 @@ class SimulatedTrainer:
 
 
 class Crew:
-    """All around a Logic; each event goes through :meth:`tell`."""
+    """Everything around a Logic; each event goes through :meth:`tell`."""
 
     def __init__(self, **changes: Any) -> None:
         small = {"writers": 2, "cores": 2, "extents": 3, "batch": 2}
@@ -148,7 +148,7 @@ class Crew:
         self.beside_done: Counter[tuple[str, int, int]] = Counter()  # kind, pass, part
         self.lossless = True
         self.certified: list[int] = []
-        self.handed = -1  # the last certified anchor that the shell has let go on
+        self.handed = -1  # the last certified anchor after which the shell continued
         self.decision = Decided()
         self.rejected = self.blending = False
         self._carry_out(self.logic.start())
@@ -163,7 +163,7 @@ class Crew:
         return self.last
 
     def _note(self, event: Event) -> None:
-        """What an event of the trainer changes in the books."""
+        """Record the effect of a trainer's event."""
         match event:
             case AnchorTaken(order):
                 self.anchors_due.discard(order)
@@ -228,7 +228,7 @@ class Crew:
         return out
 
     def kill(self, role: str, number: int = 0) -> list[Instruction]:
-        """The shell has reaped a child: what it held is nobody's."""
+        """Kill a child: the shell has reaped it, and nobody owns what it held."""
         self.died[role, number] += 1
         self.deaths[role] += 1
         if role == "trainer":
@@ -250,12 +250,12 @@ class Crew:
         return out
 
     def hear(self) -> list[Instruction]:
-        """The next thing the trainer has said arrives."""
+        """Deliver the trainer's next message."""
         assert self.trainer is not None
         return self.tell(self.trainer.said.popleft())
 
     def trainer_works(self) -> None:
-        """The trainer handles all orders, and is heard."""
+        """Let the trainer handle all orders, and deliver its messages."""
         while self.trainer and (self.trainer.orders or self.trainer.said):
             if self.trainer.said:
                 self.hear()
@@ -275,7 +275,7 @@ class Crew:
             self.finish(next(n for n, task in self.tasks.items() if task.kind == kind), **how)
 
     def run_on(self, n_freed: int = 0, outcome: str = "accepted", until: str = "decide") -> None:
-        """Everybody lives on and answers, until a stage is reached, or a decision is due."""
+        """Let everybody work and answer until a stage is reached or a decision is due."""
         for _ in range(1000):
             trainer, stage = self.trainer, self.logic.stage
             if self.over or stage in (until, "decide"):
@@ -298,11 +298,11 @@ class Crew:
     # -- what a test looks at ----------------------------------------------------------------------
 
     def kinds(self) -> list[str]:
-        """Kinds of the running tasks."""
+        """The kinds of the running tasks."""
         return sorted(task.kind for task in self.tasks.values())
 
     def said(self, kind: type[Any]) -> list[Any]:
-        """Instructions of a kind among the last."""
+        """The instructions of one type among the last."""
         return [instruction for instruction in self.last if isinstance(instruction, kind)]
 
     # -- the books ---------------------------------------------------------------------------------
@@ -425,7 +425,7 @@ class Crew:
         self.kind, self.done, self.lossless = kind, Counter(), True
 
     def _close(self) -> None:
-        """The stage is over: each of its parts was done exactly once."""
+        """End the stage: check that each of its parts was done exactly once."""
         settings = self.settings
         n = {
             "prepare": settings.prepare_parts,

@@ -1,4 +1,4 @@
-"""A family over a plain matrix of floats, and the solver's loop without a driver."""
+"""A family over an explicit matrix of floats, and the solver's loop without a driver."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from fcl.solve.view import RowView
 
 @dataclass(frozen=True)
 class ExplicitFamily:
-    """The columns of a matrix (n, p) whose values float32 holds exactly; rows are its rows."""
+    """The columns of a matrix (n, p) whose values are exact in float32."""
 
     n_features: int
     max_abs: float
@@ -144,7 +144,7 @@ class ExplicitColumns:
 
 
 def explicit_family(phi: np.ndarray, factors: np.ndarray | None = None) -> ExplicitFamily:
-    """The family of a matrix; refuses one that float32 would round."""
+    """The family of a matrix; rejects a matrix that float32 would round."""
     assert (phi == phi.astype(np.float32)).all(), "the test's matrix is not exact in float32"
     f = () if factors is None else tuple(factors.tolist())
     return ExplicitFamily(phi.shape[1], float(np.abs(phi).max()), factors=f)
@@ -153,7 +153,7 @@ def explicit_family(phi: np.ndarray, factors: np.ndarray | None = None) -> Expli
 def prepare(
     family: Family, raw: np.ndarray, block_rows: int = 256, scratch: Path | None = None
 ) -> PreparedRows:
-    """Prepared rows, in memory or in a scratch file."""
+    """Prepare rows in memory or in a scratch file."""
     prepared = PreparedRows(len(raw), block_rows, family.record_shape(block_rows), scratch)
     for number, rows in prepared.blocks():
         block = np.ascontiguousarray(raw[rows])
@@ -165,7 +165,7 @@ def prepare(
 def select_rows(
     family: Family, prepared: PreparedRows, rows: np.ndarray, block_rows: int | None = None
 ) -> PreparedRows:
-    """The prepared form of some rows of a prepared set."""
+    """Select some rows of prepared rows."""
     size = block_rows or prepared.block_rows
     chosen = PreparedRows(len(rows), size, family.record_shape(size))
     for number, _ in chosen.blocks():
@@ -195,7 +195,7 @@ def make_solver(
     sample: tuple[np.ndarray, np.ndarray] | None = None,
     team: Team = SERIAL,
 ) -> Solver:
-    """A solver over raw rows. capacity : bytes of the cache. sample : rows and their inclusion."""
+    """Make a solver over raw rows; capacity : bytes of the cache; sample : rows and probabilities."""
     prepared = prepare(family, raw, block_rows, scratch)
     objective = replace(objective_of(problem, block_rows), team=team)
     view = view_rows = None
@@ -222,7 +222,7 @@ def make_solver(
 def run(
     solver: Solver, most: int = 100, watch: Callable[[Solver, Certified], None] | None = None
 ) -> list[Certified]:
-    """The steps in the order of the inline driver, to the tolerance or ``most`` passes."""
+    """Make the steps of the inline driver, until the tolerance or ``most`` passes."""
     passes = []
     while True:
         passes.append(solver.price())

@@ -1,4 +1,4 @@
-"""Classes of features for tests, good and bad ones, in a module that other processes find."""
+"""Good and bad feature classes for tests, in a module that other processes can import."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fcl.features import Generator
 
 
 class Tanh(Generator):
-    """tanh(scale x_j): a good one, with the duty alone."""
+    """tanh(scale x_j): a good class, with only the required methods."""
 
     def __init__(self, scale: float = 1.0) -> None:
         self.scale = scale
@@ -25,7 +25,7 @@ class Tanh(Generator):
 
 
 class Above(Tanh):
-    """1[x_j > scale / 10 times the mean in the sample]: binary, with everything that can be had."""
+    """1[x_j > scale / 10 times the mean in the sample]: binary, with all optional methods."""
 
     binary = True
 
@@ -68,7 +68,7 @@ class Stored(Tanh):
 
 
 class NoOptions(Generator):
-    """Without an __init__."""
+    """A class without __init__."""
 
     def fit(self, sample: Any) -> None:
         self.n_features = sample.shape[1]
@@ -148,7 +148,7 @@ class NotBinary(Tanh):
 
 
 class Quarters(Tanh):
-    """x_j to a quarter, from -31.75 to 31.75: a good one, of steps."""
+    """x_j rounded to quarters, from -31.75 to 31.75: a good class with a step."""
 
     step = 0.25
 
@@ -213,7 +213,7 @@ class SparseByBlock(Tanh):
 
 
 class AtACut(Tanh):
-    """Steps at the values of one row: whether it is above may hang on how its value is rounded."""
+    """1[value > cut] with cuts at the values of one row, whose result depends on rounding."""
 
     binary = True
 
@@ -309,9 +309,9 @@ class Forgets(Above):
 
 
 class Later(Tanh):
-    """Goes wrong as ``how`` says in the column of feature 0 on blocks whose first value is ``mark``.
+    """Fails as ``how`` says in the column of feature 0, on blocks whose first value is ``mark``.
 
-    Only once a file ``after`` is there, if one is named.
+    If ``after`` names a file, it fails only once that file exists.
     """
 
     def __init__(self, how: str = "", mark: float = 0.0, after: str = "") -> None:
@@ -336,12 +336,12 @@ class Later(Tanh):
         return made
 
 
-#: A value at which some classes go wrong.
+#: A value at which some classes fail.
 RARE = -7.0
 
 
 class Rare(Tanh):
-    """Goes wrong as ``how`` says where a value is ``RARE``."""
+    """Fails as ``how`` says if a value is ``RARE``."""
 
     def __init__(self, how: str) -> None:
         self.how = how
@@ -371,7 +371,7 @@ class RarePrepared(Rare):
 
 
 class Unsteady(Generator):
-    """Another column for the same feature at each call, binary or not; on many rows, if it is not sly."""
+    """Makes another column for a feature at each call; if ``sly``, only on blocks of few rows."""
 
     def __init__(self, binary: bool = False, sly: bool = True) -> None:
         self.binary, self.sly = binary, sly
@@ -382,7 +382,7 @@ class Unsteady(Generator):
 
     def columns(self, ids: Any, block: Any) -> np.ndarray:
         made = np.array(block[:, ids])
-        # what is sly is the same again where it is looked at before the start
+        # the sly class is consistent on the large blocks that are checked before the start
         if not self.sly or len(block) < self.n_sample_ // 2:
             made += np.random.default_rng().normal(size=made.shape)
         return made > 0.0 if self.binary else made
@@ -392,7 +392,7 @@ class Unsteady(Generator):
 
 
 class Hinges(Generator):
-    """max(0, x_j - c) for k cuts c of each column, evenly over its range in the sample."""
+    """max(0, x_j - c) for k cuts c of each column, evenly spaced over its range in the sample."""
 
     def __init__(self, k: int = 5) -> None:
         self.k = k
@@ -409,7 +409,7 @@ class Hinges(Generator):
 
 
 class Pairs(Generator):
-    """1[x_i > t and x_j > t] for all pairs of columns: each one twice, those of i = j once."""
+    """1[x_i > t and x_j > t] for all pairs of columns: i < j and j < i are equal features."""
 
     binary = True
 

@@ -1,6 +1,6 @@
 """A judge of solutions: the objective, its dual and a solver on an explicit matrix, in plain numpy.
 
-Nothing of fcl is used or copied here: formulas come from the definition of the problem
+The judge neither imports nor copies code of fcl. Its formulas come from the definition of the problem
 
     P(w, b) = sum_j f_j (rho |w_j| + (1 - rho) w_j^2 / 2) + C sum_i s_i loss(y_i, m_i),  m = Phi w + b + o
 
@@ -24,7 +24,7 @@ from scipy.optimize import minimize, minimize_scalar
 from scipy.special import expit
 from threadpoolctl import threadpool_limits
 
-#: The losses that the widest tests take, and all.
+#: The losses in most tests, and all losses.
 LOSSES = ("logistic", "squared", "squared_hinge")
 ALL_LOSSES = (*LOSSES, "huber:delta=2", "poisson")
 
@@ -32,7 +32,7 @@ ALL_LOSSES = (*LOSSES, "huber:delta=2", "poisson")
 def kmer_matrix(codes: np.ndarray, d: int) -> np.ndarray:
     """All positional k-mers of windows (n, L) of codes 0-3 (4 = unknown), float64 (n, p).
 
-    Columns in the order of positions, then of patterns as an odometer of A C G T wildcard runs.
+    Columns are ordered by position, then by pattern: A C G T wildcard, the last letter changing fastest.
     """
     n, length = codes.shape
     columns = []
@@ -48,12 +48,12 @@ def kmer_matrix(codes: np.ndarray, d: int) -> np.ndarray:
 
 
 def _log(y: np.ndarray) -> np.ndarray:
-    """log y, 0 for y = 0."""
+    """log y, or 0 if y = 0."""
     return np.asarray(np.log(np.where(y > 0.0, y, 1.0)))
 
 
 def _above_tangent(d: np.ndarray) -> np.ndarray:
-    """exp(d) - 1 - d, to the last digits where d is small."""
+    """exp(d) - 1 - d, accurate for small d."""
     near = np.abs(d) < 1e-3
     some = np.where(near, d, 0.0)
     series = some**2 * (0.5 + some * (1 / 6 + some * (1 / 24 + some * (1 / 120 + some / 720))))
@@ -62,7 +62,7 @@ def _above_tangent(d: np.ndarray) -> np.ndarray:
 
 
 def _exp(m: np.ndarray) -> np.ndarray:
-    """Without overflow, beyond any margin of an optimum."""
+    """exp with a bounded argument, larger than any margin at an optimum, to avoid overflow."""
     return np.exp(np.minimum(m, 300.0))
 
 
@@ -75,7 +75,7 @@ def _entropy(a: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Solution:
-    """A point, its objective and a lower bound of the optimum."""
+    """A point, its objective and a lower bound on the optimum."""
 
     w: np.ndarray
     b: float
@@ -155,22 +155,22 @@ class Problem:
         return self.s * self.slopes(self.margins(w, b))
 
     def prices(self, w: np.ndarray, b: float) -> np.ndarray:
-        """C g_j of every feature."""
+        """C g_j for every feature."""
         return self.C * (self.residuals(w, b) @ self.phi)
 
     def pulls(self, w: np.ndarray, b: float) -> np.ndarray:
-        """Derivative of all that is smooth, over the weight of |w_j|."""
+        """Derivative of the smooth part of the objective, divided by the factor of |w_j|."""
         return (self.prices(w, b) + (1.0 - self.rho) * self.f * w) / (self.rho * self.f)
 
     def violations(self, w: np.ndarray, b: float) -> np.ndarray:
-        """How far every feature is from its condition: a pull of -sign w_j, or of at most 1 at 0."""
+        """Distance of every pull from its optimality condition: -sign w_j, or at most 1 in size at 0."""
         pull = self.pulls(w, b)
         return np.where(w != 0.0, np.abs(pull + np.sign(w)), np.maximum(np.abs(pull) - 1.0, 0.0))
 
     # -- the dual ------------------------------------------------------------------------------
 
     def domain(self) -> tuple[np.ndarray, np.ndarray]:
-        """Where the conjugate of each row's loss is finite."""
+        """The interval on which the conjugate of each row's loss is finite."""
         y, none = self.y, np.full(len(self.y), np.inf)
         low, high = {
             "squared": (-none, none),
@@ -183,7 +183,7 @@ class Problem:
         return np.asarray(low), np.asarray(high)
 
     def conjugates(self, u: np.ndarray) -> np.ndarray:
-        """loss* of each row, u inside its domain."""
+        """loss* of each row, for u in its domain."""
         a = -self.y * u
         if self.loss == "logistic":
             return _entropy(np.clip(a, 0.0, 1.0))
@@ -200,7 +200,7 @@ class Problem:
         return u * u / 4.0 + u * self.y
 
     def dual(self, theta: np.ndarray) -> float:
-        """D(theta), which is -inf outside the domain; feasibility is the caller's."""
+        """D(theta), which is -inf outside the domain; the caller ensures that theta is feasible."""
         u = theta / (self.C * self.s)
         low, high = self.domain()
         slack = 1e-12 * np.maximum(1.0, np.abs(u))
@@ -210,7 +210,7 @@ class Problem:
         return float(-self.C * (self.s @ (self.conjugates(u) - u * self.offset)))
 
     def balance(self, r: np.ndarray) -> np.ndarray:
-        """Residuals of sum 0, in the domain of the dual where r is."""
+        """Residuals with sum 0, in the domain of the dual if r is."""
         if not self.intercept:
             return r
         if self.loss == "squared":
@@ -221,7 +221,7 @@ class Problem:
         return np.where(r > 0, r * min(1.0, down / up), r * min(1.0, up / down))
 
     def bound(self, r: np.ndarray) -> float:
-        """The best dual value on the ray of the balanced residuals, by exact prices of all columns."""
+        """The best dual value on the ray of the balanced residuals, with exact prices of all columns."""
         theta = self.C * self.balance(r)
         v = np.abs(theta @ self.phi)
         most = (v / (self.rho * self.f)).max(initial=0.0)
@@ -248,7 +248,7 @@ class Problem:
     # -- the optimum ---------------------------------------------------------------------------
 
     def null(self) -> tuple[float, float]:
-        """The best intercept without any weight, and the C at which the first weight appears."""
+        """The best intercept of the null model, and the C at which the first weight appears."""
         b = 0.0
         if self.intercept:
             flat = np.zeros(self.phi.shape[1])
@@ -268,7 +268,7 @@ class Problem:
         return b, self.rho / largest if largest > 0.0 else np.inf
 
     def solve(self, gap: float = 1e-10) -> Solution:
-        """The optimum, with a relative gap of its own of at most ``gap``; fails if it is not reached."""
+        """The optimum, to a relative gap of at most ``gap``; fails if the gap is not reached."""
         first = np.arange(self.phi.shape[1])
         if self.rho == 1.0 and self.factors is None:  # of equal columns one is enough
             _, first = np.unique(self.phi, axis=1, return_index=True)
@@ -311,7 +311,7 @@ class Problem:
         return w, float(found.x[2 * p])
 
     def polish(self, w: np.ndarray, b: float) -> tuple[np.ndarray, float]:
-        """Newton steps on the orthant of the nonzero weights; the worst others join, ten at a time.
+        """Newton steps on the orthant of the nonzero weights; the worst violators join, ten at a time.
 
         (Feature-sign search, Lee, Battle, Raina and Ng 2007.)
         """
@@ -330,7 +330,7 @@ class Problem:
     def _settle(
         self, w: np.ndarray, b: float, sign: np.ndarray
     ) -> tuple[np.ndarray, float, np.ndarray]:
-        """The minimum on the orthant; a weight that meets 0 on the way leaves."""
+        """The minimum on the orthant; a weight that reaches 0 is left out."""
         w, sign = w.copy(), sign.copy()
         value = self.objective(w, b)
         for _ in range(3000):
@@ -379,9 +379,9 @@ class Problem:
 def confirm(
     problem: Problem, w: np.ndarray, b: float, claimed: Any, optimum: Solution | None = None
 ) -> None:
-    """Assert what a certificate claims of a point; ``claimed`` has the fields of fcl's certificates.
+    """Assert the claims of a certificate; ``claimed`` has the fields of fcl's certificates.
 
-    A claim may be weaker than the truth, never stronger.
+    A claim may be weaker than the truth, but never stronger.
     """
     value = problem.objective(w, b)
     assert math.isclose(claimed.objective, value, rel_tol=2e-13)

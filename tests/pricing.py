@@ -1,4 +1,4 @@
-"""Pricers as tests call them: on rows of their own, in one process or split among several."""
+"""Pricers with their prepared rows, called in one process or split among several."""
 
 from __future__ import annotations
 

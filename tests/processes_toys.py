@@ -1,4 +1,4 @@
-"""Roles for the tests of children; a child imports this module by name."""
+"""Roles for tests of children; a child imports this module by name."""
 
 from __future__ import annotations
 
@@ -52,7 +52,8 @@ class Quit: ...
 
 
 if os.environ.get("FCL_TOY") == "portable" and sys.platform == "linux":
-    ctypes.CDLL(None).prctl(1, 0, 0, 0, 0)  # nobody kills us, as on macOS: we leave ourselves
+    # no signal when the parent dies, as on macOS: the child must exit by itself
+    ctypes.CDLL(None).prctl(1, 0, 0, 0, 0)
 
 
 class Toy:
@@ -78,14 +79,14 @@ class Toy:
                     raised(is_input)
 
     def fill(self, value: int) -> None:
-        """Write the whole segment ``data``, and tell by how much anonymous memory grew."""
+        """Write the whole segment ``data``, and report how much anonymous memory grew."""
         segment = self.link.segment("data")
         before = rss_anon(os.getpid())
         segment.array("u1", segment.size)[:] = value
         self.link.send(Fill(rss_anon(os.getpid()) - before))
 
     def about(self) -> None:
-        """Write what we see to the path in the configuration."""
+        """Write what the child sees to the path in the configuration."""
         Path(self.link.config()["path"]).write_text(
             "\n".join(
                 [
@@ -108,7 +109,7 @@ def raised(is_input: bool) -> None:
 
 
 class Deaf:
-    """Works for ever without looking at messages, and holds the GIL a lot."""
+    """Works forever without reading messages, and holds the GIL most of the time."""
 
     def __init__(self, link: Link) -> None:
         link.send(Here(os.getpid()))
@@ -119,7 +120,7 @@ class Deaf:
 
 
 class Ends:
-    """Is done at once."""
+    """Ends at once."""
 
     def __init__(self, link: Link) -> None: ...
 

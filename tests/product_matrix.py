@@ -1,4 +1,4 @@
-"""All products of columns, made one by one by numpy, and rows bound and prepared for the family."""
+"""All products of columns, computed one by one with numpy, and rows prepared for the family."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ KINDS = ("binary", "counts", "small", "signed", "large signed")
 
 
 def products_of(m: int, degree: int, repeats: bool) -> list[tuple[int, ...]]:
-    """Columns of every product in the order of ids: by degree, then by the largest column first."""
+    """The columns of every product in the order of ids: by degree, then by the largest column."""
     choose = itertools.combinations_with_replacement if repeats else itertools.combinations
     return [
         product
@@ -27,14 +27,14 @@ def products_of(m: int, degree: int, repeats: bool) -> list[tuple[int, ...]]:
 
 
 def product_matrix(X: np.ndarray, degree: int, repeats: bool) -> np.ndarray:
-    """float64 (n, p): the columns of all products."""
+    """The columns of all products, float64 (n, p)."""
     X = np.asarray(X, np.float64)
     every = products_of(X.shape[1], degree, repeats)
     return np.column_stack([X[:, list(columns)].prod(axis=1) for columns in every])
 
 
 def make_rows(seed: int, n: int, m: int, kind: str) -> np.ndarray:
-    """float32 (n, m) of every density, so that some products are never there."""
+    """Rows, float32 (n, m), with columns of every density, so that some products are always 0."""
     random = np.random.default_rng(seed)
     there = random.random((n, m)) < random.choice([0.02, 0.2, 0.5, 1.0], m)
     if kind == "binary":
@@ -48,7 +48,7 @@ def make_rows(seed: int, n: int, m: int, kind: str) -> np.ndarray:
 
 
 def stored(X: np.ndarray, sparse: bool) -> Any:
-    """The rows dense, or as a CSR matrix."""
+    """The rows as a dense array, or as a CSR matrix."""
     if not sparse:
         return X
     from scipy.sparse import csr_matrix

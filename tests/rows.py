@@ -1,4 +1,4 @@
-"""Real rows for small cases: windows of C. elegans from the examples, splice junctions of UCI."""
+"""Real rows for small tests: windows of C. elegans from the examples, splice junctions of UCI."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fcl.objective import find_loss
 ROOT = Path(__file__).parents[1]
 ACCEPTORS = ROOT / "examples" / "celegans" / "train.zarr"
 SPLICE = ROOT.parent / "shared" / "data" / "uci_splice.csv"
-SITE = 70  #: index of the A of the site in the windows of C. elegans
+SITE = 70  #: index of the site's A in the windows of C. elegans
 
 
 @cache
@@ -39,11 +39,11 @@ def acceptors(length: int, n: int, first: int | None = None) -> tuple[np.ndarray
 
 
 def pyrimidines(n: int) -> np.ndarray:
-    """A real number for each row of ``acceptors(.., n)``: how many of the 40 letters in front are T."""
+    """For each row of ``acceptors(.., n)``, the number of T among the 40 letters before the site."""
     return (acceptors(40, n, SITE - 50)[0] == 3).sum(axis=1).astype(float)
 
 
-#: C for each loss at which some of the columns of a few hundred windows have a weight.
+#: For each loss, a C at which some of the columns of a few hundred windows have a weight.
 STRENGTHS = {
     "logistic": 1.0,
     "squared": 0.05,
@@ -54,13 +54,13 @@ STRENGTHS = {
 
 
 def targets(loss: str, n: int) -> np.ndarray:
-    """Labels or counts for the rows of ``acceptors(.., n)``, as a loss wants them."""
+    """Targets for the rows of ``acceptors(.., n)`` that suit a loss: labels, or counts."""
     return acceptors(40, n)[1] if find_loss(loss).classifies else pyrimidines(n)
 
 
 @cache
 def splice(length: int) -> tuple[np.ndarray, np.ndarray]:
-    """Codes (n, length) around the junction, some of them unknown letters; +1 for a junction EI."""
+    """Codes (n, length) around the junction, with some unknown letters; label +1 for a junction EI."""
     if not SPLICE.exists():
         pytest.skip(f"{SPLICE.name} is not here: it comes with the shared data, not with a clone")
     letters = {"A": 0, "C": 1, "G": 2, "T": 3}

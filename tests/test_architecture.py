@@ -26,7 +26,7 @@ LEVEL = {folder: number for number, folders in enumerate(LEVELS) for folder in f
 
 
 class Import(NamedTuple):
-    """A module of fcl that another one imports; types : for annotations alone."""
+    """An import of one fcl module by another; types : for annotations only."""
 
     by: str
     module: str
@@ -42,7 +42,7 @@ MODULES = {_name(path): path for path in ROOT.rglob("*.py")}
 
 
 def imports_of(by: str, node: ast.AST, types: bool = False) -> Iterator[Import]:
-    """Imports anywhere below a node of a module's syntax: at load, in functions, and for types."""
+    """All imports below a syntax node: at load time, in functions, and for types."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.Import):
             names = [alias.name for alias in child.names]
@@ -65,17 +65,17 @@ def all_imports() -> list[Import]:
 
 
 def folder(module: str) -> str:
-    """The folder of fcl that a module is in; for the modules beside those folders the module."""
+    """The folder of fcl that contains a module, or the module itself if it is in no folder."""
     return ".".join(module.split(".")[:2])
 
 
 def package(module: str) -> str:
-    """The innermost folder that a module is in."""
+    """The innermost folder that contains a module."""
     return module if MODULES[module].name == "__init__.py" else module.rpartition(".")[0]
 
 
 def circle(imports: list[Import], unit: Callable[[str], str]) -> list[str]:
-    """Units that import one another in a circle; none: empty."""
+    """Units that import each other in a circle; empty if there are none."""
     graph: dict[str, set[str]] = {}
     for found in imports:
         if unit(found.by) != unit(found.module):
@@ -101,7 +101,7 @@ def test_folders_do_not_import_in_a_circle() -> None:
 
 
 def test_modules_do_not_import_in_a_circle() -> None:
-    """Not inside functions either; for types, only within the folder of a family."""
+    """Imports inside functions count; circles for types may only occur in the folder of a family."""
     imports = all_imports()
     assert not circle([found for found in imports if not found.types], str)
     across = [

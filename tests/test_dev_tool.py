@@ -124,12 +124,12 @@ def test_old_python_names_a_newer_one_at_hand(dev, monkeypatch):
     monkeypatch.setattr(
         shutil, "which", lambda name: sys.executable if name == "python3.12" else None
     )
-    with pytest.raises(dev.SetupError, match="newer one: ") as caught:
+    with pytest.raises(dev.SetupError, match="Run a newer one: ") as caught:
         dev.check_python((3, 9, 6), "cpython", "/usr/bin/python3")
     assert f"{sys.executable} tools/dev.py" in str(caught.value)
 
 
-def test_a_python_that_does_not_start_is_no_python(dev, tmp_path, monkeypatch):
+def test_a_python_that_does_not_start_is_ignored(dev, tmp_path, monkeypatch):
     shim = tmp_path / "python3.13"
     shim.write_text("#!/bin/sh\nexit 127\n")
     shim.chmod(0o755)
@@ -180,7 +180,7 @@ def test_updated_when_pyproject_changes(dev, checkout, commands):
 
 
 @pytest.mark.parametrize("key", ["python", "root", "folder"])
-def test_made_anew_when_python_or_place_changed(dev, checkout, commands, key):
+def test_made_again_when_python_or_place_changed(dev, checkout, commands, key):
     dev.prepare(set(), verbose=False)
     folder = checkout / ".venv"
     (folder / "old").touch()
@@ -191,16 +191,16 @@ def test_made_anew_when_python_or_place_changed(dev, checkout, commands, key):
     assert sorted(path.name for path in checkout.iterdir()) == [".venv", "pyproject.toml"]
 
 
-def test_made_anew_when_half_made(dev, checkout, commands, capsys):
+def test_made_again_when_incomplete(dev, checkout, commands, capsys):
     dev.prepare({"test"}, verbose=False)
     folder = checkout / ".venv"
     dev.write_stamp(folder, {**dev.read_stamp(folder), "complete": False})
     dev.prepare(set(), verbose=False)
     assert stages(commands) == ["venv", "pip", "venv", "pip"]
-    assert "half-made" in capsys.readouterr().out
+    assert "incomplete" in capsys.readouterr().out
 
 
-def test_made_anew_when_its_python_is_gone(dev, checkout, commands):
+def test_made_again_when_its_python_is_gone(dev, checkout, commands):
     dev.prepare(set(), verbose=False)
     (checkout / ".venv" / "bin" / "python").unlink()
     dev.prepare(set(), verbose=False)
@@ -208,7 +208,7 @@ def test_made_anew_when_its_python_is_gone(dev, checkout, commands):
 
 
 @pytest.mark.parametrize("damage", ["", "{", "[]", '{"complete": tr'])
-def test_made_anew_when_the_stamp_is_damaged(dev, checkout, commands, damage):
+def test_made_again_when_the_stamp_is_damaged(dev, checkout, commands, damage):
     dev.prepare(set(), verbose=False)
     (checkout / ".venv" / dev.STAMP).write_text(damage)
     dev.prepare(set(), verbose=False)
@@ -254,7 +254,7 @@ def test_a_folder_of_someone_else_is_left_alone(dev, checkout, commands, monkeyp
     assert commands == []
 
 
-def test_a_file_is_no_folder(dev, checkout, commands, monkeypatch):
+def test_a_file_is_not_a_folder(dev, checkout, commands, monkeypatch):
     (checkout / "file").touch()
     monkeypatch.setenv("FCL_VENV", str(checkout / "file"))
     with pytest.raises(dev.SetupError, match="is a file"):
@@ -312,7 +312,7 @@ def test_two_first_runs_make_it_once(dev, checkout, commands):
     assert stages(commands) == ["venv", "pip"]
 
 
-def test_the_lock_outlives_a_killed_run_while_its_installation_goes_on(checkout):
+def test_the_lock_outlives_a_killed_run_while_its_installation_continues(checkout):
     code = (
         f"import pathlib, runpy; dev = runpy.run_path({str(SCRIPT)!r}, run_name='dev')\n"
         f"names = dev['prepare'].__globals__; names['ROOT'] = pathlib.Path({str(checkout)!r})\n"

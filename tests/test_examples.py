@@ -1,4 +1,4 @@
-"""The scripts of examples/ run as they are, from any folder, without a download or a warning."""
+"""The scripts in examples/ run from any folder, without a download or a warning."""
 
 from __future__ import annotations
 

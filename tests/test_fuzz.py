@@ -1,4 +1,4 @@
-"""A sample of the fuzz cases: what strangers type, store and damage ends well or in one message."""
+"""A sample of the fuzz cases: odd input must succeed, or fail with one message."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from tools.fuzz.execute import MOST_BYTES, Done, Watch
 from tools.fuzz.stock import FAMILIES, make_stock
 
 SEED = 2024
-#: Those in processes of their own have tests beside the commands.
+#: Kinds that run separate processes are left out; the tests of the commands cover them.
 INSIDE = [kind for kind in kinds.KINDS if kind not in ("streams", "processes")]
 RUNS, PARTS = 300, 10
 
 
 @pytest.fixture(scope="module")
 def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[fuzz.Remote]:
-    """A worker for all cases of this process: it limits its memory and changes its streams."""
+    """A worker in a process of its own, because it limits its memory and changes its streams."""
     remote = fuzz.Remote(SEED, INSIDE, tmp_path_factory.mktemp("fuzz"), limit=120.0)
     remote.start()
     yield remote
@@ -71,7 +71,7 @@ def test_every_option_of_every_command_is_drawn(stock: Path, tmp_path: Path) -> 
         assert {0, 2} <= commands.documented_codes(name)
 
 
-#: What a command did, and what is to be found wrong with it.
+#: The result of a command, and the fault that must be found.
 WRONG = {
     "a traceback": (
         Done(1, "", "Traceback (most recent call last):\n  x\nKeyError: 1\n"),
@@ -115,7 +115,7 @@ def test_watch_finds_what_is_left(tmp_path: Path) -> None:
     assert watch.left() == []
     with (tmp_path / "x").open("w"):
         assert watch.left() == ["descriptor: ./x"]
-    np.ones(MOST_BYTES // 4)  # twice the limit: other memory may be given back meanwhile
+    np.ones(MOST_BYTES // 4)  # twice the limit, as other memory may be freed meanwhile
     assert [words.partition(":")[0] for words in watch.left()] == ["memory"]
 
 
@@ -128,9 +128,7 @@ def test_certificates_that_are_false_are_found(kind: str, stock: Path) -> None:
         if claimed.scope_text != "all features of the family":
             continue
         assert certify.wrong(model, data, {}) == []
-        assert (
-            claimed.gap > 1e-6
-        )  # far enough from the optimum for what is changed below to be false
+        assert claimed.gap > 1e-6  # so far from the optimum that the changes below are false
         lower = claimed.objective * (1.0 - 1e-6)
         for changed in (
             replace(claimed, objective=lower, gap=(lower - claimed.bound) / lower),

@@ -1,4 +1,4 @@
-"""The table of options, and what derives from it."""
+"""The table of options, and everything derived from it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fcl.cli.options import KEPT, TABLE
 from fcl.cli.train import command
 from fcl.options import FIXED, GROUPS, JOB_DEFAULTS, TRAINING, Options, Resume
 
-#: Arguments of `fcl.train` that are no options: data, models, functions, and what Python alone has.
+#: Arguments of `fcl.train` that are not options: data, models, functions, and Python-only arguments.
 OBJECTS = {
     "data", "valid", "offset", "resume", "initial", "progress", "should_stop", "should_checkpoint",
     "command", "warn",
@@ -65,7 +65,7 @@ def test_models_and_checkpoints_keep_the_same_options_as_before() -> None:
 
 
 def test_options_that_later_versions_add_had_their_defaults_before() -> None:
-    """Else checkpoints of earlier versions could not be resumed."""
+    """Otherwise checkpoints of earlier versions could not be resumed."""
     added = {"l1_ratio": 1.0, "class_weight": None, "standardize": False, "offset": False}
     assert added.items() <= JOB_DEFAULTS.items()
 

@@ -1,4 +1,4 @@
-"""Teams of threads: order, errors, fewer threads in the middle, and the same bits from any number."""
+"""Teams of threads: order, errors, fewer threads during a map, and the same bits for any number."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_the_error_of_the_first_part_is_raised(team: Team, threads: int, first: 
 
 
 def test_after_an_error_nothing_is_begun_and_nothing_runs(team: Team) -> None:
-    """The buffers that parts write to belong to the caller again."""
+    """The caller may reuse the buffers to which the parts write."""
     begun, ended = [], []
 
     def part(number: int) -> None:
@@ -182,7 +182,7 @@ def test_objective_of_any_team(loss: str) -> None:
 def path(
     family: Family, raw: np.ndarray, problem: Problem, most: int, threads: int, sampled: bool
 ) -> list[object]:
-    """What passes find, with the trainer on all rows or on a third of them."""
+    """The results of passes, with the trainer on all rows or on a third of them."""
     sample = None
     if sampled:
         rows = np.flatnonzero(np.random.default_rng(8).random(len(raw)) < 0.35)

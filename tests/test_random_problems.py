@@ -1,4 +1,4 @@
-"""Random small problems: a fixed sample of tools/fuzz/problems.py, and whether its judge sees faults."""
+"""Random small problems: a fixed sample of tools/fuzz/problems.py, and tests of its judge."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.judge import LOSSES, Problem
 from tools.fuzz import problems, reference
 from tools.fuzz.draw import Case, explicit_matrix, make_case
 
-#: Seconds of the processor for a problem; far more than it takes, as machines differ.
+#: Seconds of processor time for a problem; far more than it takes, because machines differ.
 SECONDS = 20.0
 
 

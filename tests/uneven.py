@@ -1,6 +1,6 @@
 """K-mers whose penalty factors differ by position: a family for tests.
 
-Run as a file it is the entry of a child process that knows the family (in place of ``child.py``).
+Run as a script, it is the entry point of a child process that knows the family (instead of ``child.py``).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from fcl.features.prices import PriceQuery, Scan, merge_prices
 
 
 class UnevenFamily(KmerFamily):
-    """Factors from 0.5 at the first position to 2 at the last."""
+    """The bound family, with factors from 0.5 at the first position to 2 at the last."""
 
     @property
     def by_position(self) -> np.ndarray:
@@ -42,7 +42,7 @@ class UnevenFamily(KmerFamily):
 
 
 class UnevenPricer(KmerPricer):
-    """Each position with thresholds of its own."""
+    """A pricer with a separate threshold for each position."""
 
     def scan(self, query: PriceQuery, step: float) -> Scan:
         if not query.find:
@@ -65,7 +65,7 @@ class UnevenPricer(KmerPricer):
 
 
 class UnevenKmers(Kmers):
-    """The family, not yet bound."""
+    """The unbound family."""
 
     def bind(self, rows: Any) -> UnevenFamily:
         bound = super().bind(rows)

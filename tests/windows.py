@@ -1,4 +1,4 @@
-"""Random windows with every kind of unknown letters, and their prepared form."""
+"""Random windows with unknown letters in every arrangement, and their prepared form."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fcl.features import KmerFamily
 INTERPRETED = bool(numba.config.DISABLE_JIT)
 CHECKED = bool(numba.config.BOUNDSCHECK)
 BLOCK_ROWS = 64 if INTERPRETED else 256
-#: Three blocks and a ragged fourth, which is no multiple of 64.
+#: Three blocks and a shorter fourth, whose size is not a multiple of 64.
 MAX_ROWS = 3 * BLOCK_ROWS + 37
 MAX_D = 3 if INTERPRETED else 6
 
@@ -24,13 +24,13 @@ UNKNOWN = ("none", "few", "many", "all", "rows", "first", "last", "one block")
 
 
 def examples(n: int) -> settings:
-    """The same n random cases in every run; fewer where kernels are slow."""
+    """The same n random cases in every run; fewer if kernels are slow."""
     few = max(3, n // 5) if INTERPRETED or CHECKED else n
     return settings(max_examples=few, deadline=None, derandomize=True, database=None)
 
 
 def make_windows(seed: int, n: int, length: int, unknown: str) -> np.ndarray:
-    """Codes uint8 (n, length); letters repeat often enough for patterns to have many rows."""
+    """Codes uint8 (n, length), with letters repeated so often that patterns have many rows."""
     rng = np.random.default_rng(seed)
     codes = rng.choice(4, (n, length), p=[0.4, 0.3, 0.2, 0.1]).astype(np.uint8)
     if unknown in {"few", "many"}:
@@ -66,13 +66,13 @@ RESIDUALS = ("balanced", "one sign", "scales", "sparse", "ties")
 
 
 def tolerance(values: np.ndarray) -> float:
-    """What float64 sums of these values in any order may differ by."""
+    """How much float64 sums of these values in different orders may differ."""
     return 1e-12 * float(np.abs(values).sum()) + 1e-300
 
 
 @st.composite
 def cases(draw: st.DrawFn, max_d: int = MAX_D) -> tuple[KmerFamily, np.ndarray, int]:
-    """A family, windows of its length, and a seed for whatever else is random."""
+    """A family, windows of its length, and a seed for other random choices."""
     d = draw(st.integers(1, max_d))
     length = d + draw(st.integers(0, {1: 12, 2: 9, 3: 7, 4: 5, 5: 2, 6: 1}[d]))
     n = draw(st.one_of(st.just(MAX_ROWS), st.integers(1, MAX_ROWS)))
@@ -87,7 +87,7 @@ def prepare(
     block_rows: int = BLOCK_ROWS,
     scratch: str | os.PathLike[str] | None = None,
 ) -> PreparedRows:
-    """The prepared form of all rows, in memory or in a scratch file."""
+    """Prepare all rows, in memory or in a scratch file."""
     prepared = PreparedRows(len(codes), block_rows, family.record_shape(block_rows), scratch)
     for number, rows in prepared.blocks():
         sides = family.prepare(codes[rows], prepared.writable(number), block_rows)

@@ -5,8 +5,8 @@
     python3 tools/dev.py test [ARGUMENTS]    run the tests; the arguments go to pytest
     python3 tools/dev.py lint                check style, format and types
 
-Each first makes a virtual environment in .venv, or brings it up to date, and takes no time once
-that is done. `-v` before the command shows what pip says; the variable FCL_VENV names another
+Each command first creates a virtual environment in .venv, or updates it, which takes no time if it is
+up to date. `-v` before the command shows the output of pip; the variable FCL_VENV names another
 folder for the environment. Works from any folder; paths are relative to the repository's.
 """
 
@@ -31,23 +31,23 @@ if TYPE_CHECKING:
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 OLDEST_PYTHON = (3, 11)
-# what each command needs beside fcl itself: names of extras in pyproject.toml
+# the extras in pyproject.toml that each command needs
 EXTRAS: dict[str, set[str]] = {"demo": set(), "test": {"test"}, "lint": {"lint"}}
 DEMO_CONFIG = "examples/celegans/demo.toml"
-# Written into the environment when its making begins, and again when it is complete. It marks the
-# folder as ours, to be thrown away and made anew; any other folder is left alone.
+# Written into the environment when its creation starts, and again when it is complete. It marks a
+# folder that this tool made and may delete; any other folder is left alone.
 STAMP = "fcl-dev.json"
 
 
 class SetupError(Exception):
-    """The environment cannot be made; the message says what to do."""
+    """The environment cannot be created; the message says what to do."""
 
 
 def say(text: str) -> None:
     print(f"dev: {text}", flush=True)
 
 
-# --- what this machine has ------------------------------------------------------------------
+# --- checks of this machine -----------------------------------------------------------------
 
 
 def check_platform(platform: str = sys.platform) -> None:
@@ -61,7 +61,7 @@ def check_python(
     implementation: str = sys.implementation.name,
     executable: str = sys.executable,
 ) -> None:
-    """Raise SetupError, naming what to install or to call, if this Python is none for fcl."""
+    """Raise SetupError if fcl does not support this Python; the message names one that it supports."""
     oldest = "{}.{}".format(*OLDEST_PYTHON)
     if implementation != "cpython":
         raise SetupError(f"fcl needs CPython (numba does), this is {implementation}: {executable}")
@@ -71,23 +71,23 @@ def check_python(
     message = f"fcl needs Python {oldest} or newer, this is {running} ({executable})."
     newer = find_newer_python()
     if newer:
-        raise SetupError(f"{message} There is a newer one: {newer} tools/dev.py ...")
+        raise SetupError(f"{message} Run a newer one: {newer} tools/dev.py ...")
     advice = install_advice(f"python{oldest} python{oldest}-venv", f"python@{oldest}")
     raise SetupError(f"{message} {advice}")
 
 
 def find_newer_python() -> str | None:
-    """The path of a Python on PATH that is new enough and starts, the newest first."""
+    """The path of the newest Python on PATH that is new enough and starts, or None."""
     for minor in range(19, OLDEST_PYTHON[1] - 1, -1):
         found = shutil.which(f"python3.{minor}")
-        # a version manager's shim may be on PATH without the version behind it
+        # a version manager may put a shim on PATH for a version that is not installed
         if found and starts(found):
             return found
     return None
 
 
 def check_venv_parts() -> None:
-    """Raise SetupError if the modules that make environments are missing, as Debian has it."""
+    """Raise SetupError if the modules that create environments are missing, as on Debian."""
     missing = [name for name in ("venv", "ensurepip") if importlib.util.find_spec(name) is None]
     if missing:
         own = "python{}.{}".format(*sys.version_info)
@@ -98,7 +98,7 @@ def check_venv_parts() -> None:
 
 
 def install_advice(debian: str, brew: str) -> str:
-    """One sentence on how to install packages here."""
+    """One sentence on how to install packages on this system."""
     if shutil.which("apt-get"):
         return f"Install: sudo apt install {debian}"
     if shutil.which("brew"):
@@ -107,7 +107,7 @@ def install_advice(debian: str, brew: str) -> str:
 
 
 def starts(python: str | pathlib.Path) -> bool:
-    """Whether an interpreter is there and works."""
+    """Whether an interpreter exists and starts."""
     try:
         done = subprocess.run([python, "-c", ""], capture_output=True, check=False, env=clean_env())
     except OSError:
@@ -116,23 +116,23 @@ def starts(python: str | pathlib.Path) -> bool:
 
 
 def clean_env() -> dict[str, str]:
-    """os.environ without what would lead a Python out of its environment."""
+    """os.environ without the variables that make a Python use another environment."""
     leave_out = {"PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "__PYVENV_LAUNCHER__", "PIP_TARGET"}
     kept = {name: value for name, value in os.environ.items() if name not in leave_out}
-    return {**kept, "PIP_USER": "0"}  # pip refuses its --user in an environment
+    return {**kept, "PIP_USER": "0"}  # pip refuses --user in a virtual environment
 
 
 # --- the environment ------------------------------------------------------------------------
 
 
 def venv_folder() -> pathlib.Path:
-    """Where the environment is: FCL_VENV (relative to the working folder), else .venv here."""
+    """The folder of the environment: FCL_VENV (relative to the working folder), or .venv here."""
     named = os.environ.get("FCL_VENV")
     return pathlib.Path(named).expanduser().absolute() if named else ROOT / ".venv"
 
 
 def fingerprint(pyproject: pathlib.Path) -> str:
-    """What an installation depends on, as a hash."""
+    """A hash of pyproject.toml, on which an installation depends."""
     return hashlib.sha256(pyproject.read_bytes()).hexdigest()
 
 
@@ -141,7 +141,7 @@ def wanted_stamp(folder: pathlib.Path, extras: set[str]) -> dict[str, Any]:
     return {
         "complete": True,
         "extras": sorted(extras),
-        # a moved environment is broken: its scripts begin with the old path
+        # a moved environment is broken: its scripts contain the old path
         "folder": str(folder),
         "pyproject": fingerprint(ROOT / "pyproject.toml"),
         "python": "{}.{}".format(*sys.version_info),
@@ -150,7 +150,7 @@ def wanted_stamp(folder: pathlib.Path, extras: set[str]) -> dict[str, Any]:
 
 
 def read_stamp(folder: pathlib.Path) -> dict[str, Any] | None:
-    """The stamp of an environment; None if there is none, {} if it is damaged."""
+    """The stamp of an environment; None if it has no stamp, {} if the stamp is damaged."""
     try:
         stamp = json.loads((folder / STAMP).read_bytes())
     except FileNotFoundError:
@@ -161,14 +161,14 @@ def read_stamp(folder: pathlib.Path) -> dict[str, Any] | None:
 
 
 def write_stamp(folder: pathlib.Path, stamp: dict[str, Any]) -> None:
-    """Replace the stamp at once: a reader sees the old one or the new one."""
+    """Replace the stamp atomically: a reader sees the old one or the new one."""
     beside = folder / (STAMP + ".new")
     beside.write_text(json.dumps(stamp, indent=1) + "\n")
     beside.replace(folder / STAMP)
 
 
 def judge(stamp: dict[str, Any] | None, wanted: dict[str, Any]) -> str:
-    """What an environment needs: "nothing", "update" (install into it) or "make" (from scratch)."""
+    """The action that an environment needs: "nothing", "update" (install into it) or "make" (create)."""
     if not stamp or not stamp.get("complete"):
         return "make"
     if any(stamp.get(key) != wanted[key] for key in ("folder", "python", "root")):
@@ -179,7 +179,7 @@ def judge(stamp: dict[str, Any] | None, wanted: dict[str, Any]) -> str:
 
 
 def prepare(extras: set[str], verbose: bool) -> float:
-    """Bring the environment up to date; the seconds it took, 0 if nothing was to be done.
+    """Bring the environment up to date; return the seconds it took, 0 if it was up to date.
 
     The caller holds the lock. Raises SetupError.
     """
@@ -195,11 +195,11 @@ def prepare(extras: set[str], verbose: bool) -> float:
     if task == "make":
         make_venv(folder, stamp)
     assert folder.is_dir()
-    # An update that is killed leaves an incomplete stamp behind, and the next run starts afresh;
-    # one that fails has changed nothing (pip resolves and downloads all before it installs)
+    # An update that is killed leaves an incomplete stamp, so the next run starts from scratch. An
+    # update that fails has changed nothing (pip resolves and downloads everything before it installs).
     write_stamp(folder, {**wanted, "complete": False})
     packages = f".[{','.join(wanted['extras'])}]" if wanted["extras"] else "."
-    say(f"installing {packages} and what it needs into {shown(folder)} (a minute or two)")
+    say(f"installing {packages} and its dependencies into {shown(folder)} (a minute or two)")
     try:
         pip = [str(folder / "bin" / "python"), "-m", "pip", "--disable-pip-version-check"]
         run_quietly([*pip, "install", "--no-input", "--editable", packages], "pip", verbose)
@@ -214,64 +214,67 @@ def prepare(extras: set[str], verbose: bool) -> float:
 
 
 def make_venv(folder: pathlib.Path, stamp: dict[str, Any] | None) -> None:
-    """Make an empty environment, in place of an earlier one of ours."""
+    """Create an empty environment; replaces one that this tool made earlier."""
     check_venv_parts()
     if folder.exists() and not folder.is_dir():
-        raise SetupError(f"{folder} is to be the folder of the environment, and is a file")
+        raise SetupError(
+            f"expected a folder for the environment at {folder}, which is a file; remove it, or name "
+            "another folder: FCL_VENV=FOLDER python3 tools/dev.py ..."
+        )
     if folder.is_dir() and any(folder.iterdir()):
         if stamp is None:
             raise SetupError(
                 f"{folder} exists and was not made by this tool; remove it, or name another "
                 "folder: FCL_VENV=FOLDER python3 tools/dev.py ..."
             )
-        why = "is out of date" if stamp.get("complete") else "was left half-made"
-        say(f"{shown(folder)} {why}: making it anew")
-        # renamed first, so that a run killed in between does not leave half a folder without stamp
+        why = "is out of date" if stamp.get("complete") else "is incomplete"
+        say(f"{shown(folder)} {why}: creating it again")
+        # renamed first, so that a run that is killed does not leave half a folder without a stamp
         doomed = folder.with_name(f"{folder.name}.old-{os.getpid()}")
         folder.rename(doomed)
         shutil.rmtree(doomed)
     folder.mkdir(parents=True, exist_ok=True)
     write_stamp(folder, {"complete": False})
-    say("making {} with Python {}.{}.{}".format(shown(folder), *sys.version_info))
+    say("creating {} with Python {}.{}.{}".format(shown(folder), *sys.version_info))
     run_quietly([sys.executable, "-m", "venv", folder], "venv", verbose=False)
 
 
 def run_quietly(command: Sequence[str | pathlib.Path], name: str, verbose: bool) -> None:
-    """Run a command in ROOT; what it says is shown only if it fails. Raises SetupError."""
+    """Run a command in ROOT, and show its output only if it fails. Raises SetupError."""
     with tempfile.TemporaryFile("w+", errors="replace") as log:
-        said = None if verbose else log
-        # the lock of ready_venv goes along: should this run be killed, pip goes on, and the next
-        # run has to wait for it
-        status = run(command, stdout=said, stderr=said, close_fds=False)
+        output = None if verbose else log
+        # The command inherits the lock of ready_venv: if this run is killed, pip continues, and the
+        # next run must wait for it.
+        status = run(command, stdout=output, stderr=output, close_fds=False)
         if status == 0:
             return
         log.seek(0)
         sys.stderr.write(log.read())
     sys.stderr.flush()
-    raise SetupError(f"{name} failed (exit code {status}); what it said is above")
+    raise SetupError(f"{name} failed (exit code {status}); its output is above")
 
 
 def shown(path: pathlib.Path) -> str:
-    """A path as short as it can be said."""
+    """A path relative to ROOT if it lies below."""
     return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else str(path)
 
 
 @contextlib.contextmanager
 def ready_venv(extras: set[str], verbose: bool) -> Iterator[tuple[pathlib.Path, float]]:
-    """The `bin` folder of an up-to-date environment, and the seconds spent on making it so.
+    """The `bin` folder of an up-to-date environment, and the seconds spent on updating it.
 
-    Runs that use the environment share a lock; one that changes it waits until it is alone.
+    Runs that use the environment share a lock; a run that changes it waits until no other uses it.
     """
-    import fcntl  # not at the top: on Windows the message of check_platform comes first
+    import fcntl  # not at the top, so that check_platform reports its error on Windows
 
     folder = venv_folder()
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        # beside the folder, for the folder itself may be removed
+        # beside the folder, because the folder itself may be removed
         lock = folder.with_name(folder.name + ".lock").open("w")
     except OSError as error:
         raise SetupError(
-            f"cannot write beside {folder}: {error}; name a folder: FCL_VENV"
+            f"cannot write beside {folder}: {error}; name another folder with FCL_VENV"
         ) from None
 
     def acquire(kind: int) -> None:
@@ -293,7 +296,7 @@ def ready_venv(extras: set[str], verbose: bool) -> Iterator[tuple[pathlib.Path, 
                 break
             acquire(fcntl.LOCK_EX)
             seconds += prepare(extras, verbose)
-            # going from one kind of lock to the other is not atomic: look again
+            # Another run may have changed the environment while the lock changed: check again.
         yield folder / "bin", seconds
 
 
@@ -301,10 +304,10 @@ def ready_venv(extras: set[str], verbose: bool) -> Iterator[tuple[pathlib.Path, 
 
 
 def run(command: Sequence[str | pathlib.Path], **options: Any) -> int:
-    """Run a command in ROOT to its end; its exit code, 128 + n if signal n ended it.
+    """Run a command in ROOT, and return its exit code, or 128 + n if signal n ended it.
 
-    The terminal sends an interrupt to both of us: the command decides what it means, so it is
-    not passed on, and not taken as ours. A termination is sent to us alone, and passed on.
+    The terminal sends SIGINT to both processes: the command decides what to do, so this process
+    ignores it. SIGTERM is sent only to this process, which forwards it.
     """
     started: list[subprocess.Popen[Any]] = []
     early: list[int] = []
@@ -315,7 +318,7 @@ def run(command: Sequence[str | pathlib.Path], **options: Any) -> int:
         else:
             early.append(number)
 
-    # before the command is started, so that nothing falls in between; it does not inherit them
+    # Set before the command starts, so that no signal is lost; the command does not inherit them.
     earlier = {
         signal.SIGINT: signal.signal(signal.SIGINT, lambda *_: None),
         signal.SIGTERM: signal.signal(signal.SIGTERM, pass_on),
@@ -334,7 +337,7 @@ def run(command: Sequence[str | pathlib.Path], **options: Any) -> int:
 
 def demo(binaries: pathlib.Path, installation: float) -> int:
     """Train on the example data and show the model."""
-    say("compiling the kernels (kept for later runs)")
+    say("compiling the kernels (cached for later runs)")
     began = time.monotonic()
     status = run([binaries / "fcl-train", "--warmup", "--features", "kmers"])
     if status:
@@ -361,12 +364,12 @@ def demo(binaries: pathlib.Path, installation: float) -> int:
 
 
 def test(binaries: pathlib.Path, arguments: list[str]) -> int:
-    """Run pytest; all tests on all cores, chosen ones as the arguments say."""
+    """Run pytest with the arguments; without arguments, all tests on all cores."""
     return run([binaries / "python", "-m", "pytest", *(arguments or ["-n", "auto"])])
 
 
 def lint(binaries: pathlib.Path) -> int:
-    """Run all checks, also after one has failed; the exit code of the first failure."""
+    """Run all checks, even after one has failed; return the exit code of the first failure."""
     checks = [["ruff", "check"], ["ruff", "format", "--check"], ["mypy"]]
     failed = 0
     for check in checks:
@@ -377,14 +380,14 @@ def lint(binaries: pathlib.Path) -> int:
 
 
 def main(arguments: list[str]) -> int:
-    """Run one command; its exit code, 2 for a usage or set-up error."""
+    """Run one command; return its exit code, or 2 for a usage or set-up error."""
     verbose = arguments[:1] in (["-v"], ["--verbose"])
     command, *rest = arguments[int(verbose) :] or ["--help"]
     if command in ("-h", "--help", "help"):
         print((__doc__ or "").strip())
         return 0
     if command not in EXTRAS:
-        print(f"dev: unknown command {command!r}; there are: {', '.join(EXTRAS)}", file=sys.stderr)
+        print(f"dev: unknown command {command!r}; expected {', '.join(EXTRAS)}", file=sys.stderr)
         return 2
     if rest and command != "test":
         print(f"dev: {command} takes no arguments, got: {' '.join(rest)}", file=sys.stderr)

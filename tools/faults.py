@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""A campaign of faults: small real jobs, each with one thing that goes wrong.
+"""Fault injection: small real jobs, each of which meets one fault.
 
     python tools/faults.py --runs 200 --out results.jsonl
-    python tools/faults.py --runs 200 --out results.jsonl --resume      # go on where it ended
-    python tools/faults.py --runs 10 --only trainer                     # cases of that name
+    python tools/faults.py --runs 200 --out results.jsonl --resume      # continue an earlier campaign
+    python tools/faults.py --runs 10 --only trainer                     # cases with this in their name
 
-Processes are killed, stopped and made to fail at random moments and at every marked point of the
-code; signals come, disks fill up, data and checkpoints are damaged, readers of pipes go away. Each run is
-``fcl-train`` on C. elegans acceptor sites in a session of its own, with a driver, a family and a view of
-the rows that are drawn; what it did not bring to an end is resumed. A line
-of JSON for each run, a table at the end; exit code 1 if a model is wrong, an exit code unexpected, more
-work lost than the interval between checkpoints, or a process or file left behind. On a machine that has
-other things to do, the variable FCL_FAULTS_PATIENCE=10 multiplies all limits of time.
+Processes are killed, stopped and made to fail at random moments and at every marked point of the code.
+Signals arrive, disks fill up, data and checkpoints are damaged, and readers close their pipes. Each run
+is ``fcl-train`` on C. elegans acceptor sites in a session of its own, with a random driver, family and
+row view. Jobs that did not finish are resumed. The script writes a line of JSON for each run, and prints
+a table at the end. The exit code is 1 if a model is wrong, an exit code is unexpected, more work is lost
+than the interval between checkpoints, or a process or file is left behind. On a busy machine, set
+FCL_FAULTS_PATIENCE=10 to multiply all time limits by 10.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ from tools.campaign.run import Outcome, Run
 
 
 def plan_cases(runs: int, seed: int, only: str = "") -> list[Case]:
-    """The case of each run: all in a random order, again and again."""
+    """The case of each run: all cases in a random order, repeated."""
     cases = [case for case in all_cases() if only in case.name]
     if not cases:
-        raise SystemExit(f"faults: no case is called {only!r}")
+        raise SystemExit(f"faults: no case has {only!r} in its name")
     random.Random(seed).shuffle(cases)
     return [cases[i % len(cases)] for i in range(runs)]
 
 
 def one_run(number: int, case: Case, seed: int, job: Job, folder: Path) -> Outcome:
-    """Do one run in a new folder inside `folder`, which is removed if all went well."""
+    """Make one run in a new folder inside `folder`; removes the new folder if the run is good."""
     place = folder / f"run-{number}"
     shutil.rmtree(place, ignore_errors=True)
     outcome = Run(number, case, seed, job, place).go()
@@ -56,7 +56,7 @@ def one_run(number: int, case: Case, seed: int, job: Job, folder: Path) -> Outco
 
 
 def done_before(path: Path) -> list[dict[str, Any]]:
-    """Lines of an earlier campaign; a torn last one is left out."""
+    """Lines of an earlier campaign, without an incomplete last one."""
     lines = []
     if path.exists():
         for line in path.read_text().splitlines():
@@ -66,7 +66,7 @@ def done_before(path: Path) -> list[dict[str, Any]]:
 
 
 def table(lines: list[dict[str, Any]]) -> list[str]:
-    """The summary."""
+    """The lines of the summary table."""
     rows = []
     for group in sorted({line["group"] for line in lines}):
         some = [line for line in lines if line["group"] == group]
@@ -89,9 +89,9 @@ def table(lines: list[dict[str, Any]]) -> list[str]:
             )
         )
     head = (
-        *("case", "runs", "skipped", "met", "wrong", "hangs", "left", "s (median)"),
-        *("lost s (most)", "stop s (most)"),
-    )
+        "case", "runs", "skipped", "met", "wrong", "hangs", "left", "s (median)",
+        "lost s (most)", "stop s (most)",
+    )  # fmt: skip
     cells = [head, *rows]
     widths = [max(len(str(row[i])) for row in cells) for i in range(len(head))]
     return [
@@ -108,16 +108,16 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=Path("faults.jsonl"), help="lines of JSON")
-    parser.add_argument("--resume", action="store_true", help="go on with the runs in --out")
-    parser.add_argument("--only", default="", help="cases whose name contains this")
-    parser.add_argument("--jobs", type=int, default=2, help="runs at the same time")
-    parser.add_argument("--number", type=int, help="do the run of this number alone")
-    parser.add_argument("--small", action="store_true", help="a smaller job")
-    parser.add_argument("--folder", type=Path, help="for data and runs that went wrong")
+    parser.add_argument("--resume", action="store_true", help="continue the campaign in --out")
+    parser.add_argument("--only", default="", help="only cases whose name contains this text")
+    parser.add_argument("--jobs", type=int, default=2, help="number of parallel runs")
+    parser.add_argument("--number", type=int, help="make only the run with this number")
+    parser.add_argument("--small", action="store_true", help="use a smaller job")
+    parser.add_argument("--folder", type=Path, help="folder for data and failed runs")
     args = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what it started ends with it
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the exit also ends the runs
     if args.out.exists() and not args.resume:
-        parser.error(f"{args.out} exists: give --resume, or another --out")
+        parser.error(f"{args.out} exists; add --resume, or name another file with --out")
     folder = args.folder or Path(tempfile.mkdtemp(prefix="fcl-faults-"))
     folder.mkdir(parents=True, exist_ok=True)
     lines = done_before(args.out)

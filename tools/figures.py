@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Draw the picture of the front page: the gap against time, in a run on the example data.
+"""Draw the picture of README.md: the gap against time, in a run on the example data.
 
     python tools/figures.py                   train, then draw
     python tools/figures.py --log run.jsonl   draw the run of such a log (fcl-train --log-json)
@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PICTURES = ROOT / "examples" / "celegans"
 CONFIG = PICTURES / "demo.toml"
 TOLERANCE = 1e-6
-#: Colours of text and lines, of the gap, and of the level that the demo stops at.
+#: Colours of the text and axes, of the gap, and of the default tolerance.
 COLOURS = {"light": ("#1f2328", "#0969da", "#cf222e"), "dark": ("#e6edf3", "#4493f8", "#ff7b72")}
 
 
@@ -62,7 +62,7 @@ def draw(done: list[dict[str, Any]], mode: str, target: Path) -> None:
     ink, line, mark = COLOURS[mode]
     style: Any = {
         "svg.fonttype": "none",
-        "svg.hashsalt": "fcl",  # the same picture of the same run, byte for byte
+        "svg.hashsalt": "fcl",  # the same run gives the same file, byte for byte
         "font.family": "sans-serif",
         "font.size": 11,
         **dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor"), ink),
@@ -76,7 +76,7 @@ def draw(done: list[dict[str, Any]], mode: str, target: Path) -> None:
         axes.text(0.02 * seconds[-1], 1.25e-3, "default tolerance", color=mark)
         axes.set_xlim(0.0, 1.03 * seconds[-1])
         axes.set_xlabel(
-            "seconds from the start of the run; a point is a pass over all rows and features"
+            "seconds from the start of the run; each point is a pass over all rows and features"
         )
         axes.set_ylabel("relative duality gap")
         features = f"{done[-1]['priced']:,} features"
@@ -90,7 +90,7 @@ def draw(done: list[dict[str, Any]], mode: str, target: Path) -> None:
 def main() -> None:
     """Train if no log is given, and write both pictures."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
-    parser.add_argument("--log", type=Path, help="log of a run; without it, one is made")
+    parser.add_argument("--log", type=Path, help="log of a run (default: make a run)")
     parser.add_argument("--out", type=Path, default=PICTURES, help="folder (default %(default)s)")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="fcl-figures-") as folder:

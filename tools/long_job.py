@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""A long job that is killed again and again, and resumed each time: what is lost?
+"""Kill a long job repeatedly, resume it each time, and measure how much work is lost.
 
     python tools/long_job.py DATA --x seq --features kmers:d=8 --C 0.1 --minutes 60 --kills 10
 
-Runs ``fcl-train`` for so many minutes in all, ends it at random moments, by turns with SIGKILL and
-SIGTERM to its whole group, and resumes it from its checkpoint. After each end it reads the
-checkpoint; the resumed job must not be worse than that, in objective and bound, at any of its passes.
-One line of JSON for each stretch, and a summary; exit code 1 if something was worse, or left behind.
+Runs ``fcl-train`` for --minutes in total, ends it at random moments, alternately with SIGKILL and
+SIGTERM to its whole process group, and resumes it from its checkpoint. After each end the script reads
+the checkpoint; objective and bound of the resumed job must not be worse at any pass. It prints one line
+of JSON for each part of the job, and a summary. The exit code is 1 if something was worse, or if
+processes were left behind.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from fcl.model.checkpoint import CheckpointFolder
 
-#: Two values nearer than this (relative) are the same: the order of sums may differ after a resume.
+#: Relative differences below this are ignored: the order of sums may change after a resume.
 ROUNDING = 1e-12
 
 
 def parse() -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("data")
     parser.add_argument("--x", default="X")
@@ -42,14 +43,14 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--writers", type=int)
     parser.add_argument("--minutes", type=float, default=60.0)
     parser.add_argument("--kills", type=int, default=10)
-    parser.add_argument("--every", default="60s", help="between checkpoints")
+    parser.add_argument("--every", default="60s", help="time between checkpoints")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--work", default="long-job", help="folder for model, checkpoints and logs")
     return parser.parse_args()
 
 
 def first_command(options: argparse.Namespace, work: Path) -> list[str]:
-    """The job as it is started."""
+    """The arguments of the first command."""
     command = [options.data, "--x", options.x, "--features", options.features]
     command += ["--C", str(options.C), "--tol", str(options.tol), "--memory", options.memory]
     command += ["--checkpoint-every", options.every, "--out", str(work / "model.fcl")]
@@ -57,20 +58,20 @@ def first_command(options: argparse.Namespace, work: Path) -> list[str]:
 
 
 def passes(log: Path) -> list[dict[str, Any]]:
-    """The passes that a log tells of."""
+    """The events of passes in a log."""
     if not log.exists():
         return []
     records = []
     for line in log.read_text(encoding="utf-8").splitlines():
         try:
             records.append(json.loads(line))
-        except json.JSONDecodeError:  # the last line of a killed job
+        except json.JSONDecodeError:  # the last line of a killed job may be incomplete
             break
     return [record for record in records if record["event"] == "PassDone"]
 
 
 def state_of(folder: Path) -> dict[str, Any] | None:
-    """Objective, bound and age of the newest checkpoint."""
+    """Objective, bound and progress of the newest checkpoint."""
     try:
         checkpoint = CheckpointFolder(folder).load()
     except ValueError:
@@ -85,7 +86,7 @@ def state_of(folder: Path) -> dict[str, Any] | None:
 
 
 def worse(before: dict[str, Any] | None, seen: list[dict[str, Any]]) -> list[str]:
-    """In what a resumed job is worse than its checkpoint, or gets worse from pass to pass."""
+    """Describe where a resumed job is worse than its checkpoint or than its previous pass."""
     found = []
     objective = before["objective"] if before else float("inf")
     bound = before["bound"] if before else float("-inf")
@@ -100,13 +101,13 @@ def worse(before: dict[str, Any] | None, seen: list[dict[str, Any]]) -> list[str
 
 
 def main() -> int:
-    """Run the job to its end, or for its time; returns the exit code."""
+    """Run the job to its end or for --minutes; return the exit code."""
     options = parse()
     work = Path(options.work)
     work.mkdir(parents=True, exist_ok=True)
     folder = work / "model.fcl.checkpoint"
     chance = random.Random(options.seed)
-    # random moments, none before there can be a pass
+    # random moments, but not in the first or last 2 % of the time
     cuts = sorted(chance.uniform(0.02, 0.98) for _ in range(options.kills))
     stretches = [b - a for a, b in zip([0.0, *cuts], [*cuts, 1.0], strict=True)]
     problems: list[str] = []
@@ -138,7 +139,7 @@ def main() -> int:
                 code = job.wait(timeout=60)
         spent = time.monotonic() - started
         total += spent
-        time.sleep(2.0)  # children leave by themselves
+        time.sleep(2.0)  # children exit by themselves
         left = group_members(job.pid)
         seen = passes(log)
         wrong = worse(before, seen) + ([f"processes left: {left}"] if left else [])
@@ -167,14 +168,14 @@ def main() -> int:
         if how == "ended by itself" and not last:
             break
     print(
-        f"{total / 60:.1f} minutes, {len(problems)} problems, ended with code {code}: "
+        f"{total / 60:.1f} minutes, {len(problems)} problems, last exit code {code}: "
         f"{json.dumps(record['last'])}"
     )
     return 1 if problems else 0
 
 
 def group_members(group: int) -> list[int]:
-    """Processes of a process group that still run."""
+    """The processes of a process group that are still running."""
     import psutil
 
     found = []

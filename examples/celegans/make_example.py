@@ -3,11 +3,11 @@
 
     python examples/celegans/make_example.py celegans_acceptors.npz [OUT]
 
-Every AG dinucleotide of both strands inside a stretch of a chromosome is a candidate acceptor
+Every AG dinucleotide on both strands inside a region of a chromosome is a candidate acceptor
 site; its row is the window of 141 bases with the A of the AG at index 70, read along its own
 strand. The label is +1 for a true acceptor and -1 for any other AG. Rows are in genome order and
-all are kept, so that the share of positives is the natural one. README.md beside this file
-describes the archive and its origin. Needs numpy and zarr (3.1.3 or newer), half a minute.
+all are kept, so the share of positives is the natural one. README.md beside this file
+describes the archive and its origin. Needs numpy and zarr (3.1.3 or newer); takes half a minute.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from zarr.codecs import ZstdCodec
 Codes = npt.NDArray[np.uint8]
 
 HALF = 70  # bases on each side of the A
-# Stretches of two million bases, [start, stop) counted from 0. Their share of acceptors is close to
-# that of the whole chromosomes (1.14, 1.02 and 1.06 %); the gene-rich centres would have more.
+# Regions of two million bases, [start, stop) counted from 0. Their share of acceptors is close to
+# that of the whole chromosomes (1.14, 1.02 and 1.06 %); the gene-rich centres have a larger share.
 STRETCHES = {
     "train": [("III", 10_000_000, 12_000_000), ("IV", 4_000_000, 6_000_000)],
     "valid": [("V", 4_000_000, 6_000_000)],
 }
-# Neighbouring windows share most of their bases. Zstandard at a high level finds that, as long as
-# rows are stored whole: 7.5 bytes a row, while position-major or bit-shuffled chunks, in which
-# the shared runs are torn up, take the full 2 bits a base (35 bytes a row).
+# Neighbouring windows share most of their bases. Zstandard at a high level makes use of this if
+# rows are stored whole: 7.5 bytes per row. Position-major or bit-shuffled chunks, which break up
+# the shared runs, take the full 2 bits per base (35 bytes per row).
 CHUNK_ROWS = 65_536
 COMPRESSOR = ZstdCodec(level=19, checksum=True)
 
 
 def unpack_genome(packed: Codes, length: int) -> Codes:
-    """Bases of a chromosome, A=0 C=1 G=2 T=3, from four to a byte, the lowest bits first."""
+    """Unpack a chromosome, A=0 C=1 G=2 T=3, from four bases per byte, the lowest bits first."""
     bases = packed[:, None] >> np.array([0, 2, 4, 6], np.uint8) & np.uint8(3)
     return bases.ravel()[:length]
 
@@ -55,7 +55,7 @@ def find_candidates(bases: Codes, start: int, stop: int) -> npt.NDArray[np.int64
 
 
 def cut_windows(bases: Codes, keys: npt.NDArray[np.int64]) -> Codes:
-    """uint8 (n, 141): the window of each key along its strand, complemented on the reverse one."""
+    """Cut windows, uint8 (n, 141), along the strand of each key; complement reverse strands."""
     forward = (keys & 1).astype(bool)[:, None]
     step = np.where(forward, 1, -1)
     cut = bases[(keys >> 1)[:, None] + step * np.arange(-HALF, HALF + 1)]
@@ -76,7 +76,7 @@ def make_rows(archive: Any, stretches: list[tuple[str, int, int]]) -> tuple[Code
 
 
 def write_group(path: pathlib.Path, arrays: dict[str, Any], attributes: dict[str, Any]) -> None:
-    """A Zarr v3 group, chunked along the rows; raises FileExistsError if the path exists."""
+    """Write a Zarr v3 group, chunked along the rows; raises FileExistsError if the path exists."""
     if path.exists():
         raise FileExistsError(f"{path} exists; remove it or name another output folder")
     group = zarr.create_group(path, zarr_format=3, attributes=attributes)

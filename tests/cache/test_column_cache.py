@@ -1,4 +1,4 @@
-"""The cache keeps what it was given, in few bytes, whatever is admitted and evicted."""
+"""The cache keeps its columns, in few bytes, whatever is admitted and evicted."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class CacheMachine(RuleBasedStateMachine):
         n_rows, block_rows = shape
         self.binary = kind == "binary"
         self.step = {"steps": STEP, "whole": 1.0}.get(kind, 0.0)
-        self.told = STEP if kind == "steps" else 0.0  # whole numbers are found out
+        self.told = STEP if kind == "steps" else 0.0  # the cache detects whole numbers
         capacity = columns * ColumnCache.largest_column(n_rows, block_rows, self.binary, self.told)
         self.cache = ColumnCache(capacity + 3, entries, n_rows, block_rows, self.binary, self.told)
         self.rng = np.random.default_rng(seed)
@@ -159,7 +159,7 @@ def small(columns: int, n: int, most: int) -> np.ndarray:
 
 
 def test_small_multiples_of_a_step_cost_a_byte_a_row() -> None:
-    """Told of the step or not; four times as many go into the same room."""
+    """Whether or not the cache knows the step; four times as many columns fit into the same room."""
     n, room = 1000, 4 * 16 * 1000
     real = np.random.default_rng(0).normal(size=(70, n)).astype(np.float32)
     held = {}
@@ -180,7 +180,7 @@ def test_small_multiples_of_a_step_cost_a_byte_a_row() -> None:
 
 @pytest.mark.parametrize("step", [1.0, STEP, 0.25])
 def test_columns_of_which_no_value_is_a_single_step(step: float) -> None:
-    """Twos and threes: found out where the step is 1; told of, they are stored as any others."""
+    """Columns of 2 and 3: a step of 1 is detected; with a declared step they are stored as usual."""
     n = 1000
     phi = (step * np.random.default_rng(0).integers(2, 4, (1, n))).astype(np.float32)
     sizes = {}
@@ -201,7 +201,7 @@ def test_columns_of_which_no_value_is_a_single_step(step: float) -> None:
         [1.0, 1.5],
     ],
 )
-def test_what_is_no_multiple_is_kept_as_it_is(values: list[float]) -> None:
+def test_values_that_are_not_multiples_are_kept(values: list[float]) -> None:
     phi = np.resize(np.array(values, np.float32), (1, 999))
     cache = ColumnCache(1 << 20, 1, 999, 256, binary=False)
     assert cache.admit(stage(cache, np.array([0]), phi, False), 0)
@@ -257,7 +257,7 @@ def test_the_directory_is_counted() -> None:
 
 
 @pytest.mark.parametrize("binary", [True, False])
-def test_columns_moved_by_blocks_words_and_rows_are_told_apart(binary: bool) -> None:
+def test_columns_moved_by_blocks_words_and_rows_are_distinguished(binary: bool) -> None:
     rng = np.random.default_rng(1)
     cache = ColumnCache(1 << 16, 10, 512, 128, binary)
     base = (rng.random(512) < 0.3).astype(np.float32)

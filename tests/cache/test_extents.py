@@ -1,4 +1,4 @@
-"""Columns in extents that change hands: kept whatever is moved, also by a trainer that dies."""
+"""Columns in extents that change owners survive all moves, even if the trainer dies during a move."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from fcl.cache.store import largest_column
 from tests.columns import make_phi, read_back, read_slots, stage
 from tests.windows import examples
 
-#: More moves than any call should make here: it would go on for ever.
+#: More moves than any call should make here; a call that makes more would never end.
 MANY = 1000
 
 
@@ -32,7 +32,7 @@ class Killed(Exception):
 
 
 class FragileStore(Store):
-    """A store whose moves are watched from outside, and may be cut short."""
+    """A store whose moves are counted, and may be interrupted."""
 
     moves_left = MANY
     watch: Callable[[], None] = staticmethod(lambda: None)
@@ -49,7 +49,7 @@ class FragileStore(Store):
 
 
 class ExtentMachine(RuleBasedStateMachine):
-    """Writers, who fill extents, and a trainer, who may die; beside a dictionary of dense columns."""
+    """Writers that fill extents, and a trainer that may die, compared with a dict of dense columns."""
 
     @initialize(
         shape=st.sampled_from([(63, 64), (200, 64), (201, 128), (130, 256)]),
@@ -82,7 +82,7 @@ class ExtentMachine(RuleBasedStateMachine):
     def fill_and_take(self, n: int, junk: bool) -> None:
         extent = min(self.free)
         store = self.store
-        if junk:  # of a writer who died: nobody may mind
+        if junk:  # from a writer that died; it must do no harm
             store.arena[extent * self.bytes // 8 : (extent + 1) * self.bytes // 8] = 0xBAD
         phi = make_phi(self.rng, n, store.n_rows, True)
         staged = stage(store, self.next_id + np.arange(n), phi)
@@ -152,7 +152,7 @@ class ExtentMachine(RuleBasedStateMachine):
 
     @rule(share=st.sampled_from([0.5, 1.0]))
     def die(self, share: float) -> None:
-        """The successor has the directory and the list of extents alone."""
+        """Replace the trainer; its successor has only the directory and the list of extents."""
         self.cache = ExtentCache(self.store, self.bytes)
         named = np.flatnonzero(self.store.ids >= 0)
         self.live, self.waiting = [], []
@@ -218,7 +218,7 @@ def test_columns_survive_whatever_happens_to_their_extents() -> None:
 
 
 def filled(*counts: int, slots: int = 64) -> tuple[FragileStore, ExtentCache, list[range]]:
-    """A cache that holds extents with so many live columns; their slots."""
+    """A cache whose extents have the given numbers of live columns, and their slots."""
     store = FragileStore(80 * len(counts), slots, 64, 64)
     store.ids[:] = DROPPED
     cache, ranges, slot = ExtentCache(store, 80), [], 0
@@ -259,7 +259,7 @@ def test_more_is_wanted_than_can_be_had(wanted: int) -> None:
 
 
 def test_full_of_holes() -> None:
-    """Ends that are used up: only with a spare extent can the columns be brought together."""
+    """All ends are used up: only a spare extent allows the columns to be compacted."""
     _, cache, ranges = filled(10, 10, 10)
     keep_only(cache, [s for r in ranges for s in r[7:]])
     assert cache.give_back(1) == []

@@ -1,4 +1,4 @@
-"""What is evicted and what is admitted, by properties of the two functions."""
+"""Eviction and admission: properties of the two functions."""
 
 from __future__ import annotations
 

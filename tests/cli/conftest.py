@@ -1,4 +1,4 @@
-"""Small data on disk, a model file, and a trainer that only pretends, for tests of the commands."""
+"""Small data on disk, a model file, and a fake trainer, for tests of the commands."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Plan:
 
 @dataclass
 class FakeDriver:
-    """Stands for fcl.drivers.train: keeps its arguments, reports a few passes."""
+    """Replaces fcl.drivers.train: records its arguments and reports a few passes."""
 
     model: Model
     calls: list[dict[str, Any]] = field(default_factory=list)

@@ -64,7 +64,7 @@ def store(tmp_path: Path, windows: np.ndarray, labels: np.ndarray) -> Callable[.
 
 
 def matches(windows: np.ndarray, feature: str) -> np.ndarray:
-    """Rows that a description matches, as a person would read it: ``A.C at 5``."""
+    """The rows that match a description such as ``A.C at 5``, as a person would read it."""
     pattern, _, position = feature.partition(" at ")
     start = int(position)
     hit = np.ones(len(windows), dtype=bool)
@@ -355,12 +355,12 @@ def test_live_view_on_a_terminal(tmp_path: Path, store: Callable[..., Path]) -> 
 
 # -- stopped and resumed -----------------------------------------------------------------------
 
-#: What two runs of one job may differ in.
+#: The keys that may differ between two runs of one job.
 TIMES = ("seconds", "rows_per_second", "memory_bytes", "time_left")
 
 
 def contents(path: Path) -> dict[str, Any]:
-    """A model without the times of its making, comparable."""
+    """A model without the times of its training, for comparisons."""
     held = {name: value for name, value in vars(load_model(path)).items() if name != "created"}
     for name in ("ids", "weights", "support"):
         held[name] = held[name].tobytes()
@@ -380,7 +380,7 @@ class Job:
         self.seen: list[str] = []
 
     def wait_for(self, words: str) -> str:
-        """Read on to a line with these words."""
+        """Read up to a line that contains these words."""
         assert self.process.stderr is not None
         for line in self.process.stderr:
             self.seen.append(line)
@@ -427,7 +427,7 @@ def long_job(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory, long_job: list[str]) -> dict[str, Any]:
-    """The model of that job when nobody stops it."""
+    """The model of that job if nothing stops it."""
     from fcl.cli.train import command
 
     out = tmp_path_factory.mktemp("whole") / "m.fcl"
@@ -477,7 +477,7 @@ def test_a_checkpoint_on_demand_and_a_run_that_is_killed(
     assert not list(folder.glob("*.fcl-ckpt"))
     job.process.send_signal(signal.SIGUSR1)
     assert "checkpoint-1.fcl-ckpt" in job.wait_for("checkpoint written to")
-    job.wait_for("pass ")  # it goes on
+    job.wait_for("pass ")  # it continues
     job.process.send_signal(signal.SIGSTOP)
     other = start("--resume", folder, "--out", tmp_path / "other.fcl")
     assert other.end() == 2 and f"in use by process {job.process.pid}" in other.seen[-1]

@@ -36,7 +36,7 @@ def test_streams_that_are_closed_at_the_start(data: Path, tmp_path: Path) -> Non
 
 @pytest.fixture
 def unread() -> Iterator[int]:
-    """The end for writing of a pipe that nobody reads."""
+    """The writing end of a pipe that nobody reads."""
     reader, writer = os.pipe()
     os.close(reader)
     yield writer

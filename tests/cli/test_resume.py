@@ -1,4 +1,4 @@
-"""--resume: which value of an option counts, what may change, what becomes of the outputs."""
+"""--resume: which value of an option applies, what may change, and what happens to the outputs."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def start(data: Path, out: Path, driver: Any, run: Run, model: Model) -> Callabl
 
 
 def own_model(model: Model, path: Path) -> None:
-    """What a run of this job writes when it is stopped."""
+    """The model that a run of this job writes when it is stopped."""
     options = {"C": 0.1, "C_min": 0.01}
     Model(**{**vars(model), "options": options}).save(path, overwrite=True)
 
@@ -208,7 +208,7 @@ def test_all_that_differs_is_named(
     assert "--max-passes, " in result.stderr and "max-passes is" not in result.stderr
 
 
-def test_resume_is_no_setting_of_a_file(tmp_path: Path, driver: Any, run: Run) -> None:
+def test_resume_is_not_an_option_of_files(tmp_path: Path, driver: Any, run: Run) -> None:
     (tmp_path / "run.toml").write_text('resume = "c"\n')
     result = run("train", "--config", tmp_path / "run.toml")
     assert result.exit_code == 2 and "resume is no setting of a run" in result.stderr

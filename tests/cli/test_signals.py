@@ -1,4 +1,4 @@
-"""SIGINT, SIGTERM and SIGHUP: in a process of its own, with a trainer that waits to be told."""
+"""SIGINT, SIGTERM and SIGHUP, in a separate process with a trainer that waits for a signal."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_a_dropped_connection_that_hangs_up_twice_saves(
     assert process.returncode == 143
 
 
-def test_nohup_goes_on(model_file: Path, data: Path, tmp_path: Path) -> None:
+def test_nohup_continues(model_file: Path, data: Path, tmp_path: Path) -> None:
     out = tmp_path / "o.fcl"
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the command inherits it
     try:
@@ -120,7 +120,9 @@ def test_nohup_goes_on(model_file: Path, data: Path, tmp_path: Path) -> None:
     assert process.returncode == 143 and "SIGHUP" not in stderr and out.exists()
 
 
-def test_usr1_saves_a_checkpoint_and_goes_on(model_file: Path, data: Path, tmp_path: Path) -> None:
+def test_usr1_saves_a_checkpoint_and_continues(
+    model_file: Path, data: Path, tmp_path: Path
+) -> None:
     out = tmp_path / "o.fcl"
     with waiting(model_file, data, out) as process:
         assert process.stderr is not None

@@ -1,4 +1,4 @@
-"""What is imported when, the list of commands, versions, the first line in time."""
+"""Lazy imports, the list of commands, versions, and the time to the first line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""fcl-train with a trainer that pretends: options, errors, outputs, exit codes."""
+"""fcl-train with a fake trainer: options, errors, outputs, exit codes."""
 
 from __future__ import annotations
 
@@ -475,7 +475,7 @@ def test_no_place_for_the_model(
 def test_a_log_on_a_full_disk_does_not_lose_the_model(
     data: Path, tmp_path: Path, driver: Any, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What could not be written stays in the file's buffer, and closing the file tries once more."""
+    """Unwritten data stay in the buffer of the file, and closing the file tries to write them again."""
     full = open("/dev/full", "w")  # noqa: SIM115  (the log closes it)
     monkeypatch.setattr("fcl.cli.progress.open", lambda *_, **__: full, raising=False)
     out = tmp_path / "o.fcl"
@@ -545,7 +545,7 @@ def test_a_log_that_fails_does_not_end_the_run(
 
     import fcl.drivers.train
 
-    fcl.drivers.train.train = train  # the fake module, gone after the test
+    fcl.drivers.train.train = train  # in the fake module, which the fixture removes
     out = tmp_path / "o.fcl"
     result = run(
         "train", data, "--features", "kmers:d=3", "--C", 1, "--out", out, "--log-json", log

@@ -171,7 +171,7 @@ def write_zarr() -> Callable[..., None]:
 
 @pytest.fixture
 def write_hdf5() -> Callable[..., None]:
-    """``put_hdf5``, likewise."""
+    """``put_hdf5``, for tests that choose compression and chunks themselves."""
     return put_hdf5
 
 
@@ -196,7 +196,7 @@ TREES = ("h5ad", "h5ad-chunked", "zarr2-tree", "zarr3-tree")
 
 
 def csr_tree(matrix: Any, path: str = "X", **attributes: Any) -> Tree:
-    """A matrix with indptr, indices and data as a group; attributes replace or, if None, go."""
+    """A CSR matrix as a group; ``attributes`` replace those of the group, or remove them if None."""
     given = {"encoding-type": "csr_matrix", "encoding-version": "0.1.0", "shape": matrix.shape}
     parts = {f"{path}/{k}": (getattr(matrix, k), {}) for k in ("indptr", "indices", "data")}
     given |= {name.replace("_", "-"): value for name, value in attributes.items()}

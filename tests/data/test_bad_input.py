@@ -95,7 +95,7 @@ def test_group_that_is_an_array(store, arrays):
     assert "data.h5::/X: /X is an array; expected a group" in refusal(f"{source}::/X")
 
 
-def test_groups_where_there_are_none(store, arrays):
+def test_groups_in_formats_without_groups(store, arrays):
     source, _ = store("npy-folder", arrays)
     assert "has no groups, so ::/fold cannot be found" in refusal(f"{source}::/fold")
 

@@ -202,7 +202,7 @@ def test_truncated_npy(tmp_path):
 
 
 @pytest.mark.parametrize("shards", [None, 2])
-def test_missing_chunks_are_told_once(path, caplog, shards, write_zarr):
+def test_missing_chunks_are_reported_once(path, caplog, shards, write_zarr):
     options = {"shards": shards} if shards else {}
     write_zarr(path, ARRAYS, chunk_rows=50, **options)
     (path / "X/c/1/0").unlink()
@@ -270,7 +270,7 @@ def test_hdf5_group_whose_table_of_names_is_damaged(tmp_path):
         file.create_dataset("X", data=CODES)
 
     def break_free_list(content):
-        """Let the free list of the first heap of names begin nowhere."""
+        """Make the free list of the first heap of names begin outside the heap."""
         at = content.index(b"HEAP") + 16
         return content[:at] + b"\x07" + bytes(7) + content[at + 8 :]
 

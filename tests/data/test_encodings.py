@@ -167,7 +167,7 @@ def test_columns_instead_of_rows(tree_kind, write_tree, as_tree):
 
 
 @pytest.mark.parametrize("shape", [None, 7, (6.5, 2), "6, 2"])
-def test_shape_that_is_none(tree_kind, write_tree, as_tree, shape):
+def test_invalid_shape(tree_kind, write_tree, as_tree, shape):
     message = refusal(
         write_tree(tree_kind, as_tree(scipy.sparse.csr_matrix(X), shape=shape)), y=None
     )

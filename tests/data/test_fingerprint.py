@@ -1,4 +1,4 @@
-"""The fingerprint depends on the values alone."""
+"""The fingerprint depends only on the values."""
 
 from itertools import pairwise
 

@@ -15,7 +15,7 @@ from fcl.errors import InputError
 
 
 class Stored(RowReader):
-    """An array as if it were stored in chunks, that notes what is read."""
+    """An array that behaves as if stored in chunks, and records what is read."""
 
     def __init__(self, array, chunk_rows, name="test:X"):
         self.name, self.shape, self.dtype = name, array.shape, array.dtype

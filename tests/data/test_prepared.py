@@ -68,7 +68,7 @@ def test_records_come_back_in_any_order(
 
 
 @pytest.mark.parametrize("on_disk", [False, True])
-def test_a_record_may_be_written_anew(on_disk: bool, tmp_path: Path) -> None:
+def test_a_record_may_be_overwritten(on_disk: bool, tmp_path: Path) -> None:
     rows = PreparedRows(30, 10, (4,), tmp_path if on_disk else None)
     fill(rows)
     check(rows, 2)
@@ -117,7 +117,7 @@ def test_forgetting_the_rows_closes_the_file(tmp_path: Path) -> None:
         os.fstat(handle)
 
 
-def test_short_reads_and_writes_are_gone_on_with(
+def test_short_reads_and_writes_are_continued(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pwrite, preadv = os.pwrite, os.preadv
@@ -140,7 +140,7 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "posix_fallocate"), reason="macOS has no posix_fallocate")
-def test_a_full_disk_is_told_before_anything_is_read(
+def test_a_full_disk_is_reported_before_anything_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(file: int, offset: int, size: int) -> None:

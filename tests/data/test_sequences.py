@@ -1,4 +1,4 @@
-"""Decoding of sequences, cutting into blocks, and what is refused."""
+"""Decoding of sequences, division into blocks, and rejected input."""
 
 import numpy as np
 import pytest
@@ -122,14 +122,14 @@ def test_dropped_rows_are_not_checked_and_rows_are_numbered_as_stored():
 
 
 @pytest.mark.parametrize("letter", ["X", "-", ".", " ", "x", "é", "\u4e00", "E"])
-def test_letter_that_is_none(letter):
+def test_invalid_letter(letter):
     message = refusal(np.array(["ACGT", f"AC{letter}T"]))
     assert message.startswith(f"test.zarr:X: row 1, column 2 is {letter!r}, not a nucleotide")
     assert "N R Y S W K M B D H V" in message
 
 
 @pytest.mark.parametrize("dtype", ["u1", "i4"])
-def test_letter_number_that_is_none(dtype):
+def test_invalid_letter_number(dtype):
     array = np.array([[65, 67], [88, 65], [7, 65]], dtype=dtype)
     assert "row 1, column 0 is 'X'" in refusal(array)
     assert "row 1, column 0 is 7, not a nucleotide" in refusal(array[[0, 2]])
@@ -191,7 +191,7 @@ def test_forms_that_are_no_sequences(array):
     assert "expected (n, L) integers 0-4 (A C G T, unknown) or ASCII letters" in message
 
 
-def test_floats_are_told_how_to_become_codes():
+def test_message_says_how_to_convert_floats_to_codes():
     assert "float32" in (message := refusal(np.zeros((3, 4), dtype=np.float32)))
     assert ".astype('uint8')" in message
 

@@ -1,4 +1,4 @@
-"""Sparse rows: the same from every container, in canonical form, and what is refused."""
+"""Sparse rows: the same from every container, in canonical form; and rejected input."""
 
 from types import SimpleNamespace
 
@@ -24,7 +24,7 @@ def random_matrix(n_rows=60, n_columns=23, density=0.2, seed=3, dtype=np.float32
 
 
 class Stored(RowReader):
-    """An array as if it were stored in chunks, that counts how often each is decoded."""
+    """An array that behaves as if stored in chunks, and counts how often each chunk is decoded."""
 
     def __init__(self, array, chunk_rows, name="part"):
         self.name, self.shape, self.dtype = name, array.shape, array.dtype
@@ -212,7 +212,7 @@ def test_reading_in_order_decodes_each_chunk_once(chunk_rows, step, kept, densit
         rows, parts = stored(matrix, chunk_rows)
     assert rows.resident_bytes == (71 * 8 if kept else 0)
     for part in parts:
-        assert sorted(set(part.decoded)) == part.decoded  # opening: indptr alone, once
+        assert sorted(set(part.decoded)) == part.decoded  # opening reads only indptr, once
         part.decoded.clear()
     pieces = list(rows.iter_chunks())
     assert_canonical(SparseRows.concatenate([p for _, _, p in pieces]), matrix.toarray())
@@ -247,7 +247,7 @@ def test_what_is_kept_is_given_back():
 
 
 class Repeated(RowReader):
-    """A part of an enormous matrix that is nowhere: its values are computed from the positions."""
+    """A part of an enormous matrix that is not stored: its values are computed from the positions."""
 
     chunk_rows = 1 << 16
 
@@ -402,7 +402,7 @@ def test_entry_that_is_there_twice():
     ([0.0, 1, 2], "X.indptr has dtype float64; expected integers"),
     ([[0, 1, 2]], "X.indptr has shape (1, 3); expected one dimension"),
 ])  # fmt: skip
-def test_indptr_that_is_none(indptr, message):
+def test_invalid_indptr(indptr, message):
     assert message in refusal(csr(indptr, [0, 1], [1.0, 2], (2, 3)))
 
 

@@ -1,4 +1,4 @@
-"""Zarr folders and arrays that a stranger made: FIFOs, pickles, sizes, masks, names."""
+"""Zarr folders and arrays from a stranger: FIFOs, pickles, sizes, masks, names."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_names_of_arrays_are_text(group: Path) -> None:
 
 
 class Code:
-    """What a pickle may run when it is read."""
+    """An object whose pickle runs code when it is read."""
 
     def __reduce__(self) -> tuple[object, tuple[str]]:
         return os.mkdir, ("ran",)
@@ -95,7 +95,7 @@ class Code:
 def test_pickles_in_zarr_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
-    """Also with a numcodecs that would unpickle them."""
+    """Even if numcodecs would unpickle them."""
     pickles = pytest.importorskip("numcodecs.pickles")
     monkeypatch.setattr(pickles, "ALLOW_UNSAFE_PICKLE_DECODE", True, raising=False)
     monkeypatch.chdir(tmp_path)
@@ -151,7 +151,7 @@ def test_masked_arrays_are_refused() -> None:
     assert type(fcl.open_data(np.ma.masked_array(X), y=y).rows.read(0, 4)) is np.ndarray
 
 
-def test_a_name_in_hdf5_that_is_no_text(tmp_path: Path) -> None:
+def test_a_name_in_hdf5_that_is_not_text(tmp_path: Path) -> None:
     """Bytes of a command line that are not UTF-8 are surrogates in Python."""
     h5py = pytest.importorskip("h5py")
     with h5py.File(tmp_path / "a.h5", "w") as file:

@@ -134,7 +134,7 @@ def test_validation_data() -> None:
         job(valid=fcl.open_data(codes, y=y), valid_fraction=0.5)
 
 
-def test_a_letter_that_is_none_is_named_while_reading() -> None:
+def test_an_invalid_letter_is_named_while_reading() -> None:
     codes, y = acceptors(10, 300)
     codes = codes.copy()
     codes[123, 4] = 9

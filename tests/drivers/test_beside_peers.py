@@ -1,4 +1,4 @@
-"""Where liblinear does well, fcl does: a small part of tools/bench/matrix.py."""
+"""fcl solves problems that liblinear solves well: a small part of tools/bench/matrix.py."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tools.fuzz import reference
     ("n", "value", "C"), [(2000, 30.0, 10.0), (2000, 10.0, 10.0), (200, 20.0, 100.0)]
 )
 def test_a_column_with_one_row_far_out(n: int, value: float, C: float) -> None:
-    """At the null model that row has next to no curvature at the margins of the others' best weight."""
+    """At the weight that is best for the other rows, that row has almost no curvature."""
     y = np.where(np.arange(n) % 2, 1.0, -1.0)
     X = np.zeros((n, 2))
     X[:, 0] = y

@@ -48,7 +48,7 @@ def texts() -> list[str]:
 
 
 def count(pattern: str) -> np.ndarray:
-    """Places of each window at which the pattern stands."""
+    """The number of places in each window where the pattern occurs."""
     wanted = re.compile(f"(?={pattern.replace('.', '[ACGTN]')})")
     return np.array([len(wanted.findall(text)) for text in texts()], float)
 
@@ -130,7 +130,7 @@ def train(text: Any, **options: Any) -> fcl.TrainResult:
 
 
 def check(result: fcl.TrainResult, problem: Problem) -> np.ndarray:
-    """That it is the optimum, with a certificate that is true; returns the dense weights."""
+    """Check the optimum and its certificate; return the dense weights."""
     w = np.zeros(problem.phi.shape[1])
     w[result.model.ids] = result.model.weights
     assert result.converged, result.message
@@ -241,7 +241,7 @@ def test_plan_counts_the_members() -> None:
 @pytest.mark.parametrize("driver", ["inline", "processes"])
 @pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
 def test_generators_side_by_side(sparse: bool, driver: str) -> None:
-    """Members of numbers: every column twice, at two prices, and one that reads what it is given."""
+    """Families of numbers: every column twice, with two penalty factors, and a user's class."""
     rng = np.random.default_rng(5)
     x = rng.normal(size=(300, 12)) * (rng.random((300, 12)) < 0.3)
     y = np.where(x[:, 0] - x[:, 1] + 0.5 * rng.normal(size=300) > 0, 1.0, -1.0)

@@ -1,4 +1,4 @@
-"""A checkpoint changed by hand, with valid checksums, makes no false certificate."""
+"""A forged checkpoint, with valid checksums, never leads to a false certificate."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def claims(path: Path) -> dict[str, Any]:
 
 
 def is_true(result: TrainResult, optimum: float) -> None:
-    """What is said of the model holds of it."""
+    """Check that the claims about the model are true."""
     found = result.certificate
     assert found.bound <= optimum * (1 + 1e-9) <= found.objective * (1 + 2e-9)
     assert found.gap == pytest.approx((found.objective - found.bound) / found.objective, abs=1e-12)
@@ -75,8 +75,8 @@ def test_a_forged_bound(path: Path, driver: str, optimum: float, share: float) -
     is_true(result, optimum)
 
 
-def test_a_bound_that_is_no_number(path: Path, driver: str) -> None:
-    """It gave "converged: relative gap 0.00e+00"; now the file is none."""
+def test_a_bound_that_is_not_a_number(path: Path, driver: str) -> None:
+    """Such a bound once gave "converged: relative gap 0.00e+00"; now the file is rejected."""
     set_header(path, "state", bound=math.nan)
     with pytest.raises(fcl.InputError, match=r"state\.bound: expected a number, got nan"):
         train(resume=path.parent, driver=driver)
@@ -89,7 +89,7 @@ def test_a_forged_objective(path: Path, driver: str, optimum: float, objective: 
 
 
 def test_forged_points(path: Path, driver: str, optimum: float) -> None:
-    """Weights are what they are; the bound's point gives another bound, which is as true."""
+    """The weights are accepted as a point; the point of the bound gives another bound, also valid."""
     state = claims(path)
     arrays = CheckpointFolder(path.parent).load().arrays
     for prefix in ("", "best_"):
@@ -118,14 +118,14 @@ def test_stopped_before_its_first_pass(path: Path, driver: str, optimum: float) 
 
 
 def test_least_C_is_that_of_the_data(path: Path, driver: str) -> None:
-    """In the inline driver it is found again; the other one does not say it of a resumed job."""
+    """The inline driver computes it again; ``processes`` does not report it for a resumed job."""
     set_header(path, "state", C_min=77.0, max_violation=1.0)
     found = train(resume=path.parent, driver=driver).model.options["C_min"]
     assert found == (train().model.options["C_min"] if driver == "inline" else None)
 
 
 def test_a_checkpoint_of_version_1(path: Path, driver: str, optimum: float) -> None:
-    """It has the number of the bound and not its point: the run goes on and proves one itself."""
+    """It has the bound but not its point: the run continues, and proves a bound itself."""
     bound = claims(path)["bound"]
     drop = ("arrays/best_ids.npy", "arrays/best_weights.npy")
     rewrite(path, lambda members: [members.pop(name) for name in drop])
@@ -140,7 +140,7 @@ def test_a_checkpoint_of_version_1(path: Path, driver: str, optimum: float) -> N
 def test_the_file_is_skipped_by_name(
     path: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The one before is taken, and a refused one has written nothing."""
+    """The earlier file is used; a refused run writes nothing."""
     newest = path.with_name("checkpoint-9.fcl-ckpt")
     newest.write_bytes(path.read_bytes())
     set_header(newest, "state", grown="2")

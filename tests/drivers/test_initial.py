@@ -1,4 +1,4 @@
-"""Weights to begin with: tried after the null model, and certified like any others."""
+"""Initial weights: tried after the null model, and certified like any others."""
 
 from __future__ import annotations
 

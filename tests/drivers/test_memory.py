@@ -1,4 +1,4 @@
-"""What passes allocate beside the vectors of the plan, and the peak of a run against its budget."""
+"""Allocations of passes beyond the vectors of the plan, and the peak of a run against its budget."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_passes_allocate_no_vectors_over_rows(
 
 
 def test_the_peak_is_within_the_budget(tmp_path: Path) -> None:
-    """The whole process, from the imports on and with all kernels to compile, by the system."""
+    """The peak of the whole process, with imports and compilation, as the system reports it."""
     budget = 440
     script = f"""
 import warnings, fcl

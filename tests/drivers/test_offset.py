@@ -148,7 +148,7 @@ def test_wrong_offsets() -> None:
 
 
 def test_an_offset_is_a_part_of_the_data(tmp_path: Path) -> None:
-    """Other offsets: another fingerprint, and a checkpoint that refuses to go on."""
+    """Other offsets change the fingerprint, and the checkpoint cannot be resumed with them."""
     X, y, *_ = table("logistic")
     data = [fcl.open_data(X, y=y, offset=o) for o in (None, np.zeros(N), np.ones(N))]
     assert len({d.fingerprint() for d in data}) == 3

@@ -1,4 +1,4 @@
-"""Training ends at the optimum that the judge finds, and certifies no more than the judge confirms."""
+"""Training ends at the judge's optimum, with a certificate that the judge confirms."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def train_and_judge(
 def check_optimum(
     result: fcl.TrainResult, problem: Problem, w: np.ndarray, gap: float = 1e-10
 ) -> None:
-    """Everything that a converged run promises, by the judge, who solves to a relative ``gap``."""
+    """Check all claims of a converged run with the judge, which solves to a relative ``gap``."""
     claimed, b = result.certificate, result.model.intercept
     best = problem.solve(gap)
     assert result.converged and result.reason == "tolerance", result.message
@@ -148,7 +148,7 @@ def test_strong_fit() -> None:
 
 
 def test_far_below_rounding_is_reached_or_said() -> None:
-    """A tolerance that floating point cannot give ends the run with a reason, at the optimum."""
+    """A tolerance below rounding ends the run at the optimum, with a reason."""
     codes, labels = acceptors(14, 400)
     result, problem, w = train_and_judge(codes, labels, None, 3, C=1.0, tol=1e-16)
     assert result.reason in ("stalled", "tolerance")

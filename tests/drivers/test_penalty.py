@@ -180,7 +180,7 @@ def test_refused(options: dict[str, Any], message: str) -> None:
 
 
 @pytest.mark.parametrize("driver", ["inline", "processes"])
-def test_going_on(driver: str, tmp_path: Path) -> None:
+def test_resume(driver: str, tmp_path: Path) -> None:
     _, y = acceptors(LENGTH, N)
     options: dict[str, Any] = {"C": 0.7, "driver": driver, "checkpoint": tmp_path / "c"}
     own = {"l1_ratio": 0.4, "class_weight": {1: 3.0}}

@@ -1,4 +1,4 @@
-"""The memory plan: within the budget, honest about the smallest one, and true of what is allocated."""
+"""The memory plan: within the budget, correct on the smallest budget, and on the allocations."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_smaller_blocks_are_not_suggested_to_a_resumed_job(tmp_path: Path) -> No
         assert "Smaller blocks" not in str(caught.value)
 
 
-def test_what_the_rows_tell_later_is_refused_with_a_larger_budget() -> None:
+def test_memory_found_while_reading_is_refused_with_a_larger_budget() -> None:
     # by then rows are in memory or on disk, even if the other place would be cheaper
     job: dict[str, Any] = {
         "family": KmerFamily(8, 141),
@@ -210,7 +210,7 @@ def test_tables_of_long_patterns_are_refused_where_they_cannot_fit() -> None:
 
 
 def peak(work: Callable[[], object]) -> int:
-    """The most bytes that python and numpy held at once in a call, beyond what was there before."""
+    """The peak of bytes that Python and NumPy allocate during a call."""
     tracemalloc.start()
     try:
         kept = work()
@@ -265,7 +265,7 @@ def test_a_small_family_gets_no_more_room_than_it_can_use() -> None:
 
 
 def test_a_step_makes_room_for_four_times_as_many_columns() -> None:
-    """What is planned for columns of a byte a row, against those of float32; it does for any of them."""
+    """The plan for columns of one byte per row, compared with float32; it suffices for both."""
     x = np.random.default_rng(0).normal(size=(3000, 4))
     rows = fcl.open_data(x, y=None).rows
     families = [bind_features(Fourier(n=100_000, dtype=dtype), rows) for dtype in (None, "int8")]

@@ -1,4 +1,4 @@
-"""Models in products of columns against solvers on the matrix of all of them, driver by driver."""
+"""Models of products of columns against solvers on the matrix of all products, for both drivers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Signs of life: progress within long passes, and kernels that have to be compiled."""
+"""Progress within long passes, and reports of kernels that must be compiled."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def check_shares(events: list[Event]) -> set[str]:
         ("bag:d=3,value=presence", "sequences"),
     ],
 )
-def test_every_family_tells_its_share(
+def test_every_family_reports_its_progress(
     features: str, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(session, "PROGRESS_EVERY", 0.0)
@@ -84,7 +84,7 @@ def test_a_slow_pass_of_several_processes_shows_its_share(monkeypatch: pytest.Mo
     events = events_of(Slow(), driver="processes", writers=1, max_passes=1, warn=False)
     pricing = [e for e in events if isinstance(e, StepProgress) and e.step == "pricing"]
     check_shares(pricing)
-    # the family is a single part: what lies between is told by the writer, block by block
+    # the family is a single part: the writer reports its progress block by block
     assert any(0.0 < event.share < 1.0 for event in pricing)
 
 
@@ -96,7 +96,7 @@ def test_passes_of_less_than_two_seconds_show_nothing(monkeypatch: pytest.Monkey
 
 
 def made_by(module: str) -> Callable[[Any], Any]:
-    """A function that numba compiles when it is called, as if it were of this module."""
+    """A function that numba compiles when it is called, as if it belonged to a given module."""
 
     def add(value: Any) -> Any:
         return value + 1
@@ -127,7 +127,7 @@ def test_only_own_kernels_that_this_thread_compiles_count() -> None:
     assert told == ["begun"] * 2
 
 
-def test_an_inline_run_tells_that_it_compiles_where_the_cache_lacks_kernels(tmp_path: Path) -> None:
+def test_an_inline_run_reports_compilation_if_the_cache_lacks_kernels(tmp_path: Path) -> None:
     script = """
 import numpy as np
 import fcl
@@ -145,7 +145,7 @@ fcl.train(data, "columns", C=0.1, progress=lambda event: print(type(event).__nam
     assert told == [["Compiling", "Compiled"], []]
 
 
-def test_a_compiling_child_tells_when_a_kernel_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_compiling_child_reports_a_missing_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     def compile_kinds() -> list[object]:
         sent: list[object] = []
         link = SimpleNamespace(send=sent.append)
@@ -161,7 +161,7 @@ def test_a_compiling_child_tells_when_a_kernel_is_missing(monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("lacking", [True, False])
-def test_several_processes_tell_what_the_compiling_child_finds(
+def test_several_processes_report_what_the_compiling_child_finds(
     lacking: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Child:

@@ -1,4 +1,4 @@
-"""What a user takes for granted: the null model, weights, conversions, hard targets, the intercept."""
+"""Properties that users expect: the null model, weights, conversions, hard targets, the intercept."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_unscaled_targets(scale: float, offset: float) -> None:
 
 @pytest.mark.parametrize(("C", "largest"), [(1e300, 1.0), (1e-300, 1.0), (1.0, 1e-200)])
 def test_numbers_at_the_ends_of_float64(C: float, largest: float) -> None:
-    """A certificate that holds, or an end that says what rounding leaves; no blame of the features."""
+    """The certificate is true, or the reason names rounding; no error blames the features."""
     random = np.random.default_rng(0)
     X = largest * random.normal(size=(50, 3))
     y = np.where(X[:, 0] / largest + random.normal(size=50) > 0, 1.0, -1.0)
@@ -149,7 +149,7 @@ def test_a_penalty_that_float64_does_not_hold() -> None:
 
 
 def test_what_rounding_may_hide_is_little_of_the_largest_violation() -> None:
-    """The worst case of rounding is 1e15 times the slopes here, and would drown them."""
+    """The worst case of rounding is 1e15 times the slopes here, and would hide them."""
     random = np.random.default_rng(6)
     X = np.column_stack([1.7e18 + random.uniform(0, 1e15, 200), random.normal(size=200)])
     y = np.where(X[:, 1] + random.normal(size=200) > 0, 1.0, -1.0)

@@ -32,7 +32,7 @@ from fcl.solve.solver import Solver
 from tests.windows import examples
 
 STRENGTHS = {"logistic": 1.0, "squared": 0.05, "squared_hinge": 0.3}
-#: What a pass reports that is a time, or memory of the process.
+#: The figures of a pass that are times, or memory of the process.
 INEXACT = {"seconds", "rows_per_second", "memory_bytes", "time_left", "busy"}
 
 
@@ -52,7 +52,7 @@ def train(loss: str = "logistic", data: fcl.DataSet | None = None, **options: An
 
 
 def bits(result: TrainResult) -> tuple[Any, ...]:
-    """All that is not time or memory."""
+    """Everything except times and memory."""
     model = result.model
     history = [
         {name: value for name, value in entry.items() if name not in INEXACT}
@@ -73,7 +73,7 @@ def bits(result: TrainResult) -> tuple[Any, ...]:
 
 
 class After:
-    """Says yes from the k-th call on, and counts."""
+    """Returns True from the k-th call on, and counts the calls."""
 
     def __init__(self, k: int = 1 << 30) -> None:
         self.k, self.calls = k, 0
@@ -90,7 +90,7 @@ def n_polls(loss: str, **options: Any) -> int:
 
 
 def stopped(folder: Path, k: int, loss: str = "logistic", **options: Any) -> TrainResult | None:
-    """A run that is told to stop at its k-th poll; None if it had nothing to show by then."""
+    """A run that is stopped at its k-th poll; None if it had no result by then."""
     try:
         return train(loss, should_stop=After(k), checkpoint=folder, **options)
     except KeyboardInterrupt:
@@ -115,7 +115,7 @@ def test_stopped_at_any_poll(tmp_path: Path, loss: str) -> None:
         resumed.add(len(checkpoint.history))
         again = train(loss, resume=folder, checkpoint=folder)
         assert bits(again) == whole, f"stopped at poll {k}"
-        # the end is saved too, and tells the same once more
+        # the final state is saved too, and gives the same result again
         assert bits(train(loss, resume=folder)) == whole
     assert resumed == set(range(whole[-1]))
 
@@ -158,7 +158,7 @@ def test_validation_rows_and_weights_of_their_own(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("loss", LOSSES)
 def test_checkpoints_taken_at_any_poll(tmp_path: Path, loss: str) -> None:
-    """A run that is killed goes on from what lies on disk; taking it changes nothing."""
+    """A killed run can be resumed from disk; saving a checkpoint changes nothing."""
     whole = bits(train(loss))
     kept: dict[int, Checkpoint] = {}
     folder = CheckpointFolder(tmp_path / "c")
@@ -182,7 +182,7 @@ def test_checkpoints_taken_at_any_poll(tmp_path: Path, loss: str) -> None:
 @given(st.lists(st.integers(0, 30), max_size=6), st.integers(0, 40))
 @examples(20)
 def test_stopped_again_and_again(stops: list[int], wish: int) -> None:
-    """Several stops of one job, some before it has begun anew; a checkpoint asked for at any time."""
+    """Several stops of one job, some of them before it made progress; checkpoints at any time."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "c"
         elapsed = 0.0
@@ -274,8 +274,8 @@ def test_interrupted_while_it_reports(tmp_path: Path) -> None:
     assert bits(train(resume=tmp_path / "c")) == WHOLE.bits
 
 
-def test_a_checkpoint_wished_before_there_is_anything_to_save(tmp_path: Path) -> None:
-    """It is made as soon as there is, not forgotten."""
+def test_a_checkpoint_requested_before_there_is_anything_to_save(tmp_path: Path) -> None:
+    """The request is kept until there is something to save."""
     wishes = iter([True])
     found: list[int] = []
 
@@ -326,7 +326,7 @@ def test_a_smaller_tolerance_after_the_first_was_reached(tmp_path: Path) -> None
 
 
 def test_stopped_at_once_after_resuming(tmp_path: Path) -> None:
-    """The model is that of the checkpoint; what it violates is not known before it is priced."""
+    """The model is that of the checkpoint; its violation is unknown until it is priced."""
     stopped(tmp_path / "c", 20)
     checkpoint = CheckpointFolder(tmp_path / "c").load()
     polls = After()
@@ -351,7 +351,7 @@ def saved(tmp_path: Path) -> Path:
 
 
 def refused(folder: Path, data: fcl.DataSet | None = None, **options: Any) -> str:
-    """The message with which a job is not resumed; what was saved stays as it was."""
+    """The message that refuses to resume a job; the checkpoint must not change."""
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     with pytest.raises(fcl.InputError) as error:
         train(data=data, resume=folder, checkpoint=folder, **options)
@@ -394,7 +394,7 @@ def test_other_numbers_of_rows(saved: Path) -> None:
 def test_other_data_are_named_whatever_follows_from_them(
     tmp_path: Path, parameter: dict[str, Any]
 ) -> None:
-    """Not only that C, alpha or the rows a block are others, which nobody has changed."""
+    """The message does not blame C, alpha or the rows per block, which nobody has changed."""
     codes, y = rows()
     options = {"block_rows": 65536, "max_passes": 1, **parameter}
     train(checkpoint=tmp_path / "c", **options)
@@ -442,7 +442,7 @@ def test_what_may_change(saved: Path) -> None:
         scratch=saved.parent,
         command={"data": "there"},
     )
-    # 2 GiB hold all columns, as 1 GiB does; what they could hold is told with each pass
+    # 2 GiB hold all columns, as 1 GiB does; every pass reports the capacity, which differs
     assert bits(again)[:4] == WHOLE.bits[:4]
     kept = CheckpointFolder(saved.parent / "elsewhere").load()
     assert kept.options["command"] == {"data": "there"} and kept.number > 1
@@ -468,7 +468,7 @@ def test_data_that_moved(tmp_path: Path) -> None:
 
 
 def passes(solver: Solver, most: int, snapshots: list[Any] | None = None) -> tuple[list[Any], int]:
-    """What passes find, in the order of the driver; snapshots as it takes them. And the evictions."""
+    """Results and snapshots of passes, in the order of the driver, and the number of evictions."""
     found: list[Any] = []
     evicted = 0
     while True:
@@ -552,7 +552,7 @@ def test_a_cache_of_real_values_with_evictions(tmp_path: Path) -> None:
 
 
 def test_less_room_than_before() -> None:
-    """What does not fit any more is frozen; the way is another one, the end the same."""
+    """Columns that no longer fit are frozen; the path is different, the optimum is the same."""
     codes, y = rows(n=400)
     problem = Problem(np.zeros((400, 1)), y, np.ones(400), "logistic", 1.0)
     ample = make_solver(KmerFamily(3, 14), codes, problem, tol=1e-5)

@@ -33,7 +33,7 @@ DRIVERS = ("inline", "processes")
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """``auto`` takes samples of a few hundred rows too."""
+    """Let ``auto`` take samples of a few hundred rows."""
     monkeypatch.setattr(planning, "ALL_ROWS", 200)
     monkeypatch.setattr(planning, "LEAST_SAMPLE", 96)
 
@@ -55,7 +55,7 @@ def train(given: fcl.DataSet | None = None, **options: Any) -> fcl.TrainResult:
 
 
 class Draws:
-    """Keeps how many rows each sample of an inline run has."""
+    """Records the number of rows of each sample of an inline run."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.sizes: list[int] = []
@@ -288,7 +288,7 @@ def test_a_sampled_view_needs_less(writers: int | None) -> None:
 
 
 def test_passes_allocate_no_vectors_over_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not even when a sample is drawn: its vectors are there, and are used again."""
+    """Not even if a sample is drawn: its vectors exist, and are reused."""
     n, block = 40_000, 1024
     monkeypatch.setattr(planning, "ALL_ROWS", 1000)
     monkeypatch.setattr(planning, "_view_sizes", lambda *_: [20_000])  # nor may it grow
@@ -362,7 +362,7 @@ def test_estimators_hand_it_on(monkeypatch: pytest.MonkeyPatch) -> None:
     assert draws.sizes
 
 
-def test_a_run_is_told_of_by_its_options() -> None:
+def test_the_options_of_a_run_are_recorded() -> None:
     model = train(row_view=300).model
     assert model.options["row_view"] == 300
 
@@ -371,7 +371,7 @@ def test_a_run_is_told_of_by_its_options() -> None:
 
 
 class Steps:
-    """Keeps the length of each step of the trainer's line search."""
+    """Records the length of each step of the trainer's line search."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.betas: list[float] = []
@@ -386,7 +386,7 @@ class Steps:
 
     @property
     def shortened(self) -> float:
-        """Share of the steps that were cut short."""
+        """The share of steps that were shortened."""
         return float(np.mean(np.array(self.betas) < 1.0))
 
 
@@ -398,7 +398,7 @@ def numbers(n: int = 3000) -> tuple[np.ndarray, np.ndarray]:
 
 
 def test_columns_far_from_zero(monkeypatch: pytest.MonkeyPatch) -> None:
-    """2,000 +- 10: what the intercept makes up for holds up no step."""
+    """Columns of 2,000 +- 10: changes that the intercept compensates shorten no step."""
     steps = Steps(monkeypatch)
     x, y = numbers()
     far = 2000.0 + 10.0 * x[:, :3] + 5.0 * np.random.default_rng(1).normal(size=(len(x), 3))
@@ -411,7 +411,7 @@ def test_columns_far_from_zero(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_columns_that_nearly_add_up_to_a_constant(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The inner model has all that is quadratic in the local objective: its steps are whole."""
+    """The inner model is exact for quadratic terms, so its steps are not shortened."""
     steps = Steps(monkeypatch)
     x, y = numbers()
     options: dict[str, Any] = {"C": 1.0, "tol": 1e-4, "memory": "1GiB", "row_view": 1000}

@@ -17,7 +17,7 @@ from fcl.drivers.train import TrainResult
 from fcl.features import KmerFamily
 from fcl.solve import clipped, trainer
 
-#: What a pass reports that is not time or memory.
+#: The figures of a pass except times and memory.
 EXACT = (
     "number",
     "objective",
@@ -66,7 +66,7 @@ def test_two_runs(loss: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_seed_of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a small one: kernels keep the type that they were compiled for first."""
+    """A large seed after a small one: kernels keep the type for which they were first compiled."""
     monkeypatch.setattr(trainer, "CHEAP_HESSIAN", 0.0)  # whole Hessians need no seed
     monkeypatch.setattr(clipped, "MOST_ENTRIES", 0)
     codes, y = acceptors(14, 700)
@@ -98,7 +98,7 @@ def test_rows_in_a_scratch_file(tmp_path: Path) -> None:
 
 
 def test_a_tight_budget_uses_the_scratch_folder(tmp_path: Path) -> None:
-    """The driver decides by itself, says so in the plan, and the result has the same bits."""
+    """The driver decides this itself, reports it in the plan, and gives the same bits."""
     codes, y = acceptors(100, 3000)
     data = fcl.open_data(codes, y=y)
     options = {"C": 0.3, "tol": 1e-4, "block_rows": 256}

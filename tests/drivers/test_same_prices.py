@@ -1,4 +1,4 @@
-"""A pass has the same bits whoever makes the sums: writers, drivers, deaths, other processes."""
+"""A pass has the same bits with any writers, drivers, deaths, or processes that make the sums."""
 
 from __future__ import annotations
 
@@ -63,9 +63,9 @@ def digest(prices: Prices) -> str:
 
 
 def split_sums(pricers: list[Pricing], rows: RowVector, seed: int) -> Any:
-    """Sums of requests, made by several pricers over some blocks each, and merged in any order.
+    """Sums from several pricers, each over some of the blocks, merged in random order.
 
-    The first of them dies, and another one makes its sums again.
+    The first pricer dies, and another one repeats its sums.
     """
     rng = np.random.default_rng(seed)
 
@@ -134,7 +134,7 @@ def passes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
-#: Every family, with other numbers of writers by turns.
+#: Every family, with varying numbers of writers.
 DRIVEN = [("kmers:d=4", n) for n in (1, 2, 3, 4)]
 DRIVEN += [(text, 1 + i % 4) for i, text in enumerate([*DNA, *TABLES][1:], 1)]
 
@@ -143,7 +143,7 @@ DRIVEN += [(text, 1 + i % 4) for i, text in enumerate([*DNA, *TABLES][1:], 1)]
 def test_drivers_and_writers(
     text: str, writers: int, passes: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The empty model and a given point; a writer dies with prices that it has made."""
+    """At the empty model and at a given point; a writer dies after it has made prices."""
     data = data_of(text)
     options: dict[str, Any] = {"C": 0.1, "tol": 1e-12, "max_passes": 1, "block_rows": BLOCK_ROWS}
     options |= {"l1_ratio": 0.9, "memory": "1GiB", "row_view": "all"}
@@ -170,7 +170,7 @@ def test_drivers_and_writers(
 def test_truncated_residuals_are_the_dual_point(
     loss: str, rho: float, bits: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The judge's bound at them is no lower than the certified one; also on a grid that is felt."""
+    """The judge's bound at them is at least the certified one, even on a coarse grid."""
     monkeypatch.setattr("fcl.features.prices.GRID_BITS", bits)
     codes, labels = acceptors(10, 400)
     y = pyrimidines(400) if loss == "squared" else labels

@@ -1,4 +1,4 @@
-"""Fourier features in training: a finite family to its optimum, and one without end, pass by pass."""
+"""Fourier features in training: a finite family to its optimum, and an infinite one, pass by pass."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def train(features: Fourier, **options: Any) -> TrainResult:
 
 
 def problem_of(family: Any, ids: np.ndarray) -> Problem:
-    """The problem with some features of the family alone."""
+    """The problem with only some features of the family."""
     x, y = rows()
     phi = family.generator.columns(ids, family.generator.prepare(x)).astype(np.float64)
     return Problem(phi, y, np.ones(len(y)), "logistic", 0.5)
@@ -121,7 +121,7 @@ def test_the_optimum_of_the_explicit_matrix(
 
 
 def test_each_pass_certifies_what_it_priced() -> None:
-    """Recomputed for every pass from the columns of all that it had to price."""
+    """The certificate of every pass is recomputed from the columns of all features that it priced."""
     x, y = rows()
     family: Any = bind_features(Fourier(per_pass=PER_PASS), fcl.open_data(x, y=y).rows)
     assert family.n_features == (1 << 40) - (1 << 40) % PER_PASS
@@ -143,7 +143,7 @@ def test_each_pass_certifies_what_it_priced() -> None:
         solver.admit()
         solver.train()
         solver.propose(solver.proposal())
-    # a bound of one pass is none of the next: carried over, it would be wrong
+    # the bound of one pass does not hold for the next pass
     assert np.diff(bounds).min() < -0.01 * objectives[0]
     assert np.diff(objectives).max() <= 0.0
 
@@ -216,7 +216,7 @@ def test_no_word_of_all_features() -> None:
 
 
 def test_a_bound_above_the_objective_is_refused() -> None:
-    """Rounding may put it above by little; more than that is a contradiction within the features."""
+    """Rounding may raise it slightly above; a larger excess means that the features are inconsistent."""
     nothing = Point(np.empty(0, np.int64), np.empty(0), 0.0)
     conditions = Conditions(Penalty(), 1.0, lambda ids: np.ones(len(ids)))
     outer = Outer(conditions, 1e-3, 5, nothing, 10.0)
@@ -229,7 +229,7 @@ def test_a_bound_above_the_objective_is_refused() -> None:
 
 
 def test_a_point_newer_than_its_pricing() -> None:
-    """Certified by the sample before only where that holds all its features."""
+    """The previous sample certifies the point only if it contains all its features."""
     none = np.empty(0, np.int64)
     conditions = Conditions(Penalty(), 1.0, lambda ids: np.ones(len(ids)))
     outer = Outer(conditions, 1e-3, None, Point(none, np.empty(0), 0.0), 10.0)

@@ -235,7 +235,7 @@ def test_magic() -> None:
         cells = [line.strip().split(",") for line in file if line.strip()]
     x = np.array([row[:-1] for row in cells], np.float64)
     y = np.where([row[-1] == "g" for row in cells], 1.0, -1.0)
-    x = np.hstack([x, 1e6 * x[:, :2]])  # hours and seconds, as it were
+    x = np.hstack([x, 1e6 * x[:, :2]])  # like hours and seconds
     sd = deviations(x)
     z = x / sd
     C = 0.01
@@ -260,7 +260,7 @@ def test_magic() -> None:
 def measured(
     x: Any, s: np.ndarray, block_rows: int, parts: Callable[[int], list[range]], features: Any
 ) -> np.ndarray:
-    """The scales (2, n_features) that a pricer measures in groups of parts."""
+    """The scales (2, n_features) that a pricer measures, in groups of parts."""
     rows = fcl.open_data(x, y=None).rows
     family: Any = standardized(bind_features(features, rows))
     prepared = PreparedRows(len(s), block_rows, family.record_shape(block_rows))
@@ -457,7 +457,7 @@ def test_uneven_scales_are_warned_of(sparse: bool) -> None:
     assert "set standardize=True (--standardize), or scale the columns" in text
     assert warned("columns", rows, y, standardize=True) == []
     assert warned("columns", rows, y, warn=False) == []
-    assert warned(Columns([1.0, 1e-3, 1.0, 15.0]), rows, y) == []  # whoever chose factors knows
+    assert warned(Columns([1.0, 1e-3, 1.0, 15.0]), rows, y) == []  # the user chose the factors
     x[:, 3] /= 15.0
     assert warned("columns", csr_array(x) if sparse else x, y) == []
 

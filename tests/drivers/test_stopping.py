@@ -48,7 +48,7 @@ def check(result: TrainResult, problem: Problem, best: Solution, reason: str) ->
 
 
 class Stop:
-    """``should_stop`` that says yes from the k-th call on."""
+    """A ``should_stop`` that returns True from the k-th call on."""
 
     def __init__(self, k: int) -> None:
         self.left = k
@@ -97,7 +97,7 @@ def test_interrupted_before_the_first_pass() -> None:
 
 @pytest.mark.parametrize("number", [0, 2, 5])
 def test_keyboard_interrupt(problem: Problem, best: Solution, number: int) -> None:
-    """A signal, as far as the run can tell, while it reports pass ``number``."""
+    """KeyboardInterrupt, as from a signal, while the run reports pass ``number``."""
 
     def progress(event: Event) -> None:
         if isinstance(event, PassDone) and event.number == number:
@@ -131,7 +131,7 @@ def test_max_time(problem: Problem, best: Solution) -> None:
 def test_out_of_time_at_every_look_at_the_clock(
     problem: Problem, best: Solution, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Columns are not made to their end; what was certified last is the result."""
+    """The run abandons unfinished columns, and returns the last certified model."""
     clock = Stop(1 << 30)
     begun, done = [], []
     admit = Solver.admit
@@ -170,7 +170,7 @@ def test_a_converged_run_warns_of_nothing() -> None:
     assert train(tol=1e-6, max_passes=50, max_time=600.0).converged
 
 
-def test_events_tell_the_same_as_the_result() -> None:
+def test_events_agree_with_the_result() -> None:
     events: list[Event] = []
     result = train(tol=1e-5, progress=events.append, valid_fraction=0.25)
     assert isinstance(events[0], Started) and isinstance(events[-1], Stopped)

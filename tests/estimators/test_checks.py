@@ -1,4 +1,4 @@
-"""All checks that scikit-learn has for estimators, none of them excused."""
+"""All of scikit-learn's estimator checks, without exceptions."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def labels() -> np.ndarray:
 
 @pytest.fixture(name="workers")
 def joblib_workers() -> Iterator[None]:
-    """Ends the workers that joblib keeps for later."""
+    """End the workers that joblib keeps for reuse."""
     yield
     get_reusable_executor().shutdown(wait=True)
 
@@ -268,7 +268,7 @@ def test_selectors_find_the_columns(kind: str) -> None:
         SelectFromModel(clone(model).set_params(alpha=None, C=0.02), threshold=1e-5, **getter),
     ):
         assert selector.fit(X, y).get_support(indices=True).tolist() == [7, 13]
-    assert clone(model).fit(X, y).coef_.shape[-1] < 20  # whose positions are none of X
+    assert clone(model).fit(X, y).coef_.shape[-1] < 20  # its positions are not columns of X
 
 
 def test_weights_of_all_columns(X: np.ndarray, y: np.ndarray) -> None:
@@ -404,12 +404,12 @@ def test_warm_start(n_classes: int, driver: str) -> None:
     assert model.set_params(C=0.6).fit(X, y).objective_ == pytest.approx(fresh.objective_, rel=2e-7)
     assert model.converged_
     if driver == "processes":
-        # of other classes, or another family: begun anew, or it would be done after one pass
+        # other classes or another family start from zero, otherwise one pass would be enough
         assert begun_at_the_end(model.fit(X, y))
         assert not begun_at_the_end(model.fit(X, y + 1))
         assert not begun_at_the_end(model.fit(X[:, 2:], y + 1))
         return
-    # other classes, another family: begun anew
+    # other classes or another family start from zero
     np.testing.assert_array_equal(
         model.fit(X, y + 1).coef_, FCLClassifier(C=0.6, tol=1e-7).fit(X, y + 1).coef_
     )
@@ -523,7 +523,7 @@ def test_classes_share_the_time(
     given: list[float] = []
 
     def slow_train(*data: Any, max_time: float, **options: Any) -> Any:
-        """Uses all of the time, by a clock of its own; the second class needs a third of its share."""
+        """A fake train that uses its whole time limit; the second class uses a third of its share."""
         nonlocal now
         given.append(max_time)
         now += max_time / 3.0 if len(given) == 2 else max_time

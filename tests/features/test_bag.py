@@ -1,4 +1,4 @@
-"""k-mers anywhere in the window, against strings: slow, and nothing of fcl in it."""
+"""k-mers anywhere in the window, against slow code on strings that is independent of fcl."""
 
 from __future__ import annotations
 

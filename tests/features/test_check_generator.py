@@ -1,4 +1,4 @@
-"""check_generator: good classes pass, each fault is told by a message of its own."""
+"""check_generator: good classes pass, and each fault has its own message."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RNG = np.random.default_rng(0)
 X = RNG.normal(size=(400, 12))
 SPARSE = csr_array(X * (RNG.random(X.shape) < 0.2))
 
-#: Class, and what the message has to say.
+#: Classes, and words that the message must contain.
 BROKEN = {
     "LostOption": r"options: __init__ takes scale, .*self\.scale = scale",
     "ChangedOption": r"fit: expected the same options and state after making it again",
@@ -65,7 +65,7 @@ def test_a_fault_has_a_message_of_its_own(name: str) -> None:
 @pytest.mark.parametrize("kind", ["dense", "sparse", "prepared"])
 @pytest.mark.parametrize("how", ["nan", "raise"])
 def test_a_row_that_few_samples_hold(kind: str, how: str) -> None:
-    """Rows are scanned once: a fault of a single one among thousands is found, and its row told."""
+    """Rows are scanned once: a fault in one row among thousands is found, and the row is named."""
     rows = np.random.default_rng(0).uniform(0.5, 1.0, size=(9_000, 6))
     classes = {"dense": "Rare", "sparse": "RareSparse", "prepared": "RarePrepared"}
     made = getattr(generators, classes[kind])(how)
@@ -90,7 +90,7 @@ def test_no_more_rows_are_scanned_than_a_bound(monkeypatch: pytest.MonkeyPatch) 
     assert f"12 features, 0 to 11; 1,000 of {4 * len(X):,} rows)" in str(report)
 
 
-def test_all_faults_are_told_at_once() -> None:
+def test_all_faults_are_reported_at_once() -> None:
     class Both(generators.WrongMargins):
         def describe(self, feature: int) -> str:
             return ""

@@ -114,7 +114,7 @@ def test_a_sample_of_the_rows(features: str, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def _matrix(bound: Any, stored: np.ndarray) -> np.ndarray:
-    """All columns, by the class alone."""
+    """All columns, made directly by the class."""
     made = bound.generator
     block: Any = stored
     if isinstance(made, Columns):
@@ -279,7 +279,7 @@ def test_what_a_class_gets_cannot_be_written_to() -> None:
 
 
 def test_side_arrays_are_planned_for(tmp_path: Path) -> None:
-    """Those that writers made count as well: the plan after reading has room for all of them."""
+    """This includes those that writers made: the plan after reading has room for all of them."""
     X, _ = table("float64")
     rows = fcl.open_data(csr_array(X), y=None).rows
     bound = bind_features(Columns(), rows)

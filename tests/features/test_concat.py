@@ -1,4 +1,4 @@
-"""Several families as one: against their explicit matrices side by side."""
+"""Several families as one, against their explicit matrices side by side."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from tests.windows import BLOCK_ROWS, MAX_ROWS, UNKNOWN, examples, make_windows,
 
 
 class Shares(Generator):
-    """Of each letter its share of the window, and whether there is none: values, from windows."""
+    """The share of each letter in the window, and whether the letter is absent: values, not binary."""
 
     rows = "sequences"
 

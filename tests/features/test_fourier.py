@@ -286,7 +286,7 @@ def test_columns_whose_squares_overflow(gamma: float | None) -> None:
         Fourier(5, gamma=gamma).fit(x)
 
 
-def test_values_beyond_float32_are_told_of() -> None:
+def test_values_beyond_float32_are_reported() -> None:
     x = numbers(300)
     made = fitted(x, standardise=False, gamma=1.0)
     x[3, 1] = 1e300

@@ -1,4 +1,4 @@
-"""Classes that go wrong in a run: told by name, features and block, with what was reached saved."""
+"""Classes that fail in a run: the message names class, features and block, and the state is saved."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BLOCK_ROWS = 64
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(300, 70))
 Y = np.where(X[:, 0] - X[:, 5] + 0.5 * RNG.normal(size=300) > 0, 1, -1)
-#: The first value of row block 2, at which a class may go wrong.
+#: The first value of row block 2, at which a class may fail.
 MARK = float(X[2 * BLOCK_ROWS, 0])
 
 
@@ -77,7 +77,7 @@ def test_values_that_the_cache_cannot_hold() -> None:
 
 @pytest.mark.parametrize("driver", DRIVERS)
 def test_what_was_reached_is_saved(tmp_path: Path, driver: str) -> None:
-    """A fault in the third pass: a checkpoint, from which a mended class goes on."""
+    """A fault in the third pass saves a checkpoint, from which a fixed class resumes."""
     late = tmp_path / "late"
 
     def progress(event: Event) -> None:
@@ -101,7 +101,7 @@ def test_what_was_reached_is_saved(tmp_path: Path, driver: str) -> None:
 @pytest.mark.parametrize("binary", [False, True], ids=["values", "binary"])
 @pytest.mark.parametrize("driver", DRIVERS)
 def test_another_column_each_time(driver: str, binary: bool) -> None:
-    """The cached column is not the one that was priced; nothing else would ever show it."""
+    """The cached column differs from the priced one; no other check would find this."""
     with pytest.raises(
         fcl.GeneratorError, match=r"features Unsteady: feature \d+ has the gradient .* cache"
     ):
@@ -116,7 +116,7 @@ def test_another_column_before_the_start() -> None:
 
 
 class Loose(generators.Tanh):
-    """Learns something under a name that is not stored."""
+    """Learns an attribute whose name is not stored."""
 
     def fit(self, sample: Any) -> None:
         super().fit(sample)
@@ -210,8 +210,8 @@ def test_sparse_rows_that_depend_on_the_block() -> None:
     assert train(generators.Sparse(), data, driver="inline", tol=1e-1).converged
 
 
-def test_a_value_at_a_cut_is_no_fault() -> None:
-    """A single row, which rounding may turn: products of matrices round by their shape."""
+def test_a_value_at_a_cut_is_not_a_fault() -> None:
+    """Rounding may change a single row, because matrix products round differently for each shape."""
     rows = fcl.open_data(X, y=None).rows
     family = bind(generators.AtACut(), rows)
     whole, half = (family.generator.columns(np.arange(9), x) for x in (X, X[::2]))
@@ -219,7 +219,7 @@ def test_a_value_at_a_cut_is_no_fault() -> None:
 
 
 def test_rows_are_named_as_the_data_number_them() -> None:
-    """Not as the sample has them, which leaves out rows without a weight."""
+    """Not as the sample numbers them, which leaves out rows of weight 0."""
     s = np.ones(len(X))
     s[:100] = 0.0
     positive = np.abs(X) + 0.1
@@ -252,7 +252,7 @@ class Refusing(Fourier):
 
 
 def test_what_is_meant_for_the_user() -> None:
-    """As families of our own say it; one that was written by somebody else is named."""
+    """Messages of built-in families are unchanged; those of other classes name the class."""
     says = r"^features fourier: the median distance between 300 rows of the sample is 0"
     with pytest.raises(fcl.InputError, match=says) as found:
         train("fourier:n=8", fcl.open_data(np.ones((300, 4)), y=Y), driver="inline")

@@ -1,4 +1,4 @@
-"""The page for authors of classes: its code is the examples', and all it says is run."""
+"""The page for authors of classes: its code equals the examples, and all its commands are run."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def command(line: str, place: Path, expect: int = 0, **variables: str) -> str:
 
 
 def python(code: str, place: Path) -> str:
-    """Run code as a module of the folder, whose processes find what is beside it."""
+    """Run code as a module in the folder, so that its processes find the other modules there."""
     (place / "page.py").write_text(
         f"def main():\n{_indented(code)}\n\nif __name__ == '__main__':\n    main()\n"
     )
@@ -99,7 +99,7 @@ def test_python_on_the_page(place: Path) -> None:
 
 
 def test_commands_on_the_page(place: Path) -> None:
-    """Train, go on, predict, look: by the driver of several processes."""
+    """Train, resume, predict and inspect, with the driver ``processes``."""
     assert [line.split()[0] for line in COMMANDS] == [
         *("fcl-train", "fcl-train", "fcl-predict", "fcl-inspect"),
     ]
@@ -156,7 +156,7 @@ def test_sequences(place: Path) -> None:
 
 
 def _pair(codes: np.ndarray, pairs: object, places: int, feature: int) -> np.ndarray:
-    """By the words of the description alone."""
+    """The feature values, computed from the text of the description alone."""
     pairs.places_ = places  # type: ignore[attr-defined]
     said = pairs.describe(int(feature))  # type: ignore[attr-defined]
     hit = np.ones(len(codes), bool)

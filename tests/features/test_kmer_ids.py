@@ -71,7 +71,7 @@ def test_spelling_is_forgiving_and_positions_count_from_the_origin() -> None:
 
 
 @pytest.mark.parametrize("pattern", ["", ".A", "ACGT", "AN", "A C", "-"])
-def test_what_is_no_pattern_is_refused(pattern: str) -> None:
+def test_invalid_patterns_are_refused(pattern: str) -> None:
     with pytest.raises(InputError, match="expected at most 3 letters"):
         KmerFamily(3, 9).feature_id(pattern, 0)
 

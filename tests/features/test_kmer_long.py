@@ -1,4 +1,4 @@
-"""Long patterns: all features that occur, named row by row, and the rest which must be 0."""
+"""Long patterns: all features that occur, listed row by row; all others must be 0."""
 
 from __future__ import annotations
 
@@ -60,7 +60,8 @@ def test_prices_of_long_patterns(
     reported = set(found.ids.tolist())
     known = {*watched, *(named(family, int(j)) for j in absent)}
     for k in range(positions):
-        others = (f for f in by_size if f[0] == k and f not in known)  # watched ones are none
+        # watched features are never candidates
+        others = (f for f in by_size if f[0] == k and f not in known)
         here = [(abs(sums[f]), f[1]) for f in others][: keep + 1]
         weakest = here[-1][0]
         for size, pattern in here:

@@ -46,7 +46,7 @@ def check_prices(
     threshold: float,
     slack: float,
 ) -> None:
-    """What a pricer owes, given the true g of every feature and what rounding may do to it."""
+    """Check the prices, given the true g of every feature and the tolerance for rounding."""
     everything = np.abs(g)
     assert found.largest >= everything.max() - slack
     if everything.max() > threshold + slack:

@@ -107,14 +107,14 @@ def test_booleans_are_binary() -> None:
 
 
 @pytest.mark.parametrize("degree", [0, -1, 2.0, True, "two", 65])
-def test_degrees_that_are_none(degree: object) -> None:
+def test_invalid_degrees(degree: object) -> None:
     with pytest.raises(InputError, match="degree"):
         Products(degree)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("sparse", [False, True])
 def test_more_factors_than_binary_columns(sparse: bool) -> None:
-    """Refused as it was written for the user: not as a fault of a class. Other columns have powers."""
+    """The message is for users, and does not blame a class. Columns that are not binary have powers."""
     X = scipy.sparse.csr_array(np.eye(20)) if sparse else np.eye(20)
     rows = open_data(X, y=None).rows
     says = (

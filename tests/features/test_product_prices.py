@@ -39,7 +39,7 @@ def cases(draw: st.DrawFn) -> tuple[np.ndarray, Products, bool, int]:
 
 
 def slack_of(phi: np.ndarray, r: np.ndarray) -> np.ndarray:
-    """What rounding may do to the sum of every feature."""
+    """How much rounding may change the sum of every feature."""
     return 1e-12 * (np.abs(r) @ np.abs(phi)) + 1e-300
 
 
@@ -52,7 +52,7 @@ def check_prices(
     keep: int,
     part_of: np.ndarray,
 ) -> None:
-    """What a pricer owes. part_of : the part of every feature."""
+    """Check the prices; part_of : the part of every feature."""
     size, most = np.abs(g), slack.max()
     assert found.largest >= size.max() - most
     if size.max() > threshold:
@@ -250,7 +250,7 @@ def test_products_that_no_column_can_hold() -> None:
 
 
 def test_rare_columns_are_not_searched() -> None:
-    """What cannot reach the threshold is never made, and still priced."""
+    """Products that cannot reach the threshold are never made, but count as priced."""
     random = np.random.default_rng(0)
     m = 12 if INTERPRETED else 60
     X = (random.random((N_ROWS, m)) < 0.02).astype(np.float32)

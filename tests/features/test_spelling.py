@@ -1,4 +1,4 @@
-"""Families as text: lists as options, and what is said of a slip."""
+"""Families as text: lists as options, and messages about typing errors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fcl.features import Columns, parse_features, spell_features
 
 
 class Lists(Columns):
-    """The columns, with a list of whatever as an option."""
+    """The columns, with any list as an option."""
 
     name = ""
 
@@ -51,7 +51,7 @@ def test_slips(text: str, message: str) -> None:
         parse_features(text)
 
 
-def test_a_class_is_no_instance_and_numbers_are_plain() -> None:
+def test_a_class_is_not_an_instance_and_numbers_are_plain() -> None:
     X = np.eye(8)
     data = fcl.open_data(X, y=np.where(X[:, 0] > 0, 1, -1))
     with pytest.raises(InputError, match=r"got the class Columns; give Columns\(...\)"):

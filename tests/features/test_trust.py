@@ -1,4 +1,4 @@
-"""A file names features of a class of anybody's: its module is not imported because of that."""
+"""A file that names a class of features does not cause its module to be imported."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Halves(Generator):
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where a stranger's files lie, and where the user is; a model whose module is there."""
+    """A working folder with a stranger's files: a model, and the module that it names."""
     (tmp_path / "halves_of_mine.py").write_text(MODULE)
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)
@@ -81,7 +81,7 @@ def test_the_commands(folder: Path) -> None:
     assert itself.returncode == 2 and "import is no setting of a run" in itself.stderr
 
 
-def test_metadata_in_the_folder_is_no_installation(folder: Path) -> None:
+def test_metadata_in_the_folder_is_not_an_installation(folder: Path) -> None:
     info = folder / "halves-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: halves\nVersion: 1.0\n")
@@ -123,7 +123,7 @@ def test_from_python(folder: Path) -> None:
         ({"a": 1}, "expected the name"),
     ],
 )
-def test_names_that_are_none(name: Any, words: str) -> None:
+def test_invalid_names(name: Any, words: str) -> None:
     with pytest.raises(InputError, match=words) as caught:
         family_from_config({"family": name, "options": {}, "state": {}, "form": {}}, ())
     assert len(str(caught.value)) < 1000
@@ -218,7 +218,7 @@ def test_the_good_ones_are_good() -> None:
     {"family": "concat", "members": [3], "factors": [1.0]},
 ], ids=lambda config: f"{config['family']}")  # fmt: skip
 def test_configurations_that_no_user_could_give(config: dict[str, Any]) -> None:
-    """They hung, took any memory, or ended in a traceback."""
+    """Such configurations once hung, took unlimited memory, or ended in a traceback."""
     with pytest.raises(InputError) as caught:
         family_from_config(config, ())
     assert len(str(caught.value)) < 1000

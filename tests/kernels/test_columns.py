@@ -20,13 +20,13 @@ SHAPES = [(1, 64), (63, 64), (64, 64), (65, 64), (300, 128), (805, 256), (130, 6
 
 
 def fill(n_rows: int, block_rows: int, seed: int, kinds: str) -> Filled:
-    """A cache of a dozen columns of the given kinds, its contents, and a source of numbers."""
+    """A cache of a dozen columns of the given kinds, its contents, and a random generator."""
     rng = np.random.default_rng(seed)
     binary = kinds == "binary"
     capacity = 14 * ColumnCache.largest_column(n_rows, block_rows, binary) + 500
     cache = ColumnCache(capacity, 20, n_rows, block_rows, binary)
     parts = []
-    # bitmaps or not; and the step of the values, which the cache is told of or not
+    # bitmaps or not; and the step of the values, which the cache may or may not know
     ways = {
         "binary": [(True, 0.0, False)],
         "real": [(False, 0.0, False)],
@@ -140,7 +140,7 @@ def test_entries_of_chosen_rows(made: Filled, share: float) -> None:
     close(curve, picked**2 @ q, picked**2 @ q)
 
 
-def test_too_little_room_for_entries_is_told() -> None:
+def test_too_little_room_for_entries_is_reported() -> None:
     cache = ColumnCache(1 << 12, 4, 200, 64)
     staged = stage(cache, np.arange(2), np.ones((2, 200), np.float32))
     assert cache.admit(staged, 0) and cache.admit(staged, 1)

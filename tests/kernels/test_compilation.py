@@ -1,4 +1,4 @@
-"""Where compiled kernels are kept, and the same tests with plain and with bounds-checked kernels."""
+"""The cache of compiled kernels, and the same tests with uncompiled and bounds-checked kernels."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.windows import CHECKED, INTERPRETED, make_windows
 
 ROOT = Path(__file__).parents[2]
 SETTINGS = ("NUMBA_DISABLE_JIT", "NUMBA_BOUNDSCHECK", "NUMBA_CACHE_DIR")
-#: What calls kernels directly, and trains nothing.
+#: Tests that call kernels directly, without training.
 FILES = (
     "kernels",
     "cache/test_column_cache.py",

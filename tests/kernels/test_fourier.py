@@ -33,7 +33,7 @@ F64 = (fourier.QUARTER_64, fourier.SINE_64, fourier.STEPS_64, np.float64)
 def test_philox_is_that_of_the_paper(
     counter: tuple[int, ...], key: tuple[int, ...], expected: tuple[int, ...]
 ) -> None:
-    """Known answers that its authors publish with Random123."""
+    """Known answers that the authors published with Random123."""
     words = fourier.philox(*(np.uint64(word) for word in counter + key))
     assert tuple(int(word) for word in words) == expected
 

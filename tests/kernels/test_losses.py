@@ -17,7 +17,7 @@ from tests.windows import examples
 
 Long = np.longdouble
 MARGINS = [0.0, 1e-300, 1e-9, 0.3, 1.0, 1.0 + 1e-9, 2.5, 20.0, 37.0, 300.0, 710.0, 745.2, 1e4]
-#: Where extended precision is none, the reference is off by the rounding of its exponents.
+#: On machines without extended precision, the exponents of the reference have rounding errors.
 RELATIVE = 4e-15 if np.finfo(np.longdouble).eps < 1e-18 else 1e-12
 SIGNED = sorted({sign * m for m in MARGINS for sign in (-1.0, 1.0)})
 
@@ -73,7 +73,7 @@ def _entropy(y: float, u: float) -> float:
     return sum(x * math.log(x) for x in (a, 1.0 - a) if x > 0.0)
 
 
-#: The test table: a line for each loss.
+#: The test table, with one entry for each loss.
 TABLE = {
     "logistic": Reference((-1.0, 1.0), _logistic, _entropy),
     "squared": Reference(

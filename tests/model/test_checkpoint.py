@@ -238,7 +238,7 @@ def test_a_failed_save_leaves_the_earlier_two(
 
 
 def test_a_disk_that_is_full_half_way(tmp_path: Path) -> None:
-    """The system refuses to write beyond a size: all that is buffered fails where it will."""
+    """The system limits the size of files, so buffered writes may fail at any point."""
     code = (
         "import numpy as np, os, resource\n"
         "from fcl.errors import CheckpointError\n"
@@ -496,7 +496,7 @@ def test_checksums_made_by_hand(
         folder.load()
 
 
-def test_an_array_whose_header_is_no_python(folder: CheckpointFolder, make: Make) -> None:
+def test_an_array_whose_header_is_not_python(folder: CheckpointFolder, make: Make) -> None:
     path = folder.save(make())
     text = b"[" * 117 + b"\n"
     content = b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text
@@ -633,7 +633,7 @@ def test_a_job_that_saved_nothing_leaves_nothing(tmp_path: Path) -> None:
 def test_a_lock_that_loses_its_name_is_no_lock(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, replaced: bool
 ) -> None:
-    """The holder leaves, and takes the file away, between our opening and our locking it."""
+    """The holder exits and removes the file after we open it and before we lock it."""
     holder, folder = CheckpointFolder(tmp_path / "c").lock(), CheckpointFolder(tmp_path / "c")
     third = CheckpointFolder(tmp_path / "c")
     flock, calls = fcntl.flock, []

@@ -1,4 +1,4 @@
-"""The judge is checked against scikit-learn and by its own two sides before it judges fcl."""
+"""The judge is checked against other solvers, and by weak duality, before it judges fcl."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_elastic_net(intercept: bool, rho: float) -> None:
 
 
 def fista(problem: Problem, steps: int) -> tuple[np.ndarray, float]:
-    """Proximal gradient steps with momentum, begun anew where they turn uphill.
+    """Proximal gradient steps with momentum, restarted when the objective rises.
 
     The step is halved until a quadratic lies above the smooth part at its end.
     """

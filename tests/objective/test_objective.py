@@ -137,7 +137,7 @@ def test_intercept_of_a_flat_squared_hinge() -> None:
     b = objective_of(problem).best_intercept(10.0 * y)
     assert abs(b) <= 9.0
     assert objective_of(problem).loss_sum(10.0 * y, b) == 0.0
-    # far outside of that interval, where one side alone pulls
+    # far outside of that interval, where only one side has residuals
     b = objective_of(problem).best_intercept(10.0 * y, 500.0)
     assert -9.0 - 1e-9 <= b <= 9.0 + 1e-9
 
@@ -204,7 +204,7 @@ def test_bound_of_the_elastic_net(loss: str, intercept: bool, rho: float) -> Non
     random = np.random.default_rng(7)
 
     def bounds(w: np.ndarray, b: float) -> tuple[float, float]:
-        """Without and with the excess."""
+        """The bounds without and with the excess."""
         r = problem.residuals(w, b)
         g = np.abs(r @ problem.phi)
         slack = objective.imbalance(r)
@@ -307,7 +307,7 @@ def test_losses_by_name() -> None:
         find_loss("hinge")
 
 
-def test_a_gap_that_is_not_known_is_no_gap() -> None:
+def test_an_unknown_gap_is_infinite() -> None:
     assert relative_gap(2.0, 1.0) == 0.5 and relative_gap(1.0, 2.0) == 0.0
     assert relative_gap(0.0, -1.0) == 0.0
     for objective, bound in ((1.0, math.nan), (math.nan, 1.0), (math.inf, 1.0), (1.0, -math.inf)):

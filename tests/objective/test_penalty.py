@@ -88,6 +88,6 @@ def test_in_words() -> None:
 
 
 @pytest.mark.parametrize("rho", [0.0, -1.0, 1.5, float("nan")])
-def test_ratios_that_are_none(rho: float) -> None:
+def test_invalid_ratios(rho: float) -> None:
     with pytest.raises(fcl.InputError, match="l1_ratio must be above 0 and at most 1"):
         Penalty(rho)

@@ -1,4 +1,4 @@
-"""Columns of any values: signed, unscaled, shifted, empty, equal; a family that is no k-mers."""
+"""Columns of any values: signed, unscaled, shifted, empty, equal; a family other than k-mers."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_of_equal_columns_the_one_penalised_least_has_the_weight() -> None:
 
 
 def test_a_worse_point_is_not_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever search says: the value of the point itself decides."""
+    """The value of the point itself decides, whatever the search reports."""
     phi = _hard_matrix()
     problem = Problem(phi, _target(phi, "squared"), np.ones(len(phi)), "squared", 0.02)
     solver = make_solver(explicit_family(phi), phi, problem)
@@ -134,7 +134,7 @@ def test_a_worse_point_is_not_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_one_column() -> None:
-    """The least family there is; its optimum is a line search."""
+    """The smallest possible family; its optimum is a line search."""
     phi = np.linspace(-3.0, 5.0, 65)[:, None].astype(np.float32).astype(np.float64)
     y = 2.0 * phi[:, 0] + 1.0
     problem = Problem(phi, y, np.ones(65), "squared", 1.0)

@@ -100,7 +100,7 @@ def test_near_copies() -> None:
     assert passes[-1].gap <= 1e-4, f"{len(passes)} passes"
 
 
-def test_the_lowest_point_is_returned_when_told_to_cease() -> None:
+def test_the_lowest_point_is_returned_when_stopped() -> None:
     rng = np.random.default_rng(5)
     phi = rng.normal(size=(20, 30))
     hessian, g, a = phi.T @ phi, phi.T @ rng.normal(size=20), np.full(30, 1e-3)

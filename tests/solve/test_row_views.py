@@ -76,7 +76,7 @@ def test_squares_and_factors_on_few_rows(loss: str, rho: float) -> None:
 
 
 def test_thirty_rows_do_not_diverge() -> None:
-    """Most columns have no row in the sample at all: the floor alone holds them."""
+    """Most columns have no row in the sample: only the floor bounds their steps."""
     codes, problem = problem_of("logistic")
     best = problem.solve()
     solver = make_solver(KmerFamily(2, 12), codes, problem, tol=1e-3, sample=draw(problem, 30))

@@ -78,7 +78,7 @@ def test_a_rare_class_takes_its_room_from_the_others() -> None:
 
 
 def test_all_rows_if_so_many_are_wanted(labels: np.ndarray) -> None:
-    """Those that are flat as well: a sample that has grown to all rows must be able to end."""
+    """Flat rows too: a sample that has grown to all rows must allow convergence."""
     s = np.random.default_rng(3).uniform(0.5, 2.0, N)
     rows, weights = draw(np.where(s > 1.0, 1.0, 1e-9), N, labels, s)
     assert (rows == np.arange(N)).all()

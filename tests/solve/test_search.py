@@ -37,7 +37,7 @@ def dense(point: Point, p: int) -> np.ndarray:
 
 
 def search_line(problem: Problem, start: Point, end: Point) -> tuple[Found, float]:
-    """What is found, and the value at the start."""
+    """The result of the search, and the value at the start."""
     objective = objective_of(problem, 64)
     p = problem.phi.shape[1]
     m, m_end = problem.phi @ dense(start, p), problem.phi @ dense(end, p)

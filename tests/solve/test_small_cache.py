@@ -1,4 +1,4 @@
-"""A cache smaller than the active set: slower, as exact; one too small for a column is refused."""
+"""A cache smaller than the active set: slower, but as exact; one too small for a column is refused."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_few_places_in_the_directory() -> None:
 
 
 def test_the_least_cache_descends() -> None:
-    """Room for one largest column at a time: a random walk of sorts, and still no rise."""
+    """Room for one column of the largest size at a time: progress is erratic, but never upwards."""
     codes, problem = _problem("squared")
     best = problem.solve()
     largest = ColumnCache.largest_column(400, 256)

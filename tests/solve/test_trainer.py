@@ -1,4 +1,4 @@
-"""The trainer: it lowers the local objective, leaves no crumbs, and stops where it was told to."""
+"""The trainer lowers the local objective, leaves no tiny weights, and stops at its target."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_the_decrease_is_the_judges(loss: str, intercept: bool) -> None:
 
 
 @pytest.mark.parametrize("loss", ALL_LOSSES)
-def test_the_violation_told_is_the_judges(loss: str) -> None:
+def test_the_reported_violation_is_the_judges(loss: str) -> None:
     solver, problem = ready(loss, 2)
     for target in (1e-2, 1e-5, 1e-8):
         solved = solver.local.trainer.solve(
@@ -80,22 +80,22 @@ def test_no_steps_allowed_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize("loss", ALL_LOSSES)
-def test_it_goes_on_from_its_own_point(loss: str) -> None:
-    """Two calls of one step each: the second starts where the first ended."""
+def test_it_continues_from_its_own_point(loss: str) -> None:
+    """Two calls with one step each: the second starts where the first ended."""
     solver, problem = ready(loss, 1)
     args = (solver.local.view, solver.local.working, solver.outer.point.intercept, 1e-9, 1)
     first = solver.local.trainer.solve(*args)
     mid = problem.objective(trained(solver), first.intercept)
     second = solver.local.trainer.solve(*args)
     end = problem.objective(trained(solver), second.intercept)
-    # the intercept is settled anew from the anchor's, so that it is no part of what is kept
+    # each call finds the intercept again from the anchor's, so it is not part of the kept state
     assert end < mid
     assert solver.outer.objective - end >= first.decrease
 
 
 @pytest.mark.parametrize("loss", ALL_LOSSES)
 def test_no_crumbs(loss: str) -> None:
-    """A weight of rounding size with the wrong sign would have a violation of 2 for ever."""
+    """A weight of rounding size with the wrong sign would keep a violation of 2 forever."""
     solver, problem = ready(loss, 1)
 
     def watch(solver: Solver, certified: Certified) -> None:

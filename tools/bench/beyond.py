@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Accuracy against time where the features do not fit: fcl on all of them, peers on what they can hold.
+"""Accuracy against time with more features than fit in memory: fcl on all, other solvers on some.
 
     python tools/bench/beyond.py fcl [--d 8] [--C 0.03] [--memory 6GiB]
     python tools/bench/beyond.py peers [--every 10] [--letters 1,2,3] [--sampled 30000,100000]
 
-Trains on chromosomes I-IV of C. elegans (6,206,429 windows), validates on all of V (2,117,310): area
-under the curve of precision against recall. ``fcl`` prints the scores of its anchors over time, from the
-start of the command. ``peers`` get k-mers with wildcards at every position, of so few letters that the
-matrix fits, or so many features of d letters sampled at random, as the paper does for its comparison, on
-every k-th row at k times C, and are scored on every fourth row of V; ``matrix`` is the making of the
-matrix, ``solve`` the solver alone at its own default tolerance. Needs the extra ``peers``.
+Both train on chromosomes I-IV of C. elegans (6,206,429 windows) and validate on V (2,117,310) by the area
+under the precision-recall curve. ``fcl`` prints the scores of its anchors over time, from the start of
+the command. The ``peers`` train on every k-th row at k times C, and are scored on every fourth row of V.
+Their features are all k-mers with wildcards of so few letters that the matrix fits, or a random sample of
+the features of d letters, as in the paper. ``matrix`` is the time to make the matrix; ``solve`` is the
+time of the solver alone at its own default tolerance. Needs the extra ``peers``.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ if TYPE_CHECKING:
     from fcl.features.base import Ids
     from fcl.solve.state import Floats
 
-#: Number of chromosome V, and the folders of its windows and of all others.
+#: Number of chromosome V, and the folders of the other windows and of its own.
 V = 4
 TRAIN, VALID = "I-IV", "V"
-#: Default tolerances of the peers; passes of Vowpal Wabbit.
+#: Default tolerances of the peers; for Vowpal Wabbit 1 / passes.
 TOLERANCES = {"liblinear": 1e-2, "celer": 1e-4, "skglm": 1e-4, "saga": 1e-3, "vw": 1 / 2}
-#: Rows of V that peers' models are scored on: every so many-th, and so many at a time.
+#: The models of the peers are scored on every k-th row of V, in blocks of rows.
 SCORED_EVERY = 4
 SCORED_ROWS = 1 << 16
 
 
 def split(folder: Path) -> Path:
-    """Write the windows of I-IV, and those of V, once; returns the folder of both."""
+    """Write the windows of I-IV and those of V once; return the folder of both."""
     if not (folder / "chromosome.npy").exists():
-        sys.exit(f"{folder}: expected chromosome.npy there, as make_celegans.py writes it")
+        sys.exit(f"{folder}: expected chromosome.npy, which make_celegans.py writes; it is missing")
     names = ("seq.npy", "y.npy", "chromosome.npy")
     parts = common.derived("beyond", *(folder / name for name in names))
     if (parts / "complete").exists():
@@ -62,7 +62,7 @@ def split(folder: Path) -> Path:
 
 
 def curve(args: argparse.Namespace) -> None:
-    """Train on I-IV, validating every anchor on V; of several runs the median one is printed."""
+    """Train on I-IV and validate every anchor on V; print the run of median time."""
     jobs.warm()
     options = ["--features", f"kmers:d={args.d}", "--C", str(args.C), "--tol", str(args.tol)]
     options += ["--memory", args.memory, "--valid", str(args.parts / VALID)]
@@ -70,7 +70,7 @@ def curve(args: argparse.Namespace) -> None:
     runs = [jobs.train(args.parts / TRAIN, options) for _ in range(args.repeat)]
     job = jobs.middle(runs)
     print(
-        f"d = {args.d}, C = {args.C:g}, {args.memory}; the run of median time of {len(runs)} "
+        f"d = {args.d}, C = {args.C:g}, {args.memory}; the median of {len(runs)} runs by time "
         f"({common.spread([job.wall for job in runs])} s); first line after {job.first_line:.2f} s, "
         f"prepared after {job.prepared:.1f} s\n"
     )
@@ -92,7 +92,7 @@ def curve(args: argparse.Namespace) -> None:
 
 
 def make_matrix(codes: np.ndarray, letters: int, ids: Ids | None) -> Any:
-    """Features of so many letters on windows (n, L) as CSR float64; all of them, or some (sorted)."""
+    """Make the k-mer matrix of windows (n, L), CSR float64; ids : sorted, None for all features."""
     from scipy import sparse
 
     from fcl import open_data
@@ -122,7 +122,7 @@ def make_matrix(codes: np.ndarray, letters: int, ids: Ids | None) -> Any:
 
 
 def peer(args: argparse.Namespace) -> None:
-    """One solver on one set of features; prints its figures as JSON."""
+    """Run one solver on one set of features, and print its figures as JSON."""
     from scipy import sparse
     from sklearn.metrics import average_precision_score
 
@@ -164,12 +164,12 @@ def peer(args: argparse.Namespace) -> None:
 
 
 def C_of(args: argparse.Namespace) -> float:
-    """C of the peers, so that the losses of their rows weigh as much as those of all."""
+    """C of the peers, scaled so that their losses have the total weight of those of all rows."""
     return float(args.C * args.every)
 
 
 def scores(valid: Path, letters: int, ids: Ids | None, w: Floats) -> Floats:
-    """Margins of rows of V, without the bias."""
+    """Margins of the scored rows of V, without the bias."""
     codes = np.load(valid / "seq.npy", mmap_mode="r")[::SCORED_EVERY]
     used = np.flatnonzero(w)
     if not len(used):
@@ -185,7 +185,7 @@ def scores(valid: Path, letters: int, ids: Ids | None, w: Floats) -> Floats:
 
 
 def compare(args: argparse.Namespace) -> None:
-    """All peers on all sets of features, each run a process of its own."""
+    """Run all peers on all sets of features, each in a separate process; print a table."""
     sets = [(int(k), 0) for k in args.letters.split(",") if k]
     sets += [(args.d, int(k)) for k in args.sampled.split(",") if k]
     rows = []
@@ -199,7 +199,7 @@ def compare(args: argparse.Namespace) -> None:
                     command, capture_output=True, text=True, check=False, timeout=args.limit
                 )
             except subprocess.TimeoutExpired:
-                rows.append([method, _named(letters, sampled), f"> {args.limit:.0f} s in all"])
+                rows.append([method, _named(letters, sampled), f"> {args.limit:.0f} s in total"])
                 continue
             if done.returncode:
                 last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
@@ -233,7 +233,7 @@ def _named(letters: int, sampled: int) -> str:
 
 
 def main() -> None:
-    """Split the windows, and run what was asked for."""
+    """Split the windows, and run the chosen measurement."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("what", choices=["fcl", "peers"])
     parser.add_argument("--data", type=Path, help="folder of all windows, with chromosome.npy")
@@ -241,14 +241,14 @@ def main() -> None:
     parser.add_argument("--C", type=float, default=0.03)
     parser.add_argument("--tol", type=float, default=1e-3)
     parser.add_argument("--memory", default="6GiB")
-    parser.add_argument("--max-time", default="20m", help="of fcl")
-    parser.add_argument("--every", type=int, default=10, help="rows of the peers: every k-th")
-    parser.add_argument("--letters", default="1,2,3", help="all features of so many letters")
+    parser.add_argument("--max-time", default="20m", help="time limit of fcl")
+    parser.add_argument("--every", type=int, default=10, help="peers get every k-th row")
+    parser.add_argument("--letters", default="1,2,3", help="letters of complete k-mer families")
     parser.add_argument(
-        "--sampled", default="30000,100000", help="so many random ones of d letters"
+        "--sampled", default="30000,100000", help="sizes of random samples of k-mers of d letters"
     )
     parser.add_argument("--methods", default="liblinear,celer,skglm,vw")
-    parser.add_argument("--limit", type=float, default=600.0, help="seconds a run of a peer")
+    parser.add_argument("--limit", type=float, default=600.0, help="seconds for one run of a peer")
     parser.add_argument("--repeat", type=int, default=1, help="runs of fcl (default 1)")
     parser.add_argument("--run", help=argparse.SUPPRESS)
     parser.add_argument("--parts", type=Path, help=argparse.SUPPRESS)

@@ -1,4 +1,4 @@
-"""What the benchmarks share: the machine, the data, medians, tables."""
+"""Helpers that the benchmarks share: the machine, the data, medians, tables."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
     from fcl.data import DataSet
 
 ROOT = Path(__file__).resolve().parents[2]
-#: Where make_celegans.py and its genome are looked for.
+#: The folder in which make_celegans.py and its genome are expected.
 SHARED = ROOT.parent / "shared" / "data"
-#: Where data that are made once are kept.
+#: The folder of derived data, which are made once and reused.
 MADE = Path(tempfile.gettempdir()) / "fcl-bench"
 #: Windows of all five chromosomes (1.2 GB).
 WINDOWS = MADE / "celegans"
 
 
 def machine() -> str:
-    """One line: processor, cores, system, versions."""
+    """Describe processor, cores, system and versions in one line."""
     import numba
 
     import fcl
@@ -49,12 +49,12 @@ def machine() -> str:
 
 
 def pin(core: int | None) -> None:
-    """Keep this process, and what it starts, on one core, where the system can.
+    """Pin this process and its children to one core, if the system supports it.
 
     core : number of the core; None for the last one that the process may use.
     """
     if not hasattr(os, "sched_setaffinity"):
-        print("(not pinned to a core: this system cannot)", file=sys.stderr)
+        print("(not pinned to a core: this system does not support it)", file=sys.stderr)
         return
     allowed = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, {allowed[-1] if core is None else core})
@@ -64,28 +64,28 @@ def pin(core: int | None) -> None:
 
 
 def add_data_options(parser: argparse.ArgumentParser, every: int) -> None:
-    """--data, --every and --core."""
+    """Add the options --data, --every and --core."""
     parser.add_argument(
         "--data",
         type=Path,
-        help="folder with seq.npy and y.npy of all windows, as make_celegans.py writes it; made "
-        "when not given",
+        help="folder with seq.npy and y.npy of all windows, as make_celegans.py writes it "
+        "(default: make one)",
     )
     parser.add_argument(
-        "--every", type=int, default=every, help=f"take every k-th row of them (default {every})"
+        "--every", type=int, default=every, help=f"take every k-th row (default {every})"
     )
     parser.add_argument("--core", type=int, help="core to run on (default: the last one)")
 
 
 def windows_folder(given: Path | None) -> Path:
-    """The folder of the windows of C. elegans I-V; makes them where none is given.
+    """Return the folder of the windows of C. elegans I-V; make it if none is given.
 
-    Exits with a message that says what is missing.
+    Exits with a message that names the missing files.
     """
     if given is not None:
         missing = [name for name in ("seq.npy", "y.npy") if not (given / name).exists()]
         if missing:
-            sys.exit(f"{given}: expected seq.npy and y.npy there, {' and '.join(missing)} missing")
+            sys.exit(f"{given}: expected seq.npy and y.npy, but {' and '.join(missing)} is missing")
         return given
     if (WINDOWS / "complete").exists():
         return WINDOWS
@@ -94,8 +94,8 @@ def windows_folder(given: Path | None) -> Path:
     if missing:
         sys.exit(
             f"This benchmark needs windows of C. elegans. Expected {script.name} and {genome.name} "
-            f"in shared/data beside the repository; missing: {', '.join(missing)}. "
-            "Or name a folder with seq.npy uint8 (n, 141) and y.npy (n,) by --data."
+            f"in shared/data beside the repository; missing: {', '.join(missing)}. Put them there, "
+            "or name a folder with seq.npy, uint8 (n, 141), and y.npy (n,) with --data."
         )
     print("making the windows of C. elegans I-V (1.2 GB, once) ...", file=sys.stderr)
     WINDOWS.mkdir(parents=True, exist_ok=True)
@@ -105,23 +105,23 @@ def windows_folder(given: Path | None) -> Path:
 
 
 def derived(name: str, *sources: Path) -> Path:
-    """Where data made of some files are kept: of others, or of the same changed since, elsewhere."""
-    told = []
+    """The path for data derived from some files; it changes if the files change."""
+    versions = []
     for source in sources:
         found = source.stat()
         shape = np.load(source, mmap_mode="r").shape if source.suffix == ".npy" else found.st_size
-        told.append((str(source.resolve()), shape, found.st_mtime_ns))
-    return MADE / f"{name}-{hashlib.sha256(repr(told).encode()).hexdigest()[:10]}"
+        versions.append((str(source.resolve()), shape, found.st_mtime_ns))
+    return MADE / f"{name}-{hashlib.sha256(repr(versions).encode()).hexdigest()[:10]}"
 
 
 def load(folder: Path, every: int) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int8]]:
-    """Every k-th row of all windows: codes (n, 141), labels (n,), in memory."""
+    """Load every k-th row of all windows: codes (n, 141) and labels (n,)."""
     y = np.load(folder / "y.npy")[::every].copy()
     windows = np.load(folder / "seq.npy", mmap_mode="r")
     total, length = windows.shape
     codes = np.empty((len(y), length), np.uint8)
     step = every * max(1, (1 << 16) // every)  # rows read at a time
-    # read, not mapped: mapped pages would count as memory of the process
+    # The file is not mapped, because mapped pages would count as memory of the process.
     with open(folder / "seq.npy", "rb") as file:
         file.seek(windows.offset)
         for at in range(0, total, step):
@@ -132,7 +132,7 @@ def load(folder: Path, every: int) -> tuple[npt.NDArray[np.uint8], npt.NDArray[n
 
 
 def every_kth(folder: Path, every: int) -> Path:
-    """A folder with every k-th row of all windows, made once; the given one for all."""
+    """Return a folder with every k-th row of all windows, made once; the given folder if k is 1."""
     if every == 1:
         return folder
     to = derived(f"every-{every}", folder / "seq.npy", folder / "y.npy")
@@ -146,7 +146,7 @@ def every_kth(folder: Path, every: int) -> Path:
 
 
 def open_rows(folder: Path, every: int) -> DataSet:
-    """The same as a data set of fcl."""
+    """Load every k-th row of all windows as an fcl data set."""
     from fcl import open_data
 
     codes, y = load(folder, every)
@@ -157,12 +157,12 @@ def open_rows(folder: Path, every: int) -> DataSet:
 
 
 def median(values: Sequence[float]) -> float:
-    """The median; nan of nothing."""
+    """The median; NaN if there are no values."""
     return statistics.median(values) if values else float("nan")
 
 
 def spread(values: Sequence[float]) -> str:
-    """Median with lowest and highest, as "4.9 (4.8-5.1)"."""
+    """The median with the lowest and highest value, such as "4.9 (4.8-5.1)"."""
     if min(values, default=0.0) == max(values, default=0.0):
         return _short(median(values))
     return f"{_short(median(values))} ({_short(min(values))}-{_short(max(values))})"
@@ -173,7 +173,7 @@ def _short(value: float) -> str:
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """A table in Markdown, the columns aligned."""
+    """Format a Markdown table with aligned columns."""
     cells = [[str(cell) for cell in row] for row in (header, *rows)]
     widths = [max(len(row[c]) for row in cells) for c in range(len(header))]
     lines = [
@@ -186,7 +186,7 @@ def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 
 @contextmanager
 def constants(module: Any, **values: Any) -> Iterator[None]:
-    """Set constants of a module for a while."""
+    """Set constants of a module inside a ``with`` block, and restore them."""
     before = {name: getattr(module, name) for name in values}
     for name, value in values.items():
         setattr(module, name, value)

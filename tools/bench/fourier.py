@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""Random Fourier features: how fast they are priced, and digits told apart by a few of them.
+"""Random Fourier features: speed of pricing, and classification of digits with few features.
 
     python tools/bench/fourier.py speed
     python tools/bench/fourier.py speed --inputs 50 784 --kernel laplace
     python tools/bench/fourier.py speed --dtype float int8
     python tools/bench/fourier.py mnist --features 2048 --dtype int8
 
-``speed`` counts a value for every row and feature, a cosine of an angle, summed against residuals, on one
-core. ``mnist`` trains even against odd digits at several strengths, and prints the test error against
-the number of features with a weight; and that of logistic regression with a squared penalty on as many
-random features, all with a weight, the best of several strengths on the test rows: if anything, that
-favours it.
+``speed`` counts one value for every row and feature: the cosine of an angle, multiplied by a residual and
+summed, on one core. ``mnist`` trains even against odd digits with several values of C, and prints the
+number of features in the model and the test error. For comparison it prints the test error of logistic
+regression with a squared penalty on as many random features, with the strength that is best on the test
+rows, which favours that method.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from threadpoolctl import threadpool_limits
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from tools.bench import common
 
-#: Rows of the block that is priced.
+#: Rows of the priced block.
 BLOCK = 65536
-#: The option of the family by the name of its numbers.
+#: The values of --dtype, and the option ``dtype`` of the family.
 NUMBERS = {"float": None, "int8": "int8"}
 
 
@@ -39,11 +39,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--core", type=int, help="number of the core (default: the last)")
     commands = parser.add_subparsers(dest="what", required=True)
-    fast = commands.add_parser("speed", help="values priced a second")
+    fast = commands.add_parser("speed", help="values priced per second")
     fast.add_argument("--inputs", type=int, nargs="+", default=[10, 50, 784])
     fast.add_argument("--kernel", choices=["gaussian", "laplace"], default="gaussian")
     fast.add_argument("--dtype", choices=list(NUMBERS), nargs="+", default=["float"])
-    fast.add_argument("--features", type=int, default=512, help="features of a call (default 512)")
+    fast.add_argument("--features", type=int, default=512, help="features in a call (default 512)")
     fast.add_argument("--repeat", type=int, default=7, help="runs (default 7)")
     digits = commands.add_parser("mnist", help="even against odd digits")
     digits.add_argument("--data", type=Path, default=common.SHARED / "mnist.npz")
@@ -62,15 +62,15 @@ def main() -> None:
 
 
 def speed(args: argparse.Namespace) -> None:
-    """Print values a second of the steps of pricing, in processor time."""
+    """Print the values per second of each step of pricing."""
     from fcl.features import Fourier
     from fcl.kernels import fourier as kernels
 
     random = np.random.default_rng(0)
     print(
-        f"\n{args.kernel} kernel, {BLOCK:,} rows, {args.features:,} features a call; million values "
-        f"a second of processor time (priced: of time as well), of {args.repeat} runs: median "
-        "(lowest-highest)\n"
+        f"\n{args.kernel} kernel, {BLOCK:,} rows, {args.features:,} features in a call; million "
+        f"values per second of processor time (priced: also of wall-clock time); {args.repeat} "
+        "runs: median (lowest-highest)\n"
     )
     lines = []
     for m, dtype in product(args.inputs, args.dtype):
@@ -126,16 +126,16 @@ def speed(args: argparse.Namespace) -> None:
         "inputs",
         "dtype",
         "priced",
-        "priced, by time",
+        "priced, wall clock",
         "angles alone",
         "cosines and sums alone",
-        "a frequency",
+        "time for a frequency",
     )
     print(common.table(head, lines))
 
 
 def mnist(args: argparse.Namespace) -> None:
-    """Print test errors against numbers of features."""
+    """Print the test error and the number of features for each C."""
     import fcl
     from fcl.features import Fourier
 
@@ -145,7 +145,7 @@ def mnist(args: argparse.Namespace) -> None:
     order = np.random.default_rng(0).permutation(len(x))[: args.rows]
     x, y = x[order], np.where(y[order] % 2 == 0, 1, -1)
     test_y = np.where(test_y % 2 == 0, 1, -1)
-    # all pixels on one scale: those that are nearly always 0 would weigh most
+    # Pixels are not standardised: those that are nearly always 0 would get the largest scales.
     features = Fourier(n=args.features, standardise=False, dtype=NUMBERS[args.dtype])
     data = fcl.open_data(x, y=y)
     print(
@@ -178,7 +178,7 @@ def mnist(args: argparse.Namespace) -> None:
 def squared_penalty(
     made: Any, k: int, x: np.ndarray, y: np.ndarray, test_x: np.ndarray, test_y: np.ndarray
 ) -> float:
-    """Test error of logistic regression with a squared penalty on the first k features, the best."""
+    """Lowest test error of logistic regression with a squared penalty on the first k features."""
     from sklearn.linear_model import LogisticRegression
 
     phi, test = (made.columns(np.arange(k), made.prepare(rows)) for rows in (x, test_x))

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""How the time grows: with rows, length of k-mers, C, writers, memory. One axis at a time.
+"""How the time grows with rows, length of k-mers, C, writers and memory; one axis at a time.
 
     python tools/bench/growth.py rows [--every 160,40,10,4,1] [--C 0.03,0.1]
     python tools/bench/growth.py d | C | writers | memory [--repeat 3]
 
-Every run is an ``fcl-train`` of its own on windows of C. elegans on disk; kernels are compiled before.
-Seconds are from the start of the command to a certified relative gap: starting processes, reading and
-preparing are in them. Of several runs times are medians, the other figures those of the run of median
-time. ``--drivers inline,processes`` compares drivers.
+Every run is a separate ``fcl-train`` on windows of C. elegans on disk; kernels are compiled beforehand.
+Seconds are from the start of the command to a certified relative gap, and include starting processes,
+reading and preparing. With several runs, times are medians, and the other figures are those of the run
+of median time. ``--drivers inline,processes`` compares drivers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from tools.bench import common, jobs
 
-#: What each axis runs through; the other options keep their first value.
+#: The values of each axis; the other options keep their defaults.
 AXES = {
     "rows": {"every": "160,40,10,4,1", "C": "0.03,0.1"},
     "d": {"d": "4,6,8,10"},
@@ -44,7 +44,7 @@ KEYS = ("every", "d", "C", "drivers", "writers", "memory", "row-view")
 
 
 def options_of(case: dict[str, str], args: argparse.Namespace) -> list[str]:
-    """Options of ``fcl-train`` for one case."""
+    """The options of ``fcl-train`` for one case."""
     options = ["--features", f"kmers:d={case['d']}", "--C", case["C"], "--memory", case["memory"]]
     options += ["--driver", case["drivers"], "--row-view", case["row-view"]]
     if case["drivers"] == "processes":
@@ -58,9 +58,9 @@ def main() -> None:
     parser.add_argument("axis", choices=list(AXES))
     parser.add_argument("--data", type=Path, help="folder with seq.npy and y.npy of all windows")
     for key in KEYS:
-        parser.add_argument(f"--{key}", help=f"by comma (default {DEFAULTS[key]})")
+        parser.add_argument(f"--{key}", help=f"comma-separated (default {DEFAULTS[key]})")
     parser.add_argument("--tol", type=float, default=1e-3)
-    parser.add_argument("--max-time", default="30m", help="of a run (default 30m)")
+    parser.add_argument("--max-time", default="30m", help="time limit of a run (default 30m)")
     parser.add_argument("--repeat", type=int, default=1)
     args = parser.parse_args()
     chosen = {**DEFAULTS, **AXES[args.axis]}
@@ -78,8 +78,8 @@ def main() -> None:
             data = common.every_kth(folder, int(case["every"]))
             runs.append(jobs.train(data, options_of(case, args)))
             job = runs[-1]
-            told = {"wall": job.wall, "gap": job.last["gap"], "objective": job.last["objective"]}
-            print(json.dumps(case | told), file=sys.stderr, flush=True)
+            figures = {"wall": job.wall, "gap": job.last["gap"], "objective": job.last["objective"]}
+            print(json.dumps(case | figures), file=sys.stderr, flush=True)
     varied = [key for key in KEYS if "," in chosen[key]]
     rows = []
     for case, runs in zip(cases, found, strict=True):
@@ -115,7 +115,7 @@ def main() -> None:
 
 
 def _near_the_end(job: jobs.Job) -> float:
-    """When the objective was within 1e-4 of the last one."""
+    """Seconds until the objective was within 1e-4 of the last one."""
     return job.to_objective(job.last["objective"] * (1.0 + 1e-4)) or 0.0
 
 

@@ -1,7 +1,7 @@
-"""A training by ``fcl-train`` in a process of its own, and what its log tells.
+"""Run ``fcl-train`` in a separate process, and read its log.
 
-Kernels are to be compiled beforehand (:func:`warm`). Times are counted from the start of the command, so
-that starting processes, reading and preparing are in them.
+Compile the kernels beforehand with :func:`warm`. Times are counted from the start of the command, so
+they include starting processes, reading and preparing.
 """
 
 from __future__ import annotations
@@ -19,56 +19,57 @@ from typing import Any
 
 from tools.bench import common
 
-#: Relative gaps whose times are of interest.
+#: Relative gaps whose times are reported.
 GAPS = (1e-1, 1e-2, 1e-3)
 
 
 @dataclass(frozen=True)
 class Job:
-    """What a training reached, all times in seconds from the start of its command."""
+    """Results of a training; all times are in seconds from the start of its command."""
 
     wall: float
-    first_line: float  #: of progress, on the standard error
-    prepared: float  #: rows were read once and stand prepared
-    passes: list[dict[str, Any]]  #: PassDone events, ``time`` from the start
-    cpu: float  #: processor time of writers and trainer over time, since the rows were prepared
-    peak: int  #: bytes, by its own report
+    first_line: float  #: when the first line of progress came on standard error
+    prepared: float  #: when all rows were read and prepared
+    passes: list[dict[str, Any]]  #: PassDone events, with ``time`` from the start
+    cpu: float  #: processor time of writers and trainer / time, since the rows were prepared
+    peak: int  #: bytes, as fcl reports them
     reason: str
     model: Path | None
 
     @property
     def last(self) -> dict[str, Any]:
-        """The last pass."""
+        """The event of the last pass."""
         return self.passes[-1]
 
     @property
     def first_pass(self) -> float:
-        """When the first pass was done."""
+        """When the first pass ended."""
         return float(self.passes[0]["time"])
 
     def to_gap(self, gap: float) -> float | None:
-        """When a relative gap was certified; None: it was not."""
+        """When a relative gap was certified; None if it was not."""
         return next((p["time"] for p in self.passes if p["gap"] <= gap), None)
 
     def to_objective(self, value: float) -> float | None:
-        """When an anchor had at most this objective; None: none had."""
+        """When the objective of an anchor first was at most this value; None if it never was."""
         return next((p["time"] for p in self.passes if p["objective"] <= value), None)
 
 
 def middle(runs: Sequence[Job]) -> Job:
-    """The run of median time; of an even number the faster one of the middle."""
+    """The run of median time; for an even number of runs, the faster of the middle two."""
     return sorted(runs, key=lambda job: job.wall)[(len(runs) - 1) // 2]
 
 
 def warm() -> None:
-    """Compile all kernels, in a process of its own."""
+    """Compile all kernels in a separate process."""
     run_cli("train", "--warmup", "--quiet")
 
 
 def run_cli(command: str, *options: str) -> float:
-    """``python -m fcl`` with this repository's fcl; raises where it fails.
+    """Run ``python -m fcl`` with this repository's fcl.
 
-    Returns the seconds to the first line on its standard error; all of them where it wrote none.
+    Returns the seconds to the first line on standard error, or to its end if there was no line.
+    Raises CalledProcessError if the command fails.
     """
     environment = {**os.environ, "PYTHONPATH": str(common.ROOT)}
     line = [sys.executable, "-m", "fcl", command, *options]
@@ -88,9 +89,9 @@ def run_cli(command: str, *options: str) -> float:
 
 
 def train(data: Path, options: Sequence[str], model: Path | None = None) -> Job:
-    """Train on a data set with options of ``fcl-train``; the model is kept where a path is given.
+    """Train on a data set with options of ``fcl-train``; keep the model if a path is given.
 
-    Without an option ``--x`` the rows are ``seq``, the target ``y``.
+    Without the option ``--x`` the arrays are ``seq`` and ``y``.
     """
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "log.jsonl"

@@ -1,19 +1,20 @@
 #!/usr/bin/env python3
-"""fcl beside liblinear and celer over a grid of data, C, losses, drivers and row views: is it ever worse?
+"""Compare fcl with liblinear and celer over a grid of data, C, losses, drivers and row views.
 
     python tools/bench/matrix.py                          one class of each data set, logistic, inline
     python tools/bench/matrix.py --data 20news --classes all --C 1 10
     python tools/bench/matrix.py --all [--jobs 2]         everything: hours
 
-Every fit has to converge to ``--tol`` within ``--limit`` seconds, and to an objective at most 1e-3 above
-that of the other solver: liblinear ``-s 6`` and ``-s 5`` with ``-B 1 -R`` for logistic loss and
-squared hinge, celer's Lasso for the squared loss. Objectives are recomputed here from the weights, on the
-explicit matrix in float64, which also says whether fcl's own objective, bound and gap are true. What
-the other solvers reach is kept in the temporary folder, so that a second run takes fcl's time alone.
+Every fit must converge to ``--tol`` within ``--limit`` seconds, and its objective may be at most a factor
+of 1 + 1e-3 above that of the other solver: liblinear ``-s 6`` and ``-s 5`` with ``-B 1 -R`` for logistic
+loss and squared hinge, celer's Lasso for the squared loss. Objectives are recomputed here from the
+weights on the explicit matrix in float64, which also verifies the objective, bound and gap that fcl
+reports. The objectives of the other solvers are kept in the temporary folder, so a second run only takes
+fcl's time.
 
-Faults: ``above`` (the objective, by more than 1e-3), ``unfinished``, ``stalled``, ``raised``, and where
-the report is wrong ``objective``, ``bound``, ``gap``. The exit code is 1 if there was any. Needs the
-extra ``peers``: pip install -e '.[peers]'
+Faults: ``above`` (the objective, by more than 1e-3), ``unfinished``, ``stalled``, ``raised``, and, if
+the report is false, ``objective``, ``bound`` or ``gap``. The exit code is 1 if there was a fault. Needs
+the extra ``peers``: pip install -e '.[peers]'
 """
 
 from __future__ import annotations
@@ -50,13 +51,13 @@ LOSSES = ("logistic", "squared_hinge", "squared")
 DRIVERS = ("inline", "processes")
 #: Share of the rows in a sampled row view.
 SAMPLED = 0.25
-#: What an objective may be above that of another solver, relative.
+#: How far an objective may exceed that of another solver (relative).
 WORSE = 1e-3
-#: What rounding may change of a sum over all rows, relative.
+#: How much rounding may change a sum over all rows (relative).
 ROUNDING = 1e-9
 #: Letters of a k-mer.
 D = 3
-#: Tolerances that another solver is asked for, the next one where it takes longer than so many seconds.
+#: Tolerances of the other solvers; the next one is tried if a run takes more than PATIENCE seconds.
 PEER_TOLERANCES = (1e-5, 1e-3, 1e-2)
 PATIENCE = 120.0
 
@@ -68,13 +69,13 @@ PATIENCE = 120.0
 class Table:
     """A data set with its classes."""
 
-    rows: Any  #: as fcl gets them
+    rows: Any  #: the input of fcl
     X: Any  #: all features, CSR or dense float64
     label: npt.NDArray[np.int64]
     features: str = "columns"
 
     def target(self, number: int) -> Floats:
-        """+1 for a class, -1 for the others."""
+        """+1 for rows of a class, -1 for all others."""
         return np.where(self.label == number, 1.0, -1.0)
 
 
@@ -89,7 +90,7 @@ def a9a(every: int) -> Table:
 
 
 def newsgroups(every: int) -> Table:
-    """Counts of 83,021 words, 20 groups, the rows to train on."""
+    """20 newsgroups: counts of 83,021 words, training rows only."""
     from scipy import sparse
 
     held = np.load(source("20news_is_test.npy")).astype(bool)
@@ -98,7 +99,7 @@ def newsgroups(every: int) -> Table:
 
 
 def magic(every: int) -> Table:
-    """Gamma rays: 10 columns as they are, of scales from 0.02 to 300."""
+    """MAGIC gamma telescope: 10 raw columns with scales from 0.02 to 300."""
     with gzip.open(source("magic04.data.gz"), "rt") as file:
         lines = [line.strip().split(",") for line in file if line.strip()][::every]
     X = np.array([line[:-1] for line in lines], np.float64)
@@ -106,14 +107,14 @@ def magic(every: int) -> Table:
 
 
 def mnist(every: int) -> Table:
-    """Pixels of digits, 0 to 255."""
+    """MNIST: pixels of digits, 0 to 255."""
     with np.load(source("mnist.npz")) as stored:
         X, y = stored["train_x"][::every], stored["train_y"][::every]
     return Table(X, X.astype(np.float64), y.astype(np.int64))
 
 
 def splice(every: int) -> Table:
-    """Windows around splice junctions without unknown letters: positional k-mers."""
+    """UCI splice: positional k-mers of the windows without unknown letters."""
     import csv
 
     with source("uci_splice.csv").open(newline="") as file:
@@ -126,11 +127,11 @@ def splice(every: int) -> Table:
 
 
 class Source(NamedTuple):
-    """Where a data set is from, and which of it is taken by default."""
+    """The origin of a data set, and the part that is used by default."""
 
     read: Callable[[int], Table]
     files: Sequence[str]
-    n_classes: int  #: of two classes the first is enough
+    n_classes: int  #: 1 if there are two: one problem is then enough
     default_class: int = 0
     every: int = 1
 
@@ -145,16 +146,16 @@ DATA = {
 
 
 def source(name: str) -> Path:
-    """A file of the shared data; exits where it is missing."""
+    """The path of a shared data file; exits if it is missing."""
     path = common.SHARED / name
     if not path.exists():
-        sys.exit(f"expected {name} in shared/data beside the repository; it is missing")
+        sys.exit(f"expected {name} in shared/data beside the repository, but it is missing")
     return path
 
 
 @cache
 def read(data: str, every: int) -> Table:
-    """A data set, read once."""
+    """Read a data set once."""
     return DATA[data].read(every)
 
 
@@ -163,11 +164,11 @@ def read(data: str, every: int) -> Table:
 
 @dataclass(frozen=True)
 class Job:
-    """A fit of the matrix."""
+    """One fit of the grid."""
 
     data: str
     every: int
-    number: int  #: of the class that is held against the others
+    number: int  #: the positive class
     loss: str
     C: float
     driver: str = "inline"
@@ -177,13 +178,13 @@ class Job:
 
     @property
     def problem(self) -> str:
-        """A name for what it has in common with other fits of the same problem."""
+        """A name that all fits of the same problem share."""
         return f"{self.data}-{self.every}-{self.number}-{self.loss}-{self.C:g}"
 
 
 @dataclass
 class Fit:
-    """What came of it."""
+    """The result of a fit, with its faults."""
 
     job: Job
     seconds: float
@@ -208,7 +209,7 @@ def objective(job: Job, w: Floats, b: float) -> float:
 
 
 def fit(job: Job) -> Fit:
-    """Train with fcl, recompute the objective, and check what is reported."""
+    """Train with fcl, recompute the objective, and check the reported certificate."""
     import fcl
 
     table = read(job.data, job.every)
@@ -230,8 +231,8 @@ def fit(job: Job) -> Fit:
             warn=False,
         )
     except Exception as error:
-        told = traceback.format_exception_only(error)[-1].strip()[:200]
-        return Fit(job, time.perf_counter() - begun, math.inf, math.inf, told, ["raised"])
+        message = traceback.format_exception_only(error)[-1].strip()[:200]
+        return Fit(job, time.perf_counter() - begun, math.inf, math.inf, message, ["raised"])
     seconds = time.perf_counter() - begun
     w = np.zeros(table.X.shape[1])
     w[result.model.ids] = result.model.weights
@@ -250,7 +251,7 @@ def fit(job: Job) -> Fit:
 
 
 def compare(found: Fit, bound_by: float) -> Fit:
-    """Add the faults that the objective of another solver shows."""
+    """Add the faults that the objective of another solver reveals."""
     if found.objective > bound_by * (1.0 + WORSE):
         found.faults.append("above")
     claimed_bound = found.objective * (1.0 - found.gap)
@@ -263,7 +264,7 @@ def compare(found: Fit, bound_by: float) -> Fit:
 
 
 def peer(job: Job, tol: float) -> tuple[Floats, float]:
-    """Weights and intercept of another solver, which does not penalise the intercept either."""
+    """Fit with another solver that does not penalise the intercept; weights and intercept."""
     table = read(job.data, job.every)
     y = table.target(job.number)
     if job.loss == "squared":
@@ -284,9 +285,9 @@ def peer(job: Job, tol: float) -> tuple[Floats, float]:
 
 
 def peer_objective(job: Job) -> float:
-    """The objective that another solver reaches in a process of its own; infinite if it takes too long.
+    """The objective that another solver reaches in a separate process; infinite if it takes too long.
 
-    Kept in a file of the temporary folder.
+    It is cached in a file in the temporary folder.
     """
     path = common.derived(f"matrix-{job.problem}", *map(source, DATA[job.data].files))
     if path.exists():
@@ -301,7 +302,7 @@ def peer_objective(job: Job) -> float:
         except subprocess.TimeoutExpired:
             continue
         if done.returncode:
-            sys.exit(f"the solver to compare with failed:\n{done.stderr[-2000:]}")
+            sys.exit(f"the other solver failed:\n{done.stderr[-2000:]}")
         value = float(done.stdout.split()[-1])
         break
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -313,14 +314,14 @@ def peer_objective(job: Job) -> float:
 
 
 def work(job: Job) -> tuple[Fit, float]:
-    """A fit and what the other solver reached."""
+    """One fit, and the objective of the other solver."""
     warnings.simplefilter("ignore")
     other = peer_objective(job)
     return compare(fit(job), other), other
 
 
 def chosen(args: argparse.Namespace) -> Iterable[Job]:
-    """The fits that the options ask for, cheap ones first."""
+    """The fits that the options select, cheap ones first."""
     for C in args.C:
         for data in args.data:
             of = DATA[data]
@@ -332,40 +333,30 @@ def chosen(args: argparse.Namespace) -> Iterable[Job]:
                 for loss in args.loss:
                     for driver in args.driver:
                         for view in args.row_view:
-                            yield Job(
-                                *(data, args.every or of.every, number, loss, C, driver, view),
-                                *(args.tol, args.limit),
-                            )
+                            every = args.every or of.every
+                            job = data, every, number, loss, C, driver, view, args.tol, args.limit
+                            yield Job(*job)
 
 
 def line(found: Fit, other: float) -> list[object]:
-    """A fit's line of the table."""
+    """The table row of a fit."""
     job = found.job
     return [
-        *(job.data, job.number, job.loss, f"{job.C:g}", job.driver, job.row_view),
-        *(f"{found.seconds:.1f}", f"{found.gap:.1e}", f"{found.objective:.8g}"),
+        job.data, job.number, job.loss, f"{job.C:g}", job.driver, job.row_view,
+        f"{found.seconds:.1f}", f"{found.gap:.1e}", f"{found.objective:.8g}",
         f"{found.objective / other:.6f}" if other < math.inf else "",
-        *(found.reason, ", ".join(found.faults)),
-    ]
+        found.reason, ", ".join(found.faults),
+    ]  # fmt: skip
 
 
 HEADER = [
-    "data",
-    "class",
-    "loss",
-    "C",
-    "driver",
-    "rows",
-    "time, s",
-    "gap",
-    "objective",
-    "of other's",
-]
-HEADER += ["reason", "faults"]
+    "data", "class", "loss", "C", "driver", "rows", "time, s", "gap", "objective",
+    "/ other's", "reason", "faults",
+]  # fmt: skip
 
 
 def main() -> None:
-    """Run the fits, print a line for each, then all at fault."""
+    """Run the fits and print a line for each; then print those with faults."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--data", nargs="+", choices=list(DATA), default=list(DATA))
     parser.add_argument("--classes", default="one", help="one, all, or numbers such as 9,12")
@@ -376,7 +367,7 @@ def main() -> None:
     parser.add_argument("--tol", type=float, default=1e-3)
     parser.add_argument("--every", type=int, help="take every k-th row (default: mnist 10)")
     parser.add_argument("--limit", type=float, default=60.0, help="seconds for a fit of fcl")
-    parser.add_argument("--jobs", type=int, default=1, help="fits side by side")
+    parser.add_argument("--jobs", type=int, default=1, help="number of parallel fits")
     parser.add_argument("--all", action="store_true", help="all classes, losses, drivers, views")
     parser.add_argument("--peer", help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -401,15 +392,15 @@ def main() -> None:
         show(line(*one))
     bad = [one for one in done if one[0].faults]
     counts = Counter(fault for found, _ in bad for fault in found.faults)
-    told = ", ".join(f"{name} {count}" for name, count in sorted(counts.items()))
-    print(f"\n{len(done)} fits, {len(bad)} at fault{': ' + told if told else ''}")
+    listed = ", ".join(f"{name} {count}" for name, count in sorted(counts.items()))
+    print(f"\n{len(done)} fits, {len(bad)} with faults{': ' + listed if listed else ''}")
     if bad:
         print(common.table(HEADER, [line(*one) for one in bad]))
     sys.exit(bool(bad))
 
 
 def run(jobs: Sequence[Job], side_by_side: int) -> Iterable[tuple[Fit, float]]:
-    """All fits, here or in processes of their own."""
+    """Run all fits, in this process or in several."""
     if side_by_side == 1:
         yield from map(work, jobs)
         return

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Does a training keep to its memory budget? Watched from outside, on data larger than the budget.
+"""Check from outside whether training stays within its memory budget.
 
     python tools/bench/memory.py budgets [--budgets 1GiB,2GiB,6GiB] [--max-time 4m] [--C 0.03]
     python tools/bench/memory.py wide [--ratio 16] [--budget 768MiB]
 
-``budgets`` trains on all windows of C. elegans under several budgets; ``wide`` on windows so wide that
-the decoded rows are so many times the budget. Five times a second all processes of the training are
-looked at through /proc, without a line of fcl: what counts is their private anonymous memory (RssAnon),
-and every segment of shared memory once. Prints a line of JSON for each training, then a table. Exit code
-1 if a peak is above its budget, an objective rises from one accepted anchor to the next, or the end is
-not clean. Linux only.
+``budgets`` trains on all windows of C. elegans under several budgets; ``wide`` trains on windows so wide
+that the decoded rows exceed the budget by the factor --ratio. Five times a second the script reads the
+memory of all processes of the training from /proc, without any code of fcl: their private anonymous
+memory (RssAnon), and every segment of shared memory once. It prints a line of JSON for each training,
+then a table. The exit code is 1 if a peak is above its budget, an objective rises from one accepted
+anchor to the next, or the end is not clean. Linux only.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from fcl.units import parse_duration, parse_size
 from tools.bench import common
 
-#: Seconds between two looks.
+#: Seconds between two samples.
 EVERY = 0.2
-#: A training that has not ended so many seconds after its limit of time is killed.
+#: A training is killed if it has not ended so many seconds after its time limit.
 PATIENCE = 180.0
-#: Reasons of an end that was asked for.
+#: Reasons of a regular end.
 CLEAN = ("tolerance", "max-time", "max-passes")
 MIB = 1 << 20
 UNKNOWN = 4
-#: Decoded bytes of a chunk of the wide windows, about.
+#: Approximate decoded bytes of a chunk of the wide windows.
 CHUNK_BYTES = 6 << 20
 
 
 def main() -> int:
-    """Run what was asked for; the exit code."""
+    """Run the chosen measurement; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     commands = parser.add_subparsers(dest="command", required=True)
     budgets = commands.add_parser("budgets", help="all windows, under several budgets")
@@ -58,19 +58,19 @@ def main() -> int:
     wide.add_argument("--ratio", type=float, default=16.0, help="decoded bytes over budget")
     wide.add_argument("--budget", default="768MiB")
     wide.add_argument("--every", type=int, default=4, help="take every k-th site (default 4)")
-    wide.add_argument("--block-rows", type=int, default=3072, help="rows a block (default 3072)")
+    wide.add_argument("--block-rows", type=int, default=3072, help="rows per block (default 3072)")
     wide.add_argument("--max-passes", type=int, default=3)
     for command, limit in ((budgets, "4m"), (wide, "10m")):
-        command.add_argument("--max-time", default=limit, help=f"of a training (default {limit})")
+        command.add_argument("--max-time", default=limit, help=f"time limit (default {limit})")
         command.add_argument("--C", type=float, default=0.03)
         command.add_argument("--d", type=int, default=8, help="letters of a k-mer (default 8)")
-        command.add_argument("--nice", type=int, default=0, help="of the training")
+        command.add_argument("--nice", type=int, default=0, help="niceness of the training")
         command.add_argument(
             "--work", type=Path, default=common.MADE / "memory", help="folder for logs"
         )
     args = parser.parse_args()
     if not Path("/proc/self/status").exists():
-        sys.exit("This benchmark looks at processes through /proc, which this system has not.")
+        sys.exit("This benchmark reads /proc, which this system does not have; run it on Linux.")
     args.work.mkdir(parents=True, exist_ok=True)
     jobs = budget_jobs(args) if args.command == "budgets" else wide_job(args)
     subprocess.run(
@@ -85,7 +85,7 @@ def main() -> int:
 
 
 def budget_jobs(args: argparse.Namespace) -> Iterator[tuple[str, str, list[str]]]:
-    """(name, budget, arguments of the training) for each budget."""
+    """The name, budget and arguments of the training for each budget."""
     folder = common.windows_folder(args.data)
     for budget in args.budgets.split(","):
         options = [str(folder), "--x", "seq", "--features", f"kmers:d={args.d},origin=70"]
@@ -93,7 +93,7 @@ def budget_jobs(args: argparse.Namespace) -> Iterator[tuple[str, str, list[str]]
 
 
 def wide_job(args: argparse.Namespace) -> Iterator[tuple[str, str, list[str]]]:
-    """The same for the wide windows."""
+    """The name, budget and arguments of the training on wide windows."""
     data, width = wide_windows(int(args.ratio * parse_size(args.budget, "budget")), args.every)
     options = [str(data), "--features", f"kmers:d={args.d},origin={width // 2}"]
     options += ["--block-rows", str(args.block_rows), "--max-passes", str(args.max_passes)]
@@ -104,7 +104,7 @@ def wide_job(args: argparse.Namespace) -> Iterator[tuple[str, str, list[str]]]:
 
 
 def genome_script() -> ModuleType:
-    """make_celegans.py, which reads the genome."""
+    """Import make_celegans.py, which reads the genome."""
     script = common.SHARED / "make_celegans.py"
     spec = importlib.util.spec_from_file_location("make_celegans", script)
     if not script.exists() or spec is None or spec.loader is None:
@@ -115,10 +115,10 @@ def genome_script() -> ModuleType:
 
 
 def wide_windows(decoded: int, every: int) -> tuple[Path, int]:
-    """A Zarr v3 group with windows of about so many decoded bytes; made once.
+    """Make a Zarr v3 group of windows with about ``decoded`` bytes, once.
 
-    The windows lie around every k-th site, the A of its AG at letter width // 2; letters beyond the ends
-    of a chromosome are unknown. Returns the folder and the width.
+    The windows lie around every k-th site, with the A of its AG at letter width // 2; letters beyond the
+    ends of a chromosome are unknown. Returns the folder and the width.
     """
     import zarr
 
@@ -149,7 +149,7 @@ def wide_windows(decoded: int, every: int) -> tuple[Path, int]:
         for start in range(0, len(keys[name]), rows):
             part = cut(bases, keys[name][start : start + rows], width)
             held = np.concatenate([held, part])
-            if len(held) >= rows:  # whole chunks alone are written
+            if len(held) >= rows:  # only whole chunks are written
                 x[at : at + rows] = held[:rows]
                 held, at = held[rows:].copy(), at + rows
     if len(held):
@@ -161,10 +161,10 @@ def wide_windows(decoded: int, every: int) -> tuple[Path, int]:
 def cut(
     bases: npt.NDArray[np.uint8], keys: npt.NDArray[np.int64], width: int
 ) -> npt.NDArray[np.uint8]:
-    """Windows (len(keys), width) around sites: 2 * position + (1 on the forward strand)."""
+    """Cut windows (len(keys), width) around sites; key = 2 * position + (1 on the forward strand)."""
     place, forward = keys >> 1, (keys & 1).astype(bool)
     left = width // 2
-    # on the other strand the window is read backwards, so the longer side lies above
+    # On the reverse strand the window is read backwards, so its longer side has larger positions.
     first = place - np.where(forward, left, width - 1 - left)
     low, high = int(first.min()), int(first.max()) + width
     stretch = np.full(high - low, UNKNOWN, np.uint8)
@@ -180,12 +180,12 @@ def cut(
 
 
 def environment() -> dict[str, str]:
-    """Of a training: it finds this fcl."""
+    """The environment of a training, which imports this repository's fcl."""
     return {**os.environ, "PYTHONPATH": str(common.ROOT)}
 
 
 def run(args: argparse.Namespace, name: str, budget: str, options: list[str]) -> dict[str, Any]:
-    """Train under a budget and watch; the figures."""
+    """Train under a budget, sample the memory, and return the figures."""
     log, model = args.work / f"{name}.jsonl", args.work / f"{name}.fcl"
     command = [sys.executable, "-m", "fcl", "train", *options, "--C", str(args.C)]
     command += ["--memory", budget, "--max-time", args.max_time, "--checkpoint-every", "60s"]
@@ -213,7 +213,7 @@ def run(args: argparse.Namespace, name: str, budget: str, options: list[str]) ->
                 os.killpg(job.pid, signal.SIGKILL)
             time.sleep(EVERY)
     elapsed = time.monotonic() - started
-    time.sleep(2.0)  # children leave by themselves
+    time.sleep(2.0)  # children exit by themselves
     left = len(watch.pids())
     figures = {
         "name": name,
@@ -231,13 +231,13 @@ def run(args: argparse.Namespace, name: str, budget: str, options: list[str]) ->
 
 
 def logged(path: Path) -> dict[str, Any]:
-    """What the log of a training tells."""
+    """Figures from the log of a training."""
     events = []
     if path.exists():
         for line in path.read_text(encoding="utf-8").splitlines():
             try:
                 events.append(json.loads(line))
-            except json.JSONDecodeError:  # the last line of a killed one
+            except json.JSONDecodeError:  # the last line of a killed training may be incomplete
                 break
 
     def last(kind: str) -> dict[str, Any]:
@@ -260,7 +260,7 @@ def logged(path: Path) -> dict[str, Any]:
 
 
 def problems(figures: dict[str, Any]) -> list[str]:
-    """What is wrong with a run, in words."""
+    """Describe what is wrong with a run."""
     found = []
     if figures["peak"] > figures["budget"]:
         above = (figures["peak"] - figures["budget"]) / MIB
@@ -280,14 +280,14 @@ def problems(figures: dict[str, Any]) -> list[str]:
 
 
 class Watch:
-    """Memory of all processes of a session, seen through /proc."""
+    """Memory of all processes of a session, read from /proc."""
 
     def __init__(self, session: int) -> None:
         self.session = session
         self.looks = 0
-        self.longest = 0.0  #: seconds between two looks
+        self.longest = 0.0  #: most seconds between two samples
         self.peak = 0
-        self.at_peak: dict[str, Any] = {}  #: private bytes by process, shared ones by segment
+        self.at_peak: dict[str, Any] = {}  #: private bytes by process, shared bytes by segment
         self.highest: dict[str, int] = {}  #: most private bytes of each process
         self.most_shared = 0
         self._last = time.monotonic()
@@ -296,7 +296,7 @@ class Watch:
         self._tmpfs = _tmpfs_devices()
 
     def pids(self) -> list[int]:
-        """Processes of the session that are alive."""
+        """Ids of the live processes of the session."""
         found = []
         for entry in os.listdir("/proc"):
             if not entry.isdigit():
@@ -311,7 +311,7 @@ class Watch:
         return found
 
     def look(self) -> None:
-        """Count everything now."""
+        """Take one sample."""
         now = time.monotonic()
         self.looks += 1
         self.longest, self._last = max(self.longest, now - self._last), now
@@ -327,7 +327,7 @@ class Watch:
         sizes: dict[str, int] = {}
         for name, size in segments.values():
             sizes[name] = sizes.get(name, 0) + size
-        # more than was found: what is being given back at this moment, or else it is ours too
+        # Shared memory that is mapped but not found among the segments counts as well.
         sizes["not found"] = max(0, mapped - sum(sizes.values()))
         for name, size in private.items():
             self.highest[name] = max(self.highest.get(name, 0), size)
@@ -339,7 +339,7 @@ class Watch:
             self.at_peak = {"seconds": seconds, "private": private, "shared": sizes}
 
     def _segments(self, pid: int) -> dict[tuple[int, int], tuple[str, int]]:
-        """Name and allocated bytes of the files in memory that a process has open or mapped."""
+        """Name and allocated bytes of the in-memory files that a process has open or mapped."""
         found: dict[tuple[int, int], tuple[str, int]] = {}
         folder = f"/proc/{pid}/fd"
         try:
@@ -357,11 +357,11 @@ class Watch:
                 name = target.split()[0].rpartition(":")[2]
                 found[status.st_dev, status.st_ino] = (name, 512 * status.st_blocks)
         self._sizes.update(found)
-        # what is mapped stays when its descriptor is closed
+        # A mapping remains when its descriptor is closed.
         return {key: self._sizes[key] for key in _mapped(pid) if key in self._sizes} | found
 
     def figures(self) -> dict[str, Any]:
-        """What was seen."""
+        """The results so far."""
         return {
             "peak": self.peak,
             "at_peak": self.at_peak,
@@ -386,7 +386,7 @@ def _resident(pid: int) -> tuple[int, int]:
 
 
 def _mapped(pid: int) -> set[tuple[int, int]]:
-    """Device and inode of the files that a process has mapped to share."""
+    """Device and inode of the files that a process has mapped as shared."""
     found = set()
     try:
         for line in Path(f"/proc/{pid}/maps").read_text(errors="replace").splitlines():
@@ -402,7 +402,7 @@ def _mapped(pid: int) -> set[tuple[int, int]]:
 
 
 def _name(pid: int) -> str:
-    """What a process is, by its command line."""
+    """The role of a process, from its command line."""
     try:
         words = Path(f"/proc/{pid}/cmdline").read_text(errors="replace").split("\0")
     except OSError:
@@ -414,7 +414,7 @@ def _name(pid: int) -> str:
 
 
 def _tmpfs_devices() -> set[int]:
-    """Device numbers of the file systems that are memory."""
+    """Device numbers of the in-memory file systems."""
     found = set()
     for line in Path("/proc/self/mountinfo").read_text(errors="replace").splitlines():
         before, _, after = line.partition(" - ")

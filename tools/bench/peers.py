@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""fcl beside other solvers of the same problem, on matrices that fit in memory.
+"""Compare fcl with other solvers of the same problem, on matrices that fit in memory.
 
     python tools/bench/peers.py celegans [--every 160] [--d 4] [--C 0.1] [--repeat 3] [--methods ...]
     python tools/bench/peers.py a9a | 20news
 
-Every run is a process of its own on the cores of ``--cores``. Before its clock starts it solves a tiny
-problem of the same types, so that everything is imported and compiled: that is ``warm``. ``load`` is
-reading the files of the case and bringing them into the solver's form, fcl's as well as the others';
-``solve`` is the rest. Each solver's tolerance is tightened step by step until its objective, recomputed
-here in float64, is within 1e-6 of the optimum (which fcl certifies first); the table has the time to
-solve of the cheapest run that reached each level. ``from files`` is, to within 1e-4, the making of the
-matrix (k-mers from windows need none), load and solve. Needs the extra ``peers``:
+Every run is a separate process that may use ``--cores`` threads. Before its clock starts, it solves a
+tiny problem of the same types, so that everything is imported and compiled: this is ``warm``. ``load`` is
+the time to read the files of the case and to convert them to the solver's input format, for fcl as for
+the others; ``solve`` is the rest. Each solver's tolerance is tightened step by step until its objective,
+recomputed here in float64, is within 1e-6 of the optimum, which fcl certifies first. The table has the
+shortest ``solve`` that reached each level. ``from files`` is the total to within 1e-4: making the matrix
+(not needed for k-mers from windows), load and solve. Needs the extra ``peers``:
 pip install -e '.[peers]'
 """
 
@@ -40,17 +40,17 @@ from tools.bench import common
 #: Relative distances from the optimum that are timed.
 LEVELS = (1e-2, 1e-3, 1e-4, 1e-6)
 TOLERANCES = tuple(10.0 ** (-k / 2) for k in range(2, 19))
-#: Gap that fcl is asked for as the optimum, and the largest that will do.
+#: Relative gap requested for the optimum, and the largest gap that is accepted.
 OPTIMAL, GOOD_ENOUGH = 1e-8, 1e-7
-#: Seconds after which a solver is not asked for more.
+#: If a run takes more seconds than this, the solver's tolerance is not tightened further.
 LIMIT = 60.0
-#: ... and after which a run is ended, its loading included.
+#: Seconds after which a run is killed, including its loading.
 PATIENCE = 240.0
-#: The level to which the time from the files is told.
+#: The level of the column ``from files``.
 COMPARED = 1e-4
-#: 1 / passes over the rows, for Vowpal Wabbit.
+#: Vowpal Wabbit: 1 / passes over the rows, in place of tolerances.
 PASSES = tuple(1.0 / 2**k for k in range(0, 10, 2))
-#: ... and its --l1, as shares of that of the mean loss.
+#: Vowpal Wabbit: values of --l1, relative to the penalty of the mean loss.
 VW_SHARES = (1.0, 1e-1, 1e-2, 1e-3)
 #: Files of 20 newsgroups.
 NEWS = ("is_test.npy", "counts.npz", "y.npy")
@@ -61,14 +61,14 @@ Solution = tuple[npt.NDArray[np.float64], float]
 
 
 def all_kmers(codes: npt.NDArray[np.uint8], d: int) -> Any:
-    """All positional k-mers with wildcards of windows without unknown letters, as CSR float64."""
+    """Make all positional k-mers with wildcards of windows without unknown letters, CSR float64."""
     from scipy import sparse
 
     n, length = codes.shape
     per_position = 4 * 5 ** (d - 1)
     columns = []
     for position in range(length - d + 1):
-        for mask in range(2 ** (d - 1)):  # which of the letters behind the first are wildcards
+        for mask in range(2 ** (d - 1)):  # which letters after the first are wildcards
             code = codes[:, position].astype(np.int32)
             for k in range(1, d):
                 code = 5 * code + (4 if mask >> (k - 1) & 1 else codes[:, position + k])
@@ -81,14 +81,14 @@ def all_kmers(codes: npt.NDArray[np.uint8], d: int) -> Any:
 
 
 def celegans(folder: Path, args: argparse.Namespace) -> None:
-    """Windows, and all k-mers of them as a matrix."""
+    """Save windows of C. elegans, and the matrix of all their k-mers."""
     codes, y = common.load(common.windows_folder(args.data), args.every)
     _save(folder, all_kmers(codes, args.d), y.astype(np.float64))
     np.save(folder / "seq.npy", codes)
 
 
 def a9a(folder: Path, args: argparse.Namespace) -> None:
-    """Census income, 123 binary columns."""
+    """Save a9a: census income, 123 binary columns."""
     from sklearn.datasets import load_svmlight_file
 
     with gzip.open(common.SHARED / "a9a.gz") as file:
@@ -97,7 +97,7 @@ def a9a(folder: Path, args: argparse.Namespace) -> None:
 
 
 def newsgroups(folder: Path, args: argparse.Namespace) -> None:
-    """Word counts, one group against the others."""
+    """Save 20 newsgroups: word counts, one group against the others."""
     from scipy import sparse
 
     held = np.load(common.SHARED / "20news_is_test.npy").astype(bool)
@@ -124,7 +124,7 @@ CASES: dict[str, Callable[[Path, argparse.Namespace], None]] = {
 
 
 def made(args: argparse.Namespace) -> Path:
-    """The folder of a case, with the seconds that its making took; made once."""
+    """Make the folder of a case once; it also stores how many seconds that took."""
     if args.case == "celegans":
         windows = common.windows_folder(args.data)
         sources = [windows / "seq.npy", windows / "y.npy"]
@@ -134,7 +134,10 @@ def made(args: argparse.Namespace) -> Path:
         sources, name = [common.SHARED / file for file in files], f"peers-{args.case}"
         missing = [source.name for source in sources if not source.exists()]
         if missing:
-            sys.exit(f"This case needs {', '.join(missing)} in shared/data beside the repository.")
+            sys.exit(
+                f"This case needs {', '.join(missing)} in shared/data beside the repository, "
+                "but found none there."
+            )
     folder = common.derived(name, *sources)
     if not (folder / "made.npy").exists():
         folder.mkdir(parents=True, exist_ok=True)
@@ -145,7 +148,7 @@ def made(args: argparse.Namespace) -> Path:
 
 
 def tiny(folder: Path, like: Path, d: int) -> None:
-    """A few random rows of the same types as a case, to import and compile by."""
+    """Save a few random rows of the same types as a case, for imports and compilation."""
     from scipy import sparse
 
     random = np.random.default_rng(0)
@@ -164,7 +167,7 @@ def tiny(folder: Path, like: Path, d: int) -> None:
 
 
 class Problem:
-    """Files of a case, and the clock of a run."""
+    """The files of a case, and the clock of a run."""
 
     def __init__(self, folder: Path, C: float, tol: float, d: int) -> None:
         self.folder, self.C, self.tol, self.d = folder, C, tol, d
@@ -175,31 +178,31 @@ class Problem:
 
     @property
     def columns(self) -> int:
-        """Columns of the matrix, which is not read for it."""
+        """Number of columns, without reading the matrix."""
         with np.load(self.folder / "X.npz") as parts:
             return int(parts["shape"][1])
 
     def matrix(self) -> Any:
-        """CSR float64."""
+        """The matrix, CSR float64."""
         from scipy import sparse
 
         return sparse.load_npz(self.folder / "X.npz")
 
     def restart(self) -> None:
-        """Everything is imported and compiled."""
+        """Start the clock, once everything is imported and compiled."""
         self._since = time.perf_counter()
 
     def begin(self) -> None:
-        """Everything is in memory as the solver wants it."""
+        """End ``load``: the solver's input is in memory."""
         self.load = time.perf_counter() - self._since
         self._since = time.perf_counter()
 
     def end(self) -> None:
-        """The solution is there."""
+        """End ``solve``: the solution is found."""
         self.solve = time.perf_counter() - self._since
 
     def objective(self, X: Any, w: npt.NDArray[np.float64], b: float) -> float:
-        """||w||_1 + C sum log(1 + exp(-y m)), the bias not penalised."""
+        """||w||_1 + C sum log(1 + exp(-y m)), without a penalty on the bias."""
         losses = np.logaddexp(0.0, -self.y * (X @ w + b))
         return float(np.abs(w).sum() + self.C * losses.sum())
 
@@ -218,7 +221,7 @@ def _fcl(problem: Problem, features: str, read: Callable[[], Any]) -> Solution:
 
 
 def fcl_features(problem: Problem) -> Solution:
-    """fcl on the family itself; k-mers from the windows."""
+    """fcl on the family itself: k-mers from the windows if there are any."""
     path = problem.folder / "seq.npy"
     if not path.exists():
         return fcl_columns(problem)
@@ -245,11 +248,11 @@ def liblinear(problem: Problem) -> Solution:
 
 
 def celer(problem: Problem) -> Solution:
-    """celer's working sets; without an intercept here, for which a column of large ones stands in."""
+    """celer's working sets; a column of large constants replaces the intercept."""
     from celer import LogisticRegression
     from scipy import sparse
 
-    # a constant of 1e3 has a penalty of a thousandth of |b|
+    # With a constant of 1e3 the penalty is only a thousandth of |b|.
     constant = sparse.csc_matrix(np.full((len(problem.y), 1), 1e3))
     X = sparse.hstack([problem.matrix(), constant], format="csc")
     problem.begin()
@@ -286,10 +289,10 @@ def saga(problem: Problem) -> Solution:
 
 
 def vowpal_wabbit(problem: Problem) -> Solution:
-    """Vowpal Wabbit: truncated gradient online, over the rows again and again; ``tol`` is 1 / passes.
+    """Vowpal Wabbit: online truncated gradient in several passes over the rows; ``tol`` is 1 / passes.
 
-    Its ``--l1`` is another unit under adaptive rates: several are tried, the best by the objective
-    counts, with its time.
+    With adaptive rates its ``--l1`` has another unit, so several values are tried; the one with the best
+    objective counts, with its time alone.
     """
     from vowpalwabbit import Workspace
 
@@ -315,7 +318,7 @@ def vowpal_wabbit(problem: Problem) -> Solution:
 
 
 def write_vw(X: Any, y: npt.NDArray[np.float64], path: Path) -> None:
-    """CSR rows as text; numbers of columns are taken as they are."""
+    """Write CSR rows as text, with the column numbers as feature names."""
     with path.open("w") as file:
         for i, label in enumerate(y):
             of_row = slice(X.indptr[i], X.indptr[i + 1])
@@ -325,7 +328,7 @@ def write_vw(X: Any, y: npt.NDArray[np.float64], path: Path) -> None:
 
 
 def read_vw(text: str, columns: int) -> Solution:
-    """Weights of a readable model, from which the truncation that is due has not been taken yet."""
+    """Read the weights of a readable model, and apply the truncation that is still due."""
     state = re.search(r"^l1_state (\S+)", text, re.MULTILINE)
     gravity = float(state.group(1)) if state else 0.0
     w, b = np.zeros(columns), 0.0
@@ -350,7 +353,7 @@ METHODS: dict[str, Callable[[Problem], Solution]] = {
 
 
 def solve(problem: Problem, method: str) -> Solution:
-    """The solution by a method that has been imported and compiled; exits where it compiles yet."""
+    """Solve with a method that is imported and compiled; exits if anything is compiled meanwhile."""
     from numba.core import event
 
     begun = time.perf_counter()
@@ -369,12 +372,12 @@ def solve(problem: Problem, method: str) -> Solution:
         solution = METHODS[method](problem)
     if compiled.buffer:
         names = sorted({str(e.data["dispatcher"]) for _, e in compiled.buffer})
-        sys.exit(f"compiled while the clock ran: {', '.join(names)}")
+        sys.exit(f"expected no compilation while the clock ran, but compiled {', '.join(names)}")
     return solution
 
 
 def run_here(args: argparse.Namespace) -> None:
-    """One run; prints its figures as JSON."""
+    """Make one run, and print its figures as JSON."""
     warnings.simplefilter("ignore")
     problem = Problem(args.folder, args.C, args.tol, args.d)
     w, b = solve(problem, args.run)
@@ -393,7 +396,7 @@ def run_here(args: argparse.Namespace) -> None:
 
 
 def run(args: argparse.Namespace, folder: Path, method: str, tol: float) -> dict[str, Any]:
-    """One run in a process of its own."""
+    """Make one run in a separate process."""
     command = [sys.executable, __file__, args.case, "--run", method, "--folder", str(folder)]
     command += ["--C", str(args.C), "--tol", repr(tol), "--d", str(args.d)]
     threads = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
@@ -413,7 +416,7 @@ def run(args: argparse.Namespace, folder: Path, method: str, tol: float) -> dict
 def climb(
     args: argparse.Namespace, folder: Path, method: str, optimum: float, ladder: Sequence[float]
 ) -> list[dict[str, Any]]:
-    """Tighten the tolerance until the last level is reached; the figures of all runs."""
+    """Tighten the tolerance until the last level is reached; return the figures of all runs."""
     found = []
     for tol in ladder:
         figures = run(args, folder, method, tol)
@@ -426,13 +429,13 @@ def climb(
 
 
 def cheapest(runs: Sequence[dict[str, Any]], level: float) -> dict[str, Any] | None:
-    """The run that took least to come so near to the optimum; None: none did."""
+    """The fastest run that came within a level of the optimum; None if no run did."""
     near = [r for r in runs if r["away"] <= level]
     return min(near, key=lambda r: float(r["solve"]), default=None)
 
 
 def ladder_of(method: str, before: Sequence[list[dict[str, Any]]]) -> Sequence[float]:
-    """Tolerances to try; after the first climb those that reached a level first, or soonest."""
+    """The tolerances to try; after the first climb, those that reached a level first or fastest."""
     if not before:
         return PASSES if method == "vw" else TOLERANCES
     worth = set()
@@ -445,36 +448,36 @@ def ladder_of(method: str, before: Sequence[list[dict[str, Any]]]) -> Sequence[f
 
 
 def optimum_of(args: argparse.Namespace, folder: Path) -> float:
-    """The objective that fcl certifies; exits where its gap is too large to compare by."""
+    """The objective that fcl certifies; exits if its gap is too large for a comparison."""
     figures = run(args, folder, "fcl", OPTIMAL)
     gap = figures.get("gap", math.inf)
     if gap > GOOD_ENOUGH:
-        sys.exit(f"the optimum is not known: fcl certified a relative gap of {gap:.1e} alone")
-    told = "" if gap <= OPTIMAL else f", {OPTIMAL:g} was asked"
+        sys.exit(f"expected a relative gap of at most {GOOD_ENOUGH:g}, but fcl certified {gap:.1e}")
+    note = "" if gap <= OPTIMAL else f", requested {OPTIMAL:g}"
     print(
-        f"{folder.name}, C = {args.C}: optimum {figures['objective']:.10g} (gap {gap:.1e}{told}); "
+        f"{folder.name}, C = {args.C}: optimum {figures['objective']:.10g} (gap {gap:.1e}{note}); "
         f"the files took {np.load(folder / 'made.npy'):.1f} s to make\n"
     )
     return float(figures["objective"])
 
 
 def row_of(name: str, climbs: list[list[dict[str, Any]]], before: float) -> list[object]:
-    """A method's line of the table; ``before`` seconds went into its files."""
+    """The table row of a method; ``before`` is the time in seconds to make its files."""
     runs = [r for found in climbs for r in found]
 
-    def told(level: float, seconds: Callable[[dict[str, Any]], float]) -> str:
+    def cell(level: float, seconds: Callable[[dict[str, Any]], float]) -> str:
         best = [cheapest(found, level) for found in climbs]
         times = [seconds(r) for r in best if r is not None]
         return common.spread(times) if len(times) == len(best) else ""
 
     longest = f"> {max(r['solve'] for r in runs):.3g}"
-    ended = [r for r in runs if "load" in r]  # the others were cut off
+    ended = [r for r in runs if "load" in r]  # the others were killed
     last = climbs[-1][-1]
     return [
         name,
         *(common.spread([r[part] for r in ended]) if ended else "" for part in ("warm", "load")),
-        *(told(level, lambda r: float(r["solve"])) or longest for level in LEVELS),
-        told(COMPARED, lambda r: before + float(r["load"]) + float(r["solve"])),
+        *(cell(level, lambda r: float(r["solve"])) or longest for level in LEVELS),
+        cell(COMPARED, lambda r: before + float(r["load"]) + float(r["solve"])),
         f"{last['objective']:.8g}",
         last["active"],
         f"{last['tol']:g}",

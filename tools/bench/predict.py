@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Prediction: rows a second and core, with the k-mer model of a training on the same windows.
+"""Speed of prediction in rows per second on one core, with a k-mer model of the same windows.
 
     python tools/bench/predict.py [--rows 1048576] [--d 8] [--C 0.1] [--repeat 5]
 
-``in memory`` scores decoded windows; ``from Zarr`` reads and decodes them too; ``fcl-predict`` is the
-command from its start, with its imports, to the file of scores. One core.
+``in memory`` scores decoded windows; ``from Zarr`` also reads and decodes them; ``fcl-predict`` is the
+whole command, from its start and imports to the file of scores.
 """
 
 from __future__ import annotations

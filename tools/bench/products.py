@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Products of columns: a9a to a certified model, and how much of the family each pass looked at.
+"""Products of columns: train on a9a, and count the products that each pass visits.
 
 python tools/bench/products.py
 python tools/bench/products.py --degree 4 --C 0.02 --form dense
@@ -32,20 +32,20 @@ def main() -> None:
         default=common.SHARED / "a9a.gz",
         help="binary columns in LIBSVM's text format, .gz (default: a9a.gz of the shared data)",
     )
-    parser.add_argument("--degree", type=int, default=3, help="factors at most (default 3)")
+    parser.add_argument("--degree", type=int, default=3, help="most factors (default 3)")
     parser.add_argument("--C", type=float, default=0.1, help="weight of the losses (default 0.1)")
     parser.add_argument("--tol", type=float, default=1e-3, help="relative gap (default 1e-3)")
     parser.add_argument("--memory", default="2GiB", help="budget (default 2GiB)")
-    parser.add_argument("--form", choices=FORMS, default="sparse", help="of the rows")
+    parser.add_argument("--form", choices=FORMS, default="sparse", help="form of the rows")
     parser.add_argument("--max-time", type=float, help="seconds after which to stop")
     parser.add_argument("--repeat", type=int, default=3, help="runs (default 3)")
     parser.add_argument("--core", type=int, help="core to run on (default: the last one)")
     args = parser.parse_args()
     if not args.data.exists():
-        sys.exit(f"{args.data} is missing; name a file in LIBSVM's format with --data")
+        sys.exit(f"{args.data} does not exist; name a gzipped file in LIBSVM's format with --data")
     common.pin(args.core)
     X, y = read_libsvm(args.data)
-    train_once(args, X[:2000], y[:2000])  # kernels are compiled or loaded
+    train_once(args, X[:2000], y[:2000])  # compiles or loads the kernels
     runs = []
     for n in range(args.repeat):
         runs.append(train_once(args, X, y))
@@ -54,7 +54,7 @@ def main() -> None:
 
 
 def read_libsvm(path: Path) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.int8]]:
-    """Binary columns (n, m) and labels (n,) of a gzipped file; column j is the file's j + 1."""
+    """Read binary columns (n, m) and labels (n,) from a gzipped file, whose columns count from 1."""
     labels, rows, columns = [], [], []
     with gzip.open(path, "rt") as lines:
         for i, line in enumerate(lines):
@@ -82,7 +82,7 @@ def in_form(X: npt.NDArray[np.bool_], form: str) -> Any:
 def train_once(
     args: argparse.Namespace, X: npt.NDArray[np.bool_], y: npt.NDArray[np.int8]
 ) -> dict[str, Any]:
-    """Train; the figures, and those of each pass."""
+    """Train, and return the figures of the run and of each pass."""
     from fcl import open_data
     from fcl.drivers.train import train
     from fcl.features import Products

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""The real run: C. elegans acceptor sites from rows in memory to a certified model, on one core.
+"""Train on C. elegans acceptor sites, from rows in memory to a certified model, on one core.
 
-Each run has a process of its own, so that its peak memory is its own, and compiles or loads all
+Each run has a process of its own, so that its peak memory can be measured, and compiles or loads all
 kernels before the clock starts.
 
     python tools/bench/real.py
@@ -51,7 +51,7 @@ def main() -> None:
 
 
 def _child(what: str, args: argparse.Namespace) -> dict[str, Any]:
-    """Run this file in a process of its own."""
+    """Run this file in a separate process."""
     command = [sys.executable, __file__, "--child", what, "--data", str(args.data)]
     for name in ("every", "d", "C", "tol", "memory", "row_view", "max_time"):
         value = getattr(args, name)
@@ -63,7 +63,7 @@ def _child(what: str, args: argparse.Namespace) -> dict[str, Any]:
 
 
 def run(args: argparse.Namespace, warm_only: bool) -> dict[str, Any]:
-    """Warm up and train once; the figures."""
+    """Warm up, train once, and return the figures."""
     start = time.perf_counter()
     from fcl.drivers.train import train
     from fcl.drivers.warmup import warmup

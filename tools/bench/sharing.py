@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Drivers side by side, on real data: one process, several, several that do not lend each other cores.
+"""Compare drivers on real data: one process, several, and several that do not share cores.
 
     python tools/bench/sharing.py DATA [--C 0.03] [--memory 8GiB] [--methods inline,apart,shared]
 
-Each run is a process of its own, in turn. For each: seconds from prepared rows to the certified gaps,
-and the processor time of writers and trainer over that time (2 would be two cores always at work).
+The methods take turns; each run is a separate process. The table has the seconds from prepared rows to
+the certified gaps, and the processor time of writers and trainer divided by that time (2 means that two
+cores were always busy).
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ METHODS = {
 
 
 def run(data: Path, options: argparse.Namespace, method: str) -> dict[str, Any]:
-    """One training in a process of its own; seconds are from the prepared rows on."""
+    """Train once in a separate process; seconds count from the prepared rows."""
     settings = ["--features", f"kmers:d={options.d}", "--C", str(options.C)]
     settings += ["--tol", str(options.tol), "--memory", options.memory]
     job = jobs.train(data, [*settings, "--max-time", f"{options.limit}s", *METHODS[method]])

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """The streamed pass on prepared rows: nanoseconds per row and position, on one core.
 
-A pass is margins of a model, residuals, a table of residuals for every position, and the scan of all
-features of the family. Each part is timed at its kernels, so that what is spent outside of them shows;
-beside it, in the same run, the bandwidth of the memory and updates of a table at random codes.
+A pass computes the margins of a model, the residuals, a table of residuals for every position, and the
+scan of all features of the family. Each part is timed at its kernels, so the time outside the kernels is
+visible. The same run also measures the memory bandwidth, and updates of a table at random codes.
 
     python tools/bench/stream.py
     python tools/bench/stream.py --rows 8000000 --every 1 --d 8
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from fcl.features.prices import Pricer
     from fcl.solve.state import Floats, Point
 
-#: Kernels by the part of the pass that they do.
+#: The kernels of each part of a pass.
 PARTS = {
     "margins": ("add_margins", "add_patterns", "mend_margins", "fold_table"),
     "residuals": ("residuals_curvatures",),
@@ -56,7 +56,7 @@ def update_table(codes: Any, r: Any, table: Any) -> None:
 
 
 def seconds(work: Callable[[], object], repeat: int) -> float:
-    """Median time of a piece of work; once before, uncounted."""
+    """Median time of a function in seconds, after one call that is not counted."""
     work()
     times = []
     for _ in range(repeat):
@@ -67,13 +67,13 @@ def seconds(work: Callable[[], object], repeat: int) -> float:
 
 
 def bandwidth(repeat: int) -> float:
-    """Gigabytes a second that one core reads in order from memory."""
+    """Gigabytes per second that one core reads sequentially from memory."""
     words = np.ones(1 << 25)  # 256 MB
     return words.nbytes / seconds(words.max, repeat) / 1e9
 
 
 def random_update(d: int, repeat: int) -> float:
-    """Nanoseconds of ``table[code] += r`` with evenly random codes of d letters."""
+    """Nanoseconds of ``table[code] += r`` with uniformly random codes of d letters."""
     random = np.random.default_rng(0)
     codes = random.integers(0, 4**d, 1 << 21).astype(np.uint32)
     r, cells = random.normal(size=len(codes)), np.zeros(4**d)
@@ -85,7 +85,7 @@ def random_update(d: int, repeat: int) -> float:
 
 @dataclass
 class Clock:
-    """Seconds by kernel."""
+    """Seconds spent in each kernel."""
 
     spent: dict[str, float] = field(default_factory=dict)
 
@@ -95,7 +95,7 @@ class Clock:
 
 @contextmanager
 def timed_kernels() -> Iterator[Clock]:
-    """Time the calls of the kernels of a pass. All must have been compiled before."""
+    """Time the calls of the kernels of a pass, which must already be compiled."""
     from fcl.kernels import kmers, losses, patterns
 
     clock = Clock()
@@ -123,7 +123,7 @@ def _timed(name: str, function: Callable[..., Any], clock: Clock) -> Callable[..
 
 @dataclass
 class Pass:
-    """What a pass needs, with buffers of its own."""
+    """The inputs and buffers of a pass."""
 
     job: Job
     prepared: PreparedRows
@@ -139,7 +139,7 @@ class Pass:
         self.units = np.empty(self.job.train.n, np.int64)
 
     def run(self) -> None:
-        """Margins, residuals, tables and scans of all positions."""
+        """Compute margins, residuals, tables and scans of all positions."""
         self.job.family.write_margins(
             self.prepared, self.point.ids, self.point.weights, self.margins
         )
@@ -154,7 +154,7 @@ class Pass:
 
 
 def measure(streamed: Pass, repeat: int) -> dict[str, float]:
-    """Median seconds by part, of what is outside the kernels, and in total."""
+    """Median seconds of each part, outside the kernels, and in total."""
     streamed.run()
     figures: dict[str, list[float]] = {name: [] for name in (*PARTS, "outside", "total")}
     for _ in range(repeat):
@@ -173,7 +173,7 @@ def measure(streamed: Pass, repeat: int) -> dict[str, float]:
 def fitted(
     codes: npt.NDArray[np.uint8], y: npt.NDArray[np.int8], d: int, C: float, rows: int
 ) -> Point:
-    """A point not far from the optimum, from some of the rows: what passes are mostly made at."""
+    """Train on some of the rows: a point near the optimum, like those of most passes."""
     from fcl import open_data
     from fcl.drivers.train import train
     from fcl.solve.state import Point
@@ -181,13 +181,13 @@ def fitted(
     step = max(1, len(y) // rows)
     part = open_data(codes[::step].copy(), y=y[::step].copy())
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it stops early by intention
+        warnings.simplefilter("ignore")  # it stops early on purpose
         model = train(part, f"kmers:d={d}", C=C * step, max_passes=6, tol=1e-2).model
     return Point.make(model.ids, model.weights, model.intercept)
 
 
 def reading(codes: npt.NDArray[np.uint8], y: npt.NDArray[np.int8], repeat: int) -> dict[str, float]:
-    """Rows a second from Zarr: decoding alone, and decoding and preparing."""
+    """Rows per second from Zarr: decoding alone, and decoding and preparing."""
     import zarr
 
     from fcl import open_data
@@ -223,8 +223,8 @@ def reading(codes: npt.NDArray[np.uint8], y: npt.NDArray[np.int8], repeat: int) 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     common.add_data_options(parser, every=8)
-    parser.add_argument("--rows", type=int, default=1 << 20, help="rows at most (default 1048576)")
-    parser.add_argument("--d", default="6,8,10", help="letters, by comma (default 6,8,10)")
+    parser.add_argument("--rows", type=int, default=1 << 20, help="most rows (default 1048576)")
+    parser.add_argument("--d", default="6,8,10", help="comma-separated (default 6,8,10)")
     parser.add_argument("--C", type=float, default=0.03, help="weight of the losses (default 0.03)")
     parser.add_argument("--fit-rows", type=int, default=1 << 17, help="rows to fit the model on")
     parser.add_argument("--repeat", type=int, default=5, help="passes to time (default 5)")
@@ -249,7 +249,7 @@ def main() -> None:
     header += ["scan, s: this / empty model", "random update of a table, ns"]
     print(common.table(header, rows))
     print(
-        f"\nFrom Zarr (v3, {read['bytes']:.0f} bytes a row on disk, in the page cache): "
+        f"\nFrom Zarr (v3, {read['bytes']:.0f} bytes per row on disk, in the page cache): "
         f"{read['decode'] / 1e6:.2f} M rows/s decoded, "
         f"{read['prepare'] / 1e6:.2f} M rows/s decoded, checked and prepared."
     )
@@ -258,7 +258,7 @@ def main() -> None:
 def passes(
     codes: npt.NDArray[np.uint8], y: npt.NDArray[np.int8], d: int, args: argparse.Namespace
 ) -> Iterator[list[object]]:
-    """Lines of the table for one d: prepared rows in memory, and in a scratch file."""
+    """The table rows of one d: prepared rows in memory, and in a scratch file."""
     from fcl import open_data
     from fcl.drivers.job import make_job
     from fcl.solve.passes import KEEP_PER_GROUP
@@ -291,7 +291,7 @@ def passes(
 
 
 def _prepare(job: Job, folder: str | None) -> PreparedRows:
-    """Rows in memory, or in a scratch file in a folder, whatever the plan says."""
+    """Prepare rows in memory, or in a scratch file in a folder, whatever the plan says."""
     from fcl.data.prepared import PreparedRows
 
     block_rows = job.options.block_rows

@@ -1,11 +1,11 @@
-"""What a smaller tolerance of the estimators buys: held-out accuracy against time.
+"""Held-out accuracy of the estimators against time, for several tolerances.
 
-Each data set of the shared data is fitted with C = 1 (the default) once for each tolerance, from 1e-2 to
-1e-6, and to 1e-8 for the weights to compare with::
+Each of the shared data sets is fitted with C = 1 (the default) once for each tolerance, from 1e-2 to
+1e-6, and to 1e-8 for reference weights::
 
     python tools/bench/tolerance.py [a9a 20news magic mnist splice] [--C 1] [--max-time 60]
 
-Seconds are those of the processor, on one core, so other work on the machine matters little; every kernel
+Seconds are processor time on one core, so other work on the machine matters little; every kernel
 is compiled or loaded before the clock starts. A star marks a fit that stopped before its tolerance.
 """
 
@@ -32,14 +32,14 @@ from tools.bench.products import read_libsvm
 
 TOLERANCES = (1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
 REFERENCE = 1e-8
-#: Times are told relative to that of this tolerance.
+#: Times are given relative to that of this tolerance.
 TIMED_BY = 1e-6
-#: Digits that are fitted: the fits of all tolerances then take seconds.
+#: Number of digits to fit, so few that the fits take seconds.
 DIGITS = 3_000
 
 
 class Problem(NamedTuple):
-    """Rows and labels to fit, others to score on, and the family of features."""
+    """Rows and labels for the fit, others for the scores, and the family of features."""
 
     X: Any
     y: np.ndarray
@@ -51,20 +51,21 @@ class Problem(NamedTuple):
 def main() -> None:
     """Fit, score, and print the table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(DATA)}; all")
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help=f"some of {', '.join(DATA)} (default: all)"
+    )
     parser.add_argument("--C", type=float, default=1.0, help="weight of the losses (default 1)")
     parser.add_argument(
-        "--max-time", type=float, default=60.0, help="seconds of a fit at most (default 60)"
+        "--max-time", type=float, default=60.0, help="most seconds for one fit (default 60)"
     )
     parser.add_argument("--core", type=int, help="core to run on (default: the last one)")
     args = parser.parse_args()
     if unknown := set(args.names) - set(DATA):
-        parser.error(f"expected names of {', '.join(DATA)}; got {', '.join(sorted(unknown))}")
+        parser.error(f"expected some of {', '.join(DATA)}; got {', '.join(sorted(unknown))}")
     if not common.SHARED.exists():
-        sys.exit(f"{common.SHARED} is missing: the data come beside the repository, not with it")
+        sys.exit(f"expected the data in {common.SHARED}, which does not exist")
     common.pin(args.core)
-    # an end before the tolerance is told by the star
-    warnings.simplefilter("ignore")
+    warnings.simplefilter("ignore")  # the star marks a fit that stopped before its tolerance
     rows: list[list[str]] = []
     for name in args.names or DATA:
         rows += measure(name, DATA[name](), args.C, args.max_time)
@@ -76,7 +77,7 @@ HEADER = ("data", "tol", "accuracy", "AUPRC", "weights off by", "seconds", "of 1
 
 
 def measure(name: str, problem: Problem, C: float, max_time: float) -> list[list[str]]:
-    """A row for each tolerance."""
+    """Fit one problem with every tolerance, and return the table rows."""
 
     def fit(tol: float, X: Any, y: np.ndarray) -> tuple[FCLClassifier, float]:
         model = FCLClassifier(problem.features, C=C, tol=tol, max_time=max_time)
@@ -113,7 +114,7 @@ def measure(name: str, problem: Problem, C: float, max_time: float) -> list[list
 
 
 def scores(model: FCLClassifier, problem: Problem) -> tuple[float, float]:
-    """Accuracy on the held-out rows, and average precision: of several classes the mean."""
+    """Accuracy on the held-out rows, and average precision (the mean over several classes)."""
     margins = model.decision_function(problem.held_X)
     truth = problem.held_y
     if margins.ndim == 1:
@@ -134,7 +135,7 @@ def weights_of(model: FCLClassifier) -> dict[tuple[int, int], float]:
 
 
 def distance(weights: dict[Any, float], best: dict[Any, float]) -> float:
-    """Norm of the difference over the norm of the best."""
+    """The norm of the difference divided by the norm of the best weights."""
     difference = [weights.get(key, 0.0) - best.get(key, 0.0) for key in weights.keys() | best]
     return float(np.linalg.norm(difference) / np.linalg.norm(list(best.values())))
 
@@ -143,15 +144,15 @@ def distance(weights: dict[Any, float], best: dict[Any, float]) -> float:
 
 
 def a9a() -> Problem:
-    """Census income, 123 binary columns, by its own split."""
+    """a9a: census income, 123 binary columns, with its own test rows."""
     (X, y), (held_X, held_y) = (read_libsvm(common.SHARED / f"a9a{s}.gz") for s in ("", ".t"))
     held = np.zeros((len(held_y), X.shape[1]))
-    held[:, : held_X.shape[1]] = held_X  # the last column is always 0 there
+    held[:, : held_X.shape[1]] = held_X  # the last column of the test rows is always 0
     return Problem(X.astype(float), y, held, held_y)
 
 
 def newsgroups() -> Problem:
-    """Raw counts of 83,021 words, one group against the rest, split by date."""
+    """20 newsgroups: raw counts of 83,021 words, one group against the rest, split by date."""
     from scipy import sparse
 
     X = sparse.load_npz(common.SHARED / "20news_counts.npz").tocsr().astype(float)
@@ -161,14 +162,14 @@ def newsgroups() -> Problem:
 
 
 def magic() -> Problem:
-    """Gamma rays, 10 raw columns of numbers; a quarter of the rows held out."""
+    """MAGIC gamma telescope: 10 raw columns of numbers; a quarter of the rows held out."""
     with gzip.open(common.SHARED / "magic04.data.gz", "rt") as lines:
         rows = list(csv.reader(lines))
     return _split(np.array([row[:10] for row in rows], float), np.array([r[10] for r in rows]))
 
 
 def mnist() -> Problem:
-    """Raw pixels, digit 3 against the rest, by its own split."""
+    """MNIST: raw pixels, digit 3 against the rest, with its own test rows."""
     data = np.load(common.SHARED / "mnist.npz")
     X, held_X = (data[name].astype(float) for name in ("train_x", "test_x"))
     y, held_y = (data[name] == 3 for name in ("train_y", "test_y"))
@@ -176,7 +177,7 @@ def mnist() -> Problem:
 
 
 def splice() -> Problem:
-    """k-mers of windows of 60 bases, three classes; a quarter of the rows held out."""
+    """UCI splice: k-mers of windows of 60 bases, three classes; a quarter of the rows held out."""
     with open(common.SHARED / "uci_splice.csv", newline="") as lines:
         rows = [(row["label"], row["sequence"].strip()) for row in csv.DictReader(lines)]
     return _split(np.array([s for _, s in rows]), np.array([label for label, _ in rows]))._replace(

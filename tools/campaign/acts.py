@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def _moment(run: Run, command: Command) -> bool:
-    """Wait for a random moment, more often in the passes than before them."""
+    """Wait until a random moment, more often during the passes than before them."""
     if run.rng.random() < 0.3:
         return command.wait_for("Started", run.rng.uniform(0.0, 3.0))
     return command.wait_for("Prepared", run.rng.uniform(0.0, 1.5))
@@ -72,7 +72,7 @@ def freeze_all(run: Run, command: Command) -> bool:
 def stop_by(
     signum: int, group: bool = False, twice: bool = False
 ) -> Callable[[Run, Command], bool]:
-    """A signal to the command or to all of its session; twice: once more a moment later."""
+    """Send a signal to the command, or to its whole group; twice : send it again after a moment."""
 
     def act(run: Run, command: Command) -> bool:
         if not _moment(run, command):
@@ -106,7 +106,7 @@ def terminate_frozen(run: Run, command: Command) -> bool:
 
 
 def kill_saving(run: Run, command: Command) -> bool:
-    """Killed while it writes a checkpoint, as far as one can tell from outside."""
+    """Kill the command while it writes a checkpoint, as far as this is visible from outside."""
     if not command.wait_for("Prepared", run.rng.uniform(0.0, 1.0)):
         return False
     before = set(run.checkpoints.glob("*.fcl-ckpt"))
@@ -132,7 +132,7 @@ def disk_full(run: Run, command: Command) -> bool:
 
 
 def disk_freed(run: Run, command: Command) -> bool:
-    """Full for a while, then no more."""
+    """The disk of the checkpoints is full for a while."""
     if not command.wait_for("Prepared", run.rng.uniform(0.0, 0.5)):
         return False
     filler = _fill(run.checkpoints.parent)
@@ -144,7 +144,7 @@ def disk_freed(run: Run, command: Command) -> bool:
 
 
 def model_disk(freed: bool) -> Callable[[Run, Command], bool]:
-    """The disk of the model fills up before the end; freed: there is room again after a while."""
+    """The disk of the model fills up before the end; freed : there is room again after a while."""
 
     def act(run: Run, command: Command) -> bool:
         command.wait_for("Started")
@@ -170,7 +170,7 @@ def _fill(folder: Path) -> Path:
 
 
 def damaged_checkpoint(run: Run, command: Command) -> bool:
-    """Killed, and the newest of two checkpoints is damaged: the one before it is used."""
+    """Kill the group, and damage the newest of two checkpoints: the one before it must be used."""
     if not stop_by(signal.SIGKILL, group=True)(run, command):
         return False
     files = sorted(run.checkpoints.glob("*.fcl-ckpt"), key=lambda p: int(p.stem.split("-")[1]))
@@ -184,7 +184,7 @@ def damaged_checkpoint(run: Run, command: Command) -> bool:
 
 
 def no_reader(run: Run, command: Command) -> bool:
-    """Whoever reads standard error goes away."""
+    """Close the reading end of standard error."""
     if not _moment(run, command):
         return False
     command.stop_reading()
@@ -205,18 +205,18 @@ def _chunk(run: Run) -> Path:
 
 
 def bad_chunk(run: Run, command: Command) -> bool:
-    """Damaged before it is read; put right after the end."""
+    """Truncate a chunk before it is read, and restore it after the end."""
     chunk = _chunk(run)
     good = chunk.read_bytes()
     at = run.rng.randrange(4, len(good) // 2)
-    chunk.write_bytes(good[:at])  # other bytes could decode to other numbers
+    chunk.write_bytes(good[:at])  # changed bytes could decode to other valid numbers
     command.wait()
     chunk.write_bytes(good)
     return "error" in command.errors
 
 
 def changed(run: Run, command: Command) -> bool:
-    """While a writer that reads the data is stopped, they become others."""
+    """Rewrite the data while the writer that reads them is stopped."""
     while command.running:
         for pid in command.children("writer"):
             with contextlib.suppress(psutil.Error):
@@ -229,7 +229,7 @@ def changed(run: Run, command: Command) -> bool:
 
 
 def changed_later(run: Run, command: Command) -> bool:
-    """When all is read, the data may go where they want."""
+    """Replace the data after they were read, which must not matter."""
     if not command.wait_for("PassDone"):
         return False
     shutil.rmtree(run.data)
@@ -237,7 +237,7 @@ def changed_later(run: Run, command: Command) -> bool:
     return True
 
 
-#: By kind of case; each returns whether the command was still there.
+#: The act of each kind of case; it returns whether the fault took effect.
 ACTS: dict[str, Callable[[Run, Command], bool]] = {
     "kill": kill,
     "pause": pause,

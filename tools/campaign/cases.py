@@ -1,4 +1,4 @@
-"""The cases of the campaign: what goes wrong, and which exit codes may come of it."""
+"""The cases of the campaign: the fault of each, and the exit codes that may follow."""
 
 from __future__ import annotations
 
@@ -6,18 +6,25 @@ from dataclasses import dataclass
 
 from fcl.drivers.processes.logic.protocol import TaskKind
 
-#: Where code is marked with ``fault(...)``, by role.
+#: Points of the code that are marked with ``fault(...)``, by role.
 WRITER_POINTS = (
     *(f"{task}-{end}" for task in TaskKind for end in ("begin", "done")),
-    *("prepare-block", "columns-piece", "columns-commit"),
+    "prepare-block",
+    "columns-piece",
+    "columns-commit",
 )
 TRAINER_POINTS = (
     *(f"order-{name}" for name in ("anchor", "restore", "commit", "lend", "make_room")),
-    *("order-drop_all", "order-rejected", "anchor-taken", "compaction", "step", "publish"),
+    "order-drop_all",
+    "order-rejected",
+    "anchor-taken",
+    "compaction",
+    "step",
+    "publish",
 )
 SUPERVISOR_POINTS = ("write-open", "write-flush", "write-rename", "write-renamed")
 
-#: What a job must have for a point to be met.
+#: The property that a job needs to reach a point.
 NEEDS = {
     **dict.fromkeys(("draw", "sample"), "sampled"),
     **dict.fromkeys(("order-drop_all", "order-rejected"), "sampled"),
@@ -29,10 +36,10 @@ NEEDS = {
 
 @dataclass(frozen=True)
 class Case:
-    """What goes wrong, and the exit codes that may come of it."""
+    """A fault, and the exit codes that may follow."""
 
     name: str
-    kind: str  #: of `acts.ACTS`, or "point", "deaths"
+    kind: str  #: a key of `acts.ACTS`, or "point" or "deaths"
     codes: tuple[int, ...] = (0,)
     role: str = ""
     point: str = ""
@@ -41,12 +48,12 @@ class Case:
 
     @property
     def group(self) -> str:
-        """For the table."""
+        """The row of the summary table."""
         return f"{self.role} {self.action} at a point" if self.point else self.kind
 
     @property
     def processes(self) -> bool:
-        """Whether the case needs the driver of many processes."""
+        """Whether the case needs the driver ``processes``."""
         return bool(self.role or self.point) or self.kind in ("terminate-frozen", "changed")
 
 
@@ -58,12 +65,12 @@ def point_case(role: str, point: str, action: str) -> Case:
         codes = {"kill": (-9,), "stop": (0,), "raise": (1,)}[action]
     elif action == "raise":
         codes = (1,)
-    elif point == "order-restore":  # met by each successor
+    elif point == "order-restore":  # every successor reaches this point
         codes = (0, 5)
     return Case(f"{role}-{point}-{action}", "point", (0, *codes), role, point, action, need)
 
 
-#: Faults from outside, by kind: how often in a round of all cases, and the exit codes that may follow.
+#: Faults from outside, by kind: how often one round has them, and the exit codes that may follow.
 KINDS: dict[str, tuple[int, tuple[int, ...]]] = {
     "terminate": (4, (0, 143)),
     "terminate-group": (3, (0, 143)),
@@ -90,7 +97,7 @@ KINDS: dict[str, tuple[int, tuple[int, ...]]] = {
 
 
 def all_cases() -> list[Case]:
-    """Each point with each action once, the others several times."""
+    """One round: each point with each action once, and the other kinds several times."""
     points = [("writer", p) for p in WRITER_POINTS]
     points += [("trainer", p) for p in TRAINER_POINTS]
     points += [("supervisor", p) for p in SUPERVISOR_POINTS]

@@ -1,4 +1,4 @@
-"""A running ``fcl-train``, watched from outside: events, children, exit code, what it leaves."""
+"""Run ``fcl-train`` and observe it from outside: events, children, exit code, leftovers."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ import psutil
 
 ROOT = Path(__file__).resolve().parents[2]
 
-#: Multiplies all limits of time, for a machine that has other things to do.
+#: Multiplies all time limits, for a busy machine.
 PATIENCE = float(os.environ.get("FCL_FAULTS_PATIENCE", "1"))
-#: Seconds that a command may take, with what is done to it; where a disk is full, fcl tries for 60.
+#: Most seconds of a command, including its fault; with a full disk, fcl retries for 60 of them.
 LIMIT = 95.0 * PATIENCE
-#: Seconds that processes get to be gone after the command.
+#: Seconds after the end of the command in which its processes must exit.
 GRACE = 3.0 * PATIENCE
 
-#: The command; the trainer takes a sample of rows where the variable says so, though they are few.
+#: The command. If the variable is set, the trainer samples rows even though there are few.
 TRAIN = """
 import os
 if os.environ.get("FCL_FAULTS_SAMPLED"):
@@ -39,7 +39,7 @@ class Hang(Exception):
 
 @dataclass
 class Command:
-    """``fcl-train`` in a session of its own; its stderr is a pipe that all its processes have."""
+    """``fcl-train`` in a session of its own, whose processes share a pipe as stderr."""
 
     folder: Path
     arguments: list[str]
@@ -82,11 +82,11 @@ class Command:
 
     @property
     def seconds(self) -> float:
-        """Since the start."""
+        """Seconds since the start."""
         return time.monotonic() - self.began
 
     def pause(self, seconds: float = 0.02) -> None:
-        """Sleep, and read what was said; raises Hang after LIMIT."""
+        """Sleep, and read stderr; raises Hang after LIMIT."""
         time.sleep(seconds)
         self._read()
         if self.seconds > LIMIT:
@@ -104,14 +104,14 @@ class Command:
             self.errors += data.decode(errors="replace")
 
     def events(self, name: str) -> int:
-        """How many events of that name were logged."""
+        """The number of logged events of a name."""
         try:
             return self.log.read_text().count(f'"event": "{name}"')
         except OSError:
             return 0
 
     def wait_for(self, name: str, delay: float = 0.0) -> bool:
-        """Wait for an event and some time more; whether the command still runs then."""
+        """Wait for an event and then for ``delay`` seconds; return whether the command still runs."""
         while self.running and not self.events(name):
             self.pause()
         until = time.monotonic() + delay
@@ -120,7 +120,7 @@ class Command:
         return self.running
 
     def stop_reading(self) -> None:
-        """Close our end of the pipe that it writes to."""
+        """Close the reading end of stderr."""
         if self._pipe is not None:
             os.close(self._pipe)
             self._pipe = None
@@ -136,7 +136,7 @@ class Command:
         return found
 
     def signal(self, signum: int, pid: int = 0) -> bool:
-        """Send a signal, by default to the command itself; whether it was still there."""
+        """Send a signal, by default to the command; return whether the process still existed."""
         try:
             os.kill(pid or self.pid, signum)
         except ProcessLookupError:
@@ -144,7 +144,7 @@ class Command:
         return True
 
     def wait(self) -> int:
-        """Its exit code. One that is stopped by a fault of its own is set going after a second."""
+        """Wait for the exit code. A command that its fault has stopped is continued after a second."""
         looked = time.monotonic()
         while self.running:
             self.pause()
@@ -156,7 +156,7 @@ class Command:
         return int(self.process.returncode)
 
     def left(self) -> list[str]:
-        """Processes of the session that are there GRACE seconds after the end; they are killed."""
+        """Processes of the session that remain GRACE seconds after the end; they are killed."""
         until = time.monotonic() + GRACE
         while True:
             self._read()
@@ -166,7 +166,7 @@ class Command:
             if time.monotonic() > until:
                 break
             time.sleep(0.02)
-        words = [self._describe(pid) for pid in alive] or ["somebody holds the pipe"]
+        words = [self._describe(pid) for pid in alive] or ["an unknown process holds the pipe"]
         self.kill()
         return words
 
@@ -176,7 +176,7 @@ class Command:
             with contextlib.suppress(OSError, psutil.Error):
                 if pid != self.pid and os.getsid(pid) == self.pid:
                     status = psutil.Process(pid).status()
-                    if status != psutil.STATUS_ZOMBIE:  # ended; init will reap it
+                    if status != psutil.STATUS_ZOMBIE:  # init reaps zombies
                         found.append(pid)
         return found
 
@@ -188,7 +188,7 @@ class Command:
         return str(pid)
 
     def kill(self) -> None:
-        """End all of the session, and close the pipe."""
+        """Kill all processes of the session, and close the pipe."""
         for pid in [*self._session(), *([self.pid] if self.running else [])]:
             self.signal(signal.SIGKILL, pid)
         self.process.wait()

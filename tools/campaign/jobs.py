@@ -1,4 +1,4 @@
-"""Small real jobs for the campaign, and what their right answer is."""
+"""Small real jobs for the campaign, and their correct results."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "celegans" / "train
 
 @dataclass(frozen=True)
 class Size:
-    """Of the small job."""
+    """The size of the small job."""
 
-    every: int = 97  #: one of so many rows that are no site; of the sites, one of ``every_site``
+    every: int = 97  #: takes every k-th row that is not a site, and every ``every_site``-th site
     every_site: int = 2
     d: int = 4
     tol: float = 1e-5
     C: float = 1.0
     block_rows: int = 512
     chunk_rows: int = 1024
-    spare: int = 3  #: MiB beyond the least, where memory is small
+    spare: int = 3  #: MiB above the smallest budget, if memory is small
 
 
-#: For tests: nearly all of the time goes to starting processes.
+#: For tests: starting processes takes nearly all of the time.
 SMALL = Size(every=800, every_site=8, d=3, tol=1e-4, block_rows=256, chunk_rows=256, spare=0)
 
 
 @dataclass(frozen=True)
 class Setting:
-    """How the job of one run is done; all settings lead to the optimum of their problem."""
+    """The settings of one run; all of them lead to the optimum of their problem."""
 
-    writers: int = 2  #: of the driver ``processes``
+    writers: int = 2  #: for the driver ``processes``
     driver: str = "processes"
     family: str = "kmers"  #: one of `FAMILIES`
     l1_ratio: float = 1.0
@@ -48,17 +48,17 @@ class Setting:
     sampled: bool = False  #: the trainer works on a sample of the rows
     valid: bool = False
     shared_files: bool = False
-    resumed: bool = False  #: the fault meets a job that goes on from a checkpoint
+    resumed: bool = False  #: the fault occurs in a job that was resumed from a checkpoint
 
     @classmethod
     def choose(cls, case: Case, rng: random.Random) -> Setting:
-        """At random, with what the case needs."""
+        """Choose settings at random that satisfy the needs of the case."""
         driver = rng.choice(("processes", "processes", "inline"))
         family = rng.choice(("kmers", "kmers", *FAMILIES))
         if case.processes or case.needs == "small":
             driver = "processes"
         if case.needs in ("small", "sampled", "resumed"):
-            family = "kmers"  # the size of its cache is known to be met
+            family = "kmers"  # its size is known to suit these cases
         writers = rng.choice((1, 2, 2, 3))
         shares = {
             "small": 0.35,
@@ -73,14 +73,14 @@ class Setting:
         chosen["small"] &= driver == "processes" and family == "kmers"
         chosen["shared_files"] &= driver == "processes"
         if chosen["small"] and chosen["sampled"]:
-            # a sample that the memory keeps from growing needs 200 passes to this gap: 30 s and more,
-            # which a run is not given
+            # A sample that cannot grow for lack of memory takes 200 passes to this gap. That is 30 s or
+            # more, too long for a run.
             chosen["small"] = case.needs != "sampled"
             chosen["sampled"] = not chosen["small"]
         return cls(writers, driver, family, rng.choice((1.0, 1.0, 1.0, 0.5)), **chosen)
 
 
-#: Families by name: the array of rows, and the text for the command line; ``{d}`` is of the size.
+#: Families by name: the array of rows, and the value of --features with ``{d}`` from the size.
 FAMILIES = {
     "kmers": ("X", "kmers:d={d},origin=15"),
     "columns": ("letters", "columns"),
@@ -91,7 +91,7 @@ FAMILIES = {
 
 
 class Job:
-    """Data for a campaign, and what the right answer is."""
+    """The data of a campaign, and the correct results."""
 
     window = slice(55, 86)
 
@@ -114,11 +114,11 @@ class Job:
                 target.create_array(name, data=values, chunks=chunks)
 
     def rows(self, family: str) -> str:
-        """Name of the array of rows of a family."""
+        """The name of the array of rows that a family reads."""
         return FAMILIES[family][0]
 
     def features(self, family: str) -> str:
-        """The family as on the command line."""
+        """The value of --features."""
         return FAMILIES[family][1].format(d=self.size.d)
 
     def open(self, family: str) -> fcl.DataSet:
@@ -127,7 +127,7 @@ class Job:
 
     @cache  # noqa: B019  (there is one job)
     def reference(self, family: str, l1_ratio: float, valid: bool) -> tuple[float, float]:
-        """Objective and bound of the optimum, by the inline driver."""
+        """Objective and bound of the optimum, found with the inline driver."""
         certificate = fcl.train(
             self.open(family),
             self.features(family),
@@ -142,7 +142,7 @@ class Job:
 
     @cache  # noqa: B019
     def least_memory(self, writers: int) -> int:
-        """The smallest budget in MiB that is enough for so many writers."""
+        """The smallest budget in MiB with which a job gets this many writers."""
         low, high = 1, 4096
         while low < high:
             middle = (low + high) // 2
@@ -168,7 +168,7 @@ class Job:
         return plan.writers == writers
 
     def wrong(self, path: Path, setting: Setting) -> list[str]:
-        """What is not right about a model."""
+        """Describe what is wrong with a model."""
         try:
             model = fcl.load_model(path, trusted="examples.generators.spaced_pairs")
         except InputError as error:
@@ -183,7 +183,7 @@ class Job:
             out.append(f"objective {claimed.objective!r} is below the bound {bound!r}")
         if claimed.bound > objective + slack:
             out.append(f"bound {claimed.bound!r} is above the optimum {objective!r}")
-        if not setting.valid:  # of these rows all are trained on
+        if not setting.valid:  # then all rows are training rows
             data = self.open(setting.family)
             y = np.where(np.asarray(data.target) > 0, 1.0, -1.0)
             losses = np.logaddexp(0.0, -y * model.margins(data))
@@ -193,5 +193,5 @@ class Job:
             )
             real = float(penalty + self.size.C * losses.sum())
             if abs(real - claimed.objective) > 1e-9 * real:
-                out.append(f"objective {claimed.objective!r} is claimed, and it is {real!r}")
+                out.append(f"the model claims objective {claimed.objective!r}, but it is {real!r}")
         return out

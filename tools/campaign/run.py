@@ -1,4 +1,4 @@
-"""One run of the campaign: a command that meets a fault, what is resumed, what came of it."""
+"""One run of the campaign: a command with a fault, its resumption, and the outcome."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from tools.campaign.cases import Case
 from tools.campaign.command import PATIENCE, Command, Hang
 from tools.campaign.jobs import Job, Setting
 
-#: Seconds that are allowed between the wish to stop and the end.
+#: Most seconds between the request to stop and the end.
 STOP_LIMIT = 10.0 * PATIENCE
 #: Seconds between two checkpoints of a job.
 INTERVAL = 0.3
-#: Seconds until a command has read its data and made a first checkpoint.
+#: Seconds in which a command reads its data and saves its first checkpoint.
 START = 5.0 * PATIENCE
-#: Seconds without a sign of life after which a child is replaced, in cases where one is stopped.
+#: Seconds without a heartbeat after which a child is replaced, in cases that stop a child.
 DEADLINE = 3.0 * PATIENCE
 
 
 @dataclass
 class Outcome:
-    """What a run came to; a line of the results."""
+    """The outcome of a run: one line of the results."""
 
     run: int
     case: str
@@ -43,15 +43,14 @@ class Outcome:
     fired: bool = False
     codes: list[int] = field(default_factory=list)
     seconds: float = 0.0
-    stop_seconds: float | None = None  #: from the wish to stop to the end
-    lost_seconds: float | None = (
-        None  #: age of the newest checkpoint at the end of the first command
-    )
+    stop_seconds: float | None = None  #: from the request to stop to the end
+    #: age of the newest checkpoint at the end of the first command
+    lost_seconds: float | None = None
     lost_passes: int | None = None
     left: list[str] = field(default_factory=list)  #: processes and files
     hang: bool = False
     wrong: list[str] = field(default_factory=list)
-    said: str = ""  #: the end of what the first command said, if anything is wrong
+    said: str = ""  #: the end of the first command's stderr, if anything is wrong
 
     @property
     def good(self) -> bool:
@@ -81,10 +80,10 @@ class Run:
             (folder / name).mkdir(parents=True)
         self.environment: dict[str, str] = {}
         self.stop_requested = 0.0  # when the command was told to stop, or was killed
-        self.earlier = 0  # passes before the command that meets the fault
+        self.earlier = 0  # passes before the command with the fault
 
     def go(self) -> Outcome:
-        """Do it, and look at what came of it."""
+        """Make the run, and judge its outcome."""
         outcome = self.outcome
         shared = _shared_memory()
         begun = time.monotonic()
@@ -101,7 +100,7 @@ class Run:
                     outcome.wrong += self.job.wrong(self.model, self.setting)
         finally:
             outcome.seconds = round(time.monotonic() - begun, 2)
-        # a model that could not be written where it was wanted, and whose new place was said
+        # A model that could not be written to its path was saved elsewhere, as a message says.
         saved = [] if first is None else re.findall(r"written to (\S+) instead", first.errors)
         outcome.left += [f for f in self._files() if not any(f"{f}/" in f"{s}/" for s in saved)]
         outcome.left += [f"/dev/shm/{name}" for name in sorted(_shared_memory() - shared)]
@@ -112,7 +111,7 @@ class Run:
     # -- commands
 
     def arguments(self) -> list[str]:
-        """Of a job that begins."""
+        """The arguments of a new job."""
         job, setting = self.job, self.setting
         size, rows, features = job.size, job.rows(setting.family), job.features(setting.family)
         memory = 1024
@@ -126,17 +125,17 @@ class Run:
         if setting.shared_files:
             more += ["--shared-files", os.fspath(self.folder / "scratch")]
         return [
-            *(os.fspath(self.data), "--x", rows, "--features", features, "--C", str(size.C)),
-            *("--tol", str(size.tol), "--block-rows", str(size.block_rows)),
-            *("--memory", f"{memory}MiB"),
-            *("--scratch", os.fspath(self.folder / "scratch"), "--out", os.fspath(self.model)),
-            *("--checkpoint", os.fspath(self.checkpoints), "--checkpoint-every", f"{INTERVAL}s"),
+            os.fspath(self.data), "--x", rows, "--features", features, "--C", str(size.C),
+            "--tol", str(size.tol), "--block-rows", str(size.block_rows),
+            "--memory", f"{memory}MiB",
+            "--scratch", os.fspath(self.folder / "scratch"), "--out", os.fspath(self.model),
+            "--checkpoint", os.fspath(self.checkpoints), "--checkpoint-every", f"{INTERVAL}s",
             *more,
-        ]
+        ]  # fmt: skip
 
     def resume_arguments(self) -> list[str]:
-        """Of a job that goes on."""
-        # a family of one's own is only imported where it is named
+        """The arguments of a resumed job."""
+        # a user-defined family is only imported if the command names it
         features = ["--features", self.job.features(self.setting.family)]
         folder = os.fspath(self.checkpoints)
         return ["--resume", folder, *features, "--max-passes", "1000", "--overwrite"]
@@ -148,13 +147,13 @@ class Run:
         return Command(self.folder, arguments, environment)
 
     def _first(self) -> Command:
-        """The command that meets the fault."""
+        """Run the command with the fault."""
         outcome = self.outcome
         arguments = self.arguments()
         if self.setting.resumed:
             before = self.command([*arguments, "--max-passes", "2"])
             self._end(before)
-            arguments = [*arguments, "--overwrite"]  # on a small disk there may be no checkpoint
+            arguments = [*arguments, "--overwrite"]  # a small disk may hold no checkpoint
             if self.checkpoints.is_dir() and CheckpointFolder(self.checkpoints).numbers():
                 self.earlier = len(CheckpointFolder(self.checkpoints).load().history)
                 arguments = self.resume_arguments()
@@ -199,7 +198,7 @@ class Run:
         return code
 
     def _judge(self, command: Command, code: int, ended: float) -> None:
-        """Exit code, words, time and work lost of the command that met the fault."""
+        """Judge exit code, messages, time and lost work of the command with the fault."""
         outcome, case = self.outcome, self.case
         if code not in case.codes or (code != 0 and not outcome.fired):
             outcome.wrong.append(f"exit code {code}, expected one of {case.codes}")
@@ -213,7 +212,7 @@ class Run:
             self._count_loss(command, code)
 
     def _count_loss(self, command: Command, code: int) -> None:
-        """How old the newest checkpoint is, and how many passes are not in it."""
+        """Find the age of the newest checkpoint, and the number of passes that it lacks."""
         outcome, case = self.outcome, self.case
         folder = CheckpointFolder(self.checkpoints)
         passes = command.events("PassDone")
@@ -228,16 +227,16 @@ class Run:
             outcome.lost_seconds = round(max(0.0, since), 2)
         left_at_once = self.case.kind.endswith("-twice") and "leaving at once" in command.errors
         if code in (1, 5, 129, 130, 143) and self.case.role != "supervisor" and not left_at_once:
-            # the inline driver saves the state before its last pass, which is made again
+            # the inline driver saves the state before its last pass, and repeats this pass
             if outcome.lost_passes > (self.setting.driver == "inline"):
                 outcome.wrong.append(f"{outcome.lost_passes} passes are in no checkpoint")
         elif case.kind.startswith("disk-") or case.kind == "damaged-checkpoint":
-            pass  # nothing can be saved from then on, as is said; or we took the newest ourselves
+            pass  # fcl reports that it cannot save; or this tool damaged the newest checkpoint
         elif outcome.lost_passes > 1 and (outcome.lost_seconds or 99.0) > INTERVAL + PATIENCE:
             outcome.wrong.append(f"{outcome.lost_passes} passes lost")
 
     def _finish(self, code: int) -> None:
-        """Bring to its end what the fault has left unfinished."""
+        """Resume the job until it ends."""
         outcome = self.outcome
         while code not in (0, 6) and not outcome.hang and len(outcome.codes) < 4:
             if CheckpointFolder(self.checkpoints).numbers():
@@ -248,7 +247,7 @@ class Run:
             outcome.codes.append(code)
 
     def _files(self) -> list[str]:
-        """Files that nobody should have left."""
+        """Files that should not be left."""
         folder = self.folder
         found = [p for name in ("tmp", "scratch") for p in (folder / name).rglob("*")]
         known = {"tmp", "scratch", "model.fcl", "checkpoints", "data.zarr", "disk"}
@@ -263,11 +262,11 @@ class Run:
             ]
         return [os.fspath(p.relative_to(folder)) for p in found]
 
-    # -- surroundings
+    # -- environment
 
     @contextlib.contextmanager
     def _surroundings(self) -> Iterator[str]:
-        """What a case needs around it; gives the reason why it cannot be had."""
+        """Set up the data and disk that a case needs; yield the reason if this is not possible."""
         kind, rng = self.case.kind, self.rng
         if kind in ("bad-chunk", "changed", "changed-later"):
             self.data = self.folder / "data.zarr"
@@ -285,7 +284,7 @@ class Run:
         except OSError as error:
             failed = str(error)
         if failed:
-            yield f"no disk of a small size: {failed}"
+            yield f"cannot mount a small disk: {failed}"
             return
         if kind.startswith("model"):
             self.model = disk / "model.fcl"
@@ -297,7 +296,7 @@ class Run:
             subprocess.run(["umount", "-l", os.fspath(disk)], check=True)
 
     def _fault(self) -> dict[str, str]:
-        """Variables that make the command fail at the point of the case."""
+        """Environment variables that make the command fail at the point of the case."""
         case = self.case
         if case.kind == "freeze":
             return {"FCL_DEADLINE": str(DEADLINE)}
@@ -317,7 +316,7 @@ class Run:
 
 
 def _fired(case: Case, errors: str, code: int) -> bool:
-    """Whether a fault at a point was met, from what the command said of it."""
+    """Whether the command reached the point of its fault, judged by its messages."""
     if case.role == "supervisor":
         return code != 0 or case.action == "stop"
     words = {

@@ -1,9 +1,9 @@
-"""Random inputs for all commands, files and arrays: each must end well, or in one message.
+"""Random inputs for all commands, files and arrays: each must succeed, or fail with one message.
 
     python -m tools.fuzz --runs 10000 --seed 0 --jobs 2
-    python -m tools.fuzz --seed 0 --only 4711             # one case alone; its folder is kept
+    python -m tools.fuzz --seed 0 --only 4711             # one case; its folder is kept
 
-README.md beside this file says what is checked. Exit code 1 if any case failed.
+README.md beside this file says what is checked. The exit code is 1 if any case failed.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ class Remote:
         self.unread = b""
 
     def do(self, number: int) -> dict[str, Any]:
-        """Do a case."""
+        """Run a case, and return its result."""
         if self.process is None:
             self.start()
         assert self.process is not None and self.process.stdin is not None
         began = time.monotonic()
         self.process.stdin.write(b"%d\n" % number)
         self.process.stdin.flush()
-        # a process that the worker starts has the same limit, and the worker says so itself
+        # The worker itself reports a process that exceeds the limit; so wait a little longer here.
         begun = self._answer(self.limit + 10.0)
         line = self._answer(self.limit + 10.0) if begun else b""
         if line:
@@ -87,7 +87,7 @@ class Remote:
             raise SystemExit("fuzz: a worker did not start")
 
     def _answer(self, limit: float) -> bytes:
-        """A line; none if it does not come in time, or the worker is gone."""
+        """Read a line; empty if it does not come in time, or if the worker is gone."""
         assert self.process is not None and self.process.stdout is not None
         until = time.monotonic() + limit
         descriptor = self.process.stdout.fileno()
@@ -103,7 +103,7 @@ class Remote:
         return line
 
     def stop(self) -> None:
-        """End it, and all processes that it has started."""
+        """Kill the worker and all processes that it has started."""
         if self.process is None:
             return
         with contextlib.suppress(ProcessLookupError):
@@ -118,7 +118,7 @@ class Remote:
 def run_all(
     numbers: list[int], seed: int, wanted: list[str], jobs: int, folder: Path, limit: float
 ) -> Iterator[dict[str, Any]]:
-    """Do cases on several workers; their results in the order in which they come."""
+    """Run cases on several workers, and yield their results as they arrive."""
     waiting = collections.deque(numbers)
     results: collections.deque[dict[str, Any]] = collections.deque()
     failed: list[BaseException] = []
@@ -155,7 +155,7 @@ def run_all(
 
 
 def class_of(fault: str) -> str:
-    """The class of a fault: its words without figures and names."""
+    """The class of a fault: its text without numbers and names."""
     return re.sub(r"'[^']*'|\"[^\"]*\"|-?\d[\d.e+-]*", "*", fault)[:110]
 
 
@@ -193,17 +193,17 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--kinds", default=",".join(KINDS), help="some of: " + ", ".join(KINDS))
-    parser.add_argument("--limit", type=float, default=30.0, help="seconds for one case")
+    parser.add_argument("--limit", type=float, default=30.0, help="most seconds for one case")
     parser.add_argument(
-        "--out", type=Path, default=Path("fuzz.jsonl"), help="failures, as JSON lines"
+        "--out", type=Path, default=Path("fuzz.jsonl"), help="file of failures, as JSON lines"
     )
-    parser.add_argument("--folder", type=Path, help="for the files of cases that failed")
-    parser.add_argument("--only", type=int, help="do the case of this number, here and now")
+    parser.add_argument("--folder", type=Path, help="folder for the files of failed cases")
+    parser.add_argument("--only", type=int, help="run only the case with this number")
     parser.add_argument("--serve", type=Path, help=argparse.SUPPRESS)
     args = parser.parse_args()
     wanted = [kind for kind in args.kinds.split(",") if kind]
     if unknown := [kind for kind in wanted if kind not in KINDS]:
-        parser.error(f"unknown kind {unknown[0]!r}; there are {', '.join(KINDS)}")
+        parser.error(f"unknown kind {unknown[0]!r}; expected {', '.join(KINDS)}")
     if args.serve is not None:
         serve(args.seed, wanted, args.serve, args.limit)
         return 0

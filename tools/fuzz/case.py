@@ -1,4 +1,4 @@
-"""One fuzz input: what is run, and what of it is known beforehand."""
+"""One fuzz case: what to run, and what is known about it beforehand."""
 
 from __future__ import annotations
 
@@ -12,27 +12,29 @@ import numpy as np
 
 @dataclass
 class Trial:
-    """A command line or a Python call, and what may come of it."""
+    """A command line or a Python call, and how it must end."""
 
     arguments: list[str] = field(default_factory=list)  #: the command, then its arguments
-    #: of a Python call: does it, and returns what is wrong with the result
+    #: for a Python call: makes the call, and returns what is wrong with the result
     call: Callable[[], list[str]] | None = None
     must_succeed: bool = False
-    #: in a process of its own; with the state of its standard streams, one of `execute.STREAMS`
+    #: if not None, runs in a process with these standard streams, one of `execute.STREAMS`
     streams: str | None = None
 
 
 class Case:
-    """What a seed and a number determine, in a folder of its own.
+    """A random case, determined by a seed and a number, in a folder of its own.
 
     Parameters
     ----------
     seed, number : int
-        All random choices follow from them.
+        They determine all random choices.
+    kind : str
+        One of `kinds.KINDS`.
     folder : Path
-        Empty; the working folder of the command.
+        An empty folder: the working folder of the command.
     stock : Path
-        Data, models and checkpoints that are in order, made by `stock.make_stock`.
+        Folder of valid data, models and checkpoints, made by `stock.make_stock`.
     """
 
     def __init__(self, seed: int, number: int, kind: str, folder: Path, stock: Path) -> None:
@@ -45,15 +47,15 @@ class Case:
         self.named = 0
 
     def note(self, words: str) -> None:
-        """Remember what was done to the input."""
+        """Record what was done to the input."""
         self.notes.append(words)
 
     def chance(self, share: float) -> bool:
-        """Whether to do something that is done in this share of the cases."""
+        """Return True with the given probability."""
         return self.rng.random() < share
 
     def fresh(self, suffix: str = "") -> str:
-        """A name in the folder that is not taken."""
+        """An unused file name in the folder."""
         self.named += 1
         return f"f{self.named}{suffix}"
 

@@ -12,29 +12,29 @@ from fcl.model.certificate import Scope
 from tests.judge import Problem, kmer_matrix
 from tests.product_matrix import product_matrix
 
-#: The largest problem that is checked in full; of a larger one the objective alone.
+#: The size of the largest problem that is checked; for a larger one, only the gap is checked.
 MOST_FEATURES, MOST_ROWS = 300, 400
-#: What sums of a few hundred float64 in another order may differ by, relative to their terms.
+#: How much the order of summation may change sums of a few hundred float64, relative to the terms.
 ROUNDING = 1e-9
 
 
 def wrong(model: fcl.Model, data: fcl.DataSet, options: Mapping[str, Any]) -> list[str]:
-    """What the certificate of a model claims though it is not so.
+    """Describe the false claims in the certificate of a model.
 
-    options : effective ones of the training; ``valid_fraction`` and ``seed`` say which rows were set
-        aside, all else is known from the model.
+    options : the effective options of the training; ``valid_fraction`` and ``seed`` determine which rows
+        were set aside. The model contains all other options that are needed.
     """
     with np.errstate(all="ignore"):
         try:
             return _wrong(model, data, options)
         except np.linalg.LinAlgError:
-            return []  # nothing is claimed where the judge itself cannot solve
+            return []  # the judge itself cannot solve the problem
 
 
 def rounding_gap(model: fcl.Model, data: fcl.DataSet, options: Mapping[str, Any]) -> float:
-    """The relative gap that rounding of the margins may leave a model; 0 if unknown.
+    """The relative gap that rounding of the margins may leave; 0 if unknown.
 
-    It moves the slopes, and the dual point has to be scaled by what they move.
+    Rounding changes the slopes, and the dual point must be scaled by that change.
     """
     found = _problem(model, data, options)
     if found is None:
@@ -47,7 +47,7 @@ def rounding_gap(model: fcl.Model, data: fcl.DataSet, options: Mapping[str, Any]
 
 
 def _rounded(problem: Problem, w: np.ndarray, b: float) -> tuple[float, float]:
-    """What rounding of the margins may change of the objective, and of the largest violation."""
+    """How much rounding of the margins may change the objective and the largest violation."""
     sizes = np.abs(problem.phi) @ np.abs(w) + abs(b) + np.abs(problem.y)
     moved = 2.0 * sizes * np.finfo(float).eps
     slopes = np.abs(problem.slopes(problem.margins(w, b)))
@@ -59,7 +59,7 @@ def _rounded(problem: Problem, w: np.ndarray, b: float) -> tuple[float, float]:
 def _problem(
     model: fcl.Model, data: fcl.DataSet, options: Mapping[str, Any]
 ) -> tuple[Problem, np.ndarray, float] | None:
-    """The problem of a model on the explicit matrix, and its point; None if that is too large."""
+    """The problem of a model on the explicit matrix, and its point; None if it is too large."""
     y, s, keep = _targets(model, data, options)
     if len(y) > MOST_ROWS:
         return None
@@ -102,25 +102,25 @@ def _wrong(model: fcl.Model, data: fcl.DataSet, options: Mapping[str, Any]) -> l
         return out
     value_off, slope_off = _rounded(problem, w, b)
     if abs(claimed.objective - value) > ROUNDING * value + value_off:
-        out.append(f"objective {claimed.objective!r} is claimed, and it is {value!r}")
+        out.append(f"the model claims objective {claimed.objective!r}, but it is {value!r}")
     if claimed.scope is not Scope.FAMILY:
-        return out  # a sample of the features, which the last pass alone knows
+        return out  # only the last pass knows which features it sampled
     largest = float(np.abs(problem.pulls(w, b)).max(initial=0.0))
     terms = np.abs(problem.residuals(w, b)) @ np.abs(phi) * problem.C / (problem.rho * factors)
     # exact where it exceeds 1, an upper bound elsewhere
     slope_off += ROUNDING * (largest + terms.max(initial=0.0))
     if largest > 1.0 and claimed.max_violation < largest - slope_off:
-        out.append(f"largest violation {claimed.max_violation!r} is claimed, and it is {largest!r}")
+        out.append(f"the model claims violation {claimed.max_violation!r}, but it is {largest!r}")
     best = min(value, problem.objective(*problem.polish(w, b)))
     if claimed.bound > best + ROUNDING * abs(best) + value_off:
-        out.append(f"bound {claimed.bound!r} is above {best!r}, which is reached")
+        out.append(f"bound {claimed.bound!r} is above the objective {best!r} of a known point")
     return out
 
 
 def _targets(
     model: fcl.Model, data: fcl.DataSet, options: Mapping[str, Any]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Target and weights of the training rows, and which rows of the data they are."""
+    """Targets and weights of the training rows, and the mask of these rows in the data."""
     target = np.asarray(data.target).reshape(-1)
     if model.labels is None:
         y = target.astype(np.float64)
@@ -165,7 +165,7 @@ def _matrix(model: fcl.Model, data: fcl.DataSet, keep: np.ndarray) -> np.ndarray
             binary = bool(config["options"].get("binary"))
             phi = product_matrix(raw, config["options"]["degree"], not binary)
     if phi is None or phi.shape[1] != family.n_features:
-        # as the family predicts with one feature at a time: nothing of prices, columns or solver
+        # Predict with one feature at a time, which uses no prices, cached columns or solver.
         one, ids = np.ones(1), np.arange(family.n_features)
         scorers = [family.scorer(ids[j : j + 1], one) for j in ids]
         phi = np.concatenate(

@@ -1,6 +1,6 @@
 """The commands, as click declares them, and random command lines for them.
 
-A command that ``pyproject.toml`` names is fuzzed by that alone, and so is each option that it has.
+Every command in ``pyproject.toml`` is fuzzed, with all its options.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from tools.fuzz.damage import copy
 
 ROOT = Path(__file__).resolve().parents[2]
 
-#: Parameters without which a command refuses to work, though click does not know it.
+#: Parameters that a command requires although click does not declare them as required.
 NEEDED = {"fcl-train": ("data", "features", "C", "out")}
-#: Options that are not drawn: compiling all kernels takes half a minute, and tests of its own check it.
+#: Options that are not drawn: compiling all kernels takes half a minute, and has its own tests.
 LEFT_OUT = {"warmup"}
-#: Options that name what a command writes.
+#: Options that name output files.
 OUTPUTS = {"out", "tsv", "log_json"}
 
 
@@ -38,14 +38,14 @@ def commands() -> dict[str, click.Command]:
 
 @cache
 def documented_codes(name: str) -> frozenset[int]:
-    """The exit codes in the help of a command; 130 and 143 stand behind a comma or "and"."""
+    """The exit codes in the help of a command."""
     epilog = (commands()[name].epilog or "").partition("Signals:")[0]
     text = epilog.partition("xit codes:")[2]
     return frozenset(int(code) for code in re.findall(r"(?<![\w-])(\d{1,3})(?![\w.-])", text))
 
 
 class Line:
-    """A command line that is in order, and then perhaps no longer.
+    """A command line that begins valid, and may then be spoiled.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ class Line:
     command : str
         One of `commands`.
     rows : {"numbers", "letters"}
-        What the data hold, and so which families fit.
+        The kind of rows in the data, which determines the possible families.
     """
 
     def __init__(self, case: Case, command: str, rows: str) -> None:
@@ -83,13 +83,13 @@ class Line:
             "seed": lambda: str(case.rng.randrange(2**31)),
             "memory": lambda: case.rng.choice(("1GiB", "700MiB", "2G")),
             "writers": lambda: case.rng.choice(("1", "2")),
-            "driver": lambda: "inline",  # processes take seconds to start; they are drawn apart
+            "driver": lambda: "inline",  # processes take seconds to start: a kind of their own
         }
 
-    # -- values that are in order
+    # -- valid values
 
     def data(self) -> str:
-        """A new data set of the kind."""
+        """Store a new data set, and return its name."""
         form = self.case.rng.choice(stock.FORMATS)
         made = stock.arrays(self.case.numbers, self.rows, self.case.rng.choice((40, 60, 130)))
         return stock.store(self.case.folder, self.case.fresh(), form, made)
@@ -113,7 +113,7 @@ class Line:
         return name
 
     def good(self, name: str) -> str | None:
-        """A value that the option takes; None for a flag."""
+        """A valid value of an option; None for a flag."""
         parameter, rng = self.parameters[name], self.case.rng
         kind = parameter.type
         if getattr(parameter, "is_flag", False):
@@ -142,7 +142,7 @@ class Line:
     # -- the line
 
     def base(self) -> Line:
-        """What the command needs, in order."""
+        """Set all required parameters to valid values."""
         needed = [n for n, p in self.parameters.items() if p.required]
         for name in dict.fromkeys((*needed, *NEEDED.get(self.command, ()))):
             self.values[name] = self.good(name)
@@ -151,25 +151,25 @@ class Line:
         return self
 
     def options(self) -> list[str]:
-        """Names of the parameters that may be drawn."""
+        """The names of the parameters that may be drawn."""
         return [n for n in self.parameters if n not in LEFT_OUT]
 
     def add(self) -> None:
-        """Give one more option a value that is in order by itself."""
+        """Give one more option a valid value."""
         name = self.case.rng.choice(self.options())
         if name in ("help", "version", "resume") and not self.case.chance(0.1):
             return
         self.values[name] = self.good(name)
 
     def spoil(self) -> None:
-        """Make one thing about the line odd."""
+        """Make one change to the line that may be invalid."""
         case, rng = self.case, self.case.rng
         what = rng.choice(
             (
-                *("text", "text", "text", "mangle", "features", "drop", "typo", "stray", "twice"),
-                *("special", "same", "missing folder", "number"),
+                "text", "text", "text", "mangle", "features", "drop", "typo", "stray", "twice",
+                "special", "same", "missing folder", "number",
             )
-        )
+        )  # fmt: skip
         name = rng.choice(self.options())
         valued = [n for n, v in self.values.items() if v is not None]
         case.note(f"{what} {name}")
@@ -197,7 +197,7 @@ class Line:
         elif what == "same" and len(valued) > 1:
             first, second = rng.sample(valued, 2)
             self.values[first] = value = self.values[second]
-            # a name that is taken is an input, which stays as it is
+            # an existing file is an input, which must not change
             if first in OUTPUTS and not (case.folder / str(value)).exists():
                 case.output(str(value))
         elif what == "missing folder" and name in OUTPUTS:
@@ -230,12 +230,12 @@ class Line:
         line = [self.command, *(str(self.values[n]) for n in positional if n in self.values)]
         for part in parts:
             line += part
-        # an argument of a process holds no zero byte
+        # arguments of a process cannot contain zero bytes
         return [argument.replace("\0", "") for argument in [*line, *self.extra]]
 
 
 def toml_of(case: Case, line: Line) -> bytes:
-    """A configuration: some options with values in order, some odd, perhaps a file that is damaged."""
+    """Make a configuration with valid and odd values; the file itself may be damaged."""
     rng, entries = case.rng, []
     for name in rng.sample(line.options(), k=rng.randint(0, 8)):
         key = name.replace("_", rng.choice("-_"))
@@ -247,32 +247,12 @@ def toml_of(case: Case, line: Line) -> bytes:
             case.note(f"toml {key}: odd")
             plain = rng.choice(
                 (
-                    *(
-                        "nan",
-                        "inf",
-                        "-1",
-                        "0",
-                        "true",
-                        "false",
-                        "1e400",
-                        str(2**70),
-                        "[]",
-                        "{}",
-                        '""',
-                    ),
-                    *(
-                        "[1, 2]",
-                        "{a = 1}",
-                        '{"" = -1}',
-                        "1979-05-27",
-                        "07:32:00",
-                        '"a\\u0000b"',
-                        "'x'",
-                    ),
-                    *('"""a\nb"""', f'"{"x" * 100_000}"', "[" * 999 + "]" * 999, "0x10", "1_0"),
+                    "nan", "inf", "-1", "0", "true", "false", "1e400", str(2**70), "[]", "{}", '""',
+                    "[1, 2]", "{a = 1}", '{"" = -1}', "1979-05-27", "07:32:00", '"a\\u0000b"', "'x'",
+                    '"""a\nb"""', f'"{"x" * 100_000}"', "[" * 999 + "]" * 999, "0x10", "1_0",
                     _toml_text(odd.text(case)),
                 )
-            )
+            )  # fmt: skip
         entries.append(f"{key} = {plain}")
     text = "\n".join(entries) + "\n"
     if case.chance(0.25):
@@ -304,7 +284,7 @@ def _toml_text(value: str) -> str:
 
 
 def parsed(arguments: list[str]) -> dict[str, Any]:
-    """The effective options of a command line that has succeeded, its TOML and checkpoint included."""
+    """The effective options of a successful command line, including its TOML file and checkpoint."""
     from fcl.cli.config import given_options, merge_config
 
     name, *rest = arguments

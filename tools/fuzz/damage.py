@@ -1,4 +1,4 @@
-"""Damaged and crafted files: bytes that flip, and headers that lie under valid checksums."""
+"""Damaged and crafted files: flipped bytes, and false headers with valid checksums."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from tools.fuzz import odd
 from tools.fuzz.case import Case
 from tools.fuzz.stock import write_zip
 
-#: Bytes of zeros that a member of a few kilobytes inflates to.
+#: Decompressed size of a zip bomb, whose member has a few kilobytes.
 BOMB = 48 << 20
-#: The declared sizes that stand for far more than the file holds.
+#: Announced sizes that are far larger than the file.
 HUGE = (10**6, 10**9, 2**31, 2**40, 2**62, 10**30)
 
 
@@ -27,7 +27,7 @@ HUGE = (10**6, 10**9, 2**31, 2**40, 2**62, 10**30)
 
 
 def damage_bytes(case: Case, content: bytes) -> bytes:
-    """Bytes with a random accident."""
+    """Damage bytes at random."""
     rng, n = case.rng, len(content)
     what = rng.choice(("flip", "flip", "cut", "empty", "zeros", "longer", "swap", "noise"))
     case.note(what)
@@ -56,7 +56,7 @@ def damage_bytes(case: Case, content: bytes) -> bytes:
 
 
 def dump_json(value: Any) -> bytes:
-    """JSON with NaN, and with arrays nested deep where `odd.DEEP` stands."""
+    """Write JSON, with NaN allowed; deeply nested arrays replace `odd.DEEP`."""
     text = json.dumps(value, ensure_ascii=False)
     deep = "[" * 100_000 + "]" * 100_000
     return text.replace(json.dumps(odd.DEEP), deep).encode("utf-8", "surrogatepass")
@@ -76,7 +76,7 @@ def _places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 
 def damage_json(case: Case, value: Any) -> Any:
-    """A JSON value with one to three entries replaced, removed or added."""
+    """Replace, remove or add one to three entries of a JSON value."""
     rng = case.rng
     for _ in range(rng.choice((1, 1, 1, 2, 3))):
         places = _places(value)
@@ -110,14 +110,14 @@ def damage_json(case: Case, value: Any) -> Any:
 
 
 def dump_npy(array: Any) -> bytes:
-    """An array as ``.npy``, one of objects pickled."""
+    """Write an array as ``.npy``; arrays of objects are pickled."""
     buffer = io.BytesIO()
     np.save(buffer, np.asarray(array), allow_pickle=True)
     return buffer.getvalue()
 
 
 def lie(case: Case, content: bytes) -> bytes:
-    """A ``.npy`` whose header says something else than its bytes."""
+    """Change the header of a ``.npy`` so that it contradicts the data."""
     rng = case.rng
     try:
         array = np.load(io.BytesIO(content))
@@ -153,7 +153,7 @@ def lie(case: Case, content: bytes) -> bytes:
 
 
 def damage_npy(case: Case, content: bytes) -> bytes:
-    """A ``.npy`` with other values, another dtype or shape, or with a header that lies."""
+    """Change the values, dtype or shape of a ``.npy``, or make its header false."""
     if case.chance(0.4):
         return lie(case, content)
     try:
@@ -171,12 +171,12 @@ def _craft_member(case: Case, name: str, content: bytes) -> bytes:
         return damage_npy(case, content)
     try:
         return dump_json(damage_json(case, json.loads(content)))
-    except (ValueError, RecursionError):  # of what an earlier damage has nested
+    except (ValueError, RecursionError):  # earlier damage may have nested the JSON too deep
         return damage_bytes(case, content)
 
 
 def craft_zip(case: Case, path: Path) -> None:
-    """Rewrite a zip with one to three members changed; its checksums are valid."""
+    """Change one to three members of a zip, and keep its checksums valid."""
     rng = case.rng
     with zipfile.ZipFile(path) as archive:
         members = [(name, archive.read(name)) for name in archive.namelist()]
@@ -185,7 +185,7 @@ def craft_zip(case: Case, path: Path) -> None:
         if not members:
             break
         what = rng.choice((*["craft"] * 9, "bytes", "remove", "twice", "bomb", "compress", "name"))
-        # the header is what is read first, and holds the most
+        # the header is read first, and has the most entries
         headers = [i for i, (name, _) in enumerate(members) if name.endswith(".json")]
         at = rng.choice(headers) if headers and case.chance(0.6) else rng.randrange(len(members))
         name, content = members[at]
@@ -213,7 +213,7 @@ def craft_zip(case: Case, path: Path) -> None:
 
 
 def craft_hdf5(case: Case, path: Path) -> None:
-    """Replace a dataset, a group or an attribute of an HDF5 file by something else."""
+    """Replace or remove a dataset, a group or an attribute of an HDF5 file."""
     import h5py
 
     rng = case.rng
@@ -285,7 +285,7 @@ def _craft_json_file(case: Case, path: Path) -> None:
 
 
 def _craft(case: Case, path: Path) -> None:
-    """Craft a file by its format; damage its bytes where it has none that is known."""
+    """Craft a file according to its format; damage its bytes if the format is unknown."""
     crafts: dict[str, Callable[[Case, Path], None]] = {".h5": craft_hdf5}
     crafts.update(dict.fromkeys((".zip", ".fcl", ".fcl-ckpt"), craft_zip))
     crafts.update(dict.fromkeys((".json", ".zarray", ".zgroup", ".zattrs"), _craft_json_file))
@@ -301,7 +301,7 @@ def _craft(case: Case, path: Path) -> None:
 def damage(case: Case, path: Path) -> None:
     """Damage or craft one file of a data set, a model or a folder of checkpoints."""
     files = [p for p in _files(path) if p.name not in ("lock", "complete")]
-    # metadata is a small part of a folder, and the more interesting one
+    # Few files are metadata, but damage to them matters more.
     described = [p for p in files if p.suffix == ".json" or p.name.startswith(".z")]
     file = case.rng.choice(described if described and case.chance(0.5) else files)
     what = case.rng.choice((*["craft"] * 6, *["bytes"] * 3, "replace"))
@@ -315,7 +315,7 @@ def damage(case: Case, path: Path) -> None:
 
 
 def copy(case: Case, name: str) -> str:
-    """A copy of something of the stock in the folder of the case; the same one if asked again."""
+    """Copy an entry of the stock to the folder of the case, unless it is already there."""
     source, target = case.stock / name, case.folder / name
     if target.exists():
         return name

@@ -16,19 +16,19 @@ from tests.product_matrix import product_matrix
 
 #: Most features of a problem, and of the few problems that may have more.
 MOST_FEATURES, MOST_OF_FEW = 312, 2000
-#: Families of tests/generators.py.
+#: Families in tests/generators.py.
 GENERATORS = ("Hinges", "Pairs", "Tanh", "Above", "Quarters")
-#: From this number on problems have all losses, and offsets; those before keep their numbers.
+#: From this number on, problems have all losses and offsets; earlier problems stay as they were.
 SINCE = 5000
 MORE_LOSSES = (*LOSSES, "huber:delta=0.5", "huber:delta=2", "poisson", "poisson")
 
 
 @dataclass
 class Case:
-    """A problem, as fcl gets it and as the judge does."""
+    """A problem, in the forms for fcl and for the judge."""
 
     number: int
-    rows: Any  #: what fcl.open_data gets
+    rows: Any  #: the input of fcl.open_data
     y: np.ndarray
     weights: np.ndarray | None
     features: str
@@ -42,7 +42,7 @@ class Case:
         return fcl.open_data(self.rows, y=self.y, weights=self.weights, offset=self.offset)
 
     def describe(self) -> dict[str, Any]:
-        """What it is, for people and for JSON."""
+        """A description for people, ready for JSON."""
         n, p = self.problem.phi.shape
         sizes = np.abs(self.problem.phi).max(axis=0, initial=0.0)
         sizes = sizes[sizes > 0.0]
@@ -60,7 +60,7 @@ class Case:
 
 
 def make_case(number: int, seed: int = 0, hard: bool = False) -> Case:
-    """The problem of this number; hard: badly scaled, weakly penalised, to a gap of 1e-8."""
+    """Make the problem of a number; hard : badly scaled, weakly penalised, to a gap of 1e-8."""
     random = np.random.default_rng([seed, number, hard])
     while True:
         case = _draw(random, number, hard)
@@ -69,7 +69,7 @@ def make_case(number: int, seed: int = 0, hard: bool = False) -> Case:
 
 
 def _draw(random: np.random.Generator, number: int, hard: bool) -> Case | None:
-    """A problem, or None where it came out with too many features, or with none that varies."""
+    """Draw a problem; None if it has too many features, or no nonzero feature or target."""
     traits: list[str] = []
 
     def chance(share: float, trait: str) -> bool:
@@ -168,7 +168,7 @@ def _letter_features(random: np.random.Generator, length: int) -> str:
 
 
 def _joined(random: np.random.Generator, one: Any) -> str:
-    """One family, or two with factors in the penalty."""
+    """One family, or two families with penalty factors."""
     if random.random() < 0.6:
         return str(one())
     parts = []
@@ -181,7 +181,7 @@ def _joined(random: np.random.Generator, one: Any) -> str:
 def _numbers(
     random: np.random.Generator, n: int, hard: bool, chance: Any
 ) -> tuple[np.ndarray, str]:
-    """Columns of every scale and kind, and families over them."""
+    """Draw columns of every scale and kind, and families of features over them."""
     degree = int(random.choice([1, 1, 2, 3]))
     m = int(random.integers(max(2, degree), {1: 60, 2: 16, 3: 9}[degree]))
     X = random.normal(size=(n, m))
@@ -198,7 +198,7 @@ def _numbers(
     if not hard and random.random() < 0.4:
         wide = 0.0
     if wide:
-        # of products the scales are those of the features, or of the columns, which is far worse
+        # For products, the scales are those of the features, or, which is far harder, of the columns.
         power = 1.0 if hard and degree > 1 and chance(0.2, "products of wide columns") else degree
         X = X * 10.0 ** (random.uniform(-min(wide, 6.0), wide, m) / power)
         chance(1.0, f"scales of 10^{wide:g}")
@@ -250,7 +250,7 @@ def _weights(random: np.random.Generator, n: int, chance: Any) -> np.ndarray | N
 
 
 def _target(random: np.random.Generator, phi: np.ndarray, loss: str, chance: Any) -> np.ndarray:
-    """Targets that some features make, nearly or hardly."""
+    """Draw targets that a few features explain nearly exactly or hardly at all."""
     n, p = phi.shape
     size = np.abs(phi).max(axis=0)
     some = random.choice(p, min(p, int(random.integers(1, 6))), replace=False)
@@ -262,7 +262,7 @@ def _target(random: np.random.Generator, phi: np.ndarray, loss: str, chance: Any
         chance(1.0, "nearly interpolated")
     m = m + noise * (m.std() + 1e-3) * random.normal(size=n)
     if loss == "poisson":
-        # rates from one event in a thousand rows to hundreds a row
+        # rates from one event in a thousand rows to hundreds per row
         rates = np.exp(np.clip(random.uniform(0.0, 3.0) * m + random.normal(), -7.0, 6.0))
         return random.poisson(rates).astype(np.float64)
     if loss in ("logistic", "squared_hinge"):
@@ -279,13 +279,13 @@ def _target(random: np.random.Generator, phi: np.ndarray, loss: str, chance: Any
 
 
 class TooMany(Exception):
-    """A family has more features than wanted."""
+    """A family has too many features."""
 
 
 def explicit_matrix(
     features: str, rows: Any, keep: np.ndarray, most: int
 ) -> tuple[np.ndarray, np.ndarray | None]:
-    """All features of the families in text, float64 (n, p), and their penalty factors."""
+    """All features of the families in a text, float64 (n, p), and their penalty factors."""
     parts: list[np.ndarray] = []
     factors = []
     for member in features.split(" + "):
@@ -303,7 +303,7 @@ def explicit_matrix(
 
 
 def _matrix_of(text: str, family: Any, rows: Any) -> np.ndarray:
-    """The matrix of one family; by plain numpy where the family is defined by its data alone."""
+    """The matrix of one family; computed with plain numpy unless the family is a Generator."""
     X = rows.toarray() if hasattr(rows, "toarray") else rows
     name = text.partition(":")[0]
     if name == "kmers":

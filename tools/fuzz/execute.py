@@ -1,4 +1,4 @@
-"""Run a command, inside this process or in one of its own, and see what it leaves."""
+"""Run a command in this process or in a separate one, and find what it leaves behind."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from typing import IO
 
 import psutil
 
-#: States of the standard streams of a process: how a shell sets them up. A broken pipe has no reader.
+#: States of the standard streams of a process, as shell commands. A broken pipe has no reader.
 STREAMS = {
     "": 'exec "$@"',
     "stdin closed": 'exec "$@" <&-',
@@ -32,15 +32,15 @@ STREAMS = {
     "stdout broken": 'exec "$@"',
     "stderr broken": 'exec "$@"',
 }
-#: Memory that a command on a few rows may take beside what it begins with.
+#: How much memory a command on a few rows may add.
 MOST_BYTES = 400 << 20
-#: Seconds that processes get to be gone after the command that started them.
+#: Seconds after the end of a command in which its processes must exit.
 GRACE = 2.0
 
 
 @dataclass
 class Done:
-    """What a command did: its exit code, what it said, and what it left."""
+    """The result of a command: its exit code, its output, and what it left behind."""
 
     code: int = 0
     output: str = ""
@@ -53,7 +53,7 @@ class Done:
 
 
 def run_inside(arguments: list[str], folder: Path) -> Done:
-    """Call a command as its script would, with streams of its own."""
+    """Call a command as its script would, with its output captured."""
     from tools.fuzz.commands import commands
 
     name, *rest = arguments
@@ -73,7 +73,7 @@ def run_inside(arguments: list[str], folder: Path) -> Done:
 
 @contextlib.contextmanager
 def capture(done: Done) -> Iterator[None]:
-    """Take what the block writes, libraries in C included; warnings as a new process shows them."""
+    """Capture the output of a block, even of C libraries, with the warnings of a new process."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
@@ -82,7 +82,7 @@ def capture(done: Done) -> Iterator[None]:
         nothing = os.open(os.devnull, os.O_RDONLY)
         for number, source in enumerate((nothing, out.fileno(), errors.fileno())):
             os.dup2(source, number)
-        # what Python makes of the first three descriptors
+        # new text streams, as Python opens them at its start
         raw = [io.FileIO(number, "wb", closefd=False) for number in (1, 2)]
         sys.stdout = io.TextIOWrapper(raw[0], "utf-8", write_through=True)
         sys.stderr = io.TextIOWrapper(raw[1], "utf-8", "backslashreplace", write_through=True)
@@ -110,7 +110,7 @@ def _text(file: IO[bytes]) -> str:
 
 
 class Watch:
-    """What a run inside this process may not change: descriptors, children, memory, shared memory."""
+    """Finds what a run in this process leaves: descriptors, children, memory, shared memory."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = os.path.realpath(folder)
@@ -119,10 +119,10 @@ class Watch:
         self.shared = shared_memory()
         self.begin = _memory("VmRSS:")
         with contextlib.suppress(OSError):
-            Path("/proc/self/clear_refs").write_text("5")  # begin the peak anew
+            Path("/proc/self/clear_refs").write_text("5")  # reset the peak
 
     def left(self) -> list[str]:
-        """What was left behind, in words."""
+        """Describe what was left behind."""
         grown = _memory("VmHWM:") - self.begin
         found = [f"memory: {grown >> 20} MiB more"] if grown > MOST_BYTES else []
         for target in self._open_files():
@@ -136,7 +136,7 @@ class Watch:
     def _open_files(self) -> list[str]:
         until = time.monotonic() + GRACE
         while targets := self._targets():
-            gc.collect()  # files of objects in a cycle, or of a task that zarr's thread is ending
+            gc.collect()  # closes files of reference cycles, or of a task that zarr's thread is ending
             if time.monotonic() > until:
                 break
             time.sleep(0.05)
@@ -166,7 +166,7 @@ class Watch:
 
 
 def _memory(key: str) -> int:
-    """A figure of this process in bytes; 0 where there is no /proc."""
+    """A memory figure of this process in bytes; 0 on systems without /proc."""
     with contextlib.suppress(OSError):
         for line in Path("/proc/self/status").read_text().splitlines():
             if line.startswith(key):
@@ -175,7 +175,7 @@ def _memory(key: str) -> int:
 
 
 def shared_memory() -> set[str]:
-    """Names of fcl's segments of shared memory."""
+    """The names of fcl's shared memory segments."""
     place = Path("/dev/shm")
     return {p.name for p in place.glob("fcl*")} if place.is_dir() else set()
 
@@ -184,7 +184,7 @@ def shared_memory() -> set[str]:
 
 
 def run_process(arguments: list[str], folder: Path, streams: str, limit: float) -> Done:
-    """Run the installed script in a session of its own; its code is -9 where it took too long."""
+    """Run the installed script in a session of its own; the code is -9 if it took too long."""
     script = Path(sys.executable).with_name(arguments[0])
     command = ["/bin/sh", "-c", STREAMS[streams], "sh", os.fspath(script), *arguments[1:]]
     done = Done()
@@ -207,7 +207,7 @@ def run_process(arguments: list[str], folder: Path, streams: str, limit: float) 
         try:
             done.code = process.wait(limit)
         except subprocess.TimeoutExpired:
-            done.left.append("hang: it was killed")
+            done.left.append("hang: the command was killed")
             os.killpg(process.pid, signal.SIGKILL)
             done.code = process.wait()
         done.left += [f"process: {words}" for words in _rest_of_session(process.pid)]
@@ -224,7 +224,7 @@ def _broken_pipe() -> int:
 
 
 def _rest_of_session(session: int) -> list[str]:
-    """Processes of a session that stay, in words; they are killed."""
+    """Describe the remaining processes of a session, and kill them."""
     until = time.monotonic() + GRACE
     while True:
         alive = []

@@ -1,4 +1,4 @@
-"""The kinds of cases: what is made odd, and the command or call that meets it."""
+"""The kinds of cases: the input that is made odd, and the command or call that gets it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tools.fuzz.commands import Line, commands, toml_of
 from tools.fuzz.damage import copy, damage
 from tools.fuzz.execute import STREAMS
 
-#: A stalled run may end with a gap of this size where rounding decides; above it is a false stall.
+#: A stalled run may end with a gap of this size because of rounding; a larger gap is a false stall.
 ROUNDING_GAP = 1e-6
 
 
@@ -26,14 +26,14 @@ def _rows(case: Case) -> str:
 
 
 def _command(case: Case) -> str:
-    """A command; the one with the most options more often."""
+    """Choose a command; those with more options come more often."""
     return max(
         case.rng.sample(sorted(commands()), k=2), key=lambda name: len(commands()[name].params)
     )
 
 
 def command_line(case: Case) -> Trial:
-    """A command line in order, with more options in order, or with something odd."""
+    """A valid command line, perhaps with more valid options, perhaps with something odd."""
     line = Line(case, _command(case), _rows(case)).base()
     plain = case.chance(0.1)
     if not plain:
@@ -45,7 +45,7 @@ def command_line(case: Case) -> Trial:
 
 
 def config(case: Case) -> Trial:
-    """A configuration file that is odd."""
+    """An odd configuration file."""
     line = Line(case, "fcl-train", _rows(case)).base()
     name = case.fresh(".toml")
     for option in case.rng.sample(list(line.values), k=case.rng.randint(0, 3)):
@@ -76,13 +76,13 @@ def data(case: Case) -> Trial:
             warnings.simplefilter("ignore")
             try:
                 source = stock.store(case.folder, name, form, changed)
-            except Exception:  # the format has no such arrays
-                case.note("which this format does not hold")
+            except Exception:  # the format cannot store such arrays
+                case.note("which this format cannot store")
                 source = stock.store(case.folder, case.fresh(), form, made)
     else:
         source = stock.store(case.folder, name, form, made)
         damage(case, case.folder / source.partition("::")[0].removesuffix("/X.npy"))
-    # the odd data are DATA2 at times
+    # sometimes the odd data are the validation data
     odd_is_valid = line.command == "fcl-train" and case.chance(0.15)
     line.base()
     line.values["valid" if odd_is_valid else "data"] = source
@@ -106,12 +106,12 @@ def model(case: Case) -> Trial:
 
 
 def checkpoint(case: Case) -> Trial:
-    """A folder of checkpoints one or two of which are damaged or crafted, resumed."""
+    """A job resumed from a folder in which one or two checkpoints are damaged or crafted."""
     rows = _rows(case)
     place = case.rng.randrange(len(stock.FAMILIES[rows]))
     folder = copy(case, f"{rows}{place}.ck")
     files = sorted((case.folder / folder).glob("*.fcl-ckpt"))
-    if case.chance(0.3):  # else the one before it can be used
+    if case.chance(0.3):  # otherwise the earlier checkpoint can be used
         files[0].unlink()
         files = files[1:]
     damage(case, files[-1])
@@ -132,7 +132,7 @@ def checkpoint(case: Case) -> Trial:
 
 
 def names(case: Case) -> Trial:
-    """Files and folders of odd names, or that are no files."""
+    """Files and folders with odd names, and special files."""
     line = Line(case, _command(case), _rows(case)).base()
     for _ in range(case.rng.choice((1, 1, 2))):
         places: list[str] = [n for n in ("data", "out", "model") if n in line.values]
@@ -152,20 +152,19 @@ def names(case: Case) -> Trial:
                     case.folder / new,
                 )
             except OSError:
-                case.note("which cannot be made")
+                case.note("which cannot be created")
         else:
             case.output(new + suffix)
         line.values[where] = new + suffix
     if case.chance(0.2) and "log_json" in line.parameters:
         line.values["log_json"] = line.good("log_json")
-    # as a shell would: a name that begins with a dash is not an option
     positional = case.chance(0.5)
     arguments = line.arguments()
     return Trial(arguments if positional else [a if a != "" else "." for a in arguments])
 
 
 def streams(case: Case) -> Trial:
-    """A process of its own whose standard streams are closed, broken or full."""
+    """A separate process whose standard streams are closed, broken or full."""
     name = case.rng.choice(list(STREAMS))
     case.note(name or "plain streams")
     line = Line(case, _command(case), _rows(case)).base()
@@ -177,7 +176,7 @@ def streams(case: Case) -> Trial:
 
 
 def processes(case: Case) -> Trial:
-    """A command line in order with the driver of many processes, in this process."""
+    """A valid command line with the driver ``processes``."""
     line = Line(case, "fcl-train", _rows(case)).base()
     for _ in range(case.rng.randint(0, 2)):
         line.add()
@@ -191,7 +190,7 @@ def processes(case: Case) -> Trial:
 
 
 def _sparse(case: Case, X: np.ndarray) -> Any:
-    """A CSR matrix of numbers, in order or not."""
+    """A CSR matrix of numbers, valid or not."""
     from scipy.sparse import csr_matrix
 
     matrix = csr_matrix(np.where(np.abs(X) < 0.4, 0.0, X))
@@ -286,7 +285,7 @@ def _fit(case: Case, X: Any, y: Any, s: Any, options: dict[str, Any], spec: str)
             predicted = estimator.predict(X)
         except (ValueError, TypeError) as error:
             case.note("refused")
-            if _where(error).startswith(("sklearn/", "scipy/")):  # their own checks of matrices
+            if _where(error).startswith(("sklearn/", "scipy/")):  # they check matrices themselves
                 return _judge_warnings(caught)
             if not _where(error).startswith("fcl/"):
                 return [_escaped(error)]
@@ -336,7 +335,7 @@ def _judge_warnings(caught: list[warnings.WarningMessage]) -> list[str]:
     for warning in caught:
         name = warning.category.__name__
         expected = "Convergence" in name or issubclass(warning.category, fcl.ScaleWarning)
-        # what scikit-learn's checks of arrays say
+        # warnings of scikit-learn's checks of arrays
         expected |= "/sklearn/" in warning.filename
         expected |= str(warning.message).startswith("The number of unique classes")
         if not expected and not issubclass(warning.category, hidden):
@@ -344,10 +343,10 @@ def _judge_warnings(caught: list[warnings.WarningMessage]) -> list[str]:
     return sorted(set(found))
 
 
-#: Characters of a message for people.
+#: Most characters of a message.
 LONGEST_MESSAGE = 3000
 
-#: Of each kind, its share and the function that makes its cases.
+#: The share of each kind, and the function that makes its cases.
 KINDS: dict[str, tuple[float, Callable[[Case], Trial]]] = {
     "command": (0.30, command_line),
     "config": (0.08, config),

@@ -13,136 +13,52 @@ import numpy as np
 
 from tools.fuzz.case import Case
 
-#: Texts that few options accept. A lone surrogate stands for a byte that is not UTF-8.
+#: Texts that few options accept. A lone surrogate represents a byte that is not UTF-8.
 TEXTS = (
-    *("", " ", "nan", "inf", "-inf", "-1", "0", "-0", "1e400", "1e-320", "1e308", "1e-308"),
-    *("٣", "1_000", "0x10", "1,5", "½", "--", "-", "\n", "a\nb", "\t", "é", "\udcff\udcfe"),
-    *(
-        "None",
-        "true",
-        "[]",
-        "{}",
-        "=",
-        ":",
-        "::",
-        "a::b",
-        "..",
-        "/",
-        "~",
-        "*",
-        "$HOME",
-        "%s",
-        "{0}",
-    ),
-    *(str(2**31), str(2**63), str(2**64), "9" * 400, "1" * 5000, "a" * 300, "a" * 100_000),
-    *("1GiB", "1e3GiB", "-1GiB", "1XiB", "5m", "-5m", "1e9h", "infs", "balanced", "auto", "1.5"),
-    *("a=1", "a=1,b=2", "0=1,1=2", "0=nan", "=1", "1=", "\x1b[31m", "\u202e", "😀"),
-)
+    "", " ", "nan", "inf", "-inf", "-1", "0", "-0", "1e400", "1e-320", "1e308", "1e-308", "٣",
+    "1_000", "0x10", "1,5", "½", "--", "-", "\n", "a\nb", "\t", "é", "\udcff\udcfe", "None", "true",
+    "[]", "{}", "=", ":", "::", "a::b", "..", "/", "~", "*", "$HOME", "%s", "{0}", str(2**31),
+    str(2**63), str(2**64), "9" * 400, "1" * 5000, "a" * 300, "a" * 100_000, "1GiB", "1e3GiB",
+    "-1GiB", "1XiB", "5m", "-5m", "1e9h", "infs", "balanced", "auto", "1.5", "a=1", "a=1,b=2",
+    "0=1,1=2", "0=nan", "=1", "1=", "\x1b[31m", "\u202e", "😀",
+)  # fmt: skip
 
 SPECS = (
-    *("", "kmers", "kmers:", "kmers:d", "kmers:d=", "kmers:d=0", "kmers:d=-1", "kmers:d=13"),
-    *(
-        "kmers:d=99",
-        "kmers:d=2.5",
-        "kmers:d=nan",
-        "kmers:d=2,d=3",
-        "kmers:e=2",
-        "kmers:d=2,origin=x",
-    ),
-    *("kmers:d=2,origin=99999999999999999999999", "kmers:d=2 + ", " + ", "+", "* 2", "columns * 0"),
-    *("columns * -1", "columns * nan", "columns * inf", "columns * 1e-300", "columns * 1e300"),
-    *("columns * 2 * 3", "columns + columns", "columns:factors=[1,2", "columns:factors=[]"),
-    *("columns:factors=[1,2,3]", "columns:factors=[0,0,0,0,0,0]", "columns:factors=nan", "nosuch"),
-    *("columns:factors=[1e300,1,1,1,1,1]", 'columns:factors=["inf",1,1,1,1,1]', "nosuch:d=2"),
-    *(
-        "os:system",
-        "os:path",
-        "json:JSONDecoder",
-        "json:loads:s=1",
-        "no.such.module:Class",
-        "a:b:c",
-    ),
-    *("products", "products:degree=0", "products:degree=64", "products:degree=65"),
-    *("products:degree=1000000", "products:degree=2,binary=true", "products:binary=maybe"),
-    *(
-        "fourier",
-        "fourier:n=0",
-        "fourier:n=-5",
-        "fourier:n=1000000000000000000000",
-        "fourier:n=1e9",
-    ),
-    *(
-        "fourier:n=20,scale=0",
-        "fourier:n=20,scale=nan",
-        "fourier:n=20,kernel=box",
-        "bag",
-        "bag:d=0",
-    ),
-    *(
-        "bag:d=40",
-        "bag:d=2,strands=three",
-        "bag:d=2,value=presence,wildcards=true",
-        "bag:wildcards=1",
-    ),
-    *(
-        "columns:" + "[" * 1000,
-        "kmers:d=" + "1" * 5000,
-        "é:ü",
-        "\udcff:x",
-        "columns\n",
-        "a" * 50_000,
-    ),
-    *(
-        "../x:Y",
-        "/etc/passwd:x",
-        "sys:exit",
-        "builtins:list",
-        "tools.fuzz.case:Case",
-        "kmers:d=2" * 99,
-    ),
-)
+    "", "kmers", "kmers:", "kmers:d", "kmers:d=", "kmers:d=0", "kmers:d=-1", "kmers:d=13",
+    "kmers:d=99", "kmers:d=2.5", "kmers:d=nan", "kmers:d=2,d=3", "kmers:e=2", "kmers:d=2,origin=x",
+    "kmers:d=2,origin=99999999999999999999999", "kmers:d=2 + ", " + ", "+", "* 2", "columns * 0",
+    "columns * -1", "columns * nan", "columns * inf", "columns * 1e-300", "columns * 1e300",
+    "columns * 2 * 3", "columns + columns", "columns:factors=[1,2", "columns:factors=[]",
+    "columns:factors=[1,2,3]", "columns:factors=[0,0,0,0,0,0]", "columns:factors=nan", "nosuch",
+    "columns:factors=[1e300,1,1,1,1,1]", 'columns:factors=["inf",1,1,1,1,1]', "nosuch:d=2",
+    "os:system", "os:path", "json:JSONDecoder", "json:loads:s=1", "no.such.module:Class", "a:b:c",
+    "products", "products:degree=0", "products:degree=64", "products:degree=65",
+    "products:degree=1000000", "products:degree=2,binary=true", "products:binary=maybe", "fourier",
+    "fourier:n=0", "fourier:n=-5", "fourier:n=1000000000000000000000", "fourier:n=1e9",
+    "fourier:n=20,scale=0", "fourier:n=20,scale=nan", "fourier:n=20,kernel=box", "bag", "bag:d=0",
+    "bag:d=40", "bag:d=2,strands=three", "bag:d=2,value=presence,wildcards=true", "bag:wildcards=1",
+    "columns:" + "[" * 1000, "kmers:d=" + "1" * 5000, "é:ü", "\udcff:x", "columns\n", "a" * 50_000,
+    "../x:Y", "/etc/passwd:x", "sys:exit", "builtins:list", "tools.fuzz.case:Case",
+    "kmers:d=2" * 99,
+)  # fmt: skip
 
-DEEP = "@deep@"  #: stands for arrays nested 100,000 deep, which json.dumps cannot write
+DEEP = "@deep@"  #: placeholder for arrays nested 100,000 deep, which json.dumps cannot write
 
 VALUES: tuple[Any, ...] = (
-    *(None, True, False, 0, 1, -1, 2, 0.0, -0.0, 0.5, 1e-300, 1e300, 2**31, 2**40, 10**9, 2**63),
-    *(
-        2**64,
-        10**30,
-        math.nan,
-        math.inf,
-        -math.inf,
-        "",
-        "x",
-        "1",
-        "nan",
-        "é",
-        "a\nb",
-        "\x00",
-        "\x1b[2J",
-    ),
-    *(
-        "x" * 160_000,
-        [],
-        [None],
-        [1, 2],
-        [[1], [2, 3]],
-        {},
-        {"a": 1},
-        {"": None},
-        DEEP,
-        "/etc/passwd",
-    ),
-)
+    None, True, False, 0, 1, -1, 2, 0.0, -0.0, 0.5, 1e-300, 1e300, 2**31, 2**40, 10**9, 2**63,
+    2**64, 10**30, math.nan, math.inf, -math.inf, "", "x", "1", "nan", "é", "a\nb", "\x00",
+    "\x1b[2J", "x" * 160_000, [], [None], [1, 2], [[1], [2, 3]], {}, {"a": 1}, {"": None}, DEEP,
+    "/etc/passwd",
+)  # fmt: skip
 
 
 def text(case: Case) -> str:
-    """A text for an option."""
+    """A random odd text for an option."""
     return case.rng.choice(TEXTS)
 
 
 def mangle(case: Case, good: str) -> str:
-    """A text with one character less, more, twice or other."""
+    """Remove, insert, double or change a character of a text, cut it, or swap its case."""
     if not good:
         return "x"
     at = case.rng.randrange(len(good))
@@ -173,7 +89,7 @@ def _cast(dtype: str) -> Callable[[np.ndarray, Case], np.ndarray]:
     return lambda array, case: array.astype(dtype)
 
 
-#: What can be done to any array; each is given the array and the case.
+#: Changes for any array: functions of the array and the case.
 CHANGES: dict[str, Callable[[np.ndarray, Case], Any]] = {
     "one NaN": lambda a, c: _set(a, c, np.nan),
     "one inf": lambda a, c: _set(a, c, np.inf),
@@ -227,7 +143,7 @@ CHANGES: dict[str, Callable[[np.ndarray, Case], Any]] = {
 
 
 def change(case: Case, array: np.ndarray, what: str) -> Any:
-    """An array with one thing about it changed, or as it was where that cannot be done."""
+    """Make one random change to an array; returns the array itself if that is not possible."""
     name = case.rng.choice(list(CHANGES))
     with np.errstate(all="ignore"):
         try:
@@ -241,52 +157,21 @@ def change(case: Case, array: np.ndarray, what: str) -> Any:
 # -- names of files --------------------------------------------------------------------------------
 
 NAMES = (
-    *(
-        " ",
-        " a",
-        "a ",
-        "a b",
-        "a\nb",
-        "\n",
-        "\t",
-        "-",
-        "--out",
-        "-x",
-        "é",
-        "名",
-        "😀",
-        "a'b",
-        'a"b',
-    ),
-    *(
-        "$(x)",
-        "%s",
-        "{0}",
-        "a::b",
-        "::",
-        "a::",
-        "::/g",
-        "a:b",
-        ".hidden",
-        "...",
-        "a.",
-        "*",
-        "\\",
-        "\x7f",
-    ),
-    *("\udcff\udcfe", "a\udc80b", "\x1b[31mred", "a" * 200, "a" * 255, "a" * 256, "a" * 5000),
-    *("é" * 127, "a/" * 2000 + "b", "./a", ".//a", "x/../a", "~", "CON", "nul.npy", "\u202eabc"),
-)
+    " ", " a", "a ", "a b", "a\nb", "\n", "\t", "-", "--out", "-x", "é", "名", "😀", "a'b", 'a"b',
+    "$(x)", "%s", "{0}", "a::b", "::", "a::", "::/g", "a:b", ".hidden", "...", "a.", "*", "\\",
+    "\x7f", "\udcff\udcfe", "a\udc80b", "\x1b[31mred", "a" * 200, "a" * 255, "a" * 256, "a" * 5000,
+    "é" * 127, "a/" * 2000 + "b", "./a", ".//a", "x/../a", "~", "CON", "nul.npy", "\u202eabc",
+)  # fmt: skip
 
 
 def make_special(case: Case, path: Path) -> bool:
-    """Put something that is neither file nor folder at a path, or a folder or file in odd state."""
+    """Create a special file, or an odd file or folder, at a path; return whether this succeeded."""
     what = case.rng.choice(
         (
-            *("fifo", "socket", "loop", "dangling", "empty file", "empty folder", "unreadable"),
-            *("unreadable folder", "link to device", "long link", "read-only folder"),
+            "fifo", "socket", "loop", "dangling", "empty file", "empty folder", "unreadable",
+            "unreadable folder", "link to device", "long link", "read-only folder",
         )
-    )
+    )  # fmt: skip
     try:
         if what == "fifo":
             os.mkfifo(path)
@@ -307,7 +192,7 @@ def make_special(case: Case, path: Path) -> bool:
             )
         else:
             path.touch(mode=0o000 if what == "unreadable" else 0o600)
-    except OSError:  # the system does not let us
+    except OSError:  # the system does not allow it
         return False
     case.note(f"{path.name!r} is a {what}")
     return True

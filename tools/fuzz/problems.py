@@ -1,29 +1,30 @@
 #!/usr/bin/env python3
-"""Random small optimisation problems, whose certificates are held against the explicit matrix.
+"""Random small optimisation problems, whose certificates are checked on the explicit matrix.
 
     python tools/fuzz/problems.py [--runs 5000] [--seed 0] [--jobs 2] [--driver inline] [--seconds 2]
     python tools/fuzz/problems.py --hard                  500 badly scaled problems, to 1e-8
-    python tools/fuzz/problems.py --only 17 [--hard]      one of them, with all its figures
+    python tools/fuzz/problems.py --only 17 [--hard]      one problem, with all its figures
 
-All families, losses, scales of columns, weights and targets; the number and the seed of a problem make
-it again. The judge has the matrix of all features and computes in extended precision. It finds fault with
+The problems cover all families, losses, and scales of columns, weights and targets; seed and number
+determine a problem. The judge has the matrix of all features and computes in extended precision. It
+reports these faults:
 
-    objective    the reported one is off by more than 1e-12 and more than rounding of the margins
+    objective    the reported objective is wrong by more than 1e-12 and more than rounding of the margins
     violation    the reported largest violation is below the true one by more than 1e-9 and more than
                  rounding of the margins
     bound        the bound is above the objective of the reference, or of the model itself, by 1e-12
-    gap          the gap is not that of objective and bound
+    gap          the gap does not follow from objective and bound
     unfinished   the tolerance was not reached within --seconds of processor time (driver "processes":
-                 5 times as many by the clock)
+                 5 times as many seconds of wall-clock time)
     stalled      the run gave up, and the gap is more than 10 times what rounding explains
-    tolerance    the run says that it converged, and its gap is above the tolerance
+    tolerance    the run reports that it converged, but its gap is above the tolerance
     refused      the problem was refused as input
     raised       an exception; "hung", "died": no answer at all
 
-and counts runs that gave up where rounding explains it ("rounding"), and objectives and violations that
-rounding of the margins puts off by more than 1e-12 and 1e-9 ("objective off", "violation off").
-Prints a line of JSON for each problem at fault, and a summary; the exit code is 1 if there was any. Needs
-the extra ``test``.
+It also counts runs that gave up because of rounding ("rounding"), and objectives and violations that
+rounding of the margins changes by more than 1e-12 and 1e-9 ("objective off", "violation off"). The script
+prints a line of JSON for each problem with a fault, and a summary. The exit code is 1 if there was a
+fault. Needs the extra ``test``.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 sys.path.insert(
     1, str(Path(__file__).resolve().parents[2] / "tests")
-)  # where the families "generators:..." are
+)  # for the families "generators:..."
 
 import fcl
 from fcl.objective import find_loss
@@ -57,11 +58,11 @@ from tools.bench.common import table
 from tools.fuzz import reference
 from tools.fuzz.draw import Case, make_case
 
-#: Seconds after which a worker that is silent is ended.
+#: Seconds after which a silent worker is killed.
 PATIENCE = 300.0
-#: Runs that a problem has before the one that counts.
+#: Number of tries before the run that counts.
 CHANCES = 4
-#: A gap is explained by rounding up to so many times what its sums may round by.
+#: Rounding explains a gap of up to this many times the rounding of its sums.
 ROUNDINGS = 10.0
 
 
@@ -70,7 +71,7 @@ ROUNDINGS = 10.0
 
 @dataclass
 class Verdict:
-    """What came of a problem."""
+    """The faults, notes and figures of a problem."""
 
     case: dict[str, Any]
     faults: list[str] = field(default_factory=list)
@@ -78,15 +79,16 @@ class Verdict:
     figures: dict[str, Any] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """Ready for JSON."""
+        """A dictionary that is ready for JSON."""
         return {**self.case, "faults": self.faults, "notes": self.notes, **self.figures}
 
 
 def rounding_of(exact: Problem, w: np.ndarray, b: Any) -> tuple[float, float]:
-    """How far float64 margins, each a sum in any order, may put objective (relative) and violation off.
+    """How much rounding of float64 margins may change objective (relative) and violation.
 
-    To first order: a margin is off by eps times the sum of its terms' sizes, what follows from it by that
-    times the derivative; a gradient besides by eps times the sizes of its own terms.
+    To first order, the error of a margin is eps times the sum of the absolute values of its terms, in any
+    order of summation. A function of the margin has this error times its derivative. A gradient also has
+    an error of eps times the absolute values of its own terms.
     """
     eps = float(np.finfo(np.float64).eps)
     m = exact.margins(w, b)
@@ -100,7 +102,7 @@ def rounding_of(exact: Problem, w: np.ndarray, b: Any) -> tuple[float, float]:
 
 
 def judge(case: Case, result: Any, seconds: float, spent: float) -> Verdict:
-    """Hold a result against the explicit matrix; ``spent`` seconds of processor time went into it."""
+    """Check a result on the explicit matrix; ``spent`` : seconds of processor time that it took."""
     verdict = Verdict(case.describe())
     exact = reference.extended(case.problem)
     w = np.zeros(exact.phi.shape[1], reference.Long)
@@ -138,7 +140,7 @@ def judge(case: Case, result: Any, seconds: float, spent: float) -> Verdict:
         (verdict.notes if explains else verdict.faults).append(
             "violation off" if explains else "violation"
         )
-    # the solver subtracts an offset from its target, and rounding of the difference changes the problem
+    # the solver subtracts the offset from the target; rounding of the difference changes the problem
     translated = case.offset is not None and find_loss(case.options["loss"]).translates
     data_off = off_value if translated else 0.0
     if not claimed.bound <= least + (1e-12 + data_off) * size:
@@ -161,9 +163,9 @@ def judge(case: Case, result: Any, seconds: float, spent: float) -> Verdict:
 
 
 def solve(case: Case, seconds: float, driver: str = "inline") -> tuple[Any, float]:
-    """Train; the result, and the seconds of the processor that it took in this process."""
+    """Train; return the result, and the seconds of processor time in this process."""
     begun, clock = time.process_time(), time.process_time
-    # by the clock there is more: other programs use the processor, too
+    # more wall-clock time, because other programs use the processor too
     limits: dict[str, Any] = {"max_time": 5.0 * seconds}
     if driver == "inline":
         limits["should_stop"] = lambda: clock() - begun > seconds
@@ -176,14 +178,14 @@ def solve(case: Case, seconds: float, driver: str = "inline") -> tuple[Any, floa
 
 
 def run(case: Case, seconds: float, driver: str = "inline") -> Verdict:
-    """Train and judge. What did not end in time gets more chances, until all of it is compiled."""
+    """Train and judge. A run that takes too long is repeated, because it may have compiled kernels."""
     try:
         for _ in range(CHANCES):
             try:
                 result, spent = solve(case, seconds, driver)
                 if spent <= seconds:
                     break
-            except KeyboardInterrupt:  # of should_stop, before the first pass
+            except KeyboardInterrupt:  # should_stop was true before the first pass
                 continue
         else:
             result, spent = solve(case, seconds, driver)
@@ -201,7 +203,7 @@ def run(case: Case, seconds: float, driver: str = "inline") -> Verdict:
 
 
 def work(args: argparse.Namespace, numbers: Sequence[int]) -> Iterator[Verdict]:
-    """The verdicts of some problems, one after the other, in this process."""
+    """Yield the verdicts of some problems, in this process."""
     warnings.simplefilter("ignore")
     for number in numbers:
         faulthandler.dump_traceback_later(PATIENCE, exit=True)
@@ -211,7 +213,7 @@ def work(args: argparse.Namespace, numbers: Sequence[int]) -> Iterator[Verdict]:
 
 
 def share_out(args: argparse.Namespace, take: Any) -> None:
-    """Run all problems in ``--jobs`` processes, which are started again when one dies."""
+    """Run all problems in ``--jobs`` processes; a process that dies is replaced."""
 
     def one(job: int) -> None:
         numbers = list(range(args.first + job, args.first + args.runs, args.jobs))
@@ -241,7 +243,7 @@ def share_out(args: argparse.Namespace, take: Any) -> None:
 
 
 def family_class(features: str) -> str:
-    """The names of the families of a problem."""
+    """The family of a problem, or "concat" for several."""
     names = []
     for member in features.split(" + "):
         parts = member.partition(" * ")[0].split(":")
@@ -271,7 +273,7 @@ def summary(found: Sequence[Mapping[str, Any]]) -> str:
         bad = sum(bool(one["faults"]) for one in classes[name])
         cells = [counts[word] or "" for word in (*faults, *notes)]
         rows.append([name, len(classes[name]), bad or "", *cells])
-    text = table(["problems", "number", "at fault", *faults, *(f"({n})" for n in notes)], rows)
+    text = table(["problems", "number", "with faults", *faults, *(f"({n})" for n in notes)], rows)
     gaps = [one["reference_gap"] for one in found if "reference_gap" in one]
     if gaps:
         shares = ", ".join(
@@ -282,16 +284,16 @@ def summary(found: Sequence[Mapping[str, Any]]) -> str:
 
 
 def main() -> None:
-    """Run the problems, tell of those at fault."""
+    """Run the problems, and report those with faults."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--runs", type=int, help="problems (default 5000; 500 with --hard)")
     parser.add_argument("--first", type=int, default=0, help="number of the first problem")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--jobs", type=int, default=2, help="processes side by side")
-    parser.add_argument("--only", type=int, nargs="+", help="these problems alone, in full")
+    parser.add_argument("--jobs", type=int, default=2, help="number of parallel processes")
+    parser.add_argument("--only", type=int, nargs="+", help="only these problems, in full")
     parser.add_argument("--driver", choices=["inline", "processes"], default="inline")
-    parser.add_argument("--seconds", type=float, default=2.0, help="that a problem may take")
-    parser.add_argument("--hard", action="store_true", help="badly scaled problems alone, to 1e-8")
+    parser.add_argument("--seconds", type=float, default=2.0, help="time limit of a problem")
+    parser.add_argument("--hard", action="store_true", help="only badly scaled problems, to 1e-8")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     args.runs = args.runs or (500 if args.hard else 5000)
@@ -303,7 +305,7 @@ def main() -> None:
             print(json.dumps(one, indent=2 if args.only else None), flush=True)
         if len(found) % 100 == 0:
             bad = sum(bool(one["faults"]) for one in found)
-            print(f"{len(found)} problems, {bad} at fault", file=sys.stderr, flush=True)
+            print(f"{len(found)} problems, {bad} with faults", file=sys.stderr, flush=True)
 
     if args.worker:
         numbers = range(args.first, args.first + args.runs, args.jobs)

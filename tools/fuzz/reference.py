@@ -1,11 +1,12 @@
-"""The optimum of a small problem, as exactly as it can be had, by means that share nothing with fcl.
+"""A precise solver for small problems, which shares no code with fcl.
 
 A barrier method (Koh, Kim and Boyd, "An interior-point method for large-scale l1-regularized logistic
-regression", 2007) comes near the optimum whatever the scales; Newton steps within the orthant of the
-nonzero weights finish it (feature-sign search, Lee et al. 2007). Columns are centred and scaled first.
-Sums are made in extended precision (``numpy.longdouble``; float64 on machines that have nothing longer),
-linear systems in float64. The objective and its dual bound are those of :mod:`tests.judge`, on arrays in
-extended precision: a bound below the objective by little proves that the reference is right.
+regression", 2007) comes near the optimum, whatever the scales of the columns. Newton steps within the
+orthant of the nonzero weights complete the solution (feature-sign search, Lee et al. 2007). Columns are
+centred and scaled first. Sums are computed in extended precision (``numpy.longdouble``, which is float64
+on some machines), linear systems in float64, or in extended precision if they are small. The objective
+and its dual bound are those of :mod:`tests.judge`, on arrays in extended precision: a bound just below
+the objective proves that the reference is right.
 """
 
 from __future__ import annotations
@@ -21,17 +22,17 @@ from tests.judge import Problem, Solution
 
 Long = np.longdouble
 Real = Any  #: a number in extended precision, or a float
-#: Gap of the barrier method at its end, relative; the Newton steps do the rest.
+#: Relative gap at which the barrier method ends; the Newton steps do the rest.
 NEAR = 1e-12
 #: Factor by which the barrier shrinks from stage to stage.
 SHRINK = 30.0
-#: Newton steps of the barrier method, and of the orthant search, at most.
+#: Most Newton steps of the barrier method, and of the orthant search.
 MOST_BARRIER, MOST_NEWTON = 300, 600
-#: Gap, relative, at which the optimum is known well enough.
+#: Relative gap at which the optimum is accepted.
 PROVED = 1e-11
 #: Unknowns up to which the barrier method solves its systems in extended precision.
 SMALL = 50
-#: ... and up to which they are solved so if float64 did not do: 784 unknowns take eight minutes.
+#: Unknowns up to which it does so if float64 was not enough; 784 unknowns take eight minutes.
 FEW = 300
 
 
@@ -44,16 +45,16 @@ def extended(problem: Problem) -> Problem:
 
 
 def solve(problem: Problem) -> Solution:
-    """A point that is as near to the optimum as this solver comes, with its dual bound.
+    """Solve a problem as precisely as possible; return the point, its objective and a dual bound.
 
-    The objective is that of the point in any case; the bound says how near the optimum is.
+    The objective is always that of the point; the bound shows how near the optimum is.
     """
     exact = extended(problem)
     scaled = Scaled.make(exact)
     null = np.zeros(exact.phi.shape[1], Long), exact.null()[0]
     best = Solution(*null, exact.objective(*null), exact.bound(exact.residuals(*null)))
     with threadpool_limits(1), np.errstate(over="ignore", under="ignore"):
-        # the second way takes long, and is rarely needed
+        # extended precision takes long, and is rarely needed
         for precise in (False, True)[: 1 + (len(scaled.kink) <= FEW)]:
             v, b = _finish(scaled, *_barrier(scaled, precise or len(scaled.kink) <= SMALL))
             point = scaled.weights(v, b)
@@ -68,11 +69,11 @@ def solve(problem: Problem) -> Solution:
 
 @dataclass(frozen=True)
 class Scaled:
-    """A problem whose columns are centred and of length 1; constant ones are left out.
+    """A problem whose columns are centred and of length 1, without the constant ones.
 
-    problem : with the scaled columns and, for the squared loss, centred targets.
-    kink, ridge : of each column, what multiplies |v_j| and v_j^2 / 2.
-    columns : the number of each column in the original.
+    problem : the problem with scaled columns and, for the squared loss, centred targets.
+    kink, ridge : the factors of |v_j| and of v_j^2 / 2 for each column.
+    columns : the index of each column in the original problem.
     """
 
     problem: Problem
@@ -94,7 +95,7 @@ class Scaled:
         lengths = np.sqrt(s @ centred**2)
         moving = lengths > 1e-16 * np.sqrt(s @ phi**2)
         columns = np.flatnonzero(moving)
-        if exact.rho == 1.0:  # of equal columns the one of the least factor is enough
+        if exact.rho == 1.0:  # of equal columns, the one with the smallest factor is enough
             order = columns[np.argsort(f[columns], kind="stable")]
             _, first = np.unique(phi[:, order], axis=1, return_index=True)
             columns = np.sort(order[first])
@@ -116,7 +117,7 @@ class Scaled:
         return w, b + self.shift - w[self.columns] @ self.means
 
     def smooth(self, v: np.ndarray, b: Real) -> Real:
-        """Losses and squares."""
+        """The smooth part of the objective: losses and squares of weights."""
         inner = self.problem
         losses = inner.C * (inner.s @ inner.losses(inner.margins(v, b)))
         return losses + 0.5 * (self.ridge @ v**2)
@@ -126,14 +127,14 @@ class Scaled:
         return self.smooth(v, b) + self.kink @ np.abs(v)
 
     def slopes(self, v: np.ndarray, b: Real) -> tuple[np.ndarray, Real]:
-        """Derivatives of the smooth part by v and b."""
+        """Derivatives of the smooth part with respect to v and b."""
         r = self.problem.C * self.problem.residuals(v, b)
         return r @ self.problem.phi + self.ridge * v, r.sum() if self.problem.intercept else Long(0)
 
     def bends(self, v: np.ndarray, b: Real, some: np.ndarray, exact: bool) -> np.ndarray:
-        """Second derivatives of the smooth part by some weights, and by b if it is free.
+        """The Hessian of the smooth part in some weights, and in b if there is an intercept.
 
-        exact : in extended precision, else in float64.
+        exact : whether to use extended precision instead of float64.
         """
         inner = self.problem
         q = np.sqrt(inner.C * inner.s * inner.bends(inner.margins(v, b)))
@@ -150,9 +151,9 @@ class Scaled:
 
 
 def _solve_system(bend: np.ndarray, slope: np.ndarray) -> np.ndarray:
-    """-bend^-1 slope, with as little added to the diagonal (scaled to 1) as lets it be factored.
+    """-bend^-1 slope, in the precision of the matrix.
 
-    In the precision of the matrix.
+    The diagonal, scaled to 1, is increased as little as the Cholesky factorisation needs.
     """
     size = np.sqrt(np.maximum(np.diag(bend), 1e-290))
     scaled = bend / size / size[:, None]
@@ -169,7 +170,7 @@ def _solve_system(bend: np.ndarray, slope: np.ndarray) -> np.ndarray:
 
 
 def _by_cholesky(matrix: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """The solution of a positive definite system, in the precision of its arrays."""
+    """Solve a positive definite system in the precision of its arrays."""
     n = len(right)
     low = np.column_stack([matrix, right])  # the right-hand side is eliminated with the columns
     for k in range(n):
@@ -184,9 +185,9 @@ def _by_cholesky(matrix: np.ndarray, right: np.ndarray) -> np.ndarray:
 
 
 def _barrier(scaled: Scaled, exact: bool) -> tuple[np.ndarray, Real]:
-    """A point near the optimum: minimise t (P with u_j for |v_j|) - sum_j log(u_j^2 - v_j^2).
+    """Find a point near the optimum: minimise t (P with u_j for |v_j|) - sum_j log(u_j^2 - v_j^2).
 
-    exact : whether systems are solved in extended precision, else in float64.
+    exact : whether to solve systems in extended precision instead of float64.
     """
     p = len(scaled.kink)
     kink = scaled.kink
@@ -216,7 +217,7 @@ def _barrier(scaled: Scaled, exact: bool) -> tuple[np.ndarray, Real]:
             if scaled.problem.intercept:
                 right = np.append(right, t * slope_b)
             if not (np.isfinite(bend).all() and np.isfinite(right).all()):
-                return v, b  # beyond the range of the numbers: the point so far has to do
+                return v, b  # overflow: return the point so far
             step = _solve_system(bend, right)
             dv, db = step[:p], step[p] if scaled.problem.intercept else 0.0
             du = -(slope_u + cross * dv) / both
@@ -246,12 +247,12 @@ def _barrier(scaled: Scaled, exact: bool) -> tuple[np.ndarray, Real]:
 
 
 def _finish(scaled: Scaled, v: np.ndarray, b: Real) -> tuple[np.ndarray, Real]:
-    """Newton steps on the orthant of the nonzero weights; the worst of the others join one by one."""
+    """Newton steps on the orthant of the nonzero weights; the worst violators join one by one."""
     kink = scaled.kink
     sign = np.sign(v)
     value = scaled.value(v, b)
-    refused = np.zeros(len(v), bool)  # joined, and would not move
-    exact = False  # steps in float64 while they get on
+    refused = np.zeros(len(v), bool)  # weights that joined but did not move
+    exact = False  # steps in float64 as long as they make progress
     for _ in range(MOST_NEWTON):
         slope, slope_b = scaled.slopes(v, b)
         on = np.flatnonzero(sign)
@@ -285,10 +286,11 @@ def _finish(scaled: Scaled, v: np.ndarray, b: Real) -> tuple[np.ndarray, Real]:
 
 
 def _projected(scaled: Scaled, v: np.ndarray, b: Real) -> np.ndarray:
-    """Residuals that meet the conditions of all nonzero weights, for the dual bound.
+    """Residuals that satisfy the conditions of all nonzero weights, for the dual bound.
 
-    Those of the point itself do so but for rounding, which is too much where a column is long and its
-    penalty small. What is missing is added in the columns' span, weighted by the curvatures.
+    The residuals of the point itself satisfy the conditions up to rounding, which is too much if a column
+    is long and its penalty small. The correction lies in the span of the columns, weighted by the
+    curvatures.
     """
     inner, on = scaled.problem, np.flatnonzero(v)
     r = inner.C * inner.residuals(v, b)
@@ -313,7 +315,7 @@ def _step(
     db: Real,
     value: Real,
 ) -> tuple[bool, np.ndarray, Real, Real]:
-    """Go as far as the objective falls, within the orthant: weights that would leave it stop at 0."""
+    """Move as far as the objective falls, within the orthant: weights that would leave it stop at 0."""
     closing = (sign * dv < 0.0) & (v != 0.0)
     reach = np.abs(v[closing] / dv[closing]).min(initial=np.inf)
 
@@ -326,7 +328,7 @@ def _step(
     for beta in betas:
         point = at(beta)
         new = scaled.value(*point)
-        # a weight that is as good as 0 leaves for nothing
+        # setting a negligible weight to 0 may leave the objective unchanged
         if new < value or (new == value and (point[0] == 0.0).sum() > (v == 0.0).sum()):
             return True, *point, new
     return False, v, b, value

@@ -1,4 +1,4 @@
-"""Small data sets that are in order, in every format, and models and checkpoints made of them."""
+"""Small valid data sets in every format, and models and checkpoints trained on them."""
 
 from __future__ import annotations
 
@@ -17,22 +17,25 @@ Arrays = dict[str, np.ndarray]
 FAMILIES = {
     "numbers": ("columns", "products:degree=2", "fourier:n=20", "columns + fourier:n=10 * 2"),
     "letters": (
-        *("kmers:d=2", "bag:d=2", "bag:d=2,strands=both", "bag:d=2,value=presence"),
+        "kmers:d=2",
+        "bag:d=2",
+        "bag:d=2,strands=both",
+        "bag:d=2,value=presence",
         "kmers:d=2 + bag:d=1 * 0.5",
     ),
 }
-#: Columns of the rows of each kind: models and data of all cases go together.
+#: Columns of the rows of each kind, so that models and data of all cases fit together.
 WIDTHS = {"numbers": 6, "letters": 8}
 LOSSES = ("logistic", "squared", "squared_hinge")
 FORMATS = (
-    *("npy folder", "npy file", "zarr2", "zarr3", "zarr3 sharded", "zarr2 zip", "zarr3 zip"),
-    *("zarr group", "hdf5", "hdf5 group"),
-)
+    "npy folder", "npy file", "zarr2", "zarr3", "zarr3 sharded", "zarr2 zip", "zarr3 zip",
+    "zarr group", "hdf5", "hdf5 group",
+)  # fmt: skip
 SPARSE_FORMATS = ("h5ad", "zarr csr")
 
 
 def arrays(numbers: np.random.Generator, kind: str, n: int = 60) -> Arrays:
-    """Rows of a kind with a target that some columns explain, and sample weights."""
+    """Make rows of a kind, a target that one column explains, and sample weights."""
     shape = n, WIDTHS[kind]
     if kind == "letters":
         X = numbers.integers(0, 4, shape).astype(np.uint8)
@@ -46,7 +49,7 @@ def arrays(numbers: np.random.Generator, kind: str, n: int = 60) -> Arrays:
 
 
 def store(folder: Path, name: str, form: str, data: Arrays) -> str:
-    """Write arrays in one of the formats; returns what a command takes as DATA."""
+    """Write arrays in one of the formats; return the name to give as DATA."""
     path = folder / name
     if form == "npy folder":
         path.mkdir()
@@ -126,10 +129,10 @@ def _fill_zarr(root: Any, form: str, data: Arrays) -> None:
 
 
 def make_stock(folder: Path) -> None:
-    """Data ``numbers`` and ``letters``, and of each family a model and a folder of two checkpoints.
+    """Make the data ``numbers`` and ``letters``, and for each family a model and two checkpoints.
 
-    It also loads all modules and kernels that the cases need; scikit-learn sets variables of the
-    environment when it is imported.
+    This also loads all modules and kernels that the cases need. The import of scikit-learn sets
+    environment variables, so it must come before the first case.
     """
     import fcl.estimators  # noqa: F401
     from tools.fuzz.execute import run_inside
@@ -141,21 +144,21 @@ def make_stock(folder: Path) -> None:
             name, loss = f"{kind}{place}", LOSSES[place % 3]
             done = run_inside(
                 [
-                    *("fcl-train", source, "--features", spec, "--C", "1", "--loss", loss),
-                    *("--driver", "inline", "--tol", "1e-12", "--max-passes", "1", "--quiet"),
-                    *("--out", f"{name}.fcl", "--checkpoint", f"{name}.ck"),
-                    *("--checkpoint-every", "0.000001s"),
+                    "fcl-train", source, "--features", spec, "--C", "1", "--loss", loss,
+                    "--driver", "inline", "--tol", "1e-12", "--max-passes", "1", "--quiet",
+                    "--out", f"{name}.fcl", "--checkpoint", f"{name}.ck",
+                    "--checkpoint-every", "0.000001s",
                 ],
                 folder,
-            )
+            )  # fmt: skip
             if done.code != 0:
-                raise RuntimeError(f"the stock cannot be made: {spec}: {done.errors}")
+                raise RuntimeError(f"cannot make the stock: {spec}: {done.errors}")
             for path in [folder / f"{name}.fcl", *(folder / f"{name}.ck").glob("*.fcl-ckpt")]:
                 _make_constant(path, folder)
 
 
 def _make_constant(path: Path, folder: Path) -> None:
-    """Replace times and paths in a header: the same case damages the same bytes in every run."""
+    """Replace times and paths in a header, so that a case damages the same bytes in every run."""
     with zipfile.ZipFile(path) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
     text = members["header.json"].decode().replace(f"{os.path.realpath(folder)}/", "")
@@ -171,7 +174,7 @@ def _make_constant(path: Path, folder: Path) -> None:
 
 
 def write_zip(path: Path, members: list[tuple[str, bytes]], compress: bool = False) -> None:
-    """A zip whose checksums are right, whatever the members hold."""
+    """Write a zip with valid checksums, whatever its members contain."""
     method = zipfile.ZIP_DEFLATED if compress else zipfile.ZIP_STORED
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a name may occur twice on purpose

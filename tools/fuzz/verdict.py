@@ -1,4 +1,4 @@
-"""Whether what a command did is right: a success that is certified, or one message and its code."""
+"""Judge the result of a command: it must be a certified success, or one message with its code."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tools.fuzz.commands import documented_codes, parsed
 from tools.fuzz.execute import Done
 from tools.fuzz.kinds import LONGEST_MESSAGE, ROUNDING_GAP
 
-#: What other software writes to stderr when something goes wrong inside it.
+#: Texts that other software writes to stderr if it fails or warns.
 FOREIGN = re.compile(
     r"Traceback \(most recent|^\S+:\d+: \w*Warning|Exception ignored|resource_tracker|HDF5-DIAG"
     r"|numba|^Fatal Python|Segmentation fault",
@@ -26,7 +26,7 @@ FOREIGN = re.compile(
 
 
 def tree(folder: Path) -> dict[str, str]:
-    """What a folder holds: relative path -> kind and content."""
+    """The contents of a folder: relative path -> kind and content."""
     found = {}
     for root, folders, files in os.walk(folder):
         for name in (*folders, *files):
@@ -45,35 +45,35 @@ def tree(folder: Path) -> dict[str, str]:
 def judge(
     case: Case, trial: Trial, done: Done, before: dict[str, str], after: dict[str, str]
 ) -> tuple[str, list[str]]:
-    """What became of a command, and what is wrong with that."""
+    """The outcome of a command, and its faults."""
     faults = list(done.left)
     name = trial.arguments[0]
     stream = trial.streams or ""
     silent = stream in ("stderr closed", "all closed", "stderr full", "stderr broken")
     if found := FOREIGN.search(done.errors):
-        faults.append(f"foreign words: {_line(done.errors, found.start())}")
+        faults.append(f"text of other software: {_line(done.errors, found.start())}")
     ends = re.findall(rf"^{re.escape(name)}: error: ", done.errors, re.MULTILINE)
     written = sorted(path for path in after if before.get(path) != after[path])
     gone = sorted(set(before) - set(after))
     allowed = _allowed(case)
     for path in (*written, *gone):
         if not any(path == place or path.startswith(f"{place}/") for place in allowed):
-            faults.append(f"written: {path[:80]!r} is no output of it")
+            faults.append(f"written: {path[:80]!r} is not an output of the command")
     if done.code == 0:
         if ends:
-            faults.append("an error, and exit code 0")
+            faults.append("an error message with exit code 0")
         if trial.streams not in ("stdout closed", "all closed", "stdout broken", "stdout full"):
             faults += _judge_success(case, trial, done)
         return "success", faults
     if done.code == 2:
         if written or gone:
-            faults.append(f"refused, and written: {(written + gone)[0][:80]!r}")
+            faults.append(f"exit code 2, but written: {(written + gone)[0][:80]!r}")
     elif _ended_above_tolerance(trial, done):
         faults += _judge_success(case, trial, done, converged=False)
     elif not _explained(trial, done):
         faults.append(f"exit code {done.code}")
     if trial.must_succeed and not stream.startswith("stdout"):
-        faults.append(f"refused, though all is in order: exit code {done.code}")
+        faults.append(f"exit code {done.code} for a valid command")
     if not silent and len(ends) != 1 and done.code in (1, 2):
         faults.append(f"{len(ends) or 'no'} messages")
     message = done.errors.partition(f"{name}: error: ")[2]
@@ -83,7 +83,7 @@ def judge(
 
 
 def _line(text: str, at: int) -> str:
-    """The line that says most: the one found, or the last one of a traceback."""
+    """The most informative line: the one found, or the last one of a traceback."""
     lines = text[at:].splitlines()
     return (lines[-1] if lines[0].startswith("Traceback") else lines[0])[:160]
 
@@ -100,20 +100,20 @@ def _allowed(case: Case) -> list[str]:
 
 
 def _explained(trial: Trial, done: Done) -> bool:
-    """Whether an exit code beside 0 and 2 follows from the standard streams."""
+    """Whether the standard streams explain an exit code other than 0 and 2."""
     if trial.streams in ("stdout broken", "stderr broken") and done.code in (141, -13):
         return True
     return trial.streams == "stdout full" and done.code == 1
 
 
 def _ended_above_tolerance(trial: Trial, done: Done) -> bool:
-    """Whether the code is one of the help that stands neither for an error nor for a signal."""
+    """Whether the code is a documented one that means neither an error nor a signal."""
     others = {0, 1, 2, 5, 6, 129, 130, 143}
     return done.code in documented_codes(trial.arguments[0]) - others
 
 
 def _judge_success(case: Case, trial: Trial, done: Done, converged: bool = True) -> list[str]:
-    """Check what a command that ended well has written."""
+    """Check the output of a successful command."""
     name, rest = trial.arguments[0], trial.arguments[1:]
     if {"--help", "--version", "--plan"} & set(rest):
         return []
@@ -122,7 +122,7 @@ def _judge_success(case: Case, trial: Trial, done: Done, converged: bool = True)
         if options.get("plan") or options.get("out") is None:
             return []
         if not os.path.lexists(options["out"]):
-            return ["success, and no output"]
+            return ["success, but no output"]
         if name == "fcl-train":
             return _judge_model(options, done.seconds, converged)
         if name == "fcl-predict":
@@ -131,7 +131,7 @@ def _judge_success(case: Case, trial: Trial, done: Done, converged: bool = True)
 
 
 def _judge_model(options: dict, seconds: float, converged: bool) -> list[str]:
-    """Check gap and certificate; converged: whether the exit code says that the gap is below --tol."""
+    """Check gap and certificate; converged : whether the exit code says that the gap is below --tol."""
     import fcl
 
     model = fcl.load_model(options["out"])
@@ -151,9 +151,9 @@ def _judge_model(options: dict, seconds: float, converged: bool) -> list[str]:
         if converged:
             found.append("exit code 0 at a gap above --tol")
         if gap > max(ROUNDING_GAP, certify.rounding_gap(model, data, options)):
-            found.append("false stall: no limit was met, and the gap is not that of rounding")
+            found.append("false stall: no limit was reached, and rounding does not explain the gap")
     elif not converged:
-        found.append("an exit code for a gap above --tol, and it is not")
+        found.append("the exit code is for a gap above --tol, but the gap is below")
     return found + certify.wrong(model, data, options)
 
 

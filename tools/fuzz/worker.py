@@ -1,4 +1,4 @@
-"""Does cases in one process, whose kernels stay loaded."""
+"""Run cases in one process, whose kernels stay loaded."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from tools.fuzz.execute import Done, Watch, capture, run_inside, run_process
 from tools.fuzz.stock import make_stock
 from tools.fuzz.verdict import judge, tree
 
-#: Of the cases that could run inside the worker, so many are processes of their own.
+#: Share of the cases that run as a separate process although they could run inside the worker.
 SHARE_OF_PROCESSES = 0.05
-#: Bytes of address space of a worker; libraries and threads reserve a few GiB of it.
+#: Bytes of address space of a worker; libraries and threads reserve a few GiB.
 MOST_ADDRESSES = 16 << 30
 
 
 @dataclass
 class Result:
-    """What one case came to; a line of the results."""
+    """The result of one case: a line of the output."""
 
     case: int
     kind: str
@@ -50,14 +50,18 @@ def kind_of(seed: int, number: int, wanted: list[str]) -> str:
 
 
 class Worker:
-    """Does cases by number, each in a new folder inside `folder`, which is removed if all is well.
+    """Runs cases by number, each in a new folder, which is removed if the case passes.
 
     Parameters
     ----------
+    seed : int
+        Together with the number it determines a case.
+    wanted : list of str
+        Kinds of cases.
     folder : Path
-        Of this worker alone.
+        The folder of this worker; no other worker uses it.
     limit : float
-        Seconds that a process of its own may take.
+        Most seconds of a case that runs as a separate process.
     """
 
     def __init__(self, seed: int, wanted: list[str], folder: Path, limit: float) -> None:
@@ -70,7 +74,7 @@ class Worker:
         make_stock(self.stock)
 
     def do(self, number: int, begun: Callable[[Result], None] = lambda result: None) -> Result:
-        """Make a case, run it, judge it; ``begun`` gets what is known before it runs."""
+        """Make, run and judge a case; ``begun`` is called with the incomplete result before the run."""
         kind = kind_of(self.seed, number, self.wanted)
         result = Result(number, kind, again=again(self.seed, number, self.wanted))
         place = self.folder / f"case-{number}"
@@ -88,7 +92,7 @@ class Worker:
             for left in self.temporary.iterdir():
                 result.faults.append(f"left in the temporary folder: {left.name[:9]}...")
                 discard(left)
-        except Exception:  # of the harness itself, which is to be mended
+        except Exception:  # a bug of the fuzzer itself
             result.faults.append(f"harness: {traceback.format_exc()[-600:]}")
         finally:
             tempfile.tempdir = temporary[1]
@@ -113,7 +117,7 @@ class Worker:
                 del sys.modules[name]
         else:
             done = run_process(trial.arguments, case.folder, streams, self.limit)
-        # what is checked afterwards has words of its own
+        # the checks print messages of their own
         with capture(Done()):
             result.outcome, faults = judge(case, trial, done, before, tree(case.folder))
         result.faults += faults
@@ -130,7 +134,7 @@ class Worker:
         result.faults += watch.left()
         result.outcome = "refused" if "refused" in case.notes else "success"
         if done.errors or done.output:
-            result.faults.append(f"words: {(done.errors or done.output)[:200]}")
+            result.faults.append(f"unexpected output: {(done.errors or done.output)[:200]}")
 
 
 def _lies_in(module: object, folder: Path) -> bool:
@@ -138,18 +142,18 @@ def _lies_in(module: object, folder: Path) -> bool:
 
 
 def again(seed: int, number: int, wanted: list[str]) -> str:
-    """A command that does one case alone."""
+    """The command that runs one case."""
     some = "" if len(wanted) == len(kinds.KINDS) else f" --kinds {','.join(wanted)}"
     return f"python -m tools.fuzz --seed {seed}{some} --only {number}"
 
 
 def discard(path: Path) -> None:
-    """Remove a file or a folder, also one without permissions."""
+    """Remove a file or a folder, even without permissions."""
     if not os.path.isdir(path) or path.is_symlink():
         path.unlink(missing_ok=True)
         return
     path.chmod(0o700)
-    for root, folders, _ in os.walk(path):  # a folder is changed before it is listed
+    for root, folders, _ in os.walk(path):  # top-down: changes a folder before it is listed
         for name in folders:
             if not os.path.islink(os.path.join(root, name)):
                 os.chmod(os.path.join(root, name), 0o700)
@@ -157,13 +161,13 @@ def discard(path: Path) -> None:
 
 
 def serve(seed: int, wanted: list[str], folder: Path, limit: float) -> None:
-    """Do the cases whose numbers come on standard input.
+    """Run the cases whose numbers come on standard input.
 
-    For each, two lines of JSON go to standard output: what is run, and what it came to.
+    For each case, two lines of JSON go to standard output: what is run, and the result.
     """
     limit_memory()
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # nothing else goes there
+    os.dup2(2, 1)  # all other output goes to stderr
     numbers = os.fdopen(os.dup(0), "r")
     worker = Worker(seed, wanted, folder, limit)
 
@@ -185,6 +189,6 @@ def serve(seed: int, wanted: list[str], folder: Path, limit: float) -> None:
 
 
 def limit_memory() -> None:
-    """Let an absurd allocation fail here, before the machine runs out."""
+    """Make huge allocations fail in this process, before the machine runs out of memory."""
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (MOST_ADDRESSES, hard))

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Would a better dual point close the gap sooner? The bounds of each pass of a real run, side by side.
+"""Compare the bounds of several dual points at each pass of a real run: does any close the gap sooner?
 
     python tools/research/dual.py [--every 40] [--d 8] [--C 0.1] [--tol 1e-6]
 
-At every anchor: the gap by the residuals scaled into the dual feasible set (what fcl certifies); by the
-best convex combination of that point with the best one so far, both feasible, which costs no pricing; and
-by residuals extrapolated from the last five anchors (as celer does; Massias, Gramfort and Salmon 2018),
-priced in a pass of their own. Logistic loss.
+The script computes three gaps at every anchor: from the residuals scaled into the dual feasible set,
+which fcl certifies; from the best convex combination of this point with the best one so far, both
+feasible, which costs no pricing; and from residuals extrapolated from the last five anchors, as in celer
+(Massias, Gramfort and Salmon 2018), priced in a pass of their own. Logistic loss.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 Floats = npt.NDArray[np.float64]
 #: Anchors whose residuals are extrapolated.
 ANCHORS = 5
-#: Of the new point in the combination with the best one; 0 is to stay there.
+#: Shares of the new point in the combination with the best one; 0 keeps the best one.
 SHARES = np.append(np.arange(0.0, 1.0, 0.1), [0.95, 0.99, 1.0])
 
 
 def largest(passes: Passes, r: Floats) -> float:
-    """The largest |g_j| of all features at balanced residuals; the anchor's are put back."""
+    """The largest |g_j| over all features at balanced residuals; restores the anchor's residuals."""
     own = passes.vectors.residuals.copy()
     passes.vectors.residuals[:] = r
     prices = passes.price(passes.dual_point(), np.empty(0, np.int64), 0.0, passes.parts)
@@ -44,7 +44,7 @@ def largest(passes: Passes, r: Floats) -> float:
 
 
 def feasible(y: Floats, r: Floats, C: float, largest: float) -> Floats:
-    """Residuals as a dual feasible point a in [0, 1]: balanced, and scaled by what was priced."""
+    """Convert residuals to a dual feasible point a in [0, 1]: balanced, and scaled by the prices."""
     negative, positive = float(r[r < 0].sum()), float(r[r > 0].sum())
     balanced = np.where(
         r > 0, r * min(1.0, -negative / positive), r * min(1.0, -positive / negative)
@@ -60,7 +60,7 @@ def dual(a: Floats, C: float) -> float:
 
 
 def extrapolated(residuals: list[Floats]) -> Floats:
-    """The combination of the last residuals whose differences, combined so, are smallest."""
+    """Combine the last residuals with the weights that make the combined differences smallest."""
     steps = np.diff(residuals, axis=0)
     gram = steps @ steps.T
     gram[np.diag_indices_from(gram)] += 1e-12 * np.trace(gram)
@@ -69,7 +69,7 @@ def extrapolated(residuals: list[Floats]) -> Floats:
 
 
 def main() -> None:
-    """Train in lock-step, looking at every anchor; print a table."""
+    """Train in lock-step, compute the gaps at every anchor, and print a table."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     common.add_data_options(parser, every=40)
     parser.add_argument("--d", type=int, default=8)

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Ways to minimise the inner model of the trainer, side by side on models of a real run.
+"""Compare methods of minimising the trainer's inner model, on models of a real run.
 
     python tools/research/inner.py [--every 40] [--d 8] [--C 0.1] [--models 3] [--limit 20]
 
-Trains on windows of C. elegans and keeps the inner models (a quadratic on a sample of the rows,
-fcl/solve/inner.py) of its last passes, which take most of its time. Each way then minimises each model
-from the same start until no column violates by more than the trainer asked for: seconds, and entries of
-columns read, a sweep over all columns being 1 (a step reads its column once more). What it takes to make
-a way's own data (Gram matrices) is in its time. One core.
+Trains on windows of C. elegans and keeps the inner models (quadratic models on a sample of the rows,
+fcl/solve/inner.py) of the last passes, which take most of the time. Each method then minimises each
+model from the same start until no column violates by more than the trainer's tolerance. The table gives
+seconds, and the number of entries read divided by all entries: a sweep over all columns reads them once,
+and a step reads its column again. The time includes data that a method makes (Gram matrices). One core.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tools.research.ways import WAYS, Recorded, Spent, State
 
 
 def record(args: argparse.Namespace) -> list[Recorded]:
-    """Train, and keep copies of the last models; the columns' positions from their ids."""
+    """Train, and return copies of the last models with the positions of their columns."""
     from fcl.drivers.job import make_job
     from fcl.drivers.warmup import warmup
 
@@ -77,20 +77,20 @@ def _arrays(point: Any) -> Iterator[tuple[str, np.ndarray]]:
 
 
 def main() -> None:
-    """Record models, minimise each in every way in turn, print a table."""
+    """Record models, minimise each with every method, and print a table."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     common.add_data_options(parser, every=40)
     parser.add_argument("--d", type=int, default=8)
     parser.add_argument("--C", type=float, default=0.1)
     parser.add_argument("--memory", default="4GiB")
-    parser.add_argument("--models", type=int, default=3, help="the last so many of the run")
-    parser.add_argument("--limit", type=float, default=20.0, help="seconds a way and model")
+    parser.add_argument("--models", type=int, default=3, help="how many of the run's last models")
+    parser.add_argument("--limit", type=float, default=20.0, help="seconds per method and model")
     parser.add_argument("--ways", default=",".join(WAYS))
     args = parser.parse_args()
     common.pin(args.core)
     models = record(args)
     names = args.ways.split(",")
-    for name in names:  # compiles, which must not take all of the time
+    for name in names:  # compiles, so that the time limit does not include it
         _run(models[0], name, args.limit)
     print(common.machine())
     for recorded in models:

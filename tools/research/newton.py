@@ -66,7 +66,7 @@ def column_rows(pieces: Any, j: Any, out: Any) -> Any:
 
 @kernel
 def refresh(y: Any, s: Any, m: Any, u: Any, r: Any, q: Any) -> None:
-    """Write u_i = exp(y_i m_i), the exponent clamped, and residuals and curvatures, from margins."""
+    """Compute u_i = exp(y_i m_i) (with a clamped exponent), residuals and curvatures from margins."""
     for i in range(y.shape[0]):
         u[i] = math.exp(min(max(y[i] * m[i], -500.0), 500.0))
         p = 1.0 / (1.0 + u[i])
@@ -78,7 +78,7 @@ def refresh(y: Any, s: Any, m: Any, u: Any, r: Any, q: Any) -> None:
 def move_intercept(
     y: Any, s: Any, m: Any, u: Any, r: Any, q: Any, slope: Any, floor: Any, most: Any
 ) -> Any:
-    """One Newton step on the intercept, at most ``most`` long; moves all vectors. Returns the step."""
+    """Make one Newton step of at most ``most`` on the intercept; update all vectors. Returns the step."""
     total = slope
     curve = floor
     for i in range(y.shape[0]):
@@ -124,14 +124,14 @@ def newton_sweep(
     Exact first and second derivatives at the current margins, a step by soft threshold, and the first
     beta of 1, 1/2, 1/4, ... with
         P(w + beta delta) - P(w) <= sigma beta (C g delta + |w + delta| - |w|).
-    The third derivative is at most the second one in size, so the decrease is at least
+    The absolute third derivative is at most the second derivative, so the decrease is at least
         -(g z + h (e^|z| - 1 - |z|)),   z = beta delta;
-    where that suffices no row is read for it. u = exp(y m) follows a step by one factor for each label.
+    if this suffices, no row is read for the test. A step updates u = exp(y m) by one factor per label.
 
-    slots : int64, of the live columns.
-    order : int64 (k,); gradients : float64 (k,), gets C g of each when it was met.
-    m, u, r, q, w are updated at once. rows : int32 (n_rows,), overwritten.
-    out : float64 (3,), overwritten: largest violation met, decrease, exact line searches.
+    slots : int64, the slots of the live columns.
+    order : int64 (k,); gradients : float64 (k,), overwritten with C g of each column before its step.
+    m, u, r, q, w are updated after each step. rows : int32 (n_rows,), overwritten.
+    out : float64 (3,), overwritten: largest violation found, decrease, number of exact line searches.
     """
     out[:] = 0.0
     for o in range(order.shape[0]):
@@ -191,9 +191,9 @@ def newton_sweep(
 class OneVariableNewton:
     """The paper's trainer, improved, with the interface of :class:`fcl.solve.trainer.Trainer`.
 
-    A sweep over all columns that can move; columns at zero well inside the bounds leave it; then
-    sweeps over those with a weight until they are as good as asked; then all again. The intercept
-    takes a Newton step after every sweep, or after every ``intercept_every`` columns.
+    After a sweep over all columns that can move, columns at zero well inside the bounds are left out.
+    Sweeps over the columns with a weight follow until they meet the tolerance, and then a sweep over all.
+    The intercept takes a Newton step after every sweep, or after every ``intercept_every`` columns.
     """
 
     max_sweeps = 1000
@@ -213,7 +213,7 @@ class OneVariableNewton:
     def solve(
         self, view: RowView, working: WorkingSet, anchor_b: float, target: float, max_steps: int
     ) -> Solved:
-        """As :meth:`fcl.solve.trainer.Trainer.solve`; ``max_steps`` has no meaning here."""
+        """As :meth:`fcl.solve.trainer.Trainer.solve`; ``max_steps`` is ignored."""
         n = working.cache.n
         if not view.objective.penalty.pure_l1 or (working.factor[:n] != 1.0).any():
             raise ValueError("OneVariableNewton is for the L1 norm, without factors")
@@ -240,7 +240,7 @@ class OneVariableNewton:
                 columns = active = everything
                 full = True
             elif full:
-                # shrinking as in liblinear: the margin is the violation of the sweep before
+                # shrinking as in liblinear: the margin is the violation of the previous sweep
                 at_zero = working.weights[order] == 0.0
                 rest = at_zero & (np.abs(gradients) < 1.0 - min(largest, 1.0))
                 columns = np.sort(order[~rest])
@@ -250,19 +250,19 @@ class OneVariableNewton:
         return Solved(self._b, self._decrease, worst, sweeps, sweeps)
 
     def start(self, view: RowView, working: WorkingSet, anchor_b: float, b: float) -> None:
-        """Nothing to do: every local solve begins at the anchor."""
+        """Do nothing: every local solve begins at the anchor."""
 
     def columns_changed(self) -> None:
-        """Nothing to do: nothing is remembered of them."""
+        """Do nothing: the trainer stores nothing about the columns."""
 
     def _sweep(
         self, view: RowView, working: WorkingSet, order: npt.NDArray[np.intp]
     ) -> tuple[float, Floats]:
-        """One sweep in a given order with its steps on the intercept; largest violation, C g."""
+        """Sweep in a given order, with steps on the intercept; return the largest violation and C g."""
         objective = view.objective
         gradients, out = np.empty(len(order)), np.empty(3)
         worst = 0.0
-        # cut short enough for signals to be seen
+        # calls are short, so that Python can handle signals in between
         step = self.intercept_every or 64
         for at in range(0, len(order), step):
             part = slice(at, at + step)
@@ -304,7 +304,7 @@ class OneVariableNewton:
         return worst, gradients
 
     def _settle(self, view: RowView) -> None:
-        """The best intercept at these weights, by Newton; u, residuals, curvatures from margins."""
+        """Set the best intercept for these weights, and compute u, residuals and curvatures."""
         objective = view.objective
         if objective.intercept:
             away = self._b - self._anchor_b
@@ -320,6 +320,6 @@ class OneVariableNewton:
 
 
 class OftenIntercept(OneVariableNewton):
-    """With a Newton step on the intercept after every 64 columns as well."""
+    """OneVariableNewton with a Newton step on the intercept after every 64 columns."""
 
     intercept_every = 64

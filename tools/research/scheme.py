@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""The published scheme against exact pricing, on the same columns, cache and kernels.
+"""Compare the published scheme with exact pricing, on the same columns, cache and kernels.
 
     python tools/research/scheme.py [--every 160] [--d 8] [--C 0.1] [--limit 40] [--cache 500]
 
-*The paper's* (Matsushima 2016): features are proposed at random, priced in batches (those of a position
-together, for which its letters are read once), and enter a bounded cache if they violate the
-optimality condition; the trainer takes one random cached column at a time, a Newton step with
-a line search; when the cache is full, random columns leave, their weights frozen. The writer has
-four fifths of the core, since proposals are what it lacks, and the trainer the rest. It has no
-certificate: its gap is found afterwards, by fcl's pricing, and not counted. *fcl*: the same objective
-by exact pricing and fcl's trainer, on the same core.
+*The paper's scheme* (Matsushima 2016): features are proposed at random, priced in batches (those of one
+position together, so that its letters are read once), and enter a bounded cache if they violate the
+optimality condition. The trainer takes one random cached column at a time, and makes a Newton step with a
+line search. When the cache is full, random columns are evicted, and their weights frozen. The writer has
+four fifths of the core, since the scheme lacks proposals, and the trainer has the rest. The scheme has no
+certificate: fcl's pricing computes its gap afterwards, which is not timed. *fcl* minimises the same
+objective with exact pricing and its own trainer, on the same core.
 
-Prints seconds from prepared rows to an objective within so much of the optimum.
+Prints seconds from prepared rows to an objective within several distances of the optimum.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ if TYPE_CHECKING:
 
 #: Relative distances from the optimum that are timed.
 LEVELS = (1.0, 0.3, 0.1, 0.03, 0.01, 1e-3)
-#: Seconds of writer and trainer in turn: proposals are what the scheme lacks.
+#: Seconds for which writer and trainer work in turn.
 WRITING, TRAINING = 0.2, 0.05
-#: Columns between two steps on the intercept, and admitted at once.
+#: Columns between two steps on the intercept, and most columns admitted at once.
 TOGETHER = 64
-#: Features priced at a time, and drawn at a time: some hundred of each position.
+#: Features priced at a time, and drawn at a time: some hundreds at each position.
 BATCH, ROUND = 1024, 1 << 15
 
 
 @dataclass(frozen=True)
 class Traced:
-    """Objectives of a run over its seconds, and its last point."""
+    """Objectives of a run over time, and its last point."""
 
     trace: list[tuple[float, float]]
     point: Point
@@ -62,13 +62,13 @@ class Traced:
     words: str
 
     def to_objective(self, value: float) -> float | None:
-        """When the objective was at most this."""
+        """Seconds until the objective was at most a value; None if it never was."""
         return next((t for t, objective in self.trace if objective <= value), None)
 
 
 @kernel
 def add_sums(bits: Any, r: Any, out: Any) -> None:
-    """Add to out, for each column of a block, the sum of r over its rows.
+    """Add the sum of r over the rows of each column of a block to out.
 
     bits : uint64 (c, >= ceil(len(r) / 64)).
     """
@@ -104,7 +104,7 @@ class Published:
         newton.refresh(self.objective.y, self.objective.s, self.m, self.u, self.r, self.q)
 
     def _propose(self) -> Iterator[Ids]:
-        """Batches of random features without end, in increasing order of a round of many."""
+        """Yield batches of random features forever; the ids of a batch increase."""
         n_features = self.job.family.n_features
         while True:
             ids = np.unique(self.random.integers(0, n_features, min(ROUND, n_features)))
@@ -126,7 +126,7 @@ class Published:
                 add_sums(block.bits, self.r[self.prepared.rows_of(number)], gradients)
             self.proposed += len(ids)
             violate = np.abs(self.objective.C * gradients) > 1.0
-            if self.frozen:  # at a weight the slope is hardly ever 0
+            if self.frozen:  # a frozen weight is hardly ever optimal
                 violate |= np.isin(ids, np.fromiter(self.frozen, np.int64))
             chosen = np.flatnonzero(violate)
             for at in range(0, len(chosen), TOGETHER):
@@ -135,7 +135,7 @@ class Published:
                 self._admit(self.cache.measure(ids[part], blocks))
 
     def _admit(self, staged: StagedColumns) -> None:
-        """Columns enter; as many as have no room leave at random, their weights frozen."""
+        """Admit columns; evict random ones for lack of room, and freeze their weights."""
         cache, count = self.cache, len(staged.ids)
         leaving = cache.n + count - cache.max_columns
         if leaving > 0:
@@ -154,7 +154,7 @@ class Published:
         self.admitted += count
 
     def train(self, until: float) -> None:
-        """Newton steps on random cached columns, one at a time."""
+        """Make Newton steps on random cached columns, one at a time."""
         o, cache = self.objective, self.cache
         while cache.n and time.perf_counter() < until:
             order = self.random.integers(0, cache.n, TOGETHER)
@@ -179,14 +179,14 @@ class Published:
 
 
 def published(job: Job, prepared: PreparedRows, columns: int, limit: float, seed: int) -> Traced:
-    """Run the paper's scheme for so many seconds."""
+    """Run the paper's scheme for ``limit`` seconds."""
     begun = time.perf_counter()
     scheme = Published(job, prepared, columns, seed)
     trace, idle, look = [], 0.0, 0.5
     while (now := time.perf_counter() - begun - idle) < limit:
         scheme.write(time.perf_counter() + WRITING)
         scheme.train(time.perf_counter() + TRAINING)
-        if now >= look:  # looking is not counted
+        if now >= look:  # computing the objective is not timed
             since = time.perf_counter()
             trace.append((since - begun - idle, scheme.value()))
             look = 1.05 * now + 0.1
@@ -203,7 +203,7 @@ def published(job: Job, prepared: PreparedRows, columns: int, limit: float, seed
 
 
 def exact(job: Job, prepared: PreparedRows, tol: float) -> Traced:
-    """fcl on the same core."""
+    """Run fcl on the same core."""
     begun = time.perf_counter()
     solver = make_solver(job, prepared, tol)
     trace, passes = [], 0
@@ -219,7 +219,7 @@ def exact(job: Job, prepared: PreparedRows, tol: float) -> Traced:
 
 
 def main() -> None:
-    """Run both, print a table."""
+    """Run both, and print a table."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     common.add_data_options(parser, every=160)
     parser.add_argument("--d", type=int, default=8)

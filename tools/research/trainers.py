@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Trainers side by side, on real data, in one run: the time to a certified gap.
+"""Compare trainers on real data, in one run, by the time to a certified gap.
 
-The trainer of fcl (proximal Newton: coordinate descent on a quadratic model over a sample of the rows)
-against one-variable Newton with a line search, the method of the paper, and variants of both. All go
-through the same solver, passes and anchors; only the solution of the local problem differs.
+Compares the trainer of fcl (proximal Newton: coordinate descent on a quadratic model over a sample of the
+rows) with one-variable Newton with a line search, the method of the paper, and with variants of both. All
+use the same solver, passes and anchors; only the solution of the local problem differs.
 
     python tools/research/trainers.py
     python tools/research/trainers.py --every 160 --methods kept,one --repeat 5
@@ -40,7 +40,7 @@ GAPS = (1e-1, 1e-2, 1e-3)
 
 @dataclass(frozen=True)
 class Method:
-    """A way to solve the local problem: a class, and constants or methods of fcl that it replaces."""
+    """A method for the local problem: a class, and constants or methods of fcl that it replaces."""
 
     name: str
     words: str
@@ -49,7 +49,7 @@ class Method:
 
     @contextmanager
     def applied(self) -> Iterator[None]:
-        """While it runs."""
+        """Replace the constants and methods inside a ``with`` block."""
         with ExitStack() as stack:
             for owner, values in self.settings:
                 stack.enter_context(common.constants(owner, **values))
@@ -57,7 +57,7 @@ class Method:
 
 
 def largest_curvatures(self: inner.InnerModel, q: Any, most: int) -> int:
-    """Instead of a sample: the rows of largest curvature, each for itself; the rest on the diagonal."""
+    """Choose the rows of largest curvature instead of a sample; the diagonal stands for the others."""
     self.drawn += 1
     chosen = np.sort(np.argpartition(q, -most)[-most:]) if most < len(q) else np.arange(len(q))
     self._chosen_buffer[: len(q)] = -1
@@ -108,7 +108,7 @@ METHODS = (
 
 @dataclass(frozen=True)
 class Run:
-    """What one run reached."""
+    """The results of one run."""
 
     reached: dict[float, float]  #: gap -> seconds
     seconds: float
@@ -120,7 +120,7 @@ class Run:
 
 
 def run(job: Job, prepared: PreparedRows, method: Method, tol: float, limit: float) -> Run:
-    """Solve with one method until the gap or the limit of time is reached."""
+    """Solve with one method until the gap or the time limit is reached."""
     with method.applied():
         start = time.perf_counter()
         solver = make_solver(job, prepared, tol)
@@ -149,7 +149,7 @@ def run(job: Job, prepared: PreparedRows, method: Method, tol: float, limit: flo
 
 
 def make_solver(job: Job, prepared: PreparedRows, tol: float) -> Solver:
-    """A solver as the inline driver makes it."""
+    """Make a solver as the inline driver does."""
     from fcl.cache import ColumnCache
     from fcl.solve.solver import Solver
 
@@ -173,12 +173,12 @@ def main() -> None:
     parser.add_argument("--d", type=int, default=8, help="letters of a k-mer (default 8)")
     parser.add_argument("--C", type=float, default=0.1, help="weight of the losses (default 0.1)")
     parser.add_argument("--memory", default="4GiB", help="budget (default 4GiB)")
-    parser.add_argument("--limit", type=float, default=300.0, help="seconds a run (default 300)")
-    parser.add_argument("--repeat", type=int, default=3, help="runs a method (default 3)")
+    parser.add_argument("--limit", type=float, default=300.0, help="seconds per run (default 300)")
+    parser.add_argument("--repeat", type=int, default=3, help="runs per method (default 3)")
     parser.add_argument(
         "--methods",
         default=",".join(m.name for m in METHODS),
-        help="which to run, by comma (default all: %(default)s)",
+        help="comma-separated (default: %(default)s)",
     )
     args = parser.parse_args()
     names = args.methods.split(",")
@@ -199,9 +199,9 @@ def main() -> None:
     prepared = job.prepare(job.train, None, lambda share: None)
     runs: dict[str, list[Run]] = {m.name: [] for m in methods}
     for turn in range(args.repeat):
-        for method in methods:  # in turn, so that a slow minute of the machine hits all alike
+        for method in methods:  # in turn, so that slow minutes of the machine affect all methods
             if any(r.gap > tol for r in runs[method.name]):
-                continue  # out of time once: it would be again
+                continue  # it ran out of time before, and would do so again
             done = run(job, prepared, method, tol, args.limit)
             runs[method.name].append(done)
             print(
@@ -213,7 +213,7 @@ def main() -> None:
 
 
 def _warm_up(methods: list[Method]) -> None:
-    """Compile the kernels of this file, on a few rows."""
+    """Compile the kernels of all methods on a few rows."""
     from fcl import open_data
     from fcl.drivers.job import make_job
 
@@ -230,7 +230,7 @@ def _warm_up(methods: list[Method]) -> None:
 def report(
     args: argparse.Namespace, job: Job, methods: list[Method], runs: dict[str, list[Run]]
 ) -> None:
-    """Print medians, and times as multiples of those of the first method."""
+    """Print medians, and ratios to the times of the first method."""
     print(common.machine())
     print(
         f"\n{job.train.n:,} rows, d = {args.d} ({job.family.n_features:,} features), "

@@ -1,6 +1,6 @@
-"""Ways to minimise the inner model of the trainer: the kept one, and those that lost.
+"""Methods of minimising the trainer's inner model: the kept one, and those that were rejected.
 
-Each is a function of a :class:`State`, for ``inner.py`` to run on models of a real training.
+Each method is a function of a :class:`State`; ``inner.py`` runs them on models of a real training.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass
 class Recorded:
-    """One inner model, with the tolerance asked for, and the position of each column."""
+    """One inner model, with the trainer's tolerance and the position of each column."""
 
     model: Any
     rows: int
@@ -36,16 +36,16 @@ class Recorded:
 
     @property
     def sizes(self) -> npt.NDArray[np.int64]:
-        """Entries of each column."""
+        """Number of entries of each column."""
         return np.asarray(self.model.stop - self.model.start)
 
 
 class Spent(Exception):
-    """The time of a way is over."""
+    """A method has used up its time."""
 
 
 class State:
-    """w, u and b of a way, as the kernels take them, with a clock and a count of entries."""
+    """The vectors w, u and b of a method, as in the kernels, with a clock and a count of entries."""
 
     def __init__(self, recorded: Recorded, limit: float) -> None:
         self.recorded, self.model = recorded, recorded.model
@@ -58,26 +58,26 @@ class State:
         self.deadline = time.perf_counter() + limit
 
     def sweep(self, columns: npt.NDArray[np.intp]) -> float:
-        """One sweep of coordinate descent."""
+        """Make one sweep of coordinate descent."""
         self.reads(columns)
         return float(self.model.sweep(columns, self.w, self.u, self.b, self.met))
 
     def reads(self, columns: npt.NDArray[np.intp]) -> None:
-        """Count entries, look at the clock."""
+        """Count the entries of columns that are read; raises Spent if the time is over."""
         self.read += int(self.recorded.sizes[columns].sum())
         if time.perf_counter() > self.deadline:
             raise Spent
 
     def value(self) -> float:
-        """The model here."""
+        """The value of the model at this point."""
         return float(self.model.value(self.w, self.u, self.b))
 
 
-# -- ways ------------------------------------------------------------------------------------------
+# -- methods ---------------------------------------------------------------------------------------
 
 
 def nested(state: State) -> None:
-    """The kept way, its own class."""
+    """The kept method, in its own class."""
     recorded = state.recorded
     never = lambda: False  # noqa: E731
     descent = inner._Descent(state.model, state.u, recorded.order, SERIAL, never, never)
@@ -93,7 +93,7 @@ def nested(state: State) -> None:
 
 
 def plain_nested(state: State) -> None:
-    """The kept way without extrapolation."""
+    """The kept method without extrapolation."""
     with common.constants(inner, EXTRAPOLATE_ROWS=0):
         nested(state)
 
@@ -105,7 +105,7 @@ def cyclic(state: State) -> None:
 
 
 def interleaved(state: State) -> None:
-    """The same with u and q side by side: one line of memory for an entry that both are read of."""
+    """The same with u and q side by side, so that an entry reads both from one cache line."""
     model, recorded = state.model, state.recorded
     vectors = np.stack([state.u, model.q], axis=1)
     at = model.at
@@ -136,7 +136,7 @@ def interleaved(state: State) -> None:
 
 
 def two_sets(state: State) -> None:
-    """All columns; then those with a weight until they are done."""
+    """Sweep over all columns; then over those with a weight until they converge."""
     order, tolerance = state.recorded.order, state.recorded.tolerance
     while state.sweep(order) > tolerance:
         active = order[state.w[order] != 0.0]
@@ -145,7 +145,7 @@ def two_sets(state: State) -> None:
 
 
 def shrinking(state: State) -> None:
-    """As liblinear: columns at zero well inside the bounds leave, and all come back at the end."""
+    """As liblinear: leave out columns at zero well inside the bounds, and check all at the end."""
     order, tolerance = state.recorded.order, state.recorded.tolerance
     while True:
         columns, largest = order, np.inf
@@ -162,7 +162,7 @@ def shrinking(state: State) -> None:
 
 
 def _slopes(state: State, columns: npt.NDArray[np.intp]) -> Floats:
-    """|slope| where a weight is 0; the gradients cost one more reading, which is counted."""
+    """|slope| of columns as a share of their penalty; the extra reads for gradients are counted."""
     state.reads(columns)
     g = np.empty(len(columns))
     _gradients(*_columns(state, columns), state.u, g)
@@ -172,7 +172,7 @@ def _slopes(state: State, columns: npt.NDArray[np.intp]) -> Floats:
 
 
 def conjugate(state: State) -> None:
-    """Nested sets; once the support has settled, conjugate gradients on it within its orthant."""
+    """Nested sets; once the support no longer changes, conjugate gradients on it in its orthant."""
     order, tolerance = state.recorded.order, state.recorded.tolerance
     support = np.empty(0, np.intp)
     while state.sweep(order) > tolerance:
@@ -187,7 +187,7 @@ def conjugate(state: State) -> None:
 
 
 def _conjugate(state: State, columns: npt.NDArray[np.intp], tolerance: float) -> None:
-    """Conjugate gradients with the diagonal as preconditioner, cut where a weight would change sign."""
+    """Conjugate gradients with a diagonal preconditioner, up to the first change of sign."""
     model = state.model
     at, lean, extra = model.at, model.lean[columns], model.extra[columns]
     arrays = _columns(state, columns)
@@ -235,7 +235,7 @@ def _conjugate(state: State, columns: npt.NDArray[np.intp], tolerance: float) ->
 
 
 def bundles(size: int) -> Callable[[State], None]:
-    """Bundles of columns: steps from the same state, and a line search over their sum."""
+    """Bundles of columns: steps from the same state, and a line search along their sum."""
 
     def way(state: State) -> None:
         model, recorded = state.model, state.recorded
@@ -260,7 +260,7 @@ def bundles(size: int) -> Callable[[State], None]:
 
 
 def blocks(state: State) -> None:
-    """All columns of one position at a time, solved on their Gram matrix."""
+    """Solve for all columns of one position at a time, with their Gram matrix."""
     model, recorded = state.model, state.recorded
     grams: dict[int, tuple[npt.NDArray[np.intp], Floats]] = {}
 
@@ -304,7 +304,7 @@ def blocks(state: State) -> None:
 
 
 def _gram(state: State, columns: npt.NDArray[np.intp]) -> Floats:
-    """H of some columns, the intercept eliminated, with what is added to the diagonal."""
+    """The Hessian of some columns with the intercept eliminated, including the added diagonal."""
     model = state.model
     dense = np.zeros((len(columns), state.recorded.rows), np.float32)
     for t, j in enumerate(columns):
@@ -352,7 +352,7 @@ def _add(start: Any, stop: Any, entries: Any, z: Any, q: Any, u: Any) -> None:
 
 @kernel
 def _solve_block(gram: Any, g: Any, absolute: Any, w: Any, most: Any, tolerance: Any) -> Any:
-    """Coordinate descent on a Gram matrix; w and g in place. Returns the violation met first."""
+    """Coordinate descent on a Gram matrix; updates w and g. Returns the violation of the first sweep."""
     first = 0.0
     for sweep in range(most):
         largest = 0.0
@@ -454,7 +454,7 @@ def _bundle_sweep(
     b: Any,
     z: Any,
 ) -> Any:
-    """A sweep by bundles: beta = min(1, -promised / d'Hd) of the sum of the steps. dm : zeros."""
+    """A sweep by bundles: step beta = min(1, -promised / d'Hd) along their sum d. dm : zeros."""
     numbers = entries.view(np.uint32)
     largest = 0.0
     for first in range(0, order.shape[0], size):
@@ -479,7 +479,7 @@ def _bundle_sweep(
             if z[o] != 0.0:
                 for e in range(start[t], stop[t]):
                     dm[numbers[e]] += np.float32(z[o])
-        # sum_i q_i dm_i^2, each row once: its first entry clears it after the second reading
+        # sum_i q_i dm_i^2 as the sum over columns of z_j sum_i q_i dm_i; the last loop clears dm
         for o in range(count):
             if z[o] != 0.0:
                 t = order[first + o]

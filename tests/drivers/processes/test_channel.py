@@ -1,4 +1,4 @@
-"""Messages: frames of a stream, and a supervisor's end that never waits."""
+"""Messages: frames of a stream, and the supervisor's end, which never blocks."""
 
 from __future__ import annotations
 

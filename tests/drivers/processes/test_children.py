@@ -1,4 +1,4 @@
-"""Children: started, watched, killed; nothing is left of them whoever dies first."""
+"""Children: start, monitoring and killing; nothing is left behind, whoever dies first."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ Spawn = Callable[..., Child]
 
 @pytest.fixture
 def spawn(segments: dict[str, Segment]) -> Iterator[Spawn]:
-    """Starts toys, and sees that all are gone at the end."""
+    """Start toys, and check that all are gone at the end."""
     started: list[Child] = []
 
     def start(toy: str = "Toy", number: int = 0, incarnation: int = 0, **more: str) -> Child:
@@ -125,7 +125,7 @@ def test_a_child_sees_signals_path_environment_and_configuration(
     monkeypatch.syspath_prepend(tmp_path / "with:colon")
     child = spawn(FCL_TOY="said")
     receive(child)
-    # after the start: read anew, and from a segment that had no size then
+    # after the start: read again, and from a segment that had no size at the start
     segments["config"].write_json({"path": str(tmp_path / "about"), "sys.path": sys.path})
     child.channel.send(About())
     assert receive(child) == [About()]
@@ -252,7 +252,7 @@ def test_a_stopped_child_blocks_nobody_and_is_killed(spawn: Spawn) -> None:
     assert time.monotonic() - start < 5 and child.cause().endswith("(SIGKILL) by fcl")
 
 
-def test_what_a_child_held_back_arrives_when_it_goes_on(spawn: Spawn) -> None:
+def test_messages_of_a_stopped_child_arrive_when_it_continues(spawn: Spawn) -> None:
     child = spawn()
     receive(child)
     stop(child)
@@ -410,7 +410,7 @@ def test_faults_of_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     fault("save")
 
 
-def test_a_fault_that_cannot_be_read_is_told(spawn: Spawn) -> None:
+def test_an_invalid_fault_is_reported(spawn: Spawn) -> None:
     child = spawn(FCL_FAULT="nonsense")
     [failure] = receive(child)
     assert "'nonsense'" in failure.text
@@ -468,7 +468,7 @@ def test_no_child_outlives_a_killed_supervisor(mode: str) -> None:
         fork = int(supervisor.stdout.readline())
         supervisor.kill()
         start = time.monotonic()
-        # the end of the pipe: nobody has it any more, whatever he is called
+        # the pipe is closed, so no process holds it any more
         assert select.select([reading], [], [], LIMIT)[0] and os.read(reading, 1) == b""
         assert time.monotonic() - start < 3
     finally:

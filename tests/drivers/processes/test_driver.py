@@ -1,4 +1,4 @@
-"""The driver of several processes gives what the inline one gives, whatever it has to work with."""
+"""The driver ``processes`` gives the results of the driver ``inline``, in all settings."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from fcl.model.checkpoint import CheckpointFolder
 STRENGTHS = {"logistic": 1.0, "squared": 0.05, "squared_hinge": 0.3}
 N, LENGTH, D, BLOCK_ROWS = 500, 14, 3, 64
 TOL = 1e-7
-#: What all of a pass that is priced has to agree in, to the last bit.
+#: The figures of a priced pass that must agree to the last bit.
 PRICED = ("objective", "bound", "gap", "max_violation", "priced", "active")
-#: Two values nearer than this (relative) are the same.
+#: Relative differences below this are ignored.
 ROUNDING = 1e-12
 
 
@@ -78,7 +78,7 @@ def problem(loss: str = "logistic", intercept: bool = True) -> Problem:
 
 
 def check(result: fcl.TrainResult, loss: str = "logistic", intercept: bool = True) -> None:
-    """The optimum, by the inline driver; the certificate, by the judge; the null model's bits."""
+    """Compare the optimum and the null model's bits with the inline driver; judge the certificate."""
     assert result.converged and result.reason == "tolerance", result.message
     model, claimed = result.model, result.certificate
     assert claimed.gap <= TOL and claimed.passes == len(model.history) == result.passes
@@ -94,7 +94,7 @@ def check(result: fcl.TrainResult, loss: str = "logistic", intercept: bool = Tru
 
 
 def same_optimum(a: fcl.TrainResult, b: fcl.TrainResult) -> None:
-    """Each bound is below the other's objective: both are within their gaps of the same number."""
+    """Check that each bound is below the other's objective."""
     slack = ROUNDING * a.certificate.objective
     assert a.certificate.bound <= b.certificate.objective + slack
     assert b.certificate.bound <= a.certificate.objective + slack
@@ -106,7 +106,7 @@ def same_first_pass(a: fcl.TrainResult, b: fcl.TrainResult) -> None:
 
 
 class After:
-    """Says yes from the k-th call on."""
+    """Returns True from the k-th call on."""
 
     def __init__(self, k: int) -> None:
         self.left = k
@@ -127,7 +127,7 @@ def test_losses(loss: str, intercept: bool) -> None:
 
 @pytest.mark.parametrize("writers", [1, 4])
 def test_writers(on_disk: fcl.DataSet, writers: int) -> None:
-    """Each reads a part of the file; the parts of a pass are others for each number of writers."""
+    """Each writer reads a part of the file; the parts of a pass depend on the number of writers."""
     check(train(on_disk, writers=writers))
 
 
@@ -169,7 +169,7 @@ def test_shared_memory_in_files(tmp_path: Path) -> None:
 
 
 def test_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fewer columns fit than are wanted: they leave, and come again."""
+    """Fewer columns fit than are needed: they are evicted, and return."""
     monkeypatch.setattr(plan, "MAX_COLUMNS", 120)
     result = train(writers=2)
     assert sum(h["evicted"] for h in result.model.history) > 50
@@ -208,7 +208,7 @@ def test_validation(on_disk: fcl.DataSet) -> None:
 
 
 def go_on(folder: Path, **options: Any) -> fcl.TrainResult:
-    """Resume to the end; no pass may be worse than the checkpoint."""
+    """Resume to the end, and check that no pass is worse than the checkpoint."""
     checkpoint = CheckpointFolder(folder).load()
     result = train(resume=folder, checkpoint=folder, **options)
     history = result.model.history
@@ -284,7 +284,7 @@ def test_stopped_before_there_is_anything(tmp_path: Path, on_disk: fcl.DataSet) 
 
 
 @pytest.mark.parametrize("first", ["inline", "processes"])
-def test_the_other_driver_goes_on(tmp_path: Path, on_disk: fcl.DataSet, first: str) -> None:
+def test_the_other_driver_resumes(tmp_path: Path, on_disk: fcl.DataSet, first: str) -> None:
     folder = tmp_path / "checkpoints"
     result = train(on_disk, driver=first, checkpoint=folder, max_passes=3)
     assert result.reason == "max-passes" and result.passes == 4
@@ -330,7 +330,7 @@ def test_limits(on_disk: fcl.DataSet) -> None:
 
 @pytest.mark.parametrize("memory", [False, True], ids=["file", "memory"])
 def test_bad_letters(tmp_path: Path, memory: bool) -> None:
-    """A child meets them, and the user is told as if there were one process."""
+    """A child finds them, and the user gets the same message as with one process."""
     codes, y = rows()
     codes = codes.copy()
     codes[433, 5] = 99
@@ -359,7 +359,7 @@ def test_data_that_change_while_they_are_read(tmp_path: Path, on_disk: fcl.DataS
 
 
 def test_an_error_of_the_caller(on_disk: fcl.DataSet) -> None:
-    """What his function raises comes out as it is."""
+    """An exception in the caller's function is raised unchanged."""
 
     def progress(event: Event) -> None:
         if isinstance(event, PassDone) and event.number == 1:
@@ -370,7 +370,7 @@ def test_an_error_of_the_caller(on_disk: fcl.DataSet) -> None:
 
 
 def test_nothing_is_left(tmp_path: Path, on_disk: fcl.DataSet) -> None:
-    """The fixture of all tests looks for processes and segments; here for descriptors."""
+    """The fixture of all tests finds processes and segments; this test checks descriptors."""
     folder = tmp_path / "scratch"
     folder.mkdir()
     train(on_disk, max_passes=1, scratch=folder)

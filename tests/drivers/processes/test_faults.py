@@ -1,4 +1,4 @@
-"""A short campaign of faults: a model is never wrong, and nothing is left behind."""
+"""A short fault injection campaign: no model is wrong, and nothing is left behind."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tools import faults
 from tools.campaign import cases, command, jobs, run
 
 SEED = 4
-#: Cases, and how their jobs are done. Nearly all of the time goes to starting processes.
+#: Cases with their settings. Starting processes takes nearly all of the time.
 CASES = {
     "writer-columns-piece-kill": jobs.Setting(1, l1_ratio=0.5),
     "writer-price-done-raise": jobs.Setting(1, family="generator"),
@@ -49,7 +49,7 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> jobs.Job:
 
 @pytest.mark.parametrize("name", CASES)
 def test_fault(name: str, job: jobs.Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command, "LIMIT", 120.0)  # the machine may have other things to do
+    monkeypatch.setattr(command, "LIMIT", 120.0)  # the machine may be busy
     case = next(case for case in cases.all_cases() if case.name == name)
     outcome = run.Run(0, case, SEED, job, tmp_path / "run", CASES[name]).go()
     if outcome.skipped:
@@ -80,7 +80,7 @@ def test_all_marked_points_are_in_the_campaign() -> None:
     assert found == known
 
 
-def test_a_campaign_goes_on_where_it_ended(tmp_path: Path) -> None:
+def test_a_campaign_resumes_where_it_ended(tmp_path: Path) -> None:
     some = faults.plan_cases(40, seed=3)
     assert some[:10] == faults.plan_cases(10, seed=3) != faults.plan_cases(10, seed=4)
     everything = faults.plan_cases(len(cases.all_cases()), seed=1)
@@ -88,6 +88,6 @@ def test_a_campaign_goes_on_where_it_ended(tmp_path: Path) -> None:
     lines = [asdict(run.Outcome(i, c.name, c.group, {})) for i, c in enumerate(some[:3])]
     path = tmp_path / "results.jsonl"
     text = "\n".join(json.dumps(line) for line in lines)
-    path.write_text(text[:-20])  # torn, by the end of the machine
+    path.write_text(text[:-20])  # truncated, as by a power failure
     assert faults.done_before(path) == lines[:2]
     assert len(faults.table(lines)) == 1 + len({line["group"] for line in lines})

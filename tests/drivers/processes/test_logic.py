@@ -1,4 +1,4 @@
-"""The decision logic of the processes driver: what it promises, and random runs with deaths."""
+"""The decision logic of the driver ``processes``: its guarantees, and random runs with deaths."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def test_a_rejected_last_word_ends_in_a_stalled_certificate() -> None:
     assert crew.said(Certify) == [Certify(0, stalled=True)]
 
 
-def test_a_stalled_run_goes_on_if_the_shell_says_so() -> None:
+def test_a_stalled_run_continues_if_the_shell_requests_it() -> None:
     crew = waiting()
     rest(crew)
     assert crew.said(Certify) == [Certify(0, stalled=True)]
@@ -347,7 +347,7 @@ def test_columns_too_large_for_an_extent_are_dropped() -> None:
 
 
 def full() -> Crew:
-    """A crew with two columns left and all extents with the trainer, which was asked for room."""
+    """A crew with two columns left; the trainer holds all extents, and was asked for room."""
     crew = certified(writers=1, cores=1, batch=1, extents=2)
     crew.trainer_works()
     crew.decide(columns=3)
@@ -398,7 +398,7 @@ def test_where_it_is_crowded_columns_leave_before_any_is_made() -> None:
     assert not crew.said(MakeRoom)  # once
 
 
-def test_room_that_the_trainer_needs_itself_is_none() -> None:
+def test_room_that_the_trainer_needs_itself_is_not_granted() -> None:
     crew = full()
     crew.tell(Freed((), 1, crew.logic.trainer.room_order))
     assert crew.said(MakeRoom)  # it has one more since
@@ -523,14 +523,14 @@ def test_a_new_trainer_gets_the_anchor_and_all_extents() -> None:
     crew.kill("trainer")
     crew.finish(0)
     (commit,) = crew.said(Commit)
-    assert commit.order == 0  # nobody to tell
+    assert commit.order == 0  # there is no trainer to notify
     crew.come("trainer")
     (restore,) = crew.said(Restore)
     held = tuple(extent for extent, owner in crew.owner.items() if owner == "trainer")
     assert restore.pass_number == 0 and restore.extents == held and commit.extent in held
 
 
-def test_so_does_a_first_trainer_that_comes_late() -> None:
+def test_a_first_trainer_that_comes_late_gets_the_anchor_and_all_extents() -> None:
     crew = Crew()
     for number in range(2):
         crew.come("writer", number)
@@ -552,7 +552,7 @@ def test_a_dead_trainer_holds_no_slot_and_owes_no_room() -> None:
     assert crew.certified == [0, 1]
 
 
-def test_a_trainer_that_dies_while_a_sample_is_drawn_is_told_afterwards() -> None:
+def test_a_trainer_that_dies_during_sampling_is_restored_afterwards() -> None:
     crew = certified()
     crew.decide(columns=2)
     crew.run_on()
@@ -567,7 +567,7 @@ def test_a_trainer_that_dies_while_a_sample_is_drawn_is_told_afterwards() -> Non
     assert restore.pass_number == 1 and restore.extents == ()
 
 
-def test_a_trainer_that_comes_in_the_middle_of_a_pass_is_told_afterwards() -> None:
+def test_a_trainer_that_comes_during_a_pass_is_restored_afterwards() -> None:
     crew = waiting(writers=1)
     publish(crew)
     crew.kill("trainer")
@@ -579,7 +579,7 @@ def test_a_trainer_that_comes_in_the_middle_of_a_pass_is_told_afterwards() -> No
     assert [restore.pass_number for restore in crew.said(Restore)] == [1]
 
 
-def test_or_when_the_proposal_is_rejected() -> None:
+def test_a_trainer_that_comes_is_restored_when_the_proposal_is_rejected() -> None:
     crew = waiting()
     publish(crew, last_word=True)
     crew.kill("trainer")
@@ -794,7 +794,7 @@ SETTINGS = st.fixed_dictionaries(
 
 
 class Runs(RuleBasedStateMachine):
-    """Children that work, answer and die in any order; the crew keeps the books."""
+    """Children that work, answer and die in any order; the crew tracks the state."""
 
     @initialize(settings=SETTINGS, prelude=st.booleans())
     def begin(self, settings: dict[str, Any], prelude: bool) -> None:

@@ -1,4 +1,4 @@
-"""What memory is counted, and what is thought to be left."""
+"""Memory accounting, and the estimate of available memory."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_on_tmpfs(tmp_path: Path) -> None:
 
 @linux
 def test_the_peak_of_all_processes_is_within_the_budget(tmp_path: Path) -> None:
-    """Watched from outside, through /proc, without a line of fcl."""
+    """Measured from outside, through /proc, without code of fcl."""
     budget = 640 * MIB
     out = tmp_path / "model.fcl"
     command = ["train", str(ACCEPTORS), "--features", "kmers:d=6", "--C", "0.1", "--writers", "2"]

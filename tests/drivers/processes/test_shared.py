@@ -1,4 +1,4 @@
-"""Segments: allocated in time, seen by everyone, gone with the last who has them."""
+"""Segments: allocated at the start, visible to all processes, freed with the last of them."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_json_is_replaced(segment: Segment) -> None:
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.ENOMEM])
-def test_no_room_is_told_and_nothing_is_kept(
+def test_lack_of_room_is_reported_and_nothing_is_kept(
     segment: Segment, code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     segment.allocate(4096)

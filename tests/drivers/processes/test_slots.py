@@ -1,4 +1,4 @@
-"""The book of directory slots: none is lost, none is given twice."""
+"""Accounting of directory slots: no slot is lost or assigned twice."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.windows import examples
 
 
 class BookMachine(RuleBasedStateMachine):
-    """Tasks that store some of what they may, die, and a trainer that drops columns."""
+    """Tasks that use some of their slots or die, and a trainer that drops columns."""
 
     @initialize(n=st.integers(1, 12))
     def start(self, n: int) -> None:

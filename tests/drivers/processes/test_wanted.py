@@ -12,7 +12,7 @@ from fcl.solve.state import Point
 
 
 def test_committed_candidates_are_listed_once() -> None:
-    """Columns that came into the cache while the pass was priced are candidates of the pass as well."""
+    """Columns that entered the cache during pricing are candidates of the same pass."""
     arrays = {f"job_{name}": np.zeros(64, np.int64 if name == "ids" else float) for name in NAMES}
     config = SimpleNamespace(block_rows=64, max_active=64, max_columns=64)
     layout: Any = SimpleNamespace(config=config, array=arrays.__getitem__)
