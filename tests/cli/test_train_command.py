@@ -259,7 +259,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"--memory": "huge"}, "'--memory': expected a size"),
     ({"--max-time": "later"}, "'--max-time': expected a duration"),
     ({"--max-passes": 0}, "'--max-passes': expected a whole number of at least 1, got 0"),
-    ({"--valid-fraction": 1}, "'--valid-fraction': expected between 0 and 1, got 1.0"),
+    ({"--valid-fraction": 1}, "'--valid-fraction': expected strictly between 0 and 1, got 1.0"),
     ({"--valid-fraction": 0.5, "--valid": "data"}, "--valid or --valid-fraction, not both"),
     ({"--valid": "missing"}, "missing does not exist"),
     ({"--y": "target"}, 'has no array "target"'),

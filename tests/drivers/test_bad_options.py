@@ -55,7 +55,7 @@ def job(
             for value in (0, 63, 100, 65600, 64.0, "64", True)
         ],
         *[
-            ({"valid_fraction": value}, "valid_fraction must be between 0 and 1, got")
+            ({"valid_fraction": value}, "valid_fraction must be strictly between 0 and 1, got")
             for value in (0.0, 1.0, -0.5, 2, NAN, "0.1")
         ],
         ({"memory": "lots"}, "memory: expected a size such as"),
