@@ -60,7 +60,7 @@ def job(
         ],
         ({"memory": "lots"}, "memory: expected a size such as"),
         ({"memory": "3MiB"}, r"memory: a budget of 3 MiB is too small; .* at least \d+MiB"),
-        ({"features": "kmer:d=3"}, "unknown family 'kmer'; there is: kmers"),
+        ({"features": "kmer:d=3"}, "unknown family 'kmer'; expected one of kmers"),
         ({"features": "kmers"}, "d is missing"),
         ({"features": "kmers:d=0"}, "d must be from 1 to 12, got 0"),
         ({"features": "kmers:d=13"}, "d must be from 1 to 12, got 13"),

@@ -115,7 +115,7 @@ def test_from_python(folder: Path) -> None:
         ("os:path.join", "no class path.join|not a subclass"),
         ("fcl:train", "no class train|not a subclass"),
         ("__main__:Evil", "script or notebook"),
-        ("a" * 160_000 + ":b", r"class b of the module aaa.*\.\.\.\. No file imports"),
+        ("a" * 160_000 + ":b", r"class b of the module aaa.*\.\.\., which fcl imports"),
         ("x\x1b[2J" * 50 + ":b", r"module x\\x1b\[2J"),
         (":", "expected module:Class|module"),
         ("é" * 99, "unknown family"),
