@@ -91,7 +91,7 @@ def _one_of(*words: str) -> Kind:
 
 def _block_rows(name: str, value: Any) -> int:
     if not checks.is_whole(value) or not 64 <= value <= 65536 or value % 64:
-        raise InputError(f"{name} must be a multiple of 64 from 64 to 65536, got {value!r}")
+        raise InputError(f"{name} must be a multiple of 64 from 64 to 65536, got {checks.shown(value)}")
     return int(value)
 
 

@@ -25,7 +25,7 @@ def plain(value: Any) -> Any:
         return os.fspath(value)
     if hasattr(value, "tolist"):  # numpy scalars and arrays, without importing numpy
         listed = value.tolist()
-        return float(value) if type(listed) is type(value) else plain(listed)  # a long double
+        return plain(float(value) if type(listed) is type(value) else listed)  # a long double
     if isinstance(value, int):
         return int(value)
     if isinstance(value, float):

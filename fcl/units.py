@@ -87,7 +87,7 @@ def parse_duration(value: str | int | float, name: str = "duration") -> float:
     InputError
         Not a duration, or not a finite duration above 0.
     """
-    expected = f'{name}: expected a duration such as "90s", "5m" or "2h", got {value!r}'
+    expected = f'{name}: expected a duration such as "90s", "5m" or "2h", got {shown(value)}'
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise InputError(expected)
     if isinstance(value, str):
@@ -102,9 +102,9 @@ def parse_duration(value: str | int | float, name: str = "duration") -> float:
             seconds += float(match[1]) * _SECONDS[match[2]]
             position = match.end()
     else:
-        seconds = float(value)
+        seconds = float(value) if abs(value) < 1e300 else math.inf  # an int may be larger than floats
     if not math.isfinite(seconds) or seconds <= 0:
-        raise InputError(f"{name}: a duration must be positive, got {value!r}")
+        raise InputError(f"{name}: a duration must be positive and finite, got {shown(value)}")
     return seconds
 
 

@@ -5,8 +5,6 @@ from fcl.kernels import kernel
 #: Indices of the float64 results in ``found``; see :func:`take`.
 LARGEST, SKIPPED, COUNT, EXCESS, VISITED = range(5)
 FOUND = 5
-#: An integer larger than any sum.
-ENDLESS = 1 << 62
 
 
 @kernel

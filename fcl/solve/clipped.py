@@ -67,7 +67,9 @@ class ClippedProblem:
         self.s = objective.s
         #: margins minus targets
         self.beyond = margins - objective.y
-        self.low, self.high = objective.loss.domain(objective.y)
+        self.low, self.high = (
+            np.broadcast_to(end, len(self.s)) for end in objective.loss.domain(objective.y)
+        )
         k, free = len(at.columns), objective.intercept
         phi = _dense(view, working, at)
         self.centre = phi @ self.s / self.s.sum() if free else np.zeros(k)
@@ -228,7 +230,7 @@ class ClippedProblem:
     def _lowest_of(self, step: Floats, dm: Floats) -> tuple[float, float, int]:
         rows = np.flatnonzero(dm)
         slopes, change = 2.0 * self.beyond[rows], 2.0 * dm[rows]
-        low, high = (np.broadcast_to(end, len(self.s))[rows] for end in (self.low, self.high))
+        low, high = self.low[rows], self.high[rows]
         begin = np.where(change > 0.0, low - slopes, high - slopes) / change
         end = np.where(change > 0.0, high - slopes, low - slopes) / change
         curve = 2.0 * self.s[rows] * dm[rows] ** 2
