@@ -262,7 +262,7 @@ class TrainerProcess:
 
     def _restore(self, order: RestoreTrainer) -> None:
         """Take over from a trainer that died: its columns, and the anchor."""
-        layout, cache = self.layout_ready(), self.cache
+        cache, layout = self.cache, self.layout  # in this order: the cache sets up the layout
         if self.config.view_rows:
             self._take_sample()  # before there are columns
         slots = layout.array("held")[: order.n_held].copy()
@@ -275,11 +275,6 @@ class TrainerProcess:
         self._steps, self._below = 0, 0.0
         self._promised = {}
         self._move_anchor(order.anchor)
-
-    def layout_ready(self) -> Layout:
-        """The layout, after setting up the local problem if necessary."""
-        _ = self.local
-        return self.layout
 
     def _commit(self, order: CommitColumns) -> None:
         """Take over columns that equal no cached one; the next step tests their violations."""
