@@ -55,8 +55,8 @@ def test_a_fault_at_the_first_pass(driver: str, how: str, says: str) -> None:
 
 def test_writers_that_die_of_the_features() -> None:
     says = (
-        r"^the writer died 3 times without progress in between: (at \w+, parts \d+ to \d+, "
-        r"of the features Later, whose code runs there: writer 0 \(pid \d+\) was killed by signal 9"
+        r"^the writer died 3 times without progress in between: (in the task \w+, parts \d+ to \d+, "
+        r"which runs code of the features Later: writer 0 \(pid \d+\) was killed by signal 9"
         r"[^;]*; ){2}"
     )
     with pytest.raises(RepeatedDeaths, match=says):
@@ -305,7 +305,7 @@ def test_a_class_that_fails_in_the_child_alone(
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(
         fcl.InputError,
-        match=r"^(writer|trainer) 0 \(pid \d+\) failed at its start, in a process of its own: "
+        match=r"^(writer|trainer) 0 \(pid \d+\) failed at its start, in a separate process: "
         r".*mine_alone:Mine cannot be imported.*no licence here",
     ):
         train("mine_alone:Mine", driver="processes")
