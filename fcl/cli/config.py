@@ -43,9 +43,7 @@ def read_toml(path: str) -> dict[str, Any]:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from error
     except RecursionError:
         raise InputError(f"{path}: not a TOML file of options: nested too deeply") from None
-    except (
-        ValueError
-    ) as error:  # not TOML, not UTF-8, or a number with more digits than Python reads
+    except ValueError as error:  # not TOML, not UTF-8, or a number of too many digits
         raise InputError(f"{path}: not TOML: {shortened(str(error), 400)}") from error
 
 

@@ -25,6 +25,7 @@ __all__ = [
 
 _X = Option(TEXT, "data", "Array of the rows in DATA.", "X", name="x")
 _OFFSET = "Array in DATA and DATA2 that is added to the margins."
+_OUT = "Write the model to FILE."
 _VALID = "Data to validate on after each pass."
 
 #: Options of the command that a checkpoint keeps besides the options of training.
@@ -35,7 +36,7 @@ _FILE_OPTIONS = (
     Option(TEXT, "data", "Array of the sample weights in DATA.", name="weights", metavar="NAME"),
     Option(TEXT, "data", _OFFSET, name="offset", metavar="NAME"),
     Option(PATH, "data", _VALID, name="valid", metavar="DATA2", resume=Resume.FREE),
-    Option(PATH, "output", "File of the model.", name="out", metavar="FILE", resume=Resume.FREE),
+    Option(PATH, "output", _OUT, name="out", metavar="FILE", resume=Resume.FREE),
 )
 
 

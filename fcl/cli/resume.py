@@ -41,7 +41,7 @@ def resume_options(
 ) -> dict[str, Any]:
     """The options of a job resumed from `folder`; options and given as from `merge_config`.
 
-    Raises InputError naming every given option that differs from the checkpoint and must not.
+    Raises InputError naming every given option that would change a fixed option of the job.
     """
     command = checkpoint.options.get("command")
     if not isinstance(command, Mapping):

@@ -68,7 +68,7 @@ class Stop:
                 f"\n{messages.command}: {name}: stopping after this step and saving the model; send "
                 "the signal again to quit immediately\n"
             )
-        # a second SIGHUP, which the kernel or the shell may send, does not ask to lose the model
+        # not for SIGHUP, which the kernel or the shell sends, not a user who wants to quit at once
         elif now - self._first > SAME_REQUEST and signum != signal.SIGHUP:
             self.quit(signum)
 

@@ -77,7 +77,7 @@ LIMITS = ("max-passes", "max-time", "interrupted")
 @train_options
 @click.pass_context
 def command(ctx: click.Context, /, **params: Any) -> int:
-    """Train a sparse linear model on DATA, and bound its distance from the optimum.
+    """Train a sparse linear model on DATA, with a proven bound on its distance from the optimum.
 
     DATA is a Zarr folder or zip, an HDF5 file (file.h5::/group), a folder of .npy files or one
     X.npy. Minimises sum (rho |w_j| + (1 - rho) w_j^2 / 2) + C sum s_i loss(y_i, m_i) over all features
@@ -170,7 +170,7 @@ def _check(request: _Request) -> None:
 def _check_outputs(request: _Request) -> None:
     options = request.options
     if options["out"] is None:
-        raise click.UsageError("--out is missing: the file of the model")
+        raise click.UsageError("--out is missing: the file to write the model to")
     from fcl.model.atomic import check_output
 
     inputs = {name: options[name] for name in ("data", "valid", "config")}
@@ -359,9 +359,8 @@ def _save(result: TrainResult, request: _Request, stop: Stop) -> tuple[str, bool
         except OSError:
             continue
         try:
-            path = os.path.join(
-                rescue, os.path.basename(out)[-60:]
-            )  # the name may have been too long
+            # the name may have been too long
+            path = os.path.join(rescue, os.path.basename(out)[-60:])
             result.model.save(path)
         except Exception:
             shutil.rmtree(rescue, ignore_errors=True)

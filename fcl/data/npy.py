@@ -78,9 +78,7 @@ def _read_header(path: Path, name: str) -> tuple[tuple[int, ...], bool, np.dtype
                 raise InputError(f"{name} has .npy version {version}; expected 1.0 or 2.0")
         except (InputError, MemoryError):
             raise
-        except (
-            Exception
-        ) as error:  # numpy parses the header as Python, which raises many kinds of errors
+        except Exception as error:  # numpy parses the header as Python: any error is possible
             raise InputError(f"{path} is not a readable .npy file: {one_line(error)}") from error
         return shape, fortran and len(shape) == 2, dtype, file.tell()
 

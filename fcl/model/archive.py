@@ -160,9 +160,7 @@ def read_array(archive: zipfile.ZipFile, member: str, dtype: str, kind: str) -> 
         if version != (1, 0):
             raise ValueError(f".npy version {version}, expected (1, 0)")
         shape, fortran, found = np.lib.format.read_array_header_1_0(buffer)
-    except (
-        Exception
-    ) as error:  # numpy parses the header as Python, which raises many kinds of errors
+    except Exception as error:  # numpy parses the header as Python: any error is possible
         raise ValueError(f"{member} is damaged ({error})") from error
     if found.str != dtype or len(shape) != 1 or fortran:
         raise ValueError(

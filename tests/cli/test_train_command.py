@@ -267,7 +267,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"--x": "Z"}, 'has no array "Z"'),
     ({"--weights": "w"}, 'has no array "w"'),
     ({"--driver": "cloud"}, "'--driver': expected one of inline, processes, got 'cloud'"),
-    ({"--scratch": "missing"}, "--scratch missing: is not a folder"),
+    ({"--scratch": "missing"}, "--scratch missing: expected a writable folder"),
     ({"--block-rows": 10}, "'--block-rows': expected a multiple of 64 from 64 to 65536, got 10"),
     ({"--block-rows": 100}, "'--block-rows': expected a multiple of 64 from 64 to 65536, got 100"),
     ({"--seed": "x"}, "'--seed': expected a whole number of at least 0, got 'x'"),
@@ -288,7 +288,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"--checkpoint": "exists.fcl"}, "exists.fcl: is not a folder"),
     ({"--checkpoint": "data"}, "--checkpoint data: would replace data"),
     ({"--checkpoint": "o.fcl"}, "--out o.fcl: would replace checkpoint"),
-    ({"--shared-files": "missing"}, "--shared-files missing: is not a folder"),
+    ({"--shared-files": "missing"}, "--shared-files missing: expected a writable folder"),
     ({"--nonsense": 1}, "No such option '--nonsense'"),
 ]
 
