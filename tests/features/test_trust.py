@@ -78,7 +78,7 @@ def test_the_commands(folder: Path) -> None:
         assert result.returncode == 0, result.stderr
     (folder / "run.toml").write_text(toml + 'import = ["halves_of_mine"]\n')
     itself = command("train", "--config", "run.toml", "--overwrite")
-    assert itself.returncode == 2 and "import is no setting of a run" in itself.stderr
+    assert itself.returncode == 2 and "import is not a setting of a run" in itself.stderr
 
 
 def test_metadata_in_the_folder_is_no_installation(folder: Path) -> None:
