@@ -74,7 +74,7 @@ _HOME = {
     "ScaleWarning": "fcl.errors",
 }
 
-# without the names that need scikit-learn, so that "from fcl import *" does not
+# without the names that need scikit-learn, so that "from fcl import *" does not import it
 __all__ = [  # noqa: PLE0604  (the names are strings of _HOME)
     *sorted(name for name, home in _HOME.items() if home != "fcl.estimators"),
 ]
@@ -88,4 +88,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(set(globals()) | set(_HOME) | set(__all__))
+    return sorted(set(globals()) | set(_HOME))

@@ -9,21 +9,21 @@ from fcl.cli import COMMANDS
 
 
 def main(argv: list[str] | None = None) -> int:
-    """List the commands, or run the one that is named; returns the exit code."""
+    """List the commands or run the named one; returns the exit code."""
     arguments = sys.argv[1:] if argv is None else argv
     name = arguments[0].removeprefix("fcl-") if arguments else ""
     if name in COMMANDS:
         command = import_module(COMMANDS[name][0]).command
         if argv is None:
             import_module("fcl.cli.process").run(command, arguments[1:])
-        command.main(args=arguments[1:])  # leaves by SystemExit
+        command.main(args=arguments[1:])  # raises SystemExit
     if argv is None:
         import_module("fcl.cli.process").protect_streams()
     return import_module("fcl.cli.common").exit_code(lambda: _overview(name), "python -m fcl")
 
 
 def _overview(name: str) -> None:
-    """Print the commands, or the version for ``--version``; raises UsageError for another name."""
+    """Print the commands, or the version for ``--version``; raises UsageError for other names."""
     import click
 
     if name == "--version":
@@ -33,10 +33,10 @@ def _overview(name: str) -> None:
         return
     if name not in ("", "-h", "--help"):
         known = ", ".join(f"fcl-{command}" for command in COMMANDS)
-        raise click.UsageError(f"no command {name!r}; there are: {known}")
+        raise click.UsageError(f"unknown command {name!r}; expected one of {known}")
     for command, (_, line) in COMMANDS.items():
         click.echo(f"  fcl-{command:<9} {line}")
-    click.echo("Each has --help; without the scripts: python -m fcl train --help")
+    click.echo("Each command has --help; without the scripts, run python -m fcl train --help")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Checks of single options and of paths. NumPy numbers are accepted, booleans are not."""
+"""Checks of single options and paths. Numbers may be NumPy scalars, but not booleans."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = [
     "whole",
 ]
 
-#: What a path may lead to besides files and folders; reading from one of these may never end.
+#: Special files that a path may lead to; reading from one of them may never end.
 _SPECIAL = {
     stat.S_IFIFO: "a FIFO (named pipe)",
     stat.S_IFSOCK: "a socket",
@@ -34,11 +34,11 @@ _SPECIAL = {
     stat.S_IFBLK: "a device",
 }
 
-#: Rows of a sample whose size is given, at least.
+#: The smallest sample of rows that a user may request.
 LEAST_VIEW = 64
-#: Whole numbers are below this.
+#: Exclusive upper limit of whole numbers.
 MOST_WHOLE = 1 << 128
-#: Most characters of a text from a file that a message or a table shows.
+#: Maximum number of characters that a message or a table shows of a text from a file.
 MOST_SHOWN = 120
 
 _SHORT = reprlib.Repr()
@@ -48,23 +48,23 @@ _SHORT.maxlist = _SHORT.maxtuple = _SHORT.maxdict = 8
 
 
 def _without_numpy(value: Any) -> Any:
-    """A NumPy scalar as a Python one, without importing NumPy, which commands load late."""
+    """Convert a NumPy scalar to a Python one, without importing NumPy, which commands load late."""
     return value.item() if getattr(value, "shape", None) == () else value
 
 
 def shown(value: Any) -> str:
-    """A value for a message: NumPy numbers as plain ones, long values shortened.
+    """Format a value for a message: NumPy numbers as Python numbers, long values shortened.
 
-    The value may come from a file, of any depth and length.
+    The value may come from a file, with any depth and length.
     """
     try:
         return _SHORT.repr(_without_numpy(value))
-    except Exception:  # more digits than Python prints, or a repr that fails
+    except Exception:  # an int with more digits than Python prints, or a failing __repr__
         return f"a {type(value).__name__} that cannot be shown"
 
 
 def shortened(text: str, most: int = MOST_SHOWN) -> str:
-    """A text from a file for one line of a terminal: control characters escaped, shortened."""
+    """Shorten a text from a file for one line of a terminal, with control characters escaped."""
     text = text[: most + 1]
     if not text.isprintable():
         text = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
@@ -72,7 +72,7 @@ def shortened(text: str, most: int = MOST_SHOWN) -> str:
 
 
 def file_kind(path: str | os.PathLike[str]) -> str:
-    """What an input path leads to: "file", "folder", or "" if nothing is there.
+    """Classify an input path: "file", "folder", or "" if nothing is there.
 
     Raises InputError for a FIFO, socket or device, and for a path that cannot be looked up.
     """
@@ -93,14 +93,14 @@ def file_kind(path: str | os.PathLike[str]) -> str:
 
 
 def choice(name: str, value: Any, among: Sequence[str]) -> str:
-    """The value, if it is one of these words; InputError naming the option otherwise."""
+    """Return the value if it is one of the words; else raise InputError that names the option."""
     if value not in among:
         raise InputError(f"{name} must be one of {', '.join(among)}, got {shown(value)}")
     return str(value)
 
 
 def flag(name: str, value: Any) -> bool:
-    """The value as a bool; InputError naming the option for anything that is none."""
+    """Return the value as a bool; raises InputError that names the option for other types."""
     value = _without_numpy(value)
     if not isinstance(value, bool):
         raise InputError(f"{name} must be True or False, got {shown(value)}")
@@ -108,17 +108,17 @@ def flag(name: str, value: Any) -> bool:
 
 
 def _real(value: Any) -> float:
-    """The value as a float, infinite if it is too large; NaN if it is not a number."""
+    """Return the value as a float: infinite if it is too large, NaN if it is not a number."""
     if isinstance(value, bool) or not isinstance(value, Real):
         return math.nan
     try:
         return float(value)
-    except OverflowError:  # a whole number
+    except OverflowError:  # an int beyond float64
         return math.inf
 
 
 def positive(name: str, value: Any) -> float:
-    """The value as a float; InputError naming the option unless it is finite and above 0."""
+    """Return the value as a float; raises InputError unless it is finite and above 0."""
     number = _real(value)
     if not 0.0 < number < math.inf:
         raise InputError(f"{name} must be a finite number above 0, got {shown(value)}")
@@ -126,15 +126,15 @@ def positive(name: str, value: Any) -> float:
 
 
 def share(name: str, value: Any) -> float:
-    """The value as a float; InputError naming the option unless it is between 0 and 1."""
+    """Return the value as a float; raises InputError unless it is strictly between 0 and 1."""
     number = _real(value)
     if not 0.0 < number < 1.0:
-        raise InputError(f"{name} must be between 0 and 1, got {shown(value)}")
+        raise InputError(f"{name} must be strictly between 0 and 1, got {shown(value)}")
     return number
 
 
 def up_to_one(name: str, value: Any) -> float:
-    """The value as a float; InputError naming the option unless it is above 0 and at most 1."""
+    """Return the value as a float; raises InputError unless it is above 0 and at most 1."""
     number = _real(value)
     if not 0.0 < number <= 1.0:
         raise InputError(f"{name} must be above 0 and at most 1, got {shown(value)}")
@@ -142,12 +142,12 @@ def up_to_one(name: str, value: Any) -> float:
 
 
 def is_whole(value: Any) -> bool:
-    """Whether it is a whole number."""
+    """Whether the value is a whole number; booleans are not."""
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 def whole(name: str, value: Any, least: int) -> int:
-    """The value as an int; InputError unless it is a whole number from ``least`` to 2^63 - 1."""
+    """Return the value as an int; raises InputError unless least <= value < 2^128."""
     if not is_whole(value) or not least <= value < MOST_WHOLE:
         most = " and below 2^128" if is_whole(value) and value >= MOST_WHOLE else ""
         raise InputError(
@@ -157,7 +157,7 @@ def whole(name: str, value: Any, least: int) -> int:
 
 
 def view_of_rows(name: str, value: Any) -> str | int:
-    """ "all", "auto" or a number of rows; InputError naming the option otherwise."""
+    """Return "all", "auto" or a number of rows; raises InputError for other values."""
     if isinstance(value, str) and value in ("all", "auto"):
         return value
     if not is_whole(value) or not LEAST_VIEW <= value < MOST_WHOLE:

@@ -1,26 +1,28 @@
-"""Errors and warnings that users of fcl may meet.
+"""Errors and warnings that users of fcl may see.
 
-``InputError`` and its kinds say that the input is wrong: the message is written for the user, and
-the command line shows it alone and exits with code 2. Any other exception is a bug of fcl.
+``InputError`` and its subclasses say that the input is wrong: the message is written for the user, and
+the command line prints it without a traceback and exits with code 2. ``CheckpointError`` and
+``RepeatedDeaths`` report failures of the environment. Exceptions of any other kind, except Python's own
+for memory, files and interrupts, are bugs in fcl.
 """
 
 import errno
 
 
 class FclError(Exception):
-    """Base of all errors raised on purpose by fcl."""
+    """Base class of all errors that fcl raises on purpose."""
 
 
 class InputError(FclError, ValueError):
-    """The user's data, option or file is wrong; the message says which, and what to do."""
+    """The user's data, option or file is wrong; the message says which one, and what to do."""
 
 
 class GeneratorError(InputError):
-    """A class of features breaks its contract; the message names class, features and row block."""
+    """A feature class breaks its contract; the message names the class, features and row block."""
 
 
 class BudgetError(InputError):
-    """The memory budget is too small; the message names the smallest that works.
+    """The memory budget is too small; the message names the smallest one that works, if known.
 
     ``smallest`` is that budget in bytes, or 0 if it is not known.
     """
@@ -31,22 +33,22 @@ class BudgetError(InputError):
 
 
 class ModelFileError(InputError):
-    """A model file is damaged, not one of ours, or written by a newer version."""
+    """A file is damaged, not an fcl model, or written by a newer version of fcl."""
 
 
 class CheckpointError(FclError):
-    """A checkpoint could not be written; the earlier ones are still there."""
+    """A checkpoint could not be written; earlier checkpoints are kept."""
 
 
 class RepeatedDeaths(FclError):
-    """A process of the training died again and again; the state was saved before this is raised."""
+    """A training process kept dying; the state of the run was saved before this is raised."""
 
 
 def reason(error: OSError) -> str:
-    """The words of an OSError; with the limit of ``ulimit -f`` if a file is too large."""
+    """The message of an OSError, with the limit of ``ulimit -f`` if a file exceeds it."""
     words = error.strerror or str(error)
     if error.errno == errno.EFBIG:
-        import resource  # late: few ever need it
+        import resource  # imported late: rarely needed
 
         limit, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
         if limit != resource.RLIM_INFINITY:
@@ -64,5 +66,5 @@ class ScaleWarning(UserWarning):
 class ConvergenceWarning(UserWarning):
     """Training stopped before the tolerance was reached; the message gives the gap.
 
-    Estimators warn with a kind of this that is scikit-learn's warning of the same name too.
+    Estimators issue a subclass that also derives from scikit-learn's warning of the same name.
     """

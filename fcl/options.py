@@ -1,8 +1,8 @@
 """The options of training, each declared once.
 
-From the fields of :class:`Options` follow the checks of :func:`fcl.train` and of the estimators, the
-options and the help of ``fcl-train``, the keys of its TOML files, what models and checkpoints keep, and
-what a resumed job may change. ``fcl/cli/options.py`` adds the options that only the command has.
+The fields of :class:`Options` determine the checks of :func:`fcl.train` and of the estimators, the
+options and help of ``fcl-train``, the keys of its TOML files, what models and checkpoints store, and what
+a resumed job may change. ``fcl/cli/options.py`` adds the options that only the command has.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ if TYPE_CHECKING:
 
     Floats = npt.NDArray[np.float64]
 
-#: The groups of ``--help``, in its order.
+#: The groups of options in ``--help``, in order.
 GROUPS = ("data", "model", "stopping", "running", "checkpoints", "output")
 
 
 class Resume(Enum):
     """What ``--resume`` does with an option."""
 
-    FIXED = "the resumed job has the value of the checkpoint"
-    FREE = "the value of the checkpoint is the default of the resumed job, which may change it"
-    NOT_KEPT = "the checkpoint of a command does not keep it"
+    FIXED = "the resumed job keeps the value of the checkpoint"
+    FREE = "the resumed job may change it; the default is the value of the checkpoint"
+    NOT_KEPT = "the checkpoint of a command does not store it"
 
 
 # -- values ----------------------------------------------------------------------------------------
 
-#: (name of the option, value) -> the value as fcl keeps it; raises InputError
+#: (name of the option, value) -> the validated value; raises InputError
 Check = Callable[[str, Any], Any]
 
 
@@ -50,13 +50,13 @@ class Kind:
     """The values that an option takes."""
 
     name: str  #: in the help
-    check: Check  #: of values from Python
-    in_file: str  #: what a TOML file holds, in words and as types
-    types: tuple[type, ...]
-    parse: Check | None = None  #: of texts and values of a TOML file; None: ``check``
+    check: Check  #: validates values from Python
+    in_file: str  #: what a TOML file may hold, in words
+    types: tuple[type, ...]  #: ... and as Python types
+    parse: Check | None = None  #: validates values from the command line or TOML; None: ``check``
 
     def read(self, value: Any) -> Any:
-        """The value of a text or a TOML file; raises InputError that does not name the option."""
+        """Validate a value from the command line or TOML; its InputError does not name the option."""
         try:
             return (self.parse or self.check)("value", value)
         except InputError as error:
@@ -65,7 +65,7 @@ class Kind:
 
 
 def _parsed(number: type[int] | type[float], check: Check) -> Check:
-    """The same check, which also takes the text of a number; any other text fails it."""
+    """Extend a check to the text of a number; other text goes to the check, which rejects it."""
 
     def parse(name: str, value: Any) -> Any:
         if isinstance(value, str):
@@ -91,7 +91,9 @@ def _one_of(*words: str) -> Kind:
 
 def _block_rows(name: str, value: Any) -> int:
     if not checks.is_whole(value) or not 64 <= value <= 65536 or value % 64:
-        raise InputError(f"{name} must be a multiple of 64 from 64 to 65536, got {value!r}")
+        raise InputError(
+            f"{name} must be a multiple of 64 from 64 to 65536, got {checks.shown(value)}"
+        )
     return int(value)
 
 
@@ -102,7 +104,7 @@ def _loss(name: str, value: Any) -> str:
 
 
 def _weights_of_labels(name: str, value: Any) -> str | dict[str, float]:
-    """``balanced``, or a weight for each label: ``LABEL=W,LABEL=W``; in TOML also a table."""
+    """Parse ``balanced``, or weights by label: ``LABEL=W,LABEL=W``, or a table in TOML."""
     if value == "balanced":
         return str(value)
     pairs = value.items() if isinstance(value, Mapping) else map(_pair, str(value).split(","))
@@ -119,12 +121,12 @@ def _weights_of_labels(name: str, value: Any) -> str | dict[str, float]:
 
 
 def _pair(text: str) -> tuple[str, str]:
-    label, _, weight = text.rpartition("=")  # a label may have = in it, a weight has none
+    label, _, weight = text.rpartition("=")  # a label may contain =, a weight cannot
     return label.strip(), weight.strip()
 
 
 TEXT = Kind("text", lambda name, value: value, "a string", (str,))
-#: A file, a folder, or a part of one; the checkpoint of a command keeps its absolute path.
+#: A file, a folder, or part of one; the checkpoint of a command stores its absolute path.
 PATH = replace(TEXT, name="path")
 FLAG = Kind("flag", checks.flag, "true or false", (bool,))
 POSITIVE = _real(checks.positive)
@@ -148,7 +150,7 @@ ROW_VIEW = Kind(
 )
 CLASS_WEIGHT = Kind(
     name="balanced|LABEL=W,...",
-    check=lambda name, value: value,  # which needs the labels: `check_class_weight`
+    check=lambda name, value: value,  # validated by `check_class_weight`, once the labels are known
     in_file='"balanced" or a table of weights by label',
     types=(str, dict),
     parse=_weights_of_labels,
@@ -160,26 +162,26 @@ CLASS_WEIGHT = Kind(
 
 @dataclass(frozen=True)
 class Option:
-    """What is declared once of an option."""
+    """The declaration of an option."""
 
     kind: Kind
     group: str
     help: str = ""
-    default: Any = None  #: None also: may be left out
-    name: str = ""  #: of the argument of `fcl.train`; the command and TOML have dashes
-    metavar: str | None = None  #: None: the name of the kind
+    default: Any = None  #: None also means that the option may be omitted
+    name: str = ""  #: argument of `fcl.train`; the command line and TOML use dashes
+    metavar: str | None = None  #: in the help; None: the name of the kind
     resume: Resume = Resume.FIXED
-    planned: bool = True  #: enters the plan, and is kept in models and checkpoints
-    command_default: Any = None  #: of ``fcl-train``; None: ``default``
+    planned: bool = True  #: part of the plan, and stored in models and checkpoints
+    command_default: Any = None  #: default of ``fcl-train``; None: ``default``
     hidden: bool = False  #: for tests and benchmarks: not in the help, not in TOML
 
     @property
     def spelled(self) -> str:
-        """The option on the command line."""
+        """The option as it is written on the command line."""
         return f"--{self.name.replace('_', '-')}"
 
     def check(self, value: Any, name: str | None = None) -> Any:
-        """A value from Python as fcl keeps it; InputError that names the option otherwise."""
+        """Validate a value from Python; raises InputError that names the option."""
         if value is None and self.default is None:
             return None
         return self.kind.check(name or self.name, value)
@@ -199,24 +201,24 @@ _unseen = partial(_running, resume=Resume.NOT_KEPT, planned=False, hidden=True)
 
 @dataclass(frozen=True)
 class Options:
-    """The options of a training. Times in seconds, sizes in bytes.
+    """The options of a training run; times in seconds, sizes in bytes.
 
-    :meth:`checked` makes them of what the user gives. A job fills in what takes effect: both C and alpha,
-    the weights of both labels, at most as many rows a block as there are, and the writers that the budget
-    allows for.
+    :meth:`checked` builds them from the user's arguments. A job then fills in the effective values: both
+    C and alpha, the weights of both labels, a block size of at most the number of rows, and the number of
+    writers that the budget allows.
     """
 
     valid_fraction: float | None = _option(
-        _real(checks.share), "Or this share of the rows of DATA.", group="data"
+        _real(checks.share), "Or validate on this share of the rows of DATA.", group="data"
     )
 
     features: str = _model(
         TEXT,
-        "Family of features: kmers:d=8,origin=70, columns, products:degree=2, module:Class:option=1 of "
-        "your own; or several: 'kmers:d=6 + bag:d=8 * 2'.",
+        "Family of features: kmers:d=8,origin=70, columns, products:degree=2, or your own "
+        "module:Class:option=1; join several with +: 'kmers:d=6 + bag:d=8 * 2'.",
         metavar="SPEC",
     )
-    C: float = _model(POSITIVE, "Weight of the losses; or --alpha.")
+    C: float = _model(POSITIVE, "Weight of the losses; or give --alpha.")
     alpha: float = _model(POSITIVE, "Weight of the penalty: C = 1 / (alpha sum s_i).")
     l1_ratio: float = _model(
         _real(checks.up_to_one),
@@ -230,60 +232,67 @@ class Options:
     )
     loss: str = _model(
         LOSS,
-        "Of labels: logistic, squared_hinge. Of numbers: squared, huber:delta=1 (outliers beyond delta "
+        "For labels: logistic, squared_hinge. For numbers: squared, huber:delta=1 (outliers beyond delta "
         "count linearly), poisson (counts, log link).",
         "logistic",
     )
-    #: of a job: balanced, or (label, weight) of both labels
+    #: in a job: balanced, or (label, weight) for both labels
     class_weight: str | tuple[tuple[Any, float], ...] | None = _model(
         CLASS_WEIGHT,
-        "Multiplies the weights of the rows of each class; balanced: both weigh as much.",
+        "Factors on the row weights of each class; balanced: equal total weights.",
     )
-    intercept: bool = _model(FLAG, "An unpenalised constant (default).", True)
-    offset: bool = False  #: whether the data have one; users name or give an array
+    intercept: bool = _model(FLAG, "Fit an unpenalised constant (default).", True)
+    offset: bool = False  #: whether the data have offsets; users name or pass an array
 
-    tol: float = _stopping(POSITIVE, "Relative gap.", 1e-3)
+    tol: float = _stopping(POSITIVE, "Stop at this relative gap.", 1e-3)
     max_time: float | None = _stopping(DURATION, "Stop after this time.")
     max_passes: int | None = _stopping(
-        FROM_1, "Stop after so many passes (besides the first, of the null model)."
+        FROM_1, "Stop after this many passes, not counting the first, of the null model."
     )
 
-    memory: int = _running(SIZE, "Budget of all processes together.", "4GiB")
+    memory: int = _running(SIZE, "Memory budget of all processes together.", "4GiB")
     driver: str = _running(
         _one_of("inline", "processes"),
-        "Many processes, or one that is the same to the last bit each time.",
+        "Many processes, or one process (inline) with bitwise reproducible results.",
         "inline",
         command_default="processes",
     )
-    writers: int = _running(FROM_1, "Of processes; default: the cores.")  #: 0: inline
+    writers: int = _running(FROM_1, "Number of writer processes; default: the cores.")  #: 0: inline
     row_view: str | int = _running(
         ROW_VIEW,
-        "Rows of the trainer: a sample where that pays, or of about N. Sets speed and memory alone.",
+        "Rows that the trainer uses: all, about N, or a sample where that pays (auto). Affects speed and "
+        "memory only.",
         "auto",
     )
     seed: int = _running(FROM_0, "Seeds all sampling.", 0, resume=Resume.FIXED)
     block_rows: int = _running(
-        _whole(_block_rows), "Rows a block, a multiple of 64.", 65_536, resume=Resume.FIXED
+        _whole(_block_rows), "Rows per block, a multiple of 64.", 65_536, resume=Resume.FIXED
     )
     scratch: str | None = _running(
-        PATH, "Folder for prepared rows that memory cannot hold.", metavar="DIR", planned=False
+        PATH, "Folder for prepared rows that do not fit in memory.", metavar="DIR", planned=False
     )
-    share_cores: bool = _unseen(FLAG, "Whether writers and trainer share cores.", True)
-    shared_files: str | None = _unseen(PATH, "Shared memory in files there.", metavar="DIR")
+    share_cores: bool = _unseen(FLAG, "Let writers and trainer share cores.", True)
+    shared_files: str | None = _unseen(
+        PATH, "Folder of files to use as shared memory.", metavar="DIR"
+    )
 
     checkpoint: str | None = _saving(
         PATH,
-        "Default: the name of the model + .checkpoint.",
+        "Folder of checkpoints; default: the name of the model + .checkpoint.",
         metavar="DIR",
         resume=Resume.NOT_KEPT,
     )
     checkpoint_every: float = _saving(
-        DURATION, "And at the end.", 300.0, command_default="5m", resume=Resume.FREE
+        DURATION,
+        "Time between checkpoints; another one is saved at the end.",
+        300.0,
+        command_default="5m",
+        resume=Resume.FREE,
     )
 
     @classmethod
     def checked(cls, **given: Any) -> Options:
-        """Options that a user gave from Python, and defaults; InputError names a wrong one."""
+        """Validate options given from Python and fill in defaults; InputError names a wrong one."""
         options = cls(**given)
         found = {option.name: option.check(getattr(options, option.name)) for option in TRAINING}
         return replace(options, **found)
@@ -298,7 +307,7 @@ class Options:
         return Objective(loss, y, s, self.C, self.intercept, self.block_rows, team, penalty, offset)
 
     def of_job(self) -> dict[str, Any]:
-        """Those that models and checkpoints keep."""
+        """The options that models and checkpoints store."""
         return {name: getattr(self, name) for name in JOB_DEFAULTS}
 
 
@@ -308,11 +317,11 @@ TRAINING = tuple(
     for declared in fields(Options)
     if declared.metadata
 )
-#: Options that models and checkpoints keep, with their defaults.
+#: Options that models and checkpoints store, with their defaults.
 JOB_DEFAULTS = {
     declared.name: declared.default
     for declared in fields(Options)
     if not declared.metadata or declared.metadata["option"].planned
 }
-#: Options of a job that no resumed job may change: they move the optimum, or decide which rows are used.
+#: Options that a resumed job may not change: they move the optimum, or decide which rows are used.
 FIXED = ("offset", *(option.name for option in TRAINING if option.resume is Resume.FIXED))

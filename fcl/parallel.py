@@ -1,8 +1,8 @@
-"""Threads for kernels: a function over parts, on as many threads as the process may use just now.
+"""Threads for kernels: map a function over parts, on as many threads as the process may use now.
 
-Results come back in the order of the parts and every part writes places of its own, so the arithmetic
-depends on how the work is cut, never on the number of threads. Kernels release the GIL. Numba's own
-``parallel=True`` will not do: its portable threading layer aborts the process when two Python threads
+Results are returned in the order of the parts, and each part writes to its own memory, so the arithmetic
+depends on how the work is split, never on the number of threads. Kernels release the GIL. Numba's own
+``parallel=True`` is unsuitable: its portable threading layer aborts the process when two Python threads
 enter it.
 """
 
@@ -22,7 +22,7 @@ R = TypeVar("R")
 
 
 class _BlasLimit:
-    """BLAS with one thread from the first entry to the last exit, in whatever threads these are."""
+    """Limits BLAS to one thread from the first entry to the last exit, in any threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -37,7 +37,7 @@ class _BlasLimit:
             self._inside += 1
 
     def leave(self) -> None:
-        """Restore the threads at the last exit."""
+        """Restore the original limits at the last exit."""
         with self._lock:
             self._inside -= 1
             if self._inside == 0:
@@ -49,7 +49,7 @@ _LIMIT = _BlasLimit()
 
 @functools.cache
 def _blas() -> Any:
-    import scipy.linalg  # noqa: F401  its BLAS is not NumPy's, and has to be loaded to be found
+    import scipy.linalg  # noqa: F401  SciPy has a BLAS of its own, which is found only when loaded
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController().select(user_api="blas")
@@ -59,7 +59,7 @@ def _blas() -> Any:
 def one_blas_thread() -> Iterator[None]:
     """Limit BLAS to one thread: fcl assigns the cores itself.
 
-    Threads of BLAS wait for each other at the end of each product, which takes long where other work
+    The threads of BLAS wait for one another at the end of each product, which is slow while other work
     occupies the cores.
     """
     _LIMIT.enter()
@@ -77,7 +77,7 @@ class Team:
     Parameters
     ----------
     most : int
-        Threads that there may ever be, the caller's included.
+        Maximum number of threads, including the caller's.
     """
 
     def __init__(self, most: int = 1) -> None:
@@ -86,9 +86,9 @@ class Team:
         self._pool: ThreadPoolExecutor | None = None
 
     def map(self, function: Callable[[T], R], parts: Sequence[T]) -> list[R]:
-        """``[function(part) for part in parts]``; raises what that would raise.
+        """Return ``[function(part) for part in parts]``; raises what that would raise.
 
-        When it returns or raises, no part is being worked on any more.
+        No part is still running when this returns or raises.
         """
         helpers = min(self.most, len(parts)) - 1
         if helpers < 1 or self.threads <= 1:
@@ -101,7 +101,7 @@ class Team:
         taken = iter(range(len(parts)))
 
         def work(rank: int) -> None:
-            # rank 0 is the caller, who sees to the end of the parts
+            # rank 0 is the caller, which continues until no part is left
             while not errors and (rank == 0 or rank < self.threads):
                 with lock:
                     at = next(taken, None)
@@ -116,16 +116,16 @@ class Team:
         try:
             work(0)
         finally:
-            for _ in taken:  # the caller may have been interrupted: nobody begins another part
+            for _ in taken:  # after an interrupt of the caller no thread starts another part
                 pass
-            # one that never began has nothing to do, and may wait for the thread that waits here
+            # a future that has not started has nothing to do, and may be queued behind this thread
             wait([future for future in futures if not future.cancel()])
-        if errors:  # parts were begun in order, so the first of them is always among these
+        if errors:  # parts start in order, so the first part to fail is always among these
             raise errors[min(errors)]
         return results  # type: ignore[return-value]
 
     def close(self) -> None:
-        """End the threads; the next call of :meth:`map` would begin new ones."""
+        """Stop the threads; the next call of :meth:`map` would start new ones."""
         if self._pool is not None:
             self._pool.shutdown()
             self._pool = None

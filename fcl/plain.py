@@ -1,4 +1,4 @@
-"""One rule for what fcl writes as JSON: events, the model's header, the effective options."""
+"""Conversion of values to JSON types, for events, model headers and effective options."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ __all__ = ["plain"]
 
 
 def plain(value: Any) -> Any:
-    """`value` as JSON knows it, recursively; keys of nested mappings sorted.
+    """Convert a value to JSON types, recursively; the keys of mappings are sorted.
 
-    numpy scalars and arrays become Python numbers and lists, paths and bytes become text, objects
-    with ``to_dict`` their dictionary. A number that is not finite becomes None: JSON has no other
-    word for it, and ``NaN`` breaks strict readers.
+    NumPy scalars and arrays become Python numbers and lists, paths and bytes become text, and objects
+    with ``to_dict`` become dictionaries. Numbers that are not finite become None: JSON cannot represent
+    them, and ``NaN`` breaks strict readers.
     """
     if value is None or isinstance(value, bool | str):
         return value
@@ -25,7 +25,7 @@ def plain(value: Any) -> Any:
         return os.fspath(value)
     if hasattr(value, "tolist"):  # numpy scalars and arrays, without importing numpy
         listed = value.tolist()
-        return float(value) if type(listed) is type(value) else plain(listed)  # a long double
+        return plain(float(value) if type(listed) is type(value) else listed)  # a long double
     if isinstance(value, int):
         return int(value)
     if isinstance(value, float):

@@ -1,10 +1,11 @@
-"""Sizes in bytes, durations in seconds: from what a user wrote, to what a user reads."""
+"""Parsing and formatting of sizes in bytes and durations in seconds."""
 
 from __future__ import annotations
 
 import math
 import re
 
+from fcl.checks import shown
 from fcl.errors import InputError
 
 __all__ = ["format_bytes", "format_seconds", "parse_duration", "parse_size"]
@@ -24,13 +25,26 @@ _SECONDS = {
 
 
 def parse_size(value: str | int | float, name: str = "size") -> int:
-    """Bytes of a size: ``4GiB``, ``768MiB``, ``2G``, ``1.5 GB``, ``1048576``; numbers are bytes.
+    """Parse a size such as ``4GiB``, ``768MiB``, ``2G``, ``1.5 GB`` or ``1048576``.
 
-    Without ``B`` a prefix means powers of 1024 (``2G`` is ``2GiB``), as does ``GiB``; ``GB`` is
-    10^9. Raises InputError, naming `name`, for anything else, below one byte, and from 8 EiB on.
+    Parameters
+    ----------
+    value : str, int or float
+        Numbers are bytes. Without ``B`` a prefix means a power of 1024 (``2G`` is ``2GiB``); ``GB`` is
+        10^9 bytes.
+    name : str
+        Name of the option, for messages.
+
+    Returns
+    -------
+    int
+        Bytes.
+
+    Raises
+    ------
+    InputError
+        Not a size, less than one byte, or 8 EiB and more.
     """
-    from fcl.checks import shown  # late: numpy takes a while
-
     expected = f'{name}: expected a size such as "4GiB", "768MiB" or "2G", got {shown(value)}'
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise InputError(expected)
@@ -54,11 +68,26 @@ def parse_size(value: str | int | float, name: str = "size") -> int:
 
 
 def parse_duration(value: str | int | float, name: str = "duration") -> float:
-    """Seconds of a duration: ``90s``, ``5m``, ``2h``, ``1h30m``, ``1.5d``; numbers are seconds.
+    """Parse a duration such as ``90s``, ``5m``, ``2h``, ``1h30m`` or ``1.5d``.
 
-    Raises InputError, naming `name`, for anything else and for durations that are not positive.
+    Parameters
+    ----------
+    value : str, int or float
+        Numbers are seconds.
+    name : str
+        Name of the option, for messages.
+
+    Returns
+    -------
+    float
+        Seconds.
+
+    Raises
+    ------
+    InputError
+        Not a duration, or not a finite duration above 0.
     """
-    expected = f'{name}: expected a duration such as "90s", "5m" or "2h", got {value!r}'
+    expected = f'{name}: expected a duration such as "90s", "5m" or "2h", got {shown(value)}'
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise InputError(expected)
     if isinstance(value, str):
@@ -67,20 +96,21 @@ def parse_duration(value: str | int | float, name: str = "duration") -> float:
             raise InputError(expected)
         while position < len(text):
             match = _TIME.match(text, position)
-            # a bare number is seconds only when it is all there is: "2h30" could mean either
+            # a number without a unit means seconds only on its own: "2h30" is ambiguous
             if match is None or match[2] not in _SECONDS or (not match[2] and match[0] != text):
                 raise InputError(expected)
             seconds += float(match[1]) * _SECONDS[match[2]]
             position = match.end()
     else:
-        seconds = float(value)
+        # an int may be larger than any float
+        seconds = float(value) if abs(value) < 1e300 else math.inf
     if not math.isfinite(seconds) or seconds <= 0:
-        raise InputError(f"{name}: a duration must be positive, got {value!r}")
+        raise InputError(f"{name}: a duration must be positive and finite, got {shown(value)}")
     return seconds
 
 
 def format_bytes(size: float) -> str:
-    """``812 MiB``: three significant digits and a binary prefix."""
+    """Format bytes as ``812 MiB``: three significant digits and a binary prefix."""
     size = float(size)
     for unit in ("bytes", "KiB", "MiB", "GiB", "TiB"):
         if abs(size) < 1000 or unit == "TiB":
@@ -90,7 +120,7 @@ def format_bytes(size: float) -> str:
 
 
 def format_seconds(seconds: float) -> str:
-    """``0.42 s``, ``12.4 s``, ``3 min 05 s``, ``2 h 07 min``."""
+    """Format seconds as ``0.42 s``, ``12.4 s``, ``3 min 05 s`` or ``2 h 07 min``."""
     if seconds < 10:
         return f"{seconds:.2f} s"
     if seconds < 99.95:

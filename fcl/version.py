@@ -1,4 +1,4 @@
-"""The version of fcl that is installed; apart, because looking it up takes 20 ms."""
+"""The installed version of fcl, in a module of its own because looking it up takes 20 ms."""
 
 from importlib.metadata import PackageNotFoundError, version
 

@@ -122,7 +122,7 @@ class ExplicitPricer:
             return only_watched(g[query.watched])
         f = self.family.penalty_factors(np.arange(len(g)))
         found = Collector(query, self.keep)
-        hits = found.look(g, f, self.family.max_abs)
+        hits = found.observe(g, f, self.family.max_abs)
         found.add(hits, g[hits], f[hits])
         return found.prices(len(g), g[query.watched])
 

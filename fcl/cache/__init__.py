@@ -1,9 +1,9 @@
 """The bounded cache of columns.
 
-``store``    arena and directory: bytes by slot, on memory that may be shared
+``store``    arena and directory: bytes by slot, in memory that may be shared
 ``columns``  the live columns, and the cache of a single process
 ``extents``  the live columns of an arena that writers fill
-``policy``   what to keep
+``policy``   which columns to evict and which to admit
 """
 
 from fcl.cache.columns import ColumnCache, LiveColumns

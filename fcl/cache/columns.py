@@ -1,7 +1,7 @@
-"""The cached columns: a bounded store, and which of its columns are live in which order.
+"""The cached columns: a bounded store, and the order of its live columns.
 
-Live columns are numbered 0 .. n - 1 without holes, in the order of admission, whatever slots of the
-store they have.
+Live columns are numbered 0 .. n - 1 without gaps, in the order of admission, whichever slots of the store
+they occupy.
 """
 
 from __future__ import annotations
@@ -46,17 +46,17 @@ class LiveColumns(ABC):
 
     @property
     def nonzeros(self) -> npt.NDArray[np.int64]:
-        """Stored entries of the live columns."""
+        """Numbers of nonzeros of the live columns."""
         return self.store.nonzeros[self.slots]
 
     @property
     def sizes(self) -> npt.NDArray[np.int64]:
-        """Bytes of the live columns."""
+        """Bytes of each live column."""
         return self.store.sizes[self.slots]
 
     @property
     def pieces(self) -> Pieces:
-        """The arrays as kernels take them, by slot."""
+        """The arrays of the store as kernels take them, by slot."""
         return self.store.pieces
 
     @property
@@ -71,11 +71,11 @@ class LiveColumns(ABC):
 
     @property
     def n_rows(self) -> int:
-        """Rows of the columns."""
+        """Number of rows of the columns."""
         return self.store.n_rows
 
     def find(self, nonzeros: int, hash_: int) -> npt.NDArray[np.intp]:
-        """The numbers of the live columns of this count and hash: they are equal."""
+        """Numbers of the live columns with this count of nonzeros and hash, taken to be equal."""
         slots = self.slots
         same = (self.store.hashes[slots] == np.uint64(hash_)) & (
             self.store.nonzeros[slots] == nonzeros
@@ -84,24 +84,24 @@ class LiveColumns(ABC):
 
     @abstractmethod
     def evict(self, keep: npt.NDArray[np.bool_]) -> None:
-        """Drop the live columns that are not kept; the order stays."""
+        """Drop the live columns that are not kept; the others keep their order."""
 
 
 class ColumnCache(LiveColumns):
-    """A bounded set of columns over the rows of a view, in memory of its own.
+    """A bounded set of columns over the rows of a view, in private memory.
 
-    New columns go behind the last one; eviction closes the gaps, so the arena never fragments.
+    New columns follow the last one; eviction closes the gaps, so the arena never fragments.
 
     Parameters
     ----------
     capacity : int
         Bytes of the arena.
     max_columns : int
-        Columns that the directory has room for; its bytes come on top (``directory_bytes``).
+        Columns that the directory has room for; its bytes (``directory_bytes``) are not in ``capacity``.
     n_rows, block_rows : int
-        Rows of the view, and rows a block (at most 65,536).
+        Rows of the view, and rows per block (at most 65,536).
     binary, step
-        Of the family: they bound the bytes of a column.
+        Of the family; they bound the bytes of a column.
 
     Raises
     ------
@@ -132,8 +132,8 @@ class ColumnCache(LiveColumns):
         self.block_rows = block_rows
         self._binary, self._step = binary, step
         self.n_blocks = self.store.n_blocks
-        self.largest = need  #: bytes that any column fits in
-        self.used = 0  #: bytes of the arena in use: always its beginning
+        self.largest = need  #: upper bound of the bytes of a column
+        self.used = 0  #: bytes in use, always at the beginning of the arena
         self._free = list(range(max_columns - 1, -1, -1))  # slots
 
     @property
@@ -142,7 +142,7 @@ class ColumnCache(LiveColumns):
         return self.capacity - self.used
 
     def check(self) -> list[str]:
-        """The invariants that do not hold (none, unless fcl has a bug)."""
+        """The violated invariants; an empty list unless fcl has a bug."""
         wrong = []
         first = self.store.first[self.slots]
         starts = np.append(first, self.used)
@@ -161,12 +161,12 @@ class ColumnCache(LiveColumns):
     # -- changes -------------------------------------------------------------------------------
 
     def resize(self, n_rows: int) -> None:
-        """Change the number of rows, at most to that at the start; the cache must be empty."""
+        """Change the number of rows, at most to the initial one; the cache must be empty."""
         assert not self.n and n_rows <= self.n_rows
         self.largest = largest_column(n_rows, self.block_rows, self._binary, self._step)
 
     def measure(self, ids: npt.NDArray[np.int64], blocks: Sequence[Columns]) -> StagedColumns:
-        """Count, size and hash columns that a family made, before any room is spent on them."""
+        """Count nonzeros of new columns, and compute their sizes and hashes, without storing them."""
         return self.store.measure(ids, blocks)
 
     def find_equal(self, staged: StagedColumns, t: int) -> npt.NDArray[np.intp]:
@@ -186,14 +186,14 @@ class ColumnCache(LiveColumns):
         return True
 
     def evict(self, keep: npt.NDArray[np.bool_]) -> None:
-        """Drop the live columns that are not kept and close the gaps; the order stays."""
+        """Drop the live columns that are not kept and close the gaps; the others keep their order."""
         slots = self.slots.copy()
         self._free.extend(int(slot) for slot in slots[~keep][::-1])
         kept = slots[keep]
         self.n = len(kept)
         self._slots[: self.n] = kept
         at = 0
-        for slot in kept:  # towards the beginning, in order: none is overwritten before it moves
+        for slot in kept:  # in order, so that no column is overwritten before it moves
             self.store.move(int(slot), at)
             at += int(self.store.sizes[slot])
         self.used = at

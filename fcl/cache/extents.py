@@ -1,11 +1,11 @@
 """Live columns in an arena that several processes write: each extent has one owner at a time.
 
-The arena is cut into extents of equal size. Writers fill extents that were granted to them and hand
-them over; from then on the trainer alone moves what is inside. It drops columns, and where little of an
-extent is live it moves the rest to the free end of another one, so that whole extents can be given back.
-Columns that are dropped get the id DROPPED in the directory before their bytes are used again, and a
-column that is moved is copied before the directory knows: whoever dies in the middle leaves a
-directory in which every column that has an id can be read.
+The arena is divided into extents of equal size. A writer fills the extents that were granted to it and
+transfers them to the trainer; from then on only the trainer moves columns in them. The trainer drops
+columns, and moves the live columns of sparsely used extents to the free ends of others, so that it can
+return whole extents. A dropped column gets the id DROPPED in the directory before its bytes are reused,
+and a column is copied before the directory is updated. If a process dies at any point, every column that
+has an id in the directory is therefore readable.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ import numpy.typing as npt
 from fcl.cache.columns import LiveColumns, Slots
 from fcl.cache.store import Store
 
-#: The id of a slot whose column was dropped: the slot may be given to another one.
+#: The id of a slot whose column was dropped; the slot may be reused.
 DROPPED = -1
 
 
 class ExtentCache(LiveColumns):
-    """Live columns over extents that writers and trainer pass to each other.
+    """Live columns over extents whose ownership passes between writers and trainer.
 
     Parameters
     ----------
     store : Store
         Shared with the writers.
     extent_bytes : int
-        Bytes of an extent, a multiple of 8; no column is larger.
+        Bytes of an extent, a multiple of 8; at least those of the largest column.
     """
 
     def __init__(self, store: Store, extent_bytes: int) -> None:
         super().__init__(store)
         self.extent_bytes = extent_bytes
         self.n_extents = store.capacity // extent_bytes
-        #: bytes in use from the beginning of each extent; -1: not ours
+        #: bytes in use at the beginning of each extent; -1: owned by another process
         self._ends = np.full(self.n_extents, -1, np.int64)
-        self._waiting: set[int] = set()  # slots that were taken, and neither adopted nor dropped
+        self._waiting: set[int] = set()  # slots taken, but neither adopted nor dropped
 
     @property
     def used(self) -> int:
@@ -56,15 +56,13 @@ class ExtentCache(LiveColumns):
         return not (self._extents(self.slots) == extent).any()
 
     def take(self, extent: int, slots: Iterable[int]) -> None:
-        """Take over an extent with the columns in these slots; each must be adopted or dropped."""
+        """Take ownership of an extent; the columns in these slots must be adopted or dropped."""
         at, end = extent * self.extent_bytes, 0
         for slot in slots:
             if self.store.ids[slot] == DROPPED:
-                continue  # by a trainer before us
+                continue  # dropped by a previous trainer
             size = int(self.store.sizes[slot])
-            if (
-                size == 0
-            ):  # behind the last byte of a full extent it would be taken for the next one's
+            if size == 0:  # after the last byte of a full extent it would count as the next one's
                 self.store.first[slot] = at
             end = max(end, int(self.store.first[slot]) + size - at)
             self._waiting.add(int(slot))
@@ -77,7 +75,7 @@ class ExtentCache(LiveColumns):
         self.n += 1
 
     def evict(self, keep: npt.NDArray[np.bool_]) -> None:
-        """Drop the live columns that are not kept; the order stays. Nothing moves."""
+        """Drop the live columns that are not kept; the others keep their order and place."""
         slots = self.slots
         self.store.ids[slots[~keep]] = DROPPED
         kept = slots[keep]
@@ -90,11 +88,11 @@ class ExtentCache(LiveColumns):
         self.store.ids[slot] = DROPPED
 
     def give_back(self, wanted: int, all_but: int = 0) -> list[int]:
-        """Empty extents by moving their live columns, and return the extents.
+        """Empty up to ``wanted`` extents by moving their live columns; returns these extents.
 
-        Stops at ``wanted`` extents, or when no extent can be emptied into the free ends of the others.
-        ``all_but`` extents are kept empty, to move columns into later. Extents with columns that were
-        neither adopted nor dropped stay as they are.
+        Stops early when no extent can be emptied into the free ends of the others. Keeps ``all_but``
+        further extents empty, to move columns into later. Leaves extents alone that hold columns which
+        were neither adopted nor dropped.
         """
         slots = self.slots
         extents = self._extents(slots)
@@ -105,7 +103,7 @@ class ExtentCache(LiveColumns):
         empty = [e for e in held if columns[e] == 0 and e not in waiting]
         self._ends[empty] = 0
         filled = sorted(set(held).difference(empty), key=live.__getitem__)
-        # each is a source once: moving into an empty extent could otherwise repeat forever
+        # each extent is a source only once: moves into an empty extent could otherwise repeat forever
         for source in [e for e in filled if e not in waiting]:
             if len(empty) >= wanted + all_but:
                 break
@@ -117,7 +115,7 @@ class ExtentCache(LiveColumns):
             used = {into for into, _ in places}
             tight = self.store.sizes[moving].sum() == self._ends[source]
             if tight and used.isdisjoint(others):
-                continue  # the same columns in another extent, and nothing gained
+                continue  # moving the same columns to another extent gains nothing
             for slot, (into, at) in zip(moving, places, strict=True):
                 self.store.move(int(slot), into * self.extent_bytes + at)
                 self._ends[into] = max(self._ends[into], at + int(self.store.sizes[slot]))
@@ -129,7 +127,7 @@ class ExtentCache(LiveColumns):
         return given
 
     def give_back_all(self) -> list[int]:
-        """Drop every column and return all extents."""
+        """Drop every column; returns all extents."""
         given = self.held.tolist()
         self.evict(np.zeros(self.n, bool))
         for slot in sorted(self._waiting):
@@ -138,7 +136,7 @@ class ExtentCache(LiveColumns):
         return given
 
     def check(self) -> list[str]:
-        """The invariants that do not hold (none, unless fcl has a bug)."""
+        """The violated invariants; an empty list unless fcl has a bug."""
         wrong = []
         first, sizes = self.store.first[self.slots], self.sizes
         extents = self._extents(self.slots)
@@ -163,9 +161,9 @@ class ExtentCache(LiveColumns):
     def _places(
         self, columns: Slots, others: list[int], empty: list[int]
     ) -> list[tuple[int, int]] | None:
-        """(extent, byte in it) for each of the columns; None if they do not fit.
+        """Find (extent, byte inside it) for each of the columns; None if they do not fit.
 
-        At most one of the empty extents is used, since what comes in leaves another one empty.
+        Uses at most one empty extent, since the move empties another one.
         """
         ends = {e: int(self._ends[e]) for e in [*others, *empty[:1]]}
         fullest_first = sorted(ends, key=ends.__getitem__, reverse=True)
@@ -175,7 +173,7 @@ class ExtentCache(LiveColumns):
             into = next((e for e in fullest_first if ends[e] + size <= self.extent_bytes), None)
             if into is None:
                 return None
-            # a column without bytes must not lie behind the last one of its extent
+            # a column without bytes must not lie after the last byte of its extent
             places.append((into, ends[into] if size else 0))
             ends[into] += size
         return places

@@ -1,4 +1,4 @@
-"""What to evict and what to admit when room is short: functions of arrays."""
+"""Which columns to evict and which to admit when room is short; functions of arrays."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ Ints = npt.NDArray[np.int64]
 def evict_order(
     weights: Floats, slopes: Floats, violations: Floats, seen: npt.NDArray[np.bool_]
 ) -> npt.NDArray[np.intp]:
-    """Numbers of the columns that may go, the most dispensable first.
+    """Numbers of the columns that may be evicted, the most dispensable first.
 
-    First dead columns (weight 0), the smallest slope first; then columns with a weight, which is
-    frozen when they go: the smallest violation first, and among settled ones the longest cached, so
-    that in turn every group of features meets every other. Columns not ``seen`` by a local solve and a
-    pass stay.
+    Columns of weight 0 come first, by increasing |slope|. Columns with a weight follow, by increasing
+    violation; eviction freezes their weight. Of equal violations the column that was cached longest comes
+    first, so that every group of features eventually meets every other. Columns that are not ``seen`` by
+    a local solve and a pass are not evicted.
 
-    All arrays have an entry a live column, in the order of admission; ``slopes`` are those of the
-    objective in units of the L1 weight, corrected to all rows.
+    All arrays have one entry per live column, in the order of admission; ``slopes`` are those of
+    :mod:`fcl.objective.penalty`, over all rows.
     """
     order = np.lexsort(
         (
@@ -35,9 +35,9 @@ def evict_order(
 def fit_in_room(
     violations: Floats, curvatures: Floats, sizes: Ints, room: int
 ) -> npt.NDArray[np.bool_]:
-    """Which candidates to admit into ``room`` bytes: the largest violator, then the best by the byte.
+    """Which candidates to admit into ``room`` bytes: the largest violator, then the best per byte.
 
-    The decrease that a column alone promises is violation^2 / (2 curvature).
+    A column alone promises a decrease of violation^2 / (2 curvature).
     """
     chosen = np.zeros(len(violations), bool)
     if not len(violations):

@@ -1,9 +1,9 @@
 """Columns in an arena of bytes, by slot. Encodings: see :mod:`fcl.kernels.columns`.
 
-A sparse binary column costs 2 bytes a nonzero (and up to 6 a row block for alignment), a dense one a bit
-a row; one of numbers 6 bytes a nonzero or 4 a row, or 1 a row where they are small multiples of a step,
-or, of at most :data:`~fcl.features.base.FINE_ROWS` rows, 10 a nonzero.
-The arrays may lie in memory that several processes share: a store has no state beside them.
+A sparse binary column costs 2 bytes per nonzero (and up to 6 per row block for alignment), a dense one a
+bit per row. A column of numbers costs 6 bytes per nonzero or 4 per row; 1 per row if they are small
+multiples of a step; or, if it has at most :data:`~fcl.features.base.FINE_ROWS` rows, 10 per nonzero.
+The arrays may lie in memory that several processes share; a store has no other state.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from fcl.features.base import FINE_ROWS, BitColumns, Columns, StepColumns
 from fcl.kernels import columns as kernels
 from fcl.kernels.columns import Pieces
 
-#: Makes an array of a name, dtype and shape: fresh memory, or a view of shared memory.
+#: Allocates an array by name, dtype and shape: private memory, or a view of shared memory.
 Allocate = Callable[[str, Any, tuple[int, ...]], np.ndarray]
 
-#: Directory bytes a column and row block: kind 1, offset 4, count 4.
+#: Directory bytes per column and row block: kind 1, offset 4, count 4.
 DIRECTORY_BYTES = 9
-#: Directory bytes a column: first byte, id, hash, nonzeros, size, its number among the live ones.
+#: Directory bytes per column: first byte, id, hash, nonzeros, size, entry in the list of live slots.
 COLUMN_BYTES = 48
 
 
 def fresh(name: str, dtype: Any, shape: tuple[int, ...]) -> np.ndarray:
-    """An :data:`Allocate` of private memory."""
+    """The :data:`Allocate` of private memory."""
     return np.empty(shape, dtype)
 
 
 @dataclass(frozen=True)
 class StagedColumns:
-    """Columns as a family made them, measured but not yet in a store."""
+    """Columns as a family made them, measured but not yet stored."""
 
     ids: npt.NDArray[np.int64]
     blocks: Sequence[Columns]
@@ -51,9 +51,9 @@ def check_block_rows(block_rows: int) -> None:
 
 
 def largest_column(n_rows: int, block_rows: int, binary: bool = True, step: float = 0.0) -> int:
-    """Bytes of the largest column: bitmaps of all blocks, int8 where there is a step, or numbers.
+    """Bytes of the largest column: bitmaps of all blocks, int8 if there is a step, or floats.
 
-    A column of more rows needs no less.
+    They do not decrease with the number of rows.
     """
     full, rest = divmod(n_rows, block_rows)
     if binary:
@@ -66,12 +66,12 @@ def largest_column(n_rows: int, block_rows: int, binary: bool = True, step: floa
 
 
 def directory_bytes(max_columns: int, n_rows: int, block_rows: int) -> int:
-    """Bytes beside the arena."""
+    """Bytes of the directory of a store."""
     return max_columns * (COLUMN_BYTES + DIRECTORY_BYTES * -(-n_rows // block_rows))
 
 
 class Store:
-    """Arena and directory.
+    """The arena of bytes and the directory of columns.
 
     Parameters
     ----------
@@ -80,7 +80,9 @@ class Store:
     max_columns : int
         Slots of the directory.
     n_rows, block_rows : int
-        Rows of the columns, and rows a block (at most 65,536).
+        Rows of the columns, and rows per block (at most 65,536).
+    allocate : Allocate
+        Makes the arrays.
     """
 
     def __init__(
@@ -123,11 +125,11 @@ class Store:
         )
 
     def _limit(self, n_rows: int) -> int:
-        """Entries of a block above which a bitmap is smaller than a list of rows."""
+        """Number of entries of a block above which a bitmap is smaller than a list of rows."""
         return 4 * -(-n_rows // 64)
 
     def measure(self, ids: npt.NDArray[np.int64], blocks: Sequence[Columns]) -> StagedColumns:
-        """Count, size and hash columns that a family made, before any room is spent on them."""
+        """Count nonzeros of new columns, and compute their sizes and hashes, without storing them."""
         nonzeros = np.zeros(len(ids), np.int64)
         sizes = np.zeros(len(ids), np.int64)
         hashes = np.zeros(len(ids), np.uint64)
@@ -179,13 +181,12 @@ class Store:
         self.hashes[slot] = staged.hashes[t]
         self.nonzeros[slot] = staged.nonzeros[t]
         self.sizes[slot] = used
-        self.ids[slot] = staged.ids[t]  # last: what has an id is whole
+        self.ids[slot] = staged.ids[t]  # last: a slot with an id holds a whole column
 
     def move(self, slot: int, into: int) -> None:
-        """Move a column to byte ``into``. The copy is complete before the directory knows of it.
+        """Move a column to byte ``into``; the directory is updated after the copy is complete.
 
-        The two places may overlap only if the new one comes first, and then the move must not be cut
-        short.
+        The two places may overlap only if the new one comes first; such a move must not be interrupted.
         """
         size = int(self.sizes[slot])
         first = int(self.first[slot])
@@ -194,11 +195,11 @@ class Store:
             self.first[slot] = into
 
     def valued(self, slots: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-        """Whether columns hold other values than 0 and 1."""
+        """Whether columns hold values other than 0 and 1."""
         return np.asarray((self._kinds[slots] >= kernels.VALUES).any(axis=1))
 
     def counts_add_up(self, slots: npt.NDArray[np.int64]) -> bool:
-        """Whether the pieces of these columns hold as many entries as the directory says."""
+        """Whether the entries of all pieces add up to each column's nonzeros; dense ones are skipped."""
         dense = (self._kinds[slots] >= kernels.DENSE).any(axis=1)
         counts = self._counts[slots].sum(axis=1)
         return bool((counts[~dense] == self.nonzeros[slots][~dense]).all())

@@ -1,12 +1,12 @@
-"""The commands, one module each. This list is all that ``python -m fcl`` needs to know of them."""
+"""The commands, one module each; ``python -m fcl`` needs only the table below."""
 
 from __future__ import annotations
 
 __all__ = ["COMMANDS"]
 
-#: name -> (module, what it does in one line)
+#: name -> (module, summary in one line)
 COMMANDS = {
-    "train": ("fcl.cli.train", "train a sparse model on data of any size, to a certificate"),
+    "train": ("fcl.cli.train", "train a sparse model on data of any size, with a certificate"),
     "predict": ("fcl.cli.predict", "score the rows of a data set with a model"),
-    "inspect": ("fcl.cli.inspect", "show what a model holds and what is proved of it"),
+    "inspect": ("fcl.cli.inspect", "show the features of a model and its certificate"),
 }

@@ -1,4 +1,4 @@
-"""What the commands share: errors in one line, exit codes, messages beside a live view."""
+"""Shared by the commands: one-line errors, exit codes, and messages beside a live view."""
 
 from __future__ import annotations
 
@@ -36,14 +36,15 @@ EXIT_UNFINISHED = 3
 EXIT_DEATHS = 5
 EXIT_CHECKPOINT = 6
 
-#: Errors shorten words of more characters: a name that no file system accepts would fill the screen.
+#: Error messages shorten words of more characters than this, such as names too long for a file system.
 LONGEST_WORD = 300
 
 
 def printable(text: str, keep: str = "") -> str:
-    """The text in one line, with escapes for characters that a terminal cannot show, or would act on.
+    """Escape the characters of a text that a terminal cannot show, or would interpret.
 
-    Bytes of file names that are not UTF-8 become ``\\xff``. Characters in `keep` stay.
+    Line breaks are escaped too; characters in `keep` are not. Bytes of a file name that are not UTF-8
+    become escapes such as ``\\xff``.
     """
     return "".join(
         c if c.isprintable() or c in keep or unicodedata.category(c) == "Zs" else _escaped(c)
@@ -53,13 +54,16 @@ def printable(text: str, keep: str = "") -> str:
 
 def _escaped(character: str) -> str:
     code = ord(character)
-    if 0xDC80 <= code <= 0xDCFF:  # how Python holds a byte that it could not decode
+    if 0xDC80 <= code <= 0xDCFF:  # a byte that Python could not decode
         return f"\\x{code - 0xDC00:02x}"
     return character.encode("unicode_escape").decode("ascii")
 
 
 class Interrupted(BaseException):
-    """A signal came where nothing is worth saving. No Exception, so that no handler swallows it."""
+    """A signal arrived before there was anything to save.
+
+    It is a BaseException, so that no ``except Exception`` swallows it.
+    """
 
     def __init__(self, signum: int) -> None:
         super().__init__(signum)
@@ -67,9 +71,9 @@ class Interrupted(BaseException):
 
 
 class Messages(logging.Handler):
-    """Where messages for people go: stderr, or above the live view while there is one.
+    """Writes messages for the user to stderr, or above the live view while one is shown.
 
-    It is also the handler of the logger ``fcl`` while a command runs.
+    While a command runs, this is also the handler of the logger ``fcl``.
     """
 
     def __init__(self) -> None:
@@ -82,14 +86,14 @@ class Messages(logging.Handler):
         click.echo(text, err=True)
 
     def say(self, text: str, keep: str = "") -> None:
-        """Write a line with the command's name before it; characters in `keep` are not escaped."""
+        """Write a line that begins with the command's name; characters in `keep` are not escaped."""
         self.write(printable(f"{self.command}: {text}", keep))
 
     def emit(self, record: logging.LogRecord) -> None:
         level = "" if record.levelno <= logging.INFO else f"{record.levelname.lower()}: "
         try:
             self.say(level + record.getMessage())
-        except Exception:  # a handler must not fail the work
+        except Exception:  # an error in logging must not end the run
             self.handleError(record)
 
 
@@ -106,7 +110,7 @@ def _command(name: str) -> Iterator[None]:
     logger = logging.getLogger("fcl")
     before = messages.command, logger.level, logger.propagate
     messages.command = name
-    # like python -m, but after all other entries: --features module:Class may lie in the working folder
+    # like python -m, but last in sys.path: --features module:Class may name a module in this folder
     try:
         here = os.getcwd()
     except OSError:  # the folder was removed
@@ -128,12 +132,12 @@ def _command(name: str) -> Iterator[None]:
 
 
 class Command(click.Command):
-    """A click command whose errors are one line on stderr.
+    """A click command that reports an error in one line on stderr.
 
-    Exit codes: what the callback returns (0, or 3 for a training that ended above its tolerance); 2
-    for a wrong option or input; 1 for a failure of the machine; 5 for a process that died again and
-    again, 6 for a last checkpoint that could not be written; 129, 130 and 143 for signals. Bugs keep
-    their traceback. With ``standalone_mode=False`` exceptions pass, for callers from Python.
+    The exit code is the integer that the callback returns, or 0. Errors exit with 1 (the machine failed),
+    2 (wrong option or input), 5 (a process died repeatedly) or 6 (the last checkpoint could not be
+    written), signals with 128 plus their number. Bugs keep their traceback. With
+    ``standalone_mode=False`` exceptions propagate to the caller.
     """
 
     def main(
@@ -158,10 +162,10 @@ class Command(click.Command):
 
 
 def exit_code(run: Callable[[], Any], name: str) -> int:
-    """Run a command, report its errors in one line each, and return its exit code."""
+    """Run a command, report its error on stderr, and return its exit code."""
     try:
         code = run()
-        sys.stdout.flush()  # a full disk must show here, where it can be reported
+        sys.stdout.flush()  # an error such as a full disk must be raised here, where it is reported
         return code if isinstance(code, int) else 0
     except click.UsageError as error:
         _error(f"{error.format_message()} (see {name} --help)")
@@ -179,7 +183,7 @@ def exit_code(run: Callable[[], Any], name: str) -> int:
         _error(str(error))
         return EXIT_CHECKPOINT
     except FclError as error:
-        _error(str(error), keep="\n")  # it may have the traceback of a child
+        _error(str(error), keep="\n")  # it may contain a child's traceback
         return EXIT_FAILED
     except (click.Abort, KeyboardInterrupt):
         messages.say("interrupted; no model written")
@@ -204,9 +208,9 @@ def _error(text: str, keep: str = "") -> None:
 
 
 def refuse_same(output: str | os.PathLike[str], option: str, **inputs: str | None) -> None:
-    """Raise InputError if an output has no name, or would replace an input, its part or its folder."""
+    """Raise InputError if an output has an empty name, or would replace an input or a part of it."""
     if not os.fspath(output):
-        raise InputError(f"{option}: expected the name of a file, got an empty one")
+        raise InputError(f"{option}: expected the name of a file, got an empty name")
     target = os.path.realpath(output)
     for name, path in inputs.items():
         if path is None:
@@ -216,7 +220,7 @@ def refuse_same(output: str | os.PathLike[str], option: str, **inputs: str | Non
             os.path.exists(target)
             or any(os.path.exists(os.path.join(source, m)) for m in ("zarr.json", ".zgroup"))
         )
-        # the target that belongs to a single X.npy
+        # y.npy beside a single X.npy is its target
         labels = source.endswith(".npy") and target == os.path.join(
             os.path.dirname(source), "y.npy"
         )

@@ -1,4 +1,4 @@
-"""``--config run.toml``: options from a file, below the command line and above all else."""
+"""``--config run.toml``: options from a file, which only the command line overrides."""
 
 from __future__ import annotations
 
@@ -17,38 +17,38 @@ from fcl.options import Option
 
 __all__ = ["RIVALS", "checked_value", "given_options", "merge_config", "read_toml"]
 
-#: options that ask for an action, not settings of a run
+#: options of one call, which are not settings of a run
 _ACTIONS = {"config", "help", "import", "plan", "resume", "version", "warmup"}
-#: pairs of which one may be given; one on the command line puts the other one, set in the file, aside
+#: options that exclude each other; one on the command line overrides the other one in the file
 RIVALS = (("C", "alpha"), ("valid", "valid_fraction"), ("checkpoint", "no_checkpoint"))
 
-#: Size of the largest file of options that is read.
+#: Largest TOML file that is read, in bytes.
 MOST_BYTES = 1 << 20
 
 _ON_COMMAND_LINE = (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
 
 
 def read_toml(path: str) -> dict[str, Any]:
-    """The table of a TOML file; raises InputError that names the file and the line."""
+    """Read a TOML file; InputErrors name the file, and the line of a syntax error."""
     file_kind(path)
     try:
         with open(path, "rb") as file:
             content = file.read(MOST_BYTES + 1)
         if len(content) > MOST_BYTES:
             raise InputError(
-                f"{path}: expected the TOML of a run, got more than {MOST_BYTES:,} bytes"
+                f"{path}: expected a TOML file of options, got more than {MOST_BYTES:,} bytes"
             )
         return tomllib.loads(content.decode())
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from error
     except RecursionError:
-        raise InputError(f"{path}: not the TOML of a run: it is nested too deeply") from None
-    except ValueError as error:  # no TOML, no UTF-8, or a number of more digits than Python reads
+        raise InputError(f"{path}: not a TOML file of options: nested too deeply") from None
+    except ValueError as error:  # not TOML, not UTF-8, or a number of too many digits
         raise InputError(f"{path}: not TOML: {shortened(str(error), 400)}") from error
 
 
 def given_options(ctx: click.Context) -> dict[str, str]:
-    """The options given on the command line: parameter -> its spelling, such as ``--max-time``."""
+    """Map each parameter given on the command line to its spelling, such as ``--max-time``."""
     spelled = {}
     for param in ctx.command.params:
         name = str(param.name)
@@ -59,14 +59,22 @@ def given_options(ctx: click.Context) -> dict[str, str]:
 
 
 def merge_config(ctx: click.Context, path: str) -> tuple[dict[str, Any], dict[str, str]]:
-    """The values of all options of `ctx`, and where those that are no default were given.
-
-    A value is that of the command line, else of the file, else the default. The second dictionary
-    is that of `given_options`, and for the file has ``run.toml: max-time``.
+    """Merge the command line with a TOML file, which it overrides.
 
     Keys of the file are the long names of the options, with ``-`` or ``_``; paths in it are
-    relative to the working folder, as on the command line. Raises InputError naming file and key
-    for an unknown key (with the nearest valid one), a wrong type or a bad value.
+    relative to the working folder, as on the command line.
+
+    Returns
+    -------
+    values : dict
+        The value of every option of `ctx`.
+    given : dict
+        Where each option that was given stands: as in `given_options`, or ``run.toml: max-time``.
+
+    Raises
+    ------
+    InputError
+        A key is unknown, or its value has a wrong type or is invalid; the message names file and key.
     """
     values, given = dict(ctx.params), given_options(ctx)
     names = _long_names(ctx.command)
@@ -91,13 +99,13 @@ def merge_config(ctx: click.Context, path: str) -> tuple[dict[str, Any], dict[st
 
 
 def _long_names(command: click.Command) -> dict[str, tuple[click.Parameter, bool]]:
-    """Key in its dashed form -> (parameter, whether the name is its negation)."""
+    """Map each key, spelled with dashes, to its parameter and whether the key negates it."""
     names: dict[str, tuple[click.Parameter, bool]] = {}
     for param in command.params:
         if getattr(param, "hidden", False):
             continue  # for tests and benchmarks
         if isinstance(param, click.Argument):
-            names[str(param.name)] = param, False  # DATA: a file may hold a whole job
+            names[str(param.name)] = param, False  # DATA: a file may describe a whole job
             continue
         for options, negated in ((param.opts, False), (param.secondary_opts, True)):
             for option in options:
@@ -113,23 +121,25 @@ def _find(
     if dashed in names:
         return names[dashed]
     if dashed in _ACTIONS:
-        raise InputError(f"{path}: {key} is no setting of a run; give --{dashed} when you want it")
-    # "c" is as near to "C" as can be, but for difflib they share nothing
+        raise InputError(
+            f"{path}: {key} is not a setting of a run; give --{dashed} on the command line"
+        )
+    # difflib distinguishes case: "c" would not match "C"
     folded = {name.lower(): name for name in names}
     near = difflib.get_close_matches(dashed.lower()[:100], folded, n=1, cutoff=0.5)
     hint = (
-        f"did you mean {folded[near[0]]!r}?" if near else f"there are: {', '.join(sorted(names))}"
+        f"did you mean {folded[near[0]]!r}?" if near else f"options are: {', '.join(sorted(names))}"
     )
     raise InputError(f"{path}: unknown option {shown(key)}; {hint}")
 
 
 def checked_value(option: Option, key: str, value: Any, path: str) -> Any:
-    """The value of an option from a file; raises InputError naming file and key for a wrong one."""
+    """Validate and convert a value from a file; an InputError names the file and the key."""
     expected, types = option.kind.in_file, option.kind.types
-    # in Python a bool is an int
+    # bool is a subclass of int
     if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
         raise InputError(f"{path}: {key}: expected {expected}, got {shown(value)}")
-    if isinstance(value, int) and abs(value) >= 1 << 63:  # as TOML has it; Python reads any
+    if isinstance(value, int) and abs(value) >= 1 << 63:  # tomllib reads integers of any size
         raise InputError(f"{path}: {key}: expected {expected} of 64 bits, got {shown(value)}")
     if isinstance(value, str) and not _is_usable(value):
         raise InputError(
@@ -142,7 +152,7 @@ def checked_value(option: Option, key: str, value: Any, path: str) -> Any:
 
 
 def _is_usable(text: str) -> bool:
-    """Whether a text can be an argument of a command; bytes that are not UTF-8 can."""
+    """Whether a text can be an argument of a command, as bytes that are not UTF-8 can."""
     try:
         return b"\0" not in os.fsencode(text)
     except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""``fcl-inspect``: what a model holds and what is proved of it."""
+"""``fcl-inspect``: the features of a model and its certificate."""
 
 from __future__ import annotations
 
@@ -13,15 +13,17 @@ __all__ = ["command", "main"]
 
 EPILOG = """\
 \b
-Exit codes: 0 done, 1 the machine failed, 2 a wrong option or a file that is not a model, 129, 130 and
-143 signals (nothing was written).
+Exit codes: 0 success, 1 the machine failed, 2 wrong option or not a model file, 129, 130 and 143
+signals (nothing was written).
 """
 
 
 @click.command("fcl-inspect", cls=Command, epilog=EPILOG)
 @click.argument("model")
 @click.option(
-    "--tsv", metavar="FILE", help="Write the active features: feature, weight, support (rows)."
+    "--tsv",
+    metavar="FILE",
+    help="Write the active features to FILE: feature, weight, support (rows).",
 )
 @click.option(
     "--top",
@@ -36,7 +38,7 @@ Exit codes: 0 done, 1 the machine failed, 2 a wrong option or a file that is not
 def command(
     model: str, tsv: str | None, top: int, overwrite: bool, imports: tuple[str, ...]
 ) -> None:
-    """Show the summary of the file MODEL: objective, certificate, strongest features."""
+    """Show a summary of the file MODEL: objective, certificate, strongest features."""
     from fcl.cli.report import model_lines
     from fcl.model import load_model
     from fcl.model.atomic import atomic_file, check_output

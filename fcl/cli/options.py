@@ -1,4 +1,4 @@
-"""Options of the commands alone, and the conversion of declared options to click's."""
+"""Options that only the commands have, and the conversion of declared options to click."""
 
 from __future__ import annotations
 
@@ -25,22 +25,23 @@ __all__ = [
 
 _X = Option(TEXT, "data", "Array of the rows in DATA.", "X", name="x")
 _OFFSET = "Array in DATA and DATA2 that is added to the margins."
+_OUT = "Write the model to FILE."
 _VALID = "Data to validate on after each pass."
 
-#: What a checkpoint keeps of the command besides the options of training.
-_OF_FILES = (
+#: Options of the command that a checkpoint keeps besides the options of training.
+_FILE_OPTIONS = (
     Option(PATH, "data", name="data", resume=Resume.FREE),
     _X,
     Option(TEXT, "data", "Array of the target in DATA.", "y", name="y"),
     Option(TEXT, "data", "Array of the sample weights in DATA.", name="weights", metavar="NAME"),
     Option(TEXT, "data", _OFFSET, name="offset", metavar="NAME"),
     Option(PATH, "data", _VALID, name="valid", metavar="DATA2", resume=Resume.FREE),
-    Option(PATH, "output", "Where the model goes.", name="out", metavar="FILE", resume=Resume.FREE),
+    Option(PATH, "output", _OUT, name="out", metavar="FILE", resume=Resume.FREE),
 )
 
 
-def _of_call(name: str, group: str, help: str, kind: Kind = FLAG, **more: Any) -> Option:
-    """An option of one call, which a checkpoint does not keep."""
+def _call_option(name: str, group: str, help: str, kind: Kind = FLAG, **more: Any) -> Option:
+    """Declare an option of one call, which checkpoints do not keep."""
     if kind is FLAG:
         more["default"] = False
     return Option(kind, group, help, name=name, resume=Resume.NOT_KEPT, planned=False, **more)
@@ -49,18 +50,18 @@ def _of_call(name: str, group: str, help: str, kind: Kind = FLAG, **more: Any) -
 _WAIT = "How long to retry if the disk is full at the end."
 _RESUME = "Continue from the last checkpoint in DIR."
 _WARM_UP = "Compile all kernels now, or those for --features, and exit; needs no DATA."
-_OVERWRITE = _of_call("overwrite", "output", "Replace outputs that exist.")
-_OF_CALL = (
-    _of_call("config", "running", "TOML file of options.", TEXT, metavar="FILE"),
-    _of_call("plan", "running", "Print the memory plan and exit."),
-    _of_call("warmup", "running", _WARM_UP),
-    _of_call("no_checkpoint", "checkpoints", "Save no checkpoints."),
-    _of_call("resume", "checkpoints", _RESUME, TEXT, metavar="DIR"),
-    _of_call("log_json", "output", "Every event as a line of JSON.", TEXT, metavar="FILE"),
-    _of_call("disk_wait", "output", _WAIT, DURATION, default="60s"),
+_OVERWRITE = _call_option("overwrite", "output", "Replace existing outputs.")
+_CALL_OPTIONS = (
+    _call_option("config", "running", "TOML file of options.", TEXT, metavar="FILE"),
+    _call_option("plan", "running", "Print the memory plan and exit."),
+    _call_option("warmup", "running", _WARM_UP),
+    _call_option("no_checkpoint", "checkpoints", "Save no checkpoints."),
+    _call_option("resume", "checkpoints", _RESUME, TEXT, metavar="DIR"),
+    _call_option("log_json", "output", "Log each event as a line of JSON.", TEXT, metavar="FILE"),
+    _call_option("disk_wait", "output", _WAIT, DURATION, default="60s"),
     _OVERWRITE,
-    _of_call("quiet", "output", "Warnings and errors only."),
-    _of_call("verbose", "output", "Show the effective options and more messages."),
+    _call_option("quiet", "output", "Show only warnings and errors."),
+    _call_option("verbose", "output", "Show the effective options and more messages."),
 )
 
 
@@ -70,10 +71,10 @@ def _in_groups(options: Iterable[Option]) -> dict[str, Option]:
 
 
 #: All options of ``fcl-train``, and DATA, by name.
-TABLE = _in_groups((*_OF_FILES, *TRAINING, *_OF_CALL))
-#: Those that a checkpoint keeps.
+TABLE = _in_groups((*_FILE_OPTIONS, *TRAINING, *_CALL_OPTIONS))
+#: The options that a checkpoint keeps.
 KEPT = {name: option for name, option in TABLE.items() if option.resume is not Resume.NOT_KEPT}
-#: Those that a resumed job may change, as the user spells them.
+#: The options that a resumed job may change, as the user spells them.
 MAY_CHANGE = ", ".join(
     "DATA" if option.name == "data" else option.spelled
     for option in KEPT.values()
@@ -82,7 +83,7 @@ MAY_CHANGE = ", ".join(
 
 
 class TrainCommand(Command):
-    """A command whose help has the options in groups."""
+    """A command whose help lists the options in groups."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         groups: dict[str, list[tuple[str, str]]] = {name: [] for name in GROUPS}
@@ -100,12 +101,12 @@ class TrainCommand(Command):
 
 if TYPE_CHECKING:
     ParamType = click.ParamType[Any]
-else:  # before click 8.3 it is not generic
+else:  # not generic before click 8.3
     ParamType = click.ParamType
 
 
 class _Value(ParamType):
-    """Values of a kind."""
+    """The click type of a :class:`Kind`."""
 
     def __init__(self, kind: Kind) -> None:
         self.kind = kind
@@ -152,7 +153,7 @@ def _print_version(ctx: click.Context, param: click.Parameter, value: bool) -> N
 
 
 def version_option() -> Decorator:
-    """``--version``; the version is looked up only when asked for."""
+    """``--version``; the version is looked up only on request."""
     return click.option(
         "--version",
         is_flag=True,
@@ -169,18 +170,18 @@ def x_option() -> Decorator:
 
 
 def import_option() -> Decorator:
-    """``--import MODULE``: modules that the user trusts and that files may name."""
+    """``--import MODULE``: modules that the user trusts, so that files may name them."""
     return click.option(
         "--import",
         "imports",
         multiple=True,
         metavar="MODULE",
-        help="Module of your own features that files may import; may be given several times.",
+        help="Module of your own features that files may import; can be given several times.",
     )
 
 
 def overwrite_option() -> Decorator:
-    """``--overwrite``."""
+    """``--overwrite``: whether to replace existing outputs."""
     return _click_option(_OVERWRITE)
 
 

@@ -1,4 +1,4 @@
-"""``fcl-predict``: scores of the rows of a data set."""
+"""``fcl-predict``: score the rows of a data set."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["command", "main"]
 
 EPILOG = """\
 \b
-Exit codes: 0 done, 1 the machine failed, 2 a wrong option or input (nothing was written),
+Exit codes: 0 success, 1 the machine failed, 2 wrong option or input (nothing was written),
 129, 130 and 143 signals (nothing was written).
 """
 
@@ -24,7 +24,7 @@ Exit codes: 0 done, 1 the machine failed, 2 a wrong option or input (nothing was
 @click.argument("model")
 @click.argument("data")
 @click.option(
-    "--out", required=True, metavar="FILE", help="Scores as .npy, .tsv or .zarr, by suffix."
+    "--out", required=True, metavar="FILE", help="Output: .npy, .tsv or .zarr, by its suffix."
 )
 @click.option(
     "--margins", "kind", flag_value="margin", default="margin", help="Write margins (default)."
@@ -41,7 +41,7 @@ Exit codes: 0 done, 1 the machine failed, 2 a wrong option or input (nothing was
     "kind",
     flag_value="mean",
     default="margin",
-    help="Write the expected target; exp(margin) of poisson loss.",
+    help="Write the expected target; exp(margin) for poisson loss.",
 )
 @x_option()
 @click.option("--offset", metavar="NAME", help="Array in DATA that is added to the margins.")
@@ -60,9 +60,9 @@ def command(
 ) -> None:
     """Score the rows of DATA with the model in the file MODEL.
 
-    A margin is <w, phi(x)> + b, plus the offset: above 0 for the positive label; for regression it is
-    the prediction, or its logarithm (poisson loss). Rows are streamed, and a target in DATA is not
-    read. The output appears when it is complete.
+    A margin is <w, phi(x)> + b plus the offset. A margin above 0 predicts the positive label; for
+    regression the margin is the prediction, or its logarithm (poisson loss). Rows are streamed, and a
+    target in DATA is not read. The output appears when it is complete.
     """
     from fcl.model.scores import check_scores
 
@@ -78,7 +78,7 @@ def command(
         if kind == "probability":
             trained.require_probability()
         rows = open_data(data, x=x, y=None, offset=offset)
-        # late: numba takes a while, and wrong input is refused without it
+        # late: importing numba takes a while, and wrong input is rejected without it
         from fcl.cli.progress import compiled_line, compiling_line
         from fcl.drivers.events import Compiled, Compiling
         from fcl.drivers.kinds import JOB_SECONDS

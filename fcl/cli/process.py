@@ -1,4 +1,4 @@
-"""Run a command as a process: its standard streams, and its exit."""
+"""Run a command as a process: prepare its standard streams, and exit."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["protect_streams", "run"]
 
 
 def run(command: Command, arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run a command with the arguments of this process, or those given, and exit."""
+    """Run a command with the given arguments, or those of this process, and exit."""
     protect_streams()
     process_ends_with_command()
     command.main(arguments)
@@ -28,10 +28,10 @@ def run(command: Command, arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 class _StandardStream(io.FileIO):
-    """Standard output or error whose failure does not end the work.
+    """Standard output or error that does not end the run if nobody reads it.
 
-    Output without a reader (a closed pipe, a terminal that hung up) is discarded. Standard output raises
-    any other error once, such as that of a full disk.
+    Output without a reader (a closed pipe, a terminal that hung up) is discarded. Other errors of
+    standard output, such as a full disk, are raised once; errors of standard error never.
     """
 
     _lost = False
@@ -53,11 +53,11 @@ class _StandardStream(io.FileIO):
 
 
 def protect_streams() -> None:
-    """Open the streams that were closed at the start, and ignore readers that go away."""
+    """Open standard streams that are closed, and discard output that nobody reads."""
     for descriptor in range(3):
         try:
             os.fstat(descriptor)
-        except OSError:  # otherwise the next file that is opened would get its number
+        except OSError:  # otherwise the next file to be opened would get its number
             os.open(os.devnull, os.O_RDWR)
             os.set_inheritable(descriptor, True)
     if sys.stdin is None:

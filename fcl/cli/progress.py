@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 
 __all__ = ["JsonLog", "LineView", "LiveView", "View", "class_weight_text", "pass_items"]
 
-#: Seconds without a line after which a :class:`LineView` shows how far the pass is.
+#: Seconds without a line after which a :class:`LineView` shows the progress of the pass.
 PROGRESS_LINE_EVERY = 5.0
 
 
 def pass_items(event: PassDone, validation: Mapping[str, Any] | None) -> list[tuple[str, str]]:
-    """A pass as (name, text), in the order of the line; `validation` is the latest there was."""
+    """The items of a pass as (name, text), in display order; `validation` is the latest result."""
     fill = event.cache_bytes / event.cache_capacity if event.cache_capacity else 0.0
     items = [
         ("objective", f"{event.objective:.8g}"),
@@ -60,13 +60,13 @@ def pass_items(event: PassDone, validation: Mapping[str, Any] | None) -> list[tu
 
 
 def busy_text(busy: Mapping[str, float]) -> str:
-    """Shares of a core, such as ``trainer 98%, writers 75% 12%``."""
+    """Shares of a core in words, such as ``trainer 98%, writers 75% 12%``."""
     writers = " ".join(f"{share:.0%}" for name, share in busy.items() if name.startswith("writer"))
     return f"trainer {busy.get('trainer 0', 0.0):.0%}, writers {writers}"
 
 
 def validation_text(validation: Mapping[str, Any] | None) -> str:
-    """``AUPRC 0.7652`` or ``MSE 1.25``; empty where nothing was measured or it is not defined."""
+    """``AUPRC 0.7652`` or ``MSE 1.25``; empty if nothing was measured or the metric is undefined."""
     for name, value in (validation or {}).items():
         if name != "n_rows" and value is not None:
             return f"{name.upper()} {value:{'.4f' if name == 'auprc' else '.6g'}}"
@@ -102,18 +102,18 @@ def started_line(event: Started) -> str:
 
 
 def plan_line(event: Started) -> str:
-    """The memory plan in one line; ``--plan`` has it in full."""
+    """The memory plan in one line; ``--plan`` prints it in full."""
     uses = ", ".join(f"{use} {format_bytes(size)}" for use, size in event.plan.lines())
     return f"memory {format_bytes(event.plan.budget)}: {uses}"
 
 
 def compiling_line(event: Compiling) -> str:
-    """The start of compilation, with its estimated time."""
+    """The start of compilation in one line, with its estimated time."""
     return f"compiling kernels, once, about {event.seconds:.0f} s"
 
 
 def progress_line(event: StepProgress) -> str:
-    """The share of a step that is done: ``pass 3, pricing: 40%``."""
+    """The completed share of a step: ``pass 3, pricing: 40%``."""
     step = event.step if event.step == "reading" else f"pass {event.number}, {event.step}"
     return f"{step}: {event.share:.0%}"
 
@@ -124,15 +124,15 @@ def compiled_line(event: Compiled) -> str:
 
 
 def prepared_line(event: Prepared) -> str:
-    """The first read in one line."""
+    """Time and speed of the first read in one line."""
     return f"read in {format_seconds(event.seconds)}, {event.rows_per_second:,.0f} rows/s"
 
 
 class View:
-    """Shows nothing (``--quiet``), and is the base of the views that do: a context manager."""
+    """A context manager that shows nothing (``--quiet``); the base of the other views."""
 
     def __init__(self) -> None:
-        self.validation: Mapping[str, Any] | None = None  # the latest one
+        self.validation: Mapping[str, Any] | None = None  # the latest result
 
     def __enter__(self) -> View:
         return self
@@ -154,7 +154,7 @@ class LineView(View):
 
     def __init__(self) -> None:
         super().__init__()
-        self._progress_from = 0.0  # seconds since the start
+        self._progress_from = 0.0  # earliest time of a progress line, in seconds since the start
 
     def show(self, event: Event) -> None:
         if isinstance(event, Started):
@@ -227,12 +227,12 @@ class LiveView(View):
             self._status = f"after pass {event.number}"
         elif isinstance(event, Stopped):
             self._status = f"stopped: {event.reason}"
-        # the refreshing thread draws it; only the end is drawn at once
+        # the refresh thread redraws the table; only the end is drawn at once
         if isinstance(event, Stopped) and self._live is not None:
             self._live.refresh()
 
     def render(self) -> Table:
-        """The view, which the refreshing thread redraws: the clock runs between the passes."""
+        """The current table; the refresh thread calls this, so the clock runs between passes."""
         from rich.table import Table
 
         table = Table.grid(padding=(0, 2))
@@ -250,10 +250,10 @@ class LiveView(View):
 
 
 class JsonLog:
-    """``--log-json``: one JSON object a line, flushed, so that others can follow the file.
+    """``--log-json``: one JSON object per line, flushed so that other programs can follow the file.
 
-    The first line is the effective configuration. The file is made when the first pass is done, so that
-    a run refused for its input leaves none, and an older log as it was.
+    The first line holds the effective options. The file is created after the first pass, so that a run
+    rejected for its input creates no log and leaves an older one unchanged.
     """
 
     def __init__(self, path: str, options: Mapping[str, Any]) -> None:
@@ -261,14 +261,14 @@ class JsonLog:
         self._options = options
         self._file: IO[str] | None = None
         self._failed = False
-        self._early: list[dict[str, Any]] = []  # events before the file was made
+        self._early: list[dict[str, Any]] = []  # events before the file is created
 
     def __enter__(self) -> JsonLog:
         return self
 
     def __exit__(self, *error: object) -> None:
         if self._file is not None:
-            with suppress(OSError):  # a line that could not be written is tried again, and reported
+            with suppress(OSError):  # closing retries a failed line, which was reported before
                 self._file.close()
 
     def __call__(self, event: Event) -> None:

@@ -1,4 +1,4 @@
-"""What ``fcl-train`` and ``fcl-inspect`` say of a model, and the memory plan, as aligned lines."""
+"""Summaries of a model, a training and a memory plan, as aligned lines of text."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ Items = list[tuple[str, str]]
 
 
 def aligned(items: Iterable[tuple[str, str]]) -> list[str]:
-    """``name   text`` with the texts in one column."""
+    """Format each item as ``name   text``, with the texts in one column."""
     return [f"{name:<12} {text}" for name, text in items]
 
 
 def certificate_items(certificate: Certificate, active: int) -> Items:
-    """Objective, bound, gap with its scope, violation, active out of priced."""
+    """The lines of a certificate: objective, bound, gap and scope, violation, active features."""
     violation = f"{certificate.max_violation:.6g} largest |slope| (1 at the optimum)"
     if math.isinf(certificate.max_violation):
         violation = "unknown: no pass was completed"
@@ -39,7 +39,7 @@ def certificate_items(certificate: Certificate, active: int) -> Items:
 
 
 def strongest_lines(model: Model, top: int) -> list[str]:
-    """The `top` features of largest |weight|, in words."""
+    """A table of the `top` features of largest |weight|."""
     rows = model.describe(top)
     if not rows:
         return []
@@ -56,7 +56,7 @@ def strongest_lines(model: Model, top: int) -> list[str]:
 
 
 def _family_text(config: Mapping[str, Any]) -> str:
-    """A family by its configuration; of several each, with its factor in the penalty."""
+    """Describe a family from its configuration; of a concatenation, each member and its factor."""
     from fcl.checks import shortened
 
     if config["family"] == "concat":
@@ -77,7 +77,7 @@ def model_lines(model: Model, path: str, top: int) -> list[str]:
     family = _family_text(model.family.to_config())
     size = f"{model.family.n_features:,} of them"
     if model.certificate.scope is not Scope.FAMILY:
-        size = "sampled without end"
+        size = "sampled from an unlimited number"
     labels = "none (regression)"
     if model.labels is not None:
         labels = f"{shown(model.labels[0])} is -1, {shown(model.labels[1])} is +1"
@@ -105,15 +105,15 @@ def model_lines(model: Model, path: str, top: int) -> list[str]:
 
 
 def _passes(number: int) -> str:
-    """As ``--max-passes`` counts them: without pass 0, which prices the empty model."""
+    """Count passes as ``--max-passes`` does: without pass 0, which prices the empty model."""
     return f"{max(0, number - 1):,} passes after the empty model's"
 
 
 def _factors(model: Model) -> str:
-    """Words for standard deviations, and for penalty factors if an active feature has one beside 1."""
+    """Words for standardization, and for penalty factors if that of a feature differs from 1."""
     words = []
     if (model.family.penalty_factors(model.ids) != 1.0).any():
-        words.append("each j times its penalty factor")
+        words.append("each term j times its penalty factor")
     if model.options.get("standardize"):
         words.append("each w_j times the standard deviation of its feature")
     return f", {' and '.join(words)}," if words else ""
@@ -133,7 +133,7 @@ def plan_lines(plan: Any) -> list[str]:
 
 
 def warning_line(result: TrainResult, tol: float) -> str | None:
-    """For a run that ended above the tolerance: gap reached, gap asked, and the option to change."""
+    """A warning if the run ended above its tolerance: both gaps, and the option to change."""
     if result.converged:
         return None
     knobs = {
@@ -145,7 +145,7 @@ def warning_line(result: TrainResult, tol: float) -> str | None:
     }
     return (
         f"warning: stopped early ({result.reason}) with gap {result.certificate.gap:.3g} where "
-        f"{tol:.3g} was asked; {knobs.get(result.reason, 'see --tol')}"
+        f"{tol:.3g} was requested; {knobs.get(result.reason, 'see --tol')}"
     )
 
 
@@ -162,7 +162,7 @@ def result_lines(
     checkpoint: str | None = None,
     top: int = 10,
 ) -> list[str]:
-    """The block at the end of a training; `checkpoint` is the folder to resume it from, if any."""
+    """The summary at the end of training; `checkpoint` is the folder to resume from, if any."""
     model = result.model
     items = [
         ("stopped", result.message),

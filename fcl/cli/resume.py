@@ -1,4 +1,4 @@
-"""``--resume DIR``: options from a checkpoint, below those given now and above the defaults."""
+"""``--resume DIR``: options from a checkpoint, which options given now override."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["check_command", "command_options", "is_own_model", "resume_options"]
 
 
 def command_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """What a checkpoint has to hold of the options of ``fcl-train``; paths made absolute."""
+    """The options of ``fcl-train`` that a checkpoint keeps, with absolute paths."""
     kept = {name: options[name] for name in KEPT}
     for name, option in KEPT.items():
         if option.kind is PATH and kept[name] is not None:
@@ -28,7 +28,7 @@ def command_options(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_command(checkpoint: Checkpoint, folder: str) -> None:
-    """Raise InputError if the command would not accept an option that its checkpoint holds."""
+    """Raise InputError if a checkpoint holds a value that its option does not accept."""
     command = checkpoint.options.get("command") or {}
     for name, option in KEPT.items():
         if command.get(name) is not None:
@@ -39,22 +39,20 @@ def check_command(checkpoint: Checkpoint, folder: str) -> None:
 def resume_options(
     options: Mapping[str, Any], given: Mapping[str, str], checkpoint: Checkpoint, folder: str
 ) -> dict[str, Any]:
-    """The options of a job resumed from `folder`.
+    """The options of a job resumed from `folder`; options and given as from `merge_config`.
 
-    options, given : as `merge_config` returns them.
-
-    Raises InputError that names each option given that must not change and does.
+    Raises InputError naming every given option that would change a fixed option of the job.
     """
     command = checkpoint.options.get("command")
     if not isinstance(command, Mapping):
         raise InputError(
             f"{folder}: this checkpoint was not made by fcl-train and does not name its data; "
-            "resume it from Python, as it was started"
+            "resume it from Python, where it was started"
         )
     resumed, wrong = dict(options), []
     for name, option in KEPT.items():
         if name not in command:
-            continue  # of an earlier version, which did not have the option
+            continue  # saved by an earlier version, which did not have the option
         if name not in given:
             if command[name] is not None:
                 resumed[name] = command[name]
@@ -74,9 +72,9 @@ def resume_options(
 
 
 def is_own_model(path: str, checkpoint: Checkpoint, trusted: Collection[str]) -> bool:
-    """Whether `path` holds the model that this job wrote when it was stopped earlier.
+    """Whether `path` holds a model that this job wrote when it was stopped earlier.
 
-    trusted : modules that checkpoint and model may name.
+    trusted : modules that the checkpoint and the model may import.
     """
     from fcl.features import family_from_config
     from fcl.model import load_model
@@ -85,7 +83,7 @@ def is_own_model(path: str, checkpoint: Checkpoint, trusted: Collection[str]) ->
     family_from_config(checkpoint.family_config, trusted)
     try:
         model = load_model(path, trusted)
-    except ModelFileError:  # no file, or no model of fcl
+    except ModelFileError:  # there is no file, or not a model file
         return False
     return (
         model.fingerprint == checkpoint.fingerprint

@@ -16,20 +16,20 @@ from fcl.cli.common import Interrupted, messages
 
 __all__ = ["Stop", "process_ends_with_command", "stop_on_signals"]
 
-#: `timeout` and Ctrl-C on a pipeline may deliver one signal twice, microseconds apart: signals within
-#: so many seconds of the first one repeat it
+#: `timeout` and Ctrl-C on a pipeline may deliver one signal twice, microseconds apart: a signal within
+#: this many seconds of the first one counts as the same request
 SAME_REQUEST = 0.25
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 
 
 class Stop:
-    """The requests that come as signals: to stop, and to save a checkpoint now.
+    """Requests made by signals: to stop, or to save a checkpoint now.
 
-    Until `listening` is set (while data are opened, kernels compiled, and the first pass made) SIGINT,
-    SIGTERM and SIGHUP end the command at once (`Interrupted`). Afterwards the first one only sets
-    `signum`, which the trainer polls between two steps; a second SIGINT or SIGTERM exits without saving.
-    SIGUSR1 never ends the command; without `checkpoints` it says that none are kept.
+    Until `listening` is set, SIGINT, SIGTERM and SIGHUP end the command at once (`Interrupted`).
+    Afterwards the first of them only sets `signum`, which the trainer polls between steps; a second
+    SIGINT or SIGTERM exits without saving. SIGUSR1 never ends the command; if `checkpoints` is not set,
+    it only prints that no checkpoints are kept.
     """
 
     def __init__(self) -> None:
@@ -40,12 +40,12 @@ class Stop:
         self._checkpoint_asked = False
 
     def requested(self) -> bool:
-        """Whether a signal asked to stop; the ``should_stop`` of the trainer."""
+        """Whether a signal requested a stop; passed to the trainer as ``should_stop``."""
         return self.signum is not None
 
     def take_checkpoint_request(self) -> bool:
-        """Whether a checkpoint was asked for since the last call; the ``should_checkpoint``."""
-        # a signal between the two lines is answered by the checkpoint that is about to be made
+        """Whether a checkpoint was requested since the last call; passed as ``should_checkpoint``."""
+        # the checkpoint about to be saved also answers a signal between these two lines
         asked = self._checkpoint_asked
         self._checkpoint_asked = False
         return asked
@@ -68,18 +68,18 @@ class Stop:
                 f"\n{messages.command}: {name}: stopping after this step and saving the model; send "
                 "the signal again to quit immediately\n"
             )
-        # SIGHUP comes from the kernel or the shell, neither of which wants the model to be lost
+        # not for SIGHUP, which the kernel or the shell sends, not a user who wants to quit at once
         elif now - self._first > SAME_REQUEST and signum != signal.SIGHUP:
-            self.leave(signum)
+            self.quit(signum)
 
     @staticmethod
-    def leave(signum: int) -> None:
-        """End the process now: no unwinding, which could wait for threads in long steps."""
+    def quit(signum: int) -> None:
+        """End the process now, without unwinding, which could wait for threads in long steps."""
         from fcl.model.atomic import discard_temporaries
 
         discard_temporaries()
         show_cursor = "\x1b[?25h" if sys.stderr.isatty() else ""
-        _write(f"{show_cursor}\n{messages.command}: leaving at once\n")
+        _write(f"{show_cursor}\n{messages.command}: quitting immediately\n")
         os._exit(128 + signum)
 
 
@@ -93,9 +93,9 @@ class _Process:
 
 
 def process_ends_with_command() -> None:
-    """Declare that this process exits after the command: it ignores signals from then on.
+    """Declare that this process exits after the command, and so ignores signals after it.
 
-    Otherwise a signal between the command and the functions of ``atexit`` would change the exit code.
+    Otherwise a signal between the command and the functions of ``atexit`` could change the exit code.
     """
     _Process.ends_with_command = True
 
@@ -105,27 +105,27 @@ def _ignore_signals() -> None:
         signal.signal(signum, signal.SIG_IGN)
 
 
-def _wanted() -> list[signal.Signals]:
-    """The signals to handle: SIGHUP stays ignored where ``nohup`` made it so."""
+def _handled() -> list[signal.Signals]:
+    """The signals to handle: not SIGHUP if it is ignored, as under ``nohup``."""
     ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     return [signum for signum in SIGNALS if not (ignored and signum is signal.SIGHUP)]
 
 
 @contextmanager
 def stop_on_signals() -> Iterator[Stop]:
-    """Handle the signals in the block, and put the earlier handlers back after it.
+    """Handle signals in the block; afterwards restore the earlier handlers, or ignore signals.
 
     See :func:`process_ends_with_command`.
     """
     stop = Stop()
     if threading.current_thread() is not threading.main_thread():
-        yield stop  # handlers belong to the main thread; a caller there has other means
+        yield stop  # only the main thread can set signal handlers
         return
-    # all output is written by then, and the interpreter takes a while to shut down: a signal must not
+    # when the interpreter shuts down, which takes a while, all output is written: a signal must not
     # change the exit code
     atexit.unregister(_ignore_signals)
     atexit.register(_ignore_signals)
-    before = {signum: signal.signal(signum, stop.handle) for signum in _wanted()}
+    before = {signum: signal.signal(signum, stop.handle) for signum in _handled()}
     try:
         yield stop
     finally:

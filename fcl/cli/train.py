@@ -47,29 +47,29 @@ __all__ = ["command", "main"]
 EPILOG = f"""\
 \b
 Exit codes:
-  0    done; also if --max-time or --max-passes ended the run (a warning names the gap reached)
-  1    the machine failed: a disk full, memory exhausted
-  2    a wrong option or input, nothing was written; or a class of features returned wrong values
-       during the run: there is a checkpoint, but no model
-  3    the gap is above --tol and no limit of yours ended the run: the model is written, a message
-       says why
-  5    a process of the training died again and again; there is a checkpoint, but no model
+  0    success; also if --max-time or --max-passes ended the run (a warning names the gap reached)
+  1    the machine failed: full disk, out of memory
+  2    wrong option or input, nothing was written; or a feature class returned wrong values during
+       the run: there is a checkpoint, but no model
+  3    the gap is above --tol and none of your limits ended the run: the model is written, a message
+       gives the reason
+  5    a process of the training died repeatedly; there is a checkpoint, but no model
   6    the last checkpoint could not be written; the model was, unless a message says otherwise
   130  SIGINT, 143 SIGTERM, 129 SIGHUP: a checkpoint and the best model so far were written; a
        second SIGINT or SIGTERM quits immediately
 
 \b
-Signals: SIGINT, SIGTERM and SIGHUP (not under nohup) as above; SIGUSR1 saves a checkpoint and the
+Signals: SIGINT, SIGTERM and SIGHUP (not under nohup) as above; SIGUSR1 saves a checkpoint, and the
 run continues.
 
-Sizes: 768MiB, 4GiB, 2G. Times: 90s, 5m, 2h. The TOML of --config has the long names of the
-options as keys. The command line overrides the TOML, and both override the checkpoint of --resume.
+Sizes: 768MiB, 4GiB, 2G. Times: 90s, 5m, 2h. Keys in the TOML file of --config are the long names of
+the options. The command line overrides the TOML, and both override the checkpoint of --resume.
 
---resume DIR continues from the last checkpoint in DIR. DATA is needed only if it was moved. The resumed
+--resume DIR continues from the last checkpoint in DIR. DATA is needed only if it has moved. The resumed
 job may change only {MAY_CHANGE}.
 """
 
-#: reasons to stop that the user chose: a gap above the tolerance is no failure then
+#: reasons to stop that the user chose: a gap above the tolerance is then not a failure
 LIMITS = ("max-passes", "max-time", "interrupted")
 
 
@@ -77,7 +77,7 @@ LIMITS = ("max-passes", "max-time", "interrupted")
 @train_options
 @click.pass_context
 def command(ctx: click.Context, /, **params: Any) -> int:
-    """Train a sparse linear model on DATA, and prove how far it is from the optimum.
+    """Train a sparse linear model on DATA, with a proven bound on its distance from the optimum.
 
     DATA is a Zarr folder or zip, an HDF5 file (file.h5::/group), a folder of .npy files or one
     X.npy. Minimises sum (rho |w_j| + (1 - rho) w_j^2 / 2) + C sum s_i loss(y_i, m_i) over all features
@@ -96,7 +96,7 @@ def command(ctx: click.Context, /, **params: Any) -> int:
 
 
 def _trusted(options: dict[str, Any], given: dict[str, str]) -> list[str]:
-    """Modules that the user names in this command, so that files may import them."""
+    """Modules that the user names on the command line, so that files may import them."""
     typed = options["features"] if given.get("features") == "--features" else ""
     return [*options["imports"], *(part.partition(":")[0].strip() for part in typed.split(" + "))]
 
@@ -106,7 +106,7 @@ class _Request:
     """The effective options, and where they come from."""
 
     options: dict[str, Any]
-    given: dict[str, str]  #: spelling of those that were given now, on the command line or in TOML
+    given: dict[str, str]  #: options given now -> where, on the command line or in a TOML file
     resumed: Checkpoint | None
     replaces_model: bool
 
@@ -129,7 +129,7 @@ def _request(ctx: click.Context, params: dict[str, Any]) -> _Request:
     resumed = CheckpointFolder(folder).load()
     check_command(resumed, folder)
     options = resume_options(options, given, resumed, folder)
-    # the model that the job wrote when it was stopped makes way for the better one
+    # the better model may replace the one that this job wrote when it was stopped
     own = (
         "out" not in given
         and options["out"] is not None
@@ -139,7 +139,7 @@ def _request(ctx: click.Context, params: dict[str, Any]) -> _Request:
 
 
 def _check(request: _Request) -> None:
-    """All that can be refused before the data are opened; raises InputError or UsageError."""
+    """Validate all that needs no data; raises InputError or UsageError."""
     from fcl.cli.config import RIVALS
 
     options, given = request.options, request.given
@@ -152,7 +152,7 @@ def _check(request: _Request) -> None:
             words = " or ".join(TABLE[name].spelled for name in pair)
             raise click.UsageError(f"give {words}, not both")
     if options["C"] is None and options["alpha"] is None:
-        raise click.UsageError("give --C or --alpha: how much the losses weigh against the penalty")
+        raise click.UsageError("give --C or --alpha: the weight of the losses against the penalty")
     if "writers" in given and options["driver"] == "inline":
         raise click.UsageError(
             "--writers: the inline driver has no writers; give --driver processes"
@@ -161,8 +161,7 @@ def _check(request: _Request) -> None:
         folder = options[option]
         if folder is not None and not (os.path.isdir(folder) and os.access(folder, os.W_OK)):
             raise InputError(
-                f"--{option.replace('_', '-')} {folder}: is not a folder that can be written; "
-                "make it first"
+                f"--{option.replace('_', '-')} {folder}: expected a writable folder; make it first"
             )
     if not options["plan"]:
         _check_outputs(request)
@@ -171,7 +170,7 @@ def _check(request: _Request) -> None:
 def _check_outputs(request: _Request) -> None:
     options = request.options
     if options["out"] is None:
-        raise click.UsageError("--out is missing: where the model goes")
+        raise click.UsageError("--out is missing: the file to write the model to")
     from fcl.model.atomic import check_output
 
     inputs = {name: options[name] for name in ("data", "valid", "config")}
@@ -200,7 +199,7 @@ def _check_outputs(request: _Request) -> None:
     if not place.is_complete:
         raise InputError(
             f"{folder}: holds the checkpoint of an earlier job; resume it (--resume {folder}), "
-            "choose another folder (--checkpoint), or start anew (--overwrite)"
+            "choose another folder (--checkpoint), or start over (--overwrite)"
         )
     if not options["quiet"]:
         messages.say(
@@ -210,15 +209,15 @@ def _check_outputs(request: _Request) -> None:
 
 
 def _arguments(request: _Request) -> dict[str, Any]:
-    """Open what is to be read; the arguments that train and plan_training share."""
+    """Open the data; returns the arguments that train and plan_training share."""
     options = request.options
     if not options["quiet"]:
-        # before numba, zarr and the like are imported: the user sees at once that it runs
+        # before slow imports such as numba and zarr, so that the user sees at once that it runs
         messages.say(f"reading {options['data']}")
     from fcl.data import open_data
     from fcl.features import parse_features
 
-    # a checkpoint or a TOML file may come from a stranger; the user types the command line
+    # a checkpoint or a TOML file may come from a stranger, so only the command line is trusted
     typed = request.given.get("features") == "--features"
     features = parse_features(options["features"], None if typed else options["imports"])
     arrays = {name: options[name] for name in ("x", "y", "offset")}
@@ -281,8 +280,8 @@ def _run(request: _Request, stop: Stop) -> tuple[TrainResult, View]:
     from fcl.drivers.events import PassDone, Started
     from fcl.drivers.train import train
 
-    # the supervisor of processes polls at all times; the inline driver is busy until its first pass is
-    # done, and has nothing to save before that
+    # the processes driver polls at all times; the inline driver only after its first pass, before which
+    # it has nothing to save
     listening_from = Started if options["driver"] == "processes" else PassDone
     with ExitStack() as stack:
         view: View = View() if options["quiet"] else LineView()
@@ -300,7 +299,7 @@ def _run(request: _Request, stop: Stop) -> tuple[TrainResult, View]:
             if log is not None:
                 log(event)
 
-        # the command words these warnings itself
+        # the command prints warnings itself
         stack.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore", ConvergenceWarning)
         warnings.simplefilter("always", ScaleWarning)
@@ -335,9 +334,9 @@ def _say_how_to_resume(folder: str | None) -> None:
 
 
 def _save(result: TrainResult, request: _Request, stop: Stop) -> tuple[str, bool]:
-    """Write the model, or write it elsewhere if that fails: hours of work went into it.
+    """Write the model; if that fails, write it elsewhere, since hours of work went into it.
 
-    Returns its path, and whether that differs from the one of ``--out``.
+    Returns the path of the model, and whether it differs from ``--out``.
     """
     from fcl.model.atomic import retry_while_full
 
@@ -351,7 +350,7 @@ def _save(result: TrainResult, request: _Request, stop: Stop) -> tuple[str, bool
             lambda: stop.signum != before,
         )
         return out, False
-    except Exception as error:  # a bug of fcl must not lose the model either
+    except Exception as error:  # not even a bug in fcl may lose the model
         why = reason(error) if isinstance(error, OSError) else error
         messages.say(f"error: the model could not be written: {why}")
     for place in (tempfile.gettempdir(), ".", os.path.expanduser("~")):
@@ -360,7 +359,8 @@ def _save(result: TrainResult, request: _Request, stop: Stop) -> tuple[str, bool
         except OSError:
             continue
         try:
-            path = os.path.join(rescue, os.path.basename(out)[-60:])  # it may have been too long
+            # the name may have been too long
+            path = os.path.join(rescue, os.path.basename(out)[-60:])
             result.model.save(path)
         except Exception:
             shutil.rmtree(rescue, ignore_errors=True)

@@ -1,8 +1,8 @@
 """Data sets: where rows, targets and weights come from.
 
-``open_data`` finds the container (Zarr, HDF5, ``.npy``, memory) and returns a ``DataSet``; its
+``open_data`` recognises the container (Zarr, HDF5, ``.npy``, memory) and returns a ``DataSet``, whose
 ``rows`` are read along the storage chunks (``RowReader``, ``SparseRowReader``). ``SequenceReader``
-turns them into blocks of nucleotide codes, ``NumericReader`` into blocks of floats, dense or sparse.
+converts them to blocks of nucleotide codes, ``NumericReader`` to blocks of floats, dense or sparse.
 zarr and h5py are imported only when such a container is opened.
 """
 

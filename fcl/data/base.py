@@ -1,8 +1,8 @@
 """The contract between containers, readers and the rest of fcl.
 
-A *container* is a place that holds named arrays: a Zarr group, an HDF5 file, a folder of ``.npy``
-files, or memory. It opens arrays as *row readers*, which return rows as plain numpy arrays, or as
-``SparseRows``. Nothing above this level knows the format.
+A *container* holds named arrays: a Zarr group, an HDF5 file or a folder of ``.npy`` files. It opens
+arrays as *row readers*, which return rows as plain numpy arrays, or as ``SparseRows``. Nothing above this
+level knows the format.
 """
 
 from __future__ import annotations
@@ -24,33 +24,39 @@ from fcl.errors import InputError
 
 _log = logging.getLogger("fcl")
 
-# Rows of storage without chunks (.npy, contiguous HDF5) are read in steps of about this size: large
-# enough for sequential disk speed, small enough not to matter in a memory plan.
+# Storage without chunks (.npy, contiguous HDF5) is read in steps of about this size: large enough for
+# sequential disk speed, small enough to be negligible in a memory plan.
 STEP_BYTES = 8 << 20
 
-# Parts of a file, spaced from its beginning to its end, that are compared to find changes.
+# Number and size of the parts of a file, spaced from beginning to end, that are compared to find changes.
 SAMPLES = 64
 SAMPLE_BYTES = 4096
 
-# dtype of text of variable length: numpy cannot say it in a fixed dtype before the rows are read.
-# Rows read have the width that the longest of them needs.
+# dtype of text of variable length, whose width is unknown before it is read. Rows that are read have the
+# width of their longest text.
 VARIABLE_TEXT = np.dtype("U")
 
-# About what a Python str costs beyond its letters while variable-length text is decoded.
+# Approximate overhead of a Python str beyond its letters, while variable-length text is decoded.
 STR_OVERHEAD_BYTES = 64
 
-# What a reader returns rows as: a numpy array, or SparseRows.
+# The type of the rows that a reader returns: a numpy array, or SparseRows.
 Block_co = TypeVar("Block_co", covariant=True)
 
 
 class RowReader(ABC, Generic[Block_co]):
     """Rows of one stored array, read in ranges.
 
-    name : for messages, such as ``train.zarr:X``.
-    shape : (n,) or (n, columns), no axis empty.
-    dtype : as stored; never object. Text of variable length has the dtype ``U`` without a width.
-    chunk_rows : rows of one storage chunk. Reading along multiples of it decodes each chunk once;
-        cutting chunks decodes them again for each cut.
+    Attributes
+    ----------
+    name : str
+        For messages, such as ``train.zarr:X``.
+    shape : tuple
+        (n,) or (n, columns), no axis empty.
+    dtype : dtype
+        As stored; never object. Text of variable length has the dtype ``U`` without a width.
+    chunk_rows : int
+        Rows of one storage chunk. Reading ranges that end at multiples of it decodes each chunk once; a
+        range that cuts a chunk decodes all of it.
     """
 
     name: str
@@ -60,18 +66,18 @@ class RowReader(ABC, Generic[Block_co]):
 
     @abstractmethod
     def read(self, start: int, stop: int) -> Block_co:
-        """Rows ``start`` to ``stop`` (exclusive), shape ``(stop - start, *shape[1:])``.
+        """Read the rows ``start`` to ``stop`` (exclusive), shape ``(stop - start, *shape[1:])``.
 
-        The block may share memory with the source: not to be written to. Raises ``InputError`` that
-        names array, chunk and file when stored bytes cannot be decoded.
+        The block may share memory with the source, so it must not be modified. Raises ``InputError``
+        naming array, chunk and file if stored bytes cannot be decoded.
         """
 
     @property
     def chunk_bytes(self) -> int:
-        """Decoded bytes of ``chunk_rows`` rows, which reading holds at once.
+        """Decoded bytes of ``chunk_rows`` rows, which a read holds at once.
 
-        Estimated from the first row for text of variable length. The compressed bytes come on top:
-        at most as many again, unless the data do not compress.
+        For text of variable length this is estimated from the first row. The compressed bytes are not
+        included; they are fewer, unless the data do not compress.
         """
         if self.dtype == VARIABLE_TEXT:
             row = np.asarray(self.read(0, 1))
@@ -88,44 +94,47 @@ class RowReader(ABC, Generic[Block_co]):
             yield a, b, self.read(a, b)
 
     def missing_chunks(self) -> int:
-        """Number of storage chunks never written, whose rows read as the fill value."""
+        """Number of storage chunks that were never written; their rows read as the fill value."""
         return 0
 
 
 class Container(ABC):
     """A place that holds named arrays.
 
-    name : for messages, such as ``train.zarr`` or ``train.h5::/fold1``.
+    Attributes
+    ----------
+    name : str
+        For messages, such as ``train.zarr`` or ``train.h5::/fold1``.
     """
 
     name: str
 
     @abstractmethod
     def open_array(self, path: str, may_be_empty: bool = False) -> RowReader[np.ndarray]:
-        """The array at ``path``; ``InputError`` when there is none or fcl cannot read it.
+        """Open the array at ``path``; raises ``InputError`` if it does not exist or cannot be read.
 
-        may_be_empty : of the parts of a sparse matrix, which may hold no entry.
+        may_be_empty : accept an empty array, as the parts of a sparse matrix without entries are.
         """
 
     def open_rows(self, path: str) -> RowReader[np.ndarray]:
-        """The array of rows, X; apart from ``open_array`` for containers that are one array."""
+        """Open the array of rows, X; containers of a single array override this."""
         return self.open_array(path)
 
     def is_group(self, path: str) -> bool:
-        """Whether there is a group of arrays at ``path``, where containers know groups."""
+        """Whether there is a group of arrays at ``path``; False if the container has no groups."""
         return False
 
     def attribute(self, path: str, name: str) -> Any:
-        """An attribute of the array or group at ``path``, None if there is none of that name.
+        """An attribute of the array or group at ``path``; None if it does not exist.
 
-        Numbers and text as Python values, arrays as lists. A reference to another array is its path
-        from the root of the container, with a slash before it.
+        Numbers and text are Python values, arrays are lists. A reference to another array is its path
+        from the root of the container, with a leading slash.
         """
         return None
 
     @abstractmethod
     def stamps(self) -> list[FileStamp]:
-        """The files that tell whether the arrays opened so far are still the same."""
+        """Stamps of the files that show whether the arrays opened so far have changed."""
 
 
 @dataclass(frozen=True)
@@ -135,24 +144,24 @@ class FileStamp:
     path: Path
     size: int
     mtime_ns: int
-    #: CRC-32 of spaced parts of the file, of all of a small one; None: the file stands for others
+    #: CRC-32 of spaced parts of the file, or of all of a small file; None: the file stands for others
     checksum: int | None
 
     @classmethod
     def of(cls, path: Path, stands_for_others: bool = False) -> FileStamp:
         """The stamp of an existing file.
 
-        stands_for_others : metadata of an array, which are written again whenever its chunks are.
+        stands_for_others : whether it is a metadata file, rewritten whenever the array's chunks are.
         """
         status = path.stat()
         checksum = None if stands_for_others else _sampled_checksum(path)
         return cls(path, status.st_size, status.st_mtime_ns, checksum)
 
     def check(self) -> None:
-        """Raise ``InputError`` if the file has changed since.
+        """Raise ``InputError`` if the file has changed since the stamp was made.
 
         A new modification time with the same content, as after ``touch``, is accepted, with a warning
-        where the content was only sampled.
+        if the content was only sampled.
         """
         try:
             status = self.path.stat()
@@ -206,14 +215,14 @@ def chunk_ranges(
 
 
 def rows_per_step(n_rows: int, row_bytes: int) -> int:
-    """Rows to read at a time where the storage itself has no chunks."""
+    """Rows to read at a time from storage without chunks."""
     return max(1, min(n_rows, STEP_BYTES // max(1, row_bytes)))
 
 
 def check_array(
     name: str, shape: tuple[int, ...], dtype: np.dtype, may_be_empty: bool = False
 ) -> None:
-    """Refuse arrays that no part of fcl can use, before anything is read."""
+    """Raise InputError for arrays that no part of fcl can use, before anything is read."""
     if len(shape) not in (1, 2):
         raise InputError(
             f"{name} has {len(shape)} dimensions, shape {shape}; expected one or two, rows first"
@@ -232,7 +241,7 @@ def check_array(
 
 
 def fixed_text(values: np.ndarray, name: str) -> np.ndarray:
-    """Text held as Python objects or ``StringDType`` as a fixed-width ``U`` or ``S`` array."""
+    """Convert text in Python objects or ``StringDType`` to a fixed-width ``U`` or ``S`` array."""
     items = values.ravel().tolist()
     kinds = {type(item) for item in items}
     if not kinds <= {str} and not kinds <= {bytes}:
@@ -244,7 +253,7 @@ def fixed_text(values: np.ndarray, name: str) -> np.ndarray:
     return np.array(items, dtype="S" if kinds == {bytes} else "U").reshape(values.shape)
 
 
-# Groups that count as one array: those in which anndata keeps sparse matrices and columns of a table.
+# Groups that count as one array: anndata stores sparse matrices and columns of tables in them.
 ENCODED_GROUPS = (
     "csr_matrix",
     "csc_matrix",
@@ -256,9 +265,9 @@ ENCODED_GROUPS = (
 
 
 def array_names(nodes: Iterable[tuple[str, bool, Any]]) -> list[str]:
-    """What ``open_data`` can open, among the nodes of a container.
+    """The names that ``open_data`` can open, among the nodes of a container.
 
-    nodes : path, whether it is an array, and the attribute ``encoding-type``, of each node.
+    nodes : for each node its path, whether it is an array, and its attribute ``encoding-type``.
     """
     nodes = list(nodes)
     encoded = [path for path, is_array, kind in nodes if not is_array and kind in ENCODED_GROUPS]
@@ -269,7 +278,7 @@ def array_names(nodes: Iterable[tuple[str, bool, Any]]) -> list[str]:
 
 
 def no_such_array(container: str, path: str, present: Iterable[str]) -> InputError:
-    """The error for an array that is not there: lists what is, suggests the nearest."""
+    """The error for an array that does not exist; lists those that do, and suggests the nearest."""
     names = sorted(present)
     by_lower = {name.lower(): name for name in names}
     near = difflib.get_close_matches(path.lower(), list(by_lower), n=1)
@@ -288,10 +297,10 @@ def raise_for_chunk(
     where: Callable[[tuple[int, ...]], str],
     cause: Exception,
 ) -> NoReturn:
-    """After a failed read of rows ``start`` to ``stop``: find the chunk at fault and name it.
+    """After a failed read of rows ``start`` to ``stop``, raise InputError naming the faulty chunk.
 
-    Reads the chunks of the range one by one. ``where`` says in words where a chunk, given by its
-    grid index, is stored.
+    Reads the chunks of the range one by one. ``where`` describes where a chunk is stored, given its grid
+    index.
     """
     grid = [range(start // chunks[0], -(-stop // chunks[0]))]
     grid += [range(-(-n // c)) for n, c in zip(reader.shape[1:], chunks[1:], strict=True)]
@@ -312,7 +321,7 @@ def raise_for_chunk(
             ) from error
     raise InputError(
         f"{reader.name}: rows {start}-{stop - 1} could not be read: {one_line(cause)}. A second "
-        "try went well, so the storage is unreliable"
+        "attempt succeeded, so the storage is unreliable"
     ) from cause
 
 
@@ -323,11 +332,11 @@ def one_line(error: BaseException) -> str:
 
 
 def array_path(group: str, path: str) -> str:
-    """Path of an array from the root of its file, without slashes at the ends."""
+    """Path of an array from the root of its file, without leading and trailing slashes."""
     return "/".join(part for part in (group.strip("/"), path.strip("/")) if part)
 
 
 def container_name(path: str | os.PathLike[str], group: str) -> str:
-    """How a container is called in messages: the file's own name, and the group if any."""
+    """Name of a container in messages: the name of the file, and the group if any."""
     name = Path(path).resolve().name
     return f"{name}::/{group.strip('/')}" if group.strip("/") else name

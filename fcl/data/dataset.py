@@ -1,4 +1,4 @@
-"""A data set: the rows, with a target and weights where wanted."""
+"""A data set: rows, with an optional target, weights and offset."""
 
 from __future__ import annotations
 
@@ -15,14 +15,22 @@ from fcl.errors import InputError
 
 
 class DataSet:
-    """Rows, target and weights that belong together; made by ``fcl.open_data``.
+    """Rows with their target, weights and offset; returned by :func:`fcl.open_data`.
 
-    name : for messages, such as ``train.zarr``.
-    rows : ``RowReader`` of X; a ``SparseRowReader`` where X is a sparse matrix.
-    target : (n,) of any dtype, as stored; None when there is none (prediction).
-    target_name : of the array of targets, for messages, such as ``train.zarr:y``.
-    weights : float64 (n,), finite, >= 0, not all 0; None when all rows count the same.
-    offset : float64 (n,), finite, added to the margins; None for zeros.
+    Attributes
+    ----------
+    name : str
+        For messages, such as ``train.zarr``.
+    rows : RowReader
+        Reader of X; a ``SparseRowReader`` if X is a sparse matrix.
+    target : (n,) of any dtype, or None
+        As stored; None if no target was opened.
+    target_name : str
+        Name of the target for messages, such as ``train.zarr:y``.
+    weights : float64 (n,) or None
+        Sample weights, finite, >= 0, not all 0; None if all rows have weight 1.
+    offset : float64 (n,) or None
+        Added to the margins, finite; None for zeros.
     """
 
     def __init__(
@@ -43,7 +51,7 @@ class DataSet:
         self.target_name = target_name
         self._stamps = tuple(stamps)
         self._fingerprint: str | None = None
-        #: arguments of ``open_data`` with which another process opens the same rows; None: it cannot
+        #: arguments of ``open_data`` that open the same rows in another process; None: not possible
         self.source: dict[str, str] | None = None
 
     def with_target(
@@ -57,7 +65,7 @@ class DataSet:
         return other
 
     def with_offset(self, offset: npt.ArrayLike, name: str = "offset") -> DataSet:
-        """The same rows with other offsets (n,); raises InputError for numbers that are no offsets."""
+        """The same rows with another offset (n,); raises InputError unless all n are finite."""
         other = self.with_target(self.target, self.weights, self.target_name)
         other.offset = check_offset(np.asarray(offset), self.n_rows, name)
         return other
@@ -68,20 +76,20 @@ class DataSet:
         return self.rows.shape[0]
 
     def fingerprint(self) -> str:
-        """SHA-256 (hex) of what the data set holds, see ``fcl.data.fingerprint``.
+        """SHA-256 (hex) of target, weights, offset and a sample of X; see ``fcl.data.fingerprint``.
 
-        Reads 64 spaced blocks of X at the first call, and remembers the answer.
+        The first call reads 64 spaced blocks of X; later calls return the same value.
         """
         if self._fingerprint is None:
             self._fingerprint = fingerprint(self.rows, self.target, self.weights, self.offset)
         return self._fingerprint
 
     def check_unchanged(self) -> None:
-        """Raise ``InputError`` if a source file has another size or content than at the opening.
+        """Raise ``InputError`` if the size or content of a source file changed since it was opened.
 
-        The content is sampled, and only where the modification time is new. Costs one ``stat`` per
-        file: the HDF5, zip or .npy files, or the metadata files of a Zarr folder. Chunks of a Zarr folder
-        rewritten in place are not noticed.
+        The content is sampled, and only if the modification time has changed. The check takes one
+        ``stat`` per file: the HDF5, zip or .npy files, or the metadata files of a Zarr folder. It does
+        not notice chunks of a Zarr folder that were rewritten in place.
         """
         for stamp in self._stamps:
             try:

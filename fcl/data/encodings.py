@@ -1,11 +1,11 @@
-"""Arrays that are groups: sparse matrices and columns of tables, in the layout of anndata.
+"""Arrays that are stored as groups: sparse matrices and columns of tables, in the layout of anndata.
 
     csr_matrix                   group with indptr, indices, data and the attribute shape
     categorical                  group with codes and categories, -1 = no value
     nullable-integer and others  group with values and mask, true = no value
 
-Before anndata 0.8 a categorical is an array of codes whose attribute ``categories`` leads to the array
-of categories; before 0.7 the attributes of sparse matrices have other names.
+Before anndata 0.8, a categorical is an array of codes whose attribute ``categories`` refers to the array
+of categories; before 0.7, the attributes of sparse matrices have other names.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from fcl.data.base import Container, RowReader
 from fcl.data.sparse import SparseRowReader
 from fcl.errors import InputError
 
-# What can be read, by encoding-type: the versions of the layout, without the last number.
+# Supported versions of the layout, by encoding-type, without the last number.
 SPARSE_VERSIONS = ("0.1",)
 CATEGORICAL_VERSIONS = ("0.2",)
 NULLABLE_VERSIONS = ("0.1",)
 
-OLD_CATEGORIES = "__categories"  # the group of them beside the columns, before anndata 0.8
+OLD_CATEGORIES = "__categories"  # group of categories beside the columns, before anndata 0.8
 
 
 def open_rows(container: Container, path: str) -> RowReader[Any]:
-    """The rows at a path: an array, or a group that is a sparse matrix."""
+    """Open the rows at a path: an array, or a group that is a sparse matrix."""
     if not container.is_group(path):
         return container.open_rows(path)
     kind = _encoding(container, path)
@@ -46,14 +46,14 @@ def open_rows(container: Container, path: str) -> RowReader[Any]:
         return SparseRowReader(indptr.name.rpartition("/")[0], shape, indptr, indices, data)
     if kind == "csc_matrix":
         raise InputError(
-            f"{where} is stored by columns (csc_matrix), but rows are read in ranges; store it by "
+            f"{where} is stored by columns (csc_matrix), but fcl reads ranges of rows; store it by "
             "rows, as a csr_matrix (anndata: adata.X = adata.X.tocsr(), then write it again)"
         )
     raise InputError(f"{where} is a {kind or 'group'}, expected an array" + _advice(kind, path))
 
 
 def open_column(container: Container, path: str) -> RowReader[np.ndarray]:
-    """A target or weights at a path: an array, or a group that is a column of a table."""
+    """Open a target or weights at a path: an array, or a group that is a column of a table."""
     if not container.is_group(path):
         column = container.open_array(path)
         categories = container.attribute(path, "categories")
@@ -79,7 +79,7 @@ def open_column(container: Container, path: str) -> RowReader[np.ndarray]:
 
 
 class CategoricalReader(RowReader[np.ndarray]):
-    """The categories of rows that are stored as numbers of categories."""
+    """Values of a categorical column, which is stored as codes (indices of categories)."""
 
     def __init__(
         self, name: str, codes: RowReader[np.ndarray], categories: RowReader[np.ndarray]
@@ -91,7 +91,7 @@ class CategoricalReader(RowReader[np.ndarray]):
         self._codes = codes
         if codes.dtype.kind not in "iu":
             raise InputError(
-                f"{codes.name} has dtype {codes.dtype}; expected integers, numbers of categories"
+                f"{codes.name} has dtype {codes.dtype}; expected integers, the codes of categories"
             )
         if len(categories.shape) != 1:
             raise InputError(f"{categories.name} has shape {categories.shape}; expected (number,)")
@@ -111,7 +111,7 @@ class CategoricalReader(RowReader[np.ndarray]):
 
 
 class MaskedReader(RowReader[np.ndarray]):
-    """Values beside which a mask tells that some are missing."""
+    """Values of a nullable column, whose mask must not mark any as missing."""
 
     def __init__(
         self, name: str, values: RowReader[np.ndarray], mask: RowReader[np.ndarray]
@@ -121,7 +121,7 @@ class MaskedReader(RowReader[np.ndarray]):
         self._values, self._mask = values, mask
         if mask.shape != values.shape:
             raise InputError(
-                f"{mask.name} has shape {mask.shape}; expected {values.shape}, as of the values"
+                f"{mask.name} has shape {mask.shape}; expected {values.shape}, like the values"
             )
 
     def read(self, start: int, stop: int) -> np.ndarray:
@@ -133,12 +133,12 @@ def _refuse_missing(name: str, start: int, missing: np.ndarray) -> None:
     if missing.any():
         raise InputError(
             f"{name}: row {start + int(missing.argmax())} has no value ({int(missing.sum())} such "
-            f"rows of {len(missing)}); drop these rows, or give them one"
+            f"rows of {len(missing)}); drop these rows, or fill in their values"
         )
 
 
 def _encoding(container: Container, path: str) -> str:
-    """What a group is, in anndata's words; empty if it does not say."""
+    """The encoding-type of a group; empty if it has none."""
     kind = container.attribute(path, "encoding-type")
     if kind is None and (old := container.attribute(path, "h5sparse_format")):
         return f"{old}_matrix"
@@ -151,7 +151,7 @@ def _check_version(container: Container, path: str, known: tuple[str, ...]) -> N
         expected = " or ".join(f"{number}.*" for number in known)
         raise InputError(
             f'"{path}" in {container.name} has encoding-version {version}; expected {expected}. It '
-            "was written by a newer program: see whether there is a newer fcl"
+            "was written by a newer program: try to upgrade fcl"
         )
 
 

@@ -1,12 +1,11 @@
-"""A hash of what a data set holds, to tell whether a job is resumed on the same data.
+"""A hash of a data set, to verify that a job is resumed on the same data.
 
 It covers the shapes, the dtypes, all of target, weights and offset, and 64 spaced blocks of X, as decoded
-values. Container, path, chunks, compression, byte order and times do not count; of sparse rows neither
-do stored zeros, the order of the entries, nor the width of their indices. Text counts by its
-letters, whether stored with a fixed or a variable length, as bytes or as Unicode. The values
-themselves count as stored: the same sequences as codes and as letters are different data here,
-for what is hashed must not depend on how the features will read it. So are the same numbers as a dense
-and as a sparse matrix.
+values. It does not depend on container, path, chunks, compression, byte order and times, nor, for sparse
+rows, on stored zeros, the order of the entries and the width of their indices. Text is hashed by its
+letters, whether stored with fixed or variable length, as bytes or as Unicode. Values are hashed as
+stored, because the hash must not depend on how the features will read them: the same sequences as codes
+and as letters are different data, and so are the same numbers as a dense and as a sparse matrix.
 """
 
 from __future__ import annotations
@@ -32,11 +31,11 @@ def fingerprint(
     weights: np.ndarray | None,
     offset: np.ndarray | None = None,
 ) -> str:
-    """SHA-256 (hex) over shapes, dtypes, target, weights, offset and spaced blocks of the rows."""
+    """SHA-256 (hex) of shapes, dtypes, target, weights, offset and spaced blocks of the rows."""
     digest = hashlib.sha256(b"fcl data set, version 1")
     for name, values in (("target", target), ("weights", weights)):
         _add(digest, f"{name} none" if values is None else f"{name} {values.shape}", values)
-    if offset is not None:  # without one the hash is that of earlier versions
+    if offset is not None:  # without an offset, the hash is the same as in earlier versions
         _add(digest, "offset", offset)
     digest.update(f"rows {rows.shape}".encode())
     for (start, stop), block in _read_blocks(rows, _spaced_blocks(rows.shape[0])):
@@ -64,7 +63,7 @@ def _add(digest: hashlib._Hash, title: str, values: np.ndarray | None) -> None:
 
 
 def _text_bytes(values: np.ndarray) -> np.ndarray:
-    """UTF-8 of text as uint8 (size, width), width being that of the longest item."""
+    """Text in UTF-8, uint8 (size, width), where width is the length of the longest item."""
     if values.dtype.kind == "U":
         values = np.char.encode(values, "utf-8")
     width = values.dtype.itemsize
@@ -74,7 +73,7 @@ def _text_bytes(values: np.ndarray) -> np.ndarray:
 
 
 def _spaced_blocks(n_rows: int) -> list[RowRange]:
-    """Row ranges of the blocks, a function of the number of rows alone."""
+    """Row ranges of the blocks, which depend only on the number of rows."""
     if n_rows <= N_BLOCKS * BLOCK_ROWS:
         starts = list(range(0, n_rows, BLOCK_ROWS))
     else:
@@ -87,7 +86,7 @@ def _read_blocks(
 ) -> Iterator[tuple[RowRange, np.ndarray | SparseRows]]:
     """Yield each block with its values, decoding each storage chunk once.
 
-    Blocks in one chunk are read as one range: a slice of a chunk costs the decoding of it all.
+    Blocks in one chunk are read as one range, because reading any part of a chunk decodes all of it.
     """
     held_start, held_stop = 0, 0
     held: np.ndarray | SparseRows = np.empty(0)

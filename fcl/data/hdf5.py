@@ -1,4 +1,4 @@
-"""HDF5 files. h5py is imported when the first file is opened."""
+"""HDF5 files; h5py is imported when the first file is opened."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Hdf5Reader(RowReader[np.ndarray]):
             raise InputError(f"{name} is a null dataset without rows; expected an array")
         self.shape = dataset.shape
         check_array(name, self.shape, self.dtype, may_be_empty)
-        # Contiguous storage fails like one chunk per step would.
+        # Contiguous storage is treated as chunks of one step each.
         row_bytes = dataset.dtype.itemsize * int(np.prod(self.shape[1:], dtype=np.int64))
         self._chunks = dataset.chunks or (
             rows_per_step(self.shape[0], row_bytes),
@@ -93,7 +93,7 @@ class Hdf5Container(Container):
         self._group = group
         self._stamp = FileStamp.of(path)
         try:
-            # Locks fail on many network file systems, and a reader that changes nothing needs none.
+            # Locks fail on many network file systems, and a reader that changes nothing needs no lock.
             self._file = h5py.File(path, "r", locking=False)
         except OSError as error:
             raise _cannot_open(path, error) from error
@@ -148,17 +148,20 @@ class Hdf5Container(Container):
         return [self._stamp]
 
     def _node(self, path: str) -> Any:
-        """The dataset or group at a path, None if there is none."""
+        """The dataset or group at a path; None if it does not exist."""
         try:
             self._check_links(path)
             return self._root.get(path.strip("/") or "/")
-        except UnicodeEncodeError:  # from bytes of a command line that are not UTF-8
+        except UnicodeEncodeError:  # bytes of a command line that are not UTF-8
             return None
         except (OSError, RuntimeError) as error:
             raise self._damaged(error) from error
 
     def _check_links(self, path: str) -> None:
-        """Refuse a path through a link to another file that is not regular: opening a FIFO blocks."""
+        """Raise InputError if a link in the path leads to a file that is not regular, such as a FIFO.
+
+        Opening a FIFO would block.
+        """
         import h5py
 
         node: Any = self._root
@@ -171,7 +174,7 @@ class Hdf5Container(Container):
             node = node.get(part)
 
     def _check_files(self, names: Iterable[str | bytes]) -> None:
-        """Raise InputError if a file that HDF5 would open for this one is a FIFO or a device."""
+        """Raise InputError if a file that this one refers to is a FIFO, a socket or a device."""
         for name in names:
             text = os.fsdecode(name)
             for folder in (self._path.resolve().parent, Path()):  # where HDF5 looks
@@ -197,7 +200,7 @@ class Hdf5Container(Container):
 
 
 def _python_value(value: Any) -> Any:
-    """The value of an attribute without numpy: text, number, or list."""
+    """The value of an attribute as plain Python: text, number, or list."""
     if isinstance(value, np.ndarray | np.generic):
         value = value.tolist()
     return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else value

@@ -1,4 +1,4 @@
-"""Arrays in memory, behind the same contract as stored ones."""
+"""Arrays in memory, with the same interface as stored arrays."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from fcl.errors import InputError
 
 
 class MemoryReader(RowReader[np.ndarray]):
-    """Rows of a numpy array; ``read`` returns views that cannot be written to."""
+    """Rows of a numpy array; ``read`` returns read-only views."""
 
     def __init__(self, array: np.ndarray, name: str, may_be_empty: bool = False) -> None:
         if np.ma.is_masked(array):
             raise InputError(
                 f"{name} has masked values; expected a value everywhere: fill them in "
-                "(array.filled(...)) or leave their rows out"
+                "(array.filled(...)) or drop their rows"
             )
         array = np.asarray(array)
-        # Columns of text, as pandas makes them, come as Python objects or StringDType.
+        # Columns of text, such as those of pandas, are Python objects or StringDType.
         if array.dtype.kind in "OT" and array.size:
             array = fixed_text(array, name)
         check_array(name, array.shape, array.dtype, may_be_empty)

@@ -1,6 +1,6 @@
-"""``.npy`` files: a folder of them as a container, or one file with its neighbours.
+"""``.npy`` files: a folder of them as a container, or one file and the files beside it.
 
-Files are read by ranges, not mapped: pages of a mapped file count as memory of the process.
+Files are read in ranges, not mapped, because pages of a mapped file count as memory of the process.
 """
 
 from __future__ import annotations
@@ -74,11 +74,11 @@ def _read_header(path: Path, name: str) -> tuple[tuple[int, ...], bool, np.dtype
             elif version == (2, 0):
                 shape, fortran, dtype = np.lib.format.read_array_header_2_0(file)
             else:
-                # 3.0 differs only by the names of record fields, and records are not read here.
+                # 3.0 differs only in the names of record fields, and records are not supported.
                 raise InputError(f"{name} has .npy version {version}; expected 1.0 or 2.0")
         except (InputError, MemoryError):
             raise
-        except Exception as error:  # numpy parses the header as Python: many kinds
+        except Exception as error:  # numpy parses the header as Python: any error is possible
             raise InputError(f"{path} is not a readable .npy file: {one_line(error)}") from error
         return shape, fortran and len(shape) == 2, dtype, file.tell()
 
@@ -115,7 +115,7 @@ class NpyContainer(Container):
     def _find(self, path: str) -> Path:
         candidates = [self._folder / path, self._folder / (path + SUFFIX)]
         if self._single:
-            # A user who names two files on the command line means both from where she stands.
+            # A path on the command line is relative to the working folder.
             candidates.insert(0, Path(path))
         for candidate in candidates:
             if candidate.is_file():
@@ -125,14 +125,14 @@ class NpyContainer(Container):
 
 
 def open_npy(path: Path, group: str) -> Container:
-    """The container of a path, which has no groups."""
+    """Open the container at a path; raises InputError for a group, since it has none."""
     if group:
         raise InputError(f"{path} has no groups, so ::/{group} cannot be found in it")
     return NpyContainer(path)
 
 
 def is_npy(path: Path, head: bytes) -> bool:
-    """Whether a path is a ``.npy`` file or a folder that holds some."""
+    """Whether a path is a ``.npy`` file or a folder of ``.npy`` files."""
     if path.is_dir():
         return any(path.glob("*" + SUFFIX))
     return path.suffix == SUFFIX or head.startswith(MAGIC)

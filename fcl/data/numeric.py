@@ -1,8 +1,7 @@
-"""Rows as numbers: blocks of a dense or sparse matrix, checked, in a float type.
+"""Rows as numbers: validated blocks of a dense or sparse matrix, in float32 or float64.
 
-The type of a block is numpy's own for the stored one beside float32: float32 stays float32, and what
-it holds exactly (booleans, float16, integers of 8 and 16 bits) becomes float32; everything else becomes
-float64. Integers beyond 2^53 are rounded there.
+Types whose values float32 holds exactly (float32, float16, booleans, integers of 8 and 16 bits) become
+float32, and all others float64. Integers beyond 2^53 are rounded.
 """
 
 from __future__ import annotations
@@ -24,18 +23,30 @@ _PIECE_ROWS = 1 << 20
 
 
 class NumericReader:
-    """Blocks of numbers from the rows of a data set.
+    """Blocks of numbers from the rows of a data set; the constructor reads nothing.
 
-    rows : the stored matrix (n, columns), dense or sparse, of any real dtype.
-    keep : bool (n,), rows to read; None for all. The others are neither counted nor checked, and
-        chunks without a kept row are not read.
+    Parameters
+    ----------
+    rows : RowReader
+        The stored matrix (n, columns), dense or sparse, of any real dtype.
+    keep : bool (n,) or None
+        Rows to read; None for all. Other rows are neither counted nor validated, and chunks without a
+        kept row are not read.
 
-    n_rows : number of kept rows.
-    n_columns : of the matrix.
-    dtype : float32 or float64, of every block.
-    sparse : whether blocks are ``SparseRows``; arrays otherwise.
+    Attributes
+    ----------
+    n_rows : int
+        Number of kept rows.
+    n_columns : int
+    dtype : dtype
+        float32 or float64, of all blocks.
+    sparse : bool
+        Whether blocks are ``SparseRows``; otherwise they are arrays.
 
-    Raises ``InputError`` where the rows cannot be numbers; reads nothing yet.
+    Raises
+    ------
+    InputError
+        The rows are not a matrix of numbers.
     """
 
     def __init__(self, rows: RowReader[Any], keep: np.ndarray | None = None) -> None:
@@ -59,15 +70,23 @@ class NumericReader:
     def iter_blocks(
         self, block_rows: int, first: int = 0, last: int | None = None
     ) -> Iterator[tuple[int, int, Any]]:
-        """Yield ``(start, stop, block)`` over the kept rows ``first`` to ``last``, in order.
+        """Iterate over blocks of the kept rows ``first`` to ``last``, in order.
 
-        start, stop : range of kept rows; ``block_rows`` of them, fewer in the last block.
-        block : array (stop - start, n_columns) of ``dtype``, C-contiguous, or ``SparseRows``; all values
-            finite. A new one each time, which the caller may keep or change.
+        Every storage chunk is decoded once. One chunk and one block are held at a time; for sparse rows,
+        the block twice.
 
-        Every storage chunk is decoded once; one chunk and one block are held at a time, of sparse rows
-        the block twice. Raises ``InputError`` naming row and column of the first value that is not
-        finite.
+        Yields
+        ------
+        start, stop : int
+            Range of kept rows: ``block_rows`` of them, fewer in the last block.
+        block : array (stop - start, n_columns) or SparseRows
+            All values are finite and of ``dtype``; an array is C-contiguous. Each block is new, so the
+            caller may keep or modify it.
+
+        Raises
+        ------
+        InputError
+            A value is not finite; the message names row and column of the first one.
         """
         last = self.n_rows if last is None else last
         start = first
@@ -81,7 +100,7 @@ class NumericReader:
                         make = _SparseBlock if self.sparse else _DenseBlock
                         block = make(self.rows.name, (size, self.n_columns), self.dtype)
                     count = min(len(stored) - taken, block.room)
-                    # the chunk begins with the first stored row that is wanted of it
+                    # the chunk begins at its first stored row that is needed
                     block.add(chunk, stored[taken : taken + count], int(stored[0]))
                     taken += count
                     if block.room == 0:
@@ -94,9 +113,9 @@ class NumericReader:
                 self.rows.release()
 
     def block_entries(self, block_rows: int) -> np.ndarray:
-        """Stored entries of each block of that many kept rows, int64 (blocks,).
+        """Number of entries of each block of ``block_rows`` kept rows, int64 (blocks,).
 
-        Of sparse rows from ``indptr`` alone, stored zeros included; of dense ones rows times columns.
+        For sparse rows from ``indptr`` alone, so stored zeros count; for dense rows, rows times columns.
         """
         sizes = np.diff(np.r_[0 : self.n_rows : block_rows, self.n_rows])
         if not isinstance(self.rows, SparseRowReader):
@@ -118,9 +137,10 @@ class NumericReader:
         return entries
 
     def _chunks(self, first: int, last: int) -> Iterator[tuple[Numbers, Any]]:
-        """Numbers of the stored rows that are the kept ones ``first`` to ``last``, by storage chunks.
+        """Iterate over the kept rows ``first`` to ``last`` by storage chunks.
 
-        With each the stored rows from the first of these numbers to the last.
+        Yields the numbers of the kept rows among the stored rows, and the values of the stored rows from
+        the first to the last of these numbers.
         """
         seen = 0
         for start, stop in chunk_ranges(self.rows):
@@ -138,7 +158,7 @@ class NumericReader:
 
 
 class _DenseBlock:
-    """An array that is filled from chunks."""
+    """A dense block that is filled from chunks."""
 
     def __init__(self, name: str, shape: tuple[int, int], dtype: np.dtype) -> None:
         self._name = name
@@ -146,10 +166,10 @@ class _DenseBlock:
         self.room = shape[0]
 
     def add(self, chunk: np.ndarray, stored: Numbers, first: int) -> None:
-        """Take the rows of these numbers from a chunk whose first row has the number ``first``."""
+        """Copy the rows with the numbers ``stored`` from a chunk whose first row has number ``first``."""
         at = len(self._values) - self.room
         out = self._values[at : at + len(stored)]
-        if _in_a_row(stored):
+        if _consecutive(stored):
             out[...] = chunk[stored[0] - first : stored[-1] + 1 - first]
         else:
             out[...] = chunk[np.asarray(stored) - first]
@@ -161,7 +181,7 @@ class _DenseBlock:
 
 
 class _SparseBlock:
-    """Parts of chunks, joined when they are enough."""
+    """A sparse block that is concatenated from parts of chunks."""
 
     def __init__(self, name: str, shape: tuple[int, int], dtype: np.dtype) -> None:
         self._name = name
@@ -170,8 +190,8 @@ class _SparseBlock:
         self.room = shape[0]
 
     def add(self, chunk: SparseRows, stored: Numbers, first: int) -> None:
-        """As of ``_DenseBlock``."""
-        if _in_a_row(stored):
+        """As in ``_DenseBlock``."""
+        if _consecutive(stored):
             part = chunk.rows(int(stored[0]) - first, int(stored[-1]) + 1 - first)
         else:
             part = chunk.take(np.asarray(stored) - first)
@@ -184,22 +204,22 @@ class _SparseBlock:
 
 
 def float_dtype(dtype: np.dtype) -> np.dtype:
-    """The float type in which numbers of a stored type are handed on: float32 or float64."""
+    """The float type to which numbers of a stored type are converted: float32 or float64."""
     return np.dtype(np.float32 if np.result_type(dtype, np.float32) == np.float32 else np.float64)
 
 
 def check_finite(block: Block, rows: int | Numbers, name: str) -> None:
     """Raise ``InputError`` naming row and column of the first value that is NaN or infinite.
 
-    block : dense (m, columns) or sparse rows of any real dtype.
-    rows : number of the first row, or the numbers of all m, for the message.
-    name : of the matrix.
+    block : array (m, columns) or sparse rows, of any real dtype.
+    rows : number of the first row, or the numbers of all m rows, for the message.
+    name : name of the matrix, for the message.
     """
     values = block.data if isinstance(block, SparseRows) else block
     if values.dtype.kind != "f":
         return
     with np.errstate(over="ignore", invalid="ignore"):
-        # a sum needs no array of flags; if it overflows, the flags are computed
+        # a sum needs no temporary array; if it overflows, each value is tested
         if np.isfinite(values.sum()):
             return
     bad = ~np.isfinite(values)
@@ -215,13 +235,13 @@ def check_finite(block: Block, rows: int | Numbers, name: str) -> None:
     numbers = range(rows, rows + len(block)) if isinstance(rows, int) else rows
     raise InputError(
         f"{name}: row {numbers[row]}, column {column} is {value}; values must be finite "
-        f"({int(bad.sum())} such in rows {numbers[0]}-{numbers[-1]}). Replace them, or drop their "
-        "rows or columns"
+        f"({int(bad.sum())} such values in rows {numbers[0]}-{numbers[-1]}). Replace them, or drop "
+        "their rows or columns"
     )
 
 
 def check_columns(rows: RowReader[Any], n_columns: int) -> None:
-    """Raise ``InputError`` unless the rows have as many columns as those that a model was made of."""
+    """Raise ``InputError`` unless the rows have as many columns as the training rows of a model."""
     found = rows.shape[1] if len(rows.shape) == 2 else 1
     if found != n_columns:
         raise InputError(
@@ -230,6 +250,6 @@ def check_columns(rows: RowReader[Any], n_columns: int) -> None:
         )
 
 
-def _in_a_row(numbers: Numbers) -> bool:
-    """Whether increasing numbers have no gap."""
+def _consecutive(numbers: Numbers) -> bool:
+    """Whether increasing numbers are consecutive."""
     return int(numbers[-1]) - int(numbers[0]) == len(numbers) - 1

@@ -26,11 +26,11 @@ from fcl.units import format_bytes
 
 logger = logging.getLogger("fcl")
 
-# A group inside the file follows after this: train.h5::/fold1
+# Separates a file from a group in it: train.h5::/fold1
 GROUP_SEPARATOR = "::"
 
-# Tried in this order: whether a path (with the first bytes of its file) is of that format, and how
-# to open it with the group wanted.
+# In the order of trial: a test whether a path (and the first bytes of its file) has the format, and the
+# container that opens a group at that path.
 Recogniser = Callable[[Path, bytes], bool]
 FORMATS: tuple[tuple[Recogniser, Callable[[Path, str], Container]], ...] = (
     (is_zarr, ZarrContainer),
@@ -47,22 +47,36 @@ def open_data(
     weights: str | np.ndarray | None = None,
     offset: str | np.ndarray | None = None,
 ) -> DataSet:
-    """Open a data set; X stays where it is, target, weights and offset are read.
+    """Open a data set: read target, weights and offset, and leave X where it is stored.
 
-    source : path of a Zarr group (folder or zip, format 2 or 3), an HDF5 file, a folder of
-        ``NAME.npy`` files, or one ``.npy`` file; ``path::/group`` for a group inside Zarr or HDF5;
-        or an array (n,) or (n, columns), or a sparse matrix such as scipy's, in memory.
-    x : name of the array of rows in the container, or of a group that holds a sparse matrix by rows in
-        the layout of anndata (``X``, ``layers/counts``).
-    y : name of the target, which may be categorical in that layout (``obs/label``), or an array (n,)
-        or (n, 1), or None for none (prediction). Beside a single ``.npy`` file it is the path of
-        another one, from here or from the file's folder.
-    weights : name or array of the sample weights, or None.
-    offset : name or array of numbers added to the margins, in training and in prediction, such as the
-        logarithms of exposures for counts; or None.
+    Parameters
+    ----------
+    source : path, array or sparse matrix
+        Path of a Zarr group (folder or zip, format 2 or 3), an HDF5 file, a folder of ``NAME.npy``
+        files, or one ``.npy`` file; ``path::/group`` for a group inside Zarr or HDF5. Or an array (n,)
+        or (n, columns), or a sparse matrix such as scipy's, in memory.
+    x : str
+        Name of the array of rows, or of a group that holds a CSR matrix in the layout of anndata
+        (``X``, ``layers/counts``).
+    y : str, array (n,) or (n, 1), or None
+        Name of the target, which may be categorical in that layout (``obs/label``), or its values; None
+        for prediction. With a single ``.npy`` file the name is the path of another ``.npy`` file,
+        relative to the working folder or to the folder of that file.
+    weights : str, array (n,) or None
+        Name or values of the sample weights.
+    offset : str, array (n,) or None
+        Name or values of numbers added to the margins in training and in prediction, such as the
+        logarithms of exposures for counts.
 
-    Raises ``InputError`` that names file and array: missing, empty, of a dtype or shape that fcl
-    cannot use, damaged, of different length.
+    Returns
+    -------
+    DataSet
+
+    Raises
+    ------
+    InputError
+        An array is missing, empty, damaged, of another length than X, or of a dtype or shape that fcl
+        cannot use; the message names file and array.
     """
     try:
         return _open(source, x, y, weights, offset)
@@ -73,7 +87,7 @@ def open_data(
 
 
 def _open_container(path: Path, group: str) -> Container:
-    """The container at a path; ``InputError`` if there is none or its format is not known."""
+    """Open the container at a path; raises ``InputError`` if there is none of a known format."""
     kind = file_kind(path)
     if not kind:
         folder = path.parent
@@ -88,13 +102,13 @@ def _open_container(path: Path, group: str) -> Container:
     found = "a folder with neither Zarr metadata nor .npy files" if kind == "folder" else "a file"
     advice = "; store the arrays of an .npz with np.save" if path.suffix == ".npz" else ""
     raise InputError(
-        f"{path} is {found}, of no format known here; expected a Zarr folder or zip, an HDF5 file, "
+        f"{path} is {found}, in no format known to fcl; expected a Zarr folder or zip, an HDF5 file, "
         f"a folder of .npy files or one .npy file{advice}"
     )
 
 
 def _first_bytes(path: Path) -> bytes:
-    """The first bytes of a file, which tell its format."""
+    """The first bytes of a file, which identify its format."""
     try:
         with path.open("rb") as file:
             return file.read(16)
@@ -122,7 +136,7 @@ def _split_group(source: Any) -> tuple[Path, str]:
 def _open_column(
     container: Container | None, given: str | np.ndarray, rows: RowReader[Any], role: str
 ) -> RowReader[np.ndarray]:
-    """The reader of a target or of weights, one value per row, given by name or as an array."""
+    """Open a target, weights or offset, given by name or as an array, with one value per row."""
     if not isinstance(given, str):
         column: RowReader[np.ndarray] = MemoryReader(np.asanyarray(given), role)
     elif container is None:
@@ -145,15 +159,15 @@ def _open_column(
 
 
 def _read_column(column: RowReader[np.ndarray]) -> np.ndarray:
-    """All values of a target or of weights; InputError if the machine cannot hold them.
+    """Read all values of a column; raises InputError if they exceed the memory of the machine.
 
-    A file of a few bytes may announce any number of rows that were never written.
+    A file of a few bytes may declare any number of rows that were never written.
     """
-    needed = 8 * column.shape[0]  # float64 in the end
+    needed = 8 * column.shape[0]  # they become float64
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if needed > memory:
         raise InputError(
-            f"{column.name} has {column.shape[0]:,} values, which take {format_bytes(needed)} where "
+            f"{column.name} has {column.shape[0]:,} values, which need {format_bytes(needed)}, but "
             f"this machine has {format_bytes(memory)}; train on fewer rows"
         )
     return column.read(0, column.shape[0]).reshape(-1)

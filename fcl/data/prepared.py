@@ -1,10 +1,9 @@
-"""Prepared rows: the compact form in which a family reads the data again and again.
+"""Prepared rows: the compact form in which a family reads the data in every pass.
 
-After the first read no pass pays for decoding: each row block is kept as one record of fixed size
-(what is in it is the family's own business) and a few small *side* arrays, such as the list of
-unknown letters. Records live in memory, or in an unlinked scratch file that is read block by block
-with ``preadv`` into one reused buffer; the file is never mapped, because mapped pages count as memory
-of the process.
+The data are decoded only once: each row block is kept as one record of fixed size, whose content the
+family defines, and a few small *side* arrays, such as the list of unknown letters. Records are kept in
+memory, or in an unlinked scratch file that is read block by block with ``preadv`` into one reused buffer;
+the file is never mapped, because mapped pages count as memory of the process.
 """
 
 from __future__ import annotations
@@ -29,17 +28,17 @@ class PreparedRows:
 
     Parameters
     ----------
-    n_rows, block_rows
-        Number of rows, and rows a block (the last one may be shorter).
-    record_shape
-        Shape of the uint8 record of a full block.
-    scratch
-        None keeps the records in memory; a folder keeps them in an unlinked file there.
+    n_rows, block_rows : int
+        Number of rows, and rows per block (the last block may have fewer).
+    record_shape : tuple of int
+        Shape of the uint8 record of a block.
+    scratch : path or None
+        None keeps the records in memory, a folder in an unlinked file there.
 
     Raises
     ------
     InputError
-        The scratch folder has not the room (``bytes_needed``) or cannot be written.
+        The scratch folder has no room for ``bytes_needed``, or cannot be written to.
     """
 
     _file: int | None = None
@@ -75,11 +74,22 @@ class PreparedRows:
         checksums: npt.NDArray[np.uint64] | None = None,
         file_start: int = 0,
     ) -> PreparedRows:
-        r"""Rows whose records lie in memory, or in a file, that belongs to somebody else.
+        r"""Prepared rows whose records are in memory or in a file that another object owns.
 
-        records : uint8 (blocks, \*record_shape); or file : a descriptor of a file with these bytes, which
-            is not closed.
-        load_sides : finds the side arrays of a block that was prepared elsewhere.
+        Parameters
+        ----------
+        n_rows, block_rows, record_shape
+            As in the constructor.
+        records : uint8 (blocks, \*record_shape) or None
+            The records in memory.
+        file : int or None
+            Otherwise, a descriptor of a file with the bytes of the records; it is not closed.
+        load_sides : callable
+            Returns the side arrays of a block that was prepared elsewhere.
+        checksums : uint64 (blocks,)
+            Checksums, which :meth:`commit` updates in place.
+        file_start : int
+            Position of the records in the file.
         """
         self = cls.__new__(cls)
         self._describe(n_rows, block_rows, record_shape)
@@ -98,9 +108,9 @@ class PreparedRows:
         self.n_blocks = -(-n_rows // block_rows)
         self._record_bytes = int(np.prod(record_shape))
         self._sides: list[SideArrays | None] = [None] * self.n_blocks
-        #: uint64 a block, of what was prepared: tells whether two readings gave the same
+        #: uint64, one per prepared block: shows whether two reads of the data gave the same rows
         self.checksums = np.zeros(self.n_blocks, np.uint64)
-        self._buffered = (-1, 0, 0)  # block, and the part of it in the buffer
+        self._buffered = (-1, 0, 0)  # the block in the buffer, and the range of it that is valid
 
     @property
     def bytes_needed(self) -> int:
@@ -109,7 +119,7 @@ class PreparedRows:
 
     @property
     def in_memory(self) -> bool:
-        """Whether reading a block costs nothing."""
+        """Whether the records are in memory."""
         return self._records is not None
 
     def rows_of(self, block: int) -> slice:
@@ -118,20 +128,24 @@ class PreparedRows:
         return slice(start, min(start + self.block_rows, self.n_rows))
 
     def blocks(self) -> Iterator[tuple[int, slice]]:
-        """Numbers and rows of all blocks, in order."""
+        """Iterate over the numbers and row ranges of all blocks, in order."""
         return ((b, self.rows_of(b)) for b in range(self.n_blocks))
 
     def find(
         self, rows: npt.NDArray[np.int64]
     ) -> Iterator[tuple[int, npt.NDArray[np.intp], npt.NDArray[np.int64]]]:
-        """The blocks that have some of these rows: number, places among the rows, rows in the block."""
+        """Iterate over the blocks that contain some of these rows.
+
+        Yields the number of a block, the positions in ``rows`` of the rows that it contains, and their
+        positions in the block.
+        """
         source = rows // self.block_rows
         for number in np.unique(source).tolist():
             here = np.flatnonzero(source == number)
             yield number, here, rows[here] - number * self.block_rows
 
     def writable(self, block: int) -> npt.NDArray[np.uint8]:
-        """The record of a block to be filled, zeroed; call :meth:`commit` when it is."""
+        """The zeroed record of a block, to be filled; call :meth:`commit` afterwards."""
         if self._records is not None:
             record: npt.NDArray[np.uint8] = self._records[block]
         else:
@@ -141,7 +155,7 @@ class PreparedRows:
         return record
 
     def commit(self, block: int, sides: Sequence[np.ndarray]) -> None:
-        """Keep the record that :meth:`writable` gave, with its side arrays."""
+        """Save the record that :meth:`writable` returned, with its side arrays."""
         self._sides[block] = tuple(sides)
         record = self._buffer if self._records is None else self._records[block]
         self.checksums[block] = _checksum(record, sides)
@@ -157,8 +171,8 @@ class PreparedRows:
     ) -> tuple[npt.NDArray[np.uint8], SideArrays]:
         """Record and side arrays of a block.
 
-        part : of the first axis of the record. What lies outside may be of any other block where records
-            come from a scratch file; there it is valid until the next call.
+        part : the range of the first axis that is needed. A record from a scratch file has arbitrary
+            content outside this range, and is valid only until the next call.
         """
         sides = self.sides(block)
         if self._records is not None:
@@ -179,7 +193,7 @@ class PreparedRows:
         return self._buffer, sides
 
     def sides(self, block: int) -> SideArrays:
-        """The side arrays of a block alone; they are always in memory."""
+        """The side arrays of a block, which are always in memory."""
         sides = self._sides[block]
         if sides is None and self._load_sides is not None:
             sides = self._sides[block] = self._load_sides(block)
@@ -187,17 +201,12 @@ class PreparedRows:
             raise AssertionError(f"row block {block} was never prepared")
         return sides
 
-    def forget(self) -> None:
-        """All blocks are about to be prepared anew, by somebody else."""
-        self._sides = [None] * self.n_blocks
-        self._buffered = (-1, 0, 0)
-
     def side_bytes(self) -> int:
         """Bytes of the side arrays of all blocks."""
         return sum(a.nbytes for sides in self._sides if sides for a in sides)
 
     def close(self) -> None:
-        """Give the records back; the object is of no use afterwards."""
+        """Free the records and close the file; the object cannot be used afterwards."""
         self._records = None
         if self._file is not None and self._own_file:
             os.close(self._file)
@@ -208,7 +217,7 @@ class PreparedRows:
 
 
 def pack_sides(sides: Sequence[np.ndarray]) -> bytes:
-    """Side arrays (of one axis) as bytes, for :func:`unpack_sides`."""
+    """Encode one-dimensional side arrays as bytes, for :func:`unpack_sides`."""
     header = json.dumps([[array.dtype.str, len(array)] for array in sides]).encode("ascii")
     header += b" " * (-len(header) % 64)
     parts = [len(header).to_bytes(64, "little"), header]
@@ -219,7 +228,7 @@ def pack_sides(sides: Sequence[np.ndarray]) -> bytes:
 
 
 def unpack_sides(data: npt.NDArray[np.uint8]) -> SideArrays:
-    """The side arrays, as views of the bytes."""
+    """The side arrays of :func:`pack_sides`, as views of the bytes."""
     start = 64 + int.from_bytes(data[:64].tobytes(), "little")
     arrays = []
     for dtype, count in json.loads(data[64:start].tobytes()):
@@ -230,7 +239,7 @@ def unpack_sides(data: npt.NDArray[np.uint8]) -> SideArrays:
 
 
 def _checksum(record: np.ndarray, sides: Sequence[np.ndarray]) -> int:
-    """CRC-32 of a record, and behind it that of the side arrays."""
+    """CRC-32 of a record in the high 32 bits, and of its side arrays in the low 32 bits."""
     side = 0
     for array in sides:
         side = zlib.crc32(np.ascontiguousarray(array).data, side)
@@ -238,13 +247,13 @@ def _checksum(record: np.ndarray, sides: Sequence[np.ndarray]) -> int:
 
 
 def _allocate(folder: Path, size: int) -> int:
-    """Open, unlink and allocate a scratch file, so that a full disk shows now and not in mid-run."""
+    """Open, unlink and allocate a scratch file, so that a full disk is noticed before the run."""
     try:
         handle, path = tempfile.mkstemp(prefix="fcl-scratch-", dir=folder)
     except OSError as error:
         raise InputError(
-            f"scratch folder {folder}: cannot make a file ({error.strerror}); "
-            "name another one with --scratch"
+            f"scratch folder {folder}: cannot create a file ({error.strerror}); "
+            "name another folder with --scratch"
         ) from error
     try:
         os.unlink(path)
@@ -256,6 +265,6 @@ def _allocate(folder: Path, size: int) -> int:
         os.close(handle)
         raise InputError(
             f"scratch folder {folder}: expected room for {size / 2**20:.0f} MiB of prepared rows, "
-            f"got {reason(error)}; free some or name another folder with --scratch"
+            f"got {reason(error)}; make room or name another folder with --scratch"
         ) from error
     return handle

@@ -1,8 +1,8 @@
-"""Sparse rows (CSR): the block that is handed on, and the reader that cuts it out of stored arrays.
+"""Sparse rows (CSR): blocks of rows, and the reader that makes them from stored arrays.
 
 A CSR matrix is three arrays: the entries of row i are ``data[indptr[i]:indptr[i + 1]]``, in the columns
-``indices[indptr[i]:indptr[i + 1]]``. The arrays may lie in Zarr, in HDF5 or in memory; scipy is not
-needed, its matrices are known by their attributes.
+``indices[indptr[i]:indptr[i + 1]]``. The arrays may be in Zarr, in HDF5 or in memory; scipy is not
+needed, since its matrices are recognised by their attributes.
 """
 
 from __future__ import annotations
@@ -18,14 +18,13 @@ from fcl.data.base import RowReader
 from fcl.data.memory import MemoryReader
 from fcl.errors import InputError
 
-# An indptr up to this size is kept in memory, as int64; a larger one is read in pieces, each time.
+# An indptr up to this size is kept in memory, as int64; a larger one is read in pieces for each block.
 MAX_KEPT_INDPTR_BYTES = 64 << 20
 
-# Rows are read in steps of at most this size: so that what the checks need beside them stays in the L2
-# cache, 5 ns an entry against 8 at 8 MiB.
+# Rows are read in steps of at most this size, so that the temporaries of the checks stay in the L2 cache.
 BLOCK_BYTES = 1 << 20
 
-# Rows whose indptr is validated together when a matrix is opened; no more are read at a time.
+# Rows whose indptr is validated at a time when a matrix is opened; also a limit of ``chunk_rows``.
 _PIECE_ROWS = 1 << 20
 
 
@@ -37,20 +36,25 @@ class SparseMatrix(Protocol):
         """Numbers of rows and columns."""
 
     def tocsr(self) -> Any:
-        """The same by rows: an object with ``indptr``, ``indices``, ``data`` and ``shape``."""
+        """The matrix as CSR: an object with ``indptr``, ``indices``, ``data`` and ``shape``."""
 
 
 @dataclass(frozen=True, eq=False)
 class SparseRows:
     """A block of m rows of a sparse matrix.
 
-    indptr : int64 (m + 1,), from 0 to the number of entries.
-    indices : columns of the entries, strictly increasing within a row; int32 (entries,), int64 if there
-        are more than 2^31 columns.
-    data : (entries,) of any real dtype, none of them 0.
-    n_columns : of the whole matrix.
+    The arrays may share memory with a source, so they must not be modified.
 
-    The arrays may share memory with a source: not to be written to.
+    Attributes
+    ----------
+    indptr : int64 (m + 1,)
+        From 0 to the number of entries.
+    indices : int32 (entries,), or int64 if there are more than 2^31 columns
+        Columns of the entries, strictly increasing within a row.
+    data : (entries,) of any real dtype
+        Values of the entries, none of them 0.
+    n_columns : int
+        Number of columns of the whole matrix.
     """
 
     indptr: np.ndarray
@@ -68,7 +72,7 @@ class SparseRows:
 
     @property
     def dtype(self) -> np.dtype:
-        """Of the entries."""
+        """The dtype of the entries."""
         return self.data.dtype
 
     @property
@@ -86,21 +90,21 @@ class SparseRows:
         return np.repeat(np.arange(len(self)), np.diff(self.indptr))
 
     def rows(self, start: int, stop: int) -> SparseRows:
-        """The rows ``start`` to ``stop``; shares the entries."""
+        """The rows ``start`` to ``stop``; shares the memory of the entries."""
         first, last = int(self.indptr[start]), int(self.indptr[stop])
         entries = slice(first, last)
         indptr = self.indptr[start : stop + 1] - first
         return SparseRows(indptr, self.indices[entries], self.data[entries], self.n_columns)
 
     def take(self, rows: np.ndarray) -> SparseRows:
-        """A copy of the rows of these numbers, in this order."""
+        """A copy of the rows with these numbers, in this order."""
         counts = np.diff(self.indptr)[rows]
         indptr = np.concatenate([[0], np.cumsum(counts)])
         entries = np.arange(indptr[-1]) + np.repeat(self.indptr[rows] - indptr[:-1], counts)
         return SparseRows(indptr, self.indices[entries], self.data[entries], self.n_columns)
 
     def to_dense(self) -> np.ndarray:
-        """The block as an array (m, n_columns) of the dtype of the entries."""
+        """The block as an array (m, n_columns), with the dtype of the entries."""
         dense = np.zeros(self.shape, dtype=self.data.dtype)
         dense[self.entry_rows(), self.indices] = self.data
         return dense
@@ -121,13 +125,13 @@ class SparseRows:
 class SparseRowReader(RowReader[SparseRows]):
     """Rows of a CSR matrix whose three arrays are stored, or in memory.
 
-    chunk_rows : rows that are read at a time: as many as fit into ``BLOCK_BYTES``, wherever in the
-        matrix they are, at least 1. A storage chunk of entries that ends beyond the rows wanted is kept
-        for the next read, so that reading in order decodes each chunk once.
+    Opening reads ``indptr`` once, to validate it; reading validates ``data`` and ``indices``. Both raise
+    ``InputError`` for arrays that do not fit together, a column out of range, or a duplicate entry.
+    Entries are sorted by column, and stored zeros are dropped.
 
-    Opening reads ``indptr`` once, to check it; ``data`` and ``indices`` are checked as they are read.
-    Raises ``InputError`` for arrays that do not fit together, a column out of range, an entry that is
-    there twice. Columns out of order are sorted, stored zeros left out.
+    ``chunk_rows`` is the largest power of 2 such that as many rows, from any multiple of it on, fit into
+    ``BLOCK_BYTES``; at least 1, and at most the number of rows. A storage chunk of entries that ends
+    beyond the requested rows is kept for the next read, so that reading in order decodes each chunk once.
     """
 
     def __init__(
@@ -155,19 +159,19 @@ class SparseRowReader(RowReader[SparseRows]):
         fitting = [rows for rows, size in sizes.items() if size <= BLOCK_BYTES]
         rows = max(fitting, default=1)
         self.chunk_rows = min(rows, self.shape[0])
-        # what is kept of the storage chunks for the next read
+        # storage chunks that are kept for the next read
         held = sum(reader.chunk_bytes for reader in (indices, data))
         held += 0 if kept else indptr.chunk_bytes
         self._chunk_bytes = sizes[rows] + held
 
     @property
     def chunk_bytes(self) -> int:
-        """Bytes of the largest ``chunk_rows`` rows, and of the storage chunks kept for the next."""
+        """Bytes of the largest ``chunk_rows`` rows, and of the storage chunks kept for the next read."""
         return self._chunk_bytes
 
     @property
     def resident_bytes(self) -> int:
-        """Bytes of ``indptr``, where it is kept in memory as long as the reader is."""
+        """Bytes of ``indptr`` if the reader keeps it in memory, else 0."""
         return 0 if self._kept is None else self._kept.nbytes
 
     def read(self, start: int, stop: int) -> SparseRows:
@@ -178,11 +182,11 @@ class SparseRowReader(RowReader[SparseRows]):
         return self._canonical(start, absolute - first, indices, data)
 
     def row_counts(self, start: int, stop: int) -> np.ndarray:
-        """Numbers of stored entries of the rows ``start`` to ``stop``, int64 (stop - start,)."""
+        """Number of stored entries of each of the rows ``start`` to ``stop``, int64 (stop - start,)."""
         return np.diff(self._read_indptr(start, stop))
 
     def release(self) -> None:
-        """Give the storage chunks back that are kept for the next read."""
+        """Free the storage chunks that are kept for the next read."""
         for pieces in (self._indptr, self._indices, self._data):
             pieces.release()
 
@@ -190,7 +194,7 @@ class SparseRowReader(RowReader[SparseRows]):
         return sum(reader.missing_chunks() for reader in self._readers)
 
     def _check_arrays(self) -> None:
-        """Refuse dtypes and lengths that cannot be a CSR matrix."""
+        """Raise InputError for dtypes and lengths that cannot be a CSR matrix."""
         indptr, indices, data = self._readers
         for reader, kinds, expected in (
             (indptr, "iu", "integers"),
@@ -208,15 +212,15 @@ class SparseRowReader(RowReader[SparseRows]):
             )
         if indices.shape != data.shape:
             raise InputError(
-                f"{self.name} has {indices.shape[0]} indices and {data.shape[0]} data; expected as "
-                "many of the one as of the other. The matrix is damaged or incomplete"
+                f"{self.name} has {indices.shape[0]} indices and {data.shape[0]} data; expected equal "
+                "numbers. The matrix is damaged or incomplete"
             )
 
     def _scan(self) -> tuple[int, dict[int, int]]:
-        """Check ``indptr``, and keep it if it is to be kept.
+        """Validate ``indptr``, and keep it in memory if it is small.
 
-        Returns the number of entries, and for 1, 2, 4, ... rows the most entries of that many rows read
-        together, from a multiple of that number on.
+        Returns the number of entries, and for each block size of 1, 2, 4, ... rows the largest number of
+        entries of a block, where blocks begin at multiples of their size.
         """
         n = self.shape[0]
         most: dict[int, int] = {}
@@ -241,7 +245,7 @@ class SparseRowReader(RowReader[SparseRows]):
         return last, most
 
     def _check_indptr(self, start: int, last: int, piece: np.ndarray) -> None:
-        """Refuse an ``indptr`` that does not begin at 0, falls, or leads past the entries."""
+        """Raise InputError if ``indptr`` does not begin at 0, decreases, or exceeds the entries."""
         name, entries = self._readers[0].name, self._readers[2].shape[0]
         if start == 0 and piece[0] != 0:
             raise InputError(f"{name} begins with {piece[0]}; expected 0")
@@ -249,8 +253,8 @@ class SparseRowReader(RowReader[SparseRows]):
         if falls.any():
             i = int(falls.argmax())
             raise InputError(
-                f"{name} falls to {piece[i]} at position {start + i}; expected values that never "
-                "fall. The matrix is damaged or not CSR"
+                f"{name} decreases to {piece[i]} at position {start + i}; expected values that never "
+                "decrease. The matrix is damaged or not CSR"
             )
         if piece[-1] > entries:
             row = start + int(np.argmax(piece[1:] > entries))
@@ -267,7 +271,7 @@ class SparseRowReader(RowReader[SparseRows]):
     def _canonical(
         self, start: int, indptr: np.ndarray, indices: np.ndarray, data: np.ndarray
     ) -> SparseRows:
-        """The rows from ``start`` on with columns checked and sorted, and without zeros."""
+        """The rows from ``start`` on, with columns validated and sorted, and without zeros."""
         n_columns = self.shape[1]
         if len(indices) == 0:
             return SparseRows(indptr, indices.astype(self._index_dtype), data, n_columns)
@@ -277,7 +281,7 @@ class SparseRowReader(RowReader[SparseRows]):
         indices = indices.astype(self._index_dtype, copy=False)
         rows = SparseRows(indptr, indices, data, n_columns)
         steps = np.diff(indices)
-        starts = indptr[1:-1]  # where a row begins the column may fall
+        starts = indptr[1:-1]  # at the beginning of a row the column may decrease
         starts = starts[(starts > 0) & (starts < len(indices))]
         steps[starts - 1] = 1
         if (steps < 0).any():
@@ -286,7 +290,7 @@ class SparseRowReader(RowReader[SparseRows]):
             steps = np.diff(rows.indices)
             steps[starts - 1] = 1
         if (steps == 0).any():
-            self._refuse_twice(start, rows, int((steps == 0).argmax()))
+            self._refuse_duplicate(start, rows, int((steps == 0).argmax()))
         zero = rows.data == 0
         if zero.any():
             before = np.concatenate([[0], np.cumsum(zero)])
@@ -303,18 +307,18 @@ class SparseRowReader(RowReader[SparseRows]):
             f"0 to {self.shape[1] - 1}, as its shape is {self.shape}"
         )
 
-    def _refuse_twice(self, start: int, rows: SparseRows, entry: int) -> NoReturn:
+    def _refuse_duplicate(self, start: int, rows: SparseRows, entry: int) -> NoReturn:
         row = start + int(np.searchsorted(rows.indptr, entry, side="right")) - 1
         raise InputError(
-            f"{self.name}: row {row}, column {rows.indices[entry]} is there twice; expected one "
-            "entry for each place. Add them up first (scipy: X.sum_duplicates())"
+            f"{self.name}: row {row}, column {rows.indices[entry]} has more than one entry; expected "
+            "at most one. Add them up first (scipy: X.sum_duplicates())"
         )
 
 
 class _Pieces:
-    """Ranges of an array of one dimension, each storage chunk decoded once if they come in order.
+    """Ranges of an array of one dimension; ranges read in order decode each storage chunk once.
 
-    The last chunk of a range is kept for the next range. What is in memory is read in place.
+    The last chunk of a range is kept for the next range. Arrays in memory are read in place.
     """
 
     def __init__(self, reader: RowReader[np.ndarray]) -> None:
@@ -323,12 +327,12 @@ class _Pieces:
         self.release()
 
     def release(self) -> None:
-        """Forget the chunk that is kept."""
-        # where it begins, and its values: replaced together, for reads of several threads
+        """Free the chunk that is kept."""
+        # its start and its values, in one tuple so that threads see both replaced at once
         self._held = (0, np.empty(0, self._reader.dtype))
 
     def read(self, start: int, stop: int) -> np.ndarray:
-        """The values ``start`` to ``stop``; not to be written to."""
+        """The values ``start`` to ``stop``, which must not be modified."""
         reader = self._reader
         if start >= stop:
             return np.empty(0, reader.dtype)
@@ -349,7 +353,7 @@ class _Pieces:
 
 
 def from_matrix(matrix: Any, name: str) -> SparseRowReader:
-    """The rows of a sparse matrix in memory; by columns or as triples it is converted first."""
+    """A reader of the rows of a sparse matrix in memory, which is converted to CSR if necessary."""
     if hasattr(matrix, "tocsr"):
         if len(matrix.shape) != 2:
             _checked_shape(name, matrix.shape)
@@ -364,7 +368,7 @@ def from_matrix(matrix: Any, name: str) -> SparseRowReader:
 
 
 def is_matrix(source: object) -> bool:
-    """Whether an object is a sparse matrix, by its attributes."""
+    """Whether an object has the attributes of a sparse matrix."""
     parts = ("indptr", "indices", "data")
     return hasattr(source, "shape") and (
         hasattr(source, "tocsr") or all(hasattr(source, part) for part in parts)
@@ -388,7 +392,7 @@ def _order(rows: SparseRows) -> np.ndarray:
     """The order of the entries by row and column."""
     numbers = rows.entry_rows()
     if len(rows) * rows.n_columns < 1 << 63:
-        # one key sorts several times faster than two
+        # sorting by one key is several times faster than by two
         numbers *= rows.n_columns
         numbers += rows.indices
         return np.argsort(numbers)

@@ -1,4 +1,4 @@
-"""Labels, regression targets, sample weights and offsets: checked, and brought to float64."""
+"""Validate labels, regression targets, sample weights and offsets, and convert them to float64."""
 
 from __future__ import annotations
 
@@ -14,14 +14,26 @@ Label = int | float | bool | str
 
 
 def encode_labels(values: np.ndarray, name: str) -> tuple[np.ndarray, tuple[Label, Label]]:
-    """Two labels of any kind as -1 and +1.
+    """Encode two labels of any kind as -1 and +1.
 
-    values : (n,) or (n, 1) integers, floats, booleans, text or bytes.
-    name : of the array, for messages.
+    Parameters
+    ----------
+    values : (n,) or (n, 1)
+        Integers, floats, booleans, text or bytes.
+    name : str
+        Name of the array, for messages.
 
-    Returns y, float64 (n,) of -1 and +1, and the pair (negative label, positive label) as Python
-    values; in sorted order, so that the larger one is positive. Bytes become text.
-    Raises ``InputError`` for one label only, more than two, or a label that is not finite.
+    Returns
+    -------
+    y : float64 (n,)
+        -1 for the smaller label, +1 for the larger.
+    labels : tuple
+        The (negative, positive) label as Python values; bytes become text.
+
+    Raises
+    ------
+    InputError
+        There are not exactly two labels, or a label is not finite.
     """
     values = _one_column(values, name)
     if values.dtype.kind == "f":
@@ -42,7 +54,7 @@ def encode_labels(values: np.ndarray, name: str) -> tuple[np.ndarray, tuple[Labe
 
 
 def regression_target(values: np.ndarray, name: str) -> np.ndarray:
-    """A numeric target as float64 (n,); ``InputError`` names the first row that is not finite."""
+    """A numeric target as float64 (n,); an ``InputError`` names the first row that is not finite."""
     return _finite_numbers(values, name, "a regression target")
 
 
@@ -50,31 +62,34 @@ def check_weights(values: np.ndarray, n_rows: int, name: str) -> np.ndarray:
     """Sample weights as float64 (n,): one per row, finite, >= 0, not all 0."""
     weights = _finite_numbers(values, name, "weights")
     if len(weights) != n_rows:
-        raise InputError(f"{name} has {len(weights)} weights for {n_rows} rows; one per row")
+        raise InputError(
+            f"{name} has {len(weights)} weights for {n_rows} rows; expected one per row"
+        )
     _refuse_row(weights < 0, weights, name, "weights must not be negative")
     if not weights.any():
-        raise InputError(f"{name}: all weights are 0 (zero), so no row counts")
+        raise InputError(f"{name}: all weights are 0; expected at least one above 0")
     return weights
 
 
 def check_offset(values: np.ndarray, n_rows: int, name: str) -> np.ndarray:
-    """Offsets of the margins as float64 (n,): one finite number a row."""
+    """Offsets of the margins as float64 (n,): one per row, finite."""
     offset = _finite_numbers(values, name, "offsets")
     if len(offset) != n_rows:
-        raise InputError(f"{name} has {len(offset)} offsets for {n_rows} rows; one per row")
+        raise InputError(
+            f"{name} has {len(offset)} offsets for {n_rows} rows; expected one per row"
+        )
     return offset
 
 
 def check_class_weight(
     given: str | Mapping[Label, float] | None, labels: tuple[Label, Label] | None
 ) -> str | tuple[tuple[Label, float], ...] | None:
-    """Weights of the classes: "balanced", or (label, weight) of both labels, the negative one first.
+    """Validate class weights: "balanced", or (label, weight) of the negative and the positive label.
 
-    given : "balanced", or a weight above 0 for either label or both (1 for the other); a label may be
-        given as text.
-    labels : None for regression, where there are no classes.
+    given : "balanced", or weights above 0 by label (1 for a label not named), which may be given as text.
+    labels : the (negative, positive) label; None for regression, which has no classes.
 
-    Raises ``InputError`` naming labels that do not occur, and invalid weights.
+    Raises ``InputError`` naming a label that does not occur, or an invalid weight.
     """
     if given is None:
         return None
@@ -101,7 +116,7 @@ def check_class_weight(
 
 
 def _is_label(key: object, label: Label) -> bool:
-    """Whether a label is meant, as it is or by its text (1 also for 1.0)."""
+    """Whether `key` names the label, as its value or as its text ("1" also names 1.0)."""
     if key == label or not isinstance(key, str) or isinstance(label, str):
         return bool(key == label)
     if key == str(label):
@@ -122,7 +137,7 @@ def _finite_numbers(values: np.ndarray, name: str, what: str) -> np.ndarray:
 
 
 def _one_column(values: np.ndarray, name: str) -> np.ndarray:
-    """(n,) from (n,) or (n, 1), text at a fixed width."""
+    """Convert (n,) or (n, 1) to (n,), and text to a fixed width."""
     values = np.asarray(values)
     if values.ndim == 2 and values.shape[1] == 1:
         values = values.ravel()
@@ -134,7 +149,7 @@ def _one_column(values: np.ndarray, name: str) -> np.ndarray:
 
 
 def _refuse_row(bad: np.ndarray, values: np.ndarray, name: str, rule: str) -> None:
-    """Raise ``InputError`` naming the first row where ``bad``, and how many there are."""
+    """Raise ``InputError`` naming the first row where ``bad`` is true, and the number of such rows."""
     if bad.any():
         row = int(bad.argmax())
         raise InputError(

@@ -1,4 +1,4 @@
-"""Zarr groups of format 2 and 3, in a folder or a zip file. zarr is imported when one is opened."""
+"""Zarr groups of format 2 and 3, in a folder or a zip file; zarr is imported when one is opened."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ from fcl.data.base import (
 )
 from fcl.errors import InputError
 
-# Shards up to this size are read whole; of larger ones, one row of inner chunks at a time.
+# Shards up to this size are read whole; larger ones are read one row of inner chunks at a time.
 MAX_SHARD_BYTES = 256 << 20
 
 ROOT_METADATA = ("zarr.json", ".zgroup", ".zarray", ".zmetadata")
-ATTRIBUTES = ".zattrs"  # of format 2; in format 3 they are part of the metadata
+ATTRIBUTES = ".zattrs"  # in format 2; in format 3 attributes are part of the metadata
 ONE_THREAD = {"async.concurrency": 1, "threading.max_workers": 1}
 ZIP_MAGIC = b"PK\x03\x04"
 #: Names of chunks: c/0/1 or c.0.1 in format 3, 0.1 or 0/1 in format 2.
@@ -45,23 +45,22 @@ _CHUNK_KEY = re.compile(r"(?:c[./])?([0-9]+(?:[./][0-9]+)*)")
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Let zarr decode in one thread: cores are dealt out by fcl, and chunks are read in order.
+    """Let zarr decode in one thread, since fcl assigns the cores and reads chunks in order.
 
-    Warnings of zarr are dropped (dtypes without a specification, files that are not arrays).
-
-    The caller's settings are back afterwards. zarr makes its thread pool at its first use in a
-    process, so the pool keeps one thread if that first use was here.
+    Warnings of zarr are suppressed (dtypes without a specification, files that are not arrays), and
+    truncated Blosc chunks rejected. The caller's settings are restored afterwards; but zarr creates its
+    thread pool at its first use in a process, so the pool keeps one thread if that first use was here.
     """
     import zarr
 
-    with warnings.catch_warnings(), zarr.config.set(ONE_THREAD), _whole_chunks():
+    with warnings.catch_warnings(), zarr.config.set(ONE_THREAD), _reject_truncated_chunks():
         warnings.simplefilter("ignore")
         yield
 
 
 @contextmanager
-def _whole_chunks() -> Iterator[None]:
-    """Refuse truncated Blosc chunks: numcodecs reads whatever lies in memory after them."""
+def _reject_truncated_chunks() -> Iterator[None]:
+    """Raise ValueError for truncated Blosc chunks, after which numcodecs would read foreign memory."""
     from numcodecs.blosc import Blosc
 
     decode = Blosc.decode
@@ -70,7 +69,7 @@ def _whole_chunks() -> Iterator[None]:
         frame = memoryview(chunk).cast("B")
         size = int.from_bytes(frame[12:16], "little")
         if len(frame) < max(16, size):
-            raise ValueError(f"a Blosc chunk of {size} bytes ends after {len(frame)}")
+            raise ValueError(f"a Blosc chunk of {size} bytes ends after {len(frame)} bytes")
         return decode(codec, chunk, out)
 
     Blosc.decode = checked
@@ -80,18 +79,18 @@ def _whole_chunks() -> Iterator[None]:
         Blosc.decode = decode
 
 
-def _is_ours(record: logging.LogRecord) -> bool:
-    """False for messages about tasks that zarr abandoned when another one failed."""
+def _is_relevant(record: logging.LogRecord) -> bool:
+    """False for messages about tasks that zarr abandoned when another task failed."""
     text = record.getMessage()
     abandoned = "never retrieved" in text or "was destroyed" in text
     return not abandoned or "zarr" not in text
 
 
-logging.getLogger("asyncio").addFilter(_is_ours)
+logging.getLogger("asyncio").addFilter(_is_relevant)
 
 
 def _local_store(path: Path) -> Any:
-    """A store of a folder that reads regular files only: opening a FIFO would block."""
+    """A store for a folder that reads only regular files, since opening a FIFO would block."""
     from zarr.storage import LocalStore
 
     class RegularFiles(LocalStore):
@@ -113,21 +112,21 @@ def _local_store(path: Path) -> Any:
 
 
 class ZarrReader(RowReader[np.ndarray]):
-    """Rows of one Zarr array, read along its shards if they are small, else along its chunks."""
+    """Rows of one Zarr array, read along its shards if these are small, else along its chunks."""
 
     def __init__(self, array: Any, name: str, store_path: Path, may_be_empty: bool = False) -> None:
         self.name = name
         self._array = array
         self._store_path = store_path
         self.shape = array.shape
-        # Text of variable length: StringDType in both formats, or bytes as Python objects.
+        # Text of variable length is StringDType in both formats, or bytes as Python objects.
         self._variable_text = array.dtype.kind in "OT"
         self.dtype = VARIABLE_TEXT if self._variable_text else array.dtype
         check_array(name, self.shape, self.dtype, may_be_empty)
         self._stored = array.shards or array.chunks
         if self.shape and min(self._stored) < 1:
             raise InputError(
-                f'"{name}" has chunks of shape {self._stored} by its metadata, expected at least 1 along '
+                f'"{name}" has chunks of shape {self._stored} in its metadata, expected at least 1 along '
                 "each axis; write the array again"
             )
         row_bytes = array.dtype.itemsize * int(np.prod(self.shape[1:], dtype=np.int64))
@@ -140,14 +139,14 @@ class ZarrReader(RowReader[np.ndarray]):
             values = self._read_cell((slice(start, stop),))
         except (MemoryError, InputError):
             raise
-        except Exception as error:  # each codec has errors of its own
+        except Exception as error:  # each codec raises its own errors
             raise_for_chunk(
                 self, self._array.chunks, start, stop, self._read_cell, self._where, cause=error
             )
         return fixed_text(values, self.name) if self._variable_text else values
 
     def missing_chunks(self) -> int:
-        # not nchunks_initialized of zarr: it compares each possible key with the list of all files
+        # zarr's nchunks_initialized compares each possible key with the list of all files
         grid = [-(-n // c) for n, c in zip(self.shape, self._stored, strict=True)]
         found = 0
         for key in self._stored_keys():
@@ -157,7 +156,7 @@ class ZarrReader(RowReader[np.ndarray]):
         return math.prod(grid) - found
 
     def _stored_keys(self) -> Iterator[str]:
-        """The files of the array, as paths from its own folder."""
+        """The files of the array, as paths relative to its folder."""
         if self._store_path.is_dir():
             root = os.path.join(self._store_path, self._array.path)
             for folder, _, names in os.walk(root):
@@ -230,8 +229,8 @@ class ZarrContainer(Container):
         codecs = (*node.filters, *node.compressors)
         if any(getattr(codec, "codec_id", "") == "pickle" for codec in codecs):
             raise InputError(
-                f"{name} is stored as pickles, which can run code of whoever wrote them; expected "
-                "numbers or text of another codec: write the array again"
+                f"{name} is stored as pickles, which can run code when they are read; expected "
+                "numbers or text in another codec: write the array again"
             )
         return ZarrReader(node, name, self._path, may_be_empty)
 
@@ -251,7 +250,7 @@ class ZarrContainer(Container):
         return self._stamps
 
     def _node(self, path: str) -> Any:
-        """The array or group at a path, None if there is none."""
+        """The array or group at a path; None if it does not exist."""
         try:
             with _one_thread():
                 return self._group[path.strip("/")]
@@ -265,7 +264,7 @@ class ZarrContainer(Container):
             ) from error
 
     def _attributes(self, node: Any) -> Mapping[str, Any]:
-        """The attributes of an array or group, which zarr takes from a file without a check."""
+        """The attributes of an array or group, which zarr itself does not validate."""
         found = node.metadata.attributes
         if not isinstance(found, Mapping):
             raise InputError(
@@ -274,7 +273,7 @@ class ZarrContainer(Container):
         return found
 
     def _add_stamps(self, node_path: str, names: tuple[str, ...] = ROOT_METADATA) -> None:
-        # Chunk files are too many to look at; whoever writes an array anew writes its metadata.
+        # Chunk files are too many to check; a program that rewrites an array rewrites its metadata.
         if self._path.is_dir():
             known = {stamp.path for stamp in self._stamps}
             files = (self._path / node_path / name for name in names)

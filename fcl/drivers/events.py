@@ -1,8 +1,8 @@
-"""What a driver reports while it trains; the commands turn it into lines, a live view, a log.
+"""Events that a driver reports during training.
 
-Events are frozen: a driver makes one and hands it to ``progress(event)``, in the driver's thread.
-Sizes are bytes, times are seconds; ``to_dict`` gives a flat dictionary for JSON, whose ``event``
-names the class.
+Events are frozen. The driver passes each one to ``progress(event)``, in its own thread; the commands show
+them as lines, a live view or a log. Sizes are in bytes, times in seconds; ``to_dict`` returns a
+dictionary for JSON, whose key ``event`` names the class.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = [
 
 
 def plan_dict(plan: Any) -> dict[str, Any] | None:
-    """A memory plan (``lines()``, ``total``, ``budget``) as a dictionary of bytes."""
+    """A memory plan (``lines()``, ``total``, ``budget``) as a dictionary of sizes in bytes."""
     if plan is None:
         return None
     lines = {name: int(size) for name, size in plan.lines()}
@@ -40,7 +40,7 @@ def plan_dict(plan: Any) -> dict[str, Any] | None:
 
 @dataclass(frozen=True)
 class Event:
-    """Base of the events."""
+    """Base class of events."""
 
     def to_dict(self) -> dict[str, Any]:
         """``{"event": class name, field: value, ...}``, ready for ``json.dumps``."""
@@ -53,10 +53,12 @@ class Event:
 
 @dataclass(frozen=True)
 class Started(Event):
-    """The data are open and checked, the memory is planned, the first pass has not begun.
+    """The data are open and checked, and the memory is planned; the rows are not read yet.
 
-    n_positive is None for regression; C_min is None while it is not known. n_sampled : features that
-    each pass draws of a family too large to be priced whole; None: all are priced.
+    n_positive  rows with the positive label; None for regression.
+    C_min       largest C at which the model is empty; None while it is not known.
+    n_sampled   features that each pass samples from a family too large to be priced whole; None if
+                every pass prices all features.
     """
 
     plan: Any
@@ -72,26 +74,28 @@ class Started(Event):
 
 @dataclass(frozen=True)
 class Compiling(Event):
-    """Kernels are being compiled, since the cache lacks them; ``seconds`` is about how long it takes."""
+    """Kernels that the cache lacks are being compiled."""
 
-    seconds: float
+    seconds: float  #: estimated time that this takes
 
 
 @dataclass(frozen=True)
 class Compiled(Event):
-    """The kernels were compiled, which is done once."""
+    """The kernels are compiled; later runs load them from the cache."""
 
     seconds: float
 
 
 @dataclass(frozen=True)
 class StepProgress(Event):
-    """How much of a long step is done; at most one event every two seconds, none of a shorter pass.
+    """How much of a long step is done.
 
-    number  of the pass that the step belongs to.
-    step    "reading", "pricing", "columns" and others: the names of the report of times.
-    share   from 0 to 1, of the rows or parts of the step.
-    seconds since the start.
+    There is at most one such event every two seconds, and none in a shorter pass.
+
+    number   pass that the step belongs to.
+    step     "reading", "pricing", "columns" or another name from the report of times.
+    share    finished share of the rows or parts of the step, in [0, 1].
+    seconds  time since the start.
     """
 
     number: int
@@ -102,7 +106,7 @@ class StepProgress(Event):
 
 @dataclass(frozen=True)
 class Prepared(Event):
-    """The rows were read once and stand prepared for the passes."""
+    """All rows are read and prepared for the passes."""
 
     seconds: float
     rows_per_second: float
@@ -110,16 +114,19 @@ class Prepared(Event):
 
 @dataclass(frozen=True)
 class PassDone(Event):
-    """A pass was made and its anchor accepted.
+    """A pass is complete: its anchor is accepted and certified.
 
-    number      counts passes from 1 (0 is the null model); seconds are since the start.
-    gap         relative; max_violation as in the certificate (at most 1 at the optimum).
+    number         counts passes from 1 (0 is the null model).
+    seconds        time since the start.
+    gap            relative duality gap.
+    max_violation  as in the certificate (at most 1 at the optimum).
     priced, cached, active : numbers of features.
-    scope       the features that bound, gap and violation cover, in words.
-    beta        the step that the search took of the proposed one.
-    validation  {"auprc": ..., "n_rows": ...} if it was measured at this anchor.
-    time_left   an estimate, None where there is none.
-    busy        processor time over time of each process since the pass before, by its name.
+    evicted        columns dropped from the cache since the pass before.
+    beta           share of the proposed step that the search took.
+    validation     {metric: score, "n_rows": ...} if it was measured at this anchor.
+    time_left      estimated seconds to the end; None if there is no estimate.
+    busy           processor time over elapsed time of each process since the last pass, by its name.
+    scope          the features that bound, gap and violation cover, in words.
     """
 
     number: int
@@ -145,7 +152,7 @@ class PassDone(Event):
 
 @dataclass(frozen=True)
 class Validated(Event):
-    """The scores of the anchor of a pass are there; they may come while later passes are under way."""
+    """The scores of a pass's anchor are available; they may arrive during later passes."""
 
     number: int
     validation: Mapping[str, Any]
@@ -153,7 +160,7 @@ class Validated(Event):
 
 @dataclass(frozen=True)
 class Stopped(Event):
-    """The end: why, and what was reached. `seconds` maps the name of a step to its time."""
+    """Training ended; ``seconds`` maps the name of each step to its time."""
 
     reason: str
     message: str

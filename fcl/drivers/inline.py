@@ -1,8 +1,7 @@
-"""The inline driver: all steps in one process, in lock-step.
+"""The inline driver: all steps in one process, one after the other.
 
-Deterministic: the same input, options and seed give the same bits, also when it resumes from a
-checkpoint. It is the reference for every other driver, and the one that short jobs and Python callers
-want.
+It is deterministic: the same input, options and seed give bit-identical results, also across
+checkpoints. It is the reference for every other driver, and the default for Python callers.
 """
 
 from __future__ import annotations
@@ -27,15 +26,18 @@ __all__ = ["run_inline"]
 
 
 class Interrupted(KeyboardInterrupt):
-    """``should_stop`` asked for an end; before the first certificate there is no result to give."""
+    """``should_stop`` returned True; before the first certificate there is no result."""
 
 
 class OutOfTime(Exception):
-    """The limit of time was reached; there is a certificate."""
+    """The time limit was reached after at least one pass was certified."""
 
 
 def run_inline(session: Session, scratch: str | os.PathLike[str] | None) -> TrainResult:
-    """Train in this process. ``scratch`` : folder of scratch files."""
+    """Train in this process.
+
+    scratch : folder of scratch files; None: the system's temporary folder.
+    """
     return _Run(session).train(scratch)
 
 
@@ -55,7 +57,7 @@ class _Run:
         self.session.saver.poll()
 
     def _poll_time(self) -> None:
-        """As :meth:`_poll`, between two passes: the anchor is certified."""
+        """As :meth:`_poll`, and check the time limit; for use once the anchor is certified."""
         self._poll()
         if self.session.out_of_time:
             raise OutOfTime
@@ -149,7 +151,7 @@ class _Run:
             reason = StopReason.INTERRUPTED
         except OutOfTime:
             reason = StopReason.MAX_TIME
-        except Exception:  # a fault of the features' class, perhaps: what was reached is kept
+        except Exception:  # perhaps from the user's feature class: keep the progress so far
             session.saver.save()
             raise
         session.saver.save()
@@ -166,7 +168,7 @@ class _Run:
         )
 
     def _pass(self, solver: Solver, valid: PreparedRows | None) -> StopReason | None:
-        """Price and certify the anchor; returns the reason to stop, if there is one."""
+        """Price and certify the anchor; return the reason to stop, or None to continue."""
         session = self.session
         session.saver.offer(
             replace(

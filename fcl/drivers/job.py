@@ -1,4 +1,4 @@
-"""A job: checked data, family, objective and plan; what every driver begins with."""
+"""A job: the validated data, family, objective and memory plan of a run."""
 
 from __future__ import annotations
 
@@ -31,31 +31,33 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Rows:
-    """The rows of a data set that take part, with targets and weights of their own."""
+    """The selected rows of a data set, with their targets and weights."""
 
     data: DataSet
-    keep: npt.NDArray[np.bool_] | None  #: None: all rows of the data set
-    y: Floats
-    s: Floats
-    offset: Floats | None = None  #: of the margins; None for zeros
+    keep: npt.NDArray[np.bool_] | None  #: bool (data.n_rows,), the selection; None: all rows
+    y: Floats  #: float64 (n,), targets
+    s: Floats  #: float64 (n,), weights, above 0
+    offset: Floats | None = None  #: float64 (n,), added to the margins; None for zeros
 
     @property
     def n(self) -> int:
+        """Number of selected rows."""
         return len(self.y)
 
 
 @dataclass(frozen=True)
 class Job:
-    """Everything that is settled before memory is taken."""
+    """Everything that is decided before memory is allocated."""
 
     options: Options
     loss: Loss
     family: Family
     train: Rows
     valid: Rows | None
-    labels: tuple[Any, Any] | None
+    labels: tuple[Any, Any] | None  #: (negative, positive); None for regression
     sum_weights: float  #: of the training rows, before class weights
-    #: What the user's intercept is more than that of the rows here, which are centred (:func:`_centred`).
+    #: The intercept in the user's units minus that of ``train``, whose rows are centred
+    #: (:func:`_centred`).
     intercept_shift: float
     plan: Plan
 
@@ -64,7 +66,7 @@ class Job:
         return self.options.objective(self.train.y, self.train.s, offset=self.train.offset)
 
     def plan_with(self, prepared: Sequence[PreparedRows]) -> Plan:
-        """The plan with what only the rows could tell, now that they are read."""
+        """The plan with the sizes that are known only after the rows are read."""
         crew = max(1, self.plan.writers)
         extra = sum(self.family.extra_bytes(rows, crew) for rows in prepared)
         # a sample has side arrays of its own
@@ -84,9 +86,9 @@ class Job:
     ) -> PreparedRows:
         """Read the rows once, into the family's compact form.
 
-        ``between`` is called after each block, with the share of the blocks that are read.
-
-        A scratch file is used if the plan says so, in ``scratch`` or the system's temporary folder.
+        rows : of this job.
+        scratch : folder of the scratch file, if the plan uses one; None: the system's temporary folder.
+        between : called after each block, with the share of the blocks that are read.
         """
         block_rows = self.options.block_rows
         folder = (scratch or tempfile.gettempdir()) if self.plan.scratch else None
@@ -119,12 +121,24 @@ def make_job(
     resumed: bool = False,
     **given: Any,
 ) -> Job:
-    """Check everything that can be checked before the rows are read.
+    """Check everything that can be checked before the rows are read, and plan the memory.
 
-    resumed : the job continues from a checkpoint, whose ``block_rows`` it cannot change.
-    given : of :class:`fcl.options.Options`, as the user gave them.
+    Parameters
+    ----------
+    data, valid : DataSet
+        Training rows, and validation rows if any.
+    features : family or str
+    resumed : bool
+        Whether the job continues from a checkpoint, whose ``block_rows`` it cannot change.
+    **given
+        Options as the user gave them; see :class:`fcl.options.Options`.
 
-    Raises InputError naming the option, array or row.
+    Raises
+    ------
+    InputError
+        The message names the option, array or row.
+    BudgetError
+        The memory budget is too small.
     """
     from fcl.data.targets import check_class_weight, encode_labels, regression_target
 
@@ -216,11 +230,11 @@ def make_job(
 def _centred(
     loss: Loss, train: Rows, valid: Rows | None, intercept: bool
 ) -> tuple[tuple[Rows, Rows | None], float]:
-    """The rows with less to lose to rounding, and what that takes from the intercept.
+    """Centre targets or offsets, and return the rows with the shift of the intercept.
 
-    Margins follow targets and offsets: of 1e6 +- 1 rounding would leave six digits less. A free intercept
-    makes up for their mean. Where targets and margins may be moved together, offsets are taken from the
-    targets.
+    Margins are about as large as targets and offsets, and around 1e6 they would lose six digits to
+    rounding. If the loss depends on y - m alone, offsets are subtracted from the targets. A free
+    intercept then absorbs the mean of the targets, or for other losses that of the offsets.
     """
     rows = [train] if valid is None else [train, valid]
     if loss.translates:
@@ -236,7 +250,7 @@ def _centred(
 
 
 def _class_factors(by_class: str | tuple[tuple[Any, float], ...], rows: Rows) -> Floats:
-    """What the weight of each row is multiplied by; balanced: both classes weigh as much in sum."""
+    """Factors for the weights of rows; balanced ones give both classes equal sums."""
     positive = rows.y > 0.0
     if isinstance(by_class, str):
         sums = [math.fsum(rows.s[~positive]), math.fsum(rows.s[positive])]
@@ -249,7 +263,7 @@ def _class_factors(by_class: str | tuple[tuple[Any, float], ...], rows: Rows) ->
 def _plan(
     options: Options, family: Family, train: Rows, valid: Rows | None, smaller_blocks: bool
 ) -> Plan:
-    """The plan for rows; ``smaller_blocks``: the message of a BudgetError may advise them."""
+    """Plan the memory; with ``smaller_blocks`` the message of a BudgetError may suggest these."""
 
     def divide(budget: int, block_rows: int) -> Plan:
         sizes = _sizes(family, train, valid, block_rows)
@@ -267,10 +281,10 @@ def _plan(
 def _sizes(
     family: Family, train: Rows, valid: Rows | None, block_rows: int, extra: int = 0
 ) -> Sizes:
-    """What the plan has to know of the rows."""
+    """The sizes of the rows, for the plan."""
     chosen = [r for r in (train, valid) if r is not None]
-    # a chunk, compressed (at most about as large) and decoded; the block that it is cut into and the one
-    # before, which is being prepared
+    # a chunk twice, decoded and compressed (at most about as large); two blocks, the one being cut from
+    # the chunk and the one being prepared
     chunk = max(2 * r.data.rows.chunk_bytes for r in chosen)
     return Sizes(
         family=family,
@@ -287,22 +301,23 @@ def _sizes(
 def _smaller_blocks(
     divide: Callable[[int, int], Plan], budget: int, block_rows: int, smallest: int
 ) -> str:
-    """The largest blocks that fit the budget, or those that need least, for the end of a message."""
+    """A hint for a message: the largest blocks that fit the budget, or that need least."""
     best = block_rows
     for size in (1 << power for power in range(15, 5, -1)):
         if size < block_rows and smallest > budget:
             try:
-                divide(1, size)  # which no job fits into
+                divide(1, size)  # fails for every job, and names the smallest budget
             except BudgetError as error:
                 if error.smallest < 0.98 * smallest:  # tiny blocks are slow
                     best, smallest = size, error.smallest
     if best == block_rows:
         return ""
-    return f". Smaller blocks need less: --block-rows {best} at least {-(-smallest // MIB)}MiB"
+    needed = f"{-(-smallest // MIB)}MiB"
+    return f". Smaller blocks need less: --block-rows {best} needs at least {needed}"
 
 
 def _block_bytes(rows: Rows, block_rows: int) -> int:
-    """Bytes of the largest block of raw rows, and of what a sparse matrix keeps in memory to find it."""
+    """Bytes of the largest block of raw rows, and of row pointers that are kept in memory."""
     from fcl.data.sparse import SparseRowReader
 
     reader = rows.data.rows
@@ -313,7 +328,7 @@ def _block_bytes(rows: Rows, block_rows: int) -> int:
 
 
 def _bytes_held(rows: Rows) -> int:
-    """Bytes of target, weights and offset as they were read, and of the choice of rows, twice."""
+    """Bytes of target, weights and offset as they were read, and of two copies of the row mask."""
     arrays = (rows.data.target, rows.data.weights, rows.data.offset, rows.keep, rows.keep)
     return sum(a.nbytes for a in arrays if a is not None)
 
@@ -325,7 +340,7 @@ def _rows(
     keep: npt.NDArray[np.bool_] | None,
     purpose: str = "train on",
 ) -> Rows:
-    """The chosen rows without those of weight 0, which count for nothing."""
+    """The rows of ``keep``, without rows of weight 0, which have no effect."""
     if weights is not None and (weights == 0.0).any():
         keep = weights > 0.0 if keep is None else keep & (weights > 0.0)
     if keep is not None and keep.all():
@@ -340,6 +355,7 @@ def _rows(
 
 
 def _valid_rows(valid: DataSet, loss: Loss, labels: tuple[Any, Any] | None) -> Rows:
+    """The rows of a validation data set, whose target must be of the kind that was trained on."""
     from fcl.data.targets import encode_labels, regression_target
 
     if valid.target is None:

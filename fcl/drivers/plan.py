@@ -1,8 +1,8 @@
-"""The memory plan: what a run will hold, named and added up before it starts.
+"""The memory plan: the uses of memory in a run, listed and summed before it starts.
 
-``--memory`` is one number and covers everything: the interpreter, the rows, the vectors over rows, the
-tables of a pass, and what is left goes to the cache of columns. A budget too small is refused with the
-smallest that works.
+``--memory`` is one number that covers everything: the interpreter, the rows, the vectors over rows, the
+tables of a pass. The rest goes to the cache of columns. A budget that is too small is refused; the
+message names the smallest one that works.
 """
 
 from __future__ import annotations
@@ -20,55 +20,53 @@ from fcl.solve.trainer import Trainer
 from fcl.solve.view import RowView
 from fcl.units import format_bytes
 
-#: Rows of the trainer: "all"; "auto", a sample where that pays; or a sample that begins with so many.
+#: Rows on which the trainer works: "all"; "auto", a sample of large data; or rows of the first sample.
 RowViewOption = str | int
 
 MIB = 1 << 20
-#: Interpreter, numpy, numba, the readers: 183 MiB measured, 281 MiB where kernels are compiled first.
+#: A single process: interpreter, numpy, numba, the readers and the compiler.
 INTERPRETER = 320 * MIB
-#: Of several processes each has private memory alone: code is shared, kernels are compiled beforehand.
+#: Private memory of each of several processes, which share code and compile kernels beforehand.
 SUPERVISOR = 96 * MIB
 CHILD = 96 * MIB
+#: More for a child that has to compile for itself.
 COMPILER = 112 * MIB
-#: Bitmaps of new columns on their way to the cache.
+#: Staging buffer for new columns before they enter the cache.
 STAGING = 32 * MIB
-#: Columns of the directory at most: so many, or one for so many rows (8.3 M rows, C = 0.1: 70,000
-#: features have a weight, 100,000 are cached, and of 65,536 the last never found a place).
+#: The directory has at most this many columns, or one per ROWS_A_SLOT rows if that is more.
 MAX_COLUMNS = 1 << 16
 ROWS_A_SLOT = 32
-#: Budget a column, for the size of the directory: real ones are mostly larger. On a sample, whose rows
-#: are those that matter, they are so by far (k-mers with a weight: two thirds of a bitmap): this share of
-#: the largest column on the first sample is counted.
+#: Bytes of budget assumed for each column when the directory is sized; most real columns are larger.
 COLUMN_SHARE = 4096
+#: On a sample, which prefers informative rows, columns are much larger: at least this share of the
+#: largest column over the first sample is assumed.
 SAMPLED_SHARE = 0.5
 MIN_COLUMNS = 256
-#: The least cache, in largest columns. Fewer would work but crawl.
+#: The smallest cache, in columns of the largest size. A smaller one would work, but very slowly.
 MIN_CACHE_COLUMNS = 4
-#: The cache is not worth more than this before prepared rows go to disk.
+#: Prepared rows go to a scratch file if they would leave less than this for the cache.
 COMFORTABLE_CACHE = 256 * MIB
-#: Room for so many times as many active features as columns, and for so many at least.
+#: There is room for this many active features per column of the directory, and for LEAST_ACTIVE at least.
 ACTIVE_A_COLUMN = 2
 LEAST_ACTIVE = 1 << 15
-#: What the processes tell one another of an active feature: six points, what is watched, the list of new
-#: ones.
+#: Shared bytes for each active feature: six points, the watched features, the list of columns to make.
 ACTIVE_BYTES = 6 * 16 + 3 * 8 + 8 * 8
-#: ... and of a column: gradients and curvatures of two anchors, weight, slots.
+#: Shared bytes for each column: gradients and curvatures at two anchors, weight, slots.
 SHARED_BYTES_A_COLUMN = 12 * 8 + ACTIVE_A_COLUMN * ACTIVE_BYTES
 MIN_ENTRIES = 1 << 20
 MAX_ENTRIES = 1 << 27
-#: Up to so many rows the trainer works on all of them; beyond, on a sample that begins with this share of
-#: the rows, at least, and may grow to all, if there is memory for that. One core, C = 0.1, d = 8: 208,096
-#: rows 2.5 s instead of 3.8 on all; 52,026 rows 0.75 s either way.
+#: Up to this many rows the trainer works on all of them. Beyond, it starts with a sample of SAMPLE_SHARE
+#: of the rows (LEAST_SAMPLE at least), which may grow to all rows if memory allows.
 ALL_ROWS = 1 << 16
 SAMPLE_SHARE = 1 / 16
 LEAST_SAMPLE = 1 << 15
-#: A sample may be so large that the cache holds this many of the largest columns over it, and several
-#: times as many real ones. Vectors for all of 8.3 M rows are a gigabyte that 70,000 columns need more.
+#: A sample may grow only while the cache holds this many columns of the largest size over it, and thus
+#: several times as many real ones: vectors over more rows would take memory from more useful columns.
 COMFORTABLE_COLUMNS = 8192
 
 
 def first_sample(n_rows: int, view_rows: int, row_view: RowViewOption = "auto") -> int:
-    """Rows of the first sample of a view that may grow to ``view_rows``."""
+    """Number of rows of the first sample, for a view that may grow to ``view_rows``."""
     if isinstance(row_view, int):
         return min(view_rows, row_view)
     return min(view_rows, max(LEAST_SAMPLE, int(SAMPLE_SHARE * n_rows)))
@@ -76,32 +74,32 @@ def first_sample(n_rows: int, view_rows: int, row_view: RowViewOption = "auto") 
 
 @dataclass(frozen=True)
 class Plan:
-    """Bytes by use. ``scratch``: prepared rows live in a scratch file."""
+    """How the memory budget is divided."""
 
-    parts: tuple[tuple[str, int], ...]
-    budget: int
-    cache_bytes: int
-    max_columns: int
-    entries: int
-    staging: int
-    scratch: bool
-    scratch_bytes: int
-    writers: int = 0  #: processes; 0: a single process
+    parts: tuple[tuple[str, int], ...]  #: (use, bytes)
+    budget: int  #: bytes
+    cache_bytes: int  #: of the cache of columns
+    max_columns: int  #: of the cache's directory
+    entries: int  #: column entries that the trainer can gather
+    staging: int  #: bytes of new columns before they enter the cache
+    scratch: bool  #: whether prepared rows are in a scratch file
+    scratch_bytes: int  #: of the scratch file; 0 without one
+    writers: int = 0  #: writer processes; 0: a single process
     view_rows: int = 0  #: most rows of the trainer's sample; 0: it has all rows
-    hessian_columns: int = 0  #: columns of which there is memory for a whole Hessian
+    hessian_columns: int = 0  #: most columns that there is memory to make a whole Hessian for
 
     @property
     def total(self) -> int:
-        """Bytes of all uses."""
+        """Bytes of all uses together."""
         return sum(size for _, size in self.parts)
 
     def lines(self) -> list[tuple[str, int]]:
-        """(use, bytes), in the order in which they are made."""
+        """The uses and their bytes."""
         return list(self.parts)
 
 
 def child_bytes() -> int:
-    """Bytes of a child's interpreter; without a cache of kernels each compiles for itself."""
+    """Bytes of a child's interpreter, with a compiler if there is no cache of kernels."""
     from fcl.kernels import cache_folder
 
     return CHILD if cache_folder is not None else CHILD + COMPILER
@@ -109,23 +107,19 @@ def child_bytes() -> int:
 
 @dataclass(frozen=True)
 class Sizes:
-    """What a job needs memory for."""
+    """The sizes from which a job's memory is planned."""
 
     family: Family
     n_rows: int
     n_valid: int
     block_rows: int
-    reading: int  #: bytes that reading the data holds at once
-    extra: int = (
-        0  #: what only the rows could tell, once they are read (:meth:`Family.extra_bytes`)
-    )
-    held: int = 0  #: bytes of target and weights as they were read, which stay
-    vectors: int = (
-        2  #: float64 vectors over the rows: targets, weights, and offsets if there are any
-    )
+    reading: int  #: bytes held while the data are read
+    extra: int = 0  #: bytes known once the rows are read (:meth:`Family.extra_bytes`)
+    held: int = 0  #: bytes of targets and weights as they were read, which stay in memory
+    vectors: int = 2  #: float64 vectors over the rows: targets, weights, and offsets if any
 
     def records(self, n_rows: int) -> int:
-        """Bytes of the prepared form of so many rows."""
+        """Bytes of ``n_rows`` prepared rows."""
         blocks = -(-n_rows // self.block_rows)
         return blocks * math.prod(self.family.record_shape(self.block_rows))
 
@@ -139,14 +133,26 @@ def make_plan(
     scratch: bool | None = None,
     view_rows: int | None = None,
 ) -> Plan:
-    """Divide the budget.
+    """Divide the memory budget.
 
-    row_view : "all", "auto" or the rows of the first sample, as the user wants it.
-    writers : most of them; fewer where the budget does not allow for more. None: a single process.
-    scratch : whether prepared rows live in a scratch file; None to choose.
-    view_rows : most rows of the trainer's sample, 0 for all, of a plan made before; None to choose.
+    Parameters
+    ----------
+    sizes : Sizes
+    budget : int
+        Bytes.
+    row_view : {"all", "auto"} or int
+        The user's option.
+    writers : int or None
+        Most writer processes; fewer if the budget does not allow more. None: a single process.
+    scratch : bool or None
+        Whether prepared rows are in a scratch file; None to choose.
+    view_rows : int or None
+        From an earlier plan: most rows of the trainer's sample, 0 for all rows. None to choose.
 
-    Raises BudgetError naming the smallest budget that works.
+    Raises
+    ------
+    BudgetError
+        The budget is too small; the message names the smallest one that works.
     """
     crews = [None] if writers is None else list(range(writers, 0, -1))
     views = _view_sizes(sizes.n_rows, row_view, view_rows)
@@ -156,13 +162,13 @@ def make_plan(
             try:
                 return _divide(sizes, budget, scratch, crew, rows, rows != views[-1])
             except BudgetError as error:
-                refused = error  # the last one needs least
+                refused = error  # the last combination needs least
     assert refused is not None
     raise refused
 
 
 def _view_sizes(n_rows: int, row_view: RowViewOption, view_rows: int | None) -> list[int]:
-    """Sizes of the trainer's view to try, 0 for all rows, the one that is wanted most first."""
+    """Sizes of the trainer's view to try, in order of preference; 0 for all rows."""
     sampled, least = ALL_ROWS, LEAST_SAMPLE
     if isinstance(row_view, int):
         sampled = least = row_view
@@ -200,7 +206,7 @@ def _divide(
     least_cache = MIN_CACHE_COLUMNS * column + MIN_COLUMNS * per_column + entry * MIN_ENTRIES
     hessian_columns = min(MIN_COLUMNS, family.n_features)
     least_cache += ExactModel.bytes_for(hessian_columns)
-    if writers is not None:  # one extent is always the trainer's, to move columns into
+    if writers is not None:  # the trainer always has one extent, to move columns into
         least_cache += column
     trainer = Trainer.bytes_for(n_view, 0, 0) + RowView.bytes_for(
         n_view, complete=not view_rows, verified=family.verifies_columns
@@ -209,8 +215,8 @@ def _divide(
         trainer += job.records(view_rows) + 24 * view_rows  # the rows, their targets and weights
 
     def fixed(scratch: bool) -> list[tuple[str, int]]:
-        held = ("prepared rows (a block; all in a scratch file)", buffers)
-        # what is made of them; in one process with copies on the way
+        held = ("prepared rows (one block; all are in a scratch file)", buffers)
+        # a single process makes temporary copies of them
         target = 16 * job.vectors * (n_rows + job.n_valid)
         if writers is not None:
             target = 8 * job.vectors * (n_rows + job.n_valid) + job.held
@@ -220,7 +226,7 @@ def _divide(
             ("margins and residuals", Vectors.bytes_for(n_rows) + 8 * job.n_valid),
             ("trainer's vectors" + (f" ({view_rows:,} rows)" if view_rows else ""), trainer),
             ("tables of a pass", crew * family.workspace_bytes(block_rows, scratch)),
-            ("new columns on their way", crew * staging),
+            ("staging of new columns", crew * staging),
             held if scratch else ("prepared rows", rows),
         ]
         if writers is None:
@@ -231,14 +237,14 @@ def _divide(
             priced = (24 * KEEP_PER_GROUP + 8) * family.n_price_parts
             scores = 24 * job.n_valid
             uses.append(("lists of features", LEAST_ACTIVE * ACTIVE_BYTES + priced + scores))
-        name = "unknown letters" if letters else "entries of sparse rows and the like"
+        name = "unknown letters" if letters else "entries of sparse rows, other side arrays"
         return [*uses, (name, job.extra)] if job.extra else uses
 
     def taken(scratch: bool) -> int:
         return sum(size for _, size in fixed(scratch))
 
     def early(scratch: bool) -> int:
-        """Bytes before the children are there, when targets and weights are copied to shared memory."""
+        """Bytes before the children start, while targets and weights are copied to shared memory."""
         if writers is None:
             return 0
         copies = 16 * job.vectors * (n_rows + job.n_valid) + job.held
@@ -263,7 +269,7 @@ def _divide(
             + "; unknown letters in the rows would need more" * (letters and not job.extra),
             smallest,
         )
-    # beyond the least, which stays whole: else the directory of many row blocks could eat the cache
+    # the smallest cache stays reserved: else the directory of many row blocks could use it up
     spare = budget - taken(scratch) - least_cache
     share = COLUMN_SHARE
     if view_rows:
@@ -272,7 +278,7 @@ def _divide(
         share = max(share, int(SAMPLED_SHARE * largest))
     max_columns = max(MAX_COLUMNS, n_rows // ROWS_A_SLOT)
     max_columns = min(max_columns, MIN_COLUMNS + spare // (share + per_column))
-    # no more than there can be: to make room that is never used takes longer than to fit a small model
+    # no more than there are features: allocating unused room takes longer than fitting a small model
     max_columns = min(max_columns, max(MIN_COLUMNS, family.n_features))
     spare -= (max_columns - MIN_COLUMNS) * per_column
     least = ExactModel.bytes_for(hessian_columns)
@@ -285,15 +291,15 @@ def _divide(
     entries = min(MAX_ENTRIES, MIN_ENTRIES + spare // 3 // entry)
     entries = min(entries, 2 * min(max_columns, family.n_features) * (n_view + 1))
     spare -= (entries - MIN_ENTRIES) * entry
-    # more than the largest columns of all can take is of no use
+    # a cache in which all columns fit at their largest size is large enough
     most = min(max_columns, family.n_features) * column
     cache_bytes = (MIN_CACHE_COLUMNS + (writers is not None)) * column + min(spare, most)
     if may_shrink and cache_bytes < min(COMFORTABLE_COLUMNS, family.n_features) * column:
-        raise BudgetError("memory: the sample could be smaller")  # which is tried next
+        raise BudgetError("memory: the sample could be smaller")  # make_plan tries that next
     parts = (
         *fixed(scratch),
         ("columns gathered for the trainer", entry * entries),
-        ("their Hessian", ExactModel.bytes_for(hessian_columns)),
+        ("Hessian of the trainer's columns", ExactModel.bytes_for(hessian_columns)),
         (f"directory of {max_columns} columns", max_columns * per_column),
         ("cache of columns", cache_bytes),
     )

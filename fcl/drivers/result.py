@@ -1,4 +1,4 @@
-"""What training gives back."""
+"""The result of training."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["StopReason", "TrainResult", "end_in_words", "peak_memory"]
 
 
 class StopReason(StrEnum):
-    """Why a training ended."""
+    """Why training ended."""
 
     TOLERANCE = "tolerance"
     MAX_PASSES = "max-passes"
@@ -29,7 +29,26 @@ class StopReason(StrEnum):
 class TrainResult:
     """A model, and how training ended.
 
-    Times are in seconds, of this run alone where it went on from a checkpoint; ``passes`` are of all.
+    In a job resumed from a checkpoint, ``seconds`` covers this run alone, and ``passes`` the whole job.
+
+    Attributes
+    ----------
+    model : Model
+        The model at the last anchor.
+    converged : bool
+        Whether the relative gap reached ``tol``.
+    reason : StopReason
+    message : str
+        The reason in words.
+    seconds : dict of str to float
+        Time of each step, by its name; with the driver ``processes`` most are processor seconds of all
+        writers together.
+    peak_memory : int
+        Bytes, over all processes.
+    passes : int
+        Number of passes, including pass 0, of the null model.
+    checkpoint_failed : bool
+        Whether the last attempt to write a checkpoint failed.
     """
 
     model: Model
@@ -37,21 +56,24 @@ class TrainResult:
     reason: StopReason
     message: str
     seconds: dict[str, float]
-    peak_memory: int  #: bytes, over all processes
+    peak_memory: int
     passes: int
-    checkpoint_failed: bool = False  #: the last checkpoint could not be written
+    checkpoint_failed: bool = False
 
     @property
     def certificate(self) -> Certificate:
-        """What is proved of the model."""
+        """What is proved about the model."""
         return self.model.certificate
 
 
 def end_in_words(
     reason: StopReason, certificate: Certificate, tol: float, rounding: float = math.nan
 ) -> str:
-    """Why training ended, for the user. rounding : relative gap that rounding may leave."""
-    reached = f"relative gap {certificate.gap:.2e}, asked {tol:.2e}"
+    """Explain to the user why training ended.
+
+    rounding : relative gap that rounding alone can cause; for the reasons that mention it.
+    """
+    reached = f"relative gap {certificate.gap:.2e}, requested {tol:.2e}"
     if certificate.scope is not Scope.FAMILY:
         reached += f", over {certificate.scope_text}"
     return {
@@ -59,18 +81,18 @@ def end_in_words(
         StopReason.MAX_PASSES: f"reached max_passes: {reached}; raise max_passes or tol",
         StopReason.MAX_TIME: f"reached max_time: {reached}; raise max_time or tol",
         StopReason.INTERRUPTED: f"interrupted: {reached}",
-        StopReason.STALLED: f"rounding of float64 lets no step lower the objective any more: "
-        f"{reached}, of which rounding may leave {rounding:.1e}; raise tol",
-        StopReason.NO_PROGRESS: f"the last passes lowered neither objective nor gap: {reached}, "
-        f"of which rounding may leave {rounding:.1e}; scale the columns, lower C, or raise tol",
+        StopReason.STALLED: f"float64 rounding prevents any further decrease of the objective: "
+        f"{reached}; rounding alone can cause a gap of {rounding:.1e}; raise tol",
+        StopReason.NO_PROGRESS: f"the last passes lowered neither the objective nor the gap: "
+        f"{reached}; rounding alone can cause a gap of {rounding:.1e}; scale the columns, lower C, "
+        "or raise tol",
     }[reason]
 
 
 def peak_memory() -> int:
     """Largest resident memory of this process so far, in bytes.
 
-    Not ``ru_maxrss`` where it can be helped: on Linux a child begins with that of the process that
-    started it.
+    ``ru_maxrss`` is only the fallback: on Linux a child process inherits its parent's value.
     """
     try:
         with open("/proc/self/status", encoding="ascii") as status:

@@ -23,9 +23,9 @@ _log = logging.getLogger("fcl")
 
 
 class Saver:
-    """Keeps the newest state of a job, and writes it to a folder when it is time.
+    """Keeps the newest state of a job, and writes it to a folder when a checkpoint is due.
 
-    A checkpoint that cannot be written is logged and retried; it never ends the work.
+    A checkpoint that cannot be written is logged and retried; it never ends the job.
 
     Parameters
     ----------
@@ -33,12 +33,12 @@ class Saver:
         None: nothing is saved.
     every : float
         Seconds between two checkpoints.
-    requested : callable
-        Polled; True asks for a checkpoint now.
+    requested : callable or None
+        Polled; returns True to request a checkpoint now.
     options : mapping
         Effective options, for the checkpoint.
     resumed : Checkpoint or None
-        That this job resumes from.
+        Checkpoint that this job resumes from.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Saver:
         self._requested = requested or (lambda: False)
         self._options = options
         self._resumed = resumed
-        #: the newest state, and the passes before it
+        #: the newest state, and the length of the history at that time
         self._offered: tuple[RunState, int] | None = None
         self._history: list[dict[str, Any]] = []
         self._earlier = 0.0 if resumed is None else resumed.elapsed
@@ -64,7 +64,7 @@ class Saver:
         self.failed = False  #: whether the last attempt failed
 
     def open(self) -> None:
-        """Lock the folder. Raises InputError if another job has it, or it cannot be written."""
+        """Lock the folder; InputError if another job holds the lock, or it is not writable."""
         if self._folder is not None:
             self._folder.lock()
             try:
@@ -75,18 +75,19 @@ class Saver:
                 raise
 
     def _check_newest(self) -> None:
-        """Refuse to resume from a checkpoint that another job replaced before we held the lock."""
+        """Raise InputError if another job saved a newer checkpoint before this job had the lock."""
         resumed, folder = self._resumed, self._folder
         if folder is None or resumed is None or resumed.number not in folder.numbers():
             return
         newest = folder.load()
         if newest.number != resumed.number and newest.created >= resumed.created:
             raise InputError(
-                f"{folder.path}: checkpoint {newest.number} was saved there meanwhile; resume again"
+                f"{folder.path}: expected checkpoint {resumed.number} to be the newest, got checkpoint "
+                f"{newest.number}, saved by another job meanwhile; resume again"
             )
 
     def complete(self) -> None:
-        """Note that the job has reached its tolerance: a new one may replace its checkpoints."""
+        """Mark the job as converged, so that a new job may replace its checkpoints."""
         if self._folder is not None:
             self._folder.mark_complete()
 
@@ -98,18 +99,25 @@ class Saver:
     def describe(
         self, job: Job, fingerprint: str, checksums: np.ndarray, history: list[dict[str, Any]]
     ) -> None:
-        """Say what all checkpoints have in common; ``history`` is the growing list of passes."""
+        """Set what all checkpoints of the job have in common.
+
+        checksums : uint64 (n_blocks,), of the prepared training rows.
+        history : the list to which each pass is added later.
+        """
         self._job, self._fingerprint, self._checksums = job, fingerprint, checksums
         self._history = history
 
     def offer(self, state: RunState) -> None:
-        """Keep a state to resume from, until the next offer."""
-        # both at once: an interrupt in between must not save a state with another one's history
+        """Keep this state for the next checkpoint, until a newer one is offered."""
+        # one assignment: an interrupt must not leave a state beside the history of another one
         self._offered = state, len(self._history)
         self._fresh = True
 
     def poll(self) -> None:
-        """Save if it is time, or on request; a request before the first state is honoured later."""
+        """Save if a checkpoint is due or requested.
+
+        A request before the first state is honoured once there is one.
+        """
         self._asked |= self._requested()
         due = self._fresh and time.monotonic() - self._last >= self._every
         if (self._asked or due) and self._offered is not None:
@@ -117,7 +125,7 @@ class Saver:
             self.save(requested)
 
     def save(self, anyway: bool = False) -> None:
-        """Save the newest state if it is not on disk yet, or anyway."""
+        """Save the newest state, unless it is on disk already and ``anyway`` is False."""
         if self._folder is None or self._offered is None or not (self._fresh or anyway):
             return
         self._last = time.monotonic()
@@ -147,5 +155,5 @@ class Saver:
 
     @property
     def elapsed(self) -> float:
-        """Seconds of work, with those before the checkpoint that the job resumes from."""
+        """Seconds of work, including those up to the checkpoint that the job resumes from."""
         return self._earlier + time.monotonic() - self._begun

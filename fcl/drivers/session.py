@@ -1,4 +1,4 @@
-"""What every driver does beside the steps: clocks, events, history, reasons to stop, the result."""
+"""What all drivers share: clocks, events, history, stopping rules, and the result."""
 
 from __future__ import annotations
 
@@ -39,36 +39,37 @@ __all__ = ["Progress", "Session"]
 
 Progress = Callable[[Event], None]
 
-#: Passes in a row without progress after which a run ends if rounding explains the gap, and in any case.
+#: Passes in a row without progress after which a run ends if rounding explains the gap ...
 MAX_IDLE = 4
+#: ... and after which it ends in any case.
 PATIENCE = 50
-#: The estimate of rounding is for the worst case. Above this it would explain any gap, and the run ends
-#: for want of progress. It is also the largest share of the largest violation that is added for rounding.
+#: The estimate of rounding assumes the worst case. A larger estimate could explain any gap, so it does
+#: not end the run. This is also the largest share of the largest violation that is added for rounding.
 MOST_ROUNDING = 1e-3
-#: Passes from which the time left is foreseen.
-FORESEEN = 3
-#: Seconds between two events of progress within a pass; shorter passes report no progress.
+#: Passes from which the time left is estimated.
+ESTIMATED_FROM = 3
+#: Seconds between two progress events within a pass; shorter passes report no progress.
 PROGRESS_EVERY = 2.0
 
 
 @dataclass
 class Session:
-    """A run of a job, whatever drives it."""
+    """One run of a job, with any driver."""
 
     job: Job
     report: Progress
     should_stop: Callable[[], bool]
     saver: Saver
     resumed: Checkpoint | None = None
-    start: Point | None = None  #: to be tried after the null model, in the user's units
+    start: Point | None = None  #: the initial point, in the user's units
     seconds: dict[str, float] = field(default_factory=dict)
     history: list[dict[str, Any]] = field(default_factory=list)
     begun: float = field(default_factory=time.monotonic)
     fingerprint: str = ""
     state: RunState | None = None  #: to resume from
     idle: int = 0  #: passes in a row without progress
-    rounding: float = math.nan  #: relative gap that rounding may leave, once it was asked for
-    compile_seconds: float = JOB_SECONDS  #: how long compiling takes, if the cache lacks kernels
+    rounding: float = math.nan  #: relative gap that rounding can cause, once it was estimated
+    compile_seconds: float = JOB_SECONDS  #: estimated, if the cache lacks kernels
 
     def __post_init__(self) -> None:
         from fcl.kernels import Compilation  # imports numba
@@ -82,17 +83,17 @@ class Session:
 
     @property
     def continued(self) -> Checkpoint | None:
-        """The checkpoint to continue from; None for one that was saved before the first pass."""
+        """The checkpoint to resume from; None if it was saved before the first pass."""
         return self.resumed if self.resumed is not None and self.resumed.history else None
 
     @property
     def elapsed(self) -> float:
-        """Seconds of this run."""
+        """Seconds since the start of this run."""
         return time.monotonic() - self.begun
 
     @contextmanager
     def timed(self, step: str) -> Iterator[None]:
-        """Add the time that something takes to ``seconds``."""
+        """Add the wall time of the body to the time of a step."""
         start = time.perf_counter()
         try:
             yield
@@ -100,13 +101,13 @@ class Session:
             self.spent(step, time.perf_counter() - start)
 
     def spent(self, step: str, seconds: float) -> None:
-        """Add to the time of a step."""
+        """Add seconds to the time of a step."""
         self.seconds[step] = self.seconds.get(step, 0.0) + seconds
 
     # -- the beginning -------------------------------------------------------------------------
 
     def started(self) -> None:
-        """Report the plan."""
+        """Report the start, with the plan."""
         job = self.job
         y = job.train.y
         self.report(
@@ -123,8 +124,21 @@ class Session:
         )
 
     def prepared(self, seconds: float, checksums: np.ndarray) -> None:
-        """The rows were read; checks that they are those of the checkpoint, if there is one."""
-        # now, not at the end: a source that is gone by then must not cost the model
+        """Report that the rows are read; a resumed job first compares them with its checkpoint.
+
+        Parameters
+        ----------
+        seconds : float
+            Time that reading took.
+        checksums : uint64 (n_blocks,)
+            Of the prepared training rows.
+
+        Raises
+        ------
+        InputError
+            The data differ from those of the checkpoint.
+        """
+        # computed now: if the source has disappeared by the end, the model must not be lost
         self.fingerprint = self.job.train.data.fingerprint()
         if self.resumed is not None:
             CheckpointFolder.check_resume(
@@ -136,27 +150,27 @@ class Session:
         self.report(Prepared(seconds, n_read / max(seconds, 1e-9)))
 
     def compiled(self) -> None:
-        """Report what compiling took, if there was any."""
+        """Report how long compiling took, if anything was compiled."""
         if seconds := self.compilation.take():
             self.report(Compiled(seconds))
 
     # -- passes --------------------------------------------------------------------------------
 
     def working(self, step: str, share: float) -> None:
-        """Report the share of a step that is done, unless something was reported just before."""
+        """Report the share of a step that is done, at most once in PROGRESS_EVERY seconds."""
         now = time.monotonic()
         if now >= self._progress_from:
             self._progress_from = now + PROGRESS_EVERY
             self.report(StepProgress(len(self.history), step, share, now - self.begun))
 
     def counted(self, before: Certified | None, now: Certified) -> None:
-        """Count passes without progress."""
+        """Count a pass without progress, or start the count again."""
         self.idle = 0 if now.progressed(before) else self.idle + 1
 
     def reason(self, certified: Certified, rounding: Callable[[], float]) -> StopReason | None:
-        """Why to stop after this pass; None: continue.
+        """Why to stop after this pass; None to continue.
 
-        rounding : gives the relative gap that rounding alone may leave.
+        rounding : returns the relative gap that rounding alone can cause.
         """
         options = self.job.options
         if certified.gap <= options.tol:
@@ -169,7 +183,7 @@ class Session:
         return self.stalled(certified, rounding)
 
     def stalled(self, certified: Certified, rounding: Callable[[], float]) -> StopReason | None:
-        """Why to stop after passes without progress; None while there is hope."""
+        """Why to stop because of passes without progress; None to continue."""
         if self.idle < MAX_IDLE or (certified.scope is not Scope.FAMILY and self.idle < PATIENCE):
             return None
         self.rounding = min(rounding(), 1.0)
@@ -180,7 +194,7 @@ class Session:
 
     @property
     def out_of_time(self) -> bool:
-        """Whether the limit of time is reached."""
+        """Whether the time limit is reached."""
         limit = self.job.options.max_time
         return limit is not None and self.elapsed >= limit
 
@@ -199,7 +213,7 @@ class Session:
         busy: Mapping[str, float] | None = None,
         validation: Mapping[str, Any] | None = None,
     ) -> None:
-        """Report a pass, and record it."""
+        """Report a pass and add it to the history; for the arguments see :class:`PassDone`."""
         event = PassDone(
             number=len(self.history),
             seconds=self.elapsed,
@@ -224,37 +238,37 @@ class Session:
         self.history.append(event.to_dict())
         self.report(event)
         self._progress_from = time.monotonic() + PROGRESS_EVERY
-        if event.number > 0:  # by then every step was made once
+        if event.number > 0:  # every step has run once, so all kernels are compiled
             self.compiled()
 
     def _time_left(self, gap: float) -> float | None:
-        """Seconds to the tolerance or the limit of time; None where nothing can be said.
+        """Estimated seconds to the tolerance or the time limit; None without an estimate.
 
-        The gap mostly falls by a factor from pass to pass; the last few say by how much.
+        It assumes that the gap continues to fall at the geometric rate of the last few passes.
         """
         limit = self.job.options.max_time
         left = math.inf if limit is None else max(0.0, limit - self.elapsed)
         earlier = 0 if self.resumed is None else len(self.resumed.history)
-        recent = [r for r in self.history[earlier:][-FORESEEN:] if r["gap"]]
-        if len(recent) == FORESEEN and 0.0 < gap < recent[0]["gap"]:
+        recent = [r for r in self.history[earlier:][-ESTIMATED_FROM:] if r["gap"]]
+        if len(recent) == ESTIMATED_FROM and 0.0 < gap < recent[0]["gap"]:
             fall = math.log(recent[0]["gap"] / gap) / (self.elapsed - recent[0]["seconds"])
             to_go = math.log(max(gap / self.job.options.tol, 1.0))
             left = min(left, to_go / fall)
         return left if math.isfinite(left) else None
 
     def validated(self, number: int, scores: Mapping[str, Any]) -> None:
-        """The scores of the anchor of a pass have come, after the pass was reported."""
+        """Record and report the scores of a pass's anchor, after the pass itself was reported."""
         self.history[number]["validation"] = dict(scores)
         self.report(Validated(number, scores))
 
     def scores(self, score: float) -> dict[str, Any]:
-        """The score of the validation rows by its name; None where it is not defined."""
+        """The validation score by its metric's name (None if undefined), and the row count."""
         rows = self.job.valid
         assert rows is not None
         return {self.job.loss.metric: None if math.isnan(score) else score, "n_rows": rows.n}
 
     def first_point(self) -> Point | None:
-        """The point to be tried after the null model, in the solver's units."""
+        """The initial point in the solver's units; None if there is none."""
         start = self.start
         if start is None:
             return None
@@ -275,15 +289,28 @@ class Session:
         reason: StopReason,
         peak: int,
     ) -> TrainResult:
-        """The model at the anchor, and how it came to an end.
+        """Report the end, and return the model at the anchor with the reason to stop.
 
-        point : in the solver's units.
-        support : int64 (len(point.ids),), training rows that have each feature.
-        rounded_slope : what rounding may change of a slope. The largest violation includes it, up to a
-            share of ``MOST_ROUNDING``: it is the worst case, which would drown the violation beyond that.
+        Parameters
+        ----------
+        point : Point
+            The anchor, in the solver's units.
+        certified : Certified
+            Its certificate.
+        C_min : float
+            Largest C at which the model is empty; not finite if it is unknown.
+        support : int64 (len(point.ids),)
+            Number of training rows in which each feature of ``point`` is not 0.
+        rounded_slope : float
+            Largest change of a slope by rounding. It is added to the largest violation, limited to the
+            share ``MOST_ROUNDING`` of that violation, since the worst case could dwarf it.
+        reason : StopReason
+        peak : int
+            Peak memory in bytes.
         """
         job, options = self.job, self.job.options
-        # of a sample it says nothing of other features; infinite: priced before a checkpoint alone
+        # C_min of a sample does not cover the other features; it is infinite if the null model was priced
+        # only before a checkpoint
         smallest = C_min if certified.scope is Scope.FAMILY and math.isfinite(C_min) else None
         certificate = Certificate(
             objective=certified.objective,

@@ -1,4 +1,4 @@
-"""The front door: check the job, choose the driver, run it."""
+"""The entry point of training: validate the job, choose the driver, run it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,24 @@ __all__ = ["TrainResult", "plan_training", "train"]
 
 
 def plan_training(data: DataSet, features: Spec | str, **arguments: Any) -> Plan:
-    """The memory plan of :func:`train` with the same arguments; reads no rows."""
+    """The memory plan of :func:`train` with the same arguments; reads no rows.
+
+    Parameters
+    ----------
+    data, features, **arguments
+        As for :func:`train`.
+
+    Returns
+    -------
+    Plan
+
+    Raises
+    ------
+    InputError
+        Data or options are unusable.
+    BudgetError
+        The budget is too small; the message names the smallest one that works.
+    """
     given = signature(train).bind(data, features, **arguments)
     given.apply_defaults()
     return _job(given.arguments).plan
@@ -78,10 +95,14 @@ def train(
     command: Mapping[str, Any] | None = None,
     warn: bool = True,
 ) -> TrainResult:
-    """Minimise penalty(w) + C sum_i s_i loss(y_i, <w, phi(x_i)> + b) over a whole family of features.
+    """Train a sparse linear model over a whole family of features.
 
-    penalty(w) = sum_j f_j [ rho |w_j| + (1 - rho) w_j^2 / 2 ], with rho = ``l1_ratio`` and the family's
-    factors f_j (1 for k-mers); with ``standardize`` sd_j w_j takes the place of w_j there.
+    It minimises penalty(w) + C sum_i s_i loss(y_i, <w, phi(x_i)> + b) over w and b, where
+
+        penalty(w) = sum_j f_j [ rho |w_j| + (1 - rho) w_j^2 / 2 ]
+
+    with rho = ``l1_ratio`` and the family's penalty factors f_j (1 for k-mers). With ``standardize``,
+    the penalty is that of sd_j w_j instead of w_j.
 
     Parameters
     ----------
@@ -92,24 +113,26 @@ def train(
     C, alpha : float
         Exactly one: the weight of the losses, or C = 1 / (alpha * sum of the sample weights).
     l1_ratio : float
-        In (0, 1]: 1 for the L1 norm, less for the elastic net.
+        In (0, 1]: 1 for the L1 norm, below 1 for the elastic net.
     standardize : bool
         Penalise sd_j w_j instead of w_j, as glmnet does by default: sd_j is the standard deviation of
         feature j over the training rows, weighted by sample times class weights, in the population form.
         Weights, names and predictions stay in the units of the data; constant features are left out.
-        For ``columns``, ``fourier`` with a number of features, and classes that make all their columns:
-        a pass over the rows measures their features first. Without it, a ``ScaleWarning`` names
-        columns whose standard deviations, on a sample of 2,000 rows, differ by a factor above 10^4.
+        Available for ``columns``, ``fourier`` with a number of features, and classes that make all their
+        columns; an extra pass over the rows measures the features first. Without ``standardize``, a
+        ``ScaleWarning`` names columns whose standard deviations, on a sample of 2,000 rows, differ by a
+        factor above 10^4.
     loss : str
-        Of two labels: ``logistic``, ``squared_hinge``. Of numbers: ``squared``, (y - m)^2 without 1/2;
-        ``huber:delta=1``, the same up to |y - m| = delta, and linear beyond it; ``poisson``, half the
-        deviance of counts with the mean exp(m).
+        For two labels: ``logistic``, ``squared_hinge``. For numbers: ``squared``, (y - m)^2 without the
+        factor 1/2; ``huber:delta=1``, the same up to |y - m| = delta, and linear beyond it; ``poisson``,
+        half the deviance of counts with mean exp(m).
     class_weight : None, "balanced" or mapping of label to weight > 0
-        Multiplies the sample weights of a class (1 where it is not named); balanced: such that both
-        classes weigh as much. For classification; ``alpha`` goes by the weights without it.
+        Multiplies the sample weights of each class (by 1 for a class that is not named); "balanced" gives
+        both classes the same total weight. For classification only; ``alpha`` refers to the sample
+        weights without it.
     offset : array of float (n,)
-        Added to the margins of the rows, instead of the offset that ``data`` was opened with. Validation
-        and prediction then need one, too.
+        Added to the margins of the rows, instead of the offset with which ``data`` was opened. Validation
+        and prediction then need an offset, too.
     intercept : bool
         Whether b is free; it is never penalised.
     tol : float
@@ -118,67 +141,73 @@ def train(
         Budget in bytes or as "4GiB"; covers everything, all processes together.
     max_time, max_passes : float (seconds), int
         Stop earlier, with the best model so far and a ConvergenceWarning. The time is that of this call,
-        and at least one pass is made; the inline driver finishes a pass that has begun, and makes one for
-        a point that its trainer was moving. Passes are those of the job, and pass 0, which prices the
-        null model, does not count.
+        and at least one pass is made; the inline driver finishes a pass that has begun, and makes one
+        more for a point on which its trainer was working. Passes count over the whole job, without pass
+        0, which prices the null model.
     seed : int
-        At least 0. Seeds all sampling: the rows to set aside with the whole number, the rest modulo 2^31.
-    valid, valid_fraction
-        Rows to measure the model on after each pass: a data set, or the share of rows to set aside. The
-        measure is that of the loss: average precision, mean squared or absolute error, mean deviance.
+        At least 0. Seeds all sampling: the rows to set aside depend on the whole number, all other
+        samples on the number modulo 2^31.
+    valid, valid_fraction : DataSet, float
+        Rows on which to score the model after each pass: a data set, or the share of rows to set aside.
+        The loss determines the score: average precision, mean squared or absolute error, mean deviance.
     block_rows : int
-        Rows a block, a multiple of 64, at most 65536.
+        Rows per block, a multiple of 64, at most 65536.
     driver : {"inline", "processes"}
-        In this process, the same bits each time; or a trainer and writers side by side.
+        "inline": in this process, reproducible bit for bit; "processes": a trainer and writers in
+        parallel.
     writers : int
-        Of the driver ``processes``; by default as many as there are cores.
+        Number of writers of the driver ``processes``; by default the number of cores.
     row_view : {"all", "auto"} or int
-        Rows on which the trainer works between passes: all; a weighted sample that begins with about so
-        many (at least 64, and all if there are no more); or a sample where that pays. A sample grows as
-        the gap closes. It sets speed and memory alone: objective and certificate are always over all
-        rows.
+        Rows on which the trainer works between passes: all; a weighted sample that starts with about this
+        many rows (at least 64; all if there are no more); or "auto", a sample if there are more than
+        65,536 rows. A sample grows as the gap closes. It affects only speed and memory: objective and
+        certificate always cover all rows.
     checkpoint, checkpoint_every : path, float (seconds)
         Folder in which to save checkpoints, at this interval and at the end.
     resume : Checkpoint or path
-        Go on from it, or from the newest in that folder, with the same data and options.
+        Resume from this checkpoint, or from the newest in this folder, with the same data and options.
     initial : Model
-        Of the same family, with the same options and the same learnt state: its weights are tried first,
-        after the null model. It may come from other rows.
+        Starting point: its weights are tried first, after the null model. It must be of the same family,
+        with the same options and the same learnt state, but may come from other rows.
     scratch : path
         Folder of the scratch file that holds prepared rows when the budget cannot.
     progress : callable
-        Gets the events of :mod:`fcl.drivers.events`.
+        Called with each event of :mod:`fcl.drivers.events`.
     should_stop, should_checkpoint : callable
         Polled between steps; True ends the run with the best model so far, or saves a checkpoint now.
     share_cores : bool
-        Whether a side that has nothing to do lends its core to the other (``processes``).
+        Whether trainer and writers lend each other idle cores (``processes``).
     shared_files : path
         Folder of unlinked files to use instead of anonymous shared memory (``processes``).
     command : mapping
-        Kept in checkpoints: what a command needs to run the job again.
+        Arguments of a command, saved in checkpoints so that the command can resume the job.
     warn : bool
-        Whether to warn of columns of uneven scales, and of an end before the tolerance; the result has
-        the reason in any case.
+        Whether to warn about columns of uneven scales, and about a stop before the tolerance; the result
+        has the reason in any case.
 
     Returns
     -------
     TrainResult
-        A ``KeyboardInterrupt`` gives a result with ``converged = False`` too; before the first pass is
-        done there is none to give, and it is raised.
+        After a ``KeyboardInterrupt`` too, with ``converged = False``; an interrupt before the end of the
+        first pass is raised.
 
     Raises
     ------
     InputError
-        Data or options are unusable; the message names array, row or option.
+        Data or options are unusable; the message names array, row or option. ``BudgetError``, a subclass,
+        names the smallest budget that works.
     RepeatedDeaths
-        A process died three times in a row; a checkpoint was saved.
+        Processes of one role died three times without progress in between; a checkpoint was saved if
+        ``checkpoint`` is set.
+    FclError
+        A process could not be started, or raised an exception (``processes``).
     """
     given = dict(locals())  # the arguments by name
     warn = flag("warn", warn)
     if initial is not None and resume is not None:
         raise InputError(
-            "initial: expected no resume beside it, got both; leave it out, for a checkpoint has its own "
-            "weights"
+            "initial: expected no resume beside it, got both; leave initial out, since a checkpoint has "
+            "weights of its own"
         )
     if resume is not None and not isinstance(resume, Checkpoint):
         resume = CheckpointFolder(resume).load()
@@ -190,7 +219,7 @@ def train(
     start = None if initial is None else _start(job, initial)
     kept = options.of_job()
     if resume is not None:
-        # what follows from the data is compared when they are read: then it can be said that they differ
+        # values derived from the data are compared after reading, when the message can name the data
         derived = {"alpha" if alpha is None else "C"}
         if options.block_rows != block_rows:
             derived.add("block_rows")
@@ -229,7 +258,7 @@ def train(
 
 
 def _job(given: Mapping[str, Any]) -> Job:
-    """The job of the arguments of :func:`train`."""
+    """The job for the arguments of :func:`train`."""
     data = given["data"] if given["offset"] is None else given["data"].with_offset(given["offset"])
     options = {option.name: given[option.name] for option in TRAINING}
     resumed = given["resume"] is not None
@@ -237,7 +266,7 @@ def _job(given: Mapping[str, Any]) -> Job:
 
 
 def _check_savable(job: Job) -> None:
-    """Raise InputError if a model of this job could not be saved: before the work, not after it."""
+    """Raise InputError before training if a model of this job could not be saved afterwards."""
     check_header(
         Model(
             family=job.family,
@@ -259,7 +288,7 @@ def _check_savable(job: Job) -> None:
 
 
 def _start(job: Job, model: Model) -> Point:
-    """The point of a model of the same family."""
+    """The weights of an initial model as a point; InputError if its family is another one."""
     from fcl.features.generator import without_probes
 
     before, now = (without_probes(family.to_config()) for family in (model.family, job.family))

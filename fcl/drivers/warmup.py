@@ -1,4 +1,4 @@
-"""Compile kernels once, so that later runs only load them: the kinds of ``fcl.drivers.kinds``."""
+"""Compile the kernels of each kind of family once, so that later runs only load them."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 
 class Compiler:
-    """The role of a short-lived child that compiles: compilers retain memory."""
+    """The role of a short-lived child that only compiles, since compilers retain memory."""
 
     def __init__(self, link: Link) -> None:
         self._link = link
 
     def run(self) -> None:
-        """Compile the kernels of some kinds; report the first that is missing."""
+        """Compile the kinds in KINDS_VARIABLE; report when the first compilation starts."""
         from fcl.drivers.processes.messages import CompileStarted
         from fcl.kernels import Compilation
 
@@ -32,9 +32,9 @@ class Compiler:
 
 
 def warmup(kinds: Iterable[str] | None = None) -> None:
-    """Train and predict on a few made-up rows in every way that reaches another kernel.
+    """Train and predict on a few synthetic rows, in every way that calls another kernel.
 
-    kinds : which of :data:`KINDS`; None: all.
+    kinds : keys of :data:`KINDS`; None for all.
     """
     from fcl.kernels import mark_compiled
 
@@ -47,7 +47,7 @@ def warmup(kinds: Iterable[str] | None = None) -> None:
 
 @contextmanager
 def _coordinate_descent() -> Iterator[None]:
-    """Solve problems as small as these as if they were large."""
+    """Solve small problems by coordinate descent, as large ones are solved."""
     from fcl.solve import clipped, trainer
 
     before = trainer.CHEAP_HESSIAN, clipped.MOST_ENTRIES
@@ -59,7 +59,7 @@ def _coordinate_descent() -> Iterator[None]:
 
 
 def _windows() -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
-    """Codes (256, 16), some unknown, and labels that follow from them."""
+    """Codes, uint8 (256, 16), a few of them unknown, and labels that depend on them."""
     random = np.random.default_rng(0)
     codes = random.integers(0, 4, (256, 16)).astype(np.uint8)
     labels = np.where(codes[:, 5] == 2, 1, -1)
@@ -71,7 +71,7 @@ def _windows() -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
 def _train(
     rows: Any, labels: Any, features: str, loss: str = "logistic", standardize: bool = False
 ) -> Any:
-    """A model of made-up rows, by every step of a training and of prediction."""
+    """Train on synthetic rows with either solver of the local problem, and predict."""
     from fcl.data import open_data
     from fcl.drivers.train import train
 
@@ -97,7 +97,8 @@ def _train(
 
 def _sequences() -> None:
     codes, labels = _windows()
-    # few letters: unknown ones are many enough to count as a fifth; many: too many for some tables
+    # short patterns: unknown letters are frequent enough to be a fifth letter; long ones: some tables
+    # would be too large
     for features, loss in (
         ("kmers:d=3", "logistic"),
         ("kmers:d=3", "squared"),
@@ -107,14 +108,14 @@ def _sequences() -> None:
         ("kmers:d=10", "squared_hinge"),
     ):
         model = _train(codes, labels, features, loss)
-    # of the longest words: patterns by table, and one by one
+    # scores of the longest patterns, by table and one by one
     for ids in ([4 * 5**9 - 1 - 5**9, 5**9 - 1], [0]):
         scorer = model.family.scorer(np.array(ids, np.int64), np.ones(len(ids)))
         scorer.margins(codes)
 
 
 def _matrices(values: float) -> Iterator[tuple[Any, Any]]:
-    """Made-up numbers (256, 16), many of them 0, dense and sparse, of both types, with labels."""
+    """Synthetic sparse and dense (256, 16) matrices in float32 and float64, with labels."""
     from fcl.data.sparse import SparseRows
 
     codes, labels = _windows()
@@ -151,7 +152,7 @@ def _fourier() -> None:
 
 
 def _cache() -> None:
-    """What the trainings may not reach: columns with values, eviction."""
+    """Call the kernels that the trainings may not call: columns with values, eviction."""
     from fcl.cache import ColumnCache
     from fcl.features.base import DenseColumns, StepColumns
     from fcl.kernels import descent, losses
@@ -173,7 +174,7 @@ def _cache() -> None:
     descent.choose_by(np.ones(1), 1, np.empty(1, np.bool_))
 
 
-#: Kinds of families by the kernels that they reach -> what compiles those.
+#: Kind of families -> the function that compiles its kernels.
 KINDS: dict[str, Callable[[], None]] = {
     "sequences": _sequences,
     "numbers": _numbers,

@@ -1,6 +1,6 @@
 """Estimators for scikit-learn: :class:`FCLClassifier` and :class:`FCLRegressor`.
 
-They are ``fcl.train`` under the rules of scikit-learn 1.6 and later; nothing else of fcl needs it.
+They wrap ``fcl.train`` in the interface of scikit-learn 1.6 or later; the rest of fcl does not need it.
 """
 
 try:

@@ -1,4 +1,4 @@
-"""What classifier and regressor share: options, fits, warm starts, attributes."""
+"""The base of classifier and regressor: options, fitting, warm starts, attributes."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ if TYPE_CHECKING:
 __all__ = ["Estimator", "EstimatorConvergenceWarning"]
 
 DEFAULT_C = 1.0
-#: Parameters that are checked as the options of `fcl.train`, and the names of options that differ.
+#: Parameters that are validated as options of `fcl.train`; `_OPTION` holds the names that differ there.
 _CHECKED = ("l1_ratio", "standardize", "fit_intercept", "tol", "max_iter", "memory", "row_view")
 _OPTION = {"fit_intercept": "intercept", "max_iter": "max_passes"}
 
 
 class EstimatorConvergenceWarning(ConvergenceWarning, SklearnConvergenceWarning):  # type: ignore[misc]
-    """A fit stopped before the tolerance; fcl's warning and scikit-learn's at once."""
+    """A fit stopped before its tolerance; both fcl's and scikit-learn's ConvergenceWarning."""
 
 
 class Estimator(BaseEstimator):  # type: ignore[misc]
-    """The common part of the estimators.
+    """The base class of the estimators.
 
-    A fit solves one problem or several, over the same rows with targets of their own; ``models_`` are
-    their models.
+    A fit solves one or more problems over the same rows, each with its own target; ``models_`` holds the
+    model of each problem.
     """
 
     _classifies: bool
@@ -58,23 +58,23 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
     # -- fit -----------------------------------------------------------------------------------
 
     def _checked_options(self) -> dict[str, Any]:
-        """The parameters as arguments of :func:`fcl.train`.
+        """Validate the parameters, and return them as arguments of :func:`fcl.train`.
 
-        Raises InputError naming the first bad one.
+        Raises InputError naming the first invalid parameter.
         """
-        # the default of C stands for None, so that alpha can be set alone
+        # the default of C counts as None, so that alpha can be set alone
         if self.alpha is not None and self.C is not None and self.C != DEFAULT_C:
             raise InputError(
                 f"expected either C or alpha, got C={self.C!r} and alpha={self.alpha!r}; set C=None to "
-                "go by alpha"
+                "use alpha"
             )
         flag("warm_start", self.warm_start)
         if self.n_jobs is not None and (not is_whole(self.n_jobs) or self.n_jobs == 0):
-            raise InputError(f"n_jobs must be None or a whole number but 0, got {self.n_jobs!r}")
+            raise InputError(f"n_jobs must be None or a nonzero integer, got {self.n_jobs!r}")
         if not isinstance(self.verbose, bool):
             whole("verbose", self.verbose, 0)
         table = {option.name: option for option in TRAINING}
-        table["max_time"].check(self.max_time)  # which the problems of a fit share
+        table["max_time"].check(self.max_time)  # the problems of a fit share it
         options = {"features": resolve_features(self.features), "loss": self._loss().text}
         for name in _CHECKED:
             option = table[_OPTION.get(name, name)]
@@ -83,10 +83,10 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         return options | {"seed": self._seed()} | self._driver()
 
     def _loss(self) -> Loss:
-        """The loss; raises InputError unless it is one for such targets."""
-        fit = [name for name, kind in LOSSES.items() if kind.classifies == self._classifies]
-        if str(self.loss).partition(":")[0] not in fit:
-            raise InputError(f"loss must be one of {', '.join(fit)}, got {self.loss!r}")
+        """The loss; raises InputError unless it is a loss for the targets of this estimator."""
+        names = [name for name, kind in LOSSES.items() if kind.classifies == self._classifies]
+        if str(self.loss).partition(":")[0] not in names:
+            raise InputError(f"loss must be one of {', '.join(names)}, got {self.loss!r}")
         return find_loss(self.loss)
 
     def _seed(self) -> int:
@@ -97,7 +97,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         return int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
 
     def _driver(self) -> dict[str, Any]:
-        """The driver and its writers; workers of joblib and other children start no processes."""
+        """The driver and its writers; joblib workers and other child processes always run inline."""
         if self.driver == "inline":
             return {"driver": "inline"}
         from joblib import effective_n_jobs
@@ -116,11 +116,11 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         begin: Sequence[Model | None],
         options: dict[str, Any],
     ) -> None:
-        """Solve a problem for each target, and set the attributes.
+        """Solve a problem for each target, and set the fitted attributes.
 
-        problems : what each problem is, in words, for ``verbose``.
-        weights : of the losses, float64 (n,) or None: sample weights times class weights.
-        begin : models to start from; those of another family are not used.
+        problems : a description of each problem, for ``verbose``.
+        weights : sample weights times class weights, float64 (n,), or None.
+        begin : for each problem the model to start from, if any; ignored if its family differs.
         """
         given = self.C if self.alpha is None else None
         C, _ = resolve_C(given, self.alpha, training.sum_weights)
@@ -133,7 +133,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         results: list[TrainResult] = []
         for target, problem, initial in zip(targets, problems, begin, strict=True):
             if deadline is not None:
-                # what is left is shared by the problems that are left; each makes a first pass anyway
+                # the remaining problems share the remaining time; each makes at least its first pass
                 left = deadline - time.monotonic()
                 options["max_time"] = max(1e-3, left / (len(targets) - len(results)))
             data = training.data.with_target(target, weights, training.data.target_name)
@@ -141,7 +141,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
             same = initial is not None and _same_features(initial.family, family)
             found = self._fit_one(data, problem + place, initial if same else None, options)
             results.append(found)
-        self._take(results)
+        self._set_attributes(results)
 
     def _fit_one(
         self, data: DataSet, problem: str, initial: Model | None, options: dict[str, Any]
@@ -163,8 +163,8 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
             raise KeyboardInterrupt
         return result
 
-    def _take(self, results: list[TrainResult]) -> None:
-        """Set what scikit-learn and users want to know of a fit."""
+    def _set_attributes(self, results: list[TrainResult]) -> None:
+        """Set the fitted attributes, and warn if a problem ended before the tolerance."""
         self.models_ = [result.model for result in results]
         if len(results) == 1:
             self.model_ = self.models_[0]
@@ -178,7 +178,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         gap = max(0.0, self.objective_ - bound)
         self.dual_gap_ = gap / self.objective_ if self.objective_ > 0.0 else 0.0
         self.converged_ = all(result.converged for result in results)
-        # the first pass is of the null model, which max_iter does not count
+        # max_iter does not count the first pass, which is of the null model
         self.n_iter_ = max(1, *(result.passes - 1 for result in results))
         ids = [model.ids[model.weights != 0.0] for model in self.models_]
         self.feature_keys_ = np.unique(np.concatenate(ids))
@@ -193,18 +193,18 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
 
     @property
     def column_weights_(self) -> np.ndarray:
-        """Weights of all columns of X, 0 of those that were not found: for selectors of features.
+        """Weights of all columns of X, with 0 for columns that no model uses; for feature selectors.
 
-        float64 (n_features_in_,), or (n_classes, n_features_in_) one against the rest. Raises
-        AttributeError unless the family is ``columns``: those of others are not columns of X.
+        float64 (n_features_in_,), or (n_classes, n_features_in_) for more than two classes. Raises
+        AttributeError unless the family is ``columns``: features of other families are not columns of X.
         """
         check_is_fitted(self)
         family = self.models_[0].family
-        # a class made of it may have made other features of the columns
+        # a subclass of Columns may derive other features from the columns
         if type(getattr(family, "generator", None)) is not Columns:
             raise AttributeError(
                 "column_weights_: expected the family 'columns', whose features are columns of X, got "
-                f"{family.name}; its features are those of feature_keys_, with the weights of coef_"
+                f"{family.name}; feature_keys_ has the ids of its features, coef_ their weights"
             )
         weights = np.zeros((len(self.models_), self.n_features_in_))
         for row, model in zip(weights, self.models_, strict=True):
@@ -222,7 +222,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
     # -- prediction ----------------------------------------------------------------------------
 
     def _margins(self, X: Any, offset: Any = None) -> np.ndarray:
-        """Margins with intercepts and offset, float64 (n, models); reads the rows once."""
+        """Margins, intercepts and offset included, float64 (n, models); reads the rows once."""
         check_is_fitted(self)
         models = self.models_
         family = models[0].family
@@ -240,16 +240,28 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
     # -- names ---------------------------------------------------------------------------------
 
     def _column_names(self) -> list[str] | None:
-        """Names of the columns of X, where it was a data frame."""
+        """Names of the columns of X, or None if it was not a data frame."""
         names = getattr(self, "feature_names_in_", None)
         return None if names is None else [str(name) for name in names]
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
-        """Names of the discovered features, objects (n_discovered,), in the order of ``coef_``.
+        """Names of the discovered features, in the order of ``coef_``.
 
-        In the words of their family: columns, and products of columns, by the names of the data frame
-        of the fit, or as x0, x1 and so on.
-        input_features : names of the columns of X instead; must be those of the fit if it had any.
+        Parameters
+        ----------
+        input_features : array-like of str (n_features_in_,) or None
+            Names of the columns of X; if ``feature_names_in_`` is set, they must be equal to it. None for
+            ``feature_names_in_``, or x0, x1 and so on.
+
+        Returns
+        -------
+        ndarray of object (n_discovered,)
+            The family's description of each feature; columns and their products are named by columns.
+
+        Raises
+        ------
+        ValueError
+            ``input_features`` has another length, or other names than the fit.
         """
         check_is_fitted(self)
         names = input_features
@@ -280,7 +292,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         tags = super().__sklearn_tags__()
         try:
             sequences = takes_sequences(resolve_features(self.features))
-        except InputError:  # fit says so
+        except InputError:  # fit reports it
             sequences = False
         tags.input_tags.sparse = not sequences
         tags.input_tags.string = sequences
@@ -288,12 +300,12 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
 
 
 def _same_features(before: Family, now: Family) -> bool:
-    """Whether weights of the one family are weights of the other."""
+    """Whether two families have the same features, so that their weights can be exchanged."""
     return without_probes(before.to_config()) == without_probes(now.to_config())
 
 
 def _is_nested() -> bool:
-    """Whether this is a child process, or work that joblib has handed out."""
+    """Whether this runs in a child process, or in a parallel call of joblib."""
     import multiprocessing
 
     from joblib.parallel import get_active_backend

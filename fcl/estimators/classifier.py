@@ -1,4 +1,4 @@
-"""The classifier."""
+"""The scikit-learn classifier."""
 
 from __future__ import annotations
 
@@ -30,91 +30,101 @@ class FCLClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
     """L1-regularised linear classifier over a family of features, to a certified duality gap.
 
     Minimises ||w||_1 + C sum_i s_i loss(y_i, <w, phi(x_i)> + b) over all features phi of the family. With
-    more than two classes each is separated from the rest by a problem of its own: as many fits as
-    classes, over data that are opened once.
+    more than two classes, one problem per class separates it from the rest; the data are opened once.
 
     Parameters
     ----------
     features : str, Kmers or Generator
-        The family: ``"columns"``, the columns of X as they are; ``"kmers:d=8"`` and others, see
+        The family: ``"columns"`` for the columns of X, ``"kmers:d=8"`` and others; see
         :func:`fcl.train`.
     C : float or None
-        Weight of the losses; None, or left at 1, where ``alpha`` is given.
+        Weight of the losses; None or the default if ``alpha`` is given.
     alpha : float or None
-        The other spelling: C = 1 / (alpha * sum of the sample weights, before class weights).
+        Another way to give C: C = 1 / (alpha * sum of the sample weights, before class weights).
     l1_ratio : float
         rho in (0, 1]: 1 for the L1 norm, less for the elastic net, whose penalty is
         sum_j rho |w_j| + (1 - rho) w_j^2 / 2.
     standardize : bool
         Whether each weight is penalised in units of the standard deviation of its feature, as glmnet does
-        by default; see :func:`fcl.train`. ``coef_`` stays in the units of X. Off, ``fit`` warns
-        (:class:`fcl.ScaleWarning`) of columns whose scales differ by more than a factor of 10^4.
+        by default; see :func:`fcl.train`. ``coef_`` stays in the units of X. If False, ``fit`` issues a
+        :class:`fcl.ScaleWarning` for columns whose scales differ by more than a factor of 10^4.
     loss : {"logistic", "squared_hinge"}
     fit_intercept : bool
-        Whether b is free; it is never penalised.
+        Whether to fit b, which is never penalised.
     tol : float
-        Relative duality gap (P - D) / P at which to stop. The default of 1e-4 is an order of magnitude
-        below the tolerance from which held-out accuracy and average precision of the measured data sets
-        no longer change in the fourth digit (``tools/bench/tolerance.py``). Of a sampled family, such as
-        ``"fourier:per_pass=200"``, the gap is that of the problem with the features that the last pass
-        priced alone.
+        Relative duality gap (P - D) / P at which to stop. The default of 1e-4 is a tenth of the tolerance
+        below which held-out accuracy and average precision no longer changed in the fourth digit on the
+        measured data sets (``tools/bench/tolerance.py``). For a sampled family, such as
+        ``"fourier:per_pass=200"``, the gap covers only the features that the last pass priced.
     max_iter : int
-        Passes over the data at most, for each problem; the first one, of the null model, does not count.
+        Largest number of passes over the data for each problem, besides the first, of the null model.
     class_weight : None, "balanced" or dict of class to weight
-        Multiplies the sample weights of a class, 1 where it is not named; balanced: such that all classes
-        weigh as much in sum.
+        Factors of the sample weights of each class, 1 for classes not named; ``"balanced"`` gives all
+        classes the same total weight.
     warm_start : bool
-        Whether ``fit`` begins with the weights of the fit before, where classes and family are the same.
-        The result is certified like any other. What a family has learnt from the rows is compared
-        exactly: with one that learns, such as ``"fourier"`` (means, scales, width of the kernel), a
-        change of a single value of X may be another family, and the fit then begins anew. ``"columns"``,
-        ``"products"`` and families of letters learn nothing but the width of the rows.
+        Whether ``fit`` starts from the weights of the previous fit, if classes and family are the same.
+        The result is certified like any other. The learnt state of a family is compared exactly: a
+        family such as ``"fourier"``, which learns means, scales and the width of the kernel, may differ
+        after the change of a single value of X, and the fit then starts from 0. ``"columns"``,
+        ``"products"`` and families over letters learn only the width of the rows.
     random_state : int, RandomState or None
-        Seed of the order of coordinates. None is 0: the same result each time.
+        Seed of the samples of rows and of the order of coordinates; None is 0.
     n_jobs : int or None
-        Writers of the driver ``processes``, -1 for all cores, None for as many as there are. Nothing to
-        the driver ``inline``.
+        Number of writers of the driver ``processes``: -1 for all cores, None for the default of
+        :func:`fcl.train`. The driver ``inline`` ignores it.
     driver : {"inline", "processes"}
-        In this process; or a trainer and writers side by side, for data that take minutes. Within workers
-        of joblib everything is in the worker's process. The processes are started for each problem,
-        which takes seconds: small fits and searches are faster in this process.
+        In this process, or with a trainer and writers in parallel, for fits that take minutes. Starting
+        the processes takes seconds for each problem, so small fits and searches are faster inline. Inside
+        workers of joblib every fit runs inline.
     memory : int or str
-        Budget of a fit in bytes or as "4GiB"; covers everything, all processes together.
+        Budget of a fit for all processes together, in bytes or as "4GiB".
     row_view : {"all", "auto"} or int
-        Rows on which the trainer works: all, a sample where that pays, or a sample of about so many
-        (at least 64). It sets speed and memory alone; the result is certified over all rows.
+        Rows on which the trainer works: all, a sample where that pays, or a sample of about this many
+        (at least 64). It affects only speed and memory; the result is certified over all rows.
     max_time : float or None
-        Seconds after which ``fit`` stops at the best weights so far; the driver ``inline`` finishes a
-        pass that has begun. Of more than two classes each in turn gets an equal share of the time that is
-        left, so the time that a class does not need goes to the classes after it. Each class makes at
-        least its first pass.
+        Seconds after which ``fit`` stops with the best weights so far; the driver ``inline`` finishes a
+        pass that has begun. With more than two classes, each class in turn gets an equal share of the
+        remaining time, and makes at least its first pass.
     verbose : bool or int
-        Whether to write to stderr which class is being fitted, a line for each pass, how much of a long
-        pass is done, and how each fit ended.
+        Whether to write to stderr which class is being fitted, a line for each pass, the progress of long
+        passes, and how each fit ended.
 
     Attributes
     ----------
-    classes_ : (n_classes,), those of rows whose weight is not 0.
-    coef_ : float64 (1 or n_classes, n_discovered), weights of the features that any problem uses, a
-        row for each class, or one for ``classes_[1]`` of two. CSR after :meth:`sparsify`.
-    feature_keys_ : int64 (n_discovered,), ids of these features in the family: columns of X for
-        ``"columns"``. :meth:`get_feature_names_out` and ``feature_names_out_`` have them in words.
-    column_weights_ : float64 (n_features_in_,), or (n_classes, n_features_in_) of more than two; of
-        ``"columns"`` alone. Weights of all columns of X, 0 of those that were not found. Positions in
-        ``coef_`` are not columns of X: ``RFE`` and ``SelectFromModel`` need
-        ``importance_getter="column_weights_"``, and the latter a ``threshold`` such as 1e-5 to select
-        all that were found.
+    classes_ : (n_classes,)
+        Classes of the rows whose weight is not 0, sorted.
+    coef_ : float64 (1 or n_classes, n_discovered)
+        Weights of the features that any problem uses: a row per class, or one row for ``classes_[1]`` if
+        there are two classes. CSR after :meth:`sparsify`.
+    feature_keys_ : int64 (n_discovered,)
+        Ids of these features in the family; for ``"columns"``, columns of X.
+    feature_names_out_ : object (n_discovered,)
+        Names of these features, as from :meth:`get_feature_names_out`.
+    column_weights_ : float64 (n_features_in_,) or (n_classes, n_features_in_)
+        Weights of all columns of X, with 0 for columns that no problem uses; one row per class if there
+        are more than two. Only for ``"columns"``. Positions in ``coef_`` are not columns of X, so ``RFE``
+        and ``SelectFromModel`` need ``importance_getter="column_weights_"``, and the latter a
+        ``threshold`` such as 1e-5 to select all columns that are used.
     intercept_ : float64 (1 or n_classes,)
-    n_nonzero_ : int, nonzero weights.
-    objective_, dual_gap_ : float, objective and relative duality gap, of the sum of all problems; the
-        gap is over the features that ``certificate_scope_`` tells.
-    converged_ : bool, whether all problems reached ``tol``, over these features.
-    certificate_scope_ : str, or list of str, one for each of more than two classes: for which features
-        ``dual_gap_`` and ``converged_`` hold. ``"all features of the family"``, but of a sampled family
-        those alone that the last pass priced.
-    n_iter_ : int, passes of the longest problem, at least 1.
-    models_ : list of :class:`fcl.Model`, which can be saved; ``model_`` the one of two classes.
-    n_features_in_ : int, columns of X, or letters of a window. ``feature_names_in_`` of a data frame.
+    n_nonzero_ : int
+        Number of nonzero weights.
+    objective_ : float
+        Sum of the objectives of all problems.
+    dual_gap_ : float
+        Relative duality gap of that sum, over the features that ``certificate_scope_`` names.
+    converged_ : bool
+        Whether all problems reached ``tol``, over the same features.
+    certificate_scope_ : str, or list of str
+        The features that ``dual_gap_`` and ``converged_`` cover, for each class if there are more than
+        two: ``"all features of the family"``, or for a sampled family those that the last pass priced.
+    n_iter_ : int
+        Passes of the longest problem, at least 1.
+    models_ : list of :class:`fcl.Model`
+        The models, which can be saved; with two classes also ``model_``.
+    n_features_in_ : int
+        Columns of X, or letters of a window.
+    feature_names_in_ : object (n_features_in_,)
+        Names of the columns of X, if it was a data frame.
     """
 
     _classifies = True
@@ -163,31 +173,43 @@ class FCLClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
     def fit(
         self, X: Any, y: Any = None, sample_weight: Any = None, offset: Any = None
     ) -> FCLClassifier:
-        """Fit to rows with labels.
+        """Fit to rows with labels; warns (ConvergenceWarning) if it stops before ``tol``.
 
-        X : numbers (n, m), dense, sparse or a data frame; letters or codes (n,) or (n, L) for families
-            over sequences; the path of a data set such as ``"train.zarr"`` or ``"train.h5::/fold1"``; or
-            what ``fcl.open_data`` returns. ``GridSearchCV``, ``cross_val_score`` and whatever else
-            splits rows cannot split a path or an opened data set: load arrays for that.
-        y : (n,) labels of any kind, at least two. With a path, the name of the array of labels (None:
-            ``y``) or an array; with an opened data set None for its own.
-        sample_weight : (n,), >= 0, or None; with a path also the name of an array. Weight 2 is a row
-            twice, weight 0 none.
-        offset : (n,), added to the margins, here and in predictions, or None; with a path also a name.
+        Parameters
+        ----------
+        X : array-like, sparse matrix, data frame, path or DataSet
+            Numbers (n, m); for families over sequences letters or codes, (n,) or (n, L). Or a data set:
+            its path, such as ``"train.zarr"`` or ``"train.h5::/fold1"``, or what ``fcl.open_data``
+            returns. ``GridSearchCV``, ``cross_val_score`` and others that split rows need arrays.
+        y : array-like (n,) or str
+            Labels of any kind, of at least two classes. With a path also the name of the array of labels
+            (None: ``y``); with an opened data set None for its own.
+        sample_weight : array-like (n,), str or None
+            At least 0: a row of weight 2 counts twice, a row of weight 0 not at all. With a path also the
+            name of an array.
+        offset : array-like (n,), str or None
+            Added to the margins; predictions then need one, too. With a path also the name of an array.
 
-        Raises InputError for unusable parameters, data or labels; warns with scikit-learn's
-        ConvergenceWarning of an end before ``tol``.
+        Returns
+        -------
+        FCLClassifier
+            This estimator.
+
+        Raises
+        ------
+        InputError
+            Parameters, data or labels are unusable.
         """
         options = self._checked_options()
         training = open_training(
             self, options["features"], X, y, sample_weight, numeric=False, offset=offset
         )
-        with np.errstate(invalid="ignore"):  # it casts NaN before it refuses it
+        with np.errstate(invalid="ignore"):  # it casts NaN before it rejects it
             check_classification_targets(training.target)
-        classes = np.unique(training.counting)
+        classes = np.unique(training.weighted_target)
         if len(classes) < 2:
             raise InputError(
-                f"{training.data.target_name}: expected at least two classes among the rows of a weight "
+                f"{training.data.target_name}: expected at least two classes among the rows of weight "
                 f"above 0, got only one class, {classes.tolist()[0]!r}"
             )
         begin = self._begin(classes)
@@ -200,14 +222,14 @@ class FCLClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
             problems = [f"class {label!r} against the rest" for label in labels]
         elif training.weights is None:
             targets = [target]
-        else:  # rows of weight 0 may have labels of their own
+        else:  # rows of weight 0 may have other labels
             targets = [np.where(training.weights > 0.0, target, classes[0])]
         self._fit_all(training, targets, problems, weights, begin, options)
         self.classes_ = classes
         return self
 
     def _begin(self, classes: np.ndarray) -> list[Model | None]:
-        """For each problem the model of the fit before, if it is to be used and of the same classes."""
+        """For each problem the model of the previous fit, if warm starts apply; otherwise None."""
         before = getattr(self, "classes_", None)
         if self.warm_start and before is not None and np.array_equal(before, classes):
             return list(self.models_)
@@ -250,15 +272,18 @@ class FCLClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
     # -- prediction ----------------------------------------------------------------------------
 
     def decision_function(self, X: Any, offset: Any = None) -> np.ndarray:
-        """Margins: float64 (n,) of two classes, above 0 for ``classes_[1]``; else (n, n_classes).
+        """Margins of the rows; X and offset as in :meth:`fit`.
 
-        X, offset : as of :meth:`fit`.
+        Returns
+        -------
+        ndarray of float64 (n,) or (n, n_classes)
+            With two classes (n,), above 0 for ``classes_[1]``; otherwise a column per class.
         """
         margins = self._margins(X, offset)
         return margins[:, 0] if margins.shape[1] == 1 else margins
 
     def predict(self, X: Any, offset: Any = None) -> np.ndarray:
-        """The class of each row: (n,)."""
+        """The class of each row, (n,); X and offset as in :meth:`fit`."""
         margins = self._margins(X, offset)
         if margins.shape[1] == 1:
             return np.asarray(self.classes_[(margins[:, 0] > 0.0).astype(np.intp)])
@@ -266,15 +291,16 @@ class FCLClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
 
     @available_if(_has_probabilities)
     def predict_proba(self, X: Any, offset: Any = None) -> np.ndarray:
-        """Probabilities, float64 (n, n_classes): logistic loss only.
+        """Probabilities of the classes, float64 (n, n_classes); only for logistic loss.
 
-        Those of more than two classes, each against the rest, are scaled to sum 1.
+        With more than two classes, the probabilities of each class against the rest are scaled to sum
+        to 1.
         """
         return np.asarray(np.exp(self.predict_log_proba(X, offset)))
 
     @available_if(_has_probabilities)
     def predict_log_proba(self, X: Any, offset: Any = None) -> np.ndarray:
-        """Logarithms of the probabilities, without underflow."""
+        """Logarithms of the probabilities, float64 (n, n_classes), without underflow."""
         margins = self._margins(X, offset)
         if margins.shape[1] == 1:
             margins = np.column_stack([-margins, margins])
@@ -284,7 +310,7 @@ class FCLClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         return np.asarray(logs - np.log(np.exp(logs).sum(axis=1, keepdims=True)))
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None, offset: Any = None) -> float:
-        """Accuracy; arguments as of :meth:`fit`."""
+        """Accuracy of the predicted classes; arguments as in :meth:`fit`."""
         X, y, sample_weight, offset = open_scored(X, y, sample_weight, offset)
         predicted = self.predict(X, offset)
         return float(accuracy_score(y, predicted, sample_weight=sample_weight))
@@ -292,7 +318,7 @@ class FCLClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
     # -- coefficients --------------------------------------------------------------------------
 
     def sparsify(self) -> FCLClassifier:
-        """Make ``coef_`` a CSR array; of many classes most weights are 0. Prediction stays as it is."""
+        """Make ``coef_`` a CSR array, which saves memory with many classes; predictions do not change."""
         from scipy.sparse import csr_array
 
         check_is_fitted(self)
@@ -300,7 +326,7 @@ class FCLClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         return self
 
     def densify(self) -> FCLClassifier:
-        """Make ``coef_`` an array again."""
+        """Make ``coef_`` a dense array again."""
         check_is_fitted(self)
         if hasattr(self.coef_, "toarray"):
             self.coef_ = self.coef_.toarray()

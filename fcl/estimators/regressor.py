@@ -1,4 +1,4 @@
-"""The regressor."""
+"""The scikit-learn regressor."""
 
 from __future__ import annotations
 
@@ -18,35 +18,35 @@ __all__ = ["FCLRegressor"]
 class FCLRegressor(RegressorMixin, Estimator):  # type: ignore[misc]
     """L1-regularised linear regression over a family of features, to a certified duality gap.
 
-    Minimises ||w||_1 + C sum_i s_i (y_i - <w, phi(x_i)> - b)^2, or with another loss in the place of the
-    square, over all features phi of the family. The square has no 1/2: with n rows of weight 1,
-    ``Lasso(alpha=a)`` has C = 1 / (2 n a), which is ``alpha = 2 a`` here.
+    Minimises ||w||_1 + C sum_i s_i (y_i - <w, phi(x_i)> - b)^2, or another loss in place of the square,
+    over all features phi of the family. The square has no factor 1/2: for n rows of weight 1,
+    ``Lasso(alpha=a)`` corresponds to C = 1 / (2 n a), that is, ``alpha = 2 a`` here.
 
     Parameters
     ----------
     loss : {"squared", "huber:delta=1", "poisson"}
-        ``huber`` with any delta > 0, in the units of the target; ``poisson``: of targets of at least 0,
-        predicted as exp(margin).
+        ``huber`` takes any delta > 0, in the units of the target; ``poisson`` needs targets >= 0 and
+        predicts exp(margin).
     features, C, alpha, l1_ratio, standardize, fit_intercept, tol, max_iter
-        As of :class:`FCLClassifier`.
+        As in :class:`FCLClassifier`.
     warm_start, random_state, n_jobs, driver, memory, row_view, max_time, verbose
-        As of :class:`FCLClassifier`.
+        As in :class:`FCLClassifier`.
 
     Attributes
     ----------
-    coef_ : float64 (n_discovered,), weights of the features whose ids ``feature_keys_`` has.
-    column_weights_ : float64 (n_features_in_,), of ``"columns"`` alone. Weights of all columns of X, 0
-        of those that were not found. Positions in ``coef_`` are not columns of X: ``RFE`` and
-        ``SelectFromModel`` need ``importance_getter="column_weights_"``, and the latter a ``threshold``
-        such as 1e-5 to select all that were found.
+    coef_ : float64 (n_discovered,)
+        Weights of the features in ``feature_keys_``.
+    column_weights_ : float64 (n_features_in_,)
+        Weights of all columns of X; see :class:`FCLClassifier`.
     intercept_ : float
-    model_ : :class:`fcl.Model`, which can be saved; also the one of ``models_``.
+    model_ : :class:`fcl.Model`
+        The trained model, which can be saved; also the only item of ``models_``.
+    dual_gap_, converged_, certificate_scope_ : float, bool, str
+        As in :class:`FCLClassifier`.
     feature_keys_, feature_names_out_, n_nonzero_, objective_, n_iter_
-        As of :class:`FCLClassifier`.
-    dual_gap_, converged_ : float, bool; of a sampled family over the features alone that the last pass
-        priced, as ``certificate_scope_`` (str) tells.
+        As in :class:`FCLClassifier`.
     n_features_in_, feature_names_in_
-        As of :class:`FCLClassifier`.
+        As in :class:`FCLClassifier`.
     """
 
     _classifies = False
@@ -93,7 +93,7 @@ class FCLRegressor(RegressorMixin, Estimator):  # type: ignore[misc]
     def fit(
         self, X: Any, y: Any = None, sample_weight: Any = None, offset: Any = None
     ) -> FCLRegressor:
-        """Fit to rows with numbers; arguments, errors and warnings as of :meth:`FCLClassifier.fit`."""
+        """Fit to numeric targets; arguments, errors and warnings as in :meth:`FCLClassifier.fit`."""
         options = self._checked_options()
         training = open_training(
             self, options["features"], X, y, sample_weight, numeric=True, offset=offset
@@ -107,10 +107,10 @@ class FCLRegressor(RegressorMixin, Estimator):  # type: ignore[misc]
         return self
 
     def predict(self, X: Any, offset: Any = None) -> Any:
-        """Expected targets, float64 (n,); X and offset as of :meth:`fit`."""
+        """Expected targets, float64 (n,); X and offset as in :meth:`fit`."""
         return self._loss().mean(self._margins(X, offset)[:, 0])
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None, offset: Any = None) -> float:
-        """The coefficient of determination R^2; arguments as of :meth:`fit`."""
+        """The coefficient of determination R^2; arguments as in :meth:`fit`."""
         X, y, sample_weight, offset = open_scored(X, y, sample_weight, offset)
         return float(r2_score(y, self.predict(X, offset), sample_weight=sample_weight))

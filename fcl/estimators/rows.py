@@ -1,7 +1,7 @@
-"""What estimators take as X, y and weights, brought to data sets.
+"""Convert the X, y, sample weights and offset of estimators to data sets.
 
 X is an array, a data frame or a sparse matrix, as everywhere in scikit-learn; or a data set: its path, or
-one that ``fcl.open_data`` has opened. Families over sequences take arrays and lists of letters or codes.
+what ``fcl.open_data`` returned. Families over sequences take arrays and lists of letters or codes.
 """
 
 from __future__ import annotations
@@ -41,22 +41,22 @@ class Training:
 
     @property
     def sum_weights(self) -> float:
-        """Of the rows; their number where no weights are given."""
+        """Sum of the sample weights; the number of rows if there are none."""
         return float(len(self.target) if self.weights is None else self.weights.sum())
 
     @property
-    def counting(self) -> np.ndarray:
+    def weighted_target(self) -> np.ndarray:
         """Targets of the rows whose weight is not 0."""
         return self.target if self.weights is None else self.target[self.weights > 0.0]
 
 
 def resolve_features(features: Any) -> Spec:
-    """The family that a parameter names. Raises InputError where there is none."""
+    """The family that the parameter ``features`` names; raises InputError for anything else."""
     spec = parse_features(features) if isinstance(features, str) else features
     if not isinstance(spec, Spec):
         raise InputError(
-            "features must be the text of a family such as 'columns' or 'kmers:d=8', Kmers or a "
-            f"Generator, got {features!r}"
+            "features must be a family such as Kmers or a Generator, or its text such as 'columns' or "
+            f"'kmers:d=8', got {features!r}"
         )
     return spec
 
@@ -67,9 +67,8 @@ def takes_sequences(features: Spec | Family) -> bool:
         return takes_sequences(features.members[0][0])
     if isinstance(features, Generator):
         return features.rows == "sequences"
-    return (
-        getattr(features, "row_kind", "sequences") == "sequences"
-    )  # k-mers and bags know no other
+    # the specs of k-mers and bags do not declare it: they always read sequences
+    return getattr(features, "row_kind", "sequences") == "sequences"
 
 
 def is_data_set(X: Any) -> bool:
@@ -86,17 +85,17 @@ def open_training(
     numeric: bool,
     offset: Any = None,
 ) -> Training:
-    """Rows, target and weights to fit; sets what scikit-learn wants to know of the columns.
+    """Open the rows, target and weights of a fit; sets n_features_in_ and feature_names_in_.
 
-    y : of a data set, the name of the target or an array; None for the data set's own, named y in a file.
-    sample_weight, offset : an array, or for a path the name of one.
+    y : an array; with a path also the name of an array (None: ``y``), with a data set None for its own.
+    sample_weight, offset : an array or None; with a path also the name of an array.
     """
     if is_data_set(X):
         data = _open_data_set(X, y, sample_weight, offset)
         target, weights = data.target, data.weights
         assert target is not None
         estimator.n_features_in_ = _width(spec, data)
-        # the names of an earlier fit, if there are any
+        # removes the column names of an earlier fit
         _check_feature_names(estimator, data, reset=True)
     elif takes_sequences(spec):
         if y is None:
@@ -123,7 +122,7 @@ def open_training(
 
 
 def open_rows(estimator: BaseEstimator, family: Family, X: Any, offset: Any = None) -> DataSet:
-    """Rows to predict."""
+    """Open the rows to predict."""
     if isinstance(X, DataSet):
         return X if offset is None else X.with_offset(offset)
     if is_data_set(X):
@@ -137,9 +136,10 @@ def open_rows(estimator: BaseEstimator, family: Family, X: Any, offset: Any = No
 
 
 def open_scored(X: Any, y: Any, sample_weight: Any, offset: Any) -> tuple[Any, Any, Any, Any]:
-    """X, y, weights and offset to score, as scikit-learn takes them; a data set has its own offset.
+    """X, y, weights and offset to score; arguments as in :func:`open_training`.
 
-    Of a data set arguments are as of :func:`open_training`.
+    Arrays are returned unchanged. A data set is returned opened, with its offset in it and None in place
+    of the offset.
     """
     if not is_data_set(X):
         return X, y, sample_weight, offset
@@ -192,10 +192,10 @@ def _width(spec: Spec, data: DataSet) -> int:
 
 
 def _sequences(X: Any) -> np.ndarray:
-    """Letters or codes: (n,) or (n, L); a table of one column of text is that column."""
+    """Letters or codes, (n,) or (n, L); text of shape (n, 1) becomes (n,)."""
     if issparse(X):
         raise InputError(
-            f"X is a sparse matrix ({type(X).__name__}), and sparse rows are no sequences; expected "
+            f"X is a sparse matrix ({type(X).__name__}), and sparse rows are not sequences; expected "
             "(n, L) codes or letters, or (n,) text, as an array or a list (codes: X.toarray())"
         )
     rows = np.asarray(X)
@@ -205,13 +205,11 @@ def _sequences(X: Any) -> np.ndarray:
 
 
 def _canonical(X: Any) -> Any:
-    """A sparse matrix with one entry a place; what is not sparse as it is."""
+    """A sparse matrix with duplicate entries summed; an array unchanged."""
     if isinstance(X, np.ndarray):
         return X
     try:
-        X.check_format(
-            full_check=True
-        )  # what follows trusts the pointers, and would leave its arrays
+        X.check_format(full_check=True)  # wrong pointers would make the sum read outside the arrays
     except ValueError as error:
         raise InputError(f"X: the sparse matrix is damaged: {error}") from error
     if X.has_canonical_format:
@@ -222,7 +220,7 @@ def _canonical(X: Any) -> Any:
 
 
 def _plain_labels(labels: np.ndarray) -> np.ndarray:
-    """Labels of one type, which scikit-learn knows: bytes are text, objects what they are."""
+    """Labels in a dtype that scikit-learn knows: bytes become text, objects the dtype of their items."""
     if labels.dtype.kind == "S":
         return np.char.decode(labels, "utf-8", "backslashreplace")
     if labels.dtype.kind not in "OT":

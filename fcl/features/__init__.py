@@ -1,12 +1,12 @@
 """Families of features.
 
-``base``       what a family owes the solver
-``generator``  the contract of a family that its user writes, and what makes a family of it
-``registry``   families by name
-``spec``       families by their text, not yet bound to rows
-``concat``     several families as one
-``windows``    what families over windows of letters share
-``kmers``, ``bag``, ``plain``, ``products``, ``fourier``  the families that come with fcl
+``base``       the interface between families and the solver
+``generator``  the interface for families that users write, and its adapter to ``base``
+``registry``   looks up families by name
+``spec``       families written as text, not yet bound to rows
+``concat``     combines several families into one
+``windows``    base class of the families over windows of letters
+``kmers``, ``bag``, ``plain``, ``products``, ``fourier``  the built-in families
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What the solver asks of a family of features, and nothing more.
+"""The interface between families of features and the solver.
 
 A family addresses its features by integer ids 0 .. n_features - 1 and knows nothing of solvers. It
-prepares blocks of raw rows once; on prepared rows it makes columns, margins and prices.
+prepares each block of raw rows once; from prepared rows it computes columns, margins and prices.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ __all__ = [
     "is_sampled",
 ]
 
-#: A family has fewer features than that: ids are int64, and sums of a few of them have to be as well.
+#: A family has fewer features than this: ids are int64, and sums of a few ids must fit in int64 too.
 FEATURES_LIMIT = 1 << 62
-#: Most rows for which columns are cached in float64. Where scales differ by 10^6 and the penalty is weak,
-#: rounding to float32 changes the problem so much that its solution violates the optimality conditions of
-#: the original.
+#: Columns are cached in float64 for at most this many rows. When scales differ by 10^6 and the penalty
+#: is weak, rounding to float32 changes the problem so much that its solution violates the optimality
+#: conditions of the original.
 FINE_ROWS = 4096
-#: Steps of the largest value of a :class:`StepColumns`.
+#: The largest multiple of the step in a :class:`StepColumns`.
 MOST_STEPS = 127
 
 
@@ -57,7 +57,7 @@ MOST_STEPS = 127
 class BitColumns:
     """Binary columns on one row block, as bitmaps.
 
-    bits : uint64 (c, >= ceil(n_rows / 64)); row i is bit i % 64 of word i // 64, further bits are 0.
+    bits : uint64 (c, >= ceil(n_rows / 64)); row i is bit i % 64 of word i // 64, unused bits are 0.
     """
 
     bits: npt.NDArray[np.uint64]
@@ -66,7 +66,7 @@ class BitColumns:
 
 @dataclass(frozen=True)
 class DenseColumns:
-    """Columns of any values on one row block.
+    """Columns of arbitrary values on one row block.
 
     values : float32 or float64 (c, n_rows), C-contiguous. The cache keeps the dtype.
     """
@@ -79,8 +79,8 @@ class DenseColumns:
 class StepColumns:
     """Columns of small multiples of one step on one row block.
 
-    steps : int8 (c, n_rows), C-contiguous, from -127 to 127; values are ``step`` times them, which
-    float32 holds exactly.
+    steps : int8 (c, n_rows), C-contiguous, from -127 to 127; the values are ``step * steps``, which
+    float32 represents exactly.
     """
 
     steps: npt.NDArray[np.int8]
@@ -92,54 +92,59 @@ Columns = BitColumns | DenseColumns | StepColumns
 
 
 def value_type(n_rows: int) -> type[np.float32] | type[np.float64]:
-    """The type in which values of columns of so many rows are made for the cache."""
+    """The dtype in which columns of ``n_rows`` rows are made for the cache."""
     return np.float64 if n_rows <= FINE_ROWS else np.float32
 
 
 class ColumnMaker(ABC):
     """Makes columns from prepared rows, in its own buffers.
 
-    batch : most columns that one call of :meth:`make` takes.
+    batch : the largest number of columns that one call of :meth:`make` accepts.
     """
 
     def __init__(self, buffer_bytes: int, column_bytes: float) -> None:
         self.batch = max(1, min(1024, int(buffer_bytes // max(1, column_bytes))))
 
     def order(self, ids: Ids) -> npt.NDArray[np.intp]:
-        """The order in which these columns are cheapest to make: by id, unless a family has another."""
+        """The order in which these columns are cheapest to make; by id unless overridden."""
         return np.argsort(ids, kind="stable")
 
     @abstractmethod
     def make(self, ids: Ids) -> Sequence[Columns]:
-        """The columns of at most ``batch`` features, in that order, one entry a row block.
+        """The columns of at most ``batch`` features, in the order of ``ids``: one entry per row block.
 
-        Valid until the next call.
+        The result is valid until the next call.
         """
 
 
 @runtime_checkable
 class MeasuringPricer(Protocol):
-    """A pricer of standardised features, whose standard deviations it measures before anything else."""
+    """A pricer of standardised features; it must measure their standard deviations before pricing."""
 
     def measure(self, s: Floats, parts: range) -> None:
-        """Measure the features of some parts over all rows.
+        """Measure the standard deviations of the features of some parts over all rows.
 
-        s : float64 (n_rows,), weights of the rows, above 0.
+        Parameters
+        ----------
+        s : float64 (n_rows,)
+            Weights of the rows, above 0.
+        parts : range
+            Parts of the family.
         """
 
 
 class Scorer(Protocol):
-    """A linear model in the family's features, ready for raw rows."""
+    """A linear model in the family's features that predicts from raw rows."""
 
     def margins(self, rows: Any) -> Floats:
-        """The margins, without the intercept, of a block of raw rows."""
+        """The margins of a block of raw rows, without the intercept: float64 (len(rows),)."""
 
 
 class Family(ABC):
     """A family of features, bound to the shape of the rows.
 
-    What most families have in common is here: all features are priced in every pass, under one penalty,
-    from columns of any values in blocks of 65,536 rows.
+    The defaults suit most families: all features are priced in every pass and have the same penalty,
+    columns hold arbitrary values, and blocks have 65,536 rows.
     """
 
     @property
@@ -148,20 +153,20 @@ class Family(ABC):
         """Number of features."""
 
     def features_in_pass(self, number: int) -> range:
-        """The features that pass ``number`` prices: all of them, or a sample if they are too many.
+        """The features that pass ``number`` prices: all of them, or a sample if there are too many.
 
-        A sampled family draws other features in each pass. The pass prices watched features as well.
+        A sampled family draws new features in each pass. The pass also prices the watched features.
         """
         return range(self.n_features)
 
     @property
     @abstractmethod
     def n_price_parts(self) -> int:
-        """Parts that its pricers fall into."""
+        """Number of parts that can be priced separately."""
 
     @property
     def integer_bound(self) -> float:
-        """Largest |phi_j(x)| of the features with integer sums; 0 without such features."""
+        """Largest |phi_j(x)| of the features with integer sums; 0 if there are no such features."""
         return 0.0
 
     @property
@@ -171,50 +176,55 @@ class Family(ABC):
 
     @property
     def step(self) -> float:
-        """A step of which all values are exact multiples, -127 to 127 times; 0 for any values."""
+        """The step of which all values are multiples, from -127 to 127 times; 0 for arbitrary values."""
         return 0.0
 
     @property
     @abstractmethod
     def name(self) -> str:
-        """How it is called in messages."""
+        """Name of the family in messages."""
 
     @property
     def verifies_columns(self) -> bool:
         """Whether the trainer verifies cached columns against their prices.
 
-        Cached columns may be rounded, and a user's class may return other columns at each call.
+        Cached columns may be rounded, and a user's class may return different columns at each call.
         """
         return False
 
     @property
     @abstractmethod
     def row_kind(self) -> str:
-        """What raw rows are: ``"sequences"`` (uint8 codes), ``"numbers"`` or ``"sparse"``."""
+        """Kind of the raw rows: ``"sequences"`` (uint8 codes), ``"numbers"`` or ``"sparse"``."""
 
     @property
     def record_key(self) -> object:
-        """Equal (hashable) for families whose prepared records are the same; None: like no other's."""
+        """A hashable key, equal for families that prepare identical records; None: shared with none."""
         return None
 
     def penalty_factors(self, ids: Ids) -> Floats:
-        """The factors f_j > 0 of some features in the penalty, float64 (k,)."""
+        """The penalty factors f_j > 0 of some features, float64 (k,)."""
         return np.ones(len(ids))
 
     def most_block_rows(self) -> int:
-        """Rows of the largest block that is convenient; a multiple of 64, at most 65,536."""
+        """The largest practical number of rows in a block: a multiple of 64, at most 65,536."""
         return 65536
 
     @abstractmethod
     def describe(self, feature: int, names: Sequence[str] | None = None) -> str:
-        """The feature in words.
+        """A readable description of a feature.
 
-        names : of the columns of the rows, where they are known: for families that speak of columns.
+        Parameters
+        ----------
+        feature : int
+            Id of the feature.
+        names : sequence of str, optional
+            Names of the rows' columns, if they are known; for families whose features refer to columns.
         """
 
     @abstractmethod
     def to_config(self) -> dict[str, Any]:
-        """What :func:`fcl.features.family_from_config` makes the family from again."""
+        """The configuration from which :func:`fcl.features.family_from_config` restores the family."""
 
     @abstractmethod
     def read_rows(
@@ -225,9 +235,9 @@ class Family(ABC):
         first: int = 0,
         last: int | None = None,
     ) -> Iterator[tuple[int, int, Any]]:
-        """Blocks (start, stop, raw rows) of the kept rows ``first`` to ``last`` of a data set.
+        """Yield blocks (start, stop, raw rows) of the kept rows ``first`` to ``last`` of a data set.
 
-        Checks as :meth:`check_rows`; ``first`` is where a block begins.
+        Checks the rows as :meth:`check_rows` does; ``first`` must be the beginning of a block.
         """
 
     @abstractmethod
@@ -244,12 +254,22 @@ class Family(ABC):
     ) -> Sequence[np.ndarray]:
         """Fill the (zeroed) record of a block of raw rows; returns the side arrays.
 
-        block_rows : of a full block, for which the record is made.
+        Parameters
+        ----------
+        raw : array or SparseRows
+            The raw rows, at most ``block_rows``.
+        record : uint8, of shape ``record_shape(block_rows)``
+            Overwritten.
+        block_rows : int
+            Rows of a full block, which determine the shape of the record.
         """
 
     @abstractmethod
     def select(self, prepared: PreparedRows, rows: Ids, chosen: PreparedRows, number: int) -> None:
-        """Prepare block ``number`` of a set that holds some rows (increasing numbers) of another."""
+        """Prepare block ``number`` of ``chosen``, which holds the rows ``rows`` of ``prepared``.
+
+        rows : int64, increasing.
+        """
 
     @abstractmethod
     def write_margins(
@@ -262,37 +282,37 @@ class Family(ABC):
     ) -> None:
         """Write the margins (n_rows,), without the intercept, of some row blocks (None: all) to ``out``.
 
-        The bits of the result depend on the arguments alone, and not on which blocks go together.
+        The margins of a block are the same, bit for bit, whichever other blocks are requested with it.
         """
 
     @abstractmethod
     def pricer(self, prepared: PreparedRows, keep: int) -> Pricer:
-        """A pricer that reports at least the ``keep`` largest violators where there are as many."""
+        """A pricer that reports at least the ``keep`` largest violators, or all if there are fewer."""
 
     @abstractmethod
     def column_maker(self, prepared: PreparedRows, buffer_bytes: int) -> ColumnMaker:
-        """A maker of columns with buffers of at most (about) so many bytes."""
+        """A column maker whose buffers take at most about ``buffer_bytes`` bytes."""
 
     @abstractmethod
     def scorer(self, ids: Ids, weights: Floats) -> Scorer:
-        """The margins of a model, for prediction."""
+        """A scorer that computes the margins of a model on raw rows, for prediction."""
 
     @abstractmethod
     def workspace_bytes(self, block_rows: int, scratch: bool) -> int:
-        """Bytes that passes allocate beside prepared rows and vectors over rows.
+        """Bytes that passes allocate in addition to prepared rows and vectors over rows.
 
-        scratch : prepared rows are in a scratch file.
+        scratch : whether prepared rows are in a scratch file.
         """
 
     @abstractmethod
     def extra_bytes(self, prepared: PreparedRows, pricers: int = 1) -> int:
-        """Bytes beyond that which only the rows can tell: side arrays, unknown letters.
+        """Further bytes that depend on the contents of the rows: side arrays, unknown letters.
 
-        pricers : how many there are.
+        pricers : number of pricers.
         """
 
     def checked_ids(self, ids: Ids) -> Ids:
-        """Ids as int64 (k,); InputError for one outside the family."""
+        """Return ids as int64 (k,); raise InputError for an id outside the family."""
         ids = np.asarray(ids, np.int64)
         if len(ids) and (ids.min() < 0 or ids.max() >= self.n_features):
             bad = ids[(ids < 0) | (ids >= self.n_features)][0]
@@ -303,19 +323,17 @@ class Family(ABC):
 
 
 def column_bytes(family: Family, n_rows: int) -> float:
-    """Bytes of one column of so many rows as a column maker returns it."""
+    """Bytes of one column of ``n_rows`` rows as a column maker returns it."""
     bits = 1 if family.binary else 8 if family.step else 8 * np.dtype(value_type(n_rows)).itemsize
     return n_rows * bits / 8
 
 
 def check_features(name: str, n_features: int) -> None:
-    """Raise InputError unless so many features can be numbered."""
+    """Raise InputError unless there are fewer than 2^62 features."""
     if n_features >= FEATURES_LIMIT:
-        raise InputError(
-            f"{name}: {shown(n_features)} features, more than the 2^62 that can be numbered"
-        )
+        raise InputError(f"{name}: expected fewer than 2^62 features, got {shown(n_features)}")
 
 
 def is_sampled(family: Family) -> bool:
-    """Whether a pass prices no more than a part of the family."""
+    """Whether each pass prices only a sample of the family."""
     return len(family.features_in_pass(0)) < family.n_features

@@ -1,21 +1,22 @@
 """Random Fourier features of dense numbers (Rahimi and Recht, "Random features for large-scale kernel
 machines", NIPS 2007).
 
-Feature j is cos(<omega_j, z> + b_j), z the standardised inputs: the mean over features of
-2 phi(x) phi(x') tends to a kernel of z and z'. omega_j and b_j come from (seed, j) alone, by a
-counter-based generator (:mod:`fcl.kernels.fourier`), so nothing of a feature is stored.
+Feature j is cos(<omega_j, z> + b_j), where z are the standardised inputs: the mean over features of
+2 phi(x) phi(x') converges to a kernel of z and z'. omega_j and b_j are determined by (seed, j), through a
+counter-based random number generator (:mod:`fcl.kernels.fourier`), so no feature needs to be stored.
 
-**The feature is the float function** that is computed here: columns, prices, margins and prediction all
-make the angles by one product of matrices of one shape, and the cosines by one kernel. For the Gaussian
-kernel in float32: against exact arithmetic with the same omega values differ by about 1e-6 (angles of a
-few turns; tests measure it). The frequencies of the Laplace kernel have heavy tails, and float64 it is.
+**The feature is the floating-point function** that is computed here: columns, prices, margins and
+predictions all compute the angles by matrix products of the same shape, and the cosines by the same
+kernel. The Gaussian kernel uses float32: values differ from exact arithmetic with the same omega by about
+1e-6 (for angles of a few turns; tests measure it). The Laplace kernel uses float64, because its
+frequencies have heavy tails.
 
-With ``dtype="int8"`` **the feature is the rounded function**, round(127 cos(...)) times STEP, 1/127 but
-for 5e-7 of it: not an approximation that the cache makes, but other features, whose columns, prices,
-margins, certificate and predictions are all of the same numbers. Multiples of STEP are exact in float32.
-Rounding moves a cosine by at most 1/254, and the cache takes four times as many. Where another machine
-rounds products otherwise, about one value in 10,000 is the next step there: models hardly notice, a
-checkpoint may be refused there.
+With ``dtype="int8"`` **the feature is the rounded function**, round(127 cos(...)) times STEP, which is
+1/127 up to a relative error of 5e-7. This is not an approximation in the cache but a different feature:
+columns, prices, margins, certificate and predictions all use the same rounded values. Multiples of STEP
+are exact in float32. Rounding moves a cosine by at most 1/254, and the cache holds four times as many
+columns. On a machine that rounds matrix products differently, about one value in 10,000 is the next
+step: models hardly change, but such a machine may reject a checkpoint.
 """
 
 from __future__ import annotations
@@ -33,51 +34,50 @@ from fcl.features.generator.contract import Generator
 
 __all__ = ["Fourier"]
 
-#: Rows and features of a tile of angles. Million values/s of processor time on one core of a busy Xeon
-#: with AVX-512 and 2 MiB of second-level cache, 50 and 784 inputs: 256 x 64 430 and 37, 256 x 128 440 and
-#: 50, 256 x 256 555 and 60, 512 x 256 570 and 62, 512 x 512 590 and 70, on smaller caches less.
+#: Rows and features of a tile of angles. Larger tiles are slightly faster, but need larger caches.
 TILE_ROWS, TILE_FEATURES = 256, 256
-#: Frequencies of the features priced last are kept up to so many bytes: the next block wants them too.
+#: Frequencies of the features priced last are kept if they fit in this many bytes; the next block needs
+#: them too.
 KEPT_BYTES = 16 << 20
-#: Features that a pass draws where there is no end of them.
+#: Default number of features that a pass draws from an unlimited family.
 PER_PASS = 65536
-#: Ids where there is no end of them.
+#: Largest number of features, and number of ids of an unlimited family.
 MOST_FEATURES = 1 << 40
-#: Rows whose distances give the bandwidth.
+#: Largest number of rows whose distances determine the bandwidth.
 MEDIAN_ROWS = 1000
-#: Coefficients that a feature is described by.
+#: Number of coefficients in the description of a feature.
 SHOWN = 3
 
-#: A step of ``dtype="int8"``: 1/127 in 17 bits, so that 127 times it has 24, and float32 holds them.
+#: The step of ``dtype="int8"``: 1/127 rounded to 17 bits, so that 127 steps fit the 24 bits of float32.
 STEP = 66052.0 / (1 << 23)
 
-#: Place of a tile of features, frequencies (m, features) and phases, in turns.
+#: Index of the first feature of a tile; frequencies (m, features) and phases (features,), in turns.
 _Wave = tuple[int, np.ndarray, np.ndarray]
 
 
 class Fourier(Generator):
-    """Cosines of random directions.
+    """Random Fourier features: cosines along random directions.
 
     Parameters
     ----------
     n : int or None
-        Number of features. None: there is no end of them; each pass draws ``per_pass`` new ones, and a
-        certificate covers what its pass has priced, not all.
+        Number of features. None: the family is unlimited; each pass draws ``per_pass`` new features, and
+        its certificate covers only the features that it has priced.
     kernel : {"gaussian", "laplace"}
         exp(-gamma ||z - z'||_2^2): omega ~ N(0, 2 gamma); exp(-gamma ||z - z'||_1): omega ~ gamma Cauchy.
     gamma : float or None
-        Bandwidth. None: from the distances between up to 1,000 rows of the sample, all pairs:
+        Bandwidth parameter. None: computed from all pairs of up to 1,000 rows of the sample:
         gaussian 1 / (2 median ||z - z'||_2^2), laplace 1 / median ||z - z'||_1.
     standardise : bool
-        z = (x - mean) / standard deviation, both of the sample; a column that is constant there is only
-        centred. False: z = x.
+        Whether z = (x - mean) / standard deviation, both taken from the sample; a column that is constant
+        there is only centred. False: z = x.
     seed : int
-        Of omega and b, 0 to 2^62.
-    per_pass : int
-        Features that a pass draws (default 65,536), where ``n`` is None.
-    dtype : "int8" or None
-        int8: the feature is round(127 cos(...)) / 127, of which the cache holds four times as many. None:
-        the cosine, not rounded; the cache holds float32.
+        Seed of omega and b, from 0 to 2^62.
+    per_pass : int or None
+        Number of features that a pass draws if ``n`` is None; the default is 65,536.
+    dtype : {"int8", None}
+        "int8": the feature is round(127 cos(...)) / 127, and the cache holds four times as many columns.
+        None: the unrounded cosine, cached in float32.
     """
 
     rows = "numbers"
@@ -109,30 +109,30 @@ class Fourier(Generator):
                 raise InputError(f"{where}per_pass must be at most {MOST_FEATURES}, got {per_pass}")
         elif per_pass is not None:
             raise InputError(
-                f"{where}per_pass is for features without end: leave n out, or per_pass; got "
+                f"{where}per_pass applies only if n is not given: omit n or per_pass, got "
                 f"n = {n} and per_pass = {per_pass}"
             )
         self.dtype = None if dtype is None else choice(where + "dtype", dtype, ("int8",))
         self.step = 0.0 if self.dtype is None else STEP
         self._last: tuple[tuple[int, int], list[_Wave]] | None = None
 
-    # -- what the sample tells -----------------------------------------------------------------
+    # -- what is learnt from the sample --------------------------------------------------------
 
     def fit(self, sample: Any) -> None:
         sample = np.asarray(sample, np.float64)
         m = sample.shape[1]
         self.mean_, self.scale_ = np.zeros(m), np.ones(m)
         if self.standardise:
-            with np.errstate(over="ignore", invalid="ignore"):  # refused below
+            with np.errstate(over="ignore", invalid="ignore"):  # rejected below
                 self.mean_ = sample.mean(axis=0)
                 spread = sample.std(axis=0)
             wrong = np.flatnonzero(~np.isfinite(self.mean_ + spread))
             if len(wrong):
                 raise InputError(
-                    f"features fourier: the squares of column {wrong[0]} are beyond float64; divide its "
+                    f"features fourier: the squares of column {wrong[0]} overflow float64; divide its "
                     "values by a constant"
                 )
-            # what rounding leaves of a constant is none
+            # rounding can leave a constant column with a small deviation
             some = spread > 1e-12 * np.abs(sample).max(axis=0, initial=0.0)
             self.scale_[some] = spread[some]
         self.gamma_ = self._median(sample) if self.gamma is None else self.gamma
@@ -155,12 +155,12 @@ class Fourier(Generator):
                 or values.dtype != np.float64
                 or not np.isfinite(values).all()
             ):
-                raise InputError(f"{where}{name}: expected {width} finite numbers, one a column")
+                raise InputError(f"{where}{name}: expected {width} finite numbers, one per column")
         if not (self.scale_ > 0.0).all() or self.n_features != self._count():
             raise InputError(f"{where}expected scale_ above 0 and n_features = {self._count()}")
 
     def _median(self, sample: Floats) -> float:
-        """The bandwidth by the median distance."""
+        """The bandwidth parameter gamma, from the median distance between rows of the sample."""
         from scipy.spatial.distance import pdist
 
         some = np.linspace(0, len(sample) - 1, min(len(sample), MEDIAN_ROWS)).astype(np.int64)
@@ -172,7 +172,7 @@ class Fourier(Generator):
         if not 0.0 < gamma < math.inf:
             raise InputError(
                 f"features fourier: the median distance between {len(z)} rows of the sample is "
-                f"{median:g}, which gives no bandwidth (are most rows equal?); give gamma, a number "
+                f"{median:g}, which gives no bandwidth (are most rows equal?); set gamma to a number "
                 "above 0"
             )
         return gamma
@@ -184,7 +184,7 @@ class Fourier(Generator):
         return np.float32 if self.kernel == "gaussian" else np.float64
 
     def prepare(self, block: Any) -> np.ndarray:
-        """The standardised inputs z, column by column: float32 for the Gaussian kernel, else float64."""
+        """The standardised inputs z, column-major: float32 for the Gaussian kernel, else float64."""
         out = np.empty(block.shape, self._angle_dtype, order="F")
         with np.errstate(over="ignore"):  # the error for an infinite value names its feature
             for at in range(0, len(block), 4096):
@@ -230,18 +230,18 @@ class Fourier(Generator):
         return out
 
     def largest(self, block: Any) -> float:
-        # the polynomial of the cosine leaves [-1, 1] by 1.2e-7, which rounding takes back
+        # the polynomial for the cosine exceeds [-1, 1] by 1.2e-7; rounding to steps removes the excess
         return 127.0 * STEP if self.step else 1.0 + 1e-6
 
     def frequencies(self, ids: Ids) -> tuple[Floats, Floats]:
-        """omega (m, k) and b (k,) of some features, in radians, as float64."""
+        """omega (m, k) and b (k,) of some features: float64, b in radians."""
         turns = [(wave.astype(np.float64), phases) for _, wave, phases in self._waves(ids)]
         omega = np.concatenate([wave for wave, _ in turns], axis=1)[:, : len(ids)]
         b = np.concatenate([phases for _, phases in turns])[: len(ids)]
         return 2.0 * math.pi * omega, 2.0 * math.pi * b.astype(np.float64)
 
     def describe(self, feature: int) -> str:
-        """The cosine with its largest coefficients; z3 is the standardised x3."""
+        """The cosine with its largest coefficients; z3 denotes the standardised x3."""
         omega, b = self.frequencies(np.array([feature], np.int64))
         coefficients = omega[:, 0]
         letter = "z" if self.standardise else "x"
@@ -259,7 +259,7 @@ class Fourier(Generator):
 
     @property
     def _value(self) -> tuple[Any, Any, Any, Any]:
-        """What kernels make values of angles by, in the type of the angles."""
+        """Constants with which kernels convert angles to values, in the dtype of the angles."""
         from fcl.kernels import fourier
 
         if self.kernel == "gaussian":
@@ -267,7 +267,7 @@ class Fourier(Generator):
         return fourier.QUARTER_64, fourier.SINE_64, fourier.STEPS_64, self.step
 
     def _waves(self, ids: Ids) -> Iterator[_Wave]:
-        """Frequencies and phases in turns, a tile of features at a time; the last one is filled up."""
+        """Frequencies and phases in turns, one tile of features at a time; the last is zero-padded."""
         from fcl.kernels import fourier
 
         gaussian = self.kernel == "gaussian"
@@ -282,7 +282,7 @@ class Fourier(Generator):
             yield at, wave, phases
 
     def _range(self, first: int, last: int) -> Iterator[_Wave]:
-        """Those of a range of features: kept, since the next block wants the same ones."""
+        """Frequencies and phases of a range of features; kept, because the next block needs them too."""
         if self._last is None or self._last[0] != (first, last):
             self._last = None
             waves = self._waves(np.arange(first, last))
@@ -294,10 +294,11 @@ class Fourier(Generator):
 
 
 def _tiles(block: Any, wave: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
-    """Angles of a block (n, m), a tile of rows at a time: (rows, turns without the phases).
+    """Angles of a block (n, m), one tile of rows at a time: (rows, turns without the phases).
 
-    Every product has the same shape: another might add in another order, and the bits of a row must not
-    depend on how many others are in its block. What is left over is filled up with zeros.
+    Every matrix product has the same shape, because a product of another shape might add in another
+    order, and the result for a row must not depend on the number of rows in its block. The last tile is
+    padded with zeros.
     """
     n, m = block.shape
     if block.strides[0] != block.itemsize:

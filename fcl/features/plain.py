@@ -16,12 +16,12 @@ __all__ = ["Columns"]
 
 
 class Columns(Generator):
-    """The columns of dense or sparse numbers, as they are: feature j is column j.
+    """The unchanged columns of dense or sparse numbers: feature j is column j.
 
     Parameters
     ----------
     factors : list of float or None
-        Of each column in the penalty, above 0; ``inf`` leaves it out. None: 1.
+        Penalty factor of each column, above 0; ``inf`` excludes the column. None: 1 for all columns.
     """
 
     rows = "any"
@@ -38,9 +38,8 @@ class Columns(Generator):
         if self.factors is None:
             return {}
         given = np.asarray(self.factors, np.float64).tolist()
-        return {
-            "factors": [f if np.isfinite(f) else str(f) for f in given]
-        }  # JSON knows no infinity
+        # JSON has no infinity
+        return {"factors": [f if np.isfinite(f) else str(f) for f in given]}
 
     def _check_factors(self) -> None:
         factors = np.asarray(self.factors, np.float64)
@@ -48,14 +47,14 @@ class Columns(Generator):
         if len(wrong):
             raise InputError(
                 f"columns: expected penalty factors above 0, got {factors[wrong[0]]:g} for column "
-                f"{wrong[0]}; inf leaves a column out"
+                f"{wrong[0]}; inf excludes a column"
             )
 
     def fit(self, sample: Any) -> None:
         self.n_features = sample.n_columns if isinstance(sample, SparseColumns) else sample.shape[1]
         if self.factors is not None and len(self.factors) != self.n_features:
             raise InputError(
-                f"columns: expected {self.n_features} penalty factors, one a column, got "
+                f"columns: expected {self.n_features} penalty factors, one per column, got "
                 f"{len(self.factors)}"
             )
         if self.factors is not None:
@@ -117,7 +116,7 @@ class Columns(Generator):
 
 
 def column_moments(first: int, last: int, block: Any, weights: Floats) -> Floats:
-    """Moments of the columns of a block, as :meth:`Generator.moments` returns them."""
+    """Moments of some columns of a block, in the form that :meth:`Generator.moments` returns."""
     from fcl.kernels import matrix
 
     out = np.empty((5, last - first))

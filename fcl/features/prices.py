@@ -2,16 +2,17 @@
 
     accumulate(request, rows, blocks) -> sums     in any process, over any row blocks
     merge(sums, sums)                             in any order
-    scan(query) -> prices                         in one process: asks for sums, is given them
+    scan(query) -> prices                         in one process: requests sums and receives them
 
-A scan is a generator. It yields requests, small and plain descriptions of the sums that it needs next, is
-sent these sums over all row blocks, and returns the prices. A family whose sums fit into a table needs
-one request for each of its parts; a search asks again and again, by what it has found. Nothing else
-passes between the two, so no bit of the prices depends on who made which sums, in which order.
+A scan is a Python generator. It yields requests (small, plain descriptions of the sums that it needs
+next), receives these sums over all row blocks, and returns the prices. A family whose sums fit in a table
+needs at most one request per part; a tree search makes further requests that depend on its findings.
+Nothing else passes between the scan and the processes that accumulate sums. Prices are therefore the
+same, bit for bit, whichever process makes which sums, and in whatever order.
 
 Sums of features with integer values are integers: the rows' numbers are multiples of a power of two
-(:class:`RowVector`), and integers add up to the same in any order. Sums of real values are float64,
-made block by block and added in the order of the blocks (:class:`BlockSums`).
+(:class:`RowVector`), and integer addition gives the same result in any order. Sums of real values are
+float64, made block by block and added in the order of the blocks (:class:`BlockSums`).
 """
 
 from __future__ import annotations
@@ -46,13 +47,13 @@ __all__ = [
 Ids = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
-#: Sums of absolute values, in steps of the grid, stay below 2^GRID_BITS; two of them fit into an int64.
+#: Sums of absolute values, in steps of the grid, stay below 2^GRID_BITS: two such sums fit in an int64.
 GRID_BITS = 61
-#: The least step whose inverse is a float64.
+#: Exponent of the smallest step whose inverse is a float64.
 LEAST_EXPONENT = -1022
-#: Integers of this size stand for "more than any sum".
+#: An integer larger than any sum.
 ENDLESS = 1 << 62
-#: Rows whose numbers are converted at a time.
+#: Number of rows that are converted at a time.
 CHUNK = 1 << 14
 
 
@@ -62,16 +63,18 @@ CHUNK = 1 << 14
 class RowVector:
     """A number for each row, truncated towards zero to a multiple of a step.
 
-    Truncation keeps the sign and raises no absolute value. So truncated residuals stay in the domain of
-    the dual, and are a dual point of their own: what is proved of them needs no term for an error.
+    Truncation keeps the sign and does not increase any absolute value. Truncated residuals therefore
+    stay in the domain of the dual and are a dual point themselves, so that bounds derived from them need
+    no error term.
 
     Parameters
     ----------
     values : float64 (n_rows,)
     step : float
-        A power of two, or 0: the values as they are.
+        A power of two, or 0 to leave the values as they are.
     units : int64 (n_rows,), optional
-        Gets the values in steps: kernels that read them many times need not convert them each time.
+        Buffer that receives the values in steps, so that kernels that read them many times need not
+        convert them each time.
     """
 
     def __init__(
@@ -92,10 +95,17 @@ class RowVector:
         largest: float,
         units: npt.NDArray[np.int64] | None = None,
     ) -> RowVector:
-        """The finest grid on which sums of value times feature fit into integers.
+        """The vector on the finest grid on which sums of value times feature fit in int64.
 
-        total : sum of the absolute values.
-        largest : largest absolute value of a feature; 0 if no sums are made in integers.
+        Parameters
+        ----------
+        values : float64 (n_rows,)
+        total : float
+            Sum of the absolute values.
+        largest : float
+            Largest absolute value of a feature; 0 if no sums are made in integers.
+        units : int64 (n_rows,), optional
+            See :class:`RowVector`.
         """
         if largest == 0.0:
             return cls(values)
@@ -104,11 +114,11 @@ class RowVector:
 
     @property
     def inverse(self) -> float | None:
-        """What kernels make steps of :meth:`raw` with: steps in 1; None: these are steps."""
+        """The factor that converts :meth:`raw` to steps; None if :meth:`raw` is in steps already."""
         return 1.0 / self.step if self._units is None else None
 
     def raw(self, rows: slice) -> npt.NDArray[Any]:
-        """The values of some rows, float64, or in steps, int64."""
+        """The values of some rows: float64, or int64 in steps if there is a buffer for them."""
         return (self.values if self._units is None else self._units)[rows]
 
     def __getitem__(self, rows: slice) -> Floats:
@@ -123,13 +133,13 @@ class RowVector:
         return (self.raw(rows) * (1.0 / self.step)).astype(np.int64)
 
     def digest(self) -> bytes:
-        """Differs between vectors that differ."""
+        """A hash of the values and the step."""
         found = hashlib.blake2b(np.ascontiguousarray(self.values).data, digest_size=16)
         return found.digest() + np.float64(self.step).tobytes()
 
 
 class _Ones(RowVector):
-    """A 1 for each row, without the memory."""
+    """A vector of ones that takes no memory."""
 
     def raw(self, rows: slice) -> Floats:
         return np.ones(rows.stop - rows.start)
@@ -139,12 +149,12 @@ class _Ones(RowVector):
 
 
 def ones() -> RowVector:
-    """A 1 for each row: with it, sums count rows."""
+    """A vector of ones; sums over it count rows."""
     return _Ones(np.empty(0), 1.0)
 
 
 def in_units(sums: npt.NDArray[np.int64], step: float) -> Floats:
-    """Sums that were made in steps."""
+    """Convert sums in steps to float64."""
     return np.multiply(sums, step, dtype=np.float64)
 
 
@@ -153,18 +163,29 @@ def in_units(sums: npt.NDArray[np.int64], step: float) -> Floats:
 
 @dataclass(frozen=True)
 class PriceQuery:
-    """What a pass asks of a family.
+    """The question that a pass puts to a family.
 
-    parts : of the family, those that are priced.
-    watched : features whose sums are wanted, and which are never candidates: in the end game the cached
-        features, at a slope of about 1, would take all the places.
-    threshold : features of |g_j| / f_j up to this need not be candidates.
-    level : of :attr:`Prices.excess`; None: it is not wanted.
-    imbalance : |sum_i r_i| if the residuals will be balanced to a sum of 0, else 0. Balancing changes
-        g_j by no more than that times the largest |phi_ij|.
-    number : of the pass; a sampled family draws its features by that.
-    find : whether candidates are wanted; else the watched sums alone.
-    power : of the feature's values in the watched sums; 0: rows count where it is not 0. 1 with ``find``.
+    Attributes
+    ----------
+    parts : range
+        Parts of the family to price.
+    watched : int64 (k,)
+        Features whose sums are requested. They are never candidates: near the optimum the cached
+        features, whose slope is about 1, would otherwise fill all the places.
+    threshold : float
+        Features with |g_j| / f_j up to this need not be candidates.
+    level : float or None
+        Level of :attr:`Prices.excess`; None if the excess is not needed.
+    imbalance : float
+        |sum_i r_i| if the residuals will be balanced to a sum of 0, else 0. Balancing changes g_j by at
+        most this times the largest |phi_ij|.
+    number : int
+        Number of the pass, which determines the features that a sampled family draws.
+    find : bool
+        Whether to find candidates; if False, only the watched sums are made.
+    power : int
+        Power of the feature's values in the watched sums; 0 sums over the rows where the feature is
+        not 0. Must be 1 with ``find``.
     """
 
     parts: range
@@ -179,28 +200,28 @@ class PriceQuery:
 
 @dataclass(frozen=True)
 class Prices:
-    """What one pass over the data says of all features of a family, against residuals r.
+    """The result of one pass over the data for the features of a family, given residuals r.
 
-    With g_j = sum_i r_i phi_ij, in the units of r (not multiplied by C), penalty factors f_j, and g~_j of
-    the balanced residuals.
+    Here g_j = sum_i r_i phi_ij, in the units of r (not multiplied by C); f_j are the penalty factors, and
+    g~_j is g_j for the balanced residuals.
     """
 
-    ids: Ids  #: features of large |g_j| / f_j, none of them watched; increasing
-    gradients: Floats  #: their g_j
-    #: an upper bound of |g_j| / f_j and |g~_j| / f_j over the whole family; the largest |g_j| / f_j where
-    #: that is above the threshold and nothing is balanced
+    ids: Ids  #: features with large |g_j| / f_j, none of them watched; increasing
+    gradients: Floats  #: g_j of these features
+    #: upper bound on |g_j| / f_j and |g~_j| / f_j over all priced features; equal to the largest
+    #: |g_j| / f_j if that is above the threshold and nothing is balanced
     largest: float
-    watched: Floats  #: sums of the features that were asked for; 0 for those of other parts
-    n_priced: int  #: features covered by ``largest``
-    #: of each part, in their order, sum_j f_j max(0, |g~_j| / f_j - level)^2 over all its features, or
-    #: more than that; 0 without a level
+    watched: Floats  #: sums of the watched features; 0 for features of other parts
+    n_priced: int  #: number of features that ``largest`` covers
+    #: an upper bound, for each part in order, on sum_j f_j max(0, |g~_j| / f_j - level)^2 over all its
+    #: features; 0 without a level
     excess: Floats
-    reach: float = 0.0  #: the bound of |phi_ij| / f_j that these rely on
-    n_visited: int = 0  #: features whose sum was made
+    reach: float = 0.0  #: the bound on |phi_ij| / f_j that ``largest`` and ``excess`` rely on
+    n_visited: int = 0  #: number of features whose sums were made
 
 
 def merge_prices(parts: Sequence[Prices]) -> Prices:
-    """The prices of several parts of a family, in the order of the parts, as one."""
+    """Merge the prices of several parts of a family, given in the order of the parts."""
     ids = np.concatenate([p.ids for p in parts])
     order = np.argsort(ids, kind="stable")
     return Prices(
@@ -216,47 +237,61 @@ def merge_prices(parts: Sequence[Prices]) -> Prices:
 
 
 def only_watched(sums: Floats) -> Prices:
-    """What a scan returns that was asked for no candidates."""
+    """The prices that a scan returns when no candidates were requested."""
     nothing = np.empty(0)
     return Prices(np.empty(0, np.int64), nothing, 0.0, sums, 0, nothing)
 
 
-#: A scan yields requests, is sent sums, and returns prices.
+#: A scan yields requests, receives sums, and returns prices.
 Scan = Generator[Any, Any, Prices]
 Progress = Callable[[float], None]
 
 
 class Pricer(Protocol):
-    """Prices a family; the page of this module has the contract.
+    """Prices a family; the docstring of this module describes the protocol.
 
-    Requests, sums and prices are dataclasses of numbers and arrays, which another process can be sent.
+    Requests, sums and prices consist of numbers and arrays, so that they can be sent to another process.
     """
 
     @property
     def n_parts(self) -> int:
-        """Parts of the family, which may be priced one by one (:func:`merge_prices`)."""
+        """Number of parts of the family, which may be priced one by one (:func:`merge_prices`)."""
 
     def accumulate(self, request: Any, rows: RowVector, blocks: range, progress: Progress) -> Any:
         """Make the sums of a request over some row blocks.
 
-        They may lie in buffers of the pricer, and are valid until its next call of this method.
+        The sums may lie in buffers of the pricer; they are valid until the next call of this method.
 
-        progress : called with the share of this that is done.
+        Parameters
+        ----------
+        request : object
+            A request that :meth:`scan` yielded.
+        rows : RowVector
+            The numbers of all rows, such as residuals.
+        blocks : range
+            Row blocks to sum over.
+        progress : callable
+            Called with the completed share of this call, from 0 to 1.
         """
 
     def merge(self, sums: Any, more: Any) -> Any:
-        """The sums over the row blocks of both, which have none in common; ``sums`` is overwritten."""
+        """Add the sums over two disjoint sets of row blocks; ``sums`` may be overwritten."""
 
     def scan(self, query: PriceQuery, step: float) -> Scan:
         """Price some parts.
 
-        Yields (request, share of the work that comes before it, share with it).  step : of the rows'
-        numbers, see :class:`RowVector`.
+        Yields (request, share of the work done before it, share done after it).
+
+        Parameters
+        ----------
+        query : PriceQuery
+        step : float
+            Step of the rows' numbers, see :class:`RowVector`.
         """
 
 
 def answer(scan: Scan, sums: Callable[[Any, float, float], Any]) -> Prices:
-    """Answer the requests of a scan to its end; sums : makes those of what the scan yields."""
+    """Run a scan to its end; ``sums`` makes the sums for each tuple that the scan yields."""
     try:
         request = next(scan)
         while True:
@@ -273,7 +308,7 @@ def run(
     blocks: range,
     progress: Progress = lambda share: None,
 ) -> Prices:
-    """Price in this process. blocks : all row blocks."""
+    """Price in this process; ``blocks`` must be all row blocks."""
 
     def sums(request: Any, begin: float, end: float) -> Any:
         progress(begin)
@@ -292,7 +327,7 @@ def sums_of(
     power: int = 2,
     parts: range | None = None,
 ) -> Floats:
-    """sum_i rows_i phi_ij^power of some features, in any order; those of other parts get 0."""
+    """sum_i rows_i phi_ij^power of some features, given in any order; 0 for features of other parts."""
     parts = range(pricer.n_parts) if parts is None else parts
     query = PriceQuery(parts, ids, find=False, power=power)
     return run(pricer, query, rows, blocks).watched
@@ -302,10 +337,10 @@ def sums_of(
 
 
 class BlockSums:
-    """float64 sums over row blocks, added in the order of the blocks whatever order they come in.
+    """float64 sums over row blocks, added in block order whatever the order in which they arrive.
 
-    total : the sums over the first ``n`` blocks; nothing if n is 0.
-    later : the sums over further blocks, by their number, until those between have come.
+    total : the sums over the first ``n`` blocks; empty if n is 0.
+    later : the sums over later blocks, by block number, until the blocks before them have arrived.
     """
 
     def __init__(self) -> None:
@@ -314,7 +349,7 @@ class BlockSums:
         self.later: dict[int, Floats] = {}
 
     def add(self, number: int, sums: Floats) -> None:
-        """The sums over another block, an array that is given away."""
+        """Add the sums over another block; takes ownership of the array."""
         self.later[number] = sums
         while self.n in self.later:
             found = self.later.pop(self.n)
@@ -325,7 +360,7 @@ class BlockSums:
             self.n += 1
 
     def merge(self, more: BlockSums) -> BlockSums:
-        """The sums over the blocks of both."""
+        """Add the sums over the blocks of ``more``; returns one of the two objects, updated in place."""
         first, other = (self, more) if self.n >= more.n else (more, self)
         for number, sums in other.later.items():
             first.add(number, sums)
@@ -336,19 +371,21 @@ class BlockSums:
 
 
 class Collector:
-    """Collects the largest features of a part, the largest size and the excess, from arrays of sums.
+    """Collects the candidates of a part, the largest |g_j| / f_j and the excess, from arrays of sums.
 
-    Of equal features the first by id are kept. Where features may be skipped by a bound, what matters
-    is the ``edge``: nothing below it is of interest.
+    Ties are broken by id: the smaller ids are kept. A search may skip features whose bound is at most
+    :attr:`edge`.
 
     Parameters
     ----------
+    query : PriceQuery
     keep : int
-        Candidates kept.
+        Number of candidates to keep.
     searched : bool
-        Whether features may be skipped. The excess of what is skipped is 0 unless the level is.
+        Whether features may be skipped. Skipped features contribute no excess; a level so low that every
+        feature has an excess makes the excess of the part infinite.
     reach : float
-        Bound of |phi_ij| / f_j, where it is one for all features.
+        Bound on |phi_ij| / f_j, if one bound holds for all features.
     """
 
     def __init__(
@@ -356,10 +393,10 @@ class Collector:
     ) -> None:
         self._query, self._keep = query, keep
         self._known = np.unique(query.watched)
-        self._bar = query.threshold  # candidates are above this
+        self._bar = query.threshold  # candidates must be above this
         self._level = math.inf if query.level is None else query.level
-        self._least = self._level - query.imbalance * reach  # the sizes that have an excess
-        self._endless = searched and self._least <= 0.0  # each feature has some, made or not
+        self._least = self._level - query.imbalance * reach  # larger |g_j| / f_j may have an excess
+        self._endless = searched and self._least <= 0.0  # even skipped features have an excess
         if self._endless:
             self._least = math.inf
         self.reach = reach
@@ -370,16 +407,16 @@ class Collector:
 
     @property
     def edge(self) -> float:
-        """The size up to which a feature is of no interest."""
+        """Features with |g_j| / f_j up to this neither become candidates nor add to the excess."""
         return min(self._bar, self._least)
 
-    def look(
+    def observe(
         self, sums: Floats, factors: Floats | float = 1.0, reach: Floats | float | None = None
     ) -> npt.NDArray[np.intp]:
-        """Count features in; returns the places of those that may be candidates.
+        """Take the sums of some features into account; returns the indices of possible candidates.
 
-        factors : their penalty factors.  reach : of each, where it is not the same for all: largest
-        |phi_ij|.
+        factors : penalty factors of the features.
+        reach : bound on |phi_ij|, of each feature or of all; None: the ``reach`` of the collector.
         """
         size = np.abs(sums) / factors
         self.n_visited += len(sums)
@@ -395,13 +432,13 @@ class Collector:
         return np.flatnonzero(size > self._bar)
 
     def skip(self, bounds: Floats) -> None:
-        """Skip features of these bounds."""
+        """Record the bounds of features that are skipped."""
         if len(bounds):
             change = self._query.imbalance * self.reach
             self.largest = max(self.largest, float(bounds.max()) + change)
 
     def add(self, ids: Ids, sums: Floats, factors: Floats | float = 1.0) -> None:
-        """Keep the largest of some features that are not watched."""
+        """Add candidates, and keep the largest of those that are not watched."""
         new = ~np.isin(ids, self._known)
         if not new.any():
             return
@@ -415,7 +452,7 @@ class Collector:
             self._bar = max(self._bar, float(self._sizes[-1]))
 
     def prices(self, n_priced: int, watched: Floats) -> Prices:
-        """What was collected."""
+        """The prices of the features observed so far."""
         order = np.argsort(self._ids)
         return Prices(
             ids=self._ids[order],
@@ -430,7 +467,10 @@ class Collector:
 
 
 class Heap:
-    """The same for kernels that walk a tree of integer sums (:mod:`fcl.kernels.candidates`)."""
+    """Collects the same as :class:`Collector`, in kernels that search a tree of integer sums.
+
+    See :mod:`fcl.kernels.candidates`.
+    """
 
     def __init__(self, keep: int) -> None:
         from fcl.kernels import candidates
@@ -442,10 +482,10 @@ class Heap:
     def arguments(
         self, query: PriceQuery, step: float, reach: float, known: Ids, known_sums: npt.NDArray[Any]
     ) -> tuple[Any, ...]:
-        """Begin a part: what :func:`fcl.kernels.candidates.take` wants behind feature and sum.
+        """Begin a part; returns the arguments of :func:`fcl.kernels.candidates.take` after the first two.
 
-        known : watched features of the part, by the numbers of the kernel, increasing.
-        known_sums : int64, gets their sums.
+        known : watched features of the part, increasing.
+        known_sums : int64, overwritten with the sums of these features.
         """
         self._found[:] = 0.0
         self._step, self._change = step, query.imbalance * reach
@@ -458,7 +498,7 @@ class Heap:
         return (threshold, floor, known, known_sums, self._ids, self._sums, self._found)
 
     def prices(self, n_priced: int, n_watched: int) -> Prices:
-        """What the kernel has found in the part, by its numbers, in no order; no watched sums."""
+        """The prices that the kernel found in the part, unordered; the watched sums are 0."""
         from fcl.kernels import candidates
 
         found, step = self._found, self._step

@@ -1,4 +1,4 @@
-"""Classes of features by name: families of fcl, of installed packages, and of users."""
+"""Looks up families by name: those of fcl, of installed packages, and of users."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from fcl.features.kmers import KmerFamily, Kmers
 
 __all__ = ["OWN", "check_home", "class_of", "family_names", "meant"]
 
-#: Other packages name their families here.
+#: Entry-point group in which other packages register their families.
 ENTRY_POINTS = "fcl.generators"
-#: Families not built on Generator, unbound and bound.
+#: Families not built on Generator: the classes before and after binding to rows.
 OWN: dict[str, tuple[type[Kmers] | type[Bag], Any]] = {
     "kmers": (Kmers, KmerFamily),
     "bag": (Bag, BagFamily),
@@ -33,21 +33,22 @@ _BUILT_IN = {
 
 
 def meant(given: str, among: Iterable[str], before: str = "") -> str:
-    """The question whether a name like the given one was meant, or nothing."""
+    """A suggestion such as "; did you mean kmers?", or an empty text if no name is similar."""
     near = get_close_matches(given, list(among), 1)
     return f"; did you mean {before}{near[0]}?" if near else ""
 
 
 def _meant_class(name: str) -> str:
-    """The question whether a colon was meant for the last dot, of ``module.Class``."""
+    """A suggestion of ``module:Class`` for a name ``module.Class``, or an empty text."""
     module, dot, last = name.rpartition(".")
     return f"; did you mean {module}:{last}?" if dot and module and last else ""
 
 
 def check_home(generator: Generator) -> None:
-    """Raise GeneratorError unless a model file, or another process, would find the class again.
+    """Raise GeneratorError unless another process, or the reader of a model, can find the class.
 
-    Modules are found, not run again: a failure in the child alone is reported when the child starts.
+    This locates modules but does not run them again: an import that fails only in a child process is
+    reported when the child starts.
     """
     name, cls = family_name(generator), type(generator)
     where = f"features {cls.__name__}"
@@ -64,8 +65,8 @@ def check_home(generator: Generator) -> None:
         raise GeneratorError(str(error)) from error
     if found is not cls:
         raise GeneratorError(
-            f"{where}: expected the class at {name} to be that of the features, got another one; was its "
-            "module loaded anew? Make the features again"
+            f"{where}: {name} is now a different class from that of the features; if its module was "
+            "reloaded, create the features again"
         )
     module = sys.modules[cls.__module__]
     for at in range(len(cls.__module__.split("."))):
@@ -74,13 +75,13 @@ def check_home(generator: Generator) -> None:
         if not _can_be_found(part, getattr(parent, "__path__", None)):
             raise GeneratorError(
                 f"{where}: another process cannot import its module {cls.__module__} "
-                f"({getattr(module, '__file__', None) or 'made without a file'}): no {part} is found "
-                "along sys.path; put its folder there (PYTHONPATH), or install it"
+                f"({getattr(module, '__file__', None) or 'created without a file'}): {part} is not "
+                "found on sys.path; add its folder (PYTHONPATH), or install it"
             )
 
 
 def _can_be_found(module: str, path: Any) -> bool:
-    """Whether a fresh interpreter with our sys.path finds a module, whatever is loaded here."""
+    """Whether a new interpreter with the current sys.path would find a module."""
     for finder in sys.meta_path:
         find = getattr(finder, "find_spec", None)
         if find is not None and find(module, path, None) is not None:
@@ -89,7 +90,7 @@ def _can_be_found(module: str, path: Any) -> bool:
 
 
 def _installed() -> list[EntryPoint]:
-    """Families of installed packages; metadata in the working folder do not count as installed."""
+    """Families of installed packages; ignores package metadata in the working folder."""
     try:
         here = os.path.realpath(os.getcwd())
     except OSError:  # the folder was removed
@@ -102,11 +103,15 @@ def _installed() -> list[EntryPoint]:
 
 
 def family_names() -> list[str]:
+    """Names of the families of fcl and of installed packages."""
     return [*OWN, *_BUILT_IN, *(entry.name for entry in _installed())]
 
 
 def class_of(name: str, where: str, trusted: Collection[str] | None) -> Any:
-    """The class of a family by its name, or of ``module:Class``; trusted : as of family_from_config."""
+    """The class of a family, by name or as ``module:Class``.
+
+    trusted : as in :func:`fcl.features.family_from_config`.
+    """
     if name in OWN:
         return OWN[name][0]
     path = _BUILT_IN.get(name)
@@ -121,8 +126,8 @@ def class_of(name: str, where: str, trusted: Collection[str] | None) -> Any:
     if path is None:
         names = family_names()
         raise InputError(
-            f"{where}: unknown family {shown(name)}; there is: {', '.join(names)}, or module:Class of "
-            f"your own{meant(name[:100], names) or _meant_class(name[:100])}"
+            f"{where}: unknown family {shown(name)}; expected one of {', '.join(names)}, or "
+            f"module:Class for a class of your own{meant(name[:100], names) or _meant_class(name[:100])}"
         )
     return _import(path, where, trusted)
 
@@ -130,9 +135,9 @@ def class_of(name: str, where: str, trusted: Collection[str] | None) -> Any:
 def _refuse_stranger(module: str, name: str, where: str) -> NoReturn:
     module = shortened(module)
     raise InputError(
-        f"{where}: its features are the class {shortened(name)} of the module {module}. No file imports "
-        "a module that you have not named: if you trust its code, give --import "
-        f'{module}; in Python import it first, or give trusted=["{module}"]'
+        f"{where}: its features are the class {shortened(name)} of the module {module}, which fcl "
+        "imports for a file only if you have named it: if you trust its code, pass --import "
+        f'{module}; in Python, import it first, or pass trusted=["{module}"]'
     )
 
 
@@ -145,7 +150,7 @@ def _import(path: str, where: str, trusted: Collection[str] | None) -> Any:
         )
     if not module or not name:
         raise InputError(f"{where}: expected module:Class, got {path!r}")
-    # modules of fcl are trusted, and a loaded module runs no code again
+    # families of fcl are trusted, and looking up a loaded module runs no code
     named = trusted is None or any(module == t or module.startswith(f"{t}.") for t in trusted)
     if not named and path not in _BUILT_IN.values():
         if module not in sys.modules:
@@ -175,7 +180,7 @@ def _import(path: str, where: str, trusted: Collection[str] | None) -> Any:
         )
         raise InputError(
             f"{where}: {path} cannot be imported ({type(error).__name__}: {error}); is its module "
-            f"installed, or in the folder where you are?{meant(name, there, module + ':')}"
+            f"installed, or in the current folder?{meant(name, there, module + ':')}"
         ) from error
     return _as_generator(found, path, where)
 

@@ -1,4 +1,4 @@
-"""Families before they are bound to rows: their text, and their description in a model."""
+"""Families that are not bound to rows yet: parsing, spelling, binding, and restoring from models."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 _CLASS = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*(?=:|$)")
-#: Commas outside of lists.
+#: Commas outside lists.
 _COMMA = re.compile(r""",(?![^\[\]]*\])""")
 _PLUS = re.compile(r"\s\+\s")
 _TIMES = re.compile(r"\s\*\s")
@@ -48,9 +48,10 @@ class Concat:
     Parameters
     ----------
     families : sequence
-        Families (``Kmers(8)``, a generator, or their text), or pairs (family, factor) with the factor
-        > 0 of its features in the penalty, by default 1. All take the same kind of rows. Another
-        ``Concat`` among them stands for its members, their factors multiplied.
+        Families (``Kmers(8)``, a generator, or their text), or pairs (family, factor), where the
+        factor > 0 multiplies the penalty of the family's features; the default is 1. All families must
+        read the same kind of rows. A nested ``Concat`` is replaced by its members, with factors
+        multiplied.
     """
 
     def __init__(self, families: Sequence[Any]) -> None:
@@ -84,7 +85,14 @@ class Concat:
         return f"Concat({list(self.members)!r})"
 
     def bind(self, rows: RowReader[Any], keep: npt.NDArray[np.bool_] | None = None) -> ConcatFamily:
-        """The families over the rows of a data set, as one; keep : those that are trained on."""
+        """Bind the families to the rows of a data set.
+
+        Parameters
+        ----------
+        rows : RowReader
+        keep : bool (n,), optional
+            The training rows; None: all rows.
+        """
         bound = [bind_features(spec, rows, keep) for spec, _ in self.members]
         return ConcatFamily(tuple(bound), tuple(factor for _, factor in self.members))
 
@@ -94,23 +102,34 @@ Spec = Kmers | Bag | Concat | Generator
 
 
 def parse_features(text: str, trusted: Collection[str] | None = None) -> Spec:
-    """A family from its text: ``kmers:d=8,origin=70``, ``columns``, ``module:Class:option=value``.
+    """Parse a family such as ``kmers:d=8,origin=70``, ``columns`` or ``module:Class:option=value``.
 
-    Several families are joined by ``+``, and a factor in the penalty stands behind a ``*``, both between
+    ``+`` joins several families, and a penalty factor follows a ``*``; both operators must stand between
     blanks::
 
         features = member { " + " member }
         member   = family [ " * " factor ]
         family   = name [ ":" option "=" value { "," option "=" value } ]
-        value    = number | "true" | "false" | text | list, as of JSON
+        value    = number | "true" | "false" | text | JSON list
 
-    as in ``kmers:d=6 + motifs:Pairs:gap=3 * 2``, which is ``Concat([Kmers(6), (Pairs(gap=3), 2.0)])``.
-    One family without a factor is itself.
+    For example, ``kmers:d=6 + motifs:Pairs:gap=3 * 2`` is ``Concat([Kmers(6), (Pairs(gap=3), 2.0)])``.
+    A single family without a factor is returned as it is, not as a ``Concat``.
 
-    trusted : modules that the text of a file may name (:func:`family_from_config`); None: the user typed
-        the text, so all its modules are trusted.
+    Parameters
+    ----------
+    text : str
+    trusted : collection of str, optional
+        Modules that the text may name if it comes from a file (:func:`family_from_config`). None: the
+        user typed the text, so all its modules are trusted.
 
-    Raises InputError for an unknown family or option, or a class that cannot be imported.
+    Returns
+    -------
+    Kmers, Bag, Concat or Generator
+
+    Raises
+    ------
+    InputError
+        For an unknown family or option, or a class that cannot be imported.
     """
     members = [_parse_member(part, text, trusted) for part in _PLUS.split(text)]
     if len(members) == 1 and members[0][1] is None:
@@ -121,17 +140,17 @@ def parse_features(text: str, trusted: Collection[str] | None = None) -> Spec:
 def _parse_member(
     part: str, text: str, trusted: Collection[str] | None
 ) -> tuple[Spec, float | None]:
-    """A family and its factor, if it has one."""
+    """A family and its factor, or None without a factor."""
     name, *factors = _TIMES.split(part)
     if not factors:
         return _parse_family(name.strip(), trusted), None
     if len(factors) > 1:
-        raise InputError(f"features {text!r}: expected one factor behind ' * ', got {part!r}")
+        raise InputError(f"features {text!r}: expected one factor after ' * ', got {part!r}")
     try:
         factor = float(factors[0])
     except ValueError:
         raise InputError(
-            f"features {text!r}: expected a number behind ' * ', got {factors[0]!r}"
+            f"features {text!r}: expected a number after ' * ', got {factors[0]!r}"
         ) from None
     return _parse_family(name.strip(), trusted), positive(f"features {text!r}: factor", factor)
 
@@ -166,9 +185,9 @@ def _parse_family(text: str, trusted: Collection[str] | None) -> Spec:
 
 
 def spell_features(spec: Spec) -> str:
-    """The text of a family, for :func:`parse_features`."""
+    """The text of a family, the inverse of :func:`parse_features`."""
     if isinstance(spec, Concat):
-        one = len(spec.members) == 1  # its factor tells that it is a Concat
+        one = len(spec.members) == 1  # an explicit factor marks it as a Concat
         return " + ".join(
             spell_features(s) + (f" * {f:.17g}" if one or f != 1.0 else "") for s, f in spec.members
         )
@@ -187,7 +206,7 @@ def spell_features(spec: Spec) -> str:
 
 
 def _spell_value(value: Any) -> str:
-    """An option's value as text; what would end it is escaped in the texts of a list."""
+    """An option's value as text; separators inside the strings of a list are escaped."""
     if isinstance(value, list | tuple):
         text = json.dumps(list(value), separators=(",", ":"))
         inner = re.compile(r'"(?:[^"\\]|\\.)*"')
@@ -196,7 +215,7 @@ def _spell_value(value: Any) -> str:
 
 
 def _checked_value(where: str, text: str, default: Any) -> Any:
-    """An option's value, which has to be a number or a bool where the default is one."""
+    """Parse an option's value; it must be a number or a bool if the default is."""
     value = _value(text)
     if isinstance(default, bool) and not isinstance(value, bool):
         raise InputError(f"{where} must be true or false, got {text!r}")
@@ -208,7 +227,7 @@ def _checked_value(where: str, text: str, default: Any) -> Any:
 
 
 def _value(text: str) -> Any:
-    """An option's value: a number, yes or no, a list, or a word."""
+    """Parse an option's value as a list, a number, true or false, or else text."""
     if text.startswith("["):
         try:
             return json.loads(text)
@@ -225,17 +244,25 @@ def _value(text: str) -> Any:
 
 
 def is_spec(value: object) -> bool:
-    """Whether it is a family that is not yet bound to rows."""
+    """Whether a value is a family that is not bound to rows yet."""
     return isinstance(value, Kmers | Bag | Concat | Generator)
 
 
 def bind_features(
     spec: Spec, rows: RowReader[Any], keep: npt.NDArray[np.bool_] | None = None
 ) -> Family:
-    """The family over the rows of a data set.
+    """Bind a family to the rows of a data set.
 
-    keep : bool (n,), the rows that are trained on, None for all: families that learn from the data read a
-        sample of them.
+    Parameters
+    ----------
+    spec : Kmers, Bag, Concat or Generator
+    rows : RowReader
+    keep : bool (n,), optional
+        The training rows; None: all rows. Families that learn from the data read a sample of these rows.
+
+    Returns
+    -------
+    Family
     """
     if isinstance(spec, Concat):
         return spec.bind(rows, keep)
@@ -245,13 +272,24 @@ def bind_features(
 
 
 def family_from_config(config: Mapping[str, Any], trusted: Collection[str] | None = None) -> Family:
-    """The family that a model was made with (:meth:`Family.to_config`).
+    """Restore a family from the configuration in a model (:meth:`Family.to_config`).
 
-    trusted : modules that a configuration from a file may import: these, modules in these packages, and
-        those that an installed package names as an entry point; a module that is loaded already is used
-        in any case. None: the configuration was made by this program.
+    Parameters
+    ----------
+    config : mapping
+    trusted : collection of str, optional
+        Modules or packages that a configuration from a file may import, in addition to modules that an
+        installed package registers as an entry point and modules that are loaded already. None: this
+        program made the configuration, so all its modules are trusted.
 
-    Raises InputError for a configuration that no family with checked options could have written.
+    Returns
+    -------
+    Family
+
+    Raises
+    ------
+    InputError
+        For a configuration that no family with valid options could have written.
     """
     options = dict(config)
     name = options.pop("family", None)

@@ -4,14 +4,15 @@ With sd_j the weighted standard deviation of feature j over the training rows, t
 
     minimise   sum_j f_j [ rho |sd_j w_j| + (1 - rho) (sd_j w_j)^2 / 2 ] + C sum_i s_i loss(y_i, m_i)
 
-with the population form sd_j^2 = sum_i s_i (phi_ij - mean_j)^2 / sum_i s_i. It is the problem that
-glmnet solves by default: the deviations are those about the mean with an intercept or without, nothing
-is centred, and a feature that is constant over the training rows is left out (its sd_j is infinite).
+with the population form sd_j^2 = sum_i s_i (phi_ij - mean_j)^2 / sum_i s_i. This is the problem that
+glmnet solves by default: deviations are taken about the mean whether or not there is an intercept,
+features are not centred, and a feature that is constant over the training rows is excluded (its sd_j is
+set to infinity).
 
-The solver works in the units of the penalty: its features are phi_j / sd_j, divided on their way to
-the cache and in the prices, and its weights u_j = sd_j w_j. Rows are kept as they are. Models hold w_j
-and the plain family, hence no standard deviations; checkpoints hold u_j, and a resumed job measures the
-features again.
+The solver works in the units of the penalty: its features are phi_j / sd_j, scaled when they enter the
+cache and when they are priced, and its weights are u_j = sd_j w_j. Rows are stored unscaled. Models hold
+w_j and the plain family, and therefore no standard deviations; checkpoints hold u_j, and a resumed job
+measures the features again.
 """
 
 from __future__ import annotations
@@ -36,44 +37,44 @@ if TYPE_CHECKING:
 
 __all__ = ["attach_scales", "deviations", "plain", "standardized", "uneven_scales"]
 
-#: Standard deviations of columns that differ by more than this factor are warned of.
+#: Standard deviations of columns that differ by more than this factor cause a warning.
 UNEVEN = 1e4
-#: Bytes for each feature: its entry in ``scales``, and what is known of it while it is measured.
+#: Bytes per feature: its entry in ``scales``, and the temporary moments while it is measured.
 SCALE_BYTES, MEASURE_BYTES = 16, 80
 
 
 def standardized(family: Family) -> Family:
-    """The same features, standardised; :func:`attach_scales` gives them room for the deviations.
+    """The same features, standardised; :func:`attach_scales` then provides the array of scales.
 
-    Raises InputError for a family whose features are not measured one by one.
+    Raises InputError for a family whose features cannot be measured one by one.
     """
     if isinstance(family, ConcatFamily):
         return ConcatFamily(tuple(map(standardized, family.members)), family.factors)
     why = "it has more features than can be measured one by one"
     if isinstance(family, GeneratedFamily):
         if is_sampled(family):
-            why = "each pass draws other features of it"
+            why = "each pass draws new features from it"
         elif not overrides(family.generator, "pricer"):
             return StandardizedFamily(family)
     raise InputError(
         "standardize: expected the family columns, fourier with a number of features, a class of your "
-        f"own that makes all its columns, or several of these, got {family.name}: {why}; leave "
-        "standardize out, or leave this family out"
+        f"own that makes all its columns, or several of these, got {family.name}: {why}; omit "
+        "standardize or this family"
     )
 
 
 def plain(family: Family) -> Family:
-    """The features as they were before :func:`standardized`."""
+    """The original family of one that :func:`standardized` returned."""
     if isinstance(family, ConcatFamily):
         return ConcatFamily(tuple(map(plain, family.members)), family.factors)
     return family.plain if isinstance(family, StandardizedFamily) else family
 
 
 def attach_scales(family: Family, scales: Floats) -> None:
-    """Give standardised features their room for scales, which pricers fill.
+    """Attach the array of scales to standardised features; their pricers fill it.
 
-    scales : float64 (2, n_features): standard deviations, infinite where a feature is constant, and
-        largest |values|.
+    scales : float64 (2, n_features): standard deviations, infinite for constant features, and largest
+        |values|.
     """
     if isinstance(family, ConcatFamily):
         for m, member in enumerate(family.members):
@@ -84,7 +85,7 @@ def attach_scales(family: Family, scales: Floats) -> None:
 
 
 def deviations(family: Family, ids: Ids) -> Floats:
-    """What the solver's features are divided by, float64 (k,): standard deviations, or 1."""
+    """The divisors of the solver's features, float64 (k,): standard deviations, or 1."""
     if isinstance(family, StandardizedFamily):
         return family.scales[0, ids]
     out = np.ones(len(ids))
@@ -95,10 +96,11 @@ def deviations(family: Family, ids: Ids) -> Floats:
 
 
 def uneven_scales(family: Family, names: Sequence[str] | None = None) -> str:
-    """A warning of columns that differ by more than UNEVEN in scale, or nothing.
+    """A warning about columns whose scales differ by more than UNEVEN, or an empty text.
 
-    By the sample of rows that the family was bound with; of families that are made of the columns alone.
-    names : of the columns, where they are known.
+    Scales come from the sample of rows with which the family was bound; they are measured only for
+    generators that set ``warns_of_scales``.
+    names : names of the columns, if they are known.
     """
     if isinstance(family, ConcatFamily):
         return next(filter(None, (uneven_scales(m, names) for m in family.members)), "")
@@ -112,9 +114,9 @@ def uneven_scales(family: Family, names: Sequence[str] | None = None) -> str:
     if overrides(family.generator, "pricer"):
         cure = "scale the columns before they are multiplied"
     return (
-        f"features {family.name}: the standard deviations of the columns go from {seen.low:.2g} "
-        f"({low}) to {seen.high:.2g} ({high}), by {seen.n_rows:,} rows; one penalty for all weights "
-        f"keeps columns of a small scale out: {cure}"
+        f"features {family.name}: the standard deviations of the columns range from {seen.low:.2g} "
+        f"({low}) to {seen.high:.2g} ({high}) on {seen.n_rows:,} rows; the same penalty for all weights "
+        f"excludes columns of a small scale: {cure}"
     )
 
 
@@ -147,7 +149,7 @@ class StandardizedFamily(GeneratedFamily):
 
 
 class StandardizedPricer(GeneratedPricer):
-    """Prices of standardised features, from those of the plain ones."""
+    """Prices of standardised features, computed from the sums of the plain features."""
 
     _family: StandardizedFamily
 
@@ -155,7 +157,7 @@ class StandardizedPricer(GeneratedPricer):
         self, first: int, last: int, g: Floats, most: float
     ) -> tuple[Floats, Floats | float]:
         sd, largest = self._family.scales[:, first:last]
-        # each feature with its own largest |value|: that of another one may be 10^12 of its deviations
+        # a bound per feature: the largest |value| of another feature may be 10^12 of its deviations
         return g / sd, largest / sd
 
     def _scaled_powers(self, ids: Ids, sums: Floats, power: int) -> Floats:
@@ -164,8 +166,8 @@ class StandardizedPricer(GeneratedPricer):
     def measure(self, s: Floats, parts: range) -> None:
         """See :class:`fcl.features.base.MeasuringPricer`.
 
-        Blocks are merged in their order (Chan, Golub and LeVeque 1983), each feature by itself, so the
-        bits do not depend on how parts are grouped.
+        Blocks are merged in order (Chan, Golub and LeVeque 1983), separately for each feature, so the
+        result is the same, bit for bit, however parts are grouped.
         """
         top = float(s.max())  # weights of 1e-300 would underflow in the squares
         n = self._family.n_features
@@ -183,20 +185,20 @@ class StandardizedPricer(GeneratedPricer):
                     origin, mean, squares, low, high = found
                     continue
                 delta = (found[0] - origin) + (found[1] - mean)
-                with np.errstate(over="ignore"):  # which is refused below
+                with np.errstate(over="ignore"):  # overflow is rejected below
                     squares = squares + found[2] + delta * delta * (before * (weight / total))
                 mean = mean + delta * (weight / total)
                 low, high = np.minimum(low, found[3]), np.maximum(high, found[4])
             sd = np.sqrt(squares / total)
             self._refuse_overflow(first, sd)
-            # rounding may give a constant feature a small deviation
+            # rounding can leave a constant feature with a small deviation
             self._family.scales[0, first:last] = np.where((low < high) & (sd > 0.0), sd, np.inf)
             self._family.scales[1, first:last] = np.maximum(high, -low)
 
     def _block_moments(
         self, first: int, last: int, block: Any, number: int, weights: Floats
     ) -> Floats:
-        """Moments of the plain features over a block, as :meth:`Generator.moments` returns them."""
+        """Moments of the plain features over a block, in the form of :meth:`Generator.moments`."""
         from fcl.kernels import matrix
 
         generator = self._family.generator
@@ -217,6 +219,6 @@ class StandardizedPricer(GeneratedPricer):
             feature = first + int(wrong[0])
             raise InputError(
                 f"standardize: expected features with a standard deviation below 1e154, got "
-                f"{self._family.describe(feature)}, whose squares are beyond float64; divide its "
+                f"{self._family.describe(feature)}, whose squares overflow float64; divide its "
                 "values by a constant"
             )

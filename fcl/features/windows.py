@@ -1,4 +1,4 @@
-"""Families over windows of letters: how their rows are read and kept."""
+"""Base class of the families over windows of letters: reads, packs and unpacks their rows."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ __all__ = [
     "window_reader",
 ]
 
-#: Letters of patterns by their digits; the last is the wildcard.
+#: Letters of patterns, indexed by their digit; the last is the wildcard.
 LETTERS = "ACGT."
 
 
 def window_length(rows: RowReader, d: int, name: str) -> int:
-    """Letters of the windows of a data set; InputError if they are fewer than the d of a pattern."""
+    """Letters per window of a data set; InputError if there are fewer than d."""
     from fcl.data.sequences import SequenceReader
 
     length = SequenceReader(rows).length
@@ -46,7 +46,7 @@ def window_length(rows: RowReader, d: int, name: str) -> int:
 def window_reader(
     rows: RowReader, length: int, keep: npt.NDArray[np.bool_] | None = None
 ) -> SequenceReader:
-    """Reads the kept rows of a data set; InputError unless they are windows of so many letters."""
+    """A reader of the kept rows of a data set; InputError unless windows have ``length`` letters."""
     from fcl.data.sequences import SequenceReader
 
     reader = SequenceReader(rows, keep=keep)
@@ -59,7 +59,7 @@ def window_reader(
 
 
 def pattern_text(code: int, d: int, radix: int) -> str:
-    """The letters of a pattern by its code, digits in base ``radix``, without trailing wildcards."""
+    """The letters of a pattern, without trailing wildcards, from its code in base ``radix``."""
     letters = ""
     for _ in range(d):
         code, digit = divmod(code, radix)
@@ -68,7 +68,7 @@ def pattern_text(code: int, d: int, radix: int) -> str:
 
 
 def pattern_code(name: str, pattern: str, d: int, radix: int) -> int:
-    """The code of a pattern such as ``"TT.AG"``; shorter ones than d need wildcards, radix 5."""
+    """The code of a pattern such as ``"TT.AG"``; with radix 5 it may have fewer than d letters."""
     padded = pattern.upper().replace("U", "T")
     wanted = f"{d} letters of ACGT"
     if radix == 5:
@@ -84,7 +84,7 @@ def pattern_code(name: str, pattern: str, d: int, radix: int) -> int:
 
 @dataclass(frozen=True)
 class WindowBlock:
-    """A prepared row block, as the kernels take it."""
+    """A prepared row block in the layout that the kernels read; see :mod:`fcl.kernels.kmers`."""
 
     planes: npt.NDArray[np.uint8]
     unknown_start: npt.NDArray[np.int64]
@@ -97,7 +97,7 @@ class WindowBlock:
 
 
 class WindowFamily(Family):
-    """A family of patterns of d letters over windows of ``length``; a record has 2 bits a letter."""
+    """A family of patterns of d letters over windows of ``length``; records hold 2 bits per letter."""
 
     d: int
     length: int
@@ -109,7 +109,7 @@ class WindowFamily(Family):
 
     @property
     def n_positions(self) -> int:
-        """Positions of d letters in a window."""
+        """Number of positions of a pattern in a window."""
         return self.length - self.d + 1
 
     def read_rows(
@@ -145,16 +145,16 @@ class WindowFamily(Family):
     def block(
         self, prepared: PreparedRows, number: int, letters: slice = slice(None)
     ) -> WindowBlock:
-        """One prepared block, of which these letters are wanted.
+        """One prepared block, or at least the given range of its letters.
 
-        From a scratch file it holds no others, and is valid until the next is read.
+        A block from a scratch file may hold no other letters, and is valid until the next is read.
         """
         first, stop, _ = letters.indices(self.length)
         record, (start, unknown) = prepared.read(number, slice(first // 4, -(-stop // 4)))
         return WindowBlock(record, start, unknown, prepared.rows_of(number))
 
     def block_of(self, raw: np.ndarray) -> WindowBlock:
-        """Raw rows as a block."""
+        """Prepare raw rows as one block."""
         record = np.zeros(self.record_shape(len(raw)), np.uint8)
         start, unknown = self.prepare(raw, record, len(raw))
         return WindowBlock(record, start, unknown, slice(0, len(raw)))
@@ -168,7 +168,7 @@ class WindowFamily(Family):
         chosen.commit(number, sides)
 
     def _letters(self, block: WindowBlock, rows: Ids) -> npt.NDArray[np.uint8]:
-        """Codes 0-4 (len(rows), L) of some rows of a prepared block."""
+        """Letters, as codes 0-4, of some rows of a prepared block: uint8 (len(rows), L)."""
         planes = block.planes[:, rows].T
         letters = np.stack([planes >> s & 3 for s in (6, 4, 2, 0)], axis=2)
         codes = letters.reshape(len(rows), -1)[:, : self.length]

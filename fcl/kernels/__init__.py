@@ -1,10 +1,10 @@
 """Numba functions over plain arrays and scalars: no I/O, no logging, no classes of fcl.
 
-Every kernel is declared with :func:`kernel`. Conventions, so that each compiles once:
-arrays are C-contiguous and writeable, float64 for margins, residuals and gradients, int64 for ids
-and offsets; buffers come from the caller, and the first line of a docstring names what is written.
-One call is meant to last at most about 100 ms (loops are cut by row blocks), because signal
-handlers of the main thread wait for it.
+Every kernel is declared with :func:`kernel`. By convention, so that each kernel is compiled only once,
+arrays are C-contiguous and writeable: float64 for margins, residuals and gradients, int64 for ids and
+offsets. The caller provides the buffers, and the first line of a docstring says which are written. A call
+should take at most about 100 ms (loops are split by row blocks), because signal handlers of the main
+thread wait for it to return.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from numba.core import event
 
 __all__ = ["Compilation", "cache_folder", "is_compiled", "kernel", "mark_compiled"]
 
-#: Files of the cache that say that nothing of a kind is missing begin so.
+#: Prefix of the marker files, which say that all kernels of a kind are in the cache.
 _COMPLETE = "complete"
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 def _sources_digest() -> str:
-    """Hash of everything that decides the machine code of the kernels.
+    """Hash of everything that determines the machine code of the kernels.
 
-    Numba's own cache checks the file of a function alone: after a change of a callee in another
-    file it returns the old code, and it does not notice that bounds checking was switched on.
+    Numba's own cache checks only the file of a function: after a change to a callee in another file it
+    returns the old code, and it does not notice that bounds checking was enabled.
     """
     digest = hashlib.sha256()
     for path in sorted(Path(__file__).parent.glob("*.py")):
@@ -69,7 +69,7 @@ def _candidate_folders() -> list[Path]:
 
 
 def _usable(folder: Path) -> bool:
-    """Whether files can be made in the folder, and nobody else could have put code there."""
+    """Whether the folder is writeable, and belongs to this user, so that nobody else put code there."""
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         if folder.stat().st_uid != os.getuid():
@@ -88,15 +88,14 @@ def _find_cache_folder() -> Path | None:
     return next((folder for folder in candidates if _usable(folder)), None)
 
 
-#: Where compiled kernels are kept; None when no folder can be written (then every process compiles).
+#: Folder of the compiled kernels; None if no folder is writeable, so that every process compiles them.
 cache_folder: Path | None = _find_cache_folder()
 
 
 def kernel(function: F) -> F:
-    """Compile ``function`` on first use: ``nogil``, cached on disk, division as in numpy.
+    """Compile ``function`` on first use: ``nogil``, cached on disk, division as in NumPy.
 
-    The folder of the cache is chosen by :data:`cache_folder`; the caller's own numba settings are
-    left as they were.
+    Machine code is cached in :data:`cache_folder`; other numba settings of the program are not changed.
     """
     before = numba.config.CACHE_DIR
     if cache_folder is not None:
@@ -110,21 +109,21 @@ def kernel(function: F) -> F:
 
 
 def is_compiled(kind: str) -> bool:
-    """Whether the kernels of a kind lie in the cache; True as well where there is no cache to lie in."""
+    """Whether all kernels of a kind are in the cache; also True if there is no cache folder."""
     return cache_folder is None or (cache_folder / f"{_COMPLETE}-{kind}").exists()
 
 
 def mark_compiled(kind: str) -> None:
-    """Say that all kernels of a kind have been compiled."""
+    """Record that all kernels of a kind have been compiled."""
     if cache_folder is not None:
         with suppress(OSError):
             (cache_folder / f"{_COMPLETE}-{kind}").touch()
 
 
 class Compilation(event.Listener):  # type: ignore[misc]
-    """Notices when this thread compiles a kernel of fcl because the cache lacks it.
+    """Context manager that notices when this thread compiles a kernel of fcl.
 
-    A context manager; loading a kernel from the cache does not count.
+    Loading a kernel from the cache does not count.
 
     Parameters
     ----------
@@ -136,7 +135,7 @@ class Compilation(event.Listener):  # type: ignore[misc]
         self._begun = begun
         self._thread = threading.get_ident()
         self._announced = False
-        self._depth = 0  # a kernel that calls others has them compiled meanwhile
+        self._depth = 0  # compiling a kernel also compiles those that it calls
         self._since = self._seconds = 0.0
 
     def __enter__(self) -> Compilation:
@@ -147,7 +146,7 @@ class Compilation(event.Listener):  # type: ignore[misc]
         event.unregister("numba:compile", self)
 
     def begin(self) -> None:
-        """Kernels are being compiled from now on, here or by a process that was started for it."""
+        """Record that compilation has begun, here or in a process that was started for it."""
         self._depth += 1
         if self._depth == 1:
             self._since = time.perf_counter()
@@ -156,7 +155,7 @@ class Compilation(event.Listener):  # type: ignore[misc]
                 self._begun()
 
     def end(self) -> None:
-        """What :meth:`begin` said is over."""
+        """Record that the compilation that :meth:`begin` recorded has ended."""
         self._depth -= 1
         if self._depth == 0:
             self._seconds += time.perf_counter() - self._since

@@ -1,12 +1,12 @@
-"""Patterns anywhere in a window: sums, margins and columns of their counts and of their presence.
+"""Patterns anywhere in a window: sums, margins and columns of counts and of presence.
 
-Prepared rows, codes and patterns (care, value) are those of :mod:`fcl.kernels.kmers`. Patterns with
-wildcards are digits in base 5 as well, the first letter the most significant, wildcard = 4: the *five
-code*. A window that has an unknown letter, or that the row's end cuts short, has a five code too: 4
-stands for every letter that is not there, which a wildcard alone matches.
+Prepared rows, codes and patterns (care, value) are defined in :mod:`fcl.kernels.kmers`. A pattern with
+wildcards also has a *five code*: its letters as digits in base 5 (wildcard = 4), the first letter being
+the most significant. Windows that contain an unknown letter, or that the end of the row cuts off, have a
+five code too, in which 4 stands for every unknown or missing letter; only a wildcard matches these.
 
-Counts are sums over positions: one table for all of them. Presence is none; for it the codes of a row are
-visited together, and each counts once.
+Counts are sums over positions, so all positions share one table. Presence is not such a sum: the codes of
+a row are visited together, and each distinct code counts once.
 """
 
 import numpy as np
@@ -14,13 +14,13 @@ import numpy as np
 from fcl.kernels import kernel
 from fcl.kernels.kmers import CHUNK, code_of_row, in_steps, unknown_windows, window_codes
 
-#: Rows whose letters are unpacked at a time: one line of the first-level cache a plane.
+#: Number of rows whose letters are unpacked at a time: one line of the first-level cache per plane.
 LETTER_ROWS = 64
 
 
 @kernel
 def five_code(code, mask, span, d):
-    """The five code of a window of ``span`` letters, filled to d; ``mask`` is 3 at unknown letters."""
+    """The five code of a window of ``span`` letters, padded to d; ``mask`` is 3 at unknown letters."""
     at = 0
     for t in range(span):
         shift = 2 * (span - 1 - t)
@@ -32,7 +32,7 @@ def five_code(code, mask, span, d):
 
 @kernel
 def reverse_complement(code, d, radix):
-    """The code of the other strand's pattern, radix 4 or 5; wildcards behind the last letter stay."""
+    """The code of the reverse complement, radix 4 or 5; trailing wildcards stay at the end."""
     behind = 0
     if radix == 5:
         while behind < d and code % 5 == 4:
@@ -50,10 +50,11 @@ def reverse_complement(code, d, radix):
 
 @kernel
 def list_canonical(d, radix, out):
-    """Write the codes that are not above that of their reverse complement; returns their number.
+    """Write the canonical codes, which are at most those of their reverse complements; returns the count.
 
-    The first letter is no wildcard.  out : int32 (2, room for all): the codes, and those of the other
-    strand.
+    The first letter is never a wildcard.
+
+    out : int32 (2, >= count), overwritten with the codes and those of the reverse complements.
     """
     count = 0
     for code in range(4 * radix ** (d - 1)):
@@ -72,10 +73,12 @@ def list_canonical(d, radix, out):
 def move_unknown(
     planes, unknown_start, unknown_rows, k, span, d, r, inverse, masks, rows, table, five
 ):
-    """Take the windows with unknown letters at k out of the table, in place, and add them to ``five``.
+    """Move the windows with unknown letters at k from ``table`` to ``five``, both in place.
 
-    The fast loop has added them where an A stands for each unknown letter. five : int64 (5^d,), or
-    empty: then they match nothing. masks, rows : as in :func:`fcl.kernels.kmers.unknown_windows`.
+    The fast loop has counted each unknown letter as an A.
+
+    five : int64 (5^d,); empty: these windows match no pattern and are only removed.
+    masks, rows : as in :func:`fcl.kernels.kmers.unknown_windows`.
     """
     count = unknown_windows(unknown_start, unknown_rows, k, span, masks, rows)
     for e in range(count):
@@ -90,14 +93,14 @@ def move_unknown(
 
 @kernel
 def add_to_five(table, span, d, five):
-    """Add a table over windows of ``span`` letters, int64 (4^span,), to the cells by five code."""
+    """Add a table over windows of ``span`` letters, int64 (4^span,), to the table ``five``."""
     for code in range(1 << (2 * span)):
         five[five_code(code, 0, span, d)] += table[code]
 
 
 @kernel
 def sum_wildcards(cells, d):
-    """Make sums by five code of windows those of patterns, in place. cells : int64 (5^d,)."""
+    """Convert sums over windows to sums over patterns, by five code, in place. cells : int64 (5^d,)."""
     inner = 1
     for _ in range(d):
         for o in range(cells.shape[0] // (5 * inner)):
@@ -112,7 +115,7 @@ def sum_wildcards(cells, d):
 
 @kernel
 def both_sums(cells, codes, others, out):
-    """Write the sum of each pattern's cell and of the other strand's, where that is another."""
+    """Write the sum of each pattern's cell and that of its reverse complement, if it is another."""
     for j in range(codes.shape[0]):
         total = cells[codes[j]]
         if others[j] != codes[j]:
@@ -125,7 +128,7 @@ def both_sums(cells, codes, others, out):
 
 @kernel
 def place_weights(codes, others, weights, cells):
-    """Add the weights to the cells of their patterns, in place, and to those of the other strand."""
+    """Add each weight to the cells of its pattern and of the reverse complement, in place."""
     for j in range(codes.shape[0]):
         cells[codes[j]] += weights[j]
         if others[j] != codes[j]:
@@ -134,7 +137,7 @@ def place_weights(codes, others, weights, cells):
 
 @kernel
 def share_wildcards(cells, d):
-    """Make weights by five code of patterns the margins by five code of windows, in place."""
+    """Convert weights of patterns to margins of windows, by five code, in place."""
     inner = 1
     for _ in range(d):
         for o in range(cells.shape[0] // (5 * inner)):
@@ -190,7 +193,8 @@ def count_patterns(
 ):
     """Add 1 to ``out[owners[j], i]`` where pattern j matches the window at k of row i.
 
-    cares, values : int64, for codes of the window's ``span`` letters.  out : float32 (k, n_rows).
+    cares, values : int64, for codes of the window's ``span`` letters.
+    out : float32 (k, n_rows), updated in place.
     """
     for start in range(0, n_rows, CHUNK):
         stop = min(n_rows, start + CHUNK)
@@ -228,10 +232,11 @@ def add_squares_of(counts, units, squares, present):
 
 @kernel
 def unpack_letters(planes, unknown_start, unknown_rows, start, stop, cursors, letters):
-    """Write the letters of rows start .. stop, 0-4, to ``letters`` uint8 (LETTER_ROWS, L).
+    """Write the letters, 0-4, of the rows start .. stop - 1 to ``letters`` uint8 (LETTER_ROWS, L).
 
-    cursors : int64 (L,), the next unknown row of each position; updated. Blocks are
-    unpacked from their first row on, with the cursors at ``unknown_start[:-1]``.
+    A block must be unpacked in order from its first row, beginning with cursors ``unknown_start[:-1]``.
+
+    cursors : int64 (L,), the next unknown row of each position; updated in place.
     """
     length = letters.shape[1]
     for p in range(length):
@@ -248,7 +253,8 @@ def unpack_letters(planes, unknown_start, unknown_rows, start, stop, cursors, le
 def row_codes(letters, d, both, out):
     """Write the code of every window of d letters of a row to ``out`` (n_positions,).
 
-    -1 where a letter is unknown; with ``both`` the smaller of a code and its reverse complement.
+    The code is -1 if a letter is unknown; with ``both`` it is the smaller of the code and that of the
+    reverse complement.
     """
     last = 2 * (d - 1)
     full = (1 << (2 * d)) - 1
@@ -281,10 +287,10 @@ def add_present(
     stamps,
     table,
 ):
-    """Add r_i in steps to the table for every code that row i has, once however often it has it.
+    """Add r_i in steps to ``table`` for every distinct code of row i, in place.
 
     table : int64 (4^d,).
-    stamps : int32 (4^d,), below 0 on entry; then the last row that had each code.
+    stamps : int32 (4^d,), negative on entry; becomes the last row with each code.
     """
     for start in range(0, n_rows, LETTER_ROWS):
         stop = min(n_rows, start + LETTER_ROWS)
@@ -302,7 +308,7 @@ def add_present(
 def add_present_margins(
     planes, unknown_start, unknown_rows, d, n_rows, both, table, cursors, letters, codes, stamps, m
 ):
-    """Add to the margins of each row the weights of the codes that it has, in place."""
+    """Add to the margin of each row the weights of its distinct codes, in place."""
     for start in range(0, n_rows, LETTER_ROWS):
         stop = min(n_rows, start + LETTER_ROWS)
         unpack_letters(planes, unknown_start, unknown_rows, start, stop, cursors, letters)
@@ -320,10 +326,10 @@ def add_present_margins(
 def mark_present(
     planes, unknown_start, unknown_rows, d, n_rows, both, slots, cursors, letters, codes, bits
 ):
-    """Set the bit of each row in the bitmaps of the codes that it has.
+    """Set the bit of each row in the bitmaps of its codes.
 
-    slots : int32 (4^d,), the bitmap of each code, or -1.  bits : uint64 (k, >= ceil(n_rows / 64)),
-    zero on entry; row i is bit i % 64 of word i // 64.
+    slots : int32 (4^d,), the bitmap of each code, or -1.
+    bits : uint64 (k, >= ceil(n_rows / 64)), zero on entry; row i is bit i % 64 of word i // 64.
     """
     for start in range(0, n_rows, LETTER_ROWS):
         stop = min(n_rows, start + LETTER_ROWS)
@@ -339,7 +345,7 @@ def mark_present(
 def count_codes(
     planes, unknown_start, unknown_rows, d, n_rows, both, slots, cursors, letters, codes, out
 ):
-    """Count in ``out[slots[c], i]`` how often row i has each code c. out : float32 (k, n_rows), zero."""
+    """Add to ``out[slots[c], i]`` how often row i has code c. out : float32 (k, n_rows)."""
     for start in range(0, n_rows, LETTER_ROWS):
         stop = min(n_rows, start + LETTER_ROWS)
         unpack_letters(planes, unknown_start, unknown_rows, start, stop, cursors, letters)
@@ -370,8 +376,9 @@ def add_squares(
 ):
     """Add units_i times the squared count of each code in row i to ``squares[slots[c]]``, in place.
 
-    units, squares : int64.  present : int64 (k,), gets units_i for each row that has the code at all.
-    stamps, seen : int64 (k,), the last row that had a code (below 0 on entry), and how often.
+    units, squares : int64.
+    present : int64 (k,), increased by units_i for each row i that has the code.
+    stamps, seen : int64 (k,), the last row with each code (negative on entry), and its count there.
     """
     for start in range(0, n_rows, LETTER_ROWS):
         stop = min(n_rows, start + LETTER_ROWS)
@@ -386,5 +393,5 @@ def add_squares(
                     stamps[j] = row
                     seen[j] = 0
                     present[j] += units[row]
-                squares[j] += units[row] * (2 * seen[j] + 1)  # (c + 1)^2 - c^2
+                squares[j] += units[row] * (2 * seen[j] + 1)  # (seen + 1)^2 - seen^2
                 seen[j] += 1

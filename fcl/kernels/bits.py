@@ -1,4 +1,4 @@
-"""Bit operations that numba has no name for."""
+"""Bit operations that numba does not provide."""
 
 import numba
 from numba import types

@@ -1,19 +1,17 @@
-"""The largest of many integer sums: candidates, the largest size, and the excess over a floor."""
+"""Collects candidates, the largest |sum| and the excess over a floor from many integer sums."""
 
 from fcl.kernels import kernel
 
-#: What has been found: float64 each. See :func:`take`.
+#: Indices of the float64 results in ``found``; see :func:`take`.
 LARGEST, SKIPPED, COUNT, EXCESS, VISITED = range(5)
 FOUND = 5
-#: Integers of this size stand for "more than any sum".
-ENDLESS = 1 << 62
 
 
 @kernel
 def push(heap_id, heap_value, count, feature, value):
-    """Keep the largest |value| in a heap whose root is the smallest kept. Returns the count.
+    """Push a value to a heap of the largest |values|, whose root is the smallest; returns the count.
 
-    Ties are settled by the order of arrival alone, hence the same in every run.
+    Ties are broken by the order of arrival, which is the same in every run.
     """
     capacity = heap_id.shape[0]
     if count < capacity:
@@ -46,7 +44,7 @@ def push(heap_id, heap_value, count, feature, value):
 
 @kernel
 def first_of(known, feature):
-    """How many of the sorted features are below another."""
+    """The number of sorted features in ``known`` that are below ``feature``."""
     low, high = 0, known.shape[0]
     while low < high:
         middle = (low + high) >> 1
@@ -59,7 +57,7 @@ def first_of(known, feature):
 
 @kernel
 def edge(threshold, floor, heap_value, found):
-    """The size up to which a sum is of no interest, int64."""
+    """Sums with |sum| up to this, int64, neither become candidates nor add to the excess."""
     if found[COUNT] == heap_value.shape[0]:
         threshold = max(threshold, abs(heap_value[0]))
     return threshold if floor >= threshold else int(floor)
@@ -67,14 +65,15 @@ def edge(threshold, floor, heap_value, found):
 
 @kernel
 def take(feature, total, threshold, floor, known, known_sums, heap_id, heap_value, found):
-    """Take the sum of a feature into account.
+    """Take the sum of a feature into account: updates ``known_sums``, the heap and ``found`` in place.
 
     threshold : int64, sums of at most this size need not be kept.
-    floor : float64, what sizes exceed it by counts in the excess; infinite: nothing does.
-    known : int64, sorted: features whose sums go to ``known_sums``, and are not kept.
-    heap_id, heap_value : int64 (capacity,): the largest of all others, as a heap.
-    found : float64 (FOUND,): largest size, largest bound of what was skipped, number of kept ones, sum of
-        max(0, size - floor)^2, number of features whose sum was made, which the caller counts.
+    floor : float64, the level of the excess; infinite: no excess is needed.
+    known : int64, sorted: watched features, whose sums are written to ``known_sums`` but not kept.
+    heap_id, heap_value : int64 (capacity,): the largest sums of all other features, as a heap.
+    found : float64 (FOUND,): the largest size; the largest bound of skipped features; the number of kept
+        features; the sum of max(0, size - floor)^2; the number of features whose sum was made. The caller
+        updates the second and the last.
     """
     size = abs(total)
     found[LARGEST] = max(found[LARGEST], float(size))

@@ -1,26 +1,25 @@
-"""Columns of the cache: pieces of row blocks in an arena of bytes, and sums over them.
+"""Cached columns: pieces, one per row block, in an arena of bytes, and sums over them.
 
-A column is cut by row blocks (at most 65,536 rows, so that a row inside its block fits uint16). Each
-piece is stored in the cheapest of six encodings that keeps its values:
+A column is divided into pieces by row blocks (at most 65,536 rows, so that a row number within its block
+fits in uint16). Each piece is stored in the smallest of six encodings that can represent its values:
 
     BITS     bitmap, uint64 words, row i of the block is bit i % 64 of word i // 64; all values 1
     ROWS     strictly increasing uint16 rows; all values 1
     VALUES   the same rows, padded to 8 bytes, then as many float32 values
     FINE     the same rows, padded to 8 bytes, then as many float64 values
     DENSE    one float32 value for every row of the block
-    STEPS    a float32 step, 4 bytes of padding, then an int8 for every row of the block: multiples of it
+    STEPS    a float32 step, 4 bytes of padding, then the int8 multiple of it for every row of the block
 
-STEPS is for values that are whole multiples of the step without rounding, as counts are of 1: the
-product, 7 bits by 24, is exact in float64. FINE keeps float64 values that float32 would
-round.
+STEPS is for values that are exact multiples of a step, such as counts: the product of step and multiple,
+24 bits by 7, is exact in float64. FINE is for float64 values that float32 would round.
 
-A column lies in one run of bytes: its pieces follow one another, each at a multiple of 8 bytes. The
-directory has a row a column: ``first`` int64 (columns,) says where it begins; ``kinds`` uint8,
-``offsets`` uint32 (bytes from there) and ``counts`` uint32 (rows stored) are (columns, blocks). To move
-a column is to copy it and then to write one number.
+A column occupies one contiguous run of bytes: its pieces follow one another, each at a multiple of 8
+bytes. The directory has one row per column: ``first`` int64 (columns,) is the offset of its first byte;
+``kinds`` uint8, ``offsets`` uint32 (bytes from ``first``) and ``counts`` uint32 (rows stored) have shape
+(columns, blocks). Moving a column means copying it and then writing one number.
 
-Sums over many columns go block by block: the vectors of one block (512 KiB each) stay in the second
-level cache while all columns read them.
+Sums over many columns are made block by block: the vectors of one block (512 KiB each) stay in the
+second-level cache while all columns read them.
 """
 
 from typing import NamedTuple
@@ -36,12 +35,12 @@ VALUES = 2
 FINE = 3
 DENSE = 4
 STEPS = 5
-#: The most steps that a value of STEPS is away from 0.
+#: The largest |multiple| of the step in STEPS.
 MOST_STEPS = 127
 
 
 class Pieces(NamedTuple):
-    """The arrays of the cache, as kernels see them."""
+    """The arrays of the cache, in the layout that kernels read."""
 
     arena16: np.ndarray  # uint16 view of the arena
     arena32: np.ndarray  # float32 view
@@ -69,7 +68,7 @@ def hash_bits(words, n_words, block, state):
 
 @kernel
 def bits_to_rows(words, n_words, rows):
-    """Write the positions of the set bits, in order; returns their count."""
+    """Write the positions of the set bits to ``rows``, in order; returns their count."""
     n = 0
     for w in range(n_words):
         word = words[w]
@@ -82,7 +81,7 @@ def bits_to_rows(words, n_words, rows):
 
 @kernel
 def piece_moments(pieces, j, b, r, q):
-    """Sums of r_i phi_ij and of q_i phi_ij^2 over the rows of block b; r, q : those of the block."""
+    """Sums of r_i phi_ij and of q_i phi_ij^2 over the rows of block b; r and q hold only these rows."""
     offset = pieces.first[j] + np.int64(pieces.offsets[j, b])
     n = np.int64(pieces.counts[j, b])
     kind = pieces.kinds[j, b]
@@ -195,7 +194,7 @@ def add_piece(pieces, j, b, delta, m):
 def block_moments(pieces, columns, b, r, q, g, h):
     """Write the moments (:func:`piece_moments`) of the listed columns on block b to ``g`` and ``h``.
 
-    r, q : float64 (n_rows,), of all blocks.
+    r, q : float64 (n_rows,), for all blocks.
     """
     first = b * pieces.block_rows
     stop = min(first + pieces.block_rows, pieces.n_rows)
@@ -207,7 +206,7 @@ def block_moments(pieces, columns, b, r, q, g, h):
 
 @kernel
 def add_block(pieces, columns, deltas, b, m):
-    """Add ``deltas[t]`` times the column ``columns[t]``, for all t, to the margins of block b."""
+    """Add ``deltas[t]`` times column ``columns[t]``, for all t, to the margins m of block b, in place."""
     first = b * pieces.block_rows
     part = m[first : min(first + pieces.block_rows, pieces.n_rows)]
     for t in range(columns.shape[0]):
@@ -219,7 +218,8 @@ def add_block(pieces, columns, deltas, b, m):
 def dense_rows(pieces, columns, b, first, out):
     """Write some rows of the listed columns: out[t, i] is row ``first + i`` of block b, column t.
 
-    first : a multiple of 64.  out : float64 (len(columns), rows), overwritten.
+    first : a multiple of 64.
+    out : float64 (len(columns), rows), overwritten.
     """
     out[:] = 0.0
     last = first + out.shape[1]
@@ -254,7 +254,7 @@ def dense_rows(pieces, columns, b, first, out):
 
 @kernel
 def mark_rows(chosen, block_rows, wanted):
-    """Write the chosen rows (chosen[i] >= 0) as bitmaps: uint64 (blocks, words a block)."""
+    """Write the chosen rows (chosen[i] >= 0) as bitmaps to ``wanted``, uint64 (blocks, words)."""
     wanted[:] = np.uint64(0)
     for i in range(chosen.shape[0]):
         if chosen[i] >= 0:
@@ -265,11 +265,11 @@ def mark_rows(chosen, block_rows, wanted):
 
 @kernel
 def centre(start, stop, n_rows, values, q, total, lean, curve, centres):
-    """Take their weighted means from gathered columns with an entry in every row, in place.
+    """Subtract the weighted mean from each gathered column that has an entry in every row, in place.
 
-    q : float64 (n_rows,), ``total`` their sum.  lean, curve : as :func:`gather_chosen` wrote them, of the
-    columns as they were; become those of the centred ones.  centres : float64 (columns,), gets the means,
-    0 for columns that are left as they are.
+    q : float64 (n_rows,); ``total`` is its sum.
+    lean, curve : as :func:`gather_chosen` wrote them; updated to those of the centred columns.
+    centres : float64 (columns,), overwritten with the means, or 0 for columns that are not centred.
     """
     for t in range(start.shape[0]):
         centres[t] = 0.0
@@ -280,7 +280,7 @@ def centre(start, stop, n_rows, values, q, total, lean, curve, centres):
         g = 0.0
         h = 0.0
         for i in range(n_rows):
-            # gathered in the order of the rows
+            # entries are in the order of the rows
             value = np.float32(np.float64(values[first + i]) - mean)
             values[first + i] = value
             g += q[i] * value
@@ -296,16 +296,17 @@ def gather_chosen(
 ):
     """Write the entries of the listed columns in the chosen rows, renumbered, column by column.
 
-    chosen : int32 (n_rows,), the new number of a chosen row, else -1; wanted : the same as bitmaps
-        (:func:`mark_rows`), so that most bits of a dense column need no test.
-    q : float64 (chosen,), curvature of the chosen rows.
-    begin, end : the part of ``rows`` int32 and ``values`` float32 that may be written.
-    start, stop : int64 (len(columns),), get where each column lies in them. With an empty ``values``
-        all values are 1 and only rows are written.
-    lean, curve : float64 (len(columns),), get sum q_i phi_ij and sum q_i phi_ij^2 over the chosen
-        rows.
+    Returns the number of columns written, which is smaller than requested if the buffers are full.
 
-    Returns how many columns were written: fewer than asked if the room did not do.
+    chosen : int32 (n_rows,), the new number of each chosen row, else -1.
+    wanted : the chosen rows as bitmaps (:func:`mark_rows`), so that most bits of a dense column need no
+        test.
+    q : float64 (chosen rows,), curvature of the chosen rows.
+    begin, end : the part of ``rows`` int32 and ``values`` float32 that may be written. If ``values`` is
+        empty, all values are 1 and only rows are written.
+    start, stop : int64 (len(columns),), overwritten with the range of each column in ``rows``.
+    lean, curve : float64 (len(columns),), overwritten with sum q_i phi_ij and sum q_i phi_ij^2 over the
+        chosen rows.
     """
     valued = values.shape[0] > 0
     n_blocks = pieces.kinds.shape[1]
@@ -350,7 +351,7 @@ def gather_chosen(
                 at = (offset + ((2 * n + 7) & ~7)) >> 2
                 for e in range(n):
                     row = part[inside[e]]
-                    # written either way, and kept where the row is chosen: no branch to foretell
+                    # always written, but kept only if the row is chosen: this avoids a branch
                     rows[into] = row
                     if kind == VALUES:
                         values[into] = pieces.arena32[at + e]
@@ -378,10 +379,12 @@ def gather_chosen(
 
 @kernel
 def measure_bits(bits, n_rows, block, limit, counts, sizes, hashes):
-    """Add up what bitmaps of one block mean for their columns.
+    """Update the counts, sizes and hashes of columns with their bitmaps on one block, in place.
 
-    counts : int64 (c,), += set bits;  sizes : int64 (c,), += bytes of the cheaper encoding;
-    hashes : uint64 (c,), mixed.  ``limit``: the count above which a bitmap is cheaper.
+    limit : the count above which a bitmap is the smaller encoding.
+    counts : int64 (c,), increased by the set bits.
+    sizes : int64 (c,), increased by the bytes of the smaller encoding.
+    hashes : uint64 (c,), see :func:`hash_bits`.
     """
     n_words = (n_rows + 63) >> 6
     for c in range(counts.shape[0]):
@@ -411,13 +414,13 @@ def store_bits(words, n_rows, limit, arena16, arena64, offset):
 
 @kernel
 def hash_value(bits, place):
-    """What a value other than 0 at a row adds to the hash of its column; bits : of float32, uint32."""
+    """The term of a nonzero value in the hash of its column; bits : the float32 value as uint32."""
     return mix_place(np.uint64(bits) << np.uint64(32), place)
 
 
 @kernel
 def mix_place(x, place):
-    """A uint64 for a uint64 at a place."""
+    """Mix a uint64 with its position in a column."""
     x += np.uint64(0x9E3779B97F4A7C15) * np.uint64(place)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     return x ^ (x >> np.uint64(31))
@@ -425,10 +428,10 @@ def mix_place(x, place):
 
 @kernel
 def common_step(values):
-    """A step of which all values are exact multiples, -127 to 127 times; 0.0 if none is found.
+    """A step of which all values are exact multiples, from -127 to 127 times; 0.0 if none is found.
 
-    float32 holds the values. Tried are 1 and the smallest |value|: most columns are done with after a
-    few rows.
+    The values must be exact in float32. This tries 1 and the smallest |value|; for most columns without
+    a step it returns after a few rows.
     """
     least, most, whole = np.inf, 0.0, True
     for value in values:
@@ -450,9 +453,9 @@ def common_step(values):
 
 @kernel
 def measure_dense(values, bits, block, counts, sizes, hashes):
-    """As :func:`measure_bits` for float32 values (c, n_rows); bits : the same, seen as uint32.
+    """As :func:`measure_bits` for float32 values (c, n_rows); counts are numbers of nonzeros.
 
-    Counts are of nonzeros.
+    bits : the values viewed as uint32.
     """
     n_rows = bits.shape[1]
     for c in range(counts.shape[0]):
@@ -471,8 +474,9 @@ def measure_dense(values, bits, block, counts, sizes, hashes):
 def measure_fine(values, coarse, rest, block, counts, sizes, hashes):
     """As :func:`measure_dense` for float64 values.
 
-    coarse, rest : the bits of the nearest float32, uint32, and of what is left, float64, as uint64; equal
-        values have equal hashes, whichever encoding holds them.
+    Equal values have equal hashes, whichever encoding stores them.
+
+    coarse, rest : the nearest float32 values, viewed as uint32, and the float64 remainders, as uint64.
     """
     n_rows = values.shape[1]
     for c in range(counts.shape[0]):
@@ -496,7 +500,7 @@ def measure_fine(values, coarse, rest, block, counts, sizes, hashes):
 
 @kernel
 def fine_bytes(count):
-    """Bytes of a piece of so many values in FINE."""
+    """Bytes of a piece of ``count`` values in FINE."""
     return ((2 * count + 7) & ~7) + 8 * count
 
 
@@ -504,7 +508,7 @@ def fine_bytes(count):
 def measure_steps(steps, step, bits, block, counts, sizes, hashes):
     """As :func:`measure_dense` for multiples of a step, int8 (c, n_rows).
 
-    bits : uint32 (256,), at k + 128 those of float32(k step).
+    bits : uint32 (256,); at k + 128, float32(k step) viewed as uint32.
     """
     n_rows = steps.shape[1]
     for c in range(counts.shape[0]):
@@ -522,7 +526,7 @@ def measure_steps(steps, step, bits, block, counts, sizes, hashes):
 
 @kernel
 def valued_bytes(n_rows, count, step):
-    """Encoding and bytes of a piece of valued rows: the smallest there is. step : 0.0 for none."""
+    """The smallest of VALUES, STEPS and DENSE for a piece, and its bytes. step : 0.0 for none."""
     kind, size = VALUES, ((2 * count + 7) & ~7) + ((4 * count + 7) & ~7)
     if step > 0.0 and 8 + ((n_rows + 7) & ~7) < size:
         kind, size = STEPS, 8 + ((n_rows + 7) & ~7)
@@ -539,7 +543,7 @@ def store_dense(values, arena16, arena32, arena8, offset):
 
 @kernel
 def store_fine(values, arena16, arena32, arena8, arena, offset):
-    """As :func:`store_dense` for float64 values; arena : its float64 view."""
+    """As :func:`store_dense` for float64 values; arena : the float64 view of the arena."""
     n_rows = values.shape[0]
     total = 0
     fine = False
@@ -562,7 +566,7 @@ def store_steps(steps, step, arena16, arena32, arena8, offset):
 
 @kernel
 def _store_values(values, unit, step, arena16, arena32, arena8, offset):
-    """Write one piece of ``unit`` times the values, which are multiples of ``step`` if that is not 0."""
+    """Write a piece of ``unit`` times the values; unless ``step`` is 0, these are multiples of it."""
     n_rows = values.shape[0]
     total = 0
     for i in range(n_rows):
@@ -587,7 +591,7 @@ def _store_values(values, unit, step, arena16, arena32, arena8, offset):
 
 @kernel
 def _store_entries(values, unit, rows, entries):
-    """Write the rows of the values that are not 0, and ``unit`` times these."""
+    """Write the rows of the nonzero values, and ``unit`` times these values."""
     e = 0
     for i in range(values.shape[0]):
         if values[i] != 0:

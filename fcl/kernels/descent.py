@@ -5,12 +5,12 @@ The model at the current point, for steps d of k columns and d_b of the intercep
     sum_j absolute_j |w_j + d_j| + sum_j lin_j d_j + lin_b d_b + 1/2 sum_{i in T} q_i dm_i^2
                             + 1/2 sum_j extra_j d_j^2 + 1/2 extra_b d_b^2,   dm = Phi d + d_b
 
-All of it is over C; what squares of weights the penalty has is in lin and extra.
+All terms are divided by C; lin and extra include the squared weights of the penalty, if it has any.
 The columns are gathered on the rows T (``rows`` int32, ``values`` float32 or empty for all ones,
-column t at ``start[t] : stop[t]``). The state is u_i = q_i dm_i, so that a gradient costs one read
-an entry and a step one read and one update. u and q are float32, in units of the largest q: half the
-memory, and a sweep over 100,000 rows takes 1.5 times less; what rounding does to one step, the next one,
-which begins with an exact gradient, puts right.
+column t at ``start[t] : stop[t]``). The state is u_i = q_i dm_i, so that a gradient needs one read per
+entry, and a step one read and one update. u and q are float32, in units of the largest q, which halves
+the memory and shortens a sweep; the next model, which begins with an exact gradient, corrects the
+rounding errors.
 """
 
 import numpy as np
@@ -20,7 +20,7 @@ from fcl.kernels import kernel
 
 @kernel
 def soft_threshold(x, t):
-    """The nearest point to x with its magnitude lowered by t, 0 within t of 0."""
+    """Move x towards 0 by t; 0 if |x| <= t."""
     if x > t:
         return x - t
     if x < -t:
@@ -30,7 +30,7 @@ def soft_threshold(x, t):
 
 @kernel
 def violation(slope, w):
-    """Distance of a slope from optimality: from [-1, 1] where w is 0, else from -sign(w)."""
+    """Distance of a slope from optimality: from [-1, 1] if w is 0, else from -sign(w)."""
     if w > 0.0:
         return abs(slope + 1.0)
     if w < 0.0:
@@ -71,25 +71,30 @@ def descent_sweep(
     b,
     met,
 ):
-    """One sweep over the columns in ``order``: exact minimisation of the model over each in turn.
+    """One sweep over the columns in ``order``: minimise the model exactly over each in turn.
 
-    The intercept is eliminated: it follows every step at once (``free``), at the cost of two
-    scalars, because sum_i q_i phi_ij = ``lean[j]`` tells how a step on column j moves the slope in b.
-    Steps on b alternating with sweeps would crawl: the four letters of a position add up to the
-    constant, so dense columns and intercept are strongly coupled.
+    u, w and b are updated in place, and ``met`` is written. Returns the largest violation met.
 
-    absolute : float64 (k,), what |w_j| is multiplied by, > 0.
-    unit : what a 1 in q and u (float32) stands for.
-    before : float64 (k,), the weights at the current point;  w : the same with their steps.
-    b : float64 (2,): d_b, and sum_i u_i without what d_b adds (u itself is kept without it).
-    met : float64 (k,), gets the violation met at each column of ``order``.
-    u, w, b are updated in place. Every step is applied, however small: a
-    weight left with a wrong sign would have a violation of 2 for ever. Returns the largest violation
-    met.
+    If the intercept is free, it is eliminated: it follows every step at once, at the cost of two scalars,
+    because a step on column j changes the slope in b by sum_i q_i phi_ij = ``lean[j]`` times the step.
+    Alternating steps on b with sweeps would converge slowly: the indicators of the four letters at a
+    position sum to the constant, so dense columns and the intercept are strongly coupled.
+
+    Every step is applied, however small: a weight that kept a wrong sign would have a violation of 2
+    permanently.
+
+    absolute : float64 (k,), the factors of |w_j|, > 0.
+    unit : the value of a 1 in q and u (float32).
+    curve : float64 (k,), curvature of the model in each column.
+    before : float64 (k,), the weights at the current point.
+    w : float64 (k,), the weights including their steps.
+    free : whether there is a free intercept.
+    b : float64 (2,): d_b, and sum_i u_i without the contribution of d_b, which u does not contain either.
+    met : float64 (k,), overwritten with the violation met at each column of ``order``.
     """
     largest = 0.0
     valued = values.shape[0] > 0
-    # numba tests every signed index for a negative one, which takes a sixth of the time of a sweep
+    # unsigned, because numba would test every signed index for being negative, which takes time
     numbers = rows.view(np.uint32)
     for o in range(order.shape[0]):
         t = order[o]
@@ -119,7 +124,7 @@ def descent_sweep(
         largest = max(largest, met[t])
         h = curve[t]
         if free:
-            # a constant column has nothing left once the intercept is free
+            # eliminating a free intercept leaves no curvature of a constant column
             h = max(h - lean[t] * lean[t] / curve_b, 1e-9 * h)
         new = soft_threshold(w[t] - gradient / h, threshold / h)
         z = new - w[t]
@@ -144,8 +149,9 @@ def descent_sweep(
 def gram_sweep(hessian, absolute, order, w, slope):
     """One sweep of coordinate descent on a quadratic with Hessian (k, k), whose diagonal is positive.
 
-    slope : float64 (k,), of the smooth part at w; both are updated in place. Returns the largest
-    violation met.
+    ``w`` and ``slope`` are updated in place. Returns the largest violation met.
+
+    slope : float64 (k,), gradient of the smooth part at w.
     """
     largest = 0.0
     for o in range(order.shape[0]):
@@ -161,22 +167,22 @@ def gram_sweep(hessian, absolute, order, w, slope):
     return largest
 
 
-#: Bins of curvatures, four to a factor of two. In units of the largest one: those below it tell rows
-#: apart, those above are sizes of tau for samples of few of very many rows.
+#: Number of bins of curvatures, four per factor of two, in units of the largest curvature. Rows fall into
+#: bins up to that unit; the bins above it are values of tau for small samples of very many rows.
 BINS = 512
 _LOWEST = -100.0
 
 
 def bin_edges():
-    """Lower edges of the bins of :func:`curvature_histogram`, float64 (BINS,), in its units."""
+    """Lower edges of the bins of :func:`curvature_histogram`, float64 (BINS,), in the same units."""
     return 2.0 ** (np.arange(BINS) / 4.0 + _LOWEST)
 
 
 @kernel
 def curvature_histogram(q, unit, counts, sums):
-    """Count rows and sum curvatures by the size of q / unit; rows without curvature do not count.
+    """Count rows and sum curvatures by bins of q / unit; rows without curvature do not count.
 
-    counts, sums : float64 (BINS,), overwritten; sums in units, too. Bin 0 also holds all smaller q.
+    counts, sums : float64 (BINS,), overwritten; sums are of q / unit. Bin 0 also holds all smaller q.
     """
     counts[:] = 0.0
     sums[:] = 0.0
@@ -194,10 +200,12 @@ def curvature_histogram(q, unit, counts, sums):
 
 @kernel
 def choose_rows(q, tau, seed, chosen, q_chosen):
-    """Number a sample of the rows: row i is in with probability min(1, q_i / tau).
+    """Sample the rows, row i with probability min(1, q_i / tau), and number them; returns their count.
 
-    chosen[i] = its number or -1;  q_chosen = q_i over that probability, so that sums over the sample
-    are unbiased. Membership is a hash of (seed, i). Returns their count.
+    A hash of (seed, i) decides whether row i is chosen.
+
+    chosen : int32 (n,), overwritten with the number of each chosen row, or -1.
+    q_chosen : overwritten with q_i over that probability, so that sums over the sample are unbiased.
     """
     n = 0
     for i in range(q.shape[0]):
@@ -219,7 +227,7 @@ def choose_rows(q, tau, seed, chosen, q_chosen):
 
 @kernel
 def choose_by(inclusion, seed, chosen):
-    """Write whether each row is in: with probability ``inclusion``, by a hash of (seed, row)."""
+    """Write whether each row is chosen: with probability ``inclusion``, by a hash of (seed, row)."""
     for i in range(inclusion.shape[0]):
         x = np.uint64(seed) + np.uint64(0x9E3779B97F4A7C15) * np.uint64(i + 1)
         x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

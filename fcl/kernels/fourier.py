@@ -1,15 +1,17 @@
-"""Random Fourier features: frequencies from a counter, and sums over cosines.
+"""Random Fourier features: frequencies from a counter-based generator, and sums over cosines.
 
-Angles are in turns, so that taking whole turns away is exact: cos(2 pi t) = sin(2 pi u) with
-u = 1/4 - |t - rint t| in [-1/4, 1/4], an odd polynomial of u. Coefficients: interpolation of
-sin(2 pi u) / u in u^2 at Chebyshev nodes of [0, 1/16]; errors measured on 200,000 points.
+Angles are in turns, so that subtracting whole turns is exact: cos(2 pi t) = sin(2 pi u) with
+u = 1/4 - |t - rint t| in [-1/4, 1/4], which is computed by an odd polynomial in u. The polynomial
+interpolates sin(2 pi u) / u in u^2 at Chebyshev nodes of [0, 1/16]; its errors were measured on 200,000
+points.
 
-Values may be rounded to 8 bits: ``step`` times the whole number next to 127 cos(2 pi t); 0.0 for cosines
-as they are. It is of the type of the angles.
+Values can be rounded to 8 bits: they are then ``step`` times the integer nearest to 127 cos(2 pi t). A
+``step`` of 0.0 leaves the cosines unrounded. ``step`` has the dtype of the angles.
 
 Random numbers come from Philox4x32-10 (Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy
-as 1, 2, 3", SC 2011): counter (id low, id high, number, stream), key (seed low, seed high). Logarithm,
-sine and cosine are made of sums, products and square roots here, which every machine rounds alike.
+as 1, 2, 3", SC 2011) with counter (id low, id high, number, stream) and key (seed low, seed high).
+Logarithms, sines and cosines are computed here with additions, multiplications, divisions and square
+roots, which all machines round in the same way.
 """
 
 import math
@@ -18,7 +20,7 @@ import numpy as np
 
 from fcl.kernels import kernel
 
-#: float32: |error| <= 1.8e-7 all in all, rounding included; |value| <= 1 + 1.2e-7.
+#: float32: |error| <= 1.8e-7, including rounding; |value| <= 1 + 1.2e-7.
 SINE_32 = tuple(
     np.float32(c)
     for c in (
@@ -46,13 +48,13 @@ FREQUENCIES, PHASES = 0, 1
 #: Distributions of frequencies.
 NORMAL, CAUCHY = 0, 1
 QUARTER_32, QUARTER_64 = np.float32(0.25), 0.25
-#: Steps of a cosine of 1, in 8 bits.
+#: The number of steps for a cosine of 1, in 8 bits.
 STEPS_32, STEPS_64 = np.float32(127.0), 127.0
 
 
 @kernel
 def _cosine(t, quarter, sine):
-    """cos(2 pi t), in the type of the arguments."""
+    """cos(2 pi t), in the dtype of the arguments."""
     u = quarter - abs(t - np.rint(t))
     s = u * u
     p = sine[-1]
@@ -63,9 +65,10 @@ def _cosine(t, quarter, sine):
 
 @kernel
 def cosines(turns, phases, quarter, sine, steps, step):
-    """Make cos(2 pi (turns[i, j] + phases[j])) of ``turns`` (n, k), in place.
+    """Replace ``turns`` (n, k) with cos(2 pi (turns[i, j] + phases[j])), in place.
 
-    steps, step : STEPS_32 or STEPS_64, and the size of a step; 0.0: nothing is rounded.
+    steps : STEPS_32 or STEPS_64.
+    step : the size of a step; 0.0: values are not rounded.
     """
     if step == 0.0:
         for i in range(turns.shape[0]):
@@ -80,14 +83,14 @@ def cosines(turns, phases, quarter, sine, steps, step):
 
 @kernel
 def cosine_sums(turns, phases, quarter, sine, steps, step, r, out):
-    """Add sum_i r_i phi_ij to out[j], i over ``r``, phi of :func:`cosines`; overwrites ``turns``.
+    """Add sum_i r_i phi_ij to out[j], with i over ``r`` and phi of :func:`cosines`; overwrites ``turns``.
 
-    Cosines first, then sums: loops that hold both types of numbers run at a third of the speed.
+    Cosines and sums have separate loops, because a loop that mixes float32 and float64 is much slower.
     """
     cosines(turns, phases, quarter, sine, steps, step)
     n = r.shape[0]
     i = 0
-    while i + 4 <= n:  # four rows at a time: the sums are read and written once for them
+    while i + 4 <= n:  # four rows at a time, so that sums are read and written once for all four
         r0, r1, r2, r3 = r[i], r[i + 1], r[i + 2], r[i + 3]
         for j in range(out.shape[0]):
             a = r0 * turns[i, j] + r1 * turns[i + 1, j]
@@ -101,9 +104,9 @@ def cosine_sums(turns, phases, quarter, sine, steps, step, r, out):
 
 @kernel
 def cosine_margins(turns, phases, quarter, sine, steps, step, weights, out):
-    """Add sum_j weights[j] phi_ij to out[i], phi of :func:`cosines`; overwrites ``turns``.
+    """Add sum_j weights[j] phi_ij to out[i], with phi of :func:`cosines`; overwrites ``turns``.
 
-    weights : float64 (k,), k a multiple of 8.
+    weights : float64 (k,), where k is a multiple of 8.
     """
     cosines(turns, phases, quarter, sine, steps, step)
     for i in range(out.shape[0]):
@@ -139,14 +142,14 @@ def philox(c0, c1, c2, c3, k0, k1):
 
 @kernel
 def _uniform(high, low):
-    """A number of (0, 1) from two words: 53 bits, at the middle of its interval but for the last one."""
+    """A number in (0, 1] from two 32-bit words: (53 bits + 1/2) / 2^53, rounded to float64."""
     bits = ((high >> np.uint64(5)) << np.uint64(26)) | (low >> np.uint64(6))
     return (np.float64(bits) + 0.5) / 9007199254740992.0
 
 
 @kernel
 def uniforms(seed, feature, number, stream):
-    """Two numbers of (0, 1], the same on every machine. All arguments are int64 and not negative."""
+    """Two numbers in (0, 1], the same on every machine. All arguments are int64 and nonnegative."""
     mask = np.uint64(0xFFFFFFFF)
     shift = np.uint64(32)
     f, s = np.uint64(feature), np.uint64(seed)
@@ -158,7 +161,7 @@ def uniforms(seed, feature, number, stream):
 
 @kernel
 def logarithm(x):
-    """ln x of a normal number above 0, to about 1e-15 relative: 2 artanh((m - 1) / (m + 1)) + e ln 2."""
+    """ln x = 2 artanh((m - 1) / (m + 1)) + e ln 2 for normal x > 0, to about 1e-15 relative."""
     m, e = math.frexp(x)
     if m < 0.7071067811865476:
         m *= 2.0
@@ -173,10 +176,11 @@ def logarithm(x):
 
 @kernel
 def frequencies(seed, ids, kind, scale, sine, out):
-    """Write the frequencies of features ``ids`` to out (m, >= k), a column each, times ``scale``.
+    """Write ``scale`` times the frequencies of features ``ids`` to out (m, >= k), one feature per column.
 
     NORMAL: N(0, 1), two at a time (Box and Muller). CAUCHY: tan(pi (u - 1/2)).
-    sine : SINE_64, also where ``out`` is float32.
+
+    sine : SINE_64, even if ``out`` is float32.
     """
     m = out.shape[0]
     for j in range(ids.shape[0]):
@@ -197,6 +201,6 @@ def frequencies(seed, ids, kind, scale, sine, out):
 
 @kernel
 def phases(seed, ids, out):
-    """Write the phases of features ``ids``, in turns of [0, 1], to ``out``."""
+    """Write the phases of features ``ids``, in turns in (0, 1], to ``out``."""
     for j in range(ids.shape[0]):
         out[j] = uniforms(seed, ids[j], 0, PHASES)[0]

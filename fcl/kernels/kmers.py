@@ -1,21 +1,21 @@
 """Positional k-mers: prepared rows, codes of windows, tables of residuals, margins, columns.
 
-**Prepared rows.** A block of m rows of L letters is kept as 2-bit planes: ``planes`` uint8
+**Prepared rows.** A block of m rows of L letters is stored as 2-bit planes: ``planes`` uint8
 (ceil(L / 4), m); byte ``planes[g, i]`` holds the letters 4 g .. 4 g + 3 of row i, the first in the
-highest bits. So the code of a window is a shift and a mask of up to four neighbouring planes, read in
-streams. Unknown letters are stored as 0 (A) and listed by position: ``unknown_rows`` int32, the
-rows of position p at ``unknown_start[p] : unknown_start[p + 1]`` (int64 (L + 1,)).
+highest bits. The code of a window is therefore a shift and a mask of up to four neighbouring planes,
+which are read sequentially. Unknown letters are stored as 0 (A) and listed by position: ``unknown_rows``
+int32 has the rows of position p at ``unknown_start[p] : unknown_start[p + 1]`` (int64 (L + 1,)).
 
-**Codes.** The window of d letters at position k has the code sum_t letter_t 4^(d - 1 - t), the first
-letter most significant; a *pattern* is a pair (care, value) of such bit fields: it matches a code
-when ``code & care == value``. Wildcard letters have 0 in both.
+**Codes.** The window of d letters at position k has the code sum_t letter_t 4^(d - 1 - t), with the first
+letter most significant. A *pattern* is a pair (care, value) of such bit fields; it matches a code if
+``code & care == value``. Wildcard letters have 0 in both.
 """
 
 import numpy as np
 
 from fcl.kernels import kernel
 
-#: Rows for which codes are made at a time: they stay in the first-level cache.
+#: Number of rows whose codes are made at a time: the codes stay in the first-level cache.
 CHUNK = 2048
 
 
@@ -40,9 +40,9 @@ def pack_planes(codes, planes):
 
 @kernel
 def list_unknown(codes, unknown_start, unknown_rows):
-    """Write the list of unknown letters, by position, of a block of rows.
+    """Write the unknown letters of a block of rows, by position, to unknown_start and unknown_rows.
 
-    With an empty ``unknown_rows`` only the counts are made (``unknown_start``).
+    If ``unknown_rows`` is empty, only ``unknown_start`` is written.
     """
     rows, length = codes.shape
     unknown_start[:] = 0
@@ -64,7 +64,7 @@ def list_unknown(codes, unknown_start, unknown_rows):
 
 @kernel
 def window_codes(planes, k, d, start, stop, out):
-    """Write the codes of the windows of d letters at position k, rows start .. stop, to ``out``."""
+    """Write the codes of the windows of d letters at k, for the rows start .. stop - 1, to ``out``."""
     g = k >> 2
     offset = k & 3
     n_planes = (offset + d + 3) >> 2
@@ -122,9 +122,11 @@ def code_of_row(planes, k, d, i):
 def unknown_windows(unknown_start, unknown_rows, k, d, masks, rows_out):
     """Find the rows whose window of d letters at position k has unknown letters.
 
-    masks : uint32 (m,), all 0 on entry; gets the bit field (3 for each unknown letter, as in a code).
-    rows_out : int32, room for all; the rows in the order in which they are met. Returns their count.
-    The caller sets ``masks[rows_out[:count]]`` to 0 again.
+    Writes ``masks`` and ``rows_out``, and returns the number of rows. The caller must reset
+    ``masks[rows_out[:count]]`` to 0.
+
+    masks : uint32 (m,), all 0 on entry; set to bit fields with 3 for each unknown letter, as in a code.
+    rows_out : int32 (m,), overwritten with the rows in the order in which they are found.
     """
     count = 0
     for t in range(d):
@@ -140,8 +142,8 @@ def unknown_windows(unknown_start, unknown_rows, k, d, masks, rows_out):
 
 @kernel
 def in_steps(x, inverse):
-    """A row's number in whole steps. inverse : steps in 1; None: it is in steps, int64."""
-    # of one type either way: a sum of float64 and int64 would be a float64
+    """Convert a row's number to whole steps. inverse : 1 / step; None: x is in steps already, int64."""
+    # always int64: the type of a sum of float64 and int64 would be float64
     return np.int64(x) if inverse is None else np.int64(x * inverse)
 
 
@@ -149,7 +151,8 @@ def in_steps(x, inverse):
 def add_to_table(planes, k, d, n_rows, r, inverse, codes, table):
     """Add r_i in steps to ``table[code of the window at k]`` for the rows of a block, in place.
 
-    inverse : as in :func:`in_steps`.  table : int64 (4^d,).
+    inverse : as in :func:`in_steps`.
+    table : int64 (4^d,).
     """
     for start in range(0, n_rows, CHUNK):
         stop = min(n_rows, start + CHUNK)
@@ -176,11 +179,13 @@ def take_unknown(
     mask,
     value,
 ):
-    """Move the windows with unknown letters out of the table into a list of items.
+    """Move the windows with unknown letters from ``table`` to the list of items, in place.
 
-    The fast loop has added them where an A stands for each unknown letter. Windows whose first
-    letter is unknown match no pattern and are dropped. ``items`` counts what is in the lists
-    (code uint32, mask uint32, value int64); returns the new count.
+    The fast loop has counted each unknown letter as an A. Windows whose first letter is unknown match no
+    pattern and are dropped. Returns the new number of items.
+
+    items : the number of items in the lists on entry.
+    code, mask, value : uint32, uint32 and int64, the lists.
     """
     count = unknown_windows(unknown_start, unknown_rows, k, d, masks, rows)
     first = np.uint32(3 << (2 * (d - 1)))
@@ -200,9 +205,11 @@ def take_unknown(
 
 @kernel
 def fold_table(cares, values, weights, d, table):
-    """Write the margin of every code: the sum of the weights of the patterns that it matches.
+    """Write the margin of every code, the sum of the weights of the patterns that match it, to ``table``.
 
-    cares, values : int64 (k,), weights : float64 (k,), table : float64 (4^d,), overwritten.
+    cares, values : int64 (k,).
+    weights : float64 (k,).
+    table : float64 (4^d,), overwritten.
     """
     table[:] = 0.0
     full = (1 << (2 * d)) - 1
@@ -232,7 +239,7 @@ def add_margins(planes, k, d, n_rows, table, codes, m):
 def add_patterns(planes, k, d, n_rows, cares, values, weights, codes, m):
     """Add to the margins of a block the weights of the patterns that match at k, in place.
 
-    As :func:`add_margins` without a table: cheaper where 4^d is large and the patterns are few.
+    As :func:`add_margins` without a table; faster if 4^d is large and there are few patterns.
     """
     for start in range(0, n_rows, CHUNK):
         stop = min(n_rows, start + CHUNK)
@@ -250,8 +257,8 @@ def add_patterns(planes, k, d, n_rows, cares, values, weights, codes, m):
 def mend_margins(planes, unknown_start, unknown_rows, k, d, cares, values, weights, masks, rows, m):
     """Correct margins at position k for the windows with unknown letters, in place.
 
-    The fast loops took an A for each unknown letter: what that added is taken back, and the weights
-    of the patterns with wildcards at all of them are added.
+    The fast loops have counted each unknown letter as an A. This subtracts what they added, and adds the
+    weights of the matching patterns that have wildcards at all unknown letters.
     """
     count = unknown_windows(unknown_start, unknown_rows, k, d, masks, rows)
     for e in range(count):
@@ -275,8 +282,8 @@ def match_bits(
 ):
     """Write, for each pattern at position k, the bitmap of the rows of a block that match it.
 
-    cares, values : int64 (c,);  bits : uint64 (c, >= ceil(n_rows / 64)), overwritten; row i is bit
-    i % 64 of word i // 64.
+    cares, values : int64 (c,).
+    bits : uint64 (c, >= ceil(n_rows / 64)), overwritten; row i is bit i % 64 of word i // 64.
     """
     n_words = (n_rows + 63) // 64
     for start in range(0, n_rows, CHUNK):

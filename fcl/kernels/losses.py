@@ -1,9 +1,9 @@
-"""Losses of one margin, and sums over rows.
+"""Losses of a single margin, and sums over rows.
 
-A loss comes as the pair ``Loss.kernel``: its code and its parameter (0.0 where it has none). The four
-functions of one row (value, slope and curvature, majorant, conjugate) have a branch for each code; all
-sums are the same for every loss. ``fcl.objective.losses`` has the formulas. All forms are safe from
-overflow for any finite margin.
+A loss is given as the pair ``Loss.kernel``: its code and its parameter (0.0 if it has none). The four
+functions of one row (value, slope and curvature, majorant, conjugate) have a branch for each code; the
+sums are common to all losses. The formulas are in ``fcl.objective.losses``. No function overflows for a
+finite margin.
 """
 
 import math
@@ -16,16 +16,16 @@ SQUARED_HINGE = 2
 HUBER = 3
 POISSON = 4
 
-#: Margins from here on have the exponential continued by its tangent, which keeps sums finite.
+#: Above this margin, the exponential is continued by its tangent, which keeps sums finite.
 MOST_EXPONENT = 500.0
 
 
 @kernel
 def add(total, carry, x):
-    """Add x to a sum; returns (sum, carry), whose own sum is exact to the last digits (Neumaier 1974).
+    """Add x to a compensated sum (total, carry), whose value is total + carry (Neumaier 1974).
 
-    Plain sums of millions of terms lose three digits more, and how many depends on the width of the
-    processor's vectors: relative gaps below 1e-9 could then be reached on one machine and not on another.
+    Plain sums of millions of terms lose about three more digits, depending on the vector width of the
+    processor: a relative gap below 1e-9 might then be reached on one machine but not on another.
     """
     new = total + x
     if abs(total) >= abs(x):
@@ -37,7 +37,7 @@ def add(total, carry, x):
 
 @kernel
 def exp_above_tangent(d):
-    """exp(d) - 1 - d, to the last digits also where that is small."""
+    """exp(d) - 1 - d, accurate even where it is small."""
     if abs(d) > 0.3:
         return math.expm1(d) - d
     total = 1.0
@@ -77,7 +77,7 @@ def loss_slope_curvature(loss, y, m):
     """First and second derivative of the loss in ``m``."""
     code, parameter = loss
     if code == LOGISTIC:
-        # e <= 1 always: p = sigma(-y m), the probability of the wrong side
+        # e <= 1 always; p = sigma(-y m) is the probability of the wrong label
         e = math.exp(-abs(m))
         if y * m > 0.0:
             p = e / (1.0 + e)
@@ -104,14 +104,14 @@ def loss_slope_curvature(loss, y, m):
 
 @kernel
 def majorant(loss, y, m, share):
-    """The curvature at ``m`` that a model needs at least after a step was cut; ``share`` is in (0, 1].
+    """The least curvature at ``m`` for a model after a step was shortened; ``share`` is in (0, 1].
 
-    Logistic: a share of the curvature with which a quadratic lies above the loss everywhere,
-    tanh(m / 2) / (2 m) (Jaakkola and Jordan 2000). Squared: its own curvature does so already. Squared
-    hinge and Huber: 2 within share^3 beyond the jump of the second derivative; elsewhere nothing, and of
-    Huber the share of the curvature with which a quadratic lies above it, 2 delta / |y - m|. For a share
-    of 1 the quadratic lies above the loss in both. Poisson: none does; a share of max(exp(m), y) bounds
-    the curvature from m to log y and below.
+    Logistic: ``share`` times tanh(m / 2) / (2 m), the curvature with which a quadratic lies above the
+    loss everywhere (Jaakkola and Jordan 2000). Squared: 0, because the loss's own curvature is enough.
+    Squared hinge and Huber: 2 within share^3 beyond the jump of the second derivative; elsewhere 0 for
+    the squared hinge, and for Huber ``share`` times 2 delta / |y - m|, with which a quadratic lies above
+    the loss. With a share of 1 the quadratic lies above both losses. Poisson: no quadratic does; the
+    result is ``share`` times max(exp(m), y), which bounds the curvature from m to log y and below.
     """
     code, parameter = loss
     if code == LOGISTIC:
@@ -131,7 +131,7 @@ def majorant(loss, y, m, share):
 
 @kernel
 def conjugate(loss, y, u):
-    """The convex conjugate sup_m (u m - loss(y, m)); u outside the domain is put on its edge."""
+    """The convex conjugate sup_m (u m - loss(y, m)); u outside the domain is clipped to its edge."""
     code, parameter = loss
     if code == LOGISTIC:
         a = min(max(-y * u, 0.0), 1.0)
@@ -172,7 +172,7 @@ def residuals_curvatures(loss, y, s, m, b, r, q):
 
 @kernel
 def raise_curvatures(loss, y, s, m, b, share, q):
-    """Raise each q_i to what a model needs that promised too much: see :func:`majorant`."""
+    """Raise each q_i to at least s_i times :func:`majorant`, for a model that promised too much."""
     for i in range(y.shape[0]):
         q[i] = max(q[i], s[i] * majorant(loss, y[i], m[i] + b, share))
 
@@ -188,10 +188,10 @@ def weighted_loss(loss, y, s, m, b):
 
 @kernel
 def line_sums(loss, y, s, m, dm, beta, b, out):
-    """Write what a search along a line needs, at margins m_i + beta dm_i + b, for a block of rows.
+    """Write the sums that a line search needs, at margins m_i + beta dm_i + b, for a block of rows.
 
-    out : float64 (6,), overwritten: sum s loss, sum s loss', sum s loss'' , sum s loss' dm,
-    sum s loss'' dm^2, sum s loss'' dm.
+    out : float64 (6,), overwritten with the sums of s loss, s loss', s loss'', s loss' dm, s loss'' dm^2
+        and s loss'' dm.
     """
     value = carry = 0.0
     slope_b = 0.0
@@ -234,10 +234,10 @@ def side_sums(r, out):
 
 @kernel
 def conjugate_sum(loss, y, s, o, r, balance, t):
-    """Sum of s_i [loss*(u_i) - u_i o_i] over a block, u_i = t r~_i / s_i of the balanced residual r~_i.
+    """Sum of s_i [loss*(u_i) - u_i o_i] over a block, with u_i = t r~_i / s_i for balanced residuals r~.
 
-    o : float64 (n,) offsets of the margins, or (0,) for none.
-    balance : (shift, scale of the negative side, of the positive side);  r~_i = scale r_i - shift s_i.
+    o : float64 (n,), offsets of the margins, or (0,) for none.
+    balance : (shift, scale for r_i < 0, scale for r_i >= 0), with r~_i = scale r_i - shift s_i.
     """
     shift, scale_negative, scale_positive = balance
     offset = o.shape[0] > 0

@@ -1,7 +1,7 @@
-"""Sums over the columns of a matrix that is kept column by column, dense or sparse.
+"""Sums over the columns of a matrix that is stored column by column, dense or sparse.
 
-Dense: ``matrix`` (m, n), row j the column j. Sparse: ``columns`` int64 (c,) increasing, column
-``columns[t]`` at ``start[t] : start[t + 1]`` of ``rows`` uint16 and ``values``.
+Dense: ``matrix`` (m, n), whose row j is column j. Sparse: ``columns`` int64 (c,), increasing; the entries
+of column ``columns[t]`` are at ``start[t] : start[t + 1]`` of ``rows`` uint16 and ``values``.
 """
 
 import numpy as np
@@ -14,7 +14,7 @@ def dense_sums(matrix, r, out):
     """Write sum_i r_i matrix[j, i] to out[j]."""
     n = matrix.shape[1]
     for j in range(matrix.shape[0]):
-        # eight sums side by side: one would wait for itself at every addition
+        # eight independent sums: additions to a single sum would wait for each other
         g0 = g1 = g2 = g3 = g4 = g5 = g6 = g7 = 0.0
         i = 0
         while i + 8 <= n:
@@ -35,10 +35,10 @@ def dense_sums(matrix, r, out):
 
 @kernel
 def dense_moments(matrix, s, out):
-    """Write the moments of column j to out[:, j], as fcl.features.Generator.moments has them.
+    """Write the moments of column j, as defined in fcl.features.Generator.moments, to out[:, j].
 
-    The first value is the origin, so a large offset costs no digits; what rounding leaves of the sum of
-    the deviations is taken off their squares.
+    The first value is the origin, so that a large offset costs no digits. The sum of squares is corrected
+    for the rounding error in the sum of deviations.
     """
     total = 0.0
     for i in range(s.shape[0]):
@@ -67,7 +67,7 @@ def dense_moments(matrix, s, out):
 
 @kernel
 def dense_margins(matrix, ids, weights, out):
-    """Add weights[k] times column ids[k] to ``out``."""
+    """Add weights[k] times column ids[k] to ``out``, in place."""
     for k in range(ids.shape[0]):
         w = weights[k]
         column = matrix[ids[k]]
@@ -77,7 +77,7 @@ def dense_margins(matrix, ids, weights, out):
 
 @kernel
 def sparse_sums(columns, start, rows, values, first, last, r, out):
-    """Write sum_i r_i x_ij to out[j - first] for the columns first <= j < last; those absent keep it."""
+    """Write sum_i r_i x_ij to out[j - first] for all columns first <= j < last that have entries."""
     t = np.searchsorted(columns, first)
     while t < columns.shape[0] and columns[t] < last:
         g = 0.0
@@ -89,7 +89,7 @@ def sparse_sums(columns, start, rows, values, first, last, r, out):
 
 @kernel
 def sparse_moments(columns, start, rows, values, first, last, s, out):
-    """The same of the columns first <= j < last over s.shape[0] rows, to out[:, j - first]."""
+    """As :func:`dense_moments` for the columns first <= j < last; writes to out[:, j - first]."""
     total = 0.0
     for i in range(s.shape[0]):
         total += s[i]
@@ -102,7 +102,7 @@ def sparse_moments(columns, start, rows, values, first, last, s, out):
         begin, end = start[t], start[t + 1]
         t += 1
         zeros = end - begin < s.shape[0]
-        # zeros need no shift, and a column without any may have a large offset
+        # a column with zeros needs no shift; one without zeros may have a large offset
         shift = 0.0 if zeros else np.float64(values[begin])
         low = high = shift
         here = moved = 0.0
@@ -128,7 +128,7 @@ def sparse_moments(columns, start, rows, values, first, last, s, out):
 
 @kernel
 def sparse_margins(columns, start, rows, values, ids, weights, out):
-    """Add weights[k] times column ids[k] (increasing) to ``out``."""
+    """Add weights[k] times column ids[k] (increasing) to ``out``, in place."""
     t = 0
     for k in range(ids.shape[0]):
         t += np.searchsorted(columns[t:], ids[k])
@@ -141,7 +141,7 @@ def sparse_margins(columns, start, rows, values, ids, weights, out):
 
 @kernel
 def sparse_columns(columns, start, rows, values, ids, out):
-    """Write the columns ``ids`` (increasing) to out (k, n), which is zero."""
+    """Write the columns ``ids`` (increasing) to out (k, n), which must be zero on entry."""
     t = 0
     for k in range(ids.shape[0]):
         t += np.searchsorted(columns[t:], ids[k])
@@ -154,9 +154,10 @@ def sparse_columns(columns, start, rows, values, ids, out):
 
 @kernel
 def by_columns(indptr, indices, data, start, rows, values):
-    """Put the entries of sparse rows in the order of their columns, and of rows within a column.
+    """Write the entries of sparse rows to ``start``, ``rows`` and ``values``, sorted by column, then row.
 
-    start : int64 (columns + 1,), zeros; gets where each column begins in ``rows`` uint16 and ``values``.
+    start : int64 (columns + 1,), zero on entry; becomes the beginning of each column in ``rows`` uint16
+        and ``values``.
     """
     for e in range(indices.shape[0]):
         start[indices[e] + 1] += 1
@@ -169,7 +170,7 @@ def by_columns(indptr, indices, data, start, rows, values):
             rows[at] = i
             values[at] = data[e]
             start[j] = at + 1
-    # each start has moved to the next one's
+    # each start has moved to the start of the next column
     for j in range(start.shape[0] - 1, 0, -1):
         start[j] = start[j - 1]
     start[0] = 0

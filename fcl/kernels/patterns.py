@@ -1,7 +1,7 @@
-"""Sums of all patterns of one position, from the table of sums by window code; all int64.
+"""Sums of all patterns at one position, from the table of sums by window code; all int64.
 
-Codes and patterns are those of :mod:`fcl.kernels.kmers`. Windows with unknown letters are kept beside the
-table as *items*: code (0 for an unknown letter), mask (3 at each unknown letter) and value.
+Codes and patterns are defined in :mod:`fcl.kernels.kmers`. Windows with unknown letters are not in the
+table but in a list of *items*: code (0 for an unknown letter), mask (3 at each unknown letter) and value.
 """
 
 import numpy as np
@@ -9,13 +9,13 @@ import numpy as np
 from fcl.kernels import kernel
 from fcl.kernels.candidates import SKIPPED, VISITED, edge, take
 
-#: Letters whose patterns are expanded together at the bottom of the tree: 4^4 cells to 5^4 patterns.
+#: Number of letters that are expanded together at the bottom of the tree: 4^4 cells to 5^4 patterns.
 FLAT_LETTERS = 4
 
 
 @kernel
 def pattern_sums(table, n_items, code, mask, value, cares, values, d, out):
-    """Write the sum of all windows that match each pattern: table cells, and items with unknowns."""
+    """Write the sum over the windows that match each pattern, from table and items, to ``out``."""
     full = (1 << (2 * d)) - 1
     for j in range(cares.shape[0]):
         free = full & ~cares[j]
@@ -35,9 +35,9 @@ def pattern_sums(table, n_items, code, mask, value, cares, values, d, out):
 
 @kernel
 def _both_sums(cells, start, size):
-    """Sum of the positive and of the absolute negative entries of cells[start : start + size]."""
+    """Sums of the positive and of the |negative| entries of cells[start : start + size]."""
     total = absolute = 0
-    part = cells[start : start + size]  # from 0 on: loops with other indices are not vectorised
+    part = cells[start : start + size]  # only loops that index from 0 are vectorised
     for i in range(size):
         total += part[i]
         absolute += abs(part[i])
@@ -46,9 +46,9 @@ def _both_sums(cells, start, size):
 
 @kernel
 def _expand_axes(cells, start, letters, radix, flat_a, flat_b):
-    """Sum out wildcards of radix^letters cells, axis by axis from the last: 5^letters sums.
+    """Expand radix^letters cells to the sums of all 5^letters patterns, axis by axis from the last.
 
-    Returns 0 when they end in ``flat_a``, 1 for ``flat_b``.
+    Returns 0 if the sums are in ``flat_a``, 1 if they are in ``flat_b``.
     """
     inner = 1
     outer = radix**letters
@@ -84,9 +84,9 @@ def _expand_axes(cells, start, letters, radix, flat_a, flat_b):
 def _add_item_to_flat(flat, letters, code, mask, value):
     """Add an item to every pattern of the last ``letters`` letters that it matches, in place.
 
-    An unknown letter matches the wildcard alone, a known one itself and the wildcard.
+    An unknown letter matches only the wildcard; a known letter matches itself and the wildcard.
     """
-    base = 0  # the pattern with every known letter named
+    base = 0  # the pattern that has no wildcard at the known letters
     n_known = 0
     power = 1
     for t in range(letters):  # from the last letter backwards
@@ -113,7 +113,7 @@ def _add_item_to_flat(flat, letters, code, mask, value):
 
 @kernel
 def scan_size(d, radix):
-    """Number of int64 cells that a scan of patterns of d letters needs (the table included)."""
+    """Number of int64 cells that a scan of patterns of d letters needs, including the table."""
     size = radix**d
     for level in range(2, d + 1):
         size += radix ** (d - level)
@@ -122,9 +122,10 @@ def scan_size(d, radix):
 
 @kernel
 def five_letter_table(table, d, n_items, code, mask, value, out):
-    """Write the table over five letters: unknown is the fifth.
+    """Write the table of sums in which unknown is a fifth letter to ``out``.
 
-    table : int64 (>= 4^d,), of windows without unknown letters; items as in :func:`take_unknown`.
+    table : int64 (>= 4^d,), for the windows without unknown letters.
+    code, mask, value : the items, as in :func:`fcl.kernels.kmers.take_unknown`.
     out : int64 (>= 5^d,); its first 5^d cells are overwritten.
     """
     out[: 5**d] = 0
@@ -162,22 +163,23 @@ def scan_patterns(
     heap_value,
     found,
 ):
-    """Visit the sums of all 4 * 5^(d-1) patterns of one position that can exceed a threshold.
+    """Visit all those of the 4 * 5^(d-1) patterns of one position whose sums can exceed a threshold.
 
-    The tree of patterns is walked depth first, one letter a level (A, C, G, T, wildcard; the first
-    letter is no wildcard). A node holds the table of the letters that follow its prefix. All its
+    The tree of patterns is searched depth first, one letter per level (A, C, G, T, wildcard; the first
+    letter is never a wildcard). A node holds the table of the letters that follow its prefix. All its
     leaves are sums over subsets of that table, so the larger of its positive and its negative mass
-    bounds them: where the bound is no more than threshold and floor the whole subtree is skipped. Watched
-    features in it have no sum made.
+    bounds them; if the bound exceeds neither threshold nor floor, the whole subtree is skipped, and no
+    sums are made for watched features in it.
 
-    cells : int64 (scan_size(d, radix),): the table in the first radix^d; the rest is overwritten.
-    radix : 4, or 5 for a table in which unknown is a letter (:func:`five_letter_table`): it has no
-        pattern of its own and adds to the wildcard's.
-    code, mask, value : items with unknown letters (:func:`take_unknown`), not in the table; none
-        with radix 5. A few are cheaper to carry down the tree than a larger table is to sum.
+    cells : int64 (scan_size(d, radix),); the first radix^d hold the table, the others are overwritten.
+    radix : 4, or 5 for a table in which unknown is a letter (:func:`five_letter_table`). This letter has
+        no pattern of its own; its cells are added only to those of the wildcard.
+    code, mask, value : items with unknown letters (:func:`fcl.kernels.kmers.take_unknown`), which are not
+        in the table; there are none with radix 5. Carrying a few items down the tree is faster than
+        summing a larger table.
     stack : int32 (>= (d + 1) * n_items,), overwritten.
     flats : int64 (2, 5^FLAT_LETTERS), overwritten.
-    threshold and further ones : as in :func:`fcl.kernels.candidates.take`.
+    threshold and further arguments : as in :func:`fcl.kernels.candidates.take`.
     """
     skipped = 0
     visited = 0
@@ -235,7 +237,7 @@ def scan_patterns(
                     cells[at + i] += cells[s + 4 * size + i]
             for e in range(list_start[level], list_stop[level]):
                 item = stack[e]
-                if mask[item] & rest == 0:  # its last unknown letter is behind: an ordinary cell
+                if mask[item] & rest == 0:  # no unknown letters remain: add to an ordinary cell
                     cells[at + np.int64(code[item] & rest)] += value[item]
                 else:
                     stack[into] = item

@@ -1,13 +1,13 @@
 """Products of columns of a block of numbers, dense or sparse, and their sums against residuals.
 
-A block is given as five arrays. Dense: ``matrix`` (m, n), row j the column j; the others are empty.
-Sparse: ``matrix`` is empty, column ``columns[t]`` (int64, increasing) is at ``start[t] : start[t + 1]``
-of ``rows`` uint16 and ``values``.
+A block is given as five arrays. Dense: ``matrix`` (m, n), whose row j is column j; the others are empty.
+Sparse: ``matrix`` is empty; the entries of column ``columns[t]`` (int64, increasing) are at
+``start[t] : start[t + 1]`` of ``rows`` uint16 and ``values``.
 
-A product is a row of ``tuples`` int64 (k, depth): its columns, the largest first, -1 where it has fewer.
-Products that begin alike and follow each other share the work for what they share. Buffers of a call:
-``at`` int32 (depth, n) and ``value`` float64 (depth, n), rows and values of the first factors where their
-product is not 0, ``count`` int64 (depth,) how many.
+A product is a row of ``tuples`` int64 (k, depth): its columns, the largest first, padded with -1.
+Adjacent products with equal first columns share the work for these columns. A call needs three buffers:
+for the product of the first 1, 2, ... factors, ``at`` int32 (depth, n) and ``value`` float64 (depth, n)
+hold the rows where it is not 0 and its values there, and ``count`` int64 (depth,) their number.
 """
 
 import numpy as np
@@ -17,7 +17,7 @@ from fcl.kernels import kernel
 
 @kernel
 def _first(matrix, columns, start, rows, values, column, at, value):
-    """Write rows and values of a column where it is not 0; returns how many."""
+    """Write the rows and values of the nonzero entries of a column; returns their number."""
     n = 0
     if matrix.shape[0] > 0:
         for i in range(matrix.shape[1]):
@@ -39,7 +39,7 @@ def _first(matrix, columns, start, rows, values, column, at, value):
 
 @kernel
 def _times(matrix, columns, start, rows, values, column, n_before, at, value, at_new, value_new):
-    """Write rows and values of a product of ``n_before`` entries times a column; returns how many."""
+    """Multiply a product of ``n_before`` entries by a column, write the result; returns its count."""
     n = 0
     if matrix.shape[0] > 0:
         for k in range(n_before):
@@ -55,7 +55,7 @@ def _times(matrix, columns, start, rows, values, column, n_before, at, value, at
     e, end = start[t], start[t + 1]
     for k in range(n_before):
         i = at[k]
-        if 8 * (n_before - k) < end - e:  # few against many: by bisection
+        if 8 * (n_before - k) < end - e:  # few rows against many entries: bisect
             low, high = e, end
             while low < high:
                 middle = (low + high) // 2
@@ -78,7 +78,7 @@ def _times(matrix, columns, start, rows, values, column, n_before, at, value, at
 
 @kernel
 def _advance(matrix, columns, start, rows, values, tuples, k, at, value, count):
-    """Make product k in the buffers, from what it shares with the one before; returns its level."""
+    """Make product k in the buffers, reusing the factors shared with product k - 1; returns its level."""
     depth = tuples.shape[1]
     level = 0
     if k > 0:
@@ -108,7 +108,7 @@ def _advance(matrix, columns, start, rows, values, tuples, k, at, value, count):
 
 @kernel
 def product_columns(matrix, columns, start, rows, values, tuples, at, value, count, out):
-    """Write the products to out (k, n), which is zero."""
+    """Write the products to out (k, n), which must be zero on entry."""
     for k in range(tuples.shape[0]):
         level = _advance(matrix, columns, start, rows, values, tuples, k, at, value, count)
         for j in range(count[level]):
@@ -117,7 +117,7 @@ def product_columns(matrix, columns, start, rows, values, tuples, at, value, cou
 
 @kernel
 def product_bits(matrix, columns, start, rows, values, tuples, at, value, count, out):
-    """Set the bits of the rows where a product is not 0 in out uint64 (k, words), which is zero."""
+    """Set the bits of the rows where a product is not 0 in out, uint64 (k, words), zero on entry."""
     for k in range(tuples.shape[0]):
         level = _advance(matrix, columns, start, rows, values, tuples, k, at, value, count)
         for j in range(count[level]):
@@ -127,7 +127,7 @@ def product_bits(matrix, columns, start, rows, values, tuples, at, value, count,
 
 @kernel
 def product_margins(matrix, columns, start, rows, values, tuples, at, value, count, weights, out):
-    """Add weights[k] times product k to ``out``."""
+    """Add weights[k] times product k to ``out``, in place."""
     for k in range(tuples.shape[0]):
         level = _advance(matrix, columns, start, rows, values, tuples, k, at, value, count)
         w = weights[k]
@@ -137,7 +137,7 @@ def product_margins(matrix, columns, start, rows, values, tuples, at, value, cou
 
 @kernel
 def product_sums(matrix, columns, start, rows, values, tuples, at, value, count, r, power, out):
-    """Add sum_i r_i phi_ik^power to out[k]; of power 0 the rows where phi_ik is not 0 count."""
+    """Add sum_i r_i phi_ik^power to out[k]; power 0 sums r_i over the rows where phi_ik is not 0."""
     for k in range(tuples.shape[0]):
         level = _advance(matrix, columns, start, rows, values, tuples, k, at, value, count)
         g = 0.0
@@ -151,12 +151,12 @@ def product_sums(matrix, columns, start, rows, values, tuples, at, value, count,
         out[k] += g
 
 
-# -- the same block by rows ------------------------------------------------------------------------
+# -- a block in row order --------------------------------------------------------------------------
 
 
 @kernel
 def count_rows(matrix, columns, start, rows, values, row_start):
-    """Write to row_start int64 (n + 1,) where each row begins when entries that are not 0 go by rows."""
+    """Write to row_start, int64 (n + 1,), where each row begins when nonzero entries are in row order."""
     row_start[:] = 0
     if matrix.shape[0] > 0:
         for j in range(matrix.shape[0]):
@@ -173,7 +173,7 @@ def count_rows(matrix, columns, start, rows, values, row_start):
 
 @kernel
 def write_rows(matrix, columns, start, rows, values, row_start, cursor, row_columns, row_values):
-    """Write entries by rows, columns increasing in each: row_columns int32, row_values.
+    """Write the nonzero entries in row order, columns increasing, to row_columns int32 and row_values.
 
     cursor : int64 (n,), overwritten.
     """
@@ -200,7 +200,7 @@ def write_rows(matrix, columns, start, rows, values, row_start, cursor, row_colu
 
 @kernel
 def single_sums(row_start, row_columns, row_values, r, sums, sizes):
-    """Add sum_i r_i x_ij to sums[j] and sum_i |r_i x_ij| to sizes[j], from entries by rows."""
+    """Add sum_i r_i x_ij to sums[j] and sum_i |r_i x_ij| to sizes[j], from entries in row order."""
     for i in range(row_start.shape[0] - 1):
         for e in range(row_start[i], row_start[i + 1]):
             p = r[i] * row_values[e]
@@ -229,11 +229,13 @@ def expand(
     sums,
     sizes,
 ):
-    """Add the sums of products times one more column to the tables of the products.
+    """Add the sums of products times one more column to ``sums`` and ``sizes``, in place.
 
-    For product k with the last (smallest) column a and the columns c < a, with ``repeats`` also a:
-    sum_i r_i phi_ik x_ic to sums[offsets[k] + c], and if ``bounded`` sum_i |r_i phi_ik x_ic| to ``sizes``
-    there. row_start, row_columns, row_values: the block by rows.
+    For each product k with last (smallest) column a, and for all columns c < a (c <= a with ``repeats``),
+    adds sum_i r_i phi_ik x_ic to sums[offsets[k] + c] and, if ``bounded``, sum_i |r_i phi_ik x_ic| to
+    sizes[offsets[k] + c].
+
+    row_start, row_columns, row_values : the block in row order.
     """
     for k in range(tuples.shape[0]):
         level = _advance(matrix, columns, start, rows, values, tuples, k, at, value, count)
@@ -262,14 +264,14 @@ def expand(
 def pair_sums(x, r, first, last, repeats, offsets, sums):
     """Add sum_i r_i x_ia x_ic to sums[offsets[a - first] + c] for first <= a < last, c < a + repeats.
 
-    x : float64 (n, m), rows contiguous.
+    x : float64 (n, m), C-contiguous.
     """
     n = x.shape[0]
     for a in range(first, last):
         end = a + repeats
         table = sums[offsets[a - first] : offsets[a - first] + end]
         i = 0
-        # four rows side by side: a fourth of the loads and stores of the table
+        # four rows at a time need a quarter of the loads and stores of the table
         while i + 4 <= n:
             p0, p1 = r[i] * x[i, a], r[i + 1] * x[i + 1, a]
             p2, p3 = r[i + 2] * x[i + 2, a], r[i + 3] * x[i + 3, a]

@@ -1,4 +1,4 @@
-"""The trained model: its certificate, its file (README.md beside this), prediction, metrics."""
+"""The trained model: certificate, file format (README.md in this folder), prediction, metrics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the model file and the checkpoint share: an uncompressed zip of JSON and ``.npy`` members."""
+"""The container of models and checkpoints: an uncompressed zip of JSON and ``.npy`` members."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import sys
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ import numpy as np
 __all__ = [
     "add_array",
     "add_member",
+    "installed_version",
+    "now",
     "open_archive",
     "read_array",
     "read_json",
@@ -26,17 +29,17 @@ __all__ = [
 # a fixed date: the same content gives the same bytes
 _DATE = (1980, 1, 1, 0, 0, 0)
 
-#: Limits of a header: bytes, commas and brackets (a value takes about 100 bytes of memory), and depth. A
-#: pass takes 500 bytes of history, so 100,000 passes fit.
+#: Limits of a header: bytes, number of values (about 100 bytes of memory each), and depth. A pass adds
+#: 500 bytes of history, so 100,000 passes fit.
 JSON_BYTES = 64 << 20
 JSON_VALUES = 4 << 20
 JSON_DEPTH = 32
-#: Most bytes of a list of members: an entry takes ten times its size of memory.
+#: Largest list of members, in bytes: an entry takes ten times its size in memory.
 MOST_LISTED = 1 << 20
 
 
 class _Bounded(io.FileIO):
-    """A file that refuses to read more than `most` bytes at once."""
+    """A file that raises BadZipFile instead of reading more than `most` bytes at once."""
 
     most = MOST_LISTED
 
@@ -51,14 +54,14 @@ class _Bounded(io.FileIO):
 
 @contextmanager
 def open_archive(path: str | os.PathLike[str]) -> Iterator[zipfile.ZipFile]:
-    """A zip open for reading; BadZipFile if its list of members is longer than one of ours can be."""
+    """Open a zip for reading; raises BadZipFile if its list of members is too long to be ours."""
     with _Bounded(path) as file, zipfile.ZipFile(file) as archive:
         file.most = sys.maxsize
         yield archive
 
 
 def add_member(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
-    """Store `content` under `name`; the bytes depend on nothing else."""
+    """Store `content` under `name`; the bytes of the member depend on nothing else."""
     info = zipfile.ZipInfo(name, _DATE)
     info.create_system = 3  # the default differs by platform
     info.external_attr = 0o644 << 16
@@ -67,14 +70,26 @@ def add_member(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
 
 
 def add_array(archive: zipfile.ZipFile, name: str, array: np.ndarray) -> None:
-    """Store an array as the member `name`, ``.npy`` format 1.0, with its dtype as it is."""
+    """Store an array as the member `name` in ``.npy`` format 1.0, with its own dtype."""
     buffer = io.BytesIO()
     np.lib.format.write_array(buffer, array, version=(1, 0), allow_pickle=False)
     add_member(archive, name, buffer.getvalue())
 
 
+def now() -> str:
+    """The time of creation for a header: UTC, ISO 8601."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def installed_version() -> str:
+    """The installed version of fcl, for a header."""
+    from fcl.version import __version__  # late: it takes 20 ms
+
+    return __version__
+
+
 def write_json(value: Any, default: Any = None, allow_nan: bool = False) -> bytes:
-    """A header as bytes of ASCII: labels and names may hold characters that UTF-8 cannot encode."""
+    """Encode a header in ASCII: labels and names may hold characters that UTF-8 cannot encode."""
     text = json.dumps(value, indent=1, default=default, allow_nan=allow_nan)
     if len(text) > JSON_BYTES:
         raise ValueError(f"the header has {len(text):,} bytes, expected at most {JSON_BYTES:,}")
@@ -82,7 +97,7 @@ def write_json(value: Any, default: Any = None, allow_nan: bool = False) -> byte
 
 
 def read_json(content: bytes) -> dict[str, Any]:
-    """The object of a header; ValueError if it is not a JSON object, or too large or too deep."""
+    """Parse a header; raises ValueError if it is not a JSON object, or is too large or too deep."""
     if len(content) > JSON_BYTES:
         raise ValueError(f"it has {len(content):,} bytes, expected at most {JSON_BYTES:,}")
     n_values = sum(content.count(c) for c in (b",", b"[", b"{"))
@@ -108,9 +123,11 @@ def read_json(content: bytes) -> dict[str, Any]:
 
 
 def read_member(archive: zipfile.ZipFile, name: str, kind: str) -> bytes:
-    """The bytes of a member, whose CRC-32 is checked; `kind` is "a model file", for messages.
+    """Read the bytes of a member and check its CRC-32.
 
-    Raises ValueError unless it is there exactly once, stored without compression, within the file.
+    kind : what the archive should be, for messages, such as "a model file".
+
+    Raises ValueError unless there is exactly one such member, uncompressed and within the file.
     """
     found = [info for info in archive.infolist() if info.filename == name]
     if len(found) != 1:
@@ -118,8 +135,8 @@ def read_member(archive: zipfile.ZipFile, name: str, kind: str) -> bytes:
         raise ValueError(f"{what} {name}: not {kind}, or damaged")
     (info,) = found
     if info.compress_type != zipfile.ZIP_STORED or info.file_size != info.compress_size:
-        # also a bound: a stored member cannot be larger than its file
-        raise ValueError(f"{name} is compressed, {kind} is not; store it")
+        # this also bounds its size: a stored member cannot be larger than its file
+        raise ValueError(f"{name} is compressed; expected {kind} without compression")
     file = archive.fp
     assert file is not None
     size = file.seek(0, io.SEEK_END)
@@ -129,12 +146,12 @@ def read_member(archive: zipfile.ZipFile, name: str, kind: str) -> bytes:
 
 
 def read_array(archive: zipfile.ZipFile, member: str, dtype: str, kind: str) -> np.ndarray:
-    """The vector of a member: a copy, writable, in the byte order of this machine.
+    """Read the vector of a member: a writable copy in the byte order of this machine.
 
-    dtype : as numpy spells it, with the byte order, such as ``<f8``.
+    dtype : numpy's name with the byte order, such as ``<f8``.
 
-    Raises ValueError for anything but a ``.npy`` of version 1.0 with a vector of this dtype whose length
-    agrees with the size of the member.
+    Raises ValueError unless the member is a ``.npy`` of version 1.0 that holds a vector of this dtype,
+    whose length agrees with the size of the member.
     """
     content = read_member(archive, member, kind)
     buffer = io.BytesIO(content)
@@ -143,17 +160,17 @@ def read_array(archive: zipfile.ZipFile, member: str, dtype: str, kind: str) -> 
         if version != (1, 0):
             raise ValueError(f".npy version {version}, expected (1, 0)")
         shape, fortran, found = np.lib.format.read_array_header_1_0(buffer)
-    except Exception as error:  # numpy parses the header as Python: many kinds
+    except Exception as error:  # numpy parses the header as Python: any error is possible
         raise ValueError(f"{member} is damaged ({error})") from error
     if found.str != dtype or len(shape) != 1 or fortran:
         raise ValueError(
             f"{member} must be a vector of {dtype}, got {found.str:.20} of shape {shape}"
         )
-    # the announced shape is compared with the bytes that are there before anything is allocated
+    # compare the declared shape with the bytes found before anything is allocated
     there = len(content) - buffer.tell()
     if shape[0] * found.itemsize != there:
         raise ValueError(
-            f"{member} is damaged: {shape[0]} values of {found.itemsize} bytes announced, "
+            f"{member} is damaged: {shape[0]} values of {found.itemsize} bytes declared, "
             f"{there} bytes found"
         )
     values: np.ndarray = np.frombuffer(content, dtype, offset=buffer.tell())

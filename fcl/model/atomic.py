@@ -1,7 +1,7 @@
-"""Files that become visible whole or not at all.
+"""Files that become visible complete or not at all.
 
 A file is written beside its target, flushed to the disk, and renamed; then the folder is flushed
-too, so that after a crash of the machine the name points to the old file or to the whole new one.
+too, so that after a crash of the machine the name refers to the old file or to the complete new one.
 """
 
 from __future__ import annotations
@@ -35,23 +35,23 @@ __all__ = [
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _TRY_EVERY = 1.0
 
-# partial files, which a process must remove even if it exits at once
+# partial files, which a process must remove even if it exits without unwinding
 _temporaries: set[str] = set()
 
-#: a folder is replaced only if it holds one of these, that is, if it is an earlier Zarr output
+#: a folder is replaced only if it is empty or holds one of these, as an earlier Zarr output does
 _ZARR_FILES = ("zarr.json", ".zarray", ".zgroup")
 
 
 def _no_step(name: str) -> None:
-    """Nothing happens between the steps."""
+    """Do nothing between the steps."""
 
 
-#: called with the name of each step of writing a file; tests put one here that fails
+#: called with the name of each step of writing a file; tests replace it to make a step fail
 step: Callable[[str], None] = _no_step
 
 
 def check_name(path: str | os.PathLike[str]) -> None:
-    """Raise InputError if the file system rejects this name, or that of the temporary file beside it."""
+    """Raise InputError if the file system rejects this name or that of its temporary file."""
     for name in (os.fspath(path), _beside(Path(path))):
         try:
             os.lstat(name)
@@ -60,7 +60,7 @@ def check_name(path: str | os.PathLike[str]) -> None:
         except (OSError, ValueError) as error:
             raise InputError(
                 f"{os.fspath(path)}: cannot be written ({getattr(error, 'strerror', None) or error}); "
-                "choose a shorter name: that of the temporary file has 30 bytes more"
+                "choose a shorter name: the name of the temporary file is about 20 bytes longer"
             ) from error
 
 
@@ -68,24 +68,24 @@ def check_output(path: str | os.PathLike[str], overwrite: bool, folder: bool = F
     """Check before the work that an output can be written; returns its real path.
 
     Raises InputError if its folder is missing or not writable, if it exists and `overwrite` is
-    false, if the file system rejects its name, or if something of another kind has the name (a folder, a
-    device, for Zarr a folder that is not a Zarr store), which is never replaced.
+    false, if the file system rejects its name, or if the name belongs to something that is never replaced
+    (a folder, a device, for Zarr a folder that is not a Zarr store).
     """
     target = _target(path, overwrite, folder)
     probe = _beside(target)
-    try:  # a file system may refuse in spite of the permissions
+    try:  # a file system may reject a file in spite of the permissions
         os.close(os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
         os.unlink(probe)
     except OSError as error:
         raise InputError(
-            f"{os.fspath(path)}: no file can be made in {os.fspath(target.parent)} "
+            f"{os.fspath(path)}: no file can be created in {os.fspath(target.parent)} "
             f"({error.strerror}); write elsewhere"
         ) from error
     return target
 
 
 def _target(path: str | os.PathLike[str], overwrite: bool, folder: bool = False) -> Path:
-    """The checks of `check_output` that write nothing."""
+    """Make the checks of `check_output` that write nothing."""
     shown, target = os.fspath(path), Path(os.path.realpath(path))
     if not os.path.isdir(target.parent):
         raise InputError(
@@ -116,19 +116,20 @@ def _target(path: str | os.PathLike[str], overwrite: bool, folder: bool = False)
 
 
 def _beside(target: Path) -> str:
+    """A new name for a temporary file or folder beside the target."""
     return os.fspath(target.parent / f".{target.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
 
 
 def _lock(temporary: str, flags: int) -> int:
-    """Open and lock a temporary file or folder; the lock says that its writer is alive."""
+    """Open and lock a temporary file or folder; the lock shows that its writer is alive."""
     descriptor = os.open(temporary, flags, 0o666)
-    with suppress(OSError):  # a file system without locks: the file is not removed then
+    with suppress(OSError):  # some file systems have no locks; leftovers then stay, too
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     return descriptor
 
 
 def _remove_leftovers(target: Path) -> None:
-    """Remove the temporary files of writers of this target that were killed."""
+    """Remove the temporary files of killed writers of this target."""
     leftover = re.compile(re.escape(f".{target.name}.") + r"[0-9]+-[0-9a-f]{8}\.tmp")
     with suppress(OSError):
         for name in os.listdir(target.parent):
@@ -152,15 +153,15 @@ def _remove_leftover(path: str) -> None:
 
 def _flush_file(file: BinaryIO) -> None:
     file.flush()
-    if sys.platform == "darwin":  # there fsync leaves the data in the drive's own cache
-        with suppress(OSError):  # not every file system has it
+    if sys.platform == "darwin":  # there fsync leaves the data in the drive's cache
+        with suppress(OSError):  # not every file system supports it
             fcntl.fcntl(file.fileno(), fcntl.F_FULLFSYNC)
             return
     os.fsync(file.fileno())
 
 
 def _flush_folder(folder: Path) -> None:
-    # some network file systems refuse to flush a folder; the rename itself stands
+    # some network file systems cannot flush a folder; the rename is valid nevertheless
     with suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:
@@ -186,16 +187,16 @@ def discard_temporaries() -> None:
 
 @contextmanager
 def atomic_file(path: str | os.PathLike[str], overwrite: bool = False) -> Iterator[BinaryIO]:
-    """A binary file open for writing that becomes `path` when the block ends without an error.
+    """Open a binary file for writing that becomes `path` when the block ends without an error.
 
-    Raises InputError as `check_output` does; after any error the target is what it was before.
+    Raises InputError as `check_output` does; after any error the target is unchanged.
     """
     target = _target(path, overwrite)
     _remove_leftovers(target)
     temporary = _beside(target)
     _temporaries.add(temporary)
     try:
-        # not tempfile: its files are private (0600), an output follows the user's umask
+        # not tempfile, whose files are private (0600): an output follows the user's umask
         descriptor = _lock(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL)
         with open(descriptor, "wb") as file:
             step("open")
@@ -215,10 +216,10 @@ def atomic_file(path: str | os.PathLike[str], overwrite: bool = False) -> Iterat
 
 @contextmanager
 def atomic_folder(path: str | os.PathLike[str], overwrite: bool = False) -> Iterator[Path]:
-    """A folder to fill that becomes `path` when the block ends without an error.
+    """Make a folder to fill that becomes `path` when the block ends without an error.
 
-    A Zarr store at `path` is moved away first and removed at the very end, so that at no moment
-    both are gone. Raises InputError as `check_output` does.
+    A Zarr store at `path` is first moved away, and removed only at the end, so that one of the two always
+    exists. Raises InputError as `check_output` does.
     """
     target = _target(path, overwrite, folder=True)
     temporary = _beside(target)
@@ -249,7 +250,7 @@ def atomic_folder(path: str | os.PathLike[str], overwrite: bool = False) -> Iter
     _flush_folder(target.parent)
     if old is not None:
         _discard(old)
-    # only now: one of them may be the store that a killed writer had moved away
+    # only now, since one of them may be the store that a killed writer moved away
     _remove_leftovers(target)
 
 
@@ -259,10 +260,11 @@ def retry_while_full(
     say: Callable[[str], None],
     should_stop: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Write; while the disk is full, say so and retry.
+    """Write; while the disk is full, say so once and retry.
 
-    wait : seconds after which to give up.  say : called with one message.  should_stop : polled; True
-    gives up at once.
+    wait : seconds after which to give up.
+    say : called with a message after the first failure.
+    should_stop : polled; True gives up at once.
 
     Raises the OSError of the last attempt.
     """

@@ -1,4 +1,4 @@
-"""The certificate: what is proved of a model."""
+"""The certificate: the proven bounds on the optimality of a model."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Certificate", "Scope"]
 
 
 class Scope(Enum):
-    """The features that a bound and a violation cover."""
+    """The features that the bound and the violation of a certificate cover."""
 
     FAMILY = "all features of the family"
     SAMPLE = "{:,} sampled features priced at this point, not over all"
@@ -24,12 +24,12 @@ class Scope(Enum):
     NOTHING = "no features: the point is newer than the last pricing"
 
     def text(self, n_priced: int) -> str:
-        """The scope in words.  n_priced : how many features were priced."""
+        """The scope in words, for this number of priced features."""
         return self.value.format(n_priced)
 
     @classmethod
     def from_text(cls, text: str, n_priced: int) -> Scope:
-        """The inverse of :meth:`text`; InputError for any other text."""
+        """The scope of a text from :meth:`text`; raises InputError for any other text."""
         for scope in cls:
             if scope.text(n_priced) == text:
                 return scope
@@ -41,21 +41,30 @@ class Scope(Enum):
 
 @dataclass(frozen=True)
 class Certificate:
-    """Objective, lower bound and optimality of a point, over all features that were priced.
+    """Objective, lower bound and optimality of a model, over the features that were priced.
 
-    Of a sampled family these are not all features, and the certificate is of the problem with
-    these alone; ``scope`` says so.
+    For a sampled family, a pass does not price all features; the certificate then holds for the problem
+    restricted to the priced features, as ``scope`` says.
 
-    objective      P(w, b) = sum_j f_j (rho |w_j| + (1 - rho) w_j^2 / 2) + C sum_i s_i loss(y_i, m_i)
-                   of the model; rho is l1_ratio, f_j the penalty factors (1 but for some families).
-    bound          a dual value: no (w, b) has an objective below it; -inf if none is known.
-    gap            max(0, objective - bound) / objective, 0 if the objective is 0.
-    max_violation  largest |C g_j + (1 - rho) f_j w_j| / (rho f_j) over the priced features: the slope
-                   of all that is smooth, over the weight of |w_j|. At most 1 at the optimum, and 1 for
-                   each weight that is not 0; without squares and factors it is |C g_j|.
-    n_priced       number of features that bound and violation cover.
-    scope          which features those are.
-    passes         streamed passes made until then.
+    Attributes
+    ----------
+    objective : float
+        P(w, b) = sum_j f_j (rho |w_j| + (1 - rho) w_j^2 / 2) + C sum_i s_i loss(y_i, m_i), where rho is
+        ``l1_ratio`` and f_j are the penalty factors, which are 1 except for some families.
+    bound : float
+        A dual value, below which no (w, b) has an objective; -inf if none is known.
+    gap : float
+        max(0, objective - bound) / objective, or 0 if the objective is 0.
+    max_violation : float
+        Largest |C g_j + (1 - rho) f_j w_j| / (rho f_j) over the priced features: the derivative of the
+        smooth part divided by the factor of |w_j|. At the optimum it is at most 1, and 1 for each nonzero
+        weight. With rho = 1 and f_j = 1 it is |C g_j|.
+    n_priced : int
+        Number of features that the bound and the violation cover.
+    scope : Scope
+        Which features these are.
+    passes : int
+        Streamed passes made so far, including pass 0 of the null model.
     """
 
     objective: float
@@ -67,7 +76,7 @@ class Certificate:
     passes: int = 0
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields, ready for JSON; a number that is not finite is None."""
+        """The fields as JSON values; numbers that are not finite become None."""
         fields = {**asdict(self), "scope": self.scope_text}
         return {name: plain(value) for name, value in fields.items()}
 
@@ -78,9 +87,9 @@ class Certificate:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Certificate:
-        """The inverse of :meth:`to_dict`: None reads as "nothing is known".
+        """The inverse of :meth:`to_dict`; None stands for an unknown number.
 
-        Raises KeyError, TypeError or ValueError (InputError is one) for anything else.
+        Raises KeyError, TypeError or ValueError (such as InputError) for anything else.
         """
 
         def number(name: str, unknown: float) -> float:

@@ -1,6 +1,6 @@
 """Checkpoints: the state of a training job in a folder, from which it can be resumed.
 
-CHECKPOINT.md beside this module is the specification; `checkpoint_file` reads and writes single files.
+CHECKPOINT.md in this folder is the specification; `checkpoint_file` reads and writes single files.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from fcl.plain import plain
 
 __all__ = ["Checkpoint", "CheckpointFolder"]
 
-#: Checkpoints kept: the newest, and the one before in case the disk lost a part of it.
+#: Checkpoints kept: the newest, and the previous one in case the disk lost a part of the newest.
 KEPT = 2
 
 _LOCK = "lock"
-#: is there while the job of the newest checkpoint has reached its tolerance
+#: name of a file that exists if the job of the newest checkpoint has reached its tolerance
 _COMPLETE = "complete"
-#: the file may be removed between opening and locking it, by the job that had it
+#: attempts to lock: the previous holder may remove the file between its opening and its locking
 _LOCK_TRIES = 20
-# as save() names them: other names, and numbers beyond int64, are of other files
+# the names that save() gives; other names, and numbers beyond int64, belong to other files
 _FILE = re.compile(r"checkpoint-([1-9][0-9]{0,17})\.fcl-ckpt")
 _LEFTOVER = re.compile(r"\.checkpoint-[0-9]+\.fcl-ckpt\..*\.tmp")  # as atomic_file names them
 
@@ -45,10 +45,10 @@ _log = logging.getLogger("fcl")
 
 
 class CheckpointFolder:
-    """At most two checkpoints, and a lock that keeps a second job out.
+    """A folder of at most two checkpoints, with a lock that keeps a second job out.
 
-    lock() or ``with folder:`` before anything is saved; release() at the end. The folder is made if
-    its parent is there.
+    Call :meth:`lock`, or enter the folder as a context, before saving. The folder is created if its
+    parent exists.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -59,11 +59,11 @@ class CheckpointFolder:
     # -- before the work
 
     def check(self) -> None:
-        """Raise InputError if the folder cannot be made or written to."""
+        """Raise InputError if the folder cannot be created or written to."""
         shown = os.fspath(self.path)
         check_name(self._file(10**9))
         if self.path.exists() and not self.path.is_dir():
-            raise InputError(f"{shown}: is not a folder; name another for the checkpoints")
+            raise InputError(f"{shown}: is not a folder; name another folder for the checkpoints")
         place = self.path if self.path.exists() else Path(os.path.abspath(shown)).parent
         if not place.is_dir():
             raise InputError(f"{shown}: the folder {place} does not exist; make it first")
@@ -73,7 +73,7 @@ class CheckpointFolder:
             )
 
     def numbers(self) -> list[int]:
-        """Numbers of the checkpoints there, rising; those that are damaged count."""
+        """Numbers of the checkpoints in the folder, increasing, damaged ones included."""
         if not self.path.is_dir():
             return []
         try:
@@ -84,33 +84,33 @@ class CheckpointFolder:
         return sorted(int(match[1]) for match in found if match)
 
     def begin(self, resumed: Checkpoint | None) -> None:
-        """Mark the checkpoints of earlier jobs, before the first of this job is saved.
+        """Mark the checkpoints of earlier jobs, before the first one of this job is saved.
 
-        Checkpoints up to ``resumed`` belong to this job; newer ones were damaged. If ``resumed`` is None,
-        no checkpoint belongs to it. The others are removed once a checkpoint of this job is safe.
+        Checkpoints up to ``resumed`` belong to this job; newer ones are damaged. If ``resumed`` is None,
+        none belongs to this job. The others are removed once a checkpoint of this job is safe.
         """
         kept = 0 if resumed is None else resumed.number
         self._obsolete = {number for number in self.numbers() if number > kept}
 
     @property
     def is_complete(self) -> bool:
-        """Whether the job of the checkpoints there has reached its tolerance."""
+        """Whether the job of the newest checkpoint has reached its tolerance."""
         return (self.path / _COMPLETE).is_file()
 
     def mark_complete(self) -> None:
-        """Note that the job has reached its tolerance, until the next save."""
+        """Record that the job has reached its tolerance, until the next save."""
         if self.numbers() and not self._obsolete:
-            # on a full disk a new job is refused, and its message says how to begin
+            # if a full disk prevents this, a new job is rejected, and its message says how to start
             with suppress(OSError):
                 (self.path / _COMPLETE).touch()
 
     # -- the lock
 
     def lock(self) -> CheckpointFolder:
-        """Make the folder if need be, and keep other jobs out until `release`.
+        """Create the folder if it is missing, and keep other jobs out until `release`.
 
-        The lock ends with the process, however that ends. Raises InputError if another job has it,
-        or if the folder cannot be made or written to.
+        The lock ends with the process, however it ends. Raises InputError if another job holds the lock,
+        or if the folder cannot be created or written to.
         """
         if self._lock is not None:
             raise RuntimeError(f"{self.path}: locked twice by the same object")
@@ -124,17 +124,17 @@ class CheckpointFolder:
                 f"{os.fspath(self.path)}: its file {_LOCK} vanishes repeatedly; choose another folder"
             )
         self._lock = descriptor
-        with suppress(OSError):  # a full disk: the lock holds without the number in it
+        with suppress(OSError):  # on a full disk the lock holds without the process id in it
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
         for name in os.listdir(self.path):
-            if _LEFTOVER.fullmatch(name):  # of a job that was killed while saving
+            if _LEFTOVER.fullmatch(name):  # from a job that was killed while saving
                 with suppress(OSError):
                     os.unlink(self.path / name)
         return self
 
     def _try_lock(self) -> int | None:
-        """The open, locked file; None if it has lost its name meanwhile."""
+        """The open, locked file; None if another job removed it in the meantime."""
         shown, name = os.fspath(self.path), self.path / _LOCK
         try:
             self.path.mkdir(exist_ok=True)
@@ -167,14 +167,14 @@ class CheckpointFolder:
         return None
 
     def release(self) -> None:
-        """Let other jobs in; harmless without a lock. A folder without checkpoints is removed."""
+        """Release the lock, if held, and remove the folder if it holds no checkpoint."""
         if self._lock is None:
             return
         with suppress(OSError):
             os.ftruncate(self._lock, 0)
-            if not self.numbers():  # a job that was refused leaves nothing
+            if not self.numbers():  # a job that was rejected leaves no files behind
                 os.unlink(self.path / _LOCK)
-                self.path.rmdir()  # fails, as it should, where there is anything else
+                self.path.rmdir()  # fails, as it should, if there is anything else
         os.close(self._lock)
         self._lock = None
 
@@ -187,9 +187,9 @@ class CheckpointFolder:
     # -- saving and loading
 
     def save(self, checkpoint: Checkpoint) -> Path:
-        """Write it as the newest, then remove all but the last two; returns its file.
+        """Write the newest checkpoint, then remove all but the last two; returns its file.
 
-        Raises CheckpointError if that fails; the earlier ones are then untouched.
+        Raises CheckpointError if writing fails; earlier checkpoints are then untouched.
         """
         if self._lock is None:
             raise RuntimeError(f"{self.path}: lock the folder before saving to it")
@@ -209,18 +209,18 @@ class CheckpointFolder:
             ) from error
         own = [n for n in numbers if n not in self._obsolete]
         for old in {*self._obsolete, *own[: max(0, len(own) + 1 - KEPT)]}:
-            with suppress(OSError):  # tried again after the next
+            with suppress(OSError):  # retried after the next save
                 os.unlink(self._file(old))
         self._obsolete &= set(self.numbers())
         return path
 
     def load(self) -> Checkpoint:
-        """The newest checkpoint that is valid; damaged ones are skipped with a warning.
+        """The newest valid checkpoint; damaged ones are skipped with a warning.
 
         Raises InputError if there is none, or if it was made by a newer version.
         """
         shown = os.fspath(self.path)
-        if not os.path.isdir(shown):  # False also of a name that is too long
+        if not os.path.isdir(shown):  # also False if the name is too long
             raise InputError(f"{shown}: no such folder of checkpoints")
         numbers = self.numbers()
         if not numbers:
@@ -233,8 +233,7 @@ class CheckpointFolder:
                 why = shortened(str(error), 400)
                 _log.warning("%s: damaged (%s); it is skipped", path, why)
         raise InputError(
-            f"{shown}: holds no checkpoint that is whole (checkpoint {number}: {why}); start "
-            "the job anew"
+            f"{shown}: holds no intact checkpoint (checkpoint {number}: {why}); start the job over"
         )
 
     def _file(self, number: int) -> Path:
@@ -251,13 +250,16 @@ class CheckpointFolder:
         family: Mapping[str, Any] | None = None,
         n_features: int | None = None,
     ) -> None:
-        """Raise InputError that names every difference between the job saved and the one to be run.
+        """Raise InputError naming every difference between the saved job and the one to be run.
 
-        options     effective options; those in FIXED are compared. An option that the version of the
-                    checkpoint did not have yet had what is its default now.
-        family      configuration of the bound family; None: not known yet.
-        n_features  number of its features; None: not known yet.
-        fingerprint of the data now; None: not known yet. checksums as ``block_checksums``.
+        Arguments that are None are not known yet, and not compared.
+
+        options : effective options, of which those in FIXED are compared. An option that is missing in
+            the checkpoint of an earlier version counts as its default.
+        fingerprint : hash of the data now.
+        checksums : uint64 (blocks,), to compare with ``block_checksums``.
+        family : configuration of the bound family.
+        n_features : number of its features.
         """
         wrong = []
         before = JOB_DEFAULTS | plain(checkpoint.options)
@@ -266,7 +268,7 @@ class CheckpointFolder:
                 wrong.append(f"{name} was {shown(before[name])}, is {shown(value)}")
         if fingerprint is not None and fingerprint != checkpoint.fingerprint:
             wrong.append(
-                f"the data are others: fingerprint was {shortened(checkpoint.fingerprint[:12])}, is "
+                f"the data differ: fingerprint was {shortened(checkpoint.fingerprint[:12])}, is "
                 f"{fingerprint[:12]}"
             )
         if family is not None:
@@ -279,20 +281,20 @@ class CheckpointFolder:
         if n_features is not None:
             for name, array in checkpoint.arrays.items():
                 if name.endswith(("ids", "cached")) and array.max(initial=0) >= n_features:
-                    wrong.append(f"its {name} go up to {array.max()}, of {n_features} features")
+                    wrong.append(f"its {name} go up to {array.max()}, with {n_features} features")
         if checksums is not None:
             wrong += _differing_blocks(checkpoint, checksums)
         if wrong:
             raise InputError(
                 f"checkpoint {checkpoint.number} of {shortened(checkpoint.created)} is of another job: "
-                f"{'; '.join(wrong)}. Resume it with what it was started with, or start anew"
+                f"{'; '.join(wrong)}. Resume with the data and options of that job, or start over"
             )
 
 
 def _differing_blocks(checkpoint: Checkpoint, checksums: npt.NDArray[np.uint64]) -> list[str]:
-    """The first few blocks of prepared rows whose checksum is another, in words."""
+    """Describe the first few blocks of prepared rows whose checksums differ."""
     before = checkpoint.block_checksums
-    if before.size == 0:  # the job was stopped before they were taken
+    if before.size == 0:  # the job was stopped before they were computed
         return []
     if before.shape != checksums.shape:
         return [f"there were {before.size} blocks of rows, there are {checksums.size}"]
@@ -300,8 +302,8 @@ def _differing_blocks(checkpoint: Checkpoint, checksums: npt.NDArray[np.uint64])
     blocks = np.flatnonzero(before != checksums).tolist()
     words = [
         f"training rows {block * rows}-{min(checkpoint.n_rows, (block + 1) * rows) - 1} "
-        f"(block {block}) are others: checksum was {int(before[block]):016x}, is "
+        f"(block {block}) differ: checksum was {int(before[block]):016x}, is "
         f"{int(checksums[block]):016x}"
         for block in blocks[:3]
     ]
-    return words if len(blocks) <= 3 else [*words, f"and so in {len(blocks) - 3} more blocks"]
+    return words if len(blocks) <= 3 else [*words, f"and so do {len(blocks) - 3} more blocks"]

@@ -1,8 +1,7 @@
-"""The file of a checkpoint: what it may hold, and how it is written and read.
+"""The file of a checkpoint: its schema, and how it is written and read.
 
-CHECKPOINT.md beside this module is the specification, and the tables below say what a file may hold. A
-file may come from a stranger, so it is validated as a whole before it is used. Values that the tables
-declare come back bit for bit.
+CHECKPOINT.md in this folder is the specification. A file may come from a stranger, so it is validated as
+a whole before it is used. Values that the schema below declares are restored bit for bit.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ import struct
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +22,8 @@ from fcl.model import schema
 from fcl.model.archive import (
     add_array,
     add_member,
+    installed_version,
+    now,
     open_archive,
     read_array,
     read_json,
@@ -37,14 +37,14 @@ __all__ = ["FORMAT", "VERSION", "Checkpoint", "Damaged", "read_checkpoint", "wri
 FORMAT = "fcl-checkpoint"
 VERSION = 2
 
-#: Weights up to here have a sum of squares.
+#: Largest |weight|: sums of the squares of such weights are finite.
 MOST_WEIGHT = 1e100
 
 _KIND = "a checkpoint"
 _HEADER = "header.json"
 _CHECKSUMS = "block_checksums.npy"
 
-# -- what a file may hold: the numbers that a job continues from, none of which is a proof
+# -- the schema: numbers from which a job continues; the resumed job takes none of them as proven
 
 _AT_LEAST_0 = schema.number(0.0)
 _FINITE = schema.number()
@@ -60,7 +60,7 @@ _SAMPLE = schema.record(
     intercept=schema.Maybe(_FINITE),  # of the anchor at which the sample was drawn
 )
 _STATE = schema.record(
-    # the anchor; its objective and bound are computed anew when the job is resumed
+    # the anchor; its objective and bound are recomputed when the job is resumed
     objective=_FINITE,
     intercept=_FINITE,
     bound=_ANY,
@@ -84,7 +84,7 @@ _COMMAND_VALUE_KINDS = (type(None), bool, int, float, str)
 
 
 def _command(where: str, value: Any) -> dict[str, Any]:
-    """Options of fcl-train by name: plain values, or weights by label."""
+    """Check for options of fcl-train by name: plain values, or weights by label."""
     for name, item in schema.table(where, value).items():
         inner = item.values() if isinstance(item, dict) else [item]
         for part in inner:
@@ -97,7 +97,7 @@ def _command(where: str, value: Any) -> dict[str, Any]:
 
 
 def _options(where: str, value: Any) -> dict[str, Any]:
-    """All options are compared with those of the resumed job; these two are used."""
+    """Keep all options, to compare with those of the resumed job; validate the two that are used."""
     used = schema.record(
         block_rows=schema.Maybe(schema.whole(64, 65_536)),
         command=schema.Maybe(schema.nullable(_command)),
@@ -121,13 +121,13 @@ _HEADER_TABLE = schema.record(
     state=_STATE,
     history=schema.listing(schema.table),
 )
-#: dtype of each array, little-endian whatever the machine
+#: dtype of each array, little-endian on every machine
 _DTYPES = {
     **dict.fromkeys(("ids", "best_ids", "sample_ids", "untried_ids", "cached"), "<i8"),
     **dict.fromkeys(("weights", "best_weights", "sample_weights", "untried_weights"), "<f8"),
     "seen": "|b1",
 }
-#: points of the job: the prefix of their arrays, and the key of the state that has their intercept
+#: prefix of the arrays of each point of the job -> keys of its intercept in the state
 _POINTS = {
     "": ("intercept",),
     "best_": ("best_intercept",),
@@ -136,8 +136,8 @@ _POINTS = {
 }
 
 
-#: A damaged zip raises errors of many kinds; RuntimeError: it seems to be encrypted.
-_OF_DAMAGE = (
+#: Errors that a damaged zip raises; RuntimeError if it looks encrypted.
+_DAMAGE_ERRORS = (
     zipfile.BadZipFile,
     EOFError,
     RuntimeError,
@@ -153,33 +153,37 @@ _OF_DAMAGE = (
 
 
 class Damaged(Exception):
-    """A file is no whole checkpoint."""
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-def _fcl_version() -> str:
-    from fcl.version import __version__
-
-    return __version__
+    """A file is not an intact checkpoint."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Checkpoint:
     """The state of a job between two passes.
 
-    options         effective options, as JSON knows them; ``block_rows`` among them.
-    family_config   of the bound family.
-    fingerprint     of the training data, n_rows of them.
-    block_checksums uint64 (number of blocks,), of the prepared rows; empty if they were not taken.
-    state           what ``_STATE`` declares; infinite floats are kept.
-    arrays          what ``_DTYPES`` declares, and ``_check_arrays``.
-    history         one dictionary a pass.
-    elapsed         seconds of work so far, over all resumptions.
-    driver          the driver that saved it.
-    number          0 until it is saved, then increasing within the folder.
+    Attributes
+    ----------
+    options : mapping
+        Effective options as JSON values, ``block_rows`` among them.
+    family_config : mapping
+        Configuration of the bound family.
+    fingerprint : str
+        Hash of the training data.
+    n_rows : int
+        Number of training rows.
+    block_checksums : uint64 (blocks,)
+        Checksums of the prepared rows; empty if they were not computed.
+    state : mapping
+        The fields that ``_STATE`` declares; infinite floats are kept.
+    arrays : mapping of str to array
+        The arrays that ``_DTYPES`` declares, which fit together as ``_check_arrays`` requires.
+    history : list of dict
+        One for each pass.
+    driver : str
+        The driver that saved the checkpoint.
+    elapsed : float
+        Seconds of work so far, over all resumptions.
+    number : int
+        0 until it is saved; increases within a folder.
     """
 
     options: Mapping[str, Any]
@@ -193,14 +197,15 @@ class Checkpoint:
     elapsed: float
     driver: str
     number: int = 0
-    created: str = field(default_factory=_now)
-    fcl_version: str = field(default_factory=_fcl_version)
+    created: str = field(default_factory=now)
+    fcl_version: str = field(default_factory=installed_version)
     version: int = VERSION
 
 
 def write_checkpoint(archive: zipfile.ZipFile, checkpoint: Checkpoint) -> None:
+    """Write a checkpoint; raises ValueError or TypeError if a reader would reject it."""
     if unknown := checkpoint.arrays.keys() - _DTYPES.keys():
-        raise ValueError(f"a checkpoint declares no array {', '.join(sorted(unknown))}")
+        raise ValueError(f"undeclared arrays of a checkpoint: {', '.join(sorted(unknown))}")
     arrays = {
         name: np.asarray(array).astype(_DTYPES[name], casting="safe", copy=False)
         for name, array in checkpoint.arrays.items()
@@ -221,13 +226,13 @@ def write_checkpoint(archive: zipfile.ZipFile, checkpoint: Checkpoint) -> None:
         "state": dict(checkpoint.state),
         "history": plain(checkpoint.history),
     }
-    # the state is not made plain: an infinite bound must come back unchanged
+    # not plain(state), which would drop an infinite bound
     content = write_json(header, default=_scalar, allow_nan=True)
-    # fcl must be able to read what it writes: a violation is a bug, and tests find it here
+    # fcl must be able to read what it writes; an error here is a bug, which tests find
     stored = read_json(content)
     checked = _HEADER_TABLE("", stored)
     if extra := schema.undeclared(stored["state"], checked["state"]):
-        raise ValueError(f"the state of a checkpoint declares no {', '.join(extra)}")
+        raise ValueError(f"undeclared in the state of a checkpoint: {', '.join(extra)}")
     checksums = np.asarray(checkpoint.block_checksums).astype("<u8")
     _check_arrays(checked, checksums, arrays)
     add_member(archive, _HEADER, content)
@@ -243,7 +248,7 @@ def _scalar(value: Any) -> Any:
 
 
 def read_checkpoint(path: Path) -> Checkpoint:
-    """Raises Damaged for a file that is no whole checkpoint, InputError for a newer one."""
+    """Read a checkpoint; raises Damaged if it is not intact, InputError if it is of a newer version."""
     try:
         if not path.is_file():  # opening a FIFO would never end
             raise Damaged("not a regular file")
@@ -280,12 +285,12 @@ def read_checkpoint(path: Path) -> Checkpoint:
         raise InputError(f"{path}: no permission to read it") from error
     except schema.Mismatch as error:
         raise Damaged(str(error)) from error
-    except _OF_DAMAGE as error:
+    except _DAMAGE_ERRORS as error:
         raise Damaged(str(error) or type(error).__name__) from error
 
 
 def _check_version(header: Mapping[str, Any], path: Path) -> None:
-    """Check this before everything else: a newer version may hold anything."""
+    """Check the version before everything else, since a newer version may hold anything."""
     if header.get("format") != FORMAT:
         raise Damaged("not a checkpoint")
     version = header.get("version")
@@ -321,7 +326,7 @@ def _check_arrays(
         if ids.shape != weights.shape:
             raise schema.Mismatch(f"{len(ids)} {prefix}ids and {len(weights)} {prefix}weights")
         if (ids < 0).any() or (ids[1:] <= ids[:-1]).any():
-            raise schema.Mismatch(f"{prefix}ids: expected rising numbers from 0 on")
+            raise schema.Mismatch(f"{prefix}ids: expected increasing numbers >= 0")
         if not (np.abs(weights) <= MOST_WEIGHT).all():  # nor NaN
             raise schema.Mismatch(f"{prefix}weights: expected numbers up to {MOST_WEIGHT:g}")
     for name in ("cached", "seen"):
@@ -331,7 +336,7 @@ def _check_arrays(
     if cached.shape != arrays["seen"].shape:
         raise schema.Mismatch(f"{len(cached)} cached and {len(arrays['seen'])} seen")
     if (cached < 0).any() or len(np.unique(cached)) < len(cached):
-        raise schema.Mismatch("cached: expected numbers from 0 on, each once")
+        raise schema.Mismatch("cached: expected distinct numbers >= 0")
     rows = header["options"].get("block_rows")
     if len(checksums) and rows and len(checksums) != -(-header["n_rows"] // rows):
         raise schema.Mismatch(

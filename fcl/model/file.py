@@ -1,6 +1,6 @@
 """The model file: one uncompressed zip of ``header.json`` and three ``.npy`` members.
 
-README.md beside this module is the specification; the constants here are its names.
+README.md in this folder is the specification.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ FORMAT = "fcl-model"
 VERSION = 1
 
 HEADER = "header.json"
-#: member -> dtype; little-endian whatever the machine
+#: member -> dtype, little-endian on every machine
 ARRAYS = {"ids": "<i8", "weights": "<f8", "support": "<i8"}
 _KIND = "a model file"
 
-# -- the table of a header
+# -- the schema of a header
 
 _FINITE = schema.number()
 _POSITIVE = schema.number(5e-324)
@@ -47,7 +47,7 @@ _UNKNOWN = schema.nullable(_FINITE)
 
 def _label(where: str, value: Any) -> Any:
     if not isinstance(value, bool | int | float | str):
-        raise schema.Mismatch(f"{where}: expected a number or a text, got {shown(value)}")
+        raise schema.Mismatch(f"{where}: expected a number or a string, got {shown(value)}")
     return value
 
 
@@ -67,7 +67,7 @@ def _class_weight(where: str, value: Any) -> Any:
 
 
 def _options(where: str, value: Any) -> dict[str, Any]:
-    """Options are for people, apart from these."""
+    """Keep all options for the user to read; validate those that fcl uses."""
     used = schema.record(
         l1_ratio=schema.Maybe(schema.number(5e-324, 1.0)),
         class_weight=schema.Maybe(schema.nullable(_class_weight)),
@@ -110,9 +110,9 @@ def write_model(
     arrays: Mapping[str, np.ndarray],
     overwrite: bool = False,
 ) -> None:
-    """Write a model's header and arrays to `path`, all at once or not at all.
+    """Write a model's header and arrays to `path`, completely or not at all.
 
-    Raises InputError if `path` exists and `overwrite` is false, or cannot be a file.
+    Raises InputError if `path` exists and `overwrite` is false, or no file can be written there.
     """
     content = _header_bytes(header)
     with atomic_file(path, overwrite) as file, zipfile.ZipFile(file, "w") as archive:
@@ -122,7 +122,7 @@ def write_model(
 
 
 def check_header(header: Mapping[str, Any]) -> None:
-    """Raise InputError if a model of this header cannot be saved; called before the training."""
+    """Raise InputError if a model with this header could not be saved; called before training."""
     try:
         _header_bytes(header)
     except ValueError as error:
@@ -130,15 +130,15 @@ def check_header(header: Mapping[str, Any]) -> None:
 
 
 def _header_bytes(header: Mapping[str, Any]) -> bytes:
-    """The header as it is stored; ValueError if a reader would refuse it."""
-    # format and version first, for people who open the file in a pager
+    """The header as stored; raises ValueError if a reader would reject it."""
+    # format and version come first, for people who open the file in a pager
     content = write_json({"format": FORMAT, "version": VERSION, **header})
     _HEADER_TABLE("", read_json(content))
     return content
 
 
 def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """The header and the arrays of a model file, for :func:`fcl.load_model`, which has what it raises."""
+    """Read the header and the arrays of a model file; raises as :func:`fcl.load_model` does."""
     shown_path = os.fspath(path)
     file_kind(path)
     try:
@@ -156,7 +156,7 @@ def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, 
         raise ModelFileError(f"{shown_path}: is a folder, not a model file") from None
     except PermissionError:
         raise ModelFileError(f"{shown_path}: no permission to read it") from None
-    # a damaged zip raises errors of many kinds; RuntimeError: it seems to be encrypted
+    # a damaged zip raises many kinds of errors; RuntimeError if it looks encrypted
     except (zipfile.BadZipFile, EOFError, RuntimeError, NotImplementedError, OSError) as error:
         what = "damaged" if zipfile.is_zipfile(path) else "not a model file"
         raise ModelFileError(f"{shown_path}: {what} ({shortened(str(error))})") from error

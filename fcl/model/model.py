@@ -1,17 +1,17 @@
-"""The model: the active features with their weights, and where they come from."""
+"""The model: active features, their weights, and the training that gave them."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from fcl.errors import InputError, ModelFileError
+from fcl.model.archive import installed_version, now
 from fcl.model.certificate import Certificate
 from fcl.model.file import HEADER, read_model, write_model
 from fcl.objective.losses import Loss, find_loss
@@ -28,10 +28,10 @@ Ids = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 Offset = str | npt.ArrayLike
 
-#: the same cut as in training; a block of windows is a few MB
+#: the default block size of training; a block of windows takes a few MB
 BLOCK_ROWS = 65_536
 
-#: keys of a header that a Model has unchanged
+#: keys of a header that become attributes of the Model unchanged
 _UNCHANGED = (
     "intercept",
     "loss",
@@ -48,7 +48,7 @@ _UNCHANGED = (
 
 
 class FeatureRow(NamedTuple):
-    """One active feature: id, words, weight, and the training rows where it is not zero."""
+    """One active feature: id, description, weight, and number of training rows where it is not 0."""
 
     id: int
     feature: str
@@ -56,30 +56,47 @@ class FeatureRow(NamedTuple):
     support: int
 
 
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-def _fcl_version() -> str:
-    from fcl.version import __version__
-
-    return __version__
-
-
 @dataclass(frozen=True, eq=False)
 class Model:
     """A trained sparse linear model. Margins are ``sum_j weights[j] phi_ids[j](x) + intercept``.
 
-    family      the bound family of the features.
-    ids         int64 (k,), strictly increasing; weights float64 (k,), finite; support int64 (k,),
-                the training rows where the feature is not zero.
-    loss        the text of a loss, as :func:`fcl.objective.find_loss` reads it.
-    C, alpha    both spellings of the same penalty: C = 1 / (alpha * sum_weights).
-    labels      (negative, positive) as they stood in the data; None for regression.
-    n_rows      training rows; sum_weights the sum of their sample weights.
-    fingerprint of the training data. options and history are what the trainer wants to keep.
+    Attributes
+    ----------
+    family : Family
+        The family of the features, bound to the training rows.
+    ids : int64 (k,)
+        Ids of the features in the family, strictly increasing.
+    weights : float64 (k,)
+        Weights of these features, finite.
+    support : int64 (k,)
+        Number of training rows where each feature is not 0.
+    intercept : float
+    loss : str
+        As :func:`fcl.objective.find_loss` reads it.
+    C, alpha : float
+        The weight of the losses, given in two ways: C = 1 / (alpha * sum_weights).
+    labels : tuple or None
+        The (negative, positive) label as in the data; None for regression.
+    n_rows : int
+        Number of training rows.
+    sum_weights : float
+        Sum of their sample weights.
+    fingerprint : str
+        Hash of the training data, see :meth:`fcl.DataSet.fingerprint`.
+    certificate : Certificate
+    options : mapping
+        The options of the training.
+    history : sequence of mappings
+        One for each pass.
+    created : str
+        Time of creation in UTC, ISO 8601.
+    fcl_version : str
+        The version of fcl that trained the model.
 
-    Raises InputError if the arrays or the loss break these rules.
+    Raises
+    ------
+    InputError
+        The arrays or the loss break these rules.
     """
 
     family: Family
@@ -97,8 +114,8 @@ class Model:
     certificate: Certificate
     options: Mapping[str, Any] = field(default_factory=dict)
     history: Sequence[Mapping[str, Any]] = field(default_factory=list)
-    created: str = field(default_factory=_now)
-    fcl_version: str = field(default_factory=_fcl_version)
+    created: str = field(default_factory=now)
+    fcl_version: str = field(default_factory=installed_version)
 
     def __repr__(self) -> str:
         gap = f"{self.certificate.gap:.2g}"
@@ -144,15 +161,18 @@ class Model:
 
     @property
     def has_offset(self) -> bool:
-        """Whether the training rows had an offset, so that rows to predict need one."""
+        """Whether the training rows had an offset; rows to predict then need one, too."""
         return bool(self.options.get("offset"))
 
     # -- files
 
     def save(self, path: str | os.PathLike[str], overwrite: bool = False) -> None:
-        """Write the model file, all at once or not at all.
+        """Write the model file, completely or not at all.
 
-        Raises InputError if `path` exists and `overwrite` is false, or cannot be a file.
+        Raises
+        ------
+        InputError
+            `path` exists and `overwrite` is false, or no file can be written there.
         """
         arrays = {"ids": self.ids, "weights": self.weights, "support": self.support}
         write_model(path, self.header(), arrays, overwrite)
@@ -163,7 +183,7 @@ class Model:
         return load_model(path, trusted)
 
     def header(self) -> dict[str, Any]:
-        """Everything but the arrays, as the model file has it."""
+        """The header of the model file, which holds everything except the arrays."""
         return {
             "family": plain(self.family.to_config()),
             "n_active": self.n_active,
@@ -187,7 +207,7 @@ class Model:
     def margins(
         self, data: DataSet | Any, block_rows: int = BLOCK_ROWS, offset: Offset | None = None
     ) -> Floats:
-        """float64 (n,): the margins, intercept and offset included; arguments of :meth:`iter_margins`."""
+        """Margins of all rows, float64 (n,); arguments and errors as in :meth:`iter_margins`."""
         data = opened(data, offset)
         out = np.empty(data.n_rows)
         for start, stop, block in self.iter_margins(data, block_rows):
@@ -197,17 +217,33 @@ class Model:
     def iter_margins(
         self, data: DataSet | Any, block_rows: int = BLOCK_ROWS, offset: Offset | None = None
     ) -> Iterator[tuple[int, int, Floats]]:
-        """Yield (start, stop, margins float64 (stop - start,)), in row order, a block at a time.
+        """Iterate over the margins in row order, one block of rows at a time.
 
-        data : a DataSet, or what ``open_data`` takes (a path, an array); a target is not needed. Rows of
-            another length than the training rows raise an InputError that names both.
-        offset : added to the margins: as ``open_data`` takes it, or an array for a DataSet. A model that
-            was trained with one needs one.
+        Parameters
+        ----------
+        data : DataSet, path or array
+            A data set, or a source for :func:`fcl.open_data`; no target is needed.
+        block_rows : int
+            Largest number of rows per block.
+        offset : array-like (n,) or str
+            Added to the margins; with a path also the name of an array. Required if the model was trained
+            with an offset.
+
+        Yields
+        ------
+        start, stop, margins : int, int, float64 (stop - start,)
+            The rows of a block, and their margins with intercept and offset.
+
+        Raises
+        ------
+        InputError
+            The rows are not like the training rows (another length, for instance), cannot be read, or
+            lack an offset.
         """
         data = opened(data, offset)
         self.require_offset(data)
         scorer = self.family.scorer(self.ids, self.weights)
-        block_rows = min(block_rows, self.family.most_block_rows())  # wide rows: fewer at a time
+        block_rows = min(block_rows, self.family.most_block_rows())  # fewer if rows are wide
         for start, stop, block in self.family.read_rows(data.rows, block_rows):
             with one_blas_thread():
                 margins = scorer.margins(block) + self.intercept
@@ -222,7 +258,7 @@ class Model:
             )
 
     def require_probability(self) -> None:
-        """Raise InputError unless the margins give probabilities."""
+        """Raise InputError unless the loss gives probabilities."""
         loss = self.loss_object
         if not (loss.classifies and loss.has_mean):
             raise InputError(
@@ -233,9 +269,9 @@ class Model:
     def predict_proba(
         self, data: DataSet | Any, block_rows: int = BLOCK_ROWS, offset: Offset | None = None
     ) -> Floats:
-        """float64 (n, 2): the probabilities of ``labels[0]`` and ``labels[1]``.
+        """Probabilities of ``labels[0]`` and ``labels[1]``, float64 (n, 2); only for logistic loss.
 
-        Raises InputError unless the loss gives probabilities, as logistic loss does.
+        Arguments and errors are as in :meth:`iter_margins`; InputError also for any other loss.
         """
         self.require_probability()
         margins, loss = self.margins(data, block_rows, offset), self.loss_object
@@ -244,21 +280,24 @@ class Model:
     def predict(
         self, data: DataSet | Any, block_rows: int = BLOCK_ROWS, offset: Offset | None = None
     ) -> np.ndarray:
-        """(n,): the label of each row (the positive one where the margin is > 0), as the labels
-        stood in the training data; for regression the expected targets, float64."""
+        """Labels of the rows, (n,), as in the training data; for regression expected targets, float64.
+
+        The label is the positive one if the margin is above 0. Arguments and errors are as in
+        :meth:`iter_margins`.
+        """
         margins = self.margins(data, block_rows, offset)
         if self.labels is None:
             return self.loss_object.mean(margins)
         return np.asarray(self.labels)[(margins > 0).astype(np.intp)]
 
-    # -- words
+    # -- descriptions
 
     def describe(self, top: int | None = None) -> list[FeatureRow]:
-        """The active features by falling |weight| (equal ones by id), at most `top` of them."""
+        """The active features by decreasing |weight|, ties by id; at most `top` features."""
         return list(self.iter_features(top))
 
     def iter_features(self, top: int | None = None) -> Iterator[FeatureRow]:
-        """As `describe`, one at a time."""
+        """Iterate over the features that :meth:`describe` returns."""
         active = np.flatnonzero(self.weights)
         order = active[np.argsort(-np.abs(self.weights[active]), kind="stable")]
         for i in order[:top]:
@@ -274,9 +313,9 @@ class Model:
 def load_model(path: str | os.PathLike[str], trusted: Collection[str] = ()) -> Model:
     """Read a model file.
 
-    Nothing in the file is executed. Features of a user's class (``module:Class``) need its module, which
-    this process must have imported, an installed package must name as an entry point of the group
-    ``fcl.generators``, or `trusted` must name.
+    Nothing in the file is executed. Features of a user's class (``module:Class``) are loaded only if its
+    module is trusted: imported already in this process, named by an installed package as an entry point
+    of the group ``fcl.generators``, or named in `trusted`.
 
     Parameters
     ----------
@@ -285,15 +324,19 @@ def load_model(path: str | os.PathLike[str], trusted: Collection[str] = ()) -> M
     trusted : collection of str
         Names of modules that the file may import.
 
+    Returns
+    -------
+    Model
+
     Raises
     ------
     InputError
         The path leads to a FIFO, a socket or a device.
     ModelFileError
-        The file is missing, damaged, not a model file, of a newer version, or names a family that is
-        unknown or not trusted.
+        The file is missing, damaged, not a model file, or of a newer version, or its family is unknown or
+        not trusted.
     """
-    from fcl.features import family_from_config  # late: families bring their kernels
+    from fcl.features import family_from_config  # late: it imports the kernels of all families
 
     shown_path = os.fspath(path)
     if isinstance(trusted, str):
@@ -321,7 +364,7 @@ def load_model(path: str | os.PathLike[str], trusted: Collection[str] = ()) -> M
 
 
 def opened(data: DataSet | Any, offset: Any = None) -> DataSet:
-    """A data set, or what ``open_data`` makes of anything else; with this offset, if there is one."""
+    """Open `data` unless it is a DataSet, and give it the offset, if any."""
     from fcl.data import DataSet, open_data
 
     if not isinstance(data, DataSet):

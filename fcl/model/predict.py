@@ -1,4 +1,4 @@
-"""Scores of rows in a file: block by block, so that neither data nor scores need fit in memory."""
+"""Scores of rows in a file, written in blocks so that neither data nor scores must fit in memory."""
 
 from __future__ import annotations
 
@@ -30,16 +30,36 @@ def write_scores(
     block_rows: int = BLOCK_ROWS,
     progress: Callable[[int], None] | None = None,
 ) -> int:
-    """Score all rows of `data` into the file or store `out`; returns the number of rows.
+    """Score all rows of `data` into the file or store `out`, one block of rows at a time.
 
-    out      .npy (float64 (n,)), .tsv (one column headed by `kind`, 17 significant digits) or
-             .zarr (float64 (n,), format 3, attribute ``kind``); it becomes visible when complete.
-    kind     "margin"; "probability" of the positive label (logistic loss only); or "mean", the expected
-             target (that probability too, or exp(margin) of poisson loss).
-    progress called with the number of rows done, after each block.
+    Parameters
+    ----------
+    model : Model
+    data : DataSet, path or array
+        A data set, or a source for :func:`fcl.open_data`.
+    out : path
+        ``.npy`` (float64 (n,)), ``.tsv`` (one column headed by `kind`, 17 significant digits) or
+        ``.zarr`` (float64 (n,), format 3, attribute ``kind``); it becomes visible when complete.
+    kind : {"margin", "probability", "mean"}
+        ``probability`` of the positive label (logistic loss only); ``mean`` is the expected target (the
+        same probability, or exp(margin) for poisson loss).
+    overwrite : bool
+        Whether to replace an existing output.
+    block_rows : int
+        Largest number of rows per block.
+    progress : callable
+        Called after each block with the number of rows done.
 
-    Holds one block at a time. Raises InputError as :meth:`Model.iter_margins`, for another suffix, and if
-    `out` exists and `overwrite` is false.
+    Returns
+    -------
+    int
+        The number of rows.
+
+    Raises
+    ------
+    InputError
+        As from :meth:`Model.iter_margins`; or the suffix is unknown, `out` exists and `overwrite` is
+        false, or the loss does not give the scores of this kind.
     """
     if kind == "probability":
         model.require_probability()
@@ -50,7 +70,7 @@ def write_scores(
     transform: Callable[[Floats], Floats] = model.loss_object.mean
     if kind == "margin":
         transform = np.asarray
-    transform(np.zeros(0))  # raises InputError for a loss without a mean before anything is written
+    transform(np.zeros(0))  # before anything is written, a loss without a mean raises InputError
     with open_scores(out, data.n_rows, kind, overwrite) as write:
         for start, stop, block in model.iter_margins(data, block_rows):
             write(start, stop, transform(block))

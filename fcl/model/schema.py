@@ -1,7 +1,7 @@
-"""Checks of the values in a file, before they are used.
+"""Checks that validate the values in a file before they are used.
 
 A check takes a place (words for messages) and a value, and returns the value or raises
-:class:`Mismatch`. A table for a whole header is composed of such checks. It drops keys that it does not
+:class:`Mismatch`. The schema of a whole header is composed of such checks. It drops keys that it does not
 declare, so no undeclared value reaches the program.
 """
 
@@ -38,7 +38,7 @@ Check = Callable[[str, Any], Any]
 
 
 class Mismatch(ValueError):
-    """A value does not fit the table."""
+    """A value does not fit the schema."""
 
 
 @dataclass(frozen=True)
@@ -87,9 +87,9 @@ def whole(low: int = 0, high: int = WHOLE_LIMIT) -> Check:
 
 
 def text(where: str, value: Any) -> str:
-    """Check for a text."""
+    """Check for a string."""
     if not isinstance(value, str):
-        raise _expected(where, "a text", value)
+        raise _expected(where, "a string", value)
     return value
 
 
@@ -101,7 +101,7 @@ def flag(where: str, value: Any) -> bool:
 
 
 def anything(where: str, value: Any) -> Any:
-    """Accept any value: for people, or for comparisons."""
+    """Accept any value."""
     return value
 
 
@@ -158,7 +158,7 @@ def record(**fields: Check | Maybe) -> Check:
 
 
 def undeclared(value: Mapping[str, Any], checked: Mapping[str, Any]) -> list[str]:
-    """Keys of a value that its table has dropped."""
+    """Keys of a value that its schema has dropped."""
     out = []
     for name, item in value.items():
         if name not in checked:

@@ -1,4 +1,4 @@
-"""Outputs of prediction, by suffix: each takes blocks in row order and appears when complete."""
+"""Outputs of prediction, by suffix; each takes blocks in row order and appears when complete."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ZARR_CHUNK_ROWS = 1 << 19
 
 
 def check_scores(path: str | os.PathLike[str], overwrite: bool) -> Path:
-    """The real path of a score output, if it may be written; raises InputError if not."""
+    """The real path of an output of scores; raises InputError if it cannot be written."""
     suffix = Path(path).suffix.lower()
     if suffix not in SUFFIXES:
         raise InputError(
@@ -38,10 +38,10 @@ def check_scores(path: str | os.PathLike[str], overwrite: bool) -> Path:
 def open_scores(
     path: str | os.PathLike[str], n_rows: int, kind: str, overwrite: bool = False
 ) -> AbstractContextManager[Write]:
-    """Context of a ``write(start, stop, scores)`` for blocks that follow one another.
+    """A context that gives ``write(start, stop, scores)``, to be called with blocks in row order.
 
-    Raises InputError as `check_scores`, and if the disk has no room for the scores: data of a few bytes
-    may announce any number of rows.
+    Raises InputError as `check_scores` does, or if the disk has no room for the scores: a file of a few
+    bytes may declare any number of rows.
     """
     target = check_scores(path, overwrite)
     needed, free = 8 * n_rows, shutil.disk_usage(target.parent).free
@@ -71,7 +71,7 @@ def _tsv(path: str | os.PathLike[str], n_rows: int, kind: str, overwrite: bool) 
         file.write(f"{kind}\n".encode())
 
         def write(start: int, stop: int, scores: Floats) -> None:
-            # 17 significant digits give every float64 back
+            # 17 significant digits restore every float64
             lines = map("{:.17g}\n".format, scores.tolist())
             file.write("".join(lines).encode())
 
@@ -80,14 +80,14 @@ def _tsv(path: str | os.PathLike[str], n_rows: int, kind: str, overwrite: bool) 
 
 @contextmanager
 def _zarr(path: str | os.PathLike[str], n_rows: int, kind: str, overwrite: bool) -> Iterator[Write]:
-    import zarr  # late: only those who write Zarr pay for it
+    import zarr  # late: slow to import
 
     with atomic_folder(path, overwrite) as folder:
         chunk = min(max(n_rows, 1), ZARR_CHUNK_ROWS)
         array = zarr.create_array(
             store=folder, shape=(n_rows,), dtype="<f8", chunks=(chunk,), attributes={"kind": kind}
         )
-        # blocks are gathered to whole chunks: a chunk written twice is compressed twice
+        # blocks are gathered into whole chunks: a chunk written twice is compressed twice
         pending = np.empty(chunk)
         filled = 0
 

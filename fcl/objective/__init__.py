@@ -1,4 +1,4 @@
-"""The mathematics of the objective: losses, values, certificate, metrics. No input or output."""
+"""The mathematics of the objective: losses, values, certificate, metrics. No I/O."""
 
 from fcl.objective.losses import LOSSES, Loss, find_loss
 from fcl.objective.penalty import Penalty

@@ -1,4 +1,4 @@
-"""Measures of ranking, in plain numpy: training must not import scikit-learn for one number."""
+"""Ranking metrics in NumPy alone, so that training need not import scikit-learn."""
 
 from __future__ import annotations
 
@@ -13,12 +13,27 @@ def average_precision(
 ) -> float:
     """Area under the precision-recall curve, as a sum of steps: sum_k (R_k - R_{k-1}) P_k.
 
-    y : (n,), positive where y > 0 (-1/+1, 0/1 or bool).
-    scores : (n,), larger is more positive. Equal scores are one threshold, so that the result does
-        not depend on the order of the rows; this is scikit-learn's ``average_precision_score``.
-    weights : (n,), of the rows, >= 0; None: 1.
+    This is scikit-learn's ``average_precision_score``. Equal scores form one threshold, so the result
+    does not depend on the order of the rows.
 
-    NaN without a positive row that has a weight. Raises ValueError for NaN scores or different lengths.
+    Parameters
+    ----------
+    y : array_like, shape (n,)
+        Positive where y > 0 (-1/+1, 0/1 or bool).
+    scores : array_like, shape (n,)
+        Larger means more positive.
+    weights : array_like, shape (n,), optional
+        Weights of the rows, >= 0; 1 by default.
+
+    Returns
+    -------
+    float
+        NaN if no positive row has a weight above 0.
+
+    Raises
+    ------
+    ValueError
+        Scores hold NaN, or y and scores are not vectors of one length.
     """
     positive, scores = np.asarray(y) > 0, np.asarray(scores, dtype=np.float64)
     if positive.shape != scores.shape or scores.ndim != 1:
@@ -30,9 +45,8 @@ def average_precision(
         return float("nan")
     order = np.argsort(-scores, kind="stable")
     ranked = scores[order]
-    last = np.append(
-        np.flatnonzero(ranked[1:] != ranked[:-1]), ranked.size - 1
-    )  # of each threshold
+    # last row of each threshold
+    last = np.append(np.flatnonzero(ranked[1:] != ranked[:-1]), ranked.size - 1)
     counts = counts[order]
     hits, seen = np.cumsum(counts * positive[order])[last], np.cumsum(counts)[last]
     precision = np.divide(hits, seen, out=np.zeros(len(last)), where=seen > 0.0)

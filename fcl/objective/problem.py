@@ -2,11 +2,11 @@
 
     P(w, b) = penalty(w) + C * sum_i s_i loss(y_i, m_i + b),    m = Phi w + o
 
-Offsets o are a part of all margins that are given here; the dual objective alone has them by themselves:
-the conjugate of loss(y, m + o) is loss*(u) - u o.
+All margins that are passed to this module include the offsets o. Only the dual objective uses the offsets
+by themselves: the conjugate of loss(y, m + o) is loss*(u) - u o.
 
-Sums over rows are made block by block and added in the order of the blocks, so they depend on the
-block size alone.
+Sums over rows are computed by row blocks and added in block order, so they depend on the block size, but
+not on the number of threads.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ Floats = npt.NDArray[np.float64]
 
 
 class RowValues(Protocol):
-    """A number for each row: an array, or what makes those of some rows."""
+    """One number per row: an array, or an object that computes the numbers of some rows."""
 
     def __getitem__(self, rows: slice) -> Floats:
-        """The numbers of some rows."""
+        """The numbers of a slice of the rows."""
 
 
-#: Steps of one-dimensional searches; Newton needs a dozen, bisection at most this many.
+#: Maximum steps of a one-dimensional search; Newton needs a dozen, bisection at most this many.
 MAX_STEPS = 200
-#: Values of the objective nearer than this (relative) are the same: a sum over a block of 65,536 rows
-#: rounds by about so much.
+#: Relative difference below which two values of the objective count as equal: about the rounding error
+#: of a sum over a block of 65,536 rows.
 ROUNDING = 1e-14
 
 
@@ -57,8 +57,16 @@ class LineSums:
 class Objective:
     """The objective on given rows.
 
-    y : float64 (n,), targets (-1 / +1 for classification).  s : float64 (n,), weights > 0.
-    C : multiplies the sum of losses.  intercept : whether b is free (else it is 0).
+    Parameters
+    ----------
+    y : float64 (n,)
+        Targets, -1 or +1 for classification.
+    s : float64 (n,)
+        Weights of the rows, > 0.
+    C : float
+        Factor of the sum of losses, > 0.
+    intercept : bool
+        Whether b is free; otherwise it is 0.
     """
 
     loss: Loss
@@ -67,9 +75,7 @@ class Objective:
     C: float
     intercept: bool = True
     block_rows: int = 65536
-    team: Team = field(
-        default=SERIAL, compare=False
-    )  #: threads that the row blocks are shared among
+    team: Team = field(default=SERIAL, compare=False)  #: threads that share the row blocks
     penalty: Penalty = field(default_factory=Penalty)
     offset: Floats | None = None  #: float64 (n,), None for zeros
 
@@ -83,7 +89,7 @@ class Objective:
             yield slice(start, min(start + self.block_rows, self.n_rows))
 
     def _sums(self, width: int, kernel: Callable[[slice, Floats], object]) -> list[float]:
-        """Sums over blocks of what ``kernel(rows, out)`` writes."""
+        """Sum over row blocks what ``kernel(rows, out)`` writes to ``out``, float64 (width,)."""
 
         def block(rows: slice) -> Floats:
             out = np.zeros(width)
@@ -117,7 +123,7 @@ class Objective:
     def residuals_curvatures_of(
         self, rows: slice, m: Floats, b: float, r: Floats, q: Floats
     ) -> None:
-        """The same on one row block; the vectors are of all rows."""
+        """As :meth:`residuals_curvatures`, on one row block of vectors over all rows."""
         from fcl.kernels import losses
 
         losses.residuals_curvatures(
@@ -125,7 +131,7 @@ class Objective:
         )
 
     def raise_curvatures(self, m: Floats, b: float, share: float, q: Floats) -> None:
-        """Raise curvatures to at least a share of those of a majoriser of the loss, in place."""
+        """Raise curvatures, in place, to at least a share of those of a majoriser of the loss."""
         from fcl.kernels import losses
 
         def block(rows: slice) -> None:
@@ -136,7 +142,7 @@ class Objective:
         self.team.map(block, list(self.blocks()))
 
     def line_sums(self, m: Floats, dm: Floats, beta: float, b: float) -> LineSums:
-        """Values and derivatives along a line of margins."""
+        """Value and derivatives of the losses at margins m + beta dm + b."""
         from fcl.kernels import losses
 
         return LineSums(
@@ -157,10 +163,10 @@ class Objective:
         dm: Floats | None = None,
         beta: float = 0.0,
     ) -> float:
-        """The b that minimises sum s loss(m + b) + slope * b + floor * b^2 / 2, to the last digits.
+        """The b that minimises sum s loss(m + b) + slope * b + floor * b^2 / 2, to rounding error.
 
-        With ``dm``, m stands for m + beta * dm. Newton steps inside a bracket of the root of the
-        derivative; bisection (or doubling) where a step leaves it.
+        If ``dm`` is given, the margins are m + beta * dm. Newton steps inside a bracket of the root of
+        the derivative; where a step leaves the bracket, bisection, or expansion of an open end.
         """
         if not self.intercept:
             return 0.0
@@ -206,11 +212,11 @@ class Objective:
     # -- dual ----------------------------------------------------------------------------------
 
     def imbalance(self, r: RowValues) -> float:
-        """What balancing changes of the price of a constant 1, at most: |sum_i r_i|, if b is free."""
+        """Largest change of a constant column's price by balancing: |sum_i r_i|, 0 if b is fixed."""
         return abs(sum(self.sides(r))) if self.intercept else 0.0
 
     def sides(self, r: RowValues) -> list[float]:
-        """Sums of the negative and of the positive residuals."""
+        """Sum of the negative residuals and sum of the positive residuals."""
         from fcl.kernels import losses
 
         return self._sums(2, lambda b, out: losses.side_sums(r[b], out))
@@ -219,35 +225,40 @@ class Objective:
         return np.empty(0) if self.offset is None else self.offset[rows]
 
     def dual_bound(self, r: RowValues, largest: float, excess: float = math.inf) -> float:
-        """A lower bound of the optimum from residuals and the price of the whole family.
+        """A lower bound of the optimum, from residuals and the prices of the whole family.
 
-        The residuals, balanced to sum 0 (the intercept is free) and scaled by t so that no feature
-        violates |C g_j| <= rho f_j, are a feasible point of the dual; this is its value, the best over
-        t. With squares in the penalty every t is feasible at a price, known for t = 1: then the better
-        of the two is taken.
+        Balance the residuals to sum 0 if the intercept is free, and scale them by t such that
+        |C g_j| <= rho f_j for every feature: this is a feasible point of the dual. The bound is the best
+        dual value over such t. If the penalty has squares, every t is feasible, at a cost that is known
+        for t = 1; the bound is then the better of the two values.
 
-        Scaled down, residuals stay in the domain of the dual, an interval that contains 0; they are
-        scaled up where it is a cone. Elsewhere the value rises up to t = 1 near an optimum: its
-        derivative there is -C sum_i r_i (m_i - o_i) = -C <w, g>, the L1 norm of w.
+        Scaling down keeps residuals in the domain of the dual, an interval that contains 0. They are
+        scaled up only where the domain is a cone. For other losses the value increases up to t = 1 near
+        an optimum: its derivative there is -C sum_i r_i (m_i - o_i) = -C <w, g>, the L1 norm of w.
 
-        r : float64 (n,), residuals, or what gives those of a slice of rows.
-        largest : float, upper bound of |g~_j| / f_j over all features, g~_j = sum_i r~_i phi_ij of the
+        Parameters
+        ----------
+        r : float64 (n,) or RowValues
+            Residuals.
+        largest : float
+            Upper bound of |g~_j| / f_j over all features, where g~_j = sum_i r~_i phi_ij and r~ are the
             balanced residuals.
-        excess : float, sum_j f_j max(0, |g~_j| / f_j - limit)^2 over all features, or more than that; the
-            limit is ``penalty.limit(C)``; infinite where it is not known.
+        excess : float
+            Upper bound of sum_j f_j max(0, |g~_j| / f_j - limit)^2 over all features, where the limit is
+            ``penalty.limit(C)``; infinite if unknown.
         """
         from fcl.kernels import losses
 
         C = self.C
         negative, positive = self.sides(r)
         total = positive + negative
-        # what residuals over weights are shifted by, and the scales of both sides
+        # shift of residuals over weights, and scales of the negative and the positive side
         balance = (0.0, 1.0, 1.0)
         if self.intercept:
             if self.loss.unbounded:
                 balance = (total / math.fsum(self.s), 1.0, 1.0)
             elif negative == 0.0 or positive == 0.0:
-                return 0.0  # the dual at 0: nothing balances the one side
+                return 0.0  # the dual value at 0: nothing balances a single side
             elif positive > -negative:
                 balance = (0.0, 1.0, -negative / positive)
             else:
@@ -278,21 +289,36 @@ class Objective:
 
 
 def relative_gap(objective: float, bound: float) -> float:
-    """max(0, P - D) / P; 0 where P is 0, infinite while either is not known (infinite or NaN)."""
+    """max(0, P - D) / |P|; 0 where P is 0, infinite while P or D is unknown (infinite or NaN)."""
     if objective == 0.0:
         return 0.0
     gap = (objective - bound) / abs(objective)
     return math.inf if math.isnan(gap) else max(0.0, gap)
 
 
-#: Sums of weights are from here to the inverse of this: their squares have to be floats.
+#: Sums of weights lie between this and its inverse, so that float64 can hold their squares.
 LEAST_SUM = 1e-100
 
 
 def resolve_C(C: float | None, alpha: float | None, sum_weights: float) -> tuple[float, float]:
-    """Both forms of the one parameter: C = 1 / (alpha * sum of the users' weights).
+    """Compute C from alpha or alpha from C, by C = 1 / (alpha * sum_weights).
 
-    Exactly one is given, finite and > 0; raises InputError otherwise.
+    Parameters
+    ----------
+    C, alpha : float or None
+        Exactly one of them, finite and > 0.
+    sum_weights : float
+        Sum of the user's sample weights.
+
+    Returns
+    -------
+    tuple of float
+        C and alpha.
+
+    Raises
+    ------
+    InputError
+        Both or neither are given, or a number is out of range.
     """
     from fcl.errors import InputError
 
@@ -306,15 +332,16 @@ def resolve_C(C: float | None, alpha: float | None, sum_weights: float) -> tuple
     if not LEAST_SUM <= sum_weights <= 1.0 / LEAST_SUM:
         raise InputError(
             f"the sample weights add up to {sum_weights:g}, expected a sum from {LEAST_SUM:g} to "
-            f"{1.0 / LEAST_SUM:g}; multiply all weights by a number that makes it about that of the rows"
+            f"{1.0 / LEAST_SUM:g}; multiply all weights by a number that makes their sum about the "
+            "number of rows"
         )
     product = value * sum_weights
     other = 1.0 / product if product > 0.0 else math.inf
     if not 0.0 < other < math.inf:
         raise InputError(
-            f"{name} is {value:g} and the sample weights add up to {sum_weights:g}, of which "
-            f"{'alpha' if name == 'C' else 'C'} = 1 / ({name} * sum) is {other:g}, expected a number "
-            f"above 0 of float64; {'raise' if other == math.inf else 'lower'} {name}, or multiply all "
+            f"{name} is {value:g} and the sample weights add up to {sum_weights:g}, so "
+            f"{'alpha' if name == 'C' else 'C'} = 1 / ({name} * sum) is {other:g}, expected a finite "
+            f"number above 0; {'raise' if other == math.inf else 'lower'} {name}, or multiply all "
             "weights by a number that makes their sum about the number of rows"
         )
     return (value, other) if C is not None else (other, value)

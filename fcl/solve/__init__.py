@@ -1,1 +1,1 @@
-"""The steps of the solver and the state that they share; drivers put them in order."""
+"""The steps of the solver and the state that they share; drivers run them in order."""

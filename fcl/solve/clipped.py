@@ -1,17 +1,17 @@
-"""The local problem of a loss that is quadratic between jumps of its curvature, minimised exactly.
+"""Exact minimisation of the local problem of a loss that is quadratic between jumps of its curvature.
 
 The squared loss, the squared hinge and the Huber loss have the slope 2 (m - y), clipped to the domain of
-the dual: rows inside are curved, all others flat. A quadratic model at a point knows only the rows that
-are curved there, and its minimum may be far beyond the jumps of others: where most rows are flat, steps
-to it are cut to nothing. This module minimises the objective itself instead. Every Newton step on the
-weights that are not 0 ends where the objective is lowest along it, which the sorted jumps of rows and
-signs of weights give exactly (finite Newton method, Keerthi and DeCoste 2005, with an active set of
-weights as in :mod:`fcl.solve.exact`). Each step lowers the objective, and a whole step that changes no
-set of rows or signs ends at the minimum over the active weights. Where no row is ever flat, the quadratic
-itself is minimised first.
+the dual: rows inside the domain are curved, all others are flat. A quadratic model at a point sees only
+the rows that are curved there, and its minimum may lie far beyond the jumps of other rows: where most
+rows are flat, a line search cuts steps towards it to almost nothing. This module minimises the objective
+itself instead. Every Newton step on the nonzero weights ends where the objective is lowest along it; the
+sorted jumps of rows and sign changes of weights give this place exactly (finite Newton method, Keerthi
+and DeCoste 2005, with an active set of weights as in :mod:`fcl.solve.exact`). Each step lowers the
+objective, and a whole step that changes neither the curved rows nor the signs ends at the minimum over
+the active weights. If no row is ever flat, the quadratic is minimised first.
 
-Residuals are made of what margins are beyond their targets, not of margins: where rows are nearly
-interpolated, rounding of the margins would leave nothing of them.
+Residuals are computed from margins minus targets, which are updated step by step. Recomputed margins of
+nearly interpolated rows would lose their residuals to rounding.
 """
 
 from __future__ import annotations
@@ -28,26 +28,30 @@ from fcl.solve.view import RowView
 
 __all__ = ["MOST_ENTRIES", "ClippedProblem"]
 
-#: Rows times columns up to which this is used; they are held at most three times.
+#: Rows times columns up to which this module is used; it holds at most three copies of the columns.
 MOST_ENTRIES = 2 * CHUNK_ENTRIES
-#: Steps at most, and those in a row that may lower the objective by no more than it rounds.
+#: Maximum steps, and maximum consecutive steps whose decrease is within the objective's rounding.
 MOST_STEPS = 2000
 MOST_IDLE_STEPS = 5
-#: Steps before a trainer that is in a hurry takes what there is.
+#: Steps after which a request to hurry ends the search.
 LEAST_STEPS = 100
-#: Slope of an active weight, as a share of the tolerance, at which it is at rest.
+#: Slope of an active weight, as a share of the tolerance, up to which it counts as settled.
 AT_REST = 0.1
 
 
 class ClippedProblem:
     """The local objective over the weights of some columns, and over the intercept, which comes last.
 
-    Columns are centred, which leaves their part of the intercept to it, and scaled to a unit diagonal of
-    the Hessian in which all rows are curved.
+    Columns are centred if there is an intercept, and scaled such that the Hessian has a unit diagonal
+    when all rows are curved.
 
-    margins : float64 (n_rows,), at the point.
-    pulls, pull_b : slopes there, in the weights and in the intercept, of the terms that are linear or
-        quadratic: corrections, floors and ridge.
+    Parameters
+    ----------
+    margins : float64 (n_rows,)
+        At the point ``at``.
+    pulls, pull_b : float64 (k,), float
+        Slopes at the point, in the weights and in the intercept, of the linear and quadratic terms:
+        corrections, floors and ridge.
     """
 
     def __init__(
@@ -61,9 +65,11 @@ class ClippedProblem:
     ) -> None:
         objective = view.objective
         self.s = objective.s
-        #: margins beyond their targets
+        #: margins minus targets
         self.beyond = margins - objective.y
-        self.low, self.high = objective.loss.domain(objective.y)
+        self.low, self.high = (
+            np.broadcast_to(end, len(self.s)) for end in objective.loss.domain(objective.y)
+        )
         k, free = len(at.columns), objective.intercept
         phi = _dense(view, working, at)
         self.centre = phi @ self.s / self.s.sum() if free else np.zeros(k)
@@ -80,7 +86,7 @@ class ClippedProblem:
         self.phi = np.vstack([phi, np.full((1, len(self.s)), 1.0 / scale_b)]) if free else phi
         self.scale_b = scale_b
         self.a = np.append(at.absolute / self.scale, np.zeros(int(free)))
-        #: what slopes are compared with
+        #: penalty coefficients that slopes are compared with
         self.unit = np.where(self.free, self.a.max(), self.a)
         self.weights = at.weights
         self.start = np.append(at.weights * self.scale, np.zeros(int(free)))
@@ -101,9 +107,9 @@ class ClippedProblem:
     def minimise(
         self, tolerance: float, cease: Callable[[], bool], hurry: Callable[[], bool]
     ) -> Step:
-        """The step to the minimum: no weight of 0 violates by more than the tolerance.
+        """The step to the minimum, where no weight of 0 violates by more than the tolerance.
 
-        cease : asked at each step; ends the search.  hurry : asked after LEAST_STEPS.
+        cease : called before each step; True ends the search.  hurry : the same, after LEAST_STEPS.
         """
         steps = idle = 0
         settled = False
@@ -127,7 +133,7 @@ class ClippedProblem:
                 if (np.abs(along) > FLAT_SLOPE * self.unit[active]).any():
                     step[active] = along
             beta, lower, zeroed = self._lowest(step)
-            if beta <= 0.0:  # rounding of the slopes: weights of 0 may have further to go
+            if beta <= 0.0:  # rounding of the slopes; weights of 0 may still violate
                 settled = True
                 continue
             rows, signs = self.curved, self.signs
@@ -139,7 +145,7 @@ class ClippedProblem:
             self._update()
             if lower > self.rounding:
                 idle = 0
-            elif zeroed < 0:  # a weight that has left is progress, even if rounding hides its gain
+            elif zeroed < 0:  # a weight that became 0 is progress, even if rounding hides its gain
                 idle += 1
             settled = (
                 abs(beta - 1.0) < 1e-6
@@ -147,7 +153,7 @@ class ClippedProblem:
                 and bool((signs == self.signs).all())
             )
         k = len(self.scale)
-        # scaling rounds: what is 0 here has to be 0 in its own units
+        # scaling rounds: weights that are 0 here must be 0 in their own units too
         d = np.where(self.w[:k] == 0.0, -self.weights, (self.w[:k] - self.start[:k]) / self.scale)
         db = self.w[k] / self.scale_b - float(self.centre @ d) if self.free.any() else 0.0
         return Step(d, db, steps)
@@ -157,7 +163,7 @@ class ClippedProblem:
     ) -> None:
         """Move to the minimum of a quadratic objective, up to the rounding of its Hessian.
 
-        The intercept does not move here. Columns are centred, so a later Newton step moves it alone.
+        The intercept stays; columns are centred, so a later Newton step moves it independently.
         """
         k = len(self.scale)
         weights, _ = minimise_quadratic(
@@ -175,14 +181,14 @@ class ClippedProblem:
         self._update()
 
     def _update(self) -> None:
-        """Rows that are curved, and the slopes of all but the absolute values."""
+        """Update the set of curved rows and the slopes of the smooth part."""
         slopes = 2.0 * self.beyond
         self.curved = (slopes > self.low) & (slopes < self.high)
         residuals = self.s * np.clip(slopes, self.low, self.high)
         self.slope = self.phi @ residuals + self.pulls + self.extra @ (self.w - self.start)
 
     def _hessian(self, active: Columns) -> Floats:
-        """Over some weights, of the rows that are curved."""
+        """The Hessian of the curved rows over the active weights."""
         if self._whole is not None:
             return self._whole[np.ix_(active, active)]
         part = self.phi[np.ix_(active, np.flatnonzero(self.curved))]
@@ -191,13 +197,13 @@ class ClippedProblem:
         return hessian
 
     def _enter(self, tolerance: float) -> bool:
-        """Give signs to weights of 0 that violate; returns whether there are any."""
+        """Give signs to violating weights of 0; returns whether there are any."""
         out = np.flatnonzero(~self.free & (self.signs == 0.0))
         over = (np.abs(self.slope[out]) - self.a[out]) / self.a[out]
         worst = float(over.max(initial=0.0))
         if worst <= tolerance:
             return False
-        # the worst surely helps; of others near it most will stay
+        # entering the worst always helps; most others near it will stay active
         enter = out[over > max(0.5 * worst, tolerance)]
         self.signs = self.signs.copy()
         self.signs[enter] = -np.sign(self.slope[enter])
@@ -213,10 +219,10 @@ class ClippedProblem:
         return True
 
     def _lowest(self, step: Floats) -> tuple[float, float, int]:
-        """Where the objective is lowest along a step.
+        """Find where the objective is lowest along a step.
 
-        Returns the share of the step, by how much the objective is lower there, and which weight is 0
-        there, or -1.
+        Returns the share of the step, the decrease of the objective there, and the index of the weight
+        that becomes 0 there, or -1.
         """
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             return self._lowest_of(step, step @ self.phi)
@@ -224,7 +230,7 @@ class ClippedProblem:
     def _lowest_of(self, step: Floats, dm: Floats) -> tuple[float, float, int]:
         rows = np.flatnonzero(dm)
         slopes, change = 2.0 * self.beyond[rows], 2.0 * dm[rows]
-        low, high = (np.broadcast_to(end, len(self.s))[rows] for end in (self.low, self.high))
+        low, high = self.low[rows], self.high[rows]
         begin = np.where(change > 0.0, low - slopes, high - slopes) / change
         end = np.where(change > 0.0, high - slopes, low - slopes) / change
         curve = 2.0 * self.s[rows] * dm[rows] ** 2
@@ -237,7 +243,7 @@ class ClippedProblem:
         )
         if not slope < 0.0:
             return 0.0, 0.0, -1
-        # where the slope or the curvature jumps, in order
+        # places where the slope or the curvature jumps, in order
         places = np.concatenate([begin, end, crossing])
         curves = np.concatenate([curve, -curve, np.zeros(len(step))])
         kinks = np.concatenate([np.zeros(2 * len(rows)), kink])

@@ -1,4 +1,4 @@
-"""The penalty on features by their ids, and the conditions that it sets for an optimum."""
+"""The penalty on features by their ids, and its optimality conditions."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ __all__ = ["Conditions"]
 
 @dataclass(frozen=True)
 class Conditions:
-    """When features of a family are optimal. gradients are g_j, float64 (k,), as ids and weights.
+    """The optimality conditions of features of a family.
 
-    Slopes are those of :mod:`fcl.objective.penalty`: at most 1 in size where the weight is 0.
+    Arguments ``gradients`` are g_j, float64 (k,), parallel to ids and weights. Slopes are those of
+    :mod:`fcl.objective.penalty`: at an optimum |slope| <= 1 where the weight is 0.
     """
 
     penalty: Penalty
@@ -24,7 +25,7 @@ class Conditions:
 
     @property
     def limit(self) -> float:
-        """The largest |g_j| / f_j at which a feature of weight 0 does not violate."""
+        """The largest |g_j| / f_j at which a weight of 0 meets its optimality condition."""
         return self.penalty.limit(self.C)
 
     def value(self, point: Point) -> float:

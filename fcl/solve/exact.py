@@ -1,11 +1,11 @@
-"""The inner model with its whole Hessian, minimised exactly.
+"""Exact minimisation of the inner model, with its whole Hessian.
 
-Coordinate descent takes as many sweeps as the columns are ill-conditioned: of columns of very different
-scales, near-copies, or rows that are nearly interpolated it would take millions. Where the columns are
-few enough, this makes their Hessian over all rows of the view in float64 and solves the quadratic with
-its absolute values by an active set: Newton steps on the weights that are not 0, within the orthant of
-their signs, until no other weight violates (feature-sign search, Lee, Battle, Raina and Ng 2006).
-Columns are scaled to a unit diagonal, so their units do not matter.
+The worse the columns are conditioned, the more sweeps coordinate descent takes: with columns of very
+different scales, near-copies, or nearly interpolated rows it would take millions. If there are few
+columns, this module computes their Hessian over all rows of the view in float64 and minimises the
+quadratic plus absolute values by an active-set method: Newton steps on the nonzero weights, within the
+orthant of their signs, until no other weight violates (feature-sign search, Lee, Battle, Raina and Ng
+2006). Columns are scaled to a unit diagonal, so their units do not matter.
 """
 
 from __future__ import annotations
@@ -23,52 +23,52 @@ from fcl.solve.view import RowView, column_moments
 
 __all__ = ["ExactModel", "minimise_quadratic", "newton_step"]
 
-#: Columns up to which a Hessian is made.
+#: Number of columns up to which a Hessian is computed.
 MOST_COLUMNS = 1024
-#: Entries of dense columns that are held at a time.
+#: Entries of dense columns in memory at a time.
 CHUNK_ENTRIES = 1 << 17
-#: Chunks whose products are kept apart until they are added in order.
+#: Number of chunks whose products are held until they are added in order.
 CHUNKS_AT_ONCE = 2
-#: Pivots of a unit diagonal up to this, times the number of columns, count as zero: rounding hides them.
-#: Along the directions without curvature that they leave, weights move until one of them is 0.
+#: Pivots of a matrix with unit diagonal up to this, times the number of columns, count as 0: rounding
+#: hides them. Along the directions of zero curvature that they leave, weights move until one reaches 0.
 FLAT = 3e-15
-#: Slope along such a direction, as a share of the penalty's, that is worth a move.
+#: Slope along such a direction, as a share of the penalty's, above which a move is worthwhile.
 FLAT_SLOPE = 1e-9
-#: Sweeps of coordinate descent before the active set: cheap, and they find most of it.
+#: Sweeps of coordinate descent before the active-set method: cheap, and they find most of the set.
 FIRST_SWEEPS = 20
-#: Newton steps that change no sign, those that let no weight leave, and active sets, at most: rounding
-#: could make them cycle.
+#: Maximum Newton steps that change no sign, Newton steps that bring no weight to 0, and active sets:
+#: rounding could make them cycle.
 MOST_REFINEMENTS = 3
 MOST_STEPS = 6
 MOST_SETS = 300
-#: Active sets that may follow one another without lowering the quadratic: near rounding they cycle.
+#: Maximum consecutive active sets that do not lower the quadratic: near rounding error they cycle.
 MOST_IDLE_SETS = 5
-#: Values whose relative difference is at most this differ by rounding alone.
+#: Relative difference up to which two values differ only by rounding.
 ROUNDED = 1e-13
-#: Relative error of the Newton systems that counts as solved.
+#: Relative residual at which a Newton system counts as solved.
 SOLVED = 1e-13
 
 
 class ExactModel:
-    """Makes and minimises quadratic models of the local objective, with the intercept eliminated.
+    """Builds and minimises quadratic models of the local objective, with the intercept eliminated.
 
     Parameters
     ----------
     most : int
-        Columns that there is memory for.
+        Number of columns that fit in memory.
     """
 
     def __init__(self, most: int) -> None:
         self.most = most
-        #: whether to return what there is
+        #: whether to stop and return the best point so far
         self.cease: Callable[[], bool] = lambda: False
 
     @staticmethod
     def bytes_for(columns: int) -> int:
-        """Bytes of what a step makes: the Hessian, its factors, and columns for it.
+        """Bytes that a step allocates: the Hessian, its factors, and columns for it.
 
         :mod:`fcl.solve.clipped` holds up to three copies of its columns, each of up to two chunks, and
-        some thirty vectors of the rows, which together take no more than another four chunks.
+        about thirty vectors over the rows, which together take at most four more chunks.
         """
         return 8 * (8 * columns**2 + 10 * CHUNK_ENTRIES)
 
@@ -89,7 +89,8 @@ class ExactModel:
         hessian = self._hessian(view, working, at.columns, q, centre)
         gradients = at.gradients
         if free:
-            # what the floor of the intercept leaves of the means, and the intercept's own slope
+            # complete the elimination of the intercept: its floor retains a part of the means, and its
+            # slope enters the gradients
             hessian += view.intercept_floor * np.outer(centre, centre)
             gradients = gradients - centre * at.slope_b
         diagonal = np.diag_indices_from(hessian)
@@ -155,17 +156,17 @@ def minimise_quadratic(
     hessian : float64 (k, k), positive semidefinite; overwritten.
     gradients, absolute, start : float64 (k,); absolute > 0.
     tolerance : violation, as a share of ``absolute``, up to which a weight of 0 stays 0.
-    rank : upper bound of the rank of the Hessian: some minimum has no more weights beside 0.
-    cease : asked once an active set; then the lowest point so far is returned.
+    rank : upper bound of the rank of the Hessian: some minimum has at most that many nonzero weights.
+    cease : called before each active set; True ends the search with the lowest point so far.
 
     Returns
     -------
-    The weights, float64 (k,), and how many active sets it took.
+    The weights start + d, float64 (k,), and the number of active sets tried.
     """
     k = len(start)
     rank = k if rank is None else max(rank, 1)
     scale = np.sqrt(np.maximum(np.diag(hessian), 0.0))
-    # a column without curvature: its own weight alone can bound it
+    # a column without curvature keeps its own scale
     scale = np.where(scale > 0.0, scale, 1.0)
     hessian /= scale
     hessian /= scale[:, None]
@@ -181,7 +182,7 @@ def minimise_quadratic(
         if descent.gram_sweep(hessian, a, order, w, slope) <= tolerance:
             break
     swept, after = value(), w.copy()
-    if np.count_nonzero(w) > rank:  # to take the surplus out one by one would take longer
+    if np.count_nonzero(w) > rank:  # removing the surplus one by one would take longer
         w[:] = best
         slope = g + hessian @ (w - origin)
     else:
@@ -198,14 +199,14 @@ def minimise_quadratic(
         slope = g + hessian @ (w - origin)
         found = value()
         idle = 0 if found < lowest else idle + 1
-        if found <= lowest + ROUNDED * abs(lowest):  # of equals the later one is the more exact
+        if found <= lowest + ROUNDED * abs(lowest):  # of equal points the later one is more exact
             lowest, best = found, w.copy()
         out = np.flatnonzero(signs == 0.0)
         over = (np.abs(slope[out]) - a[out]) / a[out]
         worst = float(over.max(initial=0.0))
         if worst <= tolerance:
             break
-        # the worst surely helps; of others near it most will stay
+        # entering the worst always helps; most others near it will stay active
         enter = out[over > max(0.5 * worst, tolerance)]
         room = max(1, rank - int(np.count_nonzero(signs)))
         if len(enter) > room:
@@ -219,16 +220,16 @@ def minimise_quadratic(
 
 
 class _Face:
-    """The active weights, and the quadratic over them, until they are at its minimum.
+    """The active weights and the quadratic over them, moved to its minimum within their orthant.
 
-    Weights that reach 0 on the way leave it. Nothing outside is touched; only slopes of active weights
-    are kept.
+    Weights that reach 0 on the way leave the active set. The arrays passed in are not changed; slopes are
+    stored for active weights only.
 
     Parameters
     ----------
     hessian : float64 (k, k).
-    a, w, slope, signs : float64 (k,); active are the weights whose sign is not 0. A weight that enters
-        is 0 and has the sign that it shall take.
+    a, w, slope, signs : float64 (k,); weights whose sign is not 0 are active. An entering weight is 0 and
+        has the sign that it is to take.
     """
 
     def __init__(self, hessian: Floats, a: Floats, w: Floats, slope: Floats, signs: Floats) -> None:
@@ -250,8 +251,8 @@ class _Face:
                     continue
                 along = flats @ (flats.T @ right)
                 if np.abs(along).max() > FLAT_SLOPE * self.a.min():
-                    # nothing ends it: the least curvature that rounding cannot hide does, a share of
-                    # the largest, which is at most the number of columns
+                    # no weight bounds the move: bound it by the least curvature that rounding cannot
+                    # hide, a share of the largest one, which is at most the number of columns
                     step += along / (FLAT * len(right) ** 2)
             square = float(step @ (self.hessian @ step))
             beta, zeroed = _along(square, self.a, self.w, right, step)
@@ -268,19 +269,19 @@ class _Face:
                 break
 
     def right(self) -> Floats:
-        """Minus the slopes, on this side of 0; 0 for weights that have left."""
+        """Minus the slopes within the orthant; 0 for weights that have become 0."""
         return np.where(self.signs == 0.0, 0.0, -(self.slope + self.a * self.signs))
 
     def takes_all(self, enter: Columns) -> bool:
-        """Whether the Newton step takes all entering weights the way of their signs."""
+        """Whether the Newton step moves all entering weights in the direction of their signs."""
         step, flats = newton_step(self.hessian, self.right())
         entering = np.isin(self.active, enter)
         return not flats.shape[1] and bool((step * self.signs >= 0.0)[entering].all())
 
     def _leave_flats(self, flats: Floats) -> bool:
-        """Move along directions without curvature, while that is downhill, until weights are 0.
+        """Move along directions of zero curvature, as long as that is downhill, until weights are 0.
 
-        flats : float64 (active, directions), orthonormal.  Returns whether a weight has left.
+        flats : float64 (active, directions), orthonormal.  Returns whether a weight has become 0.
         """
         left = False
         while flats.shape[1]:
@@ -294,7 +295,7 @@ class _Face:
                 break
             self._move(-self.w[zeroed] / step[zeroed] * step, zeroed)
             left = True
-            # a reflection, after which one direction alone moves it, which is left out
+            # reflect the basis so that only one direction moves this weight, and drop that one
             normal = flats[zeroed].copy()
             pivot = int(np.argmax(np.abs(normal)))
             normal[pivot] += math.copysign(float(np.linalg.norm(normal)), float(normal[pivot]))
@@ -314,7 +315,7 @@ class _Face:
         self.signs = np.sign(self.w)
 
     def _drop(self) -> None:
-        """Leave out the weights that are 0."""
+        """Remove the weights that are 0 from the active set."""
         kept = np.flatnonzero(self.signs)
         self.hessian = self.hessian[np.ix_(kept, kept)]
         self.active, self.a, self.w = self.active[kept], self.a[kept], self.w[kept]
@@ -322,12 +323,12 @@ class _Face:
 
 
 def newton_step(hessian: Floats, right: Floats) -> tuple[Floats, Floats]:
-    """Solve hessian step = right, of columns that may depend on each other.
+    """Solve hessian step = right by a pivoted Cholesky factorisation; columns may be dependent.
 
     Returns
     -------
     The step, float64 (k,), with 0 for columns that depend on the others; and an orthonormal basis of the
-    directions without curvature, float64 (k, directions), by a Cholesky factorisation with pivots.
+    directions of zero curvature, float64 (k, directions).
     """
     from scipy.linalg import cho_solve, solve_triangular
     from scipy.linalg.lapack import dpstrf
@@ -349,10 +350,10 @@ def newton_step(hessian: Floats, right: Floats) -> tuple[Floats, Floats]:
 
 
 def _along(square: float, a: Floats, w: Floats, right: Floats, step: Floats) -> tuple[float, int]:
-    """The minimum of the quadratic with its absolute values along a step.
+    """The minimum of the quadratic plus absolute values along a step.
 
-    square : curvature along the step.  right : minus the slopes on this side of 0.  Returns the share of
-    the step, and which weight is 0 there, or -1.
+    square : curvature along the step.  right : minus the slopes within the orthant.  Returns the share of
+    the step, and the index of the weight that becomes 0 there, or -1.
     """
     slope = -float(right @ step)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):

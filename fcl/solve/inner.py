@@ -1,8 +1,9 @@
 """The inner model of a step: a quadratic on a sample of the rows, and coordinate descent on it.
 
-The columns worked on are gathered on the sampled rows, so that what a sweep reads fits the second-level
-cache. Sweeps then run over nested sets: all columns; those with a weight, until none of them violates;
-of these the *hot* ones, whose violation is near the largest, a few times for each look at the others.
+The columns of the step are gathered on the sampled rows, so that the data of a sweep fits the
+second-level cache. Sweeps then run over nested sets: all columns; columns with a weight, until none of
+them violates; and among these the *hot* columns, whose violation is near the largest, several times
+between two sweeps over the others.
 """
 
 from __future__ import annotations
@@ -27,59 +28,59 @@ __all__ = ["Columns", "InnerModel", "LocalPoint", "Step"]
 Columns = npt.NDArray[np.intp]
 Singles = npt.NDArray[np.float32]
 
-#: Rows of the sample: at least, and for each column worked on.
+#: Rows of the sample: at least, and per column.
 LEAST_ROWS = 16384
 ROWS_A_COLUMN = 8
 #: The sample doubles, up to this factor, when a step hardly lowers the violation.
 MOST_GROWN = 16.0
-#: Share of the exact diagonal that the model keeps where the sample misses a column, and the share
-#: added to every diagonal. More of either slows the swaps between near-duplicates.
+#: Share of the exact diagonal that the model keeps where the sample misses a column, and share that is
+#: added to every diagonal. Larger values slow the exchange of weight between near-duplicates.
 FLOOR = 0.5
 DAMPING = 1e-3
-#: Sweeps of one step, over whatever set of columns.
+#: Maximum sweeps of one step, over any set of columns.
 MAX_SWEEPS = 1000
-#: Hot columns: with a violation above this share of the largest among those with a weight. A late step
-#: on 13,000 columns has 100 of them, and takes 2.7 s instead of 9.1 (6.2 M windows, d = 8, C = 0.03).
+#: Hot columns have a violation above this share of the largest one among columns with a weight. Late
+#: steps have few of them, and save most of their time by sweeping over these.
 HOT = 0.1
-#: Sweeps over the hot columns between two sweeps over all: enough for one extrapolation. They end early
-#: when the largest violation is down to this share.
+#: Sweeps over the hot columns between two sweeps over all columns with a weight: enough for one
+#: extrapolation. They end early when the largest violation has fallen to this share.
 HOT_SWEEPS = 6
 COOLED = 0.3
-#: Sweeps that a step makes in any case: fewer are not worth gathering columns for.
+#: Minimum sweeps of a step: fewer are not worth gathering columns for.
 LEAST_SWEEPS = 10
-#: ... and how far the violation has to be down before a step may be cut short.
+#: ... and the share to which the violation must fall before a request to hurry ends a step.
 HURRIED = 0.3
 #: Sweeps over one set of columns between two extrapolations.
 EXTRAPOLATE_FROM = 5
-#: Rows of the sample up to which there is memory for that, and vectors over them that it takes.
+#: Rows of the sample up to which extrapolation has memory, and vectors over them that it needs.
 EXTRAPOLATE_ROWS = 1 << 18
 EXTRAPOLATE_VECTORS = EXTRAPOLATE_FROM + 8
-#: Curvature of a row of the sample, as a share of the largest, is taken for at least this.
+#: Lower bound of the curvature of a sampled row, as a share of the largest one.
 LEAST_SINGLE = 1e-30
-#: Parts in which columns are gathered, each in a region of its own: the most threads that help.
+#: Parts in which columns are gathered, each into its own region: the most threads that help.
 GATHER_PARTS = 4
-#: Entries from which two threads sweep over half the columns each: some 4 ms of one.
+#: Entries from which two threads sweep over half the columns each: about 4 ms on one thread.
 LONG_SWEEP = 2_000_000
-#: Entries that one call of the sweeping kernel reads at most, or one column.
+#: Maximum entries that one call of the sweep kernel reads, unless a single column has more.
 ENTRIES_A_CALL = 10_000_000
 
 
 @dataclass
 class LocalPoint:
-    """The local objective over C at one point, in the columns worked on."""
+    """The local objective, divided by C, at one point and in some of the columns."""
 
     columns: Columns
     weights: Floats
-    gradients: Floats  #: of all that is smooth
+    gradients: Floats  #: of the smooth part
     curvatures: Floats  #: of the losses over the view
-    floor: Floats  #: kappa_j: what w_j^2 / 2 is multiplied by around the anchor
-    absolute: Floats  #: what |w_j| is multiplied by
-    ridge: Floats  #: what w_j^2 / 2 is multiplied by
+    floor: Floats  #: kappa_j: coefficients of (w_j - w_e,j)^2 / 2, around the anchor
+    absolute: Floats  #: coefficients of |w_j|
+    ridge: Floats  #: coefficients of w_j^2 / 2
     loss: float  #: sum of the weighted losses over the view
-    slope_b: float  #: in the intercept; 0 without one
+    slope_b: float  #: slope in the intercept; 0 without one
 
     def take(self, which: Columns) -> LocalPoint:
-        """The same point in some of the columns."""
+        """The same point, in a subset of the columns."""
         return LocalPoint(
             self.columns[which],
             self.weights[which],
@@ -95,7 +96,7 @@ class LocalPoint:
 
 @dataclass
 class Step:
-    """A step of the columns worked on, and of the intercept."""
+    """A step of the weights of some columns, and of the intercept."""
 
     d: Floats
     db: float
@@ -104,7 +105,7 @@ class Step:
 
 @dataclass
 class _Model:
-    """The model as gathered: k columns on a sample of the rows. See :mod:`fcl.kernels.descent`."""
+    """The gathered model: k columns on a sample of the rows. See :mod:`fcl.kernels.descent`."""
 
     start: Ids
     stop: Ids
@@ -121,7 +122,7 @@ class _Model:
     ids: Ids
 
     def value(self, w: Floats, u: Singles, b: Floats) -> float:
-        """The model at a state; b : (d_b, sum of u)."""
+        """The value of the model at a state; b : (d_b, sum of u)."""
         d = w - self.at.weights
         smooth = (
             float((self.at.gradients * d).sum())
@@ -159,7 +160,7 @@ class _Model:
 
 
 class _Order:
-    """Columns in the order of a sweep."""
+    """Columns in the order in which a sweep visits them."""
 
     def __init__(self, model: _Model, columns: Columns) -> None:
         self.columns = columns
@@ -169,7 +170,7 @@ class _Order:
 
     @cached_property
     def calls(self) -> list[Columns]:
-        """Cut so that no call of a kernel lasts much longer than 50 ms."""
+        """The columns split such that no call of a kernel takes much longer than 50 ms."""
         if self.entries <= ENTRIES_A_CALL:
             return [self.columns]
         ends = np.cumsum(self._sizes)
@@ -177,7 +178,7 @@ class _Order:
         return [part for part in np.split(self.columns, cuts) if len(part)]
 
     def halves(self, model: _Model) -> list[_Order]:
-        """The first and the second half of the columns by id, of about as many entries."""
+        """The first and the second half of the columns by id, with about equally many entries."""
         return [_Order(model, half) for half in self._halves]
 
     @cached_property
@@ -192,7 +193,7 @@ class _Order:
 class _Descent:
     """Coordinate descent on one model: its state, and the sets of columns that it sweeps over.
 
-    The state is w (weights with their steps), u (:mod:`fcl.kernels.descent`) and b = (d_b, sum of u).
+    The state is w (weights including steps), u (:mod:`fcl.kernels.descent`) and b = (d_b, sum of u).
     """
 
     def __init__(
@@ -220,7 +221,7 @@ class _Descent:
         self._ended = False
 
     def run(self, tolerance: float) -> None:
-        """Sweep until no column violates by more than the tolerance, or time is up."""
+        """Sweep until no column violates by more than the tolerance, or the step has to end."""
         everything = _Order(self._model, self._everything)
         while not self._ended and self._sweep(everything) > tolerance:
             while not self._ended:
@@ -253,10 +254,10 @@ class _Descent:
         return max(parts)
 
     def _side_by_side(self, order: _Order) -> float:
-        """Both halves of the columns from the same state, and the sum of their steps.
+        """Sweep over both halves of the columns from the same state, and add their steps.
 
-        Each half lowers the model, so half the sum does too; the whole sum mostly does, for what is
-        strongly coupled (patterns at the same positions) is in the same half.
+        Each half lowers the model, so half the sum does too. The whole sum nearly always does, because
+        strongly coupled columns (patterns at the same positions) are in the same half.
         """
         model, w, u, b = self._model, self.w, self._u, self.b
         before = model.value(w, u, b)
@@ -278,17 +279,17 @@ class _Descent:
     def _extrapolate(self) -> None:
         """Anderson extrapolation of sweeps over one set of columns in one order.
 
-        Near the end such sweeps are an affine map, and a combination of the last iterates with
+        Near convergence such sweeps are an affine map, and a combination of the last iterates with
         coefficients that add up to 1 is far nearer to its fixed point (Bertrand and Massias 2021). The
-        state is affine in w, so the candidate is evaluated without touching a column; it is taken only
-        where it lowers the model.
+        state is affine in w, so the candidate is evaluated without reading a column; it is accepted only
+        if it lowers the model.
         """
         model, iterates = self._model, self._iterates
         iterates.append((self.w.copy(), self._u.copy(), self.b.copy()))
         if len(iterates) <= EXTRAPOLATE_FROM:
             return
         steps = np.diff([state[0] for state in iterates], axis=0)
-        gram = np.einsum("ik,jk->ij", steps, steps)  # no BLAS: its threads would only spin
+        gram = np.einsum("ik,jk->ij", steps, steps)  # without BLAS, whose threads would only spin
         gram[np.diag_indices_from(gram)] += 1e-12 * max(float(np.trace(gram)), 1e-300)
         c = np.linalg.solve(gram, np.ones(len(gram)))
         total = float(c.sum())
@@ -304,24 +305,24 @@ class _Descent:
 
 
 class InnerModel:
-    """Makes and minimises inner models in buffers of its own.
+    """Builds and minimises inner models in its own buffers.
 
     Parameters
     ----------
     n_rows : int
-        Rows of the view, at most.
+        Maximum rows of the view.
     max_columns : int
-        Room of the working set.
+        Maximum columns of the working set.
     entries : int
-        Entries of gathered columns that there is room for (4 bytes each, 8 with values).
+        Room for entries of gathered columns (4 bytes each, 8 with values).
     seed : int
-        Of the order of coordinates and the sample of rows; counts modulo ``MOST_SEEDS``.
+        Seeds the order of coordinates and the samples of rows; taken modulo ``MOST_SEEDS``.
     binary : bool
         Whether all columns consist of zeros and ones.
     block_rows : int
-        Rows a block.
+        Rows per block.
     team : Team
-        Threads to gather columns, and two for long sweeps.
+        Threads that gather columns; two of them share long sweeps.
     """
 
     def __init__(
@@ -346,10 +347,10 @@ class InnerModel:
         self._team = team
         self._seed = seed % MOST_SEEDS
         self.drawn = 0  #: samples drawn so far
-        self.grown = 1.0  #: factor on the rows of a sample
-        #: asked between sweeps: whether a step should come to an end, after a few of them
+        self.grown = 1.0  #: factor on the number of sampled rows
+        #: called between sweeps: whether a step should end after LEAST_SWEEPS
         self.hurry: Callable[[], bool] = lambda: False
-        #: asked between sweeps and steps: whether to come to an end at once
+        #: called between sweeps and steps: whether to end at once
         self.cease: Callable[[], bool] = lambda: False
 
     @staticmethod
@@ -360,7 +361,7 @@ class InnerModel:
         return rows + iterates + (4 if binary else 8) * entries + 16 * max_columns
 
     def judge(self, before: float, after: float) -> None:
-        """A step took the largest violation from ``before`` to ``after``: fit the size of samples."""
+        """Adapt the sample size to a step that took the largest violation from before to after."""
         if after > 0.7 * before:
             self.grown = min(2.0 * self.grown, MOST_GROWN)
         elif after < 0.3 * before:
@@ -369,9 +370,10 @@ class InnerModel:
     def minimise(
         self, view: RowView, working: WorkingSet, at: LocalPoint, q: Floats, tolerance: float
     ) -> Step:
-        """The step that minimises the model at a point, until no column violates by more.
+        """The step that minimises the model at a point.
 
-        q : float64 (n_rows,), curvatures of the rows of the view.
+        q : float64 (n_rows,), curvatures of the rows of the view.  tolerance : violation of a column up
+        to which the model counts as minimised.
         """
         k = len(at.columns)
         h, lean = np.empty(k), np.empty(k)
@@ -384,15 +386,15 @@ class InnerModel:
         total = float(q_chosen.sum())
         free = view.objective.intercept and rows > 0
         at, centres = self._centre(at, rows, total, lean, h) if free else (at, np.zeros(k))
-        # share of a column's curvature that is left once the intercept follows: damping by the whole of
-        # it would hold up columns far from 0, such as one of 100 +- 1, for hundreds of steps
+        # share of a column's curvature that is left once the intercept is eliminated: damping by the
+        # whole curvature would slow down columns far from 0, such as 100 +- 1, for hundreds of steps
         left = np.ones(k)
         if free:
             left -= np.minimum(lean * lean / np.maximum(total * h, 1e-300), 1.0)
         extra = np.maximum(FLOOR * at.curvatures - h, 0.0)
         extra += DAMPING * left * (at.curvatures + at.floor)
-        # both are quadratic already. A model without the floor is too flat where the view misses most of
-        # a column, and the line search pays for it (steps of 1/4 to 1/256, twice as long a training)
+        # both terms are quadratic already. Without the floor the model is too flat where the view misses
+        # most of a column, and the line search has to cut the steps
         extra += at.floor + at.ridge
         model = _Model(
             self._start[:k],
@@ -406,8 +408,8 @@ class InnerModel:
             np.maximum(h + extra, 1e-300),
             lean,
             free,
-            # of the sample, like the columns': otherwise a nearly constant column may get less than no
-            # curvature once the intercept is eliminated, and its steps have no bound
+            # total of the sample, as in the columns: otherwise a nearly constant column may have negative
+            # curvature once the intercept is eliminated, and its steps are unbounded
             total + view.intercept_floor if free else 1.0,
             working.cache.ids[at.columns],
         )
@@ -420,11 +422,11 @@ class InnerModel:
     def _centre(
         self, at: LocalPoint, rows: int, total: float, lean: Floats, h: Floats
     ) -> tuple[LocalPoint, Floats]:
-        """The same point in columns less their means, which a free intercept makes up for.
+        """The same point with centred columns, for which the free intercept compensates.
 
-        What is left of a column's curvature once the intercept follows is the difference of two sums, and
-        of a column of 5,000 +- 1 nothing in float32. Columns with a value in every row of the sample are
-        centred; others would not be sparse any more. Returns the point, and the means.
+        The curvature of a column after elimination of the intercept is the difference of two sums; in
+        float32 nothing of it is left for a column of 5,000 +- 1. Only columns with a value in every row
+        of the sample are centred; others would become dense. Returns the point and the means.
         """
         k = len(at.columns)
         centres = np.zeros(k)
@@ -447,9 +449,9 @@ class InnerModel:
         return replace(at, gradients=gradients, curvatures=at.curvatures * left), centres
 
     def _choose_rows(self, q: Floats, most: int) -> int:
-        """Sample about ``most`` rows by their curvature; returns how many."""
+        """Sample about ``most`` rows by their curvature; returns their number."""
         counts, sums = np.empty(descent.BINS), np.empty(descent.BINS)
-        # relative to the largest: the sample is the same whatever the weights are measured in
+        # relative to the largest, so that the sample does not depend on the unit of the weights
         unit = float(q.max(initial=0.0)) or 1.0
         descent.curvature_histogram(q, unit, counts, sums)
         # expected size of the sample for tau at the lower edge of each bin
@@ -473,11 +475,11 @@ class InnerModel:
     def _gather(
         self, working: WorkingSet, columns: Columns, q: Floats, lean: Floats, h: Floats
     ) -> int:
-        """Gather the columns on a sample of the rows, as many as fit; returns how many rows."""
+        """Gather the columns on a sample of as many rows as fit; returns the number of rows."""
         k = len(columns)
         chosen = self._chosen_buffer[: len(q)]
         slots = working.cache.slots[columns]
-        # regions in proportion to what their columns hold
+        # regions in proportion to the entries of their columns
         held = np.concatenate([[0], np.cumsum(working.cache.store.nonzeros[slots] + 1)])
         cuts = np.searchsorted(held, np.linspace(0, held[-1], GATHER_PARTS + 1)[1:-1])
         cuts = np.concatenate([[0], cuts, [k]])

@@ -1,4 +1,4 @@
-"""The trainer's side: the local problem on the cached columns, from one anchor to the next."""
+"""The trainer's side: the local problem on the cached columns, from anchor to anchor."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ Numbers = npt.NDArray[np.intp]
 
 
 class LocalSolver:
-    """A row view, the working set over it, and the trainer that moves it.
+    """A row view, the working set over it, and the trainer that moves its weights.
 
-    An anchor comes with exact gradients of what is cached; columns that come later bring theirs, at the
-    same anchor. The point is the trainer's: it starts at the anchor, and when the next one arrives it is
-    kept if it is better than that by the new local objective.
+    An anchor comes with the exact gradients of the cached columns; columns that enter later bring their
+    gradients at the same anchor. The trainer's point starts at the anchor. When the next anchor arrives,
+    the point is kept if the new local objective is lower there than at the new anchor.
     """
 
     def __init__(
@@ -55,9 +55,9 @@ class LocalSolver:
 
         margins : float64 (n,), of all rows, without the intercept.
         gradients, exact : float64 (cached columns,), g_j and h_j over all rows at the anchor; h_j are
-            read for a sampled view alone.
+            used only by a sampled view.
         total_r, total_q : sums of residuals and curvatures over all rows; total_q bounds the floor of
-            the intercept, total_r is read for a sampled view alone.
+            the intercept, total_r is used only by a sampled view.
         """
         n = self.cache.n
         working = self.working
@@ -86,12 +86,12 @@ class LocalSolver:
     # -- columns -------------------------------------------------------------------------------
 
     def has_equal(self, feature: int, nonzeros: int, hash_: int, gradient: float) -> bool:
-        """Whether a cached column makes one of this count, hash and gradient superfluous.
+        """Whether a cached column makes a column of this count, hash and gradient redundant.
 
-        It does if it is equal and not penalised more. Squares in the penalty spread a weight over equal
-        columns, so that each of them counts. On a sampled view columns that differ on other rows look
-        equal, as do rounded ones that differ little: their gradients over all rows, at the anchor, have
-        to agree too.
+        It does if the two are equal and the cached one is not penalised more. Squares in the penalty
+        spread a weight over equal columns, so none of them is redundant. Columns that differ only outside
+        the sample, or by less than the cache rounds, look equal: then their gradients over all rows, at
+        the anchor, must agree too.
         """
         equal = self.cache.find(nonzeros, hash_)
         if not len(equal) or not self.view.objective.penalty.pure_l1:
@@ -103,7 +103,7 @@ class LocalSolver:
         return bool((self.factors(self.cache.ids[equal]) <= own).any())
 
     def entered(self, first: int, weights: Floats, gradients: Floats, exact: Floats | None) -> None:
-        """The live columns from number ``first`` on are new, with these weights and gradients."""
+        """Register the live columns from number ``first`` on, with their weights and gradients."""
         factors = self.factors(self.cache.ids[first:])
         for t, factor in enumerate(factors):
             self.working.reset(first + t, factor, float(weights[t]), float(gradients[t]))
@@ -113,8 +113,8 @@ class LocalSolver:
     def leaving_order(self) -> Numbers:
         """Numbers of the columns that may be evicted, the most dispensable first.
 
-        What has a weight at the anchor is not dead, even if the trainer has brought it to 0 since:
-        without its column it would have that weight again.
+        A column with a weight at the anchor is not dead, even if the trainer has since moved the weight
+        to 0: on eviction the weight returns to that of the anchor.
         """
         n = self.cache.n
         weights, factor = self.live_weights, self.working.factor[:n]
@@ -126,13 +126,13 @@ class LocalSolver:
 
     @property
     def live_weights(self) -> Floats:
-        """Of each column the trainer's weight, or that at the anchor where that is 0."""
+        """The trainer's weight of each column, or the anchor's weight where the trainer's is 0."""
         n = self.cache.n
         weights = self.working.weights[:n]
         return np.where(weights != 0.0, weights, self.working.anchor_weights[:n])
 
     def evict(self, keep: npt.NDArray[np.bool_]) -> None:
-        """Drop columns; freeze their weights at the anchor, and discard what the trainer changed."""
+        """Drop the columns not kept; their weights return to the anchor's and are frozen."""
         n = self.cache.n
         moved = self.working.weights[:n] != self.working.anchor_weights[:n]
         leaving = np.flatnonzero(~keep & moved)
@@ -142,7 +142,7 @@ class LocalSolver:
         self.working.evict(keep)
 
     def wanted(self, new: set[int]) -> npt.NDArray[np.bool_]:
-        """Which columns to keep: all but new columns that did not violate in the last step."""
+        """Which columns to keep: all but new columns of weight 0 that did not violate last time."""
         keep = np.ones(self.cache.n, bool)
         columns, slopes = self.trainer.seen
         at_rest = np.abs(slopes) <= 1.0
@@ -153,7 +153,7 @@ class LocalSolver:
         return keep
 
     def change_view(self, view: RowView) -> None:
-        """Work on other rows; the cache must be empty."""
+        """Switch to another row view; the cache must be empty."""
         assert not self.cache.n
         self.view = view
         self.trainer.columns_changed()
@@ -162,13 +162,13 @@ class LocalSolver:
     # -- the point -----------------------------------------------------------------------------
 
     def step(self, target: float) -> StepResult:
-        """One step from the present point, unless the violation is at most ``target`` already."""
+        """Take one step from the current point, unless its violation is at most ``target``."""
         return self.trainer.step(self.view, self.working, target)
 
     def solve(self, target: float, max_steps: int) -> Solved:
-        """Solve the local problem from the anchor, in at most so many steps."""
+        """Solve the local problem from the anchor, in at most ``max_steps`` steps."""
         return self.trainer.solve(self.view, self.working, self.anchor.intercept, target, max_steps)
 
     def point(self) -> Point:
-        """The trainer's point: its weights, and those of the anchor for what is not cached."""
+        """The trainer's point: its weights, and the anchor's weights of features not cached."""
         return self.working.point(self.anchor, self.trainer.intercept)

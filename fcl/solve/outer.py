@@ -1,7 +1,7 @@
-"""The outer loop's state: the anchor, what is proved of it, what is to be made next.
+"""The outer loop's state: the anchor, its certificate, and the choice of features to admit.
 
-A few numbers and the weights of the anchor; everything else is rebuilt from them by a pass, so this is
-what a checkpoint holds.
+It consists of a few numbers and the weights of the anchor. A pass rebuilds everything else from them, so
+this state is what a checkpoint holds.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from fcl.solve.conditions import Conditions
 from fcl.solve.select import Selection, select
 from fcl.solve.state import Floats, Ids, Point
 
-#: Features admitted after a pass: at least so many, or as many as are active.
+#: Maximum features admitted after a pass: this number, or the number of active features if larger.
 LEAST_ADMITTED = 512
-#: Share by which an objective may lie below its bound before rounding no longer explains it.
+#: Share by which rounding may put an objective below its lower bound; more is an error.
 CONTRADICTION = 1e-9
 #: The trainer stops at this share of the largest violation over the family.
 TRAIN_SHARE = 0.3
@@ -30,7 +30,7 @@ TRAIN_SHARE = 0.3
 
 @dataclass(frozen=True)
 class Priced:
-    """The features that a pass over a sampled family priced: drawn ones, and watched ones."""
+    """The features that a pass over a sampled family priced: drawn and watched features."""
 
     drawn: range
     watched: Ids
@@ -51,19 +51,19 @@ class Priced:
 
 @dataclass(frozen=True)
 class Certified:
-    """What a pass proved of the anchor, as ``scope`` says: over all features, or those it has priced."""
+    """What a pass proved about the anchor; ``scope``: over all features, or only the priced ones."""
 
     objective: float
-    bound: float  #: the best over all passes; of a sampled family that of the pass alone
+    bound: float  #: the best over all passes; for a sampled family, that of the last pass
     gap: float  #: relative
     max_violation: float  #: upper bound of |slope_j| over the family
     n_priced: int
     scope: Scope = Scope.FAMILY
 
     def progressed(self, before: Certified | None) -> bool:
-        """Whether the objective fell by more than rounding since, or the gap by 1 % of itself.
+        """Whether since ``before`` the objective fell by more than rounding, or the gap by 1 %.
 
-        Bounds of two samples are of two problems, and say nothing of progress.
+        For a sampled family only the objective counts: bounds of two samples belong to two problems.
         """
         if before is None or self.objective < before.objective * (1.0 - ROUNDING):
             return True
@@ -74,7 +74,7 @@ class Certified:
 
 @dataclass(frozen=True)
 class OuterState:
-    """What a checkpoint saves of the outer loop; only the points can be proved again."""
+    """What a checkpoint stores of the outer loop; a resumed run recomputes bound and objective."""
 
     point: Point  #: the anchor
     best: Point | None  #: the anchor whose residuals gave the bound
@@ -93,13 +93,13 @@ class Outer:
     conditions : Conditions
         Of the problem.
     tol : float
-        The relative gap that is wanted.
+        The relative gap to reach.
     n_features : int or None
-        Of the family; None: it is sampled, and every pass proves something of the problem restricted to
-        the features that it priced, which hold all with a weight. A bound holds for the
-        features of its own pass only, so the next pass starts without one.
+        Of the family; None if the family is sampled. Each pass over a sampled family certifies the
+        problem restricted to the features that it priced, which include all features with a weight. Its
+        bound holds for these features only, so the next pass starts without a bound.
     point, objective
-        The null model, and its value.
+        The null model and its objective.
     """
 
     def __init__(
@@ -119,34 +119,34 @@ class Outer:
         self.best: Point | None = None  #: the anchor whose residuals gave the bound
         self.max_violation = math.inf
         self.reach = 0.0  #: bound of |phi_ij| / f_j that the last pass relied on
-        #: known after the first pricing; infinite if that was before a checkpoint, which proves nothing
+        #: known after the first pricing; infinite after :meth:`restore`, until it is computed again
         self.C_min = math.nan
-        self._priced = False  # whether max_violation is this anchor's
-        self._last: Priced | None = None  # of a sampled family: what the last pass priced
+        self._priced = False  # whether max_violation belongs to this anchor
+        self._last: Priced | None = None  # what the last pass over a sampled family priced
         self._gap = math.inf  # absolute, after the last pass
         self._empty = objective  # the objective of the model without features
-        self._sharpness = 1.0  # lowers the target of the trainer while the gap stands still
+        self._sharpness = 1.0  # factor on the trainer's target, lowered while the gap stands still
 
     def accept(self, point: Point, objective: float) -> None:
-        """A new anchor, whose objective is not above that of the one before."""
+        """Accept a new anchor, whose objective must not exceed that of the current one."""
         self.point, self.objective, self._priced = point, objective, False
 
     @property
     def threshold(self) -> float:
         """|g_j| / f_j below which the pricer need not report a feature."""
-        # the first pass is of the null model: its exact maximum gives C_min
+        # the first pass prices the null model, whose exact maximum gives C_min
         return 0.0 if math.isnan(self.C_min) else self.conditions.limit
 
     def certify(
         self, prices: Prices, watch: Ids, bound: float, drawn: range | None = None
     ) -> Certified:
-        """A pass priced the anchor, with these features watched; the dual bound.
+        """Record the prices of the anchor, with these features watched, and the dual bound.
 
-        drawn : of a sampled family, the features that the pass has drawn; the bound is of the problem
-            with them and the watched ones.
+        drawn : for a sampled family, the features that the pass drew; the bound is that of the problem
+            restricted to drawn and watched features.
         """
         if (drawn is None) != (self.n_features is not None):
-            raise ValueError("a sampled family, and no other, has to say what was priced")
+            raise ValueError("expected drawn features for a sampled family, and only then")
         violation = self._largest_slope(prices, watch)
         self.reach = prices.reach
         if math.isnan(self.C_min):
@@ -157,7 +157,7 @@ class Outer:
             bound = max(self.bound, bound)
             standing = True
         else:
-            # features drawn just now keep the gap up, which is no fault of the trainer
+            # newly drawn features keep the gap up, which a lower target of the trainer cannot change
             standing = violation - 1.0 <= self.target()
         self._last = None if drawn is None else Priced(drawn, watch)
         gap = self._gap_to(bound)
@@ -169,27 +169,27 @@ class Outer:
         return self.certified()
 
     def _largest_slope(self, prices: Prices, watch: Ids) -> float:
-        """An upper bound of |slope_j| over the family, exact above 1; all weights are watched."""
+        """An upper bound of |slope_j| over the family, exact above 1; ``watch`` has all weights."""
         conditions = self.conditions
         if conditions.penalty.pure_l1:
             return float(prices.largest / conditions.limit)
         candidates = conditions.slopes(prices.ids, prices.gradients, np.zeros(len(prices.ids)))
         watched = conditions.slopes(watch, prices.watched, self.point.weights_of(watch))
-        # no other feature is above both the threshold and the candidates
+        # any other feature is below both the threshold and the largest price, or below a candidate
         others = min(self.threshold, prices.largest) / conditions.limit
         slopes = np.abs(np.concatenate([candidates, watched]))
         return float(max(others, slopes.max(initial=0.0)))
 
     @property
     def stands_still(self) -> bool:
-        """Whether two passes in a row have hardly closed the gap, which is above the tolerance."""
+        """Whether the gap is above the tolerance and has hardly closed despite two lower targets."""
         certified = self.certified()
         return (
             self._sharpness < 0.1 and certified.scope is Scope.FAMILY and certified.gap > self.tol
         )
 
     def raise_bound(self, bound: float) -> Certified:
-        """Take another bound of the whole problem, if it is better.
+        """Adopt another bound of the whole problem if it is better.
 
         Raises InputError for a bound above the objective by more than rounding.
         """
@@ -205,20 +205,20 @@ class Outer:
         if -gap > CONTRADICTION * max(abs(self.objective), abs(bound)):
             raise InputError(
                 f"the objective, {self.objective:.12g}, is below its lower bound, {bound:.12g}: "
-                "columns(), margins() and gradients() of the features must agree, and be the same as "
-                "before a checkpoint"
+                "columns(), margins() and gradients() of the features must agree with each other, and "
+                "give the same values as before a checkpoint"
             )
         return gap
 
     def sharpen(self) -> None:
-        """The trainer has nothing better to offer at its target: lower that."""
+        """Lower the trainer's target, at which it found no better point."""
         self._sharpness = max(0.3 * self._sharpness, 1e-6)
 
     def certified(self) -> Certified:
-        """What is proved of the anchor now.
+        """The current certificate of the anchor.
 
-        The bound holds for every point, so it certifies a newer anchor too; what that one violates is
-        not known before it is priced. A sample's bound holds for points in the features of that sample.
+        The bound holds for every point, so it certifies a newer anchor too, whose largest violation is
+        unknown until it is priced. The bound of a sample holds for points in the features of that sample.
         """
         bound, n_priced, scope = self.bound, self.n_features, Scope.FAMILY
         if n_priced is None:
@@ -246,11 +246,11 @@ class Outer:
     def target(self) -> float:
         """Violation at which the trainer may stop.
 
-        Scaling the residuals by t = 1 / (1 + delta) for a violation of delta costs the bound about
-        delta * penalty + delta^2 * P, and tol * P is what may be lost. Not scaled, with squares in the
-        penalty, they cost it (rho delta)^2 f_j / (2 (1 - rho)) for each feature. Less than 0.3 of the
-        largest violation over the family is not worth the trainer's time before the next pass. If a pass
-        does not narrow the gap, the target falls.
+        For a violation of delta, scaling the residuals by t = 1 / (1 + delta) lowers the bound by about
+        delta * penalty + delta^2 * P, of an allowance of tol * P. With squares in the penalty, unscaled
+        residuals lower it by (rho delta)^2 f_j / (2 (1 - rho)) per feature. Going below TRAIN_SHARE of
+        the largest violation over the family is not worth the trainer's time before the next pass. If a
+        pass does not narrow the gap, the target falls.
         """
         lose = 0.3 * self.tol * self.objective
         penalty = max(self.conditions.value(self.point), 1e-3 * self.objective)
@@ -261,7 +261,7 @@ class Outer:
         return self._sharpness * max(allowed, TRAIN_SHARE * (self.max_violation - 1.0))
 
     def _unscaled(self, lose: float) -> float:
-        """The violation of every feature with a weight that lowers the bound by ``lose`` at t = 1."""
+        """The violation that lowers the bound by ``lose`` at t = 1 if all weighted features have it."""
         penalty = self.conditions.penalty
         if penalty.pure_l1:
             return 0.0
@@ -270,14 +270,14 @@ class Outer:
         return math.sqrt(lose / cost) if cost > 0.0 else 0.0
 
     def frozen(self, cached: Ids) -> Point:
-        """The anchor's weights whose columns are not cached."""
+        """The anchor's weights of features whose columns are not cached."""
         out = ~np.isin(self.point.ids, cached)
         return Point(self.point.ids[out], self.point.weights[out], 0.0)
 
     def select(
         self, prices: Prices, frozen: Point, frozen_gradients: Floats, cached: Ids
     ) -> Selection:
-        """The features to make columns of, by violation."""
+        """Select the features to make columns of, by violation."""
         most = max(LEAST_ADMITTED, len(self.point.ids))
         tolerance = 0.1 * self.target()
         return select(prices, frozen_gradients, frozen, cached, self.conditions, most, tolerance)
@@ -285,7 +285,7 @@ class Outer:
     # -- checkpoints ---------------------------------------------------------------------------
 
     def state(self) -> OuterState:
-        """For :meth:`restore`."""
+        """The state for :meth:`restore`."""
         return OuterState(
             self.point,
             self.best,
@@ -297,11 +297,11 @@ class Outer:
         )
 
     def restore(self, state: OuterState) -> None:
-        """Restore a state, apart from what it claims to prove.
+        """Restore a state, except for its bound.
 
-        A checkpoint may come from anywhere: its numbers choose the path but prove nothing. The bound and
-        ``C_min`` are unknown until the point whose residuals gave the bound is priced again. The
-        objective is what the checkpoint says until the caller has computed it anew.
+        A checkpoint is not trusted: its numbers steer the run but prove nothing. The bound and ``C_min``
+        are unknown until the point whose residuals gave the bound, and the null model, are priced again.
+        The objective is that of the checkpoint until the caller recomputes it.
         """
         self.point = state.point
         self.objective = state.objective
@@ -312,22 +312,23 @@ class Outer:
         self._priced = False
 
     def confirm(self, value: float) -> None:
-        """Take the objective computed at a restored anchor; the saved one may differ by rounding.
+        """Check the recomputed objective of a restored anchor; the saved one may differ by rounding.
 
         Raises InputError if the objective is above that of the model without features, or not finite.
         """
         if not value <= self._empty * (1.0 + CONTRADICTION):
             raise InputError(
                 f"the objective at the weights of the checkpoint is {value:.6g}, expected at most that "
-                f"of the model without features, {self._empty:.6g}: the checkpoint is of other data, or "
-                "was changed by hand; start anew"
+                f"of the model without features, {self._empty:.6g}: the checkpoint belongs to other "
+                "data, or was edited; start a new job"
             )
         if not value * (1.0 - 2.0 * ROUNDING) <= self.objective <= value:
             self.objective = value
 
     def prove(self, point: Point, bound: float, claimed: float) -> None:
-        """Take the bound that the residuals at a point prove; a checkpoint claimed one from them as well.
+        """Adopt a recomputed bound, but at most the bound that the checkpoint claims.
 
-        The lower of the two is proved, and is the bound that the run had before the checkpoint.
+        Both come from the residuals at ``point``. The lower one is proved, and matches the bound that the
+        run had before the checkpoint.
         """
         self.bound, self.best = min(bound, claimed), point

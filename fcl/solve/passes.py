@@ -1,7 +1,7 @@
 """The steps of a pass over all rows: margins, search, residuals, prices, bound.
 
-Vectors over rows live here, and are filled part by part: margins and residuals by row blocks, prices by
-groups of features. Parts may be done in any order, by several processes on the same memory.
+This module holds the vectors over rows and fills them in parts: margins and residuals by row blocks,
+prices by groups of features. Several processes may do the parts in any order on the same memory.
 """
 
 from __future__ import annotations
@@ -22,22 +22,23 @@ from fcl.solve.state import Anchor, Floats, Point
 
 #: Relative error of a number after a few roundings.
 EPSILON = 2.0**-50
-#: How near to a jump of the second derivative rounding may put a row (cubed, :mod:`fcl.kernels.losses`).
+#: Rounding may move a row across a jump of the second derivative within the cube of this distance (see
+#: :func:`fcl.kernels.losses.majorant`).
 NEAR = 1e-4
-#: Candidates that the pricer reports from each of its groups (positions of k-mers): neighbours of one
-#: strong motif would fill the list otherwise. 2.08 M windows, C = 0.03: 46 s with 16, 43.5 s with 64.
-#: More matter only where tens of thousands of features have yet to enter: 8.3 M windows,
-#: C = 0.1, objective 9,800 after 241 s with 64, 9,635 after 170 s with 256 (and smaller samples).
+#: Maximum candidates that the pricer reports from each of its groups (positions of k-mers): neighbours of
+#: one strong motif would fill the list otherwise. More than 64 matter only while tens of thousands of
+#: features have yet to enter.
 KEEP_PER_GROUP = 256
 
 
 class Vectors:
-    """Vectors over all rows, float64 unless said otherwise.
+    """Vectors over all rows, float64 (n_rows,) unless stated otherwise.
 
-    margins : of the anchor and of the proposed point, without intercepts; ``anchor`` says which is which.
-    residuals : at the anchor; while a step is searched, the difference of the margins.
+    margins : of the anchor and of the proposed point, without intercepts; ``anchor`` is the index of the
+        anchor's.
+    residuals : at the anchor; during a search, the difference of the margins.
     curvatures : at the anchor.
-    units : int64, the residuals in steps of their grid. Every process that prices writes the same.
+    units : int64, the residuals as multiples of their grid; all pricing processes write the same values.
     """
 
     def __init__(self, n_rows: int, allocate: Allocate = fresh) -> None:
@@ -65,10 +66,10 @@ class Vectors:
 
 @dataclass(frozen=True)
 class Searched:
-    """What a search along a step found.
+    """The result of a search along a step.
 
-    ``point`` is where the objective is lowest; None if that is the anchor. Unless ``beta`` is 1 its
-    margins have to be made from its weights, and then it has to be :meth:`Passes.settled`.
+    ``point`` has the lowest objective on the line, or is None if the anchor has. Unless ``beta`` is 1,
+    the caller must write its margins from its weights and then call :meth:`Passes.settled`.
     """
 
     beta: float
@@ -78,10 +79,10 @@ class Searched:
 
 @dataclass(frozen=True)
 class DualPoint:
-    """Residuals at the anchor as they are priced, and as they prove a bound.
+    """The residuals at the anchor that are priced and that prove a bound.
 
     residuals : on the grid of the family's sums.
-    imbalance : what balancing changes of the price of a constant 1, at most.
+    imbalance : largest change of a constant column's price by balancing.
     """
 
     residuals: RowVector
@@ -105,7 +106,7 @@ class Passes:
         self.prepared = prepared
         self.vectors = vectors
         self.pricer = family.pricer(prepared, KEEP_PER_GROUP)
-        #: called now and then with the share of the prices that is done
+        #: called from time to time with the share of prices that are done
         self.on_progress: Progress = lambda share: None
         self.conditions = Conditions(objective.penalty, objective.C, family.penalty_factors)
         self.sampled = is_sampled(family)
@@ -117,12 +118,12 @@ class Passes:
         return range(self.pricer.n_parts)
 
     def measure(self, parts: range) -> None:
-        """Before anything else, of standardised features: measure some parts of the family."""
+        """Measure some parts of a family of standardised features, before any other step."""
         assert isinstance(self.pricer, MeasuringPricer)
         self.pricer.measure(self.objective.s, parts)
 
     def null_model(self) -> tuple[Point, float]:
-        """The model without features, and its objective; its margins are the anchor's."""
+        """The model without features and its objective; writes its margins as the anchor's."""
         margins, offset = self.vectors.accepted, self.objective.offset
         margins[:] = 0.0 if offset is None else offset
         b = self.objective.best_intercept(margins)
@@ -158,9 +159,9 @@ class Passes:
         )
 
     def settled(self, point: Point, value: float, beta: float, guess: float) -> Searched:
-        """A point whose margins are the proposed ones, with its best intercept.
+        """Fit the intercept of a point whose margins are the proposed ones.
 
-        Rejects a point whose objective exceeds ``value``, the anchor's, by more than rounding.
+        Rejects the point if its objective exceeds ``value``, that of the anchor, by more than rounding.
         """
         margins = self.vectors.proposed
         b = self.objective.best_intercept(margins, guess)
@@ -183,7 +184,7 @@ class Passes:
             )
 
     def dual_point(self) -> DualPoint:
-        """The residuals that are in the vectors now, on their grid."""
+        """The residuals that are now in the vectors, truncated to their grid."""
         values = self.vectors.residuals
         total = sum(map(abs, self.objective.sides(values)))
         bound = self.family.integer_bound
@@ -195,22 +196,22 @@ class Passes:
     ) -> Prices:
         """Step D: prices of some parts of the family at a dual point.
 
-        With what the bound needs: the excess, if the penalty has squares.  number : of the pass; a
-        sampled family draws its features by that.
+        Includes the excess that the bound needs if the penalty has squares.  number : of the pass; it
+        determines the features that a sampled family draws.
         """
         level = None if self.objective.penalty.pure_l1 else self.conditions.limit * (1.0 - 1e-12)
         query = PriceQuery(parts, watch, threshold, level, dual.imbalance, number)
         return run(self.pricer, query, dual.residuals, self._blocks, self.on_progress)
 
     def curvature_sums(self, ids: Ids, parts: range | None = None) -> Floats:
-        """sum_i q_i phi_ij^2 over all rows of some features; those of other parts get 0."""
+        """sum_i q_i phi_ij^2 over all rows for some features; 0 for features outside ``parts``."""
         values = self.vectors.curvatures
         total = math.fsum(float(values[rows].sum()) for rows in self.objective.blocks())
         curvatures = RowVector.on_grid(values, total, self.family.integer_bound**2)
         return sums_of(self.pricer, ids, curvatures, self._blocks, parts=parts)
 
     def counts(self, ids: Ids) -> Ids:
-        """Rows where each of some features is not 0, int64 (k,)."""
+        """Number of rows where each of some features is not 0, int64 (k,)."""
         return np.rint(sums_of(self.pricer, ids, ones(), self._blocks, power=0)).astype(np.int64)
 
     def bound(self, dual: DualPoint, largest: float, excess: float) -> float:
@@ -221,12 +222,13 @@ class Passes:
         return self.objective.dual_bound(dual.residuals, largest, excess)
 
     def rounding(self, point: Point, value: float, reach: float) -> float:
-        """The relative gap that rounding alone may leave at the anchor, whose objective is ``value``.
+        """Estimate the relative gap that rounding alone may leave at the anchor.
 
-        reach : bound of |phi_ij| / f_j, see :class:`fcl.features.prices.Prices`.
+        Rounding of a margin moves the objective in proportion to the row's residual, and moves slopes, by
+        which the dual point must then be scaled.
 
-        An estimate: rounding moves the objective by the residual of each row, and the dual point has to
-        be scaled by what it moves the slopes.
+        value : objective of the anchor.  reach : bound of |phi_ij| / f_j, see
+        :class:`fcl.features.prices.Prices`.
         """
         values, slope = self._rounded(point, 0.0, reach)
         own = self.conditions.value(point)
@@ -234,15 +236,15 @@ class Passes:
         return absolute / value if value > 0.0 else 0.0
 
     def rounded_slope(self, point: Point, shift: float, reach: float) -> float:
-        """What rounding may change of a slope at the anchor. shift : added to its intercept later."""
+        """Largest change of a slope at the anchor by rounding. shift : added to its intercept later."""
         return self._rounded(point, shift, reach)[1]
 
     def rounded_value(self, point: Point) -> float:
-        """What rounding of the margins at the anchor may change of its objective."""
+        """Largest change of the anchor's objective by rounding of its margins."""
         return self._rounded(point, 0.0, 0.0)[0]
 
     def _rounded(self, point: Point, shift: float, reach: float) -> tuple[float, float]:
-        """What rounding of each row's margin may change of the objective, and of any slope."""
+        """Estimated largest change of the objective, and of any slope, by rounding of the margins."""
         objective, n = self.objective, min(self.objective.n_rows, self.objective.block_rows)
         values = slopes = 0.0
         r, q = np.empty(n), np.empty(n)
@@ -258,7 +260,7 @@ class Passes:
             residuals = np.abs(r[some])
             values += float((residuals + 0.5 * EPSILON * q[some] * sizes) @ sizes)
             slopes += float(q[some] @ sizes) + float(residuals.sum())
-        scale = EPSILON * objective.C * math.sqrt(n)  # of sums in the order of the rows
+        scale = EPSILON * objective.C * math.sqrt(n)  # rounding of sums over the rows of a block
         return scale * values, scale * slopes * reach / objective.penalty.l1_ratio
 
     def totals(self) -> tuple[float, float]:

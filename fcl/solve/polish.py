@@ -1,11 +1,10 @@
-"""A dual point that rounding of the margins does not spoil.
+"""A dual point that is not limited by rounding of the margins.
 
-The residuals of the anchor come from its margins, in float64. Where rows are nearly interpolated, or
-values are very large, the residuals that the optimum needs are smaller than what rounding leaves of
-margins, and no weights in float64 could give them: the bound stands still far from an objective that is
-right to the last digit. But any vector in the domain of the dual proves a bound. This module looks for
-one near the residuals that meets the optimality conditions of the weights that are not 0, in twice the
-precision.
+The residuals of the anchor are computed from its margins, in float64. Where rows are nearly interpolated,
+or values are very large, the residuals at the optimum are smaller than the rounding error of the margins,
+and no float64 weights could give them: the bound then stalls far below an objective that is correct to
+the last digit. But any vector in the domain of the dual proves a bound. This module searches near the
+residuals for a vector that meets the optimality conditions of the nonzero weights, in extended precision.
 """
 
 from __future__ import annotations
@@ -19,24 +18,24 @@ from fcl.solve.state import Floats, Point
 
 __all__ = ["polished_bound"]
 
-#: The most weights, and entries of their columns, that this is done for: some milliseconds.
+#: Maximum weights, and entries of their columns: a few milliseconds of work.
 MOST_WEIGHTS = 512
 MOST_ENTRIES = 1 << 16
-#: Corrections of a vector: each leaves what rounding leaves of the one before.
+#: Number of corrections of a vector; each one corrects the rounding of the one before.
 CORRECTIONS = 4
-#: A column whose part beyond the others is this share of the largest depends on them.
+#: A column depends on the others if its component orthogonal to them is below this share of the largest.
 DEPENDENT = 1e-13
-#: Share of an end of the domain up to which a residual is at that end.
+#: A residual within this share of an end of the domain counts as being at that end.
 EDGE = 1e-9
-#: Relative error of a margin, as a share of the sum of its terms' sizes: rounding, and what the trainer
-#: cannot see for it.
+#: Error of a margin relative to the sum of its terms' sizes: rounding, and changes that rounding hides
+#: from the trainer.
 ROUNDED = 256 * np.finfo(float).eps
 
 
 def polished_bound(passes: Passes, point: Point, threshold: float) -> float:
-    """A dual bound from residuals that are corrected; -inf if there are too many weights.
+    """A dual bound from corrected residuals; -inf for a sampled family, no weights or too many.
 
-    The vector of residuals holds those of the anchor ``point``, and holds them again in the end.
+    The vector of residuals must hold those of the anchor ``point``, and holds them again on return.
     threshold : |g_j| / f_j below which prices need not be exact.
     """
     objective, k = passes.objective, len(point.ids)
@@ -58,14 +57,14 @@ def polished_bound(passes: Passes, point: Point, threshold: float) -> float:
     residuals = passes.vectors.residuals
     own = residuals.copy()
     low, high = (end * objective.s for end in objective.loss.domain(objective.y))
-    # at an end of the domain a residual stays: on the far pieces of the Huber loss, for one
+    # residuals at an end of the domain stay there, as on the linear pieces of the Huber loss
     ends = (own <= _within(low)) | (own >= _within(high))
     hidden = _hidden(passes, point, columns[:k] * norms[:k, None])
     sizes = np.maximum(np.where(ends, 0.0, np.abs(own)), hidden)
     best = -math.inf
     try:
-        # the second start leaves out whatever the conditions do not ask for: noise, where rows are
-        # interpolated
+        # the second start drops everything that the conditions do not require, which is noise where rows
+        # are interpolated
         for start in (own, np.where(ends, own, 0.0)):
             residuals[:] = _corrected(start, sizes, columns, target, low, high)
             dual = passes.dual_point()
@@ -73,12 +72,12 @@ def polished_bound(passes: Passes, point: Point, threshold: float) -> float:
             best = max(best, passes.bound(dual, prices.largest, math.fsum(prices.excess)))
     finally:
         residuals[:] = own
-    # the margins of the objective, which this bound is held against, are rounded still
+    # the objective that this bound is compared with still comes from rounded margins
     return best - passes.rounded_value(point)
 
 
 def _hidden(passes: Passes, point: Point, columns: Floats) -> Floats:
-    """How far residuals move while margins stay within their rounding, float64 (n_rows,).
+    """How far residuals move when margins move within their rounding error, float64 (n_rows,).
 
     Rounding may have set the residual of a row near a jump of the curvature to 0.
     """
@@ -92,14 +91,14 @@ def _hidden(passes: Passes, point: Point, columns: Floats) -> Floats:
 
 
 def _within(end: Floats) -> Floats:
-    """Numbers a little inside of an end of the domain."""
+    """Numbers slightly inside an end of the domain."""
     return np.where(np.isfinite(end), (1.0 - EDGE) * end, end)
 
 
 def _corrected(
     start: Floats, sizes: Floats, columns: Floats, target: Floats, low: Floats, high: Floats
 ) -> Floats:
-    """The vector in [low, high] nearest to ``start``, by ``sizes``, with columns @ vector = target."""
+    """A vector in [low, high] near ``start``, by ``sizes``, with columns @ vector = target."""
     from scipy.linalg import qr, solve_triangular
 
     roots = np.sqrt(sizes)

@@ -22,22 +22,22 @@ Arrays = dict[str, np.ndarray]
 
 @dataclass(frozen=True, kw_only=True)
 class RunState:
-    """All that the rest of a run depends on, before a pass; nothing in it is a proof.
+    """Everything that the rest of a run depends on, before a pass; nothing in it is a proof.
 
-    The ``processes`` driver has no trainer's state and does not know which columns the trainer has
+    The ``processes`` driver stores no trainer state and does not know which columns the trainer has
     seen; the ``inline`` driver has no untried point.
     """
 
     outer: OuterState
-    cached: Ids  #: features, in the order of the cache
-    seen: npt.NDArray[np.bool_]  #: of the cached ones
+    cached: Ids  #: cached features, in the order of the cache
+    seen: npt.NDArray[np.bool_]  #: whether a local solve and a pass have seen each of them
     trainer: TrainerState = field(default_factory=TrainerState)
     sample: SampleState | None = None  #: None: the trainer works on all rows
     idle: int = 0  #: passes in a row without progress
     beta: float = 0.0  #: share of the last step that was taken
-    evicted: int = 0  #: columns, before the last pass
-    last: Certified | None = None  #: of the last pass, for :meth:`Certified.progressed` alone
-    untried: Point | None = None  #: to be tried before the anchor
+    evicted: int = 0  #: columns evicted before the last pass
+    last: Certified | None = None  #: of the last pass, only for :meth:`Certified.progressed`
+    untried: Point | None = None  #: a point to try before the anchor
 
     def to_file(self) -> tuple[dict[str, Any], Arrays]:
         """Numbers and arrays by name, as ``fcl/model/CHECKPOINT.md`` declares them."""
@@ -71,7 +71,7 @@ class RunState:
 
     @classmethod
     def from_file(cls, numbers: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> RunState:
-        """The inverse of :meth:`to_file`, of a checked file; earlier versions have less in it."""
+        """The inverse of :meth:`to_file`, for a validated file; older versions store less."""
         point = _get(numbers, arrays, "")
         assert point is not None
         last, sample = numbers["last"], numbers.get("sample")

@@ -1,10 +1,10 @@
 """Drawing the rows of a sampled view.
 
-Row i is in with probability pi_i = min(1, N (0.8 q_i / sum q + 0.2 s_i / sum s)): by its curvature at
-the anchor, with a uniform floor, since rows that are flat now need not stay so. N is such that as many
-are expected as are wanted, less what their number may vary by, although some are certain to be in. All
-rows of a class that is rare are in, and all rows if so many are wanted. Membership is a hash of
-(seed, i).
+Row i is drawn with probability pi_i = min(1, N (0.8 q_i / sum q + 0.2 s_i / sum s)): by its curvature at
+the anchor, with a floor by weight, since flat rows may become curved. N is chosen such that the expected
+number of rows is the requested one, less the variation of their number, although some rows are drawn for
+certain. All rows of a rare class are drawn, and all rows if that many are requested. The draw of row i is
+a hash of the seed and i.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from fcl.kernels import descent
 from fcl.objective import Objective
 from fcl.solve.state import Floats, Ids
 
-#: Share of the expected sample that goes by curvature; the rest goes by weight.
+#: Share of the expected sample that is drawn by curvature; the rest is drawn by weight.
 BY_CURVATURE = 0.8
-#: A class with at most this share of the sample is in as a whole.
+#: A class of at most this share of the sample is drawn as a whole.
 RARE = 0.25
-#: Passes over the rows that look for N; each is nearer, and never beyond.
+#: Maximum passes over the rows that search for N; each comes nearer, without exceeding it.
 MOST_RESCALED = 8
 
 
 def draw_rows(
     objective: Objective, curvatures: Floats, size: int, seed: int, rows: Ids, weights: Floats
 ) -> int:
-    """Draw about ``size`` rows; writes their numbers and weights s_i / pi_i, returns how many.
+    """Draw about ``size`` rows; writes their numbers and weights s_i / pi_i, returns their count.
 
-    curvatures : float64 (n,), at the anchor.  rows, weights : room for the sample; no more than that
-    are taken, the first ones.
+    curvatures : float64 (n,), at the anchor.  rows, weights : buffers of the sample; rows that do not fit
+    are dropped from its end.
     """
     rare = _rare_class(objective, size)
-    # the others share what the rare class leaves, less what their number may vary by
+    # the other rows share the room that the rare class leaves, less the variation of their number
     n_rare, total_q, total_s = 0, 0.0, 0.0
     for block in objective.blocks():
         others = objective.y[block] * rare <= 0
@@ -61,7 +61,7 @@ def draw_rows(
     for block in objective.blocks():
         s, y = objective.s[block], objective.y[block]
         inclusion = inclusion_of(block)
-        if size >= objective.n_rows:  # else what hardly counts now would never be in
+        if size >= objective.n_rows:  # otherwise rows of very small probability would be missing
             inclusion[:] = 1.0
         if rare:
             inclusion[y * rare > 0] = 1.0
@@ -75,7 +75,7 @@ def draw_rows(
 
 
 def _rare_class(objective: Objective, size: int) -> int:
-    """The label (-1, +1) of a class small enough to be in as a whole; 0 if there is none."""
+    """The label (-1, +1) of a class small enough to be drawn as a whole; 0 if there is none."""
     if not objective.loss.classifies:
         return 0
     positive = sum(int((objective.y[b] > 0).sum()) for b in objective.blocks())

@@ -1,4 +1,4 @@
-"""The rows of the trainer: how many its sample has, when another one is drawn, and what that is."""
+"""The trainer's sample of rows: its size, and when and how a new one is drawn."""
 
 from __future__ import annotations
 
@@ -16,59 +16,54 @@ from fcl.solve.view import PROXIMAL, RowView
 
 __all__ = ["LastStep", "PassStats", "SampleSize", "SampleState", "Sampler", "seed_of_draw"]
 
-#: A sample that has proved too small grows by this factor; larger ones overshoot what the columns need.
+#: Growth factor of a sample that has proved too small; larger factors overshoot.
 GROWTH = 2
-#: Share of the cache that what is cached now may take over a larger sample.
+#: Share of the cache that the current columns may take up over a larger sample.
 ROOM_SHARE = 0.8
-#: So many rows are few: a cache that is too small for them evicts, and converges.
+#: Up to this many rows the cache is not considered: one that is too small evicts, and still converges.
 FEW_ROWS = 1 << 16
-#: A pass that leaves more of the gap than SLOW, and of the objective than STEADY, belongs to the end
-#: game: there the sample's own error is what is left.
+#: A pass that leaves more of the gap than SLOW, and more of the objective than STEADY, belongs to the
+#: final phase, in which the error of the sample dominates.
 SLOW = 0.7
 STEADY = 0.98
-#: Rows of the sample for each cached column, at least: with fewer the columns' products are mostly noise,
-#: with more they take longer to read. That is for a trainer that never waits, and continues far from its
-#: anchor (2.1 M rows, C = 0.1, two writers: 85 s with 12, 65 to 70 s with 25 and with 50; where memory
-#: is short 25 leave twice the room).
+#: Minimum rows of the sample per cached column: with fewer the products of columns are mostly noise, with
+#: more they take longer to read and more memory. For a trainer that never waits and leaves its anchor.
 ROWS_A_COLUMN = 25
-#: ... and for one that is in lock-step with the passes. 832,376 rows, C = 0.1, seconds of one core: 12.4
-#: with 12, 13.9 with 20.
+#: ... and for a trainer in lock-step with the passes.
 LOCKED_ROWS_A_COLUMN = 12
-#: ... whose passes are dear: on 832,374 rows, C = 0.03, a sample of 65,000 closes half of the gap in
-#: each, and one of 256,000 nine tenths.
+#: SLOW in lock-step, where a pass is expensive: larger samples close more of the gap per pass.
 LOCKED_SLOW = 0.45
-#: Passes that a sample lives before it makes way for one of the same size. A trainer that does not wait
-#: has proposed a point before its last columns were there: of a new sample in every pass these would
-#: never have a say.
+#: Minimum passes before a sample is replaced by one of the same size. A trainer that does not wait
+#: proposes its point before the last columns arrive; a new sample per pass would make them useless.
 LEAST_AGE = 2
-#: The objective has fallen so far since the sample was drawn that the rows that matter are others.
+#: Share to which the objective falls before the rows that matter have changed and a new sample is due.
 STALE = 0.7
 
-#: Seeds of samples go up to here: a hash of seed and row is 64 bits.
+#: Exclusive upper limit of sample seeds: a hash of seed and row has 64 bits.
 MOST_SEEDS = 1 << 31
 
 
 def seed_of_draw(seed: int, draws: int) -> int:
-    """The seed of the sample that is drawn as number ``draws`` of a job."""
+    """The seed of the sample number ``draws`` of a job."""
     return (seed + draws) % MOST_SEEDS
 
 
 @dataclass(frozen=True)
 class PassStats:
-    """What a certified pass shows of the sample."""
+    """What a certified pass shows about the sample."""
 
     objective: float
     gap: float
-    beta: float  #: step towards the proposed point
+    beta: float  #: share of the step to the proposed point
     decrease: float  #: of the objective on all rows
-    promised: float  #: decrease that the trainer foretold
+    promised: float  #: decrease that the trainer predicted
     n_cached: int
     cached_bytes: float
 
 
 @dataclass(frozen=True)
 class LastStep:
-    """The step to the present anchor: what :class:`PassStats` tells of it."""
+    """The step to the current anchor, as in :class:`PassStats`."""
 
     beta: float = 1.0
     decrease: float = 0.0
@@ -77,9 +72,9 @@ class LastStep:
 
 @dataclass(frozen=True, kw_only=True)
 class SampleState:
-    """What a checkpoint saves of the sample: its size, and what decides on the next one."""
+    """What a checkpoint stores of the sample: its size, and what decides on the next sample."""
 
-    most: int  #: rows that there was room for
+    most: int  #: rows that fitted in memory
     wanted: int
     drawn: int
     draws: int
@@ -87,7 +82,7 @@ class SampleState:
     objective: float
     last_gap: float
     last_objective: float
-    pending: bool = False  #: a new sample is to be drawn before columns are made
+    pending: bool = False  #: whether to draw a new sample before making columns
     proximal: float = PROXIMAL  #: of the view
     step: LastStep = LastStep()
     origin: Point | None = (
@@ -98,24 +93,24 @@ class SampleState:
 class SampleSize:
     """The size of the sample from pass to pass.
 
-    The first sample goes by the curvatures of the null model. While the objective falls fast they soon
-    are quite other ones, and there are few columns to be made again. Later the sample grows, to all rows
-    if the cache allows, whenever it has foretold the last step badly, the gap hardly closes, or it has
-    become small for the number of columns. One that has no room to grow is drawn anew instead: what one
-    has wrong is right in another.
+    The first sample is drawn by the curvatures of the null model. While the objective falls fast, the
+    curvatures soon change, and a new sample is cheap because few columns have to be made again. Later the
+    sample grows, up to all rows if the cache allows, whenever it predicted the last step badly, the gap
+    hardly closes, or it has become small for the number of columns. A sample without room to grow is
+    replaced by another of the same size, since the errors of two samples differ.
 
     Parameters
     ----------
     n_rows : int
-        All rows.
+        Number of all rows.
     most : int
-        Rows that there is room for; 0 if the trainer works on all rows without a sample.
+        Rows that fit in memory; 0 if the trainer works on all rows without a sample.
     first : int
         Rows of the first sample.
     requested : bool
-        Whether the user has asked for that size: then the number of columns alone is no reason to grow.
+        Whether the user requested this size; then the number of columns alone is no reason to grow.
     cache_bytes : int
-        Bytes of columns that the cache holds.
+        Capacity of the cache.
     locked : bool
         Whether the trainer is in lock-step with the passes.
     """
@@ -136,13 +131,13 @@ class SampleSize:
         self._slow = LOCKED_SLOW if locked else SLOW
         self._requested = requested
         self._first = self.wanted = first
-        self.drawn = 0  #: rows of the sample that was drawn last
-        self.draws = 0  #: samples asked for so far
-        self.age = 0  #: passes since one was
+        self.drawn = 0  #: rows of the latest sample
+        self.draws = 0  #: samples requested so far
+        self.age = 0  #: passes since the latest sample
         self._objective = self._last_gap = self._last_objective = np.inf
 
     def should_redraw(self, stats: PassStats) -> bool:
-        """Whether to draw a new sample, of ``wanted`` rows; to be asked once a pass."""
+        """Decide whether to draw a new sample, of ``wanted`` rows; call once per pass."""
         if not self._most or self.drawn == self._n_rows:
             return False
         if self.draws == 0:
@@ -164,7 +159,7 @@ class SampleSize:
         return redraw
 
     def _grow(self, cached_bytes: float) -> bool:
-        """Want more rows, if there is room for so many more that it is worth a new sample."""
+        """Raise ``wanted`` if there is room for enough rows to justify a new sample."""
         room = self._room(cached_bytes)
         wanted = min(GROWTH * self.wanted, room)
         if room == self._most <= 1.2 * wanted:
@@ -175,7 +170,7 @@ class SampleSize:
         return True
 
     def _room(self, cached_bytes: float) -> int:
-        """Rows over which the cache can hold what is cached now, and some more; all, if they are few."""
+        """Rows over which the cache can hold the current columns and more; all if they are few."""
         if self._most <= FEW_ROWS:
             return self._most
         bytes_a_row = max(cached_bytes / max(self.drawn, 1), 1e-9)
@@ -185,7 +180,7 @@ class SampleSize:
     # -- checkpoints ---------------------------------------------------------------------------
 
     def state(self, **more: Any) -> SampleState:
-        """For :meth:`restore`. more : the other fields of the state."""
+        """The state for :meth:`restore`. more : its other fields."""
         return SampleState(
             most=self._most,
             wanted=self.wanted,
@@ -199,9 +194,9 @@ class SampleSize:
         )
 
     def restore(self, state: SampleState) -> bool:
-        """Take over what :meth:`state` gave; False if the sample it had is not to be drawn again.
+        """Restore a :meth:`state`; returns False if its sample must not be drawn again.
 
-        There is no room for it, or a size is asked for that it does not have.
+        It must not if it does not fit in memory, or if the job requests another size.
         """
         self.wanted = min(max(state.wanted, self._first), self._most)
         self.drawn, self.draws, self.age = state.drawn, state.draws, state.age
@@ -209,31 +204,31 @@ class SampleSize:
         self._last_gap, self._last_objective = state.last_gap, state.last_objective
         if not self.draws or (state.wanted == self.wanted and self.drawn <= self._most):
             return True
-        # the next anchor is that of another one
+        # the next anchor is that of a new sample
         self.age, self._objective = 0, min(self._objective, self._last_objective)
         return False
 
 
 class Sampler:
-    """The sampled rows of a driver that works alone, in buffers that are made once.
+    """The sampled rows of a driver with a single process, in buffers allocated once.
 
-    A sample is a function of the rows, the seed, its number and the anchor at which it was drawn: a
-    checkpoint holds these, and it is drawn again with the same bits.
+    A sample is a function of the rows, the seed, its number and the anchor at which it was drawn. A
+    checkpoint stores these, so a resumed run draws bitwise the same sample.
 
     Parameters
     ----------
     size : SampleSize
     most : int
-        Rows that there is room for.
+        Rows that fit in memory.
     seed : int
-        Of the job.
+        Seed of the job.
     """
 
     def __init__(self, size: SampleSize, most: int, seed: int) -> None:
         self.size = size
         self.most = most
         self.step = LastStep()
-        #: whether a new sample is to be drawn before columns are made
+        #: whether to draw a new sample before making columns
         self.pending = False
         self._seed = seed
         self._origin: Point | None = None  # anchor of the draw; None: there is no sample yet
@@ -244,15 +239,15 @@ class Sampler:
 
     @staticmethod
     def bytes_for(most: int, records: int) -> int:
-        """Bytes of the buffers beside those of the view; ``records`` of the prepared rows."""
+        """Bytes of all buffers but the view's; ``records`` : bytes of the prepared rows."""
         return 3 * 8 * most + records
 
     def nothing(self, passes: Passes) -> RowView:
-        """The view before the first sample: no rows."""
+        """The view before the first sample, which has no rows."""
         return self._view(passes, 0)
 
     def draw(self, passes: Passes, origin: Point) -> tuple[RowView, PreparedRows]:
-        """Draw a sample by the curvatures of the passes, which are those at ``origin``."""
+        """Draw a sample by the curvatures of the passes, which must be those at ``origin``."""
         self.size.draws += 1
         return self._draw(passes, origin)
 
@@ -291,15 +286,15 @@ class Sampler:
     # -- checkpoints ---------------------------------------------------------------------------
 
     def state(self, proximal: float) -> SampleState:
-        """For :meth:`restore`. proximal : of the view."""
+        """The state for :meth:`restore`. proximal : of the view."""
         return self.size.state(
             pending=self.pending, proximal=proximal, step=self.step, origin=self._origin
         )
 
     def restore(self, passes: Passes, state: SampleState) -> tuple[RowView, PreparedRows] | None:
-        """Draw the sample of :meth:`state` again; None if there was none, or its draw cannot be repeated.
+        """Draw the sample of :meth:`state` again; None if there was none or it cannot be repeated.
 
-        Overwrites the vectors of the passes but the anchor's margins.
+        Overwrites all vectors of the passes except the anchor's margins.
         """
         fits = self.size.restore(state)
         self.step = state.step

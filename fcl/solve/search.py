@@ -2,9 +2,9 @@
 
     phi(beta) = min_b  penalty(w_e + beta (w' - w_e)) + C sum_i s_i loss(m_e + beta (m' - m_e) + b)
 
-phi is convex; its slope at (beta, b*(beta)) is the partial one (envelope theorem), so the minimum is a
-root of a monotone function. beta = 1 is taken whenever it is nearly as good: the trainer's point is the
-minimum of a model of P, keeps its exact zeros, and its margins are those of its weights.
+phi is convex, and its slope equals the partial derivative in beta at (beta, b*(beta)) (envelope theorem),
+so the minimum is a root of a monotone function. beta = 1 is chosen whenever it is nearly as good: the
+trainer's point keeps its exact zeros, and its margins need not be computed again.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from fcl.solve.state import Anchor, Floats, Ids, Point
 
 MAX_BETA = 2.0
 MAX_EVALUATIONS = 12
-#: A beta is good enough when moving on promises no more than this share of the decrease so far.
+#: The search ends when a further step promises at most this share of the decrease so far.
 GOOD_ENOUGH = 0.05
 
 
 @dataclass(frozen=True)
 class Found:
-    """The best point met on the line."""
+    """The best point found on the line."""
 
     beta: float
     intercept: float
@@ -58,12 +58,12 @@ def search(
     step: Floats,
     factors: Callable[[Ids], Floats],
 ) -> Found:
-    """Minimise over beta in [0, 2] and b. beta = 0 if no point is better than the anchor.
+    """Minimise over beta in [0, 2] and b; beta = 0 if no point is better than the anchor.
 
-    Where the values along the whole step differ by rounding alone they say nothing, and the proposed
-    point is taken: gradients, by which the trainer chose it, are seen far more sharply there.
+    If the values along the whole step differ by rounding alone they cannot decide, and the proposed point
+    is accepted: the trainer chose it by gradients, which resolve far smaller differences.
 
-    step : float64 (n,), overwritten with m' - m_e.  factors : of features in the penalty.
+    step : float64 (n,), overwritten with m' - m_e.  factors : penalty factors by feature id.
     """
     from fcl.kernels import losses
 
@@ -132,7 +132,8 @@ def _settle_intercept(
 ) -> tuple[float, LineSums]:
     """The best b at a fixed beta, and all sums there.
 
-    Newton steps, each of which gives the sums as well; the bracketed search where they do not settle.
+    Takes Newton steps, each of which computes the sums as well; falls back to the bracketed search if
+    they do not converge.
     """
     b = guess
     for _ in range(6):

@@ -1,4 +1,4 @@
-"""Which features to make columns of after a pass."""
+"""The choice of features to make columns of after a pass."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from fcl.features.prices import Prices
 from fcl.solve.conditions import Conditions
 from fcl.solve.state import Floats, Ids, Point
 
-#: Gradients nearer than this (relative) are taken for those of equal columns.
+#: Relative difference up to which gradients count as those of equal columns.
 SAME_GRADIENT = 1e-10
 
 
 @dataclass(frozen=True)
 class Selection:
-    """Features to admit, the largest violation first, each with its current state."""
+    """Features to admit, by decreasing violation, each with its current gradient and weight."""
 
     ids: Ids
     violations: Floats  #: |slope_j| - 1 for weight 0, |slope_j + sign w_j| for a frozen weight
@@ -40,16 +40,25 @@ def select(
     most: int,
     tolerance: float,
 ) -> Selection:
-    """New and frozen features in one list by violation; the largest comes first.
+    """Select new and frozen features by violation, the largest first.
 
-    Of new features with the same gradient and factor only the first is taken: they are columns that
-    differ nowhere (a fixed letter in every window makes many). Should they differ after all, the other
-    one is still there to be chosen after the next pass, so nothing is lost. Squares in the penalty
-    spread a weight over equal columns: then all are taken.
+    Among new features with the same gradient and factor only the first is selected, because their columns
+    are most likely equal (a letter that is the same in every window gives many such columns). If they
+    differ after all, the next pass can still select the others. Squares in the penalty spread a weight
+    over equal columns; then all of them are selected.
 
-    frozen : the anchor's weights that are not cached, ``frozen_gradients`` their g_j.
-    cached : ids of the cached features.
-    most : number of features. tolerance : features that violate by at most this are not selected.
+    Parameters
+    ----------
+    prices : Prices
+        Candidates of the pass, with their gradients.
+    frozen, frozen_gradients
+        The anchor's weights of features that are not cached, and their g_j, float64 (len(frozen.ids),).
+    cached : int64 (n,)
+        Ids of the cached features.
+    most : int
+        Maximum number of features.
+    tolerance : float
+        Features that violate by at most this are not selected.
     """
     new = ~np.isin(prices.ids, cached) & ~np.isin(prices.ids, frozen.ids)
     ids, gradients = prices.ids[new], prices.gradients[new]
@@ -68,7 +77,7 @@ def select(
 
 
 def _first_of_equals(ids: Ids, gradients: Floats, factors: Floats) -> npt.NDArray[np.intp]:
-    """Which features remain when of each run of equal gradients and factors the first does."""
+    """Indices of the first feature of each run of equal gradients and factors."""
     size = np.abs(gradients)
     order = np.lexsort((ids, -size, factors))
     size, gradients, factors = size[order], gradients[order], factors[order]

@@ -1,9 +1,9 @@
-"""The steps in lock-step: one process that does everything in turn.
+"""The steps in lock-step, in one process.
 
-A pass, at a proposed point (w', b') with the accepted anchor (w_e, b_e) at hand:
+A pass, from the accepted anchor (w_e, b_e) and a proposed point (w', b'):
 
     A  margins of the proposed point           propose()
-    B  search along the step, accept           propose()
+    B  search along the step; accept           propose()
     C  residuals at the accepted point         price()
     D  prices of the whole family; certificate price()
 
@@ -12,9 +12,9 @@ and between passes:
     select features, make their columns, admit them, evict others     admit()
     solve the local problem on the cached columns                     train()
 
-The objective never rises from one anchor to the next. The steps themselves are in
+The objective never rises from one anchor to the next. The steps are implemented in
 :mod:`fcl.solve.passes` (all rows), :mod:`fcl.solve.outer` (anchors and certificates) and
-:mod:`fcl.solve.local` (the trainer); other drivers run the same ones side by side.
+:mod:`fcl.solve.local` (the trainer); other drivers run the same steps concurrently.
 """
 
 from __future__ import annotations
@@ -49,24 +49,24 @@ TRAIN_STEPS = 6
 
 @dataclass(frozen=True)
 class Admitted:
-    """What changed in the cache."""
+    """What :meth:`Solver.admit` changed in the cache."""
 
     admitted: int
-    equal: int  #: left out, since an equal column is cached
+    equal: int  #: not admitted, since an equal column is cached
     evicted: int
 
 
 def null_outer(passes: Passes, tol: float) -> Outer:
-    """The outer loop at its start, the model without features."""
+    """The outer loop at its start, at the model without features."""
     point, value = passes.null_model()
     if not math.isfinite(value):
         raise InputError(
             f"the objective of the model without features is {value}: C = {passes.objective.C:g} "
-            "times the losses is more than a float64 holds; lower C (raise alpha), or scale the target"
+            "times the losses exceeds the range of float64; lower C (raise alpha), or scale the target"
         )
     if not passes.conditions.limit > 0.0:
         raise InputError(
-            f"C is {passes.objective.C:g} and l1_ratio {passes.objective.penalty.l1_ratio:g}, of which "
+            f"C is {passes.objective.C:g} and l1_ratio is {passes.objective.penalty.l1_ratio:g}, so "
             "l1_ratio / C is 0 in float64; lower C (raise alpha), or raise l1_ratio"
         )
     n_features = None if passes.sampled else passes.family.n_features
@@ -83,15 +83,15 @@ class Solver:
     view, view_rows : RowView, PreparedRows
         Rows of the trainer; by default all.
     sampler : Sampler
-        Draws the rows of the trainer, and others when it is time, instead of these.
+        Draws samples of rows for the trainer, which replace ``view`` and ``view_rows``.
     cache : ColumnCache
-        Over the rows of the view, or as many as the sampler has room for.
+        Over the rows of the view, or over as many as the sampler has room for.
     entries : int
-        Room of the trainer for gathered entries.
+        Gathered entries that the trainer has room for.
     staging : int
         Bytes for columns on their way to the cache.
     hessian_columns : int
-        Columns of which there is memory for a whole Hessian.
+        Number of columns for whose whole Hessian there is memory.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class Solver:
             view = sampler.nothing(self.passes)
         view = view or RowView.all_rows(objective, family.name if family.verifies_columns else "")
         #: called before each batch of columns that :meth:`admit` makes, with the share that is made; if
-        #: it raises, what is proved of the anchor holds, and nothing else may be asked of the solver
+        #: it raises, the certificate of the anchor still holds, but the solver must not be used further
         self.between: Callable[[float], None] = lambda share: None
         self._staging = staging
         self.maker = family.column_maker(view_rows or prepared, staging)
@@ -140,16 +140,16 @@ class Solver:
         self._frozen = Point(np.empty(0, np.int64), np.empty(0), 0.0)
         self._frozen_gradients = np.empty(0)
         self._solved: Solved | None = None
-        #: ids in order, and curvatures over all rows, of what may be cached at the anchor
+        #: sorted ids, and curvatures over all rows, of features that may be cached at the anchor
         self._exact: tuple[Ids, Floats] | None = None
 
     # -- a pass --------------------------------------------------------------------------------
 
     def propose(self, proposed: Point) -> float:
-        """Steps A and B: search between anchor and proposed point, accept. Returns beta.
+        """Steps A and B: search from the anchor along the step, and accept a point; returns beta.
 
-        The new anchor's margins are made from its weights, also where beta is not 1; an anchor whose
-        objective is above the old one's by more than rounding is not accepted (beta = 0).
+        The margins of the new anchor are always computed from its weights. Rejects an anchor whose
+        objective exceeds the old one by more than rounding; beta is 0 then.
         """
         before = self.outer.objective
         beta = self._propose(proposed)
@@ -168,15 +168,15 @@ class Solver:
             found = passes.settled(found.point, outer.objective, found.beta, found.point.intercept)
         if found.point is None:
             return 0.0
-        # margins first: an interrupt between the two statements leaves the old anchor, which ignores them
+        # margins first: an interrupt between the two statements leaves the old anchor in place
         passes.vectors.anchor = 1 - passes.vectors.anchor
         outer.accept(found.point, found.objective)
         return found.beta
 
     def price(self, number: int = 0) -> Certified:
-        """Steps C and D: price the whole family at the anchor, certify, re-anchor the view.
+        """Steps C and D: price the family at the anchor, certify it, and move the view to it.
 
-        number : of the pass; says what a sampled family draws.
+        number : of the pass; it determines the features that a sampled family draws.
         """
         outer, passes, cached = self.outer, self.passes, self.cache.ids
         passes.write_residuals(outer.point.intercept, self._all_blocks)
@@ -195,7 +195,7 @@ class Solver:
         self._exact = None
         if not self._wants_sample():
             if not self.local.view.complete:
-                # of candidates as well, since a second pass over the rows would take as long
+                # candidates are included, since another pass over the rows would take as long again
                 ids = np.concatenate([watch, prices.ids])
                 order = np.argsort(ids, kind="stable")
                 self._exact = ids[order], passes.curvature_sums(ids)[order]
@@ -233,11 +233,11 @@ class Solver:
         return self.passes.rounding(self.outer.point, self.outer.objective, self.outer.reach)
 
     def certified(self) -> Certified:
-        """What is proved of the anchor now."""
+        """The current certificate of the anchor."""
         return self.outer.certified()
 
     def _exact_curvatures(self, ids: Ids) -> Floats | None:
-        """Curvatures over all rows of cached features or candidates; None if the view has all rows."""
+        """Curvatures over all rows for cached features or candidates; None if the view is complete."""
         if self.local.view.complete:
             return None
         if self._exact is None:
@@ -248,9 +248,9 @@ class Solver:
     # -- between passes ------------------------------------------------------------------------
 
     def admit(self) -> Admitted:
-        """Bring the features that promise most into the cache, evicting what is dispensable."""
+        """Admit the most promising features to the cache, evicting dispensable columns."""
         if self._prices is None:
-            raise RuntimeError("admit() needs the prices of the anchor: call price() first")
+            raise RuntimeError("admit() needs the prices of the anchor; call price() first")
         cache = self.cache
         if self.sampler is not None and self.sampler.pending:
             selection = self._draw(self.sampler, self._prices)
@@ -284,10 +284,10 @@ class Solver:
         return Admitted(len(entered), equal, evicted)
 
     def _draw(self, sampler: Sampler, prices: Prices) -> Selection:
-        """Draw other rows for the trainer, at the anchor; returns what is to be cached over them.
+        """Draw a new sample for the trainer, at the anchor; returns the features to cache over it.
 
-        That is what would have entered in any case, and all that has a weight; what was cached without
-        one competes anew.
+        These are the features that would have entered anyway and all features with a weight. Cached
+        features without a weight compete again as candidates.
         """
         outer, passes, point = self.outer, self.passes, self.outer.point
         ids = np.concatenate([self.cache.ids, self._frozen.ids])
@@ -329,7 +329,7 @@ class Solver:
     def _has_equal(
         self, staged: StagedColumns, t: int, gradient: float, first: int, entered: Floats
     ) -> bool:
-        """As :meth:`LocalSolver.has_equal`, among columns that have only just come as well."""
+        """As :meth:`LocalSolver.has_equal`, including columns that have just entered."""
         if self.local.view.approximate:
             self.local.working.gradients[first : self.cache.n] = entered
         return self.local.has_equal(
@@ -337,7 +337,7 @@ class Solver:
         )
 
     def _staged(self, ids: Ids) -> Iterator[tuple[npt.NDArray[np.intp], StagedColumns]]:
-        """Make the columns of features batch by batch: (which of them, measured columns)."""
+        """Make the columns of features in batches; yields (indices into ids, measured columns)."""
         order = self.maker.order(ids)
         for at in range(0, len(ids), self.maker.batch):
             self.between(at / len(ids))
@@ -345,11 +345,11 @@ class Solver:
             yield part, self.cache.measure(ids[part], self.maker.make(ids[part]))
 
     def _make_room(self, selection: Selection) -> tuple[Selection, int]:
-        """Evict for a selection that may not fit; returns what of it is to enter, and how many left.
+        """Evict for a selection that may not fit; returns the part to admit and the number evicted.
 
-        Sizes are measured first, so this makes the columns twice: room is short, not time. Dead columns
-        may all go; of columns with a weight at most half the cache in one round, so that the working set
-        stays useful.
+        Measures sizes first, so the columns are made twice: memory is short, not time. All dead columns
+        may be evicted. Columns with a weight may be evicted up to half the cache per round, so that the
+        working set stays useful.
         """
         working, cache = self.local.working, self.cache
         sizes = np.empty(len(selection.ids), np.int64)
@@ -393,16 +393,16 @@ class Solver:
     def proposal(self) -> Point:
         """The trainer's point, for the next pass."""
         if self._solved is None:
-            raise RuntimeError("proposal() needs a point of the trainer: call train() first")
+            raise RuntimeError("proposal() needs a point of the trainer; call train() first")
         return self.local.point()
 
     # -- checkpoints ---------------------------------------------------------------------------
 
     def snapshot(self) -> RunState:
-        """All of the run's state that the next :meth:`price` and what follows depend on.
+        """All state that the rest of the run depends on.
 
-        To be taken before :meth:`price`, at an anchor: margins, columns and gradients are made again
-        from it, with the same bits.
+        Take it at an anchor, before :meth:`price`: margins, columns and gradients are then recomputed
+        from it, bitwise the same.
         """
         sampler = self.sampler
         return RunState(
@@ -414,11 +414,11 @@ class Solver:
         )
 
     def restore(self, state: RunState) -> None:
-        """Resume from a :meth:`snapshot`, of this driver or another; the cache must be empty.
+        """Resume from a :meth:`snapshot` of this driver or another; the cache must be empty.
 
-        Cached features are made columns of in the order of the snapshot, as far as there is room now.
-        What the snapshot says of objective, bound and ``C_min`` is proved again, by pricing two points:
-        the null model, which is the anchor of a new solver, and the one that gave the bound.
+        Makes the columns of the cached features again, in the order of the snapshot, as far as there is
+        room now. Recomputes the objective, and proves bound and ``C_min`` again by pricing two points:
+        the null model, which is the anchor of a new solver, and the point that gave the bound.
         """
         outer, passes = self.outer, self.passes
         null = outer.point
@@ -440,7 +440,7 @@ class Solver:
             if state.sample is not None:
                 sampled = self.sampler.restore(passes, state.sample)
                 self.local.view.proximal = state.sample.proximal
-            if sampled is None:  # columns come back once there are rows
+            if sampled is None:  # columns are made once there are rows
                 cached = np.empty(0, np.int64)
             else:
                 self._take_rows(*sampled)
@@ -450,7 +450,7 @@ class Solver:
         kept = []
         batch = self.maker.batch
         for at in range(0, len(cached), batch):
-            # a batch is in the order of the cache, which is not the maker's
+            # a batch is in the order of the cache, which differs from the maker's
             order = self.maker.order(cached[at : at + batch])
             ids = cached[at : at + batch][order]
             staged = self.cache.measure(ids, self.maker.make(ids))
@@ -461,7 +461,7 @@ class Solver:
         self.local.working.seen[:n] = state.seen[kept]
 
     def _place(self, point: Point) -> None:
-        """Make the margins of a point those of the anchor."""
+        """Write the margins of a point as those of the anchor."""
         self.passes.write_margins(point, self._all_blocks)
         self.passes.vectors.anchor = 1 - self.passes.vectors.anchor
 
@@ -475,7 +475,7 @@ class Solver:
         return prices.largest, passes.bound(dual, prices.largest, math.fsum(prices.excess))
 
     def _check_objective(self, outer: Outer) -> None:
-        """Compute the objective of a restored anchor; what the checkpoint says may differ by rounding."""
+        """Recompute the objective of a restored anchor, and check that of the checkpoint against it."""
         if not self.objective.intercept:
             outer.point = replace(outer.point, intercept=0.0)
         point, margins = outer.point, self.passes.vectors.accepted

@@ -1,8 +1,8 @@
-"""The state that the steps share: the anchor, the working set, what is to be remembered.
+"""The state that the steps share: points, the anchor and the working set.
 
-An **anchor** is a point (w, b) at which everything is exact: its margins come from the weights alone
-by one pass in a fixed order, so that the same weights give the same bits whatever happened before.
-Certificates belong to anchors.
+An **anchor** is a point (w, b) at which everything is exact: its margins are computed from the weights
+alone, by one pass in a fixed order, so that equal weights give bitwise equal margins whatever happened
+before. Certificates belong to anchors.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Ids = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Point:
-    """Weights of a few features, and the intercept. ``ids`` increase strictly; weights are not 0."""
+    """Nonzero weights of a few features, by strictly increasing ``ids``, and the intercept."""
 
     ids: Ids
     weights: Floats
@@ -28,14 +28,14 @@ class Point:
 
     @classmethod
     def make(cls, ids: Ids, weights: Floats, intercept: float) -> Point:
-        """Sort, and leave out weights of 0."""
+        """Make a point from unsorted ids, omitting weights of 0."""
         keep = weights != 0.0
         ids, weights = ids[keep], weights[keep]
         order = np.argsort(ids)
         return cls(ids[order], weights[order], float(intercept))
 
     def weights_of(self, ids: Ids) -> Floats:
-        """The weights of any features, 0 where there is none."""
+        """The weights of any features; 0 for features without one."""
         out = np.zeros(len(ids))
         if len(self.ids):
             at = np.minimum(np.searchsorted(self.ids, ids), len(self.ids) - 1)
@@ -54,7 +54,7 @@ class Point:
 class Anchor:
     """An accepted point, with its margins (float64 (n,), without the intercept) and objective.
 
-    The objective is never above that of the anchor before: of two values that differ by rounding alone
+    The objective never exceeds that of the previous anchor: of two values that differ by rounding alone
     it is the lower one.
     """
 
@@ -65,10 +65,10 @@ class Anchor:
 
 @dataclass
 class WorkingSet:
-    """The cached columns with what the trainer knows of each.
+    """The cached columns and the trainer's data on each of them.
 
-    The arrays have room for ``cache.max_columns``; entry j belongs to live column j. Columns without
-    a place here keep their weight *frozen*: it acts through the margins of the anchor.
+    The arrays have room for ``cache.max_columns``; entry j belongs to live column j. Weights of features
+    that are not cached are *frozen*: they act through the margins of the anchor.
     """
 
     cache: LiveColumns
@@ -78,7 +78,7 @@ class WorkingSet:
     gradients: Floats = field(init=False)  #: g_j at the anchor over all rows, exact
     correction: Floats = field(init=False)  #: c_j: exact gradient minus the view's, at the anchor
     floor: Floats = field(init=False)  #: kappa_j: curvature that the view misses
-    seen: npt.NDArray[np.bool_] = field(init=False)  #: by a local solve and a pass
+    seen: npt.NDArray[np.bool_] = field(init=False)  #: by both a local solve and a pass
 
     def __post_init__(self) -> None:
         room = self.cache.max_columns
@@ -93,7 +93,7 @@ class WorkingSet:
         return max_columns * (6 * 8 + 1)
 
     def reset(self, j: int, factor: float, weight: float, gradient: float) -> None:
-        """Begin with a column that has just been admitted."""
+        """Initialise the entries of a column that has just been admitted."""
         self.factor[j] = factor
         self.weights[j] = self.anchor_weights[j] = weight
         self.gradients[j] = gradient
@@ -101,7 +101,7 @@ class WorkingSet:
         self.seen[j] = False
 
     def evict(self, keep: npt.NDArray[np.bool_]) -> None:
-        """Drop the columns that are not kept. Their anchor weights are frozen from now on."""
+        """Drop the columns that are not kept; their anchor weights become frozen."""
         kept = np.flatnonzero(keep)
         for array in (
             self.factor,
@@ -116,7 +116,7 @@ class WorkingSet:
         self.cache.evict(keep)
 
     def point(self, anchor: Point, intercept: float) -> Point:
-        """The trainer's point: its weights, and those of the anchor for what is not cached."""
+        """The trainer's point: its weights, and the anchor's weights of features not cached."""
         frozen = ~np.isin(anchor.ids, self.cache.ids)
         return Point.make(
             np.concatenate([anchor.ids[frozen], self.cache.ids]),

@@ -1,20 +1,21 @@
 """The trainer: proximal Newton with inner coordinate descent on the cached columns of a row view.
 
-One step (newGLMNET, Yuan, Ho and Lin 2012): a quadratic model of the local objective at the current
-point, coordinate descent on the model, a line search on the local objective itself. What makes it fast
-(tools/research has the figures, and what was slower):
+One step (newGLMNET, Yuan, Ho and Lin 2012) builds a quadratic model of the local objective at the current
+point, runs coordinate descent on the model, and searches along the step on the local objective itself.
+What makes it fast (tools/research has measurements, and slower alternatives):
 
 - **The Hessian of a sample of the rows.** The gradient is exact; the curvature comes from rows drawn
   with probability min(1, q_i / tau), weighted by its inverse (sub-sampled Newton, Roosta-Khorasani and
-  Mahoney 2019). Skewed labels put half of sum q_i into 1 % of the rows, so 20,000 rows say nearly all,
-  and the columns gathered on them fit the second-level cache. Leaving flat rows out and keeping their
-  curvature on the diagonal is no help: the diagonal slows just the swaps between near-duplicates.
-- **The intercept eliminated** inside the sweeps, and settled by Newton between steps: the four letters
-  of a position add up to a constant, so that alternating with it crawls.
-- **Sweeps extrapolated**, and run only on columns that can move: with a weight, or near a violation.
-- **Two threads**, where there are cores, each over half the columns by id from the same state: patterns
-  at the same positions are in the same half, so that the sum of the two steps is nearly always as good as
-  steps one after another.
+  Mahoney 2019). Skewed labels put half of sum q_i into 1 % of the rows, so 20,000 rows suffice, and the
+  columns gathered on them fit the second-level cache. Dropping flat rows and keeping their
+  curvature on the diagonal does not help: the diagonal slows the exchange between near-duplicates.
+- **The intercept is eliminated** inside the sweeps, and minimised by Newton's method between steps: the
+  indicators of the four letters at a position add up to a constant, so alternating with the intercept
+  converges very slowly.
+- **Sweeps are extrapolated**, and run only on columns that can move: with a weight, or near a violation.
+- **Two threads**, if there are cores, sweep over half the columns by id each, from the same state:
+  patterns at the same positions are in the same half, so that the sum of the two steps is nearly always
+  as good as sequential steps.
 """
 
 from __future__ import annotations
@@ -33,48 +34,48 @@ from fcl.solve.inner import MAX_SWEEPS, MOST_GROWN, Columns, InnerModel, LocalPo
 from fcl.solve.state import Floats, WorkingSet
 from fcl.solve.view import RowView, add_columns, column_moments
 
-#: Columns with weight 0 and a slope below this at the anchor rest until the next pass.
+#: Columns with weight 0 and |slope| below this at the anchor are skipped until the next pass.
 RESTING = 0.8
 #: Sufficient decrease of the line search (0 < sigma < 1/2).
 SIGMA = 0.01
-#: Points at which the line search looks, at most.
+#: Maximum points that the line search evaluates.
 MAX_EVALUATIONS = 60
-#: ... and the share of the last one at which it looks next where it knows no better.
+#: ... and the share of the last point that it tries next if no other estimate exists.
 SHRINK = 1e-2
-#: Slope, as a share of what the step promised, at which the search ends. Where the second derivative
-#: jumps it has to end beyond the jump, for the next model to have the rows that cut the step.
+#: Slope, as a share of the step's promise, at which the search ends. Where the second derivative jumps,
+#: the search must end beyond the jump, so that the next model includes the rows that cut the step.
 FLAT_SHARE = 0.1
 #: A step cut to less than this share had a model whose curvatures were too small.
 CUT = 0.3
-#: Curvatures are raised to at least this share of those of a majoriser once a step was cut, and to ten
-#: times that after each further one; a whole step takes it back.
+#: Share of a majoriser's curvatures to which curvatures are raised after a cut step. Each further cut
+#: step multiplies the share by ten, and each whole step divides it by ten, down to none.
 LEAST_RAISED = 1e-3
-#: Rows times columns squared up to which a step takes the whole Hessian: in any case, a few milliseconds;
-#: and where coordinate descent has not done, seconds.
+#: Rows times columns squared, and rows, up to which a step always uses the whole Hessian (milliseconds).
 CHEAP_HESSIAN = 5e7
 CHEAP_ROWS = 1 << 16
 #: Rows times columns squared up to which the trainer minimises the squared loss itself.
 NARROW = 1.5e8
+#: Rows times columns squared up to which it does so after coordinate descent has failed (seconds).
 DEAR_HESSIAN = 2e11
-#: Inner tolerance, as a share of the violation before the step and of the one aimed at.
+#: Inner tolerance, as a share of the violation before the step, and of the target.
 INNER_SHARE = 0.1
 INNER_TARGET = 0.3
 
 
 @dataclass(frozen=True)
 class Solved:
-    """What a local solve reached."""
+    """The result of a local solve."""
 
     intercept: float
     decrease: float  #: of the local objective, >= 0
-    violation: float  #: largest over the columns worked on, at the last point
+    violation: float  #: largest over the columns of the step, at the last point
     steps: int
     sweeps: int
 
 
 @dataclass(frozen=True)
 class TrainerState:
-    """What a checkpoint saves of the trainer beside its point."""
+    """What a checkpoint stores of the trainer besides its point."""
 
     drawn: int = 0
     grown: float = 1.0
@@ -84,35 +85,35 @@ class TrainerState:
 
 @dataclass(frozen=True)
 class StepResult:
-    """What one step did."""
+    """The result of one step."""
 
     moved: bool
     decrease: float  #: of the local objective, >= 0
-    violation: float  #: largest over the columns worked on, before the step
+    violation: float  #: largest over the columns of the step, before the step
     sweeps: int
 
 
 class Trainer:
-    """Solves local problems in buffers of its own, step by step.
+    """Solves local problems step by step, in its own buffers.
 
     Parameters
     ----------
     n_rows : int
-        Rows of the view.
+        Maximum rows of the view.
     block_rows : int
-        Rows a block.
+        Rows per block.
     max_columns : int
-        Room of the working set.
+        Maximum columns of the working set.
     entries : int
         Entries of gathered columns that the inner model may hold (4 bytes each, 8 with values).
     seed : int
-        Of the order of coordinates and the sample of rows.
+        Seeds the order of coordinates and the samples of rows.
     binary : bool
         Whether all columns consist of zeros and ones.
     team : Team
-        Threads for sums over columns and rows, and two for long sweeps.
+        Threads for sums over columns and rows; two of them share long sweeps.
     hessian_columns : int
-        Columns of which there is memory for a whole Hessian.
+        Number of columns for whose whole Hessian there is memory.
     """
 
     def __init__(
@@ -131,19 +132,19 @@ class Trainer:
         self.inner = InnerModel(n_rows, max_columns, entries, seed, binary, block_rows, team)
         self._exact = ExactModel(min(hessian_columns, max_columns))
         self._exact.cease = lambda: self.inner.cease()  # noqa: PLW0108  it is set later
-        self._raised = 0.0  # share of a majoriser's curvatures that the model has at least
-        self._careful = False  # whether coordinate descent on a sample has proved too little
+        self._raised = 0.0  # share of a majoriser's curvatures that bounds those of the model below
+        self._careful = False  # whether coordinate descent on a sample has proved insufficient
         self._team = team
         # the local problem that is being solved
         self.intercept = 0.0  #: of the trainer's point
         self._anchor_b = 0.0
-        #: columns worked on in the last step, and their slopes before it
+        #: columns of the last step, and their slopes before it
         self.seen: tuple[Columns, Floats] = (np.empty(0, np.intp), np.empty(0))
         self._before = math.inf  # violation before the last step
         self._undo: tuple[Columns, Floats, float] | None = None
 
     def resize(self, n_rows: int) -> None:
-        """Work on a view of so many rows from now on, at most as many as there is room for."""
+        """Set the number of rows of the view, at most that of the buffers."""
         # residuals, curvatures, margins of a step, margins with the intercept
         self._r, self._q, self._dm, self._m = (buffer[:n_rows] for buffer in self._buffers)
 
@@ -154,7 +155,7 @@ class Trainer:
 
     @property
     def state(self) -> TrainerState:
-        """What the next steps depend on beside the point."""
+        """The state, besides the point, that the next steps depend on."""
         return TrainerState(self.inner.drawn, self.inner.grown, self._raised, int(self._careful))
 
     @state.setter
@@ -183,7 +184,7 @@ class Trainer:
     def start(self, view: RowView, working: WorkingSet, anchor_b: float, b: float) -> None:
         """Start a local problem at the weights of the working set and the intercept b.
 
-        The margins are made anew from the anchor's and the weights.
+        Recomputes the margins from those of the anchor and the change of the weights.
         """
         n = working.cache.n
         np.add(view.margins, b, out=self._m)
@@ -216,7 +217,7 @@ class Trainer:
     def step(
         self, view: RowView, working: WorkingSet, target: float, may_move: bool = True
     ) -> StepResult:
-        """One step of proximal Newton, unless the violation is at most ``target`` already."""
+        """Take one proximal Newton step, unless the violation is at most ``target``."""
         n = working.cache.n
         weights, penalty = working.weights[:n], view.objective.penalty
         columns = np.arange(n)
@@ -257,7 +258,7 @@ class Trainer:
             self._raise()
         elif beta == 1.0:
             self._raised = 0.1 * self._raised if self._raised > LEAST_RAISED else 0.0
-        # what the values cannot judge, the violation has to
+        # if rounding hides the decrease, the violation of the next step has to confirm it
         self._undo = None if seen else (columns, local.weights, self.intercept)
         self._before = violation
         working.weights[columns] = local.weights + beta * step.d
@@ -266,29 +267,29 @@ class Trainer:
         return StepResult(True, decrease + gained, violation, sweeps)
 
     def _margins_of(self, working: WorkingSet, local: LocalPoint, step: Step) -> Floats:
-        """Margins of a step, in the buffer for them."""
+        """Write the margins of a step to their buffer."""
         self._dm[:] = step.db
         changed = np.flatnonzero(step.d)
         add_columns(working, local.columns[changed], step.d[changed], self._dm, self._team)
         return self._dm
 
     def _raise(self) -> None:
-        """The last model promised what the line search did not find: the next one is to be steeper."""
+        """Raise the curvatures of the next model, after the last one promised too much."""
         self._raised = min(max(10.0 * self._raised, LEAST_RAISED), 1.0)
 
     def _is_cheap(self, view: RowView, k: int) -> bool:
-        """Whether so many columns have a Hessian that takes next to no time."""
+        """Whether the Hessian of k columns takes next to no time."""
         n = view.objective.n_rows
         small = n * k * k <= CHEAP_HESSIAN or self._is_clipped(view, k)
         return k <= self._exact.most and n <= CHEAP_ROWS and small
 
     def _is_clipped(self, view: RowView, k: int) -> bool:
-        """Whether the trainer minimises a local problem of so many columns itself, rather than a model.
+        """Whether the trainer minimises a local problem of k columns directly, without a model.
 
-        A model of the squared loss is exact but for rounding.
+        For the squared loss the two differ only by rounding.
         """
         loss, n = view.objective.loss, view.objective.n_rows
-        # a wide problem takes many active sets, most of which coordinate descent finds sooner
+        # wide problems take many active sets, most of which coordinate descent finds faster
         narrow = not loss.unbounded or n * k * k <= NARROW
         return loss.clipped and narrow and n * k <= clipped.MOST_ENTRIES
 
@@ -300,14 +301,14 @@ class Trainer:
         slopes: Floats,
         tolerance: float,
     ) -> Step:
-        """The step of the inner model: its whole Hessian, or a sample of it and coordinate descent."""
+        """Minimise the inner model: by its whole Hessian, or by coordinate descent on sampled rows."""
         n, k = view.objective.n_rows, len(local.columns)
         if self._is_cheap(view, k):
             if self._raised or not self._is_clipped(view, k):
                 return self._exact.minimise(view, working, local, self._q, tolerance)
             pulls, pull_b = self._pulls(view, working, local)
             problem = clipped.ClippedProblem(view, working, local, self._m, pulls, pull_b)
-            # rounding may hide violations although values still differ: the tolerance is tight
+            # the tolerance is tight, since rounding may hide violations while values still differ
             return problem.minimise(min(tolerance, 1e-6), self.inner.cease, self.inner.hurry)
         if self._careful:
             some = np.flatnonzero((local.weights != 0.0) | (np.abs(slopes) > 1.0))
@@ -335,16 +336,16 @@ class Trainer:
         self.intercept = b
 
     def columns_changed(self) -> None:
-        """Columns have come or gone: the last step cannot be taken back, nor judged any more."""
+        """Note that columns have changed: the last step can no longer be undone or judged."""
         self._before, self._undo = math.inf, None
 
     # -- the local problem at the current point ------------------------------------------------
 
     def _settle_intercept(self, view: RowView) -> float:
-        """Minimise over the intercept alone, to the last digits; moves the margins along.
+        """Minimise over the intercept alone, to rounding error, and update the margins.
 
-        What is left of its slope would show as a violation of every dense column. Returns the decrease
-        of the local objective.
+        A remaining slope of the intercept would appear as a violation of every dense column. Returns the
+        decrease of the local objective.
         """
         objective = view.objective
         if not objective.intercept:
@@ -368,7 +369,7 @@ class Trainer:
         return self._local_point(view, working, columns)
 
     def _local_point(self, view: RowView, working: WorkingSet, columns: Columns) -> LocalPoint:
-        """The local objective at the current point, by the residuals and curvatures in their buffers."""
+        """The local objective at the current point, from the buffers of residuals and curvatures."""
         objective = view.objective
         g, h = column_moments(working, columns, self._r, self._q, self._team)
         weights = working.weights[columns]
@@ -396,7 +397,7 @@ class Trainer:
         )
 
     def _pulls(self, view: RowView, working: WorkingSet, local: LocalPoint) -> tuple[Floats, float]:
-        """Slopes in the weights and in the intercept of the terms that are linear or quadratic."""
+        """Slopes of the linear and quadratic terms, in the weights and in the intercept."""
         away = local.weights - working.anchor_weights[local.columns]
         pulls = working.correction[local.columns] + local.floor * away + local.ridge * local.weights
         away_b = self.intercept - self._anchor_b
@@ -406,7 +407,7 @@ class Trainer:
         """The local objective along a step; writes the margins of the step."""
         self._margins_of(working, local, step)
         C, d, db, w = view.objective.C, step.d, step.db, local.weights
-        # term by term: in a difference of sums what the last steps promise would drown
+        # term by term: a difference of sums would lose the small promises of the last steps
         rise = np.where(w * (w + d) > 0.0, np.sign(w) * d, np.abs(w + d) - np.abs(w))
         promised = float((local.gradients * d + local.absolute * rise).sum()) + local.slope_b * db
         pulls, pull_b = self._pulls(view, working, local)
@@ -427,22 +428,22 @@ class Trainer:
 
 @dataclass(frozen=True)
 class Line:
-    """The local objective along a step d, less its value before the step."""
+    """The change of the local objective along a step d."""
 
     objective: Objective
     m: Floats  #: margins before the step
-    dm: Floats  #: ... and of it
+    dm: Floats  #: margins of the step
     local: LocalPoint
     d: Floats
-    #: slope and curvature along the step of all terms that are linear or quadratic
+    #: slope and curvature, along the step, of the linear and quadratic terms
     linear: float
     square: float
-    norm: float  #: of the weights before the step, with the factors of their absolute values
-    promised: float  #: change by the slopes alone, < 0 where the step leads downhill
-    rounding: float  #: of the objective
+    norm: float  #: penalty term sum_j absolute_j |w_j| before the step
+    promised: float  #: change predicted by the slopes alone, < 0 if the step leads downhill
+    rounding: float  #: rounding error of the objective
 
     def at(self, beta: float) -> tuple[float, float, float]:
-        """Change of the local objective at a share of the step, its slope and its curvature."""
+        """Change, slope and curvature of the local objective at a share beta of the step."""
         C, absolute, d = self.objective.C, self.local.absolute, self.d
         sums = self.objective.line_sums(self.m, self.dm, beta, 0.0)
         smooth = sums.value - self.local.loss + beta * self.linear + 0.5 * beta**2 * self.square
@@ -453,11 +454,11 @@ class Line:
         return C * change, C * slope, C * (sums.curve_beta + self.square)
 
     def search(self) -> tuple[float, float, bool] | None:
-        """A share beta of the step with sufficient decrease; the whole if it has.
+        """Find a share beta of the step with sufficient decrease; 1 if the whole step has it.
 
-        Returns (beta, decrease, True), or None if there is none. A violation of v promises a decrease of
-        the order v^2, so from v = 1e-8 on the values show rounding alone: then the whole step is taken,
-        unless it raises them by more, with False.
+        Returns (beta, decrease, seen), or None if there is no such share. A violation of v promises a
+        decrease of the order v^2, so for v below 1e-8 rounding hides the decrease: then the whole step is
+        accepted unless it raises the objective by more than rounding, and ``seen`` is False.
         """
         promised, rounding = self.promised, self.rounding
         if not promised < 0.0:

@@ -1,14 +1,14 @@
-"""Row views: the rows on which the trainer works.
+"""Row views: the rows that the trainer works on.
 
 The local objective of a view S of the rows, at an anchor (w_e, b_e):
 
     Q(w, b) = penalty(w) + C [ sum_{i in S} (s_i / pi_i) loss(m_i) + c . (w - w_e) + c_b (b - b_e)
                             + 1/2 sum_j kappa_j (w_j - w_e,j)^2 + 1/2 kappa_b (b - b_e)^2 ]
 
-c makes the gradient at the anchor exact; kappa floors the curvature of columns that the view hardly
-sees, without which Q may be unbounded below. Whatever S is, a fixed point of the anchors is an optimum
-of the whole problem; S sets the speed alone. With all rows c = 0 and kappa is next to nothing.
-(The idea: DANE, Shamir, Srebro and Zhang 2014; sub-sampled Newton methods.)
+c makes the gradient at the anchor exact. kappa is a floor of the curvature of columns that the view
+hardly sees; without it Q may be unbounded below. Whatever S is, a fixed point of the anchors is an
+optimum of the whole problem; S affects only the speed. With all rows, c = 0 and kappa is negligible. (See
+DANE, Shamir, Srebro and Zhang 2014, and sub-sampled Newton methods.)
 """
 
 from __future__ import annotations
@@ -24,17 +24,16 @@ from fcl.objective import Objective
 from fcl.parallel import SERIAL, Team
 from fcl.solve.state import Floats, Ids, WorkingSet
 
-#: kappa of a complete view, for rows of weight 1 and C of 1 or less: keeps a step finite where a column
-#: has no curvature left. It scales with the weights, as the problem does, and never weighs against the
-#: penalty.
+#: kappa of a complete view, for rows of weight 1 and C <= 1: keeps a step finite where a column has no
+#: curvature left. It scales with the sample weights, and stays negligible beside the penalty.
 LEAST_CURVATURE = 1e-12
-#: What float32 changes of a sum of products, as a share of the lengths of both vectors, is far less.
+#: Generous bound of the change of a scalar product by float32, relative to the norms of both vectors.
 ROUNDED = 1e-5
-#: Share of the exact diagonal that is added to the floor of a sampled view (mu at its start), and its
-#: bounds.
+#: Initial share of the exact diagonal that is added to the floor of a sampled view, and its bounds.
 PROXIMAL = 0.02
 LEAST_PROXIMAL, MOST_PROXIMAL = 1e-6, 10.0
-#: Share of the intercept's curvature up to which a sampled view is made up for: not for sampling errors.
+#: Share of the intercept's curvature below which a sampled view is compensated; above it, the difference
+#: is taken for sampling error.
 MISSED = 0.5
 
 
@@ -44,9 +43,9 @@ Buffers = tuple[Floats, Floats, Floats]
 
 @dataclass
 class RowView:
-    """Rows with the objective over them, weighted by s_i / pi_i, and corrections of the intercept."""
+    """Rows, the objective over them with weights s_i / pi_i, and corrections of the intercept."""
 
-    rows: Ids | None  #: numbers of the rows; None for all
+    rows: Ids | None  #: row numbers; None for all rows
     objective: Objective
     margins: Floats  #: of the anchor at these rows, without the intercept
     proximal: float = PROXIMAL
@@ -55,33 +54,33 @@ class RowView:
     #: name of a family whose cached columns are verified against their prices, or ""
     verified: str = ""
     _total_q: float = 0.0  #: sum of the curvatures at the anchor over a sample
-    #: residuals and curvatures at the anchor (columns to verify on all rows: and ones), where needed
+    #: residuals at the anchor; curvatures, or ones if columns are verified on all rows; empty if unused
     _r: Floats = field(default_factory=lambda: np.empty(0))
     _q: Floats = field(default_factory=lambda: np.empty(0))
 
     @property
     def least_curvature(self) -> float:
-        """Floor of every curvature: tiny, and in the units of the weights."""
+        """Floor of every curvature: tiny, in the units of the sample weights."""
         return LEAST_CURVATURE * min(float(self.objective.s.mean()), 1.0 / self.objective.C)
 
     @property
     def complete(self) -> bool:
-        """Whether the view is all rows, each with its own weight."""
+        """Whether the view consists of all rows, each with its own weight."""
         return self.rows is None
 
     @property
     def approximate(self) -> bool:
-        """Whether what is cached of a column is not all of it: some rows, or rounded values."""
+        """Whether cached columns are approximate: over a sample of rows, or with rounded values."""
         return bool(self.verified) or not self.complete
 
     @classmethod
     def all_rows(
         cls, objective: Objective, verified: str = "", buffers: Buffers | None = None
     ) -> RowView:
-        """The view in which nothing needs correction, but for what the cache rounds.
+        """The view of all rows, which corrects only rounding by the cache.
 
         verified : name of a family whose cached columns are verified against their prices, or "".
-        buffers : as :meth:`of_rows`.
+        buffers : as for :meth:`of_rows`.
         """
         n = objective.n_rows
         margins = buffers[0][:n] if buffers else np.empty(n)
@@ -92,9 +91,9 @@ class RowView:
 
     @classmethod
     def of_rows(cls, part: Objective, rows: Ids, buffers: Buffers | None = None) -> RowView:
-        """A sample, given the objective over its rows with their weights s_i / pi_i.
+        """The view of a sample, given the objective over its rows with weights s_i / pi_i.
 
-        buffers : at least as long as the rows, to be used instead of new vectors.
+        buffers : vectors at least as long as the rows, used instead of new ones.
         """
         n = len(rows)
         m, r, q = (b[:n] for b in buffers) if buffers else (np.empty(n) for _ in range(3))
@@ -102,13 +101,13 @@ class RowView:
 
     @staticmethod
     def bytes_for(n_rows: int, complete: bool, verified: bool = False) -> int:
-        """Bytes of the vectors of a view of so many rows: margins; r and q where it corrects."""
+        """Bytes of the vectors of a view of n_rows rows: margins, and r and q if it corrects."""
         return 8 * n_rows * (1 if complete and not verified else 3)
 
     def trust(self, decrease: float, promised: float, beta: float) -> None:
-        """Fit the proximal weight to what the last step was worth.
+        """Adapt the proximal weight to the success of the last step.
 
-        decrease : of the objective over all rows.  promised : of Q.  beta : step towards the point.
+        decrease : of the objective over all rows.  promised : of Q.  beta : share of the step taken.
         """
         if promised <= 0.0 or self.complete:
             return
@@ -129,8 +128,8 @@ class RowView:
         margins : float64 (n,), of all rows, without the intercept b.
         total_r, total_q : sums of residuals and curvatures over all rows.
         """
-        # The floor is tiny: the intercept may have to move far with almost no curvature (large targets
-        # that are fitted well), or with none (squared hinge, all margins above 1).
+        # the floor is tiny: the intercept may have to move far with almost no curvature (large targets
+        # that are fitted well), or with none (squared hinge, all margins above 1)
         least = LEAST_CURVATURE * min(self.least_curvature, total_q or math.inf)
         if self.rows is None:
             self.margins[:] = margins
@@ -143,16 +142,16 @@ class RowView:
         self.objective.residuals_curvatures(self.margins, b, self._r, self._q)
         self.intercept_correction = total_r - float(self._r.sum())
         self._total_q = float(self._q.sum())
-        # no proximal term: it would hold up the steps along columns that nearly add up to a constant,
-        # which the intercept makes up for (random Fourier features: 1.4 s of descent instead of 6.7)
+        # no proximal term: it would slow down steps along columns that nearly add up to a constant, for
+        # which the intercept compensates (such as random Fourier features)
         missed = max(0.0, MISSED * total_q - self._total_q)
         self.intercept_floor = missed + least
 
     def correct(self, working: WorkingSet, first: int, exact: Floats | None) -> None:
-        """Fit corrections and floors of the columns from number ``first`` on to the anchor.
+        """Compute corrections and floors of the columns from number ``first`` on, at the anchor.
 
-        Their ``working.gradients`` are exact already.  exact : float64 (n - first,), curvatures
-        sum_i q_i phi_ij^2 over all rows at the anchor; read for a sample alone.
+        Their ``working.gradients`` must be exact already.  exact : float64 (n - first,), curvatures
+        sum_i q_i phi_ij^2 over all rows at the anchor; used only by a sample.
         """
         some = slice(first, working.cache.n)
         if self.rows is None:
@@ -168,10 +167,11 @@ class RowView:
         working.floor[some] = left * missed + self.least_curvature
 
     def _share_left(self, working: WorkingSet, columns: npt.NDArray[np.intp], h: Floats) -> Floats:
-        """Shares of the columns' curvatures that are left once the intercept follows.
+        """Shares of the columns' curvatures that are left once the intercept is eliminated.
 
-        A column of 2,000 +- 10, held by all of its curvature, would move by a 40,000th of its way. Zeros
-        and ones are never that far from 0, and keep all: of 30 rows the share would be a poor guess.
+        A floor of the whole curvature would let a column of 2,000 +- 10 make only a 40,000th of its step.
+        Columns of zeros and ones keep their whole curvature: they are never that far from 0, and their
+        few rows in a sample would give a poor estimate of the share.
         """
         left = np.ones(len(columns))
         if not self.objective.intercept:
@@ -186,9 +186,9 @@ class RowView:
         return left
 
     def _correct_rounding(self, working: WorkingSet, first: int) -> None:
-        """Make gradients at the anchor the priced ones, whatever the cache has rounded.
+        """Correct gradients at the anchor for the rounding of cached columns.
 
-        Raises GeneratorError for a column that is not the one that was priced.
+        Raises GeneratorError for a cached column that is not the one that was priced.
         """
         some = slice(first, working.cache.n)
         working.correction[some] = 0.0
@@ -197,7 +197,7 @@ class RowView:
         columns = np.arange(first, working.cache.n)
         g, squares = column_moments(working, columns, self._r, self._q, self.objective.team)
         working.correction[some] = working.gradients[some] - g
-        top = float(np.abs(self._r).max(initial=0.0)) or 1.0  # its square may be beyond float64
+        top = float(np.abs(self._r).max(initial=0.0)) or 1.0  # its square may overflow
         most = ROUNDED * top * np.sqrt(squares * float(np.square(self._r / top).sum()))
         wrong = np.flatnonzero(np.abs(working.correction[some]) > most)
         if len(wrong):
@@ -205,20 +205,20 @@ class RowView:
             raise GeneratorError(
                 f"features {self.verified}: feature {feature} has the gradient "
                 f"{working.gradients[first + wrong[0]]:.9g} where it was priced, and "
-                f"{g[wrong[0]]:.9g} by its column in the cache, over all row blocks: columns() has to "
+                f"{g[wrong[0]]:.9g} by its column in the cache, over all row blocks; columns() must "
                 "give the same column each time, with values within the range of float32, and "
-                "gradients() has to agree with it"
+                "gradients() must agree with it"
             )
 
 
-#: Blocks whose sums are kept apart until they are added in order.
+#: Number of blocks whose sums are held until they are added in order.
 BLOCKS_AT_ONCE = 8
 
 
 def column_moments(
     working: WorkingSet, columns: npt.NDArray[np.intp], r: Floats, q: Floats, team: Team = SERIAL
 ) -> tuple[Floats, Floats]:
-    """sum_i r_i phi_ij and sum_i q_i phi_ij^2 of some cached columns over the rows of the view."""
+    """sum_i r_i phi_ij and sum_i q_i phi_ij^2 for some cached columns over the rows of the view."""
     from fcl.kernels import columns as kernels
 
     slots = working.cache.slots[columns]

@@ -1,6 +1,6 @@
-"""Tests that authors run against what they have written.
+"""Tests that authors run on their extensions.
 
-``generator``  a class of features against the contract of :class:`fcl.features.Generator`
+``generator``  tests a feature class against the contract of :class:`fcl.features.Generator`
 """
 
 from fcl.testing.generator import Check, Report, check_generator

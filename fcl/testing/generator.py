@@ -1,4 +1,4 @@
-"""Tests a class of features against the contract, for its author: :func:`check_generator`."""
+"""Tests of a feature class against the contract, for its author: :func:`check_generator`."""
 
 from __future__ import annotations
 
@@ -42,23 +42,31 @@ from fcl.kernels import matrix
 
 __all__ = ["Check", "Report", "check_generator"]
 
-#: Rows and features that are checked.
+#: Numbers of rows and features that are checked.
 ROWS, FEATURES = 300, 40
-#: Rows over which columns are scanned once for values and exceptions that few rows give, and of a block
-#: of them, which holds no more bytes than that unless rows are very wide.
+#: Maximum rows over which columns are scanned once for rare values and exceptions, and maximum rows and
+#: bytes of a block of the scan (a block has at least SMALL_BLOCK rows, however wide).
 SCANNED, SCANNED_AT_ONCE, SCANNED_BYTES = 100_000, 4096, 16 << 20
-#: The least rows of a block.
+#: The smallest number of rows of a block.
 SMALL_BLOCK = 64
-#: Most values of all features on the rows of a training run; a larger family is not trained.
+#: Maximum values, rows times features, of a training run; a larger family is not trained.
 TRAINING_VALUES = 4_000_000
 TRAINING_TOL = 1e-6
 
 
 @dataclass(frozen=True)
 class Check:
-    """One of the checks.
+    """The result of one check.
 
-    fault : the error to fix.  left_out : the reason to skip the check.  told : details of the check.
+    Attributes
+    ----------
+    name : str
+    fault : str
+        The error to fix; empty if the check passed.
+    left_out : str
+        The reason why the check was skipped; empty if it was made.
+    told : str
+        Details of the check.
     """
 
     name: str
@@ -74,7 +82,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Report:
-    """What was checked, in order."""
+    """The results of all checks, in order."""
 
     family: str
     checks: list[Check]
@@ -89,15 +97,29 @@ class Report:
 
 
 def check_generator(generator: Generator, data: DataSet | Any, training: bool = True) -> Report:
-    """Check a class of features against the contract of :class:`Generator`, on rows of a data set.
+    """Check a feature class against the contract of :class:`Generator`, on rows of a data set.
 
-    data : a DataSet, or what ``open_data`` takes (a path, an array); a target is not needed. 300 rows
-        from the whole range are checked in every way; some columns are made once of all rows, up to
-        100,000.
-    training : whether to train on them as well, with both drivers (a few seconds).
+    Parameters
+    ----------
+    generator : Generator
+        An instance of the class.
+    data : DataSet, or an argument of ``open_data`` (a path, an array)
+        A target is not needed. Up to 300 rows from the whole range undergo every check; some columns are
+        also made once over up to 100,000 rows.
+    training : bool
+        Whether to train on the rows as well, with both drivers (a few seconds).
 
-    Returns the report of what was checked, and what was left out. Raises GeneratorError that lists all
-    faults; InputError for rows that are not of the kind that the class wants.
+    Returns
+    -------
+    Report
+        The checks that were made, and those that were skipped.
+
+    Raises
+    ------
+    GeneratorError
+        The class breaks the contract; the message lists all faults.
+    InputError
+        ``generator`` is not an instance of a Generator, or the rows are not of the kind it expects.
     """
     if not isinstance(generator, Generator):
         raise InputError(
@@ -123,7 +145,7 @@ def check_generator(generator: Generator, data: DataSet | Any, training: bool = 
         for one in subject:
             _try(report, "columns", one.columns_right)
             if report.checks[-1].fault:
-                break  # nothing that follows could be told apart from that
+                break  # later checks would only repeat this fault
             _try(report, "columns again", one.again)
             _try(report, "columns of single features", one.columns_alone)
             _try(report, "columns of other blocks", one.columns_cut)
@@ -149,7 +171,7 @@ def check_generator(generator: Generator, data: DataSet | Any, training: bool = 
 
 
 class _LeftOut(Exception):
-    """A check cannot be made; says why."""
+    """Raised by a check that cannot be made, with the reason."""
 
 
 def _try(report: Report, name: str, check: Callable[[], str | None]) -> None:
@@ -164,7 +186,7 @@ def _try(report: Report, name: str, check: Callable[[], str | None]) -> None:
 
 
 def _options(generator: Generator) -> None:
-    """Arguments of __init__ under their own names, as JSON has them."""
+    """Arguments of __init__ are attributes of the same names that JSON can store."""
     for name, parameter in inspect.signature(type(generator)).parameters.items():
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             raise GeneratorError(
@@ -183,12 +205,12 @@ def _options(generator: Generator) -> None:
         if not same:
             raise GeneratorError(
                 f"the option {name} is {value!r:.80}, which JSON cannot hold; take numbers, text or "
-                "lists of them, and make of them what you need in fit() or columns()"
+                "lists of them, and convert them in fit() or columns()"
             )
 
 
 def _fit(generator: Generator, rows: Any) -> list[GeneratedFamily]:
-    """Bind twice: what fit learns must follow from its sample."""
+    """Bind twice: what fit() learns must be determined by its sample."""
     first, second = (bind(generator, rows, probe=False) for _ in range(2))
     states = [
         json.dumps({k: encode(v) for k, v in family.generator.state().items()})
@@ -196,14 +218,14 @@ def _fit(generator: Generator, rows: Any) -> list[GeneratedFamily]:
     ]
     if states[0] != states[1]:
         raise GeneratorError(
-            "fit() learns something else from the same sample when it is called again: seed your "
-            f"random numbers by an option; {states[0]:.200} and {states[1]:.200}"
+            "fit() learns something else from the same sample when it is called again; seed "
+            f"random numbers with an option; got {states[0]:.200} and {states[1]:.200}"
         )
     return [first]
 
 
 class _Examination(Trial):
-    """A family on some rows, with its columns there, made in one large block as drivers hand it over."""
+    """A family on some rows, with its columns, made in one large block as drivers pass it."""
 
     @classmethod
     def of(cls, family: GeneratedFamily, rows: Any) -> _Examination:
@@ -219,7 +241,7 @@ class _Examination(Trial):
         return made
 
     def _cut(self, block_rows: int) -> Iterator[tuple[Any, slice]]:
-        """Blocks as the drivers hand them over, with their rows."""
+        """Blocks as the drivers pass them, with their rows."""
         family = self.family
         prepared = PreparedRows(self.n, block_rows, family.record_shape(block_rows))
         for number, rows in prepared.blocks():
@@ -235,12 +257,12 @@ class _Examination(Trial):
     # -- columns -------------------------------------------------------------------------------
 
     def columns_right(self) -> None:
-        """Shape, dtype, finite values, 0 and 1 where that is claimed."""
+        """Columns have the right shape and dtype, finite values, and only 0 and 1 if so declared."""
         found = checked_columns(self.generator, self.ids, self.block, self.place, self.n)
         self.columns = found.copy()
 
     def columns_alone(self) -> None:
-        """The same whatever else is asked for at once; no ids give an empty array."""
+        """Columns do not depend on what else is requested; no ids give an empty array."""
         for k in range(len(self.ids)):
             some = slice(k, k + 1)
             found = self._columns(self.ids[some], self.block, self.n)
@@ -248,7 +270,7 @@ class _Examination(Trial):
         self._columns(self.ids[:0], self.block, self.n)
 
     def columns_cut(self) -> None:
-        """The same in small blocks, for single rows, and for rows in another order."""
+        """Columns are the same in small blocks, for single rows, and for rows in another order."""
         for block, rows in self._cut(SMALL_BLOCK):
             found = self._columns(self.ids, block, rows.stop - rows.start)
             self.compare(found, rows, f"in a block of rows {rows.start} to {rows.stop - 1} alone")
@@ -261,7 +283,7 @@ class _Examination(Trial):
         self.compare(found, order, "when the rows come in another order")
 
     def columns_scanned(self, rows: Any) -> str:
-        """Finite, and whatever else columns have to be, on rows that the others do not meet."""
+        """Columns are valid on rows that the other checks do not see."""
         family, n_rows = self.family, int(rows.shape[0])
         numbers = spread(n_rows, SCANNED)
         keep = np.zeros(n_rows, bool)
@@ -282,20 +304,20 @@ class _Examination(Trial):
         return f"{some_ids(self.ids)}; {len(numbers):,}{of} rows"
 
     def prepared_cut(self) -> None:
-        """What is prepared of a row is the same whatever rows are prepared with it."""
+        """prepare() gives the same for a row, whichever rows are prepared with it."""
         whole = self.family.block_of(self.raw)
         for row in range(0, self.n, max(1, self.n // 8)):
             alone = self.family.block_of(take(self.raw, np.array([row])))
             if not np.array_equal(alone[0], whole[row]):
                 raise GeneratorError(
                     f"prepare() makes something else of row {row} alone than of the row among {self.n}; "
-                    "it must depend on the row, the options and what fit() has learnt, on nothing else"
+                    "it must depend only on the row, the options and what fit() has learnt"
                 )
 
-    # -- the faster ways -----------------------------------------------------------------------
+    # -- optional methods ----------------------------------------------------------------------
 
     def gradients(self) -> None:
-        """The products of the columns with residuals; of ranges of features."""
+        """gradients() agrees with products of columns and residuals, over ranges of features."""
         generator, block = self.generator, self.block
         residuals = np.random.default_rng(2).normal(size=self.n)
         for first, last in self._ranges():
@@ -308,7 +330,7 @@ class _Examination(Trial):
             self.compare_sums(what, found, residuals @ columns, sizes, name)
 
     def _ranges(self) -> Iterator[tuple[int, int]]:
-        """Ranges (first, last) of features around some of those on trial."""
+        """Ranges (first, last) of features around some of the checked ones."""
         for center in self.ids[:: max(1, len(self.ids) // 5)].tolist():
             yield max(0, center - 3), min(self.family.n_features, center + 4)
 
@@ -334,10 +356,10 @@ class _Examination(Trial):
                 name = [f"the {what} of feature {k}" for k in range(first, last)].__getitem__
                 self.compare_sums(call, given, right, scale, name)
 
-    # -- what is told and stored ---------------------------------------------------------------
+    # -- descriptions and storage --------------------------------------------------------------
 
     def describe_right(self) -> None:
-        """A text for each feature, different ones for different features."""
+        """describe() gives each feature a text, and different features different texts."""
         seen: dict[str, int] = {}
         for feature in self.ids.tolist():
             words = called("describe()", self.generator.describe, feature)
@@ -352,7 +374,7 @@ class _Examination(Trial):
             seen[words] = feature
 
     def stored(self) -> None:
-        """Made again from what a model keeps: the same options, state, columns and words."""
+        """A generator made again from a stored model has equal options, state, columns and texts."""
         self.restored()
         again, _ = made_again(self.family)
         for feature in self.ids[:5].tolist():
@@ -360,11 +382,11 @@ class _Examination(Trial):
                 raise GeneratorError(
                     f"describe({feature}) of a generator made again from options() and state() is "
                     f"{again.describe(feature)!r:.80} instead of {self.family.describe(feature)!r:.80}; "
-                    "what fit() learns belongs into attributes whose names end in _"
+                    "what fit() learns belongs in attributes whose names end in _"
                 )
 
     def elsewhere(self) -> None:
-        """A fresh process, which has the stored description alone, makes the same columns."""
+        """A new process makes the same columns from the stored description alone."""
         with tempfile.TemporaryDirectory(prefix="fcl-check-") as folder:
             place = Path(folder)
             (place / "config.json").write_text(json.dumps(self.family.to_config()))
@@ -397,9 +419,9 @@ class _Examination(Trial):
     # -- training ------------------------------------------------------------------------------
 
     def trained(self) -> None:
-        """Both drivers, on the rows at hand, against the matrix of all columns."""
+        """Both drivers train on the rows; their results agree with the matrix of all columns."""
         unknown = open_data(self.raw, y=None)
-        # these rows may teach it something else
+        # fit again: these rows may give another state
         family = bind(self.generator, unknown.rows, probe=False)
         n_features = family.n_features
         if n_features * self.n > TRAINING_VALUES:
@@ -450,26 +472,26 @@ class _Examination(Trial):
 
     @staticmethod
     def _confirm(result: Any, phi: np.ndarray, y: Floats, C: float, driver: str) -> None:
-        """The objective and the largest gradient, from the matrix."""
+        """Check the objective and the largest gradient against the matrix."""
         model, claimed = result.model, result.certificate
         m = phi[:, model.ids] @ model.weights + model.intercept
         value = float(np.abs(model.weights).sum() + C * np.logaddexp(0.0, -y * m).sum())
         if abs(value - claimed.objective) > 1e-9 * value:
             raise GeneratorError(
-                f"the driver {driver} reports the objective {claimed.objective!r}, where the columns "
-                f"give {value!r}: margins and columns() disagree"
+                f"the driver {driver} reports the objective {claimed.objective!r}, but the columns "
+                f"give {value!r}: margins() and columns() disagree"
             )
         r = -y / (1.0 + np.exp(y * m))
         largest = C * float(np.abs(r @ phi).max())
         if largest > claimed.max_violation * (1.0 + 1e-9):
             raise GeneratorError(
-                f"the driver {driver} has priced no feature above {claimed.max_violation!r}, where the "
-                f"columns give {largest!r}: gradients and columns() disagree"
+                f"the driver {driver} found no violation above {claimed.max_violation!r}, but the "
+                f"columns give {largest!r}: gradients() and columns() disagree"
             )
 
 
 def _make_columns(folder: str) -> None:
-    """In the other process: the columns from what lies in the folder."""
+    """Make the columns from the files in the folder; runs in the other process."""
     place = Path(folder)
     family = family_from_config(json.loads((place / "config.json").read_text()))
     assert isinstance(family, GeneratedFamily)

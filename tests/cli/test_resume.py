@@ -211,7 +211,7 @@ def test_all_that_differs_is_named(
 def test_resume_is_not_an_option_of_files(tmp_path: Path, driver: Any, run: Run) -> None:
     (tmp_path / "run.toml").write_text('resume = "c"\n')
     result = run("train", "--config", tmp_path / "run.toml")
-    assert result.exit_code == 2 and "resume is no setting of a run" in result.stderr
+    assert result.exit_code == 2 and "resume is not a setting of a run" in result.stderr
 
 
 def test_no_checkpoint_there(tmp_path: Path, driver: Any, run: Run) -> None:

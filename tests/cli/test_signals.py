@@ -76,7 +76,7 @@ def test_first_signal_saves(
     assert process.returncode == code
     assert load_model(out).n_active == 3
     assert "stopping after this step" in stderr and "Traceback" not in stderr
-    assert "stopped early (interrupted) with gap 0.008 where 0.001 was asked" in stderr
+    assert "stopped early (interrupted) with gap 0.008 where 0.001 was requested" in stderr
     assert str(out) in stdout
 
 
@@ -88,7 +88,7 @@ def test_second_signal_leaves_at_once(model_file: Path, data: Path, tmp_path: Pa
         process.send_signal(signal.SIGINT)
         _, stderr = process.communicate(timeout=30)
     assert process.returncode == 130
-    assert "leaving at once" in stderr and not out.exists()
+    assert "quitting immediately" in stderr and not out.exists()
 
 
 def test_a_dropped_connection_that_hangs_up_twice_saves(

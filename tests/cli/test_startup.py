@@ -61,7 +61,7 @@ def test_python_m_fcl() -> None:
     lines = result.stdout.splitlines()
     assert [line.split()[0] for line in lines[:3]] == ["fcl-train", "fcl-predict", "fcl-inspect"]
     wrong = python("-m", "fcl", "bake")
-    assert wrong.returncode == 2 and "no command 'bake'" in wrong.stderr
+    assert wrong.returncode == 2 and "unknown command 'bake'" in wrong.stderr
     assert python("-m", "fcl", "train", "--version").stdout.startswith("fcl-train ")
     assert python("-m", "fcl", "inspect", "nothing.fcl").returncode == 2
 

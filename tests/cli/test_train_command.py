@@ -181,7 +181,7 @@ def test_the_checkpoint_of_a_job_that_converged_gives_way(
     assert stopped.exit_code == 0 and "stopped early" in stopped.stderr
     out.unlink()
     refused = run(*arguments)
-    assert refused.exit_code == 2 and "start anew (--overwrite)" in refused.stderr
+    assert refused.exit_code == 2 and "start over (--overwrite)" in refused.stderr
     assert run("train", "--resume", folder, "--tol", 1e-3, "--max-passes", 50).exit_code == 0
     before = {path.name: path.read_bytes() for path in folder.glob("*.fcl-ckpt")}
     assert run(*arguments).exit_code == 2  # the model is in the way
@@ -217,7 +217,8 @@ def test_early_stop_warns(
     assert result.exit_code == code and out.exists()
     assert result.stderr.count("\n") == 1
     assert (
-        f"warning: stopped early ({reason}) with gap 0.008 where 0.001 was asked" in result.stderr
+        f"warning: stopped early ({reason}) with gap 0.008 where 0.001 was requested"
+        in result.stderr
     )
     assert ("--tol" if reason == "stalled" else f"--{reason}") in result.stderr
 
@@ -259,14 +260,14 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"--memory": "huge"}, "'--memory': expected a size"),
     ({"--max-time": "later"}, "'--max-time': expected a duration"),
     ({"--max-passes": 0}, "'--max-passes': expected a whole number of at least 1, got 0"),
-    ({"--valid-fraction": 1}, "'--valid-fraction': expected between 0 and 1, got 1.0"),
+    ({"--valid-fraction": 1}, "'--valid-fraction': expected strictly between 0 and 1, got 1.0"),
     ({"--valid-fraction": 0.5, "--valid": "data"}, "--valid or --valid-fraction, not both"),
     ({"--valid": "missing"}, "missing does not exist"),
     ({"--y": "target"}, 'has no array "target"'),
     ({"--x": "Z"}, 'has no array "Z"'),
     ({"--weights": "w"}, 'has no array "w"'),
     ({"--driver": "cloud"}, "'--driver': expected one of inline, processes, got 'cloud'"),
-    ({"--scratch": "missing"}, "--scratch missing: is not a folder"),
+    ({"--scratch": "missing"}, "--scratch missing: expected a writable folder"),
     ({"--block-rows": 10}, "'--block-rows': expected a multiple of 64 from 64 to 65536, got 10"),
     ({"--block-rows": 100}, "'--block-rows': expected a multiple of 64 from 64 to 65536, got 100"),
     ({"--seed": "x"}, "'--seed': expected a whole number of at least 0, got 'x'"),
@@ -287,7 +288,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"--checkpoint": "exists.fcl"}, "exists.fcl: is not a folder"),
     ({"--checkpoint": "data"}, "--checkpoint data: would replace data"),
     ({"--checkpoint": "o.fcl"}, "--out o.fcl: would replace checkpoint"),
-    ({"--shared-files": "missing"}, "--shared-files missing: is not a folder"),
+    ({"--shared-files": "missing"}, "--shared-files missing: expected a writable folder"),
     ({"--nonsense": 1}, "No such option '--nonsense'"),
 ]
 
@@ -497,7 +498,7 @@ def test_a_log_on_a_full_disk_does_not_lose_the_model(
 
 @pytest.mark.parametrize("option", ["--out", "--log-json", "--checkpoint"])
 @pytest.mark.parametrize(
-    ("name", "says"), [("x" * 256, "File name too long"), ("", "got an empty one")]
+    ("name", "says"), [("x" * 256, "File name too long"), ("", "got an empty name")]
 )
 def test_impossible_names_are_refused_before_the_work(
     data: Path, tmp_path: Path, driver: Any, run: Run, option: str, name: str, says: str

@@ -47,7 +47,7 @@ def test_unknown_formats(tmp_path):
     assert "folder is a folder with neither Zarr metadata nor .npy files" in refusal(
         tmp_path / "folder"
     )
-    assert "file.csv is a file, of no format known here; expected a Zarr" in refusal(
+    assert "file.csv is a file, in no format known to fcl; expected a Zarr" in refusal(
         tmp_path / "file.csv"
     )
     assert refusal(tmp_path / "data.npz").endswith("store the arrays of an .npz with np.save")

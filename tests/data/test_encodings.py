@@ -101,7 +101,7 @@ def test_nullable_columns(tree_kind, write_tree, values, kind):
     mask[[3, 4]] = True
     source = write_tree(tree_kind, tree(label=nullable(values, mask, kind)))
     assert refusal(source, y="obs/label").endswith(
-        ":obs/label: row 3 has no value (2 such rows of 6); drop these rows, or give them one"
+        ":obs/label: row 3 has no value (2 such rows of 6); drop these rows, or fill in their values"
     )
 
 
@@ -116,7 +116,7 @@ def test_missing_labels_are_named(tree_kind, write_tree):
     source = write_tree(tree_kind, tree(label=categorical(codes)))
     assert refusal(source, y="obs/label") == (
         f"{source.rpartition('/')[2]}:obs/label: row 2 has no value (2 such rows of 6); drop these "
-        "rows, or give them one"
+        "rows, or fill in their values"
     )
 
 
@@ -144,7 +144,7 @@ def test_lengths_that_differ(tree_kind, write_tree):
     assert "obs/label has 5 values; they must agree" in message
     short = nullable(CODES, np.zeros(5, bool))
     message = refusal(write_tree(tree_kind, tree(label=short)), y="obs/label")
-    assert "obs/label/mask has shape (5,); expected (6,), as of the values" in message
+    assert "obs/label/mask has shape (5,); expected (6,), like the values" in message
 
 
 def test_incomplete_groups(tree_kind, write_tree, as_tree):
@@ -162,7 +162,7 @@ def test_columns_instead_of_rows(tree_kind, write_tree, as_tree):
     parts = as_tree(scipy.sparse.csc_matrix(X), encoding_type="csc_matrix")
     message = refusal(write_tree(tree_kind, parts), y=None)
     assert message.startswith('"X" in data.')
-    assert "is stored by columns (csc_matrix), but rows are read in ranges; store it by" in message
+    assert "is stored by columns (csc_matrix), but fcl reads ranges of rows; store it by" in message
     assert "adata.X = adata.X.tocsr()" in message
 
 

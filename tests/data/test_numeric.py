@@ -188,7 +188,7 @@ def test_rows_are_numbered_as_stored_and_dropped_ones_not_checked():
     for matrix in (x, scipy.sparse.csr_matrix(x)):
         message = refusal(matrix, keep, 3)
         assert message.startswith(
-            "X: row 5, column 1 is nan; values must be finite (1 such in rows"
+            "X: row 5, column 1 is nan; values must be finite (1 such values in rows"
         )
         assert "rows 4-6)" in message
 
@@ -205,11 +205,11 @@ def test_check_of_any_block():
     block = np.zeros((3, 2), np.float32)
     block[1, 1] = np.nan
     with pytest.raises(
-        InputError, match=r"^d:X: row 11, column 1 is nan; .* \(1 such in rows 10-12"
+        InputError, match=r"^d:X: row 11, column 1 is nan; .* \(1 such values in rows 10-12"
     ):
         check_finite(block, 10, "d:X")
     with pytest.raises(
-        InputError, match=r"^d:X: row 40, column 1 is nan; .* \(1 such in rows 4-41"
+        InputError, match=r"^d:X: row 40, column 1 is nan; .* \(1 such values in rows 4-41"
     ):
         check_finite(block, np.array([4, 40, 41]), "d:X")
     sparse = from_matrix(scipy.sparse.csr_matrix(block), "d:X").read(0, 3)

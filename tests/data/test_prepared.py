@@ -135,7 +135,9 @@ def test_short_reads_and_writes_are_continued(
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for folder in (tmp_path / "missing", tmp_path / "file"):
-        with pytest.raises(InputError, match=r"cannot make a file .* name another one with --scr"):
+        with pytest.raises(
+            InputError, match=r"cannot create a file .* name another folder with --scr"
+        ):
             PreparedRows(10, 10, (4,), folder)
 
 

@@ -387,7 +387,7 @@ def test_column_out_of_range():
 def test_entry_that_is_there_twice():
     matrix = csr([0, 2, 2, 5], [0, 1, 2, 0, 2], [1.0, 2, 3, 0, 3], (3, 3))
     assert refusal(matrix, 1) == (
-        "X: row 2, column 2 is there twice; expected one entry for each place. Add them up first "
+        "X: row 2, column 2 has more than one entry; expected at most one. Add them up first "
         "(scipy: X.sum_duplicates())"
     )
     triples = scipy.sparse.coo_matrix(([1.0, 2], ([0, 0], [1, 1])), (1, 2))
@@ -396,7 +396,7 @@ def test_entry_that_is_there_twice():
 
 @pytest.mark.parametrize(("indptr", "message"), [
     ([1, 1, 2], "X.indptr begins with 1; expected 0"),
-    ([0, 2, 1], "X.indptr falls to 1 at position 2; expected values that never fall"),
+    ([0, 2, 1], "X.indptr decreases to 1 at position 2; expected values that never decrease"),
     ([0, 3, 3], "X.indptr says that row 0 ends at entry 3, but there are only 2"),
     ([0, 2], "X has shape (2, 3), but its indptr has 2 values; expected 3, one more than rows"),
     ([0.0, 1, 2], "X.indptr has dtype float64; expected integers"),
@@ -409,12 +409,12 @@ def test_invalid_indptr(indptr, message):
 def test_indptr_that_falls_between_pieces(monkeypatch):
     monkeypatch.setattr("fcl.data.sparse._PIECE_ROWS", 2)
     matrix = csr([0, 1, 2, 1, 2], [0, 1], [1.0, 2], (4, 3))
-    assert "falls to 1 at position 3" in refusal(matrix)
+    assert "decreases to 1 at position 3" in refusal(matrix)
 
 
 def test_parts_that_do_not_fit():
     message = refusal(csr([0, 1, 2], [0, 1], [1.0], (2, 3)))
-    assert message.startswith("X has 2 indices and 1 data; expected as many of the one as of the")
+    assert message.startswith("X has 2 indices and 1 data; expected equal numbers")
     assert "X.indices has dtype float64; expected integers" in refusal(
         csr([0, 1], [0.0], [1.0], (1, 1))
     )

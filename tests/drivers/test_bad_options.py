@@ -55,12 +55,12 @@ def job(
             for value in (0, 63, 100, 65600, 64.0, "64", True)
         ],
         *[
-            ({"valid_fraction": value}, "valid_fraction must be between 0 and 1, got")
+            ({"valid_fraction": value}, "valid_fraction must be strictly between 0 and 1, got")
             for value in (0.0, 1.0, -0.5, 2, NAN, "0.1")
         ],
         ({"memory": "lots"}, "memory: expected a size such as"),
         ({"memory": "3MiB"}, r"memory: a budget of 3 MiB is too small; .* at least \d+MiB"),
-        ({"features": "kmer:d=3"}, "unknown family 'kmer'; there is: kmers"),
+        ({"features": "kmer:d=3"}, "unknown family 'kmer'; expected one of kmers"),
         ({"features": "kmers"}, "d is missing"),
         ({"features": "kmers:d=0"}, "d must be from 1 to 12, got 0"),
         ({"features": "kmers:d=13"}, "d must be from 1 to 12, got 13"),

@@ -148,6 +148,6 @@ def test_the_file_is_skipped_by_name(
     assert "checkpoint-9.fcl-ckpt: damaged (state.grown: expected a finite number" in caplog.text
     set_header(path, "state", idle=None)
     before = {p: p.read_bytes() for p in path.parent.iterdir()}
-    with pytest.raises(fcl.InputError, match="holds no checkpoint that is whole"):
+    with pytest.raises(fcl.InputError, match="holds no intact checkpoint"):
         train(resume=path.parent, checkpoint=path.parent)
     assert {p: p.read_bytes() for p in path.parent.iterdir()} == before

@@ -154,7 +154,7 @@ def test_an_offset_is_a_part_of_the_data(tmp_path: Path) -> None:
     assert len({d.fingerprint() for d in data}) == 3
     options = {"C": 1.0, "checkpoint": tmp_path / "c", "memory": "1GiB", "warn": False}
     fcl.train(data[1], "columns", max_passes=1, **options)
-    differences = ("offset was True, is False", "the data are others: fingerprint")
+    differences = ("offset was True, is False", "the data differ: fingerprint")
     for other, message in zip((data[0], data[2]), differences, strict=True):
         with pytest.raises(fcl.InputError, match=message):
             fcl.train(other, "columns", resume=tmp_path / "c", **options)

@@ -89,7 +89,7 @@ def test_smaller_blocks_are_suggested_where_they_need_less() -> None:
     with pytest.raises(BudgetError, match="at least") as caught:
         plan_training(data, "kmers:d=6", C=1.0, memory="300MiB")
     found = re.search(
-        r"at least (\d+)MiB.*--block-rows (\d+) at least (\d+)MiB$", str(caught.value)
+        r"at least (\d+)MiB.*--block-rows (\d+) needs at least (\d+)MiB$", str(caught.value)
     )
     assert found is not None, str(caught.value)
     least, blocks, less = map(int, found.groups())

@@ -366,8 +366,8 @@ def test_other_rows(saved: Path) -> None:
     codes[[70, 201], 5] = (codes[[70, 201], 5] + 1) % 4
     words = refused(saved, fcl.open_data(codes, y=y))
     assert "fingerprint was " in words
-    assert "training rows 64-127 (block 1) are others: checksum was " in words
-    assert "training rows 192-255 (block 3) are others" in words
+    assert "training rows 64-127 (block 1) differ: checksum was " in words
+    assert "training rows 192-255 (block 3) differ" in words
     assert "block 0" not in words and "block 2" not in words
     assert bits(train(resume=saved)) == WHOLE.bits
 
@@ -378,14 +378,14 @@ def test_another_target_or_other_weights(saved: Path) -> None:
     other[7] = -other[7]
     for data in (fcl.open_data(codes, y=other), fcl.open_data(codes, y=y, weights=np.ones(300))):
         words = refused(saved, data)
-        assert "the data are others: fingerprint was " in words and "block" not in words
+        assert "the data differ: fingerprint was " in words and "block" not in words
 
 
 def test_other_numbers_of_rows(saved: Path) -> None:
     codes, y = rows()
     words = refused(saved, fcl.open_data(codes[:280], y=y[:280]))
     assert "fingerprint was " in words
-    assert "training rows 256-299 (block 4) are others" in words  # now 256-279
+    assert "training rows 256-299 (block 4) differ" in words  # now 256-279
     words = refused(saved, fcl.open_data(codes[:200], y=y[:200]))
     assert "there were 5 blocks of rows, there are 4" in words
 
@@ -415,7 +415,7 @@ def test_a_row_that_the_fingerprint_passes_over(tmp_path: Path) -> None:
     codes = codes.copy()
     codes[row, 3] = (codes[row, 3] + 1) % 4
     words = refused(tmp_path / "c", fcl.open_data(codes, y=y), **options)
-    assert "fingerprint" not in words and f"(block {row // 512}) are others" in words
+    assert "fingerprint" not in words and f"(block {row // 512}) differ" in words
 
 
 @pytest.mark.parametrize(

@@ -205,7 +205,7 @@ def test_no_word_of_all_features() -> None:
         text = "\n".join(lines)
         assert f"over {scope}" in text and Scope.FAMILY.value not in text and "C_min" not in text
         assert f"{result.model.family.n_features:,}" not in text
-    assert "sampled without end" in text
+    assert "sampled from an unlimited number" in text
     passes = [event for event in events if isinstance(event, PassDone)]
     assert passes[-1].to_dict()["scope"] == scope
     assert dict(pass_items(passes[-1], None))["priced"] == f"{n:,} sampled"

@@ -407,7 +407,7 @@ def test_the_model_holds_no_deviations(tmp_path: Path) -> None:
     [
         (Kmers(2), "got KmerFamily|got kmers"),
         ("products:degree=2", "got Products: it has more features than can be measured"),
-        ("fourier:per_pass=64", "got Fourier: each pass draws other features"),
+        ("fourier:per_pass=64", "got Fourier: each pass draws new features"),
         ("columns + products:degree=2", "got Products"),
     ],
 )

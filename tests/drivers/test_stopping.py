@@ -111,7 +111,7 @@ def test_keyboard_interrupt(problem: Problem, best: Solution, number: int) -> No
 
 @pytest.mark.parametrize("limit", [1, 3])
 def test_max_passes(problem: Problem, best: Solution, limit: int) -> None:
-    expected = r"reached max_passes: relative gap .*, asked 1\.00e-09; raise max_passes or tol"
+    expected = r"reached max_passes: relative gap .*, requested 1\.00e-09; raise max_passes or tol"
     with pytest.warns(fcl.ConvergenceWarning, match=expected) as caught:
         result = train(max_passes=limit)
     check(result, problem, best, "max-passes")

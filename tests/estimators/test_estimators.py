@@ -104,7 +104,7 @@ def test_sparse_rows_are_no_sequences() -> None:
     fitted = FCLClassifier("kmers:d=2", C=0.1).fit(codes, y)
     for use in (lambda: FCLClassifier("kmers:d=2").fit(rows, y), lambda: fitted.predict(rows)):
         with pytest.raises(
-            InputError, match=r"^X is a sparse matrix \(csr_matrix\), .*no sequences"
+            InputError, match=r"^X is a sparse matrix \(csr_matrix\), .*not sequences"
         ):
             use()
 

@@ -234,7 +234,7 @@ def test_text(text: str, spec: Bag) -> None:
         ({"d": 2.5}, "whole number"),
         ({"d": 4, "value": "sum"}, "value"),
         ({"d": 4, "strands": "two"}, "strands"),
-        ({"d": 3, "value": "presence", "wildcards": True}, "presence takes no wildcards"),
+        ({"d": 3, "value": "presence", "wildcards": True}, "presence does not support wildcards"),
     ],
 )
 def test_options_are_checked(options: dict[str, Any], message: str) -> None:

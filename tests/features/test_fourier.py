@@ -215,7 +215,7 @@ def test_constant_columns_are_only_centred() -> None:
 
 @pytest.mark.parametrize("x", [np.full((30, 3), 2.5), np.ones((1, 3))])
 def test_no_bandwidth(x: np.ndarray) -> None:
-    with pytest.raises(InputError, match=r"gives no bandwidth .* give gamma"):
+    with pytest.raises(InputError, match=r"gives no bandwidth .* set gamma"):
         fitted(x)
     assert fitted(x, gamma=0.5).gamma_ == 0.5
 
@@ -233,7 +233,7 @@ def test_no_bandwidth(x: np.ndarray) -> None:
         ({"kernel": "sigmoid"}, "kernel must be one of gaussian, laplace, got 'sigmoid'"),
         ({"dtype": "float16"}, "dtype must be one of int8, got 'float16'"),
         ({"standardise": 1}, "standardise must be True or False"),
-        ({"n": 5, "per_pass": 2}, "per_pass is for features without end: leave n out, or per_pass"),
+        ({"n": 5, "per_pass": 2}, "per_pass applies only if n is not given: omit n or per_pass"),
         ({"per_pass": 0}, "per_pass must be a whole number of at least 1"),
     ],
 )
@@ -282,7 +282,7 @@ def test_a_model_finds_its_features_again(dtype: str | None) -> None:
 def test_columns_whose_squares_overflow(gamma: float | None) -> None:
     x = np.ones((60, 3))
     x[:30, 1] = 1e300
-    with pytest.raises(InputError, match="the squares of column 1 are beyond float64; divide"):
+    with pytest.raises(InputError, match="the squares of column 1 overflow float64; divide"):
         Fourier(5, gamma=gamma).fit(x)
 
 

@@ -76,7 +76,7 @@ def test_they_are_kept_with_the_model(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("factors", "words"),
     [
-        ([1.0] * (M - 1), f"expected {M} penalty factors, one a column, got {M - 1}"),
+        ([1.0] * (M - 1), f"expected {M} penalty factors, one per column, got {M - 1}"),
         ([1.0] * (M - 1) + [0.0], f"above 0, got 0 for column {M - 1}"),
         ([1.0] * (M - 1) + [np.nan], f"above 0, got nan for column {M - 1}"),
     ],

@@ -78,7 +78,7 @@ def test_the_commands(folder: Path) -> None:
         assert result.returncode == 0, result.stderr
     (folder / "run.toml").write_text(toml + 'import = ["halves_of_mine"]\n')
     itself = command("train", "--config", "run.toml", "--overwrite")
-    assert itself.returncode == 2 and "import is no setting of a run" in itself.stderr
+    assert itself.returncode == 2 and "import is not a setting of a run" in itself.stderr
 
 
 def test_metadata_in_the_folder_is_not_an_installation(folder: Path) -> None:
@@ -115,7 +115,7 @@ def test_from_python(folder: Path) -> None:
         ("os:path.join", "no class path.join|not a subclass"),
         ("fcl:train", "no class train|not a subclass"),
         ("__main__:Evil", "script or notebook"),
-        ("a" * 160_000 + ":b", r"class b of the module aaa.*\.\.\.\. No file imports"),
+        ("a" * 160_000 + ":b", r"class b of the module aaa.*\.\.\., which fcl imports"),
         ("x\x1b[2J" * 50 + ":b", r"module x\\x1b\[2J"),
         (":", "expected module:Class|module"),
         ("é" * 99, "unknown family"),

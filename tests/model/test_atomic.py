@@ -75,7 +75,7 @@ def test_check_output(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="not a regular file"):
         check_output("/dev/null", overwrite=True)
     if os.path.isdir("/proc/self"):  # where permissions let root make files that the kernel refuses
-        with pytest.raises(InputError, match=r"not writable|no file can be made in /proc"):
+        with pytest.raises(InputError, match=r"not writable|no file can be created in /proc"):
             check_output("/proc/out", overwrite=True)
     assert check_output(tmp_path / "new", overwrite=False) == tmp_path / "new"
 

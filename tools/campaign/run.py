@@ -225,7 +225,9 @@ class Run:
             outcome.lost_passes = passes - (len(folder.load().history) - self.earlier)
             since -= max(p.stat().st_mtime for p in self.checkpoints.glob("*.fcl-ckpt"))
             outcome.lost_seconds = round(max(0.0, since), 2)
-        left_at_once = self.case.kind.endswith("-twice") and "leaving at once" in command.errors
+        left_at_once = (
+            self.case.kind.endswith("-twice") and "quitting immediately" in command.errors
+        )
         if code in (1, 5, 129, 130, 143) and self.case.role != "supervisor" and not left_at_once:
             # the inline driver saves the state before its last pass, and repeats this pass
             if outcome.lost_passes > (self.setting.driver == "inline"):

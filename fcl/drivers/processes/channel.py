@@ -1,6 +1,6 @@
-"""The supervisor's end of the stream socket to a child, which never blocks.
+"""The supervisor's end of the socket to a child; it never blocks.
 
-Messages that a stopped child does not take wait in a queue of bounded length.
+Messages that a child does not receive, because it is stopped for instance, wait in a bounded queue.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from typing import Any
 
 from fcl.drivers.processes.codec import Frames, pack
 
-#: Messages that may wait for a child; more are in flight only by a fault of ours.
+#: Most messages that may wait for a child; only a bug of fcl can queue more.
 MAX_QUEUED = 1024
 _READ = 1 << 16
 
 
 class Channel:
-    """The supervisor's end of a socket pair; no call of it blocks or fails if the child is gone.
+    """The supervisor's end of a socket pair; calls never block, nor fail if the child is gone.
 
-    closed : the child is gone (end of stream, or a message could not be sent) or :meth:`close` was
-        called. What the child sent before can still be received, so do that first.
+    closed : whether the child is gone (end of stream, or a message could not be sent), or :meth:`close`
+        was called. Receive before closing: the last messages of the child may still be there.
     """
 
     def __init__(self, end: socket.socket) -> None:
@@ -37,24 +37,24 @@ class Channel:
 
     @property
     def wants_write(self) -> bool:
-        """Whether messages wait until the socket is writable."""
+        """Whether messages are queued until the socket is writable."""
         return bool(self._queue)
 
     @property
     def queued(self) -> int:
-        """Number of messages that wait."""
+        """Number of queued messages."""
         return len(self._queue)
 
     def send(self, message: Any) -> None:
-        """Send now, or queue. To a child that is gone: nothing.
+        """Send a message, or queue it; nothing happens if the child is gone.
 
-        Raises RuntimeError if MAX_QUEUED messages wait already.
+        Raises RuntimeError if MAX_QUEUED messages are queued already.
         """
         if self.closed:
             return
         if len(self._queue) >= MAX_QUEUED:
             raise RuntimeError(
-                f"fault of fcl: expected at most {MAX_QUEUED} messages to wait for a child, got "
+                f"bug in fcl: expected at most {MAX_QUEUED} messages to wait for a child, got "
                 f"one more ({type(message).__name__}); please report it"
             )
         self._queue.append(pack(message))
@@ -62,14 +62,14 @@ class Channel:
             self.flush()
 
     def flush(self) -> None:
-        """Send what can be sent of the queue."""
+        """Send as much of the queue as the socket takes."""
         while self._queue and not self.closed:
             frame = self._queue[0]
             try:
                 sent = self._socket.send(frame)
             except BlockingIOError:
                 return
-            except OSError:  # EPIPE, ECONNRESET: it is gone, which receive() will tell too
+            except OSError:  # EPIPE, ECONNRESET: the child is gone
                 self.closed = True
                 break
             if sent == len(frame):
@@ -80,7 +80,7 @@ class Channel:
             self._queue.clear()
 
     def receive(self) -> list[Any]:
-        """All messages that are there; sets `closed` at the end of the stream."""
+        """All messages that have arrived; sets `closed` at the end of the stream."""
         messages: list[Any] = []
         while self._socket.fileno() >= 0:
             try:
@@ -97,7 +97,7 @@ class Channel:
         return messages
 
     def close(self) -> None:
-        """Close the socket: the child sees the end of its stream, and leaves."""
+        """Close the socket; the child sees the end of its stream, and exits."""
         self.closed = True
         self._queue.clear()
         with contextlib.suppress(OSError):

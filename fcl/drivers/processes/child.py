@@ -1,7 +1,7 @@
-"""Entry of a child process: the file that the supervisor starts a fresh interpreter with.
+"""Entry point of a child: the file that the supervisor runs in a fresh interpreter.
 
 The terminal, systemd, ``timeout`` and SLURM signal all processes of a job, but only the supervisor
-decides: children ignore those signals, and leave at once when the supervisor is gone.
+should react: children ignore those signals, and exit at once when the supervisor is gone.
 """
 # ruff: noqa: E402  (nothing is imported before the signals are ignored)
 
@@ -12,21 +12,21 @@ import sys
 IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 
 if __name__ == "__main__":
-    # first of all: the supervisor has them blocked for us so far
+    # before anything else: the supervisor has blocked these signals for us until now
     for _signal in IGNORED:
         signal.signal(_signal, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, IGNORED)
     if "FCL_CHILD_PATH" in os.environ:
         import json
 
-        # not PYTHONPATH: what a child starts itself may be another Python
+        # not PYTHONPATH: a process that the child starts may be another Python
         sys.path[:] = json.loads(os.environ.pop("FCL_CHILD_PATH"))
     if "FCL_CHILD_TEMPORARY" in os.environ:
         import tempfile
 
-        # else Python tries the folder out with a file, which a child that is killed then would leave
+        # else Python tests the folder with a file, which a child killed at that moment would leave behind
         tempfile.tempdir = os.environ.pop("FCL_CHILD_TEMPORARY")
-    # under its name, so that there is one Link and not one of __main__ as well; does not return
+    # import it by name, so that there is only one class Link, not another in __main__; does not return
     from importlib import import_module
 
     import_module("fcl.drivers.processes.child").main(sys.argv[1:])
@@ -50,11 +50,11 @@ from fcl.drivers.processes.messages import Raised
 from fcl.drivers.processes.shared import Segment
 from fcl.errors import InputError
 
-#: Seconds between two beats of the heart.
+#: Seconds between two heartbeats.
 BEAT = 0.5
-#: Characters of an exception that are reported.
+#: Most characters of an exception's text and traceback that are reported.
 MAX_TEXT, MAX_TRACEBACK = 8_000, 60_000
-#: Role -> what runs it: ``Class(link).run()``. Any other "module:Class" is a role as well.
+#: Role -> "module:Class" that runs it by ``Class(link).run()``. Any other "module:Class" is a role too.
 ROLES = {
     "writer": "fcl.drivers.processes.writer:Writer",
     "trainer": "fcl.drivers.processes.trainer:TrainerProcess",
@@ -65,9 +65,9 @@ _PR_SET_PDEATHSIG = 1
 class Link:
     """A child's connection to its supervisor.
 
-    index : the child's place in the segment ``control``.
-    doing : what the child is at, in words that the role sets; reported if it raises.
-    urgent : classes of messages for which long work is to be cut short, see :meth:`hurry`.
+    index : position of the child's heartbeat in the segment ``control``.
+    doing : what the child is doing, set by its role; reported if it raises.
+    urgent : classes of messages for which long work should be cut short, see :meth:`hurry`.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Link:
         self.index = index
         self.doing = ""
         self.urgent: tuple[type, ...] = ()
-        self._waiting = 0  # urgent messages that were not received yet
+        self._waiting = 0  # urgent messages that the role has not received yet
         self._segments = {
             name: Segment.of_fd(name, fd) for name, fd in fds.items() if name != "socket"
         }
@@ -105,19 +105,19 @@ class Link:
         return message
 
     def hurry(self) -> bool:
-        """Whether an urgent message is there."""
+        """Whether an urgent message has arrived."""
         return self._waiting > 0
 
     def pending(self) -> bool:
-        """Whether a message is there."""
+        """Whether a message has arrived."""
         return not self._received.empty()
 
     def send(self, message: Any) -> None:
-        """Send; from any thread. May wait for the supervisor."""
+        """Send a message, from any thread; blocks while the supervisor does not read."""
         try:
             with self._sending:
                 self._socket.sendall(pack(message))
-        except OSError:  # it is gone
+        except OSError:  # the supervisor is gone
             os._exit(0)
 
     def segment(self, name: str) -> Segment:
@@ -125,11 +125,11 @@ class Link:
         return self._segments[name]
 
     def config(self) -> dict[str, Any]:
-        """The configuration, as it is now."""
+        """The current configuration."""
         return self._segments["config"].read_json()
 
     def report(self, error: BaseException) -> None:
-        """Tell the supervisor of an exception: the beginning of its text, the end of its traceback."""
+        """Report an exception: the start of its text, and the end of its traceback."""
         text = "\n".join([str(error), *getattr(error, "__notes__", ())])
         self.send(
             Raised(
@@ -142,10 +142,10 @@ class Link:
         )
 
     def beat(self, parent: int) -> None:
-        """Start the thread that counts in ``control`` (int64, at our index) while we live.
+        """Start the heartbeat: a thread that increments our counter (int64) in ``control``.
 
-        parent : process id of the supervisor, without which there is nothing to live for: its socket
-            shows no end while a process that it forked still has it open.
+        parent : process id of the supervisor. The thread ends this process once its parent is another
+            one, since the socket shows no end while a process that the supervisor forked has it open.
         """
         self._start("beat", self._beat, parent)
 
@@ -157,7 +157,7 @@ class Link:
             except OSError:
                 data = b""
             if not data:
-                # at once, whatever the other threads do: they have nobody to work for
+                # at once, whatever the other threads do: nobody needs their results
                 os._exit(0)
             for message in frames.feed(data):
                 if isinstance(message, self.urgent):
@@ -177,13 +177,13 @@ class Link:
 
 
 def main(arguments: Sequence[str]) -> NoReturn:
-    """Run a role.
+    """Run a role, and end the process.
 
     arguments : role, number, incarnation, index, process id of the supervisor, and the inherited
         descriptors as JSON: "socket", and the segments by name.
 
-    Ends the process without the clean-up of the interpreter: a thread or a handler there could wait
-    for ever, and the end of a process cleans up all that a child has.
+    It skips the clean-up of the interpreter, in which a thread or a handler could block forever; the
+    operating system releases everything that a child holds.
     """
     _die_with_parent()
     if sys.stderr is not None:
@@ -204,6 +204,6 @@ def main(arguments: Sequence[str]) -> NoReturn:
 
 
 def _die_with_parent() -> None:
-    """Linux: be killed with the thread that started us, even if we are stopped then."""
-    with contextlib.suppress(OSError, AttributeError):  # macOS has none
+    """On Linux, let the kernel kill us, even if stopped, when the thread that started us ends."""
+    with contextlib.suppress(OSError, AttributeError):  # macOS has no prctl
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)

@@ -1,7 +1,7 @@
-"""Children of the supervisor: started, watched, killed, reaped.
+"""Children of the supervisor: starting, watching, killing and reaping them.
 
-Each child has one owner. It is asked to leave by closing its channel, and what does not leave is killed
-and reaped; nothing that a child held is used again before that.
+Each child has one owner. The owner closes the channel to ask a child to exit, and kills and reaps a child
+that does not. It reuses nothing that a child held before the child is reaped.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from fcl.drivers.processes.memory import oom_kills
 from fcl.drivers.processes.shared import Segment, above_stdio
 from fcl.errors import FclError
 
-#: Seconds that children get to leave on their own.
+#: Seconds that children have to exit on their own.
 PATIENCE = 2.0
-#: Seconds after SIGKILL by which a process has to be gone; longer if it hangs in the kernel.
+#: Seconds after SIGKILL by which a process must be gone; only one that hangs in the kernel takes longer.
 REAP = 30.0
-#: The caller's settings stay as they are; a child computes in threads of fcl alone.
+#: Environment of children, which compute only in threads of fcl; the caller's settings are not changed.
 THREAD_LIMITS = {
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
@@ -45,9 +45,9 @@ _logger = logging.getLogger("fcl")
 class Child:
     """A child process and the supervisor's end of its channel; made by :meth:`spawn`.
 
-    index : its place in the segment ``control`` (int64 each).
-    sentinel : a pidfd that is readable when the child has ended, for selectors; None where there is
-        none (macOS): there the end of the channel tells, or :meth:`alive` is asked now and then.
+    index : position of its heartbeat in the segment ``control``.
+    sentinel : a pidfd that becomes readable when the child ends, for selectors. None where the system has
+        none (macOS): there the end of the channel shows it, or polling :meth:`alive`.
     """
 
     def __init__(
@@ -80,10 +80,10 @@ class Child:
         segments: Mapping[str, Segment],
         environment: Mapping[str, str] | None = None,
     ) -> Child:
-        """Start a child; from the thread that supervises, with which it dies.
+        """Start a child. On Linux it is killed when the calling thread ends.
 
-        segments : by the names under which the child finds them; "socket" is taken.
-        environment : more variables for the child, or others than THREAD_LIMITS.
+        segments : by the names under which the child finds them; "socket" is reserved.
+        environment : additional variables for the child, which may override THREAD_LIMITS.
 
         Raises FclError if no process can be started.
         """
@@ -92,8 +92,8 @@ class Child:
         fds = {name: segment.fd for name, segment in segments.items()}
         fds["socket"] = passed = above_stdio(theirs.detach())
         arguments = (role, number, incarnation, index, os.getpid(), json.dumps(fds))
-        # The child inherits the mask and drops what came meanwhile: no moment at which such a signal
-        # would kill it. Unlike preexec_fn this is safe beside other threads.
+        # The child inherits the mask, and ignores the signals before it unblocks them, so they can never
+        # kill it. Unlike preexec_fn this is safe beside other threads.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, IGNORED)
         try:
             process = start(
@@ -107,7 +107,7 @@ class Child:
                     "FCL_CHILD_PATH": json.dumps([p for p in sys.path if isinstance(p, str)]),
                 },
             )
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)  # KeyboardInterrupt, perhaps
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)  # may raise KeyboardInterrupt
             return cls(role, number, incarnation, index, process, Channel(ours))
         except BaseException as error:
             ours.close()
@@ -117,7 +117,7 @@ class Child:
             if isinstance(error, OSError):
                 raise FclError(
                     f"{role} {number}: expected to start a process, got: {error}; "
-                    "lower --writers, or see what limits processes here (ulimit -u, cgroup)"
+                    "lower --writers, or raise the limit of processes (ulimit -u, cgroup)"
                 ) from error
             raise
         finally:
@@ -131,15 +131,15 @@ class Child:
 
     @property
     def status(self) -> int | None:
-        """Exit code, minus a signal, or None while it runs; reaps it."""
+        """Exit code, or minus the fatal signal; None while it runs. Reaps an ended child."""
         return self._process.poll()
 
     def alive(self) -> bool:
-        """Whether it runs, or is stopped; if not, it is reaped."""
+        """Whether it runs or is stopped; reaps a child that has ended."""
         return self.status is None
 
     def wait(self, timeout: float) -> bool:
-        """Wait for its end, at most `timeout` seconds; True if it has come, and is reaped."""
+        """Wait up to `timeout` seconds for its end; returns whether it has ended, and is reaped."""
         try:
             self._process.wait(max(timeout, 0.0))
         except subprocess.TimeoutExpired:
@@ -147,9 +147,9 @@ class Child:
         return True
 
     def kill(self) -> None:
-        """Kill and reap it; what it sent before can still be received.
+        """Kill and reap it; messages that it sent before can still be received.
 
-        Raises FclError if it is not gone in REAP seconds: what it held cannot be used again.
+        Raises FclError if it is not gone within REAP seconds, since what it held cannot be reused then.
         """
         if self.alive():
             self._killed = True
@@ -161,9 +161,9 @@ class Child:
                 )
 
     def cause(self) -> str:
-        """How it ended, in words that follow its name: ``was killed by signal 15 (SIGTERM)``.
+        """How it ended, as a phrase to follow its name: ``was killed by signal 15 (SIGTERM)``.
 
-        Of SIGKILL they say who sent it, as far as that is known.
+        For SIGKILL, the phrase names the sender as far as it is known.
         """
         status = self.status
         if status is None:
@@ -186,7 +186,7 @@ class Child:
         return f"{words}, {sender[self._out_of_memory()]}"
 
     def cure(self) -> str:
-        """What may prevent such an end; empty where nothing is known of it."""
+        """Advice that may prevent such an end; empty if there is none."""
         if self.status != -signal.SIGKILL or self._killed or self._out_of_memory() is False:
             return ""
         return "lower --memory or --writers" + (
@@ -199,7 +199,7 @@ class Child:
         return None if now is None or self._oom_kills is None else now > self._oom_kills
 
     def close(self) -> None:
-        """Kill it if it still runs, and give up channel and sentinel."""
+        """Kill it if it still runs, and close channel and sentinel."""
         try:
             self.kill()
         finally:
@@ -215,18 +215,18 @@ class Child:
 def start(
     command: Sequence[str], fds: Collection[int], environment: Mapping[str, str]
 ) -> subprocess.Popen[bytes]:
-    """Start a process that inherits these descriptors, and no standard streams but the third."""
+    """Start a process that inherits these descriptors and standard error, but no other streams."""
     return subprocess.Popen(
         command,
         pass_fds=tuple(fds),
         stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,  # ours may be read by a program
+        stdout=subprocess.DEVNULL,  # a program may be reading our stdout
         env=environment,
     )
 
 
 def dismiss(children: Collection[Child], patience: float = PATIENCE) -> None:
-    """Ask children to leave, wait `patience` seconds for all together, kill and reap the rest."""
+    """Ask children to exit; after `patience` seconds for all, kill and reap the rest."""
     for child in children:
         child.channel.close()
     deadline = time.monotonic() + patience
@@ -235,7 +235,7 @@ def dismiss(children: Collection[Child], patience: float = PATIENCE) -> None:
             closing.callback(child.close)
         for child in children:
             if not child.wait(deadline - time.monotonic()):
-                _logger.info("%s did not leave in %.0f s and is killed", child.name, patience)
+                _logger.info("%s did not exit within %.0f s and is killed", child.name, patience)
 
 
 class Heartbeats:
@@ -247,9 +247,9 @@ class Heartbeats:
         self._heard: dict[int, int] = {}  # index -> incarnation
 
     def silent(self, child: Child, now: float) -> float:
-        """Seconds since the child's counter was last seen to change; `now` from time.monotonic().
+        """Seconds since the child's counter last changed; 0 at the first call for a child.
 
-        A child that is new to us has been silent for 0 seconds.
+        now : current value of time.monotonic().
         """
         count = int(self._control.array("i8", 1, 8 * child.index)[0])
         incarnation, last, when = self._last.get(child.index, (-1, 0, now))
@@ -261,21 +261,21 @@ class Heartbeats:
         return now - when
 
     def heard(self, child: Child) -> bool:
-        """Whether its heart was seen to beat; until then it may be waiting for its imports."""
+        """Whether a heartbeat was seen; before the first, a child may still be importing."""
         return self._heard.get(child.index) == child.incarnation
 
     def forgive(self) -> None:
-        """Count from anew: after SIGCONT or a jump of the clock nobody could have been heard."""
+        """Restart the count: while we were stopped, no heartbeat could have been seen."""
         self._last.clear()
 
 
 def _interpreter() -> list[str]:
     if not sys.executable:
         raise FclError(
-            "expected the path of the Python interpreter in sys.executable, got none; set it, or "
+            "expected the path of the Python interpreter in sys.executable, got nothing; set it, or "
             "train in this process with the inline driver"
         )
-    # -P: the folder of child.py is no place to import from
+    # -P: do not import from the folder of child.py
     return [sys.executable, "-P", *["-O"] * sys.flags.optimize]
 
 

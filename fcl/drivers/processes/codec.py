@@ -1,7 +1,7 @@
-"""The codec of messages: dataclasses to frames of bytes and back.
+"""The codec of messages: encodes dataclasses as frames of bytes, and decodes them.
 
-A frame is its length (uint32) and JSON: an object with the class under ``""`` and the fields by name.
-Floats survive bit for bit, infinite ones too; enumerations and tuples come back as such.
+A frame is the length (uint32) of a JSON object, and the object: the class name under ``""``, and the
+fields by name. Floats are preserved bit for bit, infinite ones too; so are enumerations and tuples.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ _Class = TypeVar("_Class")
 
 
 def declare(cls: type) -> None:
-    """Let the codec pack a dataclass, as a message or as a part of one."""
+    """Register a dataclass with the codec, as a message or a part of one."""
     if _CLASSES.setdefault(cls.__name__, cls) is not cls:
-        raise ValueError(f"expected one message of each name, got two of {cls.__name__}")
+        raise ValueError(f"expected one message class of each name, got two named {cls.__name__}")
 
 
 @dataclass_transform(frozen_default=True)
 def message(cls: type[_Class]) -> type[_Class]:
-    """Make a class a frozen dataclass, and declare it; a decorator."""
+    """Decorator: make a class a frozen dataclass, and register it with the codec."""
     made = dataclass(frozen=True)(cls)
     declare(made)
     return made
 
 
 def pack(value: Any) -> bytes:
-    """The frame of a message."""
+    """Encode a message as a frame."""
     data = json.dumps(_encoded(value)).encode("ascii")
     return _LENGTH.pack(len(data)) + data
 
@@ -47,7 +47,7 @@ class Frames:
         self._rest = b""
 
     def feed(self, data: bytes) -> list[Any]:
-        """Messages completed by these bytes."""
+        """Add bytes of the stream; return the messages that are complete with them."""
         data, at = self._rest + data, 0
         messages = []
         while len(data) - at >= _LENGTH.size:
@@ -65,7 +65,7 @@ def _encoded(value: Any) -> Any:
     if is_dataclass(value):
         name = type(value).__name__
         if name not in _CLASSES:
-            raise TypeError(f"expected a declared message, got {name}")
+            raise TypeError(f"expected a class declared to the codec, got {name}")
         return {"": name, **{f.name: _encoded(getattr(value, f.name)) for f in fields(value)}}
     if isinstance(value, tuple):
         return [_encoded(item) for item in value]
@@ -85,6 +85,6 @@ def _decoded(found: dict[str, Any]) -> Any:
 
 @cache
 def _enums(cls: type) -> dict[str, type[Enum]]:
-    """The fields of a class that are enumerations."""
+    """The fields of a class that are enumerations, and their types."""
     hints = get_type_hints(cls)
     return {k: v for k, v in hints.items() if isinstance(v, type) and issubclass(v, Enum)}

@@ -1,4 +1,4 @@
-"""Compile the kernels of a job in a short-lived child: compilers retain memory."""
+"""Compile the kernels of a job in a short-lived child, since compilers retain memory."""
 
 from __future__ import annotations
 

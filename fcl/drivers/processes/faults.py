@@ -1,10 +1,10 @@
-"""Faults on demand, for tests: ``fault("before-commit")`` marks a point where a process may fail.
+"""Fault injection for tests.
 
-The environment variable FCL_FAULT says where: ``role:number:point:count:action``, several separated by
-commas. At the count-th arrival (from 1) of that process at that point the action is taken: ``kill``
-(SIGKILL), ``stop`` (SIGSTOP), ``raise`` or ``exit``. It fires in the first process of that role and
-number alone, not in those that replace it, unless the action ends in ``!``. Without the variable a
-point costs one look-up.
+``fault("before-commit")`` marks a point where a process may fail. The environment variable FCL_FAULT
+lists the faults, separated by commas, each as ``role:number:point:count:action``. When that process
+reaches that point for the count-th time (from 1), it acts: ``kill`` (SIGKILL), ``stop`` (SIGSTOP),
+``raise`` or ``exit``. Only the first process of a role and number fails, not its replacements, unless
+the action ends in ``!``. Without the variable a point costs almost nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ VARIABLE = "FCL_FAULT"
 EXIT_CODE = 70
 ACTIONS = ("kill", "stop", "raise", "exit")
 
-# point -> list of [arrivals still to come, action]
+# point -> list of (arrivals still to come, action)
 _armed: dict[str, list[tuple[int, str]]] = {}
 
 
@@ -35,9 +35,11 @@ def fault(point: str) -> None:
 
 
 def arm(role: str, number: int, incarnation: int) -> None:
-    """Say who this process is: of FCL_FAULT, what is meant for it counts from now on.
+    """Arm the faults of FCL_FAULT that are meant for this process.
 
-    Raises ValueError if the variable cannot be read.
+    incarnation : 0 for the first process of its role and number.
+
+    Raises ValueError if the variable cannot be parsed.
     """
     _armed.clear()
     for item in filter(None, os.environ.get(VARIABLE, "").split(",")):

@@ -1,8 +1,8 @@
-"""Where everything is in shared memory: the same names for supervisor and children.
+"""The layout of shared memory, which supervisor and children compute alike.
 
-A ``Layout`` is made from a few numbers (the configuration) and gives arrays by name. Segments:
+A ``Layout`` is made from a few numbers (the configuration) and returns arrays by name. Segments:
 
-    control   heartbeats, threads of the trainer, shares   config   of the run
+    control   heartbeats, threads of the trainer, shares   config   the configuration
     vectors   over all rows: y, s, margins, residuals, curvatures; over validation rows
     rows      prepared rows and validation rows          sides_<w>       side arrays, by writer
     lists     points, prices, the features that columns are made of
@@ -25,37 +25,37 @@ from fcl.features.standardized import attach_scales, standardized
 
 __all__ = ["POINTS", "Config", "Layout", "segment_names"]
 
-#: Points of weights: the anchors of even and odd passes, the proposed point, that found by a search, that
-#: being validated, and the trainer's mailbox.
+#: Places of points: the anchors of even and odd passes, the point that a pass tries, the point that a
+#: search found, the point being validated, and the trainer's proposal (its mailbox).
 POINTS = ("anchor0", "anchor1", "proposed", "found", "validated", "mailbox")
-#: Bytes to which arrays are aligned: a line of the processor's cache.
+#: Alignment of arrays in bytes: a cache line.
 LINE = 64
 
 
 def segment_names(writers: int) -> list[str]:
-    """All segments of a run."""
+    """Names of all segments of a run."""
     fixed = ["control", "config", "vectors", "rows", "lists", "cache", "sample"]
     return [*fixed, *(f"sides_{w}" for w in range(writers))]
 
 
 @dataclass(frozen=True)
 class Config:
-    """What children have to know; all of it plain, for JSON."""
+    """What children have to know about the run; all values are JSON-serialisable."""
 
     family: dict[str, Any]
     sources: list[dict[str, str] | None]  #: of training and validation rows
     options: dict[str, Any]  #: of the job: fields of `Options`
     n_rows: int
     n_valid: int
-    n_kept: list[int]  #: rows stored, where some are left out; else 0
+    n_kept: list[int]  #: length of each set's row mask; 0 if all rows are used
     offset: bool  #: whether margins have offsets
-    n_scaled: int  #: features, if they are standardised; else 0
+    n_scaled: int  #: number of features if they are standardised; else 0
     block_rows: int
-    scratch: bool  #: prepared rows are in a file
+    scratch: bool  #: whether prepared rows are in a file
     writers: int
     cores: int
     parts: dict[str, list[list[int]]]  #: ranges of each kind of task: [set, first, stop]
-    #: known when the rows are read:
+    #: whether the rows are read; the values below are set only then
     ready: bool = False
     max_columns: int = 0
     entries: int = 0
@@ -64,23 +64,23 @@ class Config:
     extents: int = 0
     extent_bytes: int = 0
     batch: int = 0
-    max_active: int = 0
+    max_active: int = 0  #: most features of a point
     view_rows: int = 0  #: most rows of a sample; 0: the trainer has all rows
-    keep: int = 0
+    keep: int = 0  #: most candidates for each group of features
 
     def to_json(self) -> dict[str, Any]:
-        """As a dictionary."""
+        """The configuration as a dictionary for JSON."""
         return asdict(self)
 
 
 class Layout:
-    """Arrays by name.
+    """Arrays in shared memory, by name.
 
     Parameters
     ----------
     config : Config
     segment : callable
-        The segment of a name.
+        Returns the segment of a name.
     """
 
     def __init__(self, config: Config, segment: Callable[[str], Segment]) -> None:
@@ -95,7 +95,7 @@ class Layout:
             {
                 "beats": (np.int64, (config.writers + 1,)),
                 "threads": (np.int64, (1,)),
-                # of its task that each writer has done, as far as it can tell
+                # share of its current task that each writer has done
                 "shares": (np.float64, (config.writers,)),
             },
         )
@@ -110,7 +110,7 @@ class Layout:
                 "valid_offset": (np.float64, (v * config.offset,)),
                 "keep0": (np.bool_, (config.n_kept[0],)),
                 "keep1": (np.bool_, (config.n_kept[1],)),
-                # where the side arrays of a block are: writer, offset, bytes
+                # writer, offset and bytes of the side arrays of each block
                 "sides": (np.int64, (sum(blocks), 3)),
                 "scales": (np.float64, (2, config.n_scaled)),
                 "checksums": (np.uint64, (sum(blocks),)),
@@ -130,7 +130,7 @@ class Layout:
             {
                 **{f"{name}_ids": (np.int64, (k,)) for name in POINTS},
                 **{f"{name}_weights": (np.float64, (k,)) for name in POINTS},
-                # watched features are those cached and those frozen
+                # watched features: cached, frozen or recalled
                 "watch_ids": (np.int64, (k + c,)),
                 "watched": (np.float64, (k + c,)),
                 "watched_curvatures": (np.float64, (k + c,)),
@@ -141,7 +141,7 @@ class Layout:
                 "priced_largest": (np.float64, (len(config.parts["price"]),)),
                 "priced_reach": (np.float64, (len(config.parts["price"]),)),
                 "priced_excess": (np.float64, (config.parts["price"][-1][2],)),
-                # features to make columns of: what the first ones promise is best
+                # the list of features whose columns are to be made
                 "job_ids": (np.int64, (k,)),
                 "job_violations": (np.float64, (k,)),
                 "job_gradients": (np.float64, (k,)),
@@ -162,7 +162,7 @@ class Layout:
                 "hashes": (np.uint64, (c,)),
                 "nonzeros": (np.int64, (c,)),
                 "sizes": (np.int64, (c,)),
-                # of each slot at the anchors of two passes, even and odd
+                # for each slot at the anchors of even and odd passes
                 "slot_gradients": (np.float64, (2, c)),
                 "slot_curvatures": (np.float64, (2, c)),
                 "slot_weights": (np.float64, (c,)),
@@ -177,7 +177,7 @@ class Layout:
         self._table(
             "sample",
             {
-                # how many rows, and how often they were drawn
+                # the number of rows, and the number of the draw
                 "sample_size": (np.int64, (2,)),
                 "sample_sides": (np.int64, (self._blocks(m), 3)),
                 "sample_rows": (np.int64, (m,)),
@@ -201,9 +201,9 @@ class Layout:
     # -- supervisor ----------------------------------------------------------------------------
 
     def allocate(self, record_bytes: int) -> None:
-        """Give the segments their sizes; raises BudgetError if there is no room.
+        """Allocate the segments; raises BudgetError if there is not enough room.
 
-        record_bytes : of a prepared block.
+        record_bytes : size of the records of a prepared block.
         """
         for name, size in self._sizes.items():
             self._segment(name).allocate(size)
@@ -215,7 +215,7 @@ class Layout:
             self._segment("sample").allocate(size)
 
     def shrink(self, record_bytes: int) -> None:
-        """Give back what was allocated beyond these sizes; before anybody has mapped it."""
+        """Free what was allocated beyond these sizes; call it before any process has mapped it."""
         for name in ("lists", "cache", "sample") if self.config.ready else ():
             size = self._sizes[name]
             if name == "sample" and self.config.view_rows:
@@ -225,7 +225,7 @@ class Layout:
     # -- arrays --------------------------------------------------------------------------------
 
     def array(self, name: str) -> np.ndarray:
-        """The array of that name."""
+        """The array of this name; KeyError if there is none."""
         for segment, table in self._tables.items():
             if name in table:
                 at, dtype, shape = table[name]
@@ -242,7 +242,7 @@ class Layout:
         return family
 
     def store(self) -> Store:
-        """The columns of the cache: arena and directory."""
+        """The column store of the cache: arena and directory."""
         config = self.config
         return Store(
             config.extents * config.extent_bytes,
@@ -253,7 +253,7 @@ class Layout:
         )
 
     def offset(self, prefix: str = "") -> np.ndarray | None:
-        """Offsets of the training rows; ``valid_`` for those of the validation rows."""
+        """Offsets of the training rows, or with the prefix ``valid_`` of the validation rows, if any."""
         return self.array(f"{prefix}offset") if self.config.offset else None
 
     def allocator(self, name: str, dtype: Any, shape: tuple[int, ...]) -> np.ndarray:
@@ -275,7 +275,7 @@ class Layout:
         return self._segment("rows").array(np.uint8, (blocks[which], *record_shape), start)
 
     def prepared(self, which: int, record_shape: tuple[int, ...]) -> PreparedRows:
-        """Training (0) or validation (1) rows, or the sample (2), as all processes see them."""
+        """The prepared training (0) or validation (1) rows, or the sample (2), in shared memory."""
         config = self.config
         directory = self.array("sides")
         checksums: np.ndarray | None = self.array("checksums")

@@ -1,8 +1,8 @@
-"""What the processes of a run hold in memory, and what the machine has left.
+"""Memory accounting: what the processes of a run hold, and what the machine has left.
 
-Counted against the budget: private anonymous memory of every process, and every shared segment once,
-at its allocated size. Not PSS: shared pages that nobody has touched yet show as 0 in it, and it takes
-the kernel a walk over all pages.
+The private anonymous memory of every process counts against the budget, and every shared segment once, at
+its allocated size. PSS is no alternative: it omits shared pages that no process has touched yet, and the
+kernel has to walk over all pages to compute it.
 """
 
 from __future__ import annotations
@@ -14,44 +14,41 @@ from typing import Protocol
 
 PROC = Path("/proc")
 CGROUPS = Path("/sys/fs/cgroup")
-# limits of cgroup v1 that mean none are near 2^63
+# cgroup v1 has a number near 2^63 where there is no limit
 _NO_LIMIT = 1 << 60
 
 
 class Sized(Protocol):
-    """What a Meter wants to know of a segment."""
+    """The part of a segment that a Meter uses."""
 
     @property
     def allocated(self) -> int:
-        """Bytes taken."""
+        """Allocated bytes."""
 
 
 class Meter:
-    """Memory of all processes of a run, sampled.
+    """Samples the memory of all processes of a run.
 
-    pids : gives names and process ids of now, the supervisor's included.
-    segments : gives the segments of now.
-    scratch : gives the bytes of scratch files that are memory (on tmpfs), see :func:`on_tmpfs`.
+    pids : returns the current process ids by name, including the supervisor.
+    segments : returns the current shared segments.
     """
 
     def __init__(
         self,
         pids: Callable[[], Mapping[str, int]],
         segments: Callable[[], Iterable[Sized]],
-        scratch: Callable[[], int] = lambda: 0,
     ) -> None:
         self._pids = pids
         self._segments = segments
-        self._scratch = scratch
         self.total = 0  #: bytes at the last sample
         self.peak = 0  #: largest total of all samples
-        self.shared = 0  #: bytes of segments and scratch at the last sample
+        self.shared = 0  #: bytes of segments at the last sample
         self.by_process: dict[str, int] = {}  #: anonymous bytes by name at the last sample
 
     def sample(self) -> int:
-        """Look now, and return the total in bytes."""
+        """Take a sample, and return the total in bytes."""
         self.by_process = {name: rss_anon(pid) for name, pid in self._pids().items()}
-        self.shared = sum(segment.allocated for segment in self._segments()) + self._scratch()
+        self.shared = sum(segment.allocated for segment in self._segments())
         self.total = sum(self.by_process.values()) + self.shared
         self.peak = max(self.peak, self.total)
         return self.total
@@ -69,7 +66,7 @@ def rss_anon(pid: int) -> int:
         return int(process.memory_full_info().uss)
     except psutil.NoSuchProcess:
         return 0
-    except psutil.AccessDenied:  # macOS, of processes of others: more than asked, shared pages too
+    except psutil.AccessDenied:  # macOS, for other users' processes: RSS includes shared pages
         try:
             return int(process.memory_info().rss) if process is not None else 0
         except psutil.Error:
@@ -77,7 +74,7 @@ def rss_anon(pid: int) -> int:
 
 
 def available_memory() -> int | None:
-    """Bytes that can still be taken without swapping or being killed; None if unknown."""
+    """Bytes that can be allocated without swapping or being killed; None if unknown."""
     if not PROC.joinpath("meminfo").exists():
         import psutil
 
@@ -88,7 +85,7 @@ def available_memory() -> int | None:
         usage = _number(folder / ("memory.current" if version == 2 else "memory.usage_in_bytes"))
         if limit is None or usage is None or limit >= _NO_LIMIT:
             continue
-        # usage counts the page cache, which gives way: after a large file is read it is nearly full
+        # usage includes the page cache, which a large file nearly fills but which is reclaimed on demand
         prefix = "" if version == 2 else "total_"
         cached = sum(
             _field(folder / "memory.stat", f"{prefix}{kind}_file", 1)
@@ -99,7 +96,7 @@ def available_memory() -> int | None:
 
 
 def oom_kills() -> int | None:
-    """How many processes the kernel has killed in our cgroup for want of memory; None if unknown."""
+    """Number of out-of-memory kills in our cgroup; None if unknown."""
     for version, folder in _cgroups():
         path = folder / ("memory.events" if version == 2 else "memory.oom_control")
         count = _field(path, "oom_kill", 1, default=-1)
@@ -109,13 +106,13 @@ def oom_kills() -> int | None:
 
 
 def on_tmpfs(path: str | Path) -> bool:
-    """Whether files there are memory."""
+    """Whether files in this folder are kept in memory (tmpfs or ramfs)."""
     device = Path(path).stat().st_dev
     wanted = f"{os.major(device)}:{os.minor(device)}"
     try:
         lines = PROC.joinpath("self", "mountinfo").read_text(errors="replace").splitlines()
     except OSError:
-        return False  # macOS has none but those one makes by hand
+        return False  # macOS mounts none by itself
     for line in lines:
         mount, _, kind = line.partition(" - ")
         if mount.split()[2:3] == [wanted]:
@@ -124,7 +121,7 @@ def on_tmpfs(path: str | Path) -> bool:
 
 
 def _cgroups() -> Iterator[tuple[int, Path]]:
-    """Version and folder of the memory cgroups that bound this process, the innermost first."""
+    """Version and folder of the memory cgroups that limit this process, the innermost first."""
     try:
         lines = PROC.joinpath("self", "cgroup").read_text().splitlines()
     except OSError:
@@ -139,7 +136,7 @@ def _cgroups() -> Iterator[tuple[int, Path]]:
             continue
         for root in roots:
             here = root / path.lstrip("/")
-            # in a container the path is often that of the host: then there is the root alone
+            # in a container the path is often the host's and does not exist: then use the root only
             inside = [here, *here.parents] if here.is_dir() else [root]
             for folder in inside:
                 if folder.is_relative_to(root) and folder.is_dir():
@@ -147,19 +144,20 @@ def _cgroups() -> Iterator[tuple[int, Path]]:
 
 
 def _field(path: Path, name: str, unit: int = 1024, default: int = 0) -> int:
-    """The number behind a name in a file of lines, times `unit`; `default` if it is not there."""
+    """The number after ``name`` in a file of lines, times `unit`; `default` if there is none."""
     try:
         with path.open(encoding="ascii", errors="replace") as lines:
             for line in lines:
                 words = line.split()
                 if len(words) > 1 and words[0] == name:
                     return unit * int(words[1])
-    except (OSError, ValueError):  # gone meanwhile, or not for us to read
+    except (OSError, ValueError):  # the process is gone, or the file is not readable
         pass
     return default
 
 
 def _number(path: Path) -> int | None:
+    """The number in a file; None if it has none."""
     try:
         return int(path.read_text())
     except (OSError, ValueError):  # "max"

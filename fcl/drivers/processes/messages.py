@@ -1,8 +1,8 @@
 """The messages between the supervisor and its children.
 
-Some are words of the decision logic as they are (:mod:`fcl.drivers.processes.logic`): the trainer gets
-``Lend``, ``DropAll`` and ``Rejected``, and says ``TrainerIdle``, ``AnchorTaken`` and ``Freed``. Long
-arrays do not travel: they are where :mod:`fcl.drivers.processes.layout` says.
+Some classes of the decision logic (:mod:`fcl.drivers.processes.logic`) are messages as well: the trainer
+receives ``Lend``, ``DropAll`` and ``Rejected``, and sends ``TrainerIdle``, ``AnchorTaken`` and ``Freed``.
+Messages contain no arrays: those are in shared memory (:mod:`fcl.drivers.processes.layout`).
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from fcl.drivers.processes.logic.protocol import (
     TrainerIdle,
 )
 
-for _word in (Task, Lend, DropAll, Rejected, TrainerIdle, AnchorTaken, Freed):
-    declare(_word)
+for _class in (Task, Lend, DropAll, Rejected, TrainerIdle, AnchorTaken, Freed):
+    declare(_class)
 
 
 @message
 class SharedPoint:
-    """A point of weights in shared memory."""
+    """Where in shared memory a point is."""
 
     place: str  #: of :data:`fcl.drivers.processes.layout.POINTS`
     n_weights: int
@@ -37,15 +37,15 @@ class SharedPoint:
 
 @message
 class SetUp:
-    """All rows are read, and what depends on them is planned: read the configuration again."""
+    """All rows are read and the memory is planned: read the configuration again."""
 
 
-# -- to a writer: a task, and what it needs besides ------------------------------------------------
+# -- to a writer: a task, and the values that it needs ---------------------------------------------
 
 
 @message
 class WriteMargins:
-    """Margins of a point, beside those of the anchor."""
+    """Write the margins of a point into the vector that the anchor does not use."""
 
     anchor: int  #: which vector of margins is the anchor's
     point: SharedPoint
@@ -53,7 +53,7 @@ class WriteMargins:
 
 @message
 class Search:
-    """Search between anchor and proposal, whose margins are both there."""
+    """Search on the line between anchor and proposal; the margins of both are written."""
 
     anchor: int
     objective: float  #: of the anchor
@@ -63,18 +63,18 @@ class Search:
 
 @message
 class TryPoint:
-    """Compute the objective of a point whose margins are there, and accept it if it is lower."""
+    """Compute the objective of a point from its written margins; accept a lower one."""
 
     anchor: int
     objective: float  #: of the anchor; infinite if it is not known yet
     point: SharedPoint
     beta: float  #: share of the step that the point took
-    has_fallback: bool  #: a worse point makes way for another one
+    has_fallback: bool  #: whether another point is tried if this one is worse
 
 
 @message
 class WriteResiduals:
-    """Residuals and curvatures at the anchor."""
+    """Write residuals and curvatures at the anchor."""
 
     anchor: int
     intercept: float
@@ -82,7 +82,7 @@ class WriteResiduals:
 
 @message
 class PriceFeatures:
-    """Gradients at the anchor."""
+    """Compute gradients at the anchor, of a part of the family and of the watched features."""
 
     n_watched: int
     threshold: float
@@ -90,15 +90,15 @@ class PriceFeatures:
 
 @message
 class CertifyBound:
-    """The dual bound, from what pricing found over the family."""
+    """Compute the dual bound from the prices of the whole family."""
 
-    largest: float  #: |g_j| / f_j
-    excess: float
+    largest: float  #: max_j |g_j| / f_j
+    excess: float  #: sum of ``Prices.excess``, for the elastic net
 
 
 @message
 class DrawSample:
-    """Draw the rows of the trainer."""
+    """Draw the trainer's sample of rows."""
 
     number: int  #: of the draw, from 1
     n_rows: int
@@ -106,7 +106,7 @@ class DrawSample:
 
 @message
 class MakeColumns:
-    """Make columns of a part of the list."""
+    """Make columns of a part of the list of features."""
 
     n_slots: int
     room_is_short: bool
@@ -114,7 +114,7 @@ class MakeColumns:
 
 @message
 class ValidatePoint:
-    """Margins of the validation rows."""
+    """Write margins of the validation rows."""
 
     point: SharedPoint
 
@@ -134,7 +134,7 @@ Work = (
 
 @message
 class Assign:
-    """Do a task; ``work`` is None where the task says all."""
+    """Do a task; ``work`` is None if the task needs no more values."""
 
     task: Task
     work: Work | None = None
@@ -145,24 +145,24 @@ class Assign:
 
 @message
 class TrainerAnchor:
-    """A certified anchor as the trainer gets it."""
+    """A certified anchor, as it is sent to the trainer."""
 
     pass_number: int
     margins: int  #: which vector of margins is the anchor's
     point: SharedPoint
     target: float  #: violation at which the trainer may stop
     violation: float  #: largest |slope_j| over the family
-    total_r: float
-    total_q: float
-    version: int  #: of the proposal that led there
+    total_r: float  #: sum of the residuals
+    total_q: float  #: sum of the curvatures
+    version: int  #: of the proposal that led to the anchor
     decrease: float  #: of the objective on all rows
     beta: float
-    n_coming: int = 0  #: columns that are worth waiting for, since nothing is cached
+    n_coming: int = 0  #: columns to come, if the trainer should wait for most of them
 
 
 @message
 class MoveAnchor:
-    """The local problem is that of this anchor from now on."""
+    """Move the local problem to this anchor."""
 
     order: int
     anchor: TrainerAnchor
@@ -170,27 +170,27 @@ class MoveAnchor:
 
 @message
 class RestoreTrainer:
-    """Take over from a trainer that died; its columns are in the first slots of the list ``held``."""
+    """Take over from a trainer that died."""
 
     order: int
     anchor: TrainerAnchor
-    n_held: int
+    n_held: int  #: number of its columns, whose slots the array ``held`` begins with
     extents: tuple[int, ...]
 
 
 @message
 class CommitColumns:
-    """The first columns of an extent, made at the anchor of a pass, are the trainer's."""
+    """The first ``count`` columns of an extent now belong to the trainer."""
 
     order: int
     extent: int
     count: int
-    pass_number: int
+    pass_number: int  #: of the anchor at which they were made
 
 
 @message
 class EvictColumns:
-    """Evict until so many extents are empty and so many columns gone, as far as can be."""
+    """Evict until so many extents are empty and so many columns gone, as far as possible."""
 
     order: int
     extents: int
@@ -199,7 +199,7 @@ class EvictColumns:
 
 @message
 class ProposalTaken:
-    """The proposal was copied: its place is free for the next one."""
+    """The proposal was copied, so its place is free for the next one."""
 
     version: int
 
@@ -209,12 +209,12 @@ class ProposalTaken:
 
 @message
 class Started:
-    """All is imported: the child waits for work."""
+    """The child has finished its imports and waits for work."""
 
 
 @message
 class CompileStarted:
-    """The cache lacks a kernel, which is being compiled."""
+    """The compiling child has started to compile a kernel that the cache lacks."""
 
 
 @message
@@ -224,8 +224,8 @@ class Raised:
     type: str  #: qualified name, as "fcl.errors.InputError"
     text: str  #: with its notes
     traceback: str
-    is_input: bool  #: an InputError
-    doing: str  #: what the child was at, in words; empty at its start
+    is_input: bool  #: whether it is an InputError
+    doing: str  #: what the child was doing, for messages; empty before its first task or order
 
 
 # -- from a writer: a task is done, and its result -------------------------------------------------
@@ -233,7 +233,7 @@ class Raised:
 
 @message
 class SearchResult:
-    """The outcome of a search, and the point that it leads to."""
+    """The outcome of a search, and the point that it found."""
 
     outcome: Outcome
     objective: float = 0.0
@@ -259,7 +259,7 @@ class SampleResult:
 
 @message
 class ColumnsResult:
-    """How many columns are in the extent."""
+    """How many columns were stored in the extent."""
 
     count: int
 
@@ -279,7 +279,7 @@ class TaskDone:
     """A task is complete."""
 
     serial: int
-    seconds: float  #: of the processor
+    seconds: float  #: processor time
     result: Result | None = None
 
 
@@ -294,5 +294,5 @@ class Proposed:
     point: SharedPoint
     violation: float
     decrease: float  #: of the objective, as the trainer expects
-    worth: bool  #: a pass would pay
-    last_word: bool  #: nothing better will come
+    worth: bool  #: whether a pass would pay off
+    last_word: bool  #: whether the trainer cannot improve it any further

@@ -1,14 +1,13 @@
-"""The outer loop of a run: anchors, proposals and certificates, in private and in shared memory.
+"""The outer loop of a run: anchors, proposals and certificates.
 
-No process, socket or clock is known here: the supervisor asks what a task or an order needs, reports what
-came back, and lets the outer loop decide what follows a certified pass.
+This module uses no process, socket or clock. The supervisor asks it for the values that a task or an
+order needs, passes results to it, and lets it decide what follows a certified pass.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -55,12 +54,12 @@ __all__ = ["OuterLoopState"]
 
 @dataclass(frozen=True)
 class _Proposal:
-    """A point on its way to become an anchor."""
+    """A point that may become an anchor."""
 
-    version: int
+    version: int  #: of the trainer's proposal; 0 if it comes from elsewhere
     point: Point
-    promised: float = 0.0  #: decrease that the trainer expects
-    beta: float = 1.0
+    promised: float = 0.0  #: decrease of the objective that the trainer expects
+    beta: float = 1.0  #: share of the step to the trainer's proposal
 
 
 class OuterLoopState:
@@ -69,9 +68,9 @@ class OuterLoopState:
     Parameters
     ----------
     session : Session
-        With the job; its targets lie in shared memory.
+        With the job, whose targets are in shared memory.
     layout : Layout
-        Ready: the cache is allocated.
+        With a ready configuration: the cache is allocated.
     vectors : Vectors
         In shared memory.
     prepared : PreparedRows
@@ -93,17 +92,17 @@ class OuterLoopState:
         self.certified: Certified | None = None
         self.beta = 0.0
         self.anchors: dict[int, TrainerAnchor] = {}  #: by pass
-        self.scores: dict[str, Any] | None = None
-        self._proposal: _Proposal | None = None
-        self._tried = _Proposal(0, self.outer.point)  # the one whose margins are being made
+        self._proposal: _Proposal | None = None  # the trainer's latest
+        self._tried = _Proposal(0, self.outer.point)  # the point that the present pass tries
         self._tried_at = self._anchor_at = SharedPoint("", 0, 0.0)
-        # the latest point that no search has judged yet, for a checkpoint to try first
+        # the latest point that no search has judged yet, which a resumed run tries first
         self._untried: _Proposal | None = None
-        self._fallback: Point | None = None  # the anchor of a checkpoint, while that is tried
+        # the anchor of a checkpoint, while the untried point of that checkpoint is tried
+        self._fallback: Point | None = None
         self._resuming = self._repeated = self._redraw_due = False
         self._decrease = 0.0  # of the last accepted step
         self._bound = BoundResult(0.0, 0.0, 0.0)
-        self._recall: Ids = np.empty(0, np.int64)  # to be cached again after a checkpoint
+        self._recall: Ids = np.empty(0, np.int64)  # features that the checkpoint had cached
         self._prices: Prices | None = None
         self._curvatures = np.empty(0)  # of the priced features
         self._watch_pass = -1
@@ -123,23 +122,23 @@ class OuterLoopState:
         self._offer()
 
     def _resume(self, state: RunState) -> None:
-        """Resume from a checkpoint: the first pass proves objective and bound anew, by writers."""
+        """Resume from a checkpoint; the first pass computes the objective and the bound again."""
         self.outer.restore(state.outer)
         if not self.job.options.intercept:
             self.outer.point = replace(self.outer.point, intercept=0.0)
         self.beta, self.certified, self._recall = state.beta, state.last, state.cached
         point = self.outer.point
         if state.untried is not None and len(state.untried.ids) <= self.config.max_active:
-            self._fallback, point = point, state.untried  # the trainer was further than the anchor
+            self._fallback, point = point, state.untried  # the trainer was ahead of the anchor
         self._try(_Proposal(0, point))
         self._resuming = self._repeated = True
         if state.sample is not None and self.config.view_rows:
             self._sample.restore(state.sample)
-            self._redraw_due = self._sample.draws > 0  # of its size, but no rows are drawn yet
+            self._redraw_due = self._sample.draws > 0  # the size is restored, but not the rows
 
     @property
     def verified(self) -> bool:
-        """Whether this run has computed the objective of its anchor."""
+        """Whether this run itself has computed the objective of its anchor."""
         return not self._resuming
 
     def cached(self) -> tuple[Ids, Ids]:
@@ -147,7 +146,7 @@ class OuterLoopState:
         return self.slots.committed()
 
     def list_held(self) -> int:
-        """Write the slots that a new trainer takes over to the list ``held``; returns how many."""
+        """Write the slots for a new trainer to the array ``held``; return their number."""
         slots, _ = self.cached()
         self.layout.array("held")[: len(slots)] = slots
         return len(slots)
@@ -155,7 +154,7 @@ class OuterLoopState:
     # -- tasks ---------------------------------------------------------------------------------
 
     def work(self, task: Task) -> Work | None:
-        """What a writer needs to know of a task; None if the task says all."""
+        """The values that a writer needs for a task; None if the task needs no more."""
         outer, anchor = self.outer, self.vectors.anchor
         match task.kind:
             case TaskKind.MARGINS:
@@ -188,7 +187,7 @@ class OuterLoopState:
         return None
 
     def done(self, task: Task, result: Result | None) -> None:
-        """Take in the result of a task."""
+        """Record the result of a task."""
         match result:
             case SearchResult():
                 self._searched(result)
@@ -204,16 +203,14 @@ class OuterLoopState:
                 self._score = score
 
     def lost(self, task: Task) -> None:
-        """The writer of a task is dead."""
+        """Note that the writer of a task died: the slots of a ``columns`` task are free again."""
         if task.kind == "columns":
             self.slots.settle(task.serial, np.empty(0, np.int64))
 
     def _searched(self, found: SearchResult) -> None:
         tried, fallback = self._tried, self._fallback
         match found.outcome:
-            case Outcome.BLEND if (
-                fallback is not None
-            ):  # the point is no better than its checkpoint
+            case Outcome.BLEND if fallback is not None:  # the untried point is not better
                 self._fallback = None
                 self._try(_Proposal(0, fallback))
             case Outcome.BLEND:
@@ -223,7 +220,7 @@ class OuterLoopState:
             case Outcome.ACCEPTED:
                 assert found.point is not None
                 before = self.outer.objective
-                if self._resuming:  # the objective that a checkpoint claims is not compared with
+                if self._resuming:  # do not compare with the objective that the checkpoint claims
                     self.outer.confirm(found.objective)
                     before = self.outer.objective
                 self.beta, self._resuming = found.beta, False
@@ -240,12 +237,12 @@ class OuterLoopState:
                 self._judged()
 
     def _try(self, proposal: _Proposal) -> None:
-        """Make this the point whose margins are made next."""
+        """Make this the point whose margins are written next."""
         self._tried = proposal
         self._tried_at = write_point(self.layout, "proposed", proposal.point)
 
     def _judged(self) -> None:
-        """The tried point is the anchor now, or was rejected."""
+        """Note that the tried point was accepted or rejected."""
         if self._untried is not None and self._untried.version == self._tried.version:
             self._untried = None
         self._offer()
@@ -253,14 +250,14 @@ class OuterLoopState:
     # -- proposals -----------------------------------------------------------------------------
 
     def proposed(self, proposal: Proposed) -> None:
-        """Copy a point that the trainer proposes, so that the next one can be put in its place."""
+        """Copy a point that the trainer proposes; its place can then be reused."""
         point = read_point(self.layout, proposal.point)
         self._proposal = _Proposal(proposal.version, point, proposal.decrease)
         self._untried = self._proposal
         self._offer()
 
     def take_proposal(self) -> None:
-        """Make the last proposal the point of the next pass."""
+        """Try the trainer's latest proposal in the next pass."""
         assert self._proposal is not None
         self._try(self._proposal)
 
@@ -270,24 +267,23 @@ class OuterLoopState:
 
     def scored(self, pass_number: int) -> None:
         """Report the score of the anchor of a pass."""
-        self.scores = self.session.scores(self._score)
-        self.session.validated(pass_number, self.scores)
+        self.session.validated(pass_number, self.session.scores(self._score))
 
     def redraw(self) -> None:
-        """Ask for a new sample."""
+        """Count a new draw of the sample."""
         self._sample.draws += 1
 
     # -- passes --------------------------------------------------------------------------------
 
     def _begin_pricing(self, pass_number: int) -> None:
-        """Say which features are watched: the cached ones, those with a frozen weight, those recalled.
+        """List the watched features: the cached, frozen and recalled ones.
 
-        Without its gradient a column would come back with a wrong one.
+        Their columns stay cached or are made again, and need the gradients at this anchor.
         """
         self._watch_pass = pass_number
         self._watched_slots, cached = self.cached()
         watch = np.concatenate([cached, self.outer.frozen(cached).ids])
-        # another budget may have cached more than there is room for now
+        # a checkpoint made with another budget may list more columns than there is room for now
         self._recall = self._recall[~np.isin(self._recall, watch)][: self.config.max_columns]
         watch = np.concatenate([watch, self._recall])
         layout = self.layout
@@ -297,7 +293,7 @@ class OuterLoopState:
         layout.array("watched_curvatures")[: len(watch)] = 0.0
 
     def stalled(self, pass_number: int) -> Decided:
-        """Lower the target of a trainer that cannot improve the anchor, or stop."""
+        """Stop, or continue with a lower target, after the trainer could not improve the anchor."""
         session = self.session
         session.idle += 1
         assert self.certified is not None
@@ -310,7 +306,7 @@ class OuterLoopState:
         return self._prepare_columns(pass_number, decrease=0.0)
 
     def certify(self, pass_number: int) -> Certified:
-        """Certify the priced anchor, and make it ready for the trainer."""
+        """Certify the priced anchor, and prepare it for the trainer."""
         outer, layout = self.outer, self.layout
         self._merge_prices()
         assert self._prices is not None
@@ -321,7 +317,7 @@ class OuterLoopState:
         if outer.stands_still:
             polished = polished_bound(self.passes, outer.point, outer.threshold)
             self.certified = outer.raise_bound(polished)
-        if not self._repeated:  # a pass that was made before the checkpoint too shows no progress
+        if not self._repeated:  # a pass repeated after resuming cannot show progress
             self.session.counted(before, self.certified)
         self._repeated = False
         parity = pass_number & 1
@@ -350,7 +346,7 @@ class OuterLoopState:
         return self.passes.rounding(self.outer.point, self.outer.objective, self.outer.reach)
 
     def decide(self, pass_number: int) -> Decided:
-        """What follows the certified pass."""
+        """Decide what follows the certified pass."""
         assert self.certified is not None
         self._offer()
         stop = self.session.reason(self.certified, self._rounding)
@@ -361,9 +357,9 @@ class OuterLoopState:
         return self._prepare_columns(pass_number, self._decrease)
 
     def _prepare_columns(self, pass_number: int, decrease: float) -> Decided:
-        """Choose the columns to make, over other rows if it is time for those.
+        """Choose the columns to make, over a new sample of rows if one is due.
 
-        decrease : of the objective on all rows, by the last step that the trainer proposed.
+        decrease : of the objective over all rows, by the last step that the trainer proposed.
         """
         slots, _ = self.cached()
         redraw = self._redraw_due or self._sample.should_redraw(
@@ -387,7 +383,7 @@ class OuterLoopState:
         return Decided(columns=columns, crowded=self.too_many > 0)
 
     def _try_start(self) -> bool:
-        """Make the point to begin with that of the next pass, if there is one and room for it."""
+        """Try the initial point in the next pass; False if there is none, or no room for it."""
         start, self.session.start = self.session.first_point(), None
         if start is None or len(start.ids) > self.config.max_active:
             return False
@@ -397,7 +393,7 @@ class OuterLoopState:
         return True
 
     def _merge_prices(self) -> None:
-        """Bring together what the parts of the family have found."""
+        """Merge the prices of all parts of the family."""
         layout, config = self.layout, self.config
         counts = layout.array("priced_counts")
         found = np.concatenate(
@@ -418,7 +414,7 @@ class OuterLoopState:
         self._curvatures = layout.array("priced_curvatures")[found][order]
 
     def _select(self, drop_cache: bool = False) -> int:
-        """Make the list of features to make columns of; returns its length."""
+        """Write the list of features whose columns are to be made; return its length."""
         assert self._prices is not None
         prices, watched = self._prices, slice(self._n_watched)
         names = ("watch_ids", "watched", "watched_curvatures")
@@ -430,13 +426,13 @@ class OuterLoopState:
 
     @property
     def too_many(self) -> int:
-        """Columns that have to leave for those of the list."""
+        """Number of columns to evict to make slots for the list."""
         return self.columns.too_many(self.slots.n_free)
 
     # -- checkpoints ---------------------------------------------------------------------------
 
     def _offer(self) -> None:
-        """Offer the state to resume from, should the run end now."""
+        """Offer the present state for a checkpoint."""
         _, cached = self.cached()
         sample = None
         if self.config.view_rows:

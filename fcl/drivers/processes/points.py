@@ -1,4 +1,4 @@
-"""Points of weights in shared memory: two arrays each, for ids and weights."""
+"""Points in shared memory: the ids and the weights of each are two arrays."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ __all__ = ["read_point", "write_point"]
 
 
 def read_point(layout: Layout, shared: SharedPoint) -> Point:
-    """Copy a point."""
+    """Copy a point from shared memory."""
     n = shared.n_weights
     ids = layout.array(f"{shared.place}_ids")[:n].copy()
     return Point(ids, layout.array(f"{shared.place}_weights")[:n].copy(), shared.intercept)
 
 
 def write_point(layout: Layout, place: str, point: Point) -> SharedPoint:
-    """Put a point into its place; raises MemoryError if it has no room there."""
+    """Write a point into its place in shared memory; MemoryError if it does not fit."""
     n, room = len(point.ids), layout.config.max_active
     if n > room:
         raise MemoryError(
-            f"{n} features have a weight, and the memory plan has room for {room}; "
+            f"expected at most {room} features with a weight, as the memory plan allows, got {n}; "
             "raise --memory, or lower C"
         )
     layout.array(f"{place}_ids")[:n] = point.ids

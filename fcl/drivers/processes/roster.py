@@ -1,4 +1,4 @@
-"""The children of a run: one entry for each role and number, whichever process fills it now."""
+"""The children of a run: the current process of each role and number."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ __all__ = ["Roster"]
 
 #: Seconds without a heartbeat after which a child counts as hung.
 DEADLINE = float(os.environ.get("FCL_DEADLINE", "30"))
-#: A child that starts, from a slow disk perhaps, has so many times as long for its first heartbeat.
+#: Factor on DEADLINE until the first heartbeat: a child may start slowly, from a slow disk perhaps.
 STARTING = 4.0
-#: Seconds from the end of a child's channel to that of the child, whose exit status says the cause.
+#: Seconds to wait for a child's exit status after its channel has closed.
 DYING = 0.5
 
 
 class _Death(NamedTuple):
     cause: str
-    cure: str  #: what may prevent it, or empty
+    cure: str  #: advice that may prevent it, or empty
 
 
 class Roster:
-    """Starts the children, sends to them, waits for them, and keeps the causes of their deaths.
+    """Starts the children, sends messages, waits for events, and records causes of death.
 
     Parameters
     ----------
@@ -64,12 +64,12 @@ class Roster:
         return self._children.get((child.role, child.number)) is child
 
     def writer(self, number: int) -> Child | None:
-        """The writer of that number; None if it is not there."""
+        """The writer of this number; None if it has no process."""
         return self._children.get((WRITER, number))
 
     @property
     def trainer(self) -> Child | None:
-        """The trainer; None if it is not there."""
+        """The trainer; None if it has no process."""
         return self._children.get((TRAINER, 0))
 
     # -- messages ------------------------------------------------------------------------------
@@ -82,16 +82,16 @@ class Roster:
                 self.watch(child)
 
     def wait(self, timeout: float) -> Iterator[Child]:
-        """Wait for something to happen; the children to which it did, one by one."""
+        """Wait up to ``timeout`` seconds; yield children that have sent something or ended."""
         for key, mask in self._selector.select(timeout):
             child: Child = key.data
-            if child in self:  # it may have ended while others were handled
+            if child in self:  # it may have been reaped while others were handled
                 if mask & selectors.EVENT_WRITE:
                     child.channel.flush()
                 yield child
 
     def watch(self, child: Child) -> None:
-        """Wait for what the child sends, and until it takes what waits for it."""
+        """Watch for messages from the child, and for room to send those that are queued."""
         mask = selectors.EVENT_READ | (selectors.EVENT_WRITE if child.channel.wants_write else 0)
         self._selector.modify(child.channel, mask, child)
 
@@ -102,27 +102,30 @@ class Roster:
         return DEADLINE if self.heartbeats.heard(child) else STARTING * DEADLINE
 
     def reap(self, child: Child) -> list[Any]:
-        """End a child that is gone or cut off; returns its last messages. It is to be closed after."""
+        """Remove a child that is gone or unreachable; return its last messages.
+
+        It is killed if necessary. The caller has to close it.
+        """
         self._remove(child)
         child.wait(DYING)
         child.kill()
         return child.channel.receive()
 
     def record_death(self, child: Child, doing: str) -> None:
-        """Keep how a reaped child ended. doing : what it was at, or empty."""
+        """Record how a reaped child ended. doing : what it was doing, or empty."""
         cause = f"{child.name} {child.cause()}"
         self._deaths[child.role].append(
             _Death(f"{doing}: {cause}" if doing else cause, child.cure())
         )
 
     def repeated_deaths(self, role: str, n: int) -> RepeatedDeaths:
-        """The error that tells of the last n deaths of a role."""
+        """The error that names the causes of the last n deaths of a role."""
         deaths = self._deaths[role][-n:]
         cures = sorted({f"; {death.cure}" for death in deaths if death.cure})
         return RepeatedDeaths(
             f"the {role} died {len(deaths)} times without progress in between: "
-            f"{'; '.join(death.cause for death in deaths)}{''.join(cures)}. What was reached is in the "
-            "last checkpoint, if any are kept"
+            f"{'; '.join(death.cause for death in deaths)}{''.join(cures)}. The last checkpoint has the "
+            "progress so far, if checkpoints are saved"
         )
 
     def dismiss(self) -> None:
@@ -143,15 +146,15 @@ class Roster:
             self._selector.unregister(child.sentinel)
         del self._children[child.role, child.number]
 
-    # -- what the processes use ----------------------------------------------------------------
+    # -- use of resources ----------------------------------------------------------------------
 
     def pids(self) -> dict[str, int]:
-        """Process ids by name, with that of the supervisor."""
+        """Process ids by name, including the supervisor."""
         children = {f"{child.role} {child.number}": child.pid for child in self}
         return {"supervisor": os.getpid(), **children}
 
     def busy_shares(self) -> dict[str, float]:
-        """Processor time over time of each process since the last call."""
+        """Processor time over elapsed time of each process since the last call, by name."""
         now = time.monotonic()
         times = {name: _cpu_seconds(pid) for name, pid in self.pids().items()}
         since, before = self._busy_since

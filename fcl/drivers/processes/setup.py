@@ -1,4 +1,4 @@
-"""Setting up a run of several processes: shared memory, the parts of the work, the first lists."""
+"""Setting up a run of several processes: shared memory, and the parts of each stage."""
 
 from __future__ import annotations
 
@@ -28,30 +28,30 @@ from fcl.units import format_bytes
 
 __all__ = ["Folders", "Shared"]
 
-#: Parts of a stage, a writer: enough to share the work, few enough not to matter.
+#: Parts of a stage per writer: enough to balance the work, few enough to cost little.
 PARTS_A_WRITER = 4
-#: Bytes of an extent, and how many of the largest columns it should hold.
+#: Smallest extent in bytes, and the number of columns of the largest size that an extent should hold.
 LEAST_EXTENT = 1 << 20
 COLUMNS_AN_EXTENT = 16
 MOST_EXTENTS = 1024
-#: Columns that a task makes.
+#: Most columns that a task makes.
 MOST_BATCH = 256
 
 
 @dataclass(frozen=True)
 class Folders:
-    """Where files lie that hold what memory does not."""
+    """Folders of the files that are used instead of memory."""
 
-    scratch: str | os.PathLike[str] | None  #: of prepared rows, if the plan says so
-    shared: str | os.PathLike[str] | None  #: of shared memory; None: it has no files
+    scratch: str | os.PathLike[str] | None  #: of prepared rows, if the plan has a scratch file
+    shared: str | os.PathLike[str] | None  #: of shared memory; None: anonymous memory
 
 
 class Shared:
     """The shared memory of a run.
 
-    The segments are there from the start, since children inherit them; what only the rows can tell is
-    allocated when they are read (:meth:`complete`). ``job`` is the given one with its targets moved
-    there.
+    The segments exist from the start, since children inherit them. Sizes that depend on the contents of
+    the rows are set once the rows are read (:meth:`complete`). ``job`` is the given job, with its
+    targets, weights and offsets moved to shared memory.
     """
 
     def __init__(self, job: Job, folders: Folders) -> None:
@@ -74,9 +74,10 @@ class Shared:
                 folder = self.folders.scratch or tempfile.gettempdir()
                 if on_tmpfs(os.fspath(folder)):
                     raise BudgetError(
-                        f"scratch folder {os.fspath(folder)}: its files are memory (tmpfs), and prepared "
-                        f"rows do not fit into the budget; name a folder on a disk with --scratch, or "
-                        f"raise --memory by {format_bytes(plan.scratch_bytes)}"
+                        f"scratch folder {os.fspath(folder)}: expected a folder on a disk, since "
+                        "prepared rows do not fit into the memory budget, got one in memory (tmpfs); "
+                        "name a folder on a disk with --scratch, or raise --memory by "
+                        f"{format_bytes(plan.scratch_bytes)}"
                     )
             self.segments[name] = Segment.create(name, folder)
         self.config = _configure(job, self.cores)
@@ -107,9 +108,9 @@ class Shared:
         return Rows(rows.data, rows.keep, y, s, offset)
 
     def prepare_own(self, between: Callable[[float], None]) -> None:
-        """Prepare the rows that this process alone can see: those of arrays in memory.
+        """Prepare rows that children cannot read: those of arrays in this process's memory.
 
-        ``between`` is called after each block, with the share of the blocks that are read.
+        between : called after each block, with the share of the blocks that are read.
         """
         size = self.config.block_rows
         family: Family = self.job.family
@@ -131,11 +132,14 @@ class Shared:
             first += prepared.n_blocks
 
     def prepared(self, which: int) -> PreparedRows:
-        """Training (0) or validation (1) rows."""
+        """The prepared training (0) or validation (1) rows."""
         return self.layout.prepared(which, self.record_shape)
 
     def settings(self, share_cores: bool, first_pass: int | None) -> Settings:
-        """The configuration of the logic. ``first_pass``: of a run that resumes from a checkpoint."""
+        """The settings of the decision logic.
+
+        first_pass : number of the first pass of a run that resumes from a checkpoint; None for a new run.
+        """
         parts = self.config.parts
         return Settings(
             writers=self.plan.writers,
@@ -160,7 +164,7 @@ class Shared:
         return largest_column(n_view, config.block_rows, family.binary, family.step)
 
     def _complete(self, plan: Plan, extent_bytes: int, extents: int) -> Config:
-        """The configuration with what depends on the plan of memory."""
+        """The configuration with the values that depend on the memory plan."""
         return replace(
             self.config,
             ready=True,
@@ -177,13 +181,13 @@ class Shared:
         )
 
     def reserve(self) -> None:
-        """Take all the memory of the plan now: hours later there might be less.
+        """Allocate all the memory of the plan now, since hours later there might be less.
 
-        Not before targets and weights are here alone: a copy of them would come on top.
+        Call it after the caller's own copy of targets and weights is freed, which would come on top.
         """
         plan = self.plan
         column = self._largest(plan.view_rows)
-        # extents of many columns, and many of them: a writer leaves a part of its last one unused
+        # many extents of many columns each: a writer leaves a part of its last extent unused
         size = min(max(LEAST_EXTENT, COLUMNS_AN_EXTENT * column), plan.cache_bytes // 16)
         self._extent_bytes = max(size, column, plan.cache_bytes // MOST_EXTENTS) // 8 * 8
         self.n_extents = max(plan.cache_bytes // self._extent_bytes, 2)
@@ -191,14 +195,14 @@ class Shared:
         Layout(reserved, self.segments.__getitem__).allocate(int(np.prod(self.record_shape)))
 
     def complete(self) -> int:
-        """All rows are read: plan what only they could tell, and give back what is too much.
+        """Plan again with the exact sizes of the read rows, and free the excess memory.
 
-        Returns how many extents are left. Raises BudgetError if there is no room for the least cache.
+        Returns the number of extents. Raises BudgetError if there is no room for the smallest cache.
         """
         sets = [self.prepared(which) for which in range(2 if self.job.valid else 1)]
         plan = self.job.plan_with(sets)
         column = self._largest(plan.view_rows)
-        # fewer extents rather than such as hold no column
+        # rather fewer extents than extents that are too small for a column
         extents = min(self.n_extents, max(2, plan.cache_bytes // column))
         extent_bytes = min(self._extent_bytes, plan.cache_bytes // extents // 8 * 8)
         self.config = self._complete(plan, extent_bytes, extents)
@@ -206,11 +210,11 @@ class Shared:
         return extents
 
     def memory_segments(self) -> list[Segment]:
-        """The segments that count as memory."""
+        """The segments that count against the memory budget."""
         return [s for name, s in self.segments.items() if name != "rows" or not self.plan.scratch]
 
     def close(self) -> None:
-        """Give everything back."""
+        """Close all segments."""
         for segment in self.segments.values():
             segment.close()
 
@@ -243,14 +247,14 @@ def _configure(job: Job, cores: int) -> Config:
 
 
 def _read_parts(which: int, rows: Rows, blocks: int, plan: Any) -> list[list[int]]:
-    """Ranges of blocks to read, at least a storage chunk each: one that is cut is decoded twice."""
+    """Ranges of blocks to read, at most one per storage chunk: a cut chunk is decoded twice."""
     reader = rows.data.rows
     chunks = -(-reader.shape[0] // reader.chunk_rows)
     return _cut(which, blocks, max(1, min(chunks, 2 * PARTS_A_WRITER * plan.writers)))
 
 
 def _cut(which: int, n: int, most: int) -> list[list[int]]:
-    """[which, first, stop] of at most so many nearly equal ranges of 0 .. n."""
+    """Cut [0, n) into at most ``most`` nearly equal ranges; each is [which, first, stop]."""
     if not n:
         return []
     edges = np.linspace(0, n, min(n, most) + 1).astype(int)

@@ -1,8 +1,8 @@
-"""Shared memory without a name: what all processes of a run see of its arrays.
+"""Anonymous shared memory: the segments that hold the arrays of a run.
 
-The supervisor makes a segment and its children inherit the descriptor. Nothing of it can be found by
-name, so nothing is left after a SIGKILL, no resource tracker is needed, and the small ``/dev/shm`` of
-containers does not bound it. A segment may be allocated, and may grow, after the children started.
+The supervisor creates a segment, and its children inherit the descriptor. Since a segment has no name,
+nothing is left after a SIGKILL, no resource tracker is needed, and the small ``/dev/shm`` of containers
+does not limit it. A segment may be allocated, and may grow, after the children have started.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from fcl.drivers.processes.memory import available_memory
 from fcl.errors import BudgetError, reason
 from fcl.units import format_bytes
 
-#: Bytes allocated in one call: a signal makes the kernel undo the whole call, not the earlier ones.
+#: Bytes allocated in one call: a signal makes the kernel undo the whole call, but not earlier calls.
 STEP = 64 << 20
-#: Bytes by which a segment grows that is appended to; the rest of a step is a hole and costs nothing.
+#: Bytes by which ``append`` makes a segment grow; the unused rest is a hole and takes no memory.
 GROWTH = 4 << 20
-#: Offsets given by ``append`` are multiples of this, so that any dtype is aligned.
+#: Offsets returned by ``append`` are multiples of this, so that any dtype is aligned.
 ALIGNMENT = 64
 _NO_ROOM = (errno.ENOSPC, errno.ENOMEM, errno.EFBIG, errno.EDQUOT)
 _WORD = struct.Struct("=q")
@@ -39,14 +39,15 @@ _WORD = struct.Struct("=q")
 class Segment:
     """Anonymous shared memory: a descriptor, and this process's mapping of it.
 
-    Made by :meth:`create` in the supervisor, by :meth:`of_fd` in a child. It never shrinks. One process
-    at a time may :meth:`append`; who may write where is not this class's business.
+    The supervisor makes it by :meth:`create`, a child by :meth:`of_fd`. Only one process may
+    :meth:`append`, and no process may have mapped what :meth:`shrink` cuts off. The class does not
+    control who writes where.
     """
 
     def __init__(self, name: str, fd: int, in_memory: bool) -> None:
         self.name = name
         self.fd = fd
-        self.in_memory = in_memory  #: False: a file of a folder; on a disk it is no memory
+        self.in_memory = in_memory  #: False: a file in a folder, which takes no memory if on a disk
         self._map: mmap.mmap | None = None
         self._end: int | None = None
 
@@ -54,10 +55,10 @@ class Segment:
     def create(cls, name: str, folder: str | os.PathLike[str] | None = None) -> Segment:
         """An empty segment.
 
-        folder : where to put an unlinked file instead; without memfd (macOS) None is the folder of
-            temporary files.
+        folder : for an unlinked file instead of anonymous memory. None: anonymous memory, or without
+            memfd (macOS) a file in the system's temporary folder.
 
-        Raises BudgetError if the folder cannot be written.
+        Raises BudgetError if the folder is not writable.
         """
         memfd_create = getattr(os, "memfd_create", None)
         if folder is None and memfd_create is not None:
@@ -75,32 +76,32 @@ class Segment:
 
     @classmethod
     def of_fd(cls, name: str, fd: int) -> Segment:
-        """A segment from an inherited descriptor, which belongs to it from now on."""
-        os.set_inheritable(fd, False)  # what a child starts itself does not keep the memory alive
+        """A segment from an inherited descriptor, which it owns from now on."""
+        os.set_inheritable(fd, False)  # the child's own children must not keep the memory alive
         return cls(name, fd, True)
 
     # -- size ----------------------------------------------------------------------------------
 
     @property
     def size(self) -> int:
-        """Bytes, 0 before :meth:`allocate`; another process may have made it grow."""
+        """Size in bytes, 0 before :meth:`allocate`; another process may change it."""
         return os.fstat(self.fd).st_size if self.fd >= 0 else 0
 
     @property
     def allocated(self) -> int:
-        """Bytes that are really taken: holes do not count."""
+        """Allocated bytes, without holes."""
         return os.fstat(self.fd).st_blocks * 512 if self.fd >= 0 else 0
 
     def allocate(self, size: int) -> None:
-        """Make the segment at least `size` bytes long, all of them allocated; new ones are 0.
+        """Make the segment at least `size` bytes long, all of them allocated; new bytes are 0.
 
-        Raises BudgetError if there is no room, and leaves the segment as it was.
+        Raises BudgetError if there is not enough room; the segment is then unchanged.
         """
         old = self.size
         if size <= old:
             return
         if self.in_memory:
-            # a cgroup does not refuse memory, it kills: so ask first
+            # a cgroup kills the process instead of refusing memory, so check first
             available = available_memory()
             if available is not None and size - old > available:
                 raise self._no_room(size, f"{format_bytes(available)} are available")
@@ -116,13 +117,13 @@ class Segment:
             raise
 
     def shrink(self, size: int) -> None:
-        """Give back what lies behind `size` bytes; nobody may have mapped it."""
+        """Free everything after the first `size` bytes, which no process may have mapped."""
         if size < self.size:
             os.ftruncate(self.fd, size)
             self._map = None
 
     def rewind(self, offset: int | None) -> int:
-        """Let the next :meth:`append` write at `offset` (None: at the end); returns where that is."""
+        """Make the next :meth:`append` write at `offset` (None: at the end); return the position."""
         if offset is not None:
             self._end = offset
         return self.size if self._end is None else self._end
@@ -130,8 +131,8 @@ class Segment:
     def append(self, data: bytes | bytearray | memoryview) -> int:
         """Write bytes at the end, and return their offset, a multiple of ALIGNMENT.
 
-        For the one writer of a segment that is not mapped for writing. A successor of a killed writer
-        begins behind whatever was there. Raises BudgetError if there is no room.
+        For a segment with one writer, which does not map it for writing. The successor of a killed writer
+        starts after everything that the segment contains. Raises BudgetError if there is not enough room.
         """
         view = memoryview(data).cast("B")
         size = self.size
@@ -139,7 +140,7 @@ class Segment:
         end = at + len(view)
         try:
             if end > size:
-                # in steps: each reader maps anew when it needs what lies behind its map
+                # in large steps: a reader has to map again whenever it reads beyond its mapping
                 os.ftruncate(self.fd, -(-end // GROWTH) * GROWTH)
             position = at
             while view:
@@ -155,8 +156,8 @@ class Segment:
     def _no_room(self, size: int, got: str, code: int | None = None) -> BudgetError:
         cure = "; lower --memory or --writers"
         if not self.in_memory:
-            cure += ", free some room or name another folder with --scratch"
-        if code == errno.EFBIG:  # a limit of the process, whatever room there is
+            cure += ", free some disk space, or name another folder with --scratch"
+        if code == errno.EFBIG:  # a limit of the process, independent of the free space
             cure = ""
         return BudgetError(
             f"shared memory {self.name!r}: expected room for {format_bytes(size)}, got: {got}{cure}"
@@ -167,9 +168,9 @@ class Segment:
     def array(
         self, dtype: npt.DTypeLike, shape: int | tuple[int, ...], offset: int = 0
     ) -> np.ndarray:
-        """An array that is a part of the segment, from the byte `offset` on; writable.
+        """A writable array that views the segment from the byte `offset` on.
 
-        It keeps the mapping alive, whatever becomes of this object.
+        It keeps the mapping alive, even after :meth:`close`.
         """
         kind = np.dtype(dtype)
         shape = (shape,) if isinstance(shape, int) else tuple(shape)
@@ -192,15 +193,15 @@ class Segment:
                     f"segment {self.name!r}: expected at least {end} bytes, got {size}"
                     f"{' (closed)' if self.fd < 0 else ''}"
                 )
-            # arrays of the former map keep that alive; both show the same bytes
+            # arrays keep the former mapping alive; both mappings show the same bytes
             self._map = mmap.mmap(self.fd, size, mmap.MAP_SHARED)
         return self._map
 
     def write_json(self, value: Mapping[str, Any]) -> None:
-        """Replace the contents: a word with place and length, and JSON. Raises BudgetError (no room).
+        """Replace the contents by JSON; raises BudgetError if there is not enough room.
 
-        It is written behind what is there, and then the word is: whoever reads meanwhile reads the one or
-        the other.
+        The JSON is appended, then a word at the beginning is set to its offset and length. A concurrent
+        reader therefore sees either the old or the new contents.
         """
         data = json.dumps(value).encode("ascii")
         start = max(self.size, _WORD.size)
@@ -210,15 +211,15 @@ class Segment:
         self.array(np.int64, 1)[0] = start << 32 | len(data)
 
     def read_json(self) -> dict[str, Any]:
-        """What :meth:`write_json` wrote last."""
+        """Read what :meth:`write_json` wrote last."""
         word = int(self.array(np.int64, 1)[0])
         start, length = word >> 32, word & 0xFFFFFFFF
         data: dict[str, Any] = json.loads(self._mapped(start + length)[start : start + length])
         return data
 
     def close(self) -> None:
-        """Give up the descriptor and the mapping; arrays that exist remain usable."""
-        # no mmap.close(): it fails while there are arrays, and with the last of them it is unmapped
+        """Close the descriptor and release the mapping; existing arrays remain usable."""
+        # no mmap.close(): it fails while arrays exist; the last of them unmaps the memory
         self._map = None
         if self.fd >= 0:
             os.close(self.fd)
@@ -229,9 +230,9 @@ class Segment:
 
 
 def above_stdio(fd: int) -> int:
-    """The descriptor, or a copy above 2: in a child 0, 1 and 2 are replaced.
+    """The descriptor, or a copy of it above 2, since a child replaces 0, 1 and 2.
 
-    Only where the user closed one of them is it given out to something else.
+    A new descriptor is 2 or below only if the user closed a standard stream.
     """
     if fd > 2:
         return fd
@@ -245,7 +246,7 @@ def _aligned(offset: int) -> int:
 
 
 def _fill(fd: int, start: int, size: int) -> None:
-    """Allocate a hole of a file."""
+    """Allocate ``size`` bytes of a file from ``start`` on, where it has a hole."""
     posix_fallocate = getattr(os, "posix_fallocate", None)
     if posix_fallocate is not None:
         try:
@@ -254,7 +255,7 @@ def _fill(fd: int, start: int, size: int) -> None:
         except OSError as error:
             if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP):
                 raise
-    # macOS, and file systems that cannot: F_PREALLOCATE there is a mere promise on some of them
+    # macOS, and file systems without fallocate; F_PREALLOCATE does not always allocate
     zeros = memoryview(bytes(min(size, 1 << 20)))
     end = start + size
     while start < end:

@@ -1,4 +1,4 @@
-"""The supervisor's book of directory slots: which are free, allotted to a task, or committed."""
+"""The supervisor's table of directory slots: free, allotted to a task, or committed."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ _FREE, _ALLOTTED, _COMMITTED = 0, 1, 2
 
 
 class SlotBook:
-    """Who has which slot.
+    """Tracks which task or process owns each slot.
 
-    ids : int64 (slots,), of the shared directory; the trainer writes DROPPED where it lets go.
+    ids : int64 (n_slots,), features of the shared directory; the trainer writes DROPPED into a slot that
+        it releases.
     """
 
     def __init__(self, ids: Ints) -> None:
@@ -27,23 +28,20 @@ class SlotBook:
         self._dropped = 0
 
     def committed(self) -> tuple[Ints, Ints]:
-        """Slots of the columns that the trainer has, or will hear of, and their features.
-
-        The directory is read once: the trainer may drop more at any moment.
-        """
-        ids = self._ids.copy()
+        """Slots of the columns committed to the trainer, and their features, int64 (k,) each."""
+        ids = self._ids.copy()  # one copy: the trainer may release more slots at any moment
         self._reclaim(ids)
         slots = np.flatnonzero(self._state == _COMMITTED)
         return slots, ids[slots]
 
     @property
     def n_free(self) -> int:
-        """Number of slots that nobody has."""
+        """Number of free slots."""
         self._reclaim(self._ids.copy())
         return int((self._state == _FREE).sum())
 
     def allot(self, serial: int, most: int) -> Ints:
-        """Up to so many free slots for a task."""
+        """Allot up to ``most`` free slots to the task of this serial."""
         self._reclaim(self._ids.copy())
         slots = np.flatnonzero(self._state == _FREE)[:most]
         self._state[slots] = _ALLOTTED
@@ -51,13 +49,13 @@ class SlotBook:
         return slots
 
     def settle(self, serial: int, used: Ints) -> None:
-        """A task is over: it has used these of its slots; none if its writer died."""
+        """Commit the slots that a task has used, none if its writer died; free the others."""
         slots = self._tasks.pop(serial, np.empty(0, np.int64))
         self._state[slots] = _FREE
         self._state[used] = _COMMITTED
 
     def clear(self) -> None:
-        """Nothing is committed any more."""
+        """Free all committed slots."""
         slots = self._state == _COMMITTED
         self._ids[slots] = DROPPED
         self._state[slots] = _FREE
@@ -68,7 +66,7 @@ class SlotBook:
         self._state[dropped] = _FREE
 
     def count_dropped(self) -> int:
-        """Columns that the trainer let go since the last call."""
+        """Number of columns that the trainer has released since the last call."""
         self._reclaim(self._ids.copy())
         count, self._dropped = self._dropped, 0
         return count

@@ -1,7 +1,7 @@
-"""The supervisor: carries out what the decision logic says, and reports what happens to it.
+"""The supervisor: carries out the logic's instructions, and reports events to it.
 
-It passes messages on, and watches clocks. The roster has the children; what the numbers in messages mean
-is known to the outer loop's state, which also keeps the anchor, so that a checkpoint needs no child.
+It passes messages on and watches clocks. The roster owns the children. The outer loop's state interprets
+the values in messages; it also keeps the anchor, so that a checkpoint needs no child.
 """
 
 from __future__ import annotations
@@ -46,12 +46,13 @@ __all__ = ["run_processes"]
 
 _log = logging.getLogger("fcl")
 
-#: Seconds between two polls of what has no descriptor: requests to stop, clocks.
+#: Seconds between two polls of requests to stop and of clocks, which have no descriptor.
 TICK = 0.05
+#: Seconds between two samples of memory, heartbeats and progress.
 SAMPLE_EVERY = 0.5
 #: Share of the processor time that validation may take; the last anchor is scored in any case.
 VALIDATION_SHARE = 0.05
-#: A gap of this many seconds in our own life excuses that of the children.
+#: If the supervisor itself was stopped for this many seconds, silent children are not counted as hung.
 OWN_GAP = 5.0
 
 #: Tasks that run code of the family.
@@ -65,10 +66,10 @@ ON_FEATURES = (
 )
 #: Stages of a pass that may take long; the others only stream vectors over rows.
 LONG = ("prepare", "margins", "blend", "price", "sample", "columns")
-#: Tasks that belong to no pass under way.
+#: Tasks that run beside the passes.
 BESIDE = (TaskKind.VALIDATE, TaskKind.SCORE)
 
-#: Names in the report of times, by kind of task.
+#: Kind of task -> its name in the report of times.
 STEPS = {
     "prepare": "reading",
     "measure": "standard deviations",
@@ -91,19 +92,24 @@ def run_processes(
     share_cores: bool,
     shared_files: str | os.PathLike[str] | None,
 ) -> TrainResult:
-    """Train with writers and a trainer beside this process."""
+    """Train with writer processes and a trainer process, supervised by this one.
+
+    scratch : folder of the scratch file of prepared rows; None: the system's temporary folder.
+    share_cores : whether trainer and writers lend each other idle cores.
+    shared_files : folder of files to use instead of anonymous shared memory, or None.
+    """
     return Supervisor(session, Folders(scratch, shared_files), share_cores).run()
 
 
 class _Over(Exception):
-    """The logic has come to its end."""
+    """Raised when the decision logic ends the run."""
 
     def __init__(self, instruction: protocol.Instruction) -> None:
         self.instruction = instruction
 
 
 class Supervisor:
-    """One run."""
+    """Supervises one run."""
 
     def __init__(self, session: Session, folders: Folders, share_cores: bool) -> None:
         self.session = session
@@ -122,14 +128,14 @@ class Supervisor:
 
     @property
     def outer_loop(self) -> OuterLoopState:
-        """The state of the outer loop; there once the rows are read."""
+        """The state of the outer loop, which exists once the rows are read."""
         assert self._outer_loop is not None
         return self._outer_loop
 
     # -- the run -------------------------------------------------------------------------------
 
     def run(self) -> TrainResult:
-        """Start all children, train to the end, and clean up whatever happens."""
+        """Start all children, train to the end, and clean up in any case."""
         session = self.session
         arm("supervisor", 0, 0)
         atomic.step = lambda name: fault(f"write-{name}")
@@ -147,7 +153,7 @@ class Supervisor:
             self.logic = Logic(shared.settings(self.share_cores, first_pass))
             return self._end(self._loop())
         except FclError:
-            raise  # after the end, or before there was anything to save
+            raise  # as a rule raised after the last save, or before there is anything to save
         except Exception:
             session.saver.save()
             raise
@@ -176,7 +182,7 @@ class Supervisor:
         self.session.working("reading", share)
 
     def _tell(self, event: protocol.Event) -> None:
-        """Tell the logic, and carry out what it says; events that come meanwhile are told after that."""
+        """Pass an event to the logic and carry out its instructions; queue events meanwhile."""
         self._events.append(event)
         if self._telling:
             return
@@ -187,10 +193,10 @@ class Supervisor:
         finally:
             self._telling = False
 
-    # -- what happens --------------------------------------------------------------------------
+    # -- events --------------------------------------------------------------------------------
 
     def _on_readable(self, child: Child) -> None:
-        """Handle what a child has sent, and its end if it is gone."""
+        """Handle the messages of a child, and its exit if it is gone."""
         for message in child.channel.receive():
             self._on_message(child, message)
         if child.channel.closed or not child.alive():
@@ -229,9 +235,9 @@ class Supervisor:
         self._tell(protocol.Done(writer, done.serial, outcome, stored))
 
     def _on_exit(self, child: Child) -> None:
-        """Reap a child that is gone, and have it replaced."""
+        """Reap a child that is gone, and let the logic replace it."""
         try:
-            for message in self.roster.reap(child):  # an exception, perhaps, which ends the run
+            for message in self.roster.reap(child):  # perhaps an exception, which ends the run
                 self._on_message(child, message)
             cure = child.cure()
             _log.warning("%s %s; it is replaced%s", child.name, child.cause(), cure and f"; {cure}")
@@ -244,13 +250,13 @@ class Supervisor:
         self._tell(protocol.Died(child.role, child.number))
 
     def _in_words(self, task: protocol.Task) -> str:
-        words = f"at {task.kind}, parts {task.start} to {task.stop}"
+        words = f"in the task {task.kind}, parts {task.start} to {task.stop}"
         if task.kind in ON_FEATURES:
-            words += f", of the features {self.session.job.family.name}, whose code runs there"
+            words += f", which runs code of the features {self.session.job.family.name}"
         return words
 
     def _on_tick(self) -> None:
-        """Look at requests and clocks."""
+        """Check requests and clocks."""
         now = time.monotonic()
         if self._last_tick and now - self._last_tick > OWN_GAP:
             self.roster.heartbeats.forgive()
@@ -258,7 +264,7 @@ class Supervisor:
         if self.session.should_stop():
             self._tell(protocol.StopAsked(StopReason.INTERRUPTED))
         self.session.saver.poll()
-        # there is a certificate to give, and nothing decided already
+        # there is a certificate, and the end is not decided yet
         if self._passes and self.session.out_of_time and self.logic.stage != "scoring":
             self._tell(protocol.StopAsked(StopReason.MAX_TIME))
         if now - self._last_sample < SAMPLE_EVERY:
@@ -277,7 +283,7 @@ class Supervisor:
             if not child.alive():
                 self._on_readable(child)
 
-    # -- what is to be done --------------------------------------------------------------------
+    # -- instructions --------------------------------------------------------------------------
 
     def _carry_out(self, instructions: list[protocol.Instruction]) -> None:
         for instruction in instructions:
@@ -321,7 +327,7 @@ class Supervisor:
         self.roster.send(self.roster.writer(number), Assign(task, work))
 
     def _order(self, order: protocol.Order) -> Any:
-        """The message to the trainer; None if there is no trainer to tell."""
+        """The message to the trainer; None if there is no trainer to send it to."""
         match order:
             case protocol.SendAnchor(number, pass_number):
                 return MoveAnchor(number, self.outer_loop.anchors[pass_number])
@@ -336,7 +342,7 @@ class Supervisor:
         return order
 
     def _prepared(self) -> None:
-        """All rows are read: plan and make what was waiting for that."""
+        """All rows are read: complete the shared memory, and start the outer loop."""
         session, shared = self.session, self.shared
         for rows in (session.job.train, session.job.valid):
             if rows is not None:
@@ -351,7 +357,7 @@ class Supervisor:
     # -- reports -------------------------------------------------------------------------------
 
     def _report_progress(self) -> None:
-        """Report how far the stage of the pass is: tasks done, and what writers say of theirs."""
+        """Report the progress of the stage, from tasks done and from shares of tasks under way."""
         stage = self.logic.stage
         if stage not in LONG or not self._tasks:  # such as while writers are starting
             return
@@ -395,13 +401,13 @@ class Supervisor:
         if isinstance(instruction, protocol.Fail):
             raise self.roster.repeated_deaths(instruction.role, self.logic.settings.max_deaths)
         assert isinstance(instruction, protocol.Finish)
-        # without a point of this run there is no result; the checkpoint it resumed from is still there
+        # without a point that this run has verified there is no result; its checkpoint still exists
         if self._outer_loop is None or not session.history or not self._outer_loop.verified:
             raise KeyboardInterrupt
         outer_loop, outer = self._outer_loop, self._outer_loop.outer
         self.meter.sample()
         self.roster.dismiss()
-        # the one long computation of this process, which has the memory of the children by now
+        # the only long computation of this process; the children have freed their memory for it
         support = outer_loop.passes.counts(outer.point.ids)
         self.meter.sample()
         return session.result(
@@ -416,12 +422,12 @@ class Supervisor:
 
 
 def _exception(name: str, raised: Raised) -> Exception:
-    """What a child has raised: an error of the input as such, any other with all that is known."""
+    """The exception to raise for that of a child: an InputError, or an FclError with a traceback."""
     if raised.is_input:
         kinds = {"BudgetError": BudgetError, "GeneratorError": GeneratorError}
         text = raised.text
-        if not raised.doing:  # this process has met the same input without an error
-            text = f"{name} failed at its start, in a process of its own: {text}"
+        if not raised.doing:  # this process accepted the same input
+            text = f"{name} failed at its start, in a separate process: {text}"
         return kinds.get(raised.type.rpartition(".")[2], InputError)(text)
     doing = raised.doing or "at its start"
     return FclError(f"{name} failed {doing} with {raised.type}: {raised.text}\n{raised.traceback}")

@@ -1,7 +1,7 @@
-"""The trainer: sweeps without pause over the columns that are committed to it.
+"""The trainer: optimises the weights of its committed columns without pause.
 
-Between two steps it carries out orders: it takes anchors and columns, makes room, drops everything. It
-publishes its point after each step that made it better, and says when there is nothing left to do.
+Between two steps it carries out orders: it takes over anchors and columns, makes room, or drops all
+columns. It publishes its point after each step that improved it, and reports when it is idle.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ from fcl.solve.view import RowView
 
 __all__ = ["TrainerProcess"]
 
-#: A pass is worth its time once the violation is down to this share of that over the family.
+#: A pass is worth its time once the local violation is at most this share of that over the family ...
 WORTH_SHARE = 0.1
-#: ... or after so many steps from one anchor.
+#: ... or after this many steps from one anchor.
 WORTH_STEPS = 4
-#: Share of the columns that come into an empty cache that the first step waits for. Steps on the first
-#: few are soon worthless, and writers make the others faster with the trainer's core.
+#: While the cache is empty, the first step waits for this share of the coming columns. Steps on the
+#: first few columns would soon be worthless, and writers make the others faster with the trainer's core.
 WAIT_SHARE = 0.9
 
-#: Names of the orders, in messages and as places of faults.
+#: Names of the orders, in messages and as fault points.
 _ORDERS = {
     MoveAnchor: "anchor",
     RestoreTrainer: "restore",
@@ -65,7 +65,7 @@ _ORDERS = {
 
 
 class _SharedTeam(Team):
-    """Threads as the supervisor allows from moment to moment: it writes their number to a shared cell."""
+    """A team whose number of threads the supervisor sets, at any time, in a shared cell."""
 
     def __init__(self, cell: np.ndarray, most: int) -> None:
         self._cell = cell
@@ -85,11 +85,11 @@ class TrainerProcess:
 
     def __init__(self, link: Link) -> None:
         self.link = link
-        # columns can wait for the next step, whoever waits for these cannot
+        # new columns can wait until the next step; others wait for the answers to these orders
         link.urgent = (MoveAnchor, RestoreTrainer, EvictColumns, DropAll, Rejected)
         self.config = Config(**link.config())
-        self._order = 0  # the last one handled
-        self._idle_at = 0  # the last one after which we said that there is nothing to do
+        self._order = 0  # the last order handled
+        self._idle_at = 0  # the last order after which we reported that there is nothing to do
         self._local: LocalSolver | None = None
         self._working = False
         self._target = 0.0
@@ -97,13 +97,13 @@ class TrainerProcess:
         self._steps = 0  # since the anchor
         self._below = 0.0  # local objective at the point minus that at the anchor, <= 0
         self._version = 0
-        self._drawn = 0  # how often the sample was drawn that we have
-        self._parity = 0
-        self._awaiting = False  # whether the slot of the proposal is still being read
-        self._unsaid: tuple[bool, float] | None = None  # what to publish: last word, violation
-        self._lacking = 0  # columns to come before a step is worth its time
-        self._untested: set[int] = set()  # ids that came since the last step
-        self._promised: dict[int, float] = {}  # decrease of Q promised, by version
+        self._drawn = 0  # number of the draw that gave our sample
+        self._parity = 0  # of the anchor's pass
+        self._awaiting = False  # whether the supervisor has still to copy our last proposal
+        self._unsaid: tuple[bool, float] | None = None  # to be published next: last word, violation
+        self._lacking = 0  # columns to wait for before a step is worth its time
+        self._untested: set[int] = set()  # ids of columns that came since the last step
+        self._promised: dict[int, float] = {}  # promised decrease of Q, by version of the proposal
 
     def run(self) -> None:
         """Work until the supervisor closes the connection."""
@@ -111,7 +111,7 @@ class TrainerProcess:
         while True:
             said = self._idle_at == self._order or self._unsaid is not None
             if not self._working and not self.link.pending() and not said:
-                # said anew after each order: what was said before it is out of date
+                # reported again after each order, which makes earlier reports out of date
                 self._idle_at = self._order
                 self.link.send(TrainerIdle(self._order))
             if not self._working or self.link.pending():
@@ -123,7 +123,7 @@ class TrainerProcess:
     # -- setting up ----------------------------------------------------------------------------
 
     def _set_up(self) -> None:
-        """Make buffers; all rows are read and the cache is there."""
+        """Allocate buffers, now that all rows are read and the cache exists."""
         config = self.config = Config(**self.link.config())
         self.layout = layout = Layout(config, self.link.segment)
         family = layout.family()
@@ -152,7 +152,7 @@ class TrainerProcess:
 
     @property
     def local(self) -> LocalSolver:
-        """The local problem."""
+        """The local problem, set up at the first use."""
         if self._local is None:
             self._set_up()
         assert self._local is not None
@@ -160,23 +160,23 @@ class TrainerProcess:
 
     @property
     def cache(self) -> ExtentCache:
-        """The columns."""
+        """The cache with the trainer's columns."""
         cache = self.local.cache
         assert isinstance(cache, ExtentCache)
         return cache
 
     def _take_sample(self) -> None:
-        """The view of the sample that was drawn last.
+        """Change to a view of the sample that was drawn last, unless we have it already.
 
-        Its arrays are the shared ones: another is drawn only when we have dropped all columns, and from
-        then on we do nothing until the next anchor.
+        The view uses the shared arrays directly: another sample is drawn only after we have dropped all
+        columns, and then we do nothing until the next anchor.
         """
         layout = self.layout
         n, drawn = (int(x) for x in layout.array("sample_size"))
         if drawn == self._drawn:
             return
         self._drawn = drawn
-        if n == self.config.n_rows:  # nothing is left to correct, and no trust is needed
+        if n == self.config.n_rows:  # a view of all rows needs no correction and no proximal weight
             self.local.change_view(self._all_rows())
             return
         y, s = layout.array("sample_y")[:n], layout.array("sample_s")[:n]
@@ -198,7 +198,7 @@ class TrainerProcess:
             case _:
                 self._order = message.order
                 name = _ORDERS[type(message)]
-                self.link.doing = f"at order {message.order} ({name})"
+                self.link.doing = f"in order {message.order} ({name})"
                 fault(f"order-{name}")
                 self._obey(message)
 
@@ -225,7 +225,7 @@ class TrainerProcess:
         local, layout = self.local, self.layout
         if self.config.view_rows:
             self._take_sample()
-            # by what the last proposal was worth
+            # compare the decrease of the last proposal with the one that we promised
             promised = self._promised.get(anchor.version, 0.0)
             self.local.view.trust(anchor.decrease, promised, anchor.beta)
         slots = self.cache.slots
@@ -245,15 +245,15 @@ class TrainerProcess:
             self._below = 0.0
         else:
             local.keep_point()
-            self._look_below()
+            self._update_below()
         self._target, self._outer_violation = anchor.target, anchor.violation
         self._lacking = int(WAIT_SHARE * anchor.n_coming)
         self._steps, self._working = 0, not self._lacking
         self._unsaid = None
         self._promised = {}
 
-    def _look_below(self) -> None:
-        """How far the point lies below the anchor; columns that left may have brought it above."""
+    def _update_below(self) -> None:
+        """Recompute how far the point is below the anchor; return to the anchor if it is above."""
         local = self.local
         self._below = local.trainer.rise(local.view, local.working)
         if self._below > 0.0:
@@ -262,7 +262,7 @@ class TrainerProcess:
 
     def _restore(self, order: RestoreTrainer) -> None:
         """Take over from a trainer that died: its columns, and the anchor."""
-        layout, cache = self.layout_ready(), self.cache
+        cache, layout = self.cache, self.layout  # in this order: the cache sets up the layout
         if self.config.view_rows:
             self._take_sample()  # before there are columns
         slots = layout.array("held")[: order.n_held].copy()
@@ -276,13 +276,8 @@ class TrainerProcess:
         self._promised = {}
         self._move_anchor(order.anchor)
 
-    def layout_ready(self) -> Layout:
-        """The layout, once the local problem is set up."""
-        _ = self.local
-        return self.layout
-
     def _commit(self, order: CommitColumns) -> None:
-        """Columns for us: take those that no cached one equals; whether they violate, a step tells."""
+        """Take over columns that equal no cached one; the next step tests their violations."""
         extent, count, parity = order.extent, order.count, order.pass_number & 1
         self._lacking = max(0, self._lacking - count)
         local, layout, cache = self.local, self.layout, self.cache
@@ -295,7 +290,7 @@ class TrainerProcess:
         for i, slot in enumerate(slots):
             store = cache.store
             nonzeros, hash_ = int(store.nonzeros[slot]), int(store.hashes[slot])
-            # a frozen weight needs its own column, a new feature none that is there already
+            # a frozen weight needs its own column; a new feature does not if an equal column is cached
             if weights[i] == 0.0 and local.has_equal(
                 int(store.ids[slot]), nonzeros, hash_, float(gradients[i])
             ):
@@ -315,10 +310,10 @@ class TrainerProcess:
         self._working = not self._lacking
 
     def _make_room(self, wanted: int, leaving: int) -> None:
-        """Evict until so many extents are empty and so many columns gone, as far as can be.
+        """Evict until ``wanted`` extents are empty and ``leaving`` columns gone, if possible.
 
-        Dead columns may all go; of those with a weight at most half the cache, lest the working set lose
-        its hold.
+        All dead columns may go, but columns with a weight only up to half of the cache, so that enough of
+        the working set remains.
         """
         local, cache = self.local, self.cache
         given = cache.give_back(wanted, all_but=1) if wanted else []
@@ -327,7 +322,7 @@ class TrainerProcess:
             n = cache.n
             order = local.leaving_order()
             sizes, weights = cache.sizes, local.live_weights
-            # one extent more than wanted: what is left in the others has to be moved together
+            # one extent more than wanted, since the remaining columns have to be compacted
             need = (short + 1) * cache.extent_bytes if short else 0
             keep = np.ones(n, bool)
             room = gone = live = n_live = 0
@@ -344,7 +339,7 @@ class TrainerProcess:
                 gone += 1
             if gone:
                 local.evict(keep)
-                self._look_below()
+                self._update_below()  # evicted columns may have raised it above the anchor
                 fault("compaction")
                 if short:
                     given += cache.give_back(short, all_but=1)
@@ -354,12 +349,15 @@ class TrainerProcess:
         self.link.send(Freed(tuple(map(int, extents)), spare, self._order))
 
     def _rejected(self) -> None:
-        """The point is worse than the anchor on all rows: only a sample can be so wrong."""
+        """Handle the rejection of our point, which is worse than the anchor over all rows.
+
+        That happens on a sample, whose model must then be trusted less.
+        """
         view = self.local.view
         raised = view.distrust()
         self.local.return_to_anchor()
         self._below, self._unsaid = 0.0, None
-        if not view.complete and raised:  # else it would be rejected again
+        if not view.complete and raised:  # else the same point would be rejected again
             exact = self.layout.array("slot_curvatures")[self._parity][self.cache.slots]
             view.correct(self.local.working, 0, exact)
             self._steps, self._working = 0, True
@@ -367,7 +365,7 @@ class TrainerProcess:
     # -- steps ---------------------------------------------------------------------------------
 
     def _step(self) -> None:
-        """One step; then drop columns that turned out not to violate, and tell of the point."""
+        """Take one step, drop new columns that do not violate after it, and publish the point."""
         local = self.local
         fault("step")
         taken = local.step(self._target)
@@ -381,7 +379,7 @@ class TrainerProcess:
             self._publish(last_word, taken.violation)
 
     def _drop_tested(self, local: LocalSolver) -> None:
-        """New columns that violated at the anchor, but do not at the present point, are not kept."""
+        """Drop new columns that violated at the anchor, but do not at the present point."""
         if not self._untested:
             return
         keep = local.wanted(self._untested)
@@ -390,6 +388,7 @@ class TrainerProcess:
             local.evict(keep)
 
     def _publish(self, last_word: bool, violation: float) -> None:
+        """Propose the point, at once or when the supervisor has copied the last proposal."""
         if self._awaiting:
             self._unsaid = last_word, violation
             return

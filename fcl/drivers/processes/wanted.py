@@ -1,4 +1,4 @@
-"""The list of features that columns are to be made of, in shared memory."""
+"""The list of features whose columns are to be made, in shared memory."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from fcl.solve.state import Floats, Ids
 
 __all__ = ["GradientTable", "WantedColumns"]
 
-#: What the list tells of each feature.
+#: Arrays of the list, each with one value per feature.
 NAMES = ("ids", "violations", "gradients", "curvatures", "weights")
 
 
 class GradientTable:
-    """Gradients and curvatures of features at one anchor: the priced ones, and the watched ones.
+    """Gradients and curvatures of priced and watched features at one anchor.
 
     Parameters
     ----------
@@ -36,11 +36,11 @@ class GradientTable:
         self._curvatures = curvatures[order]
 
     def gradients(self, ids: Ids) -> Floats:
-        """Those of some features; 0 where nothing is known."""
+        """Gradients of features; 0 for a feature that is not in the table."""
         return self._look_up(ids, self._gradients)
 
     def curvatures(self, ids: Ids) -> Floats:
-        """Those of some features; 0 where nothing is known."""
+        """Curvatures of features; 0 for a feature that is not in the table."""
         return self._look_up(ids, self._curvatures)
 
     def _look_up(self, ids: Ids, values: Floats) -> Floats:
@@ -53,18 +53,18 @@ class GradientTable:
 
 
 class WantedColumns:
-    """Chooses the features of the list, and keeps count of what has been made of them.
+    """Chooses the features of the list, and counts the columns that have been made.
 
     Parameters
     ----------
     layout : Layout
-        With the arrays of the list.
+        Of the shared memory that contains the list.
     store : Store
         The cache, for the sizes of its columns.
     n_rows : int
-        Rows of a column, at most.
+        Most rows of a column.
     family : Family
-        Whose columns they are.
+        The family of the features.
     """
 
     def __init__(self, layout: Layout, store: Store, n_rows: int, family: Family) -> None:
@@ -73,7 +73,7 @@ class WantedColumns:
         self._store = store
         block_rows = self._config.block_rows
         self._column_bytes = largest_column(n_rows, block_rows, family.binary, family.step)
-        self.short = False  #: whether room is too short for all columns of the list
+        self.short = False  #: whether there may be too little room for all columns of the list
         self._unmade = 0  # columns of the list that are not stored yet
         self._stored: dict[int, int] = {}  # columns stored, by serial of the task
 
@@ -86,18 +86,20 @@ class WantedColumns:
         recall: Ids,
         drop_cache: bool,
     ) -> int:
-        """Write the list; returns its length.
+        """Write the list of features, and return its length.
 
+        prices, known : at the anchor of ``outer``.
         cached : slots and features of the committed columns.
-        recall : features whose columns should come back whatever their violation.
-        drop_cache : all columns are about to go, and those of features with a weight come back.
+        recall : features whose columns should be made again, whatever their violation.
+        drop_cache : whether all columns are about to be dropped; those of features with a weight are then
+            made again.
         """
         slots, cached_ids = cached
         there = np.empty(0, np.int64) if drop_cache else cached_ids
         frozen = outer.frozen(there)
         if drop_cache:
-            # what is cached without a weight competes anew; what was committed since the list of the
-            # watched features was made may be among the prices already
+            # cached features without a weight compete again; one that was committed after the watched
+            # features were listed may be among the prices already
             ids = np.setdiff1d(cached_ids, np.concatenate([frozen.ids, prices.ids]))
             prices = replace(
                 prices,
@@ -105,28 +107,28 @@ class WantedColumns:
                 gradients=np.concatenate([prices.gradients, known.gradients(ids)]),
             )
         selection = outer.select(prices, frozen, known.gradients(frozen.ids), there)
-        # what was cached before the rows changed, or before a checkpoint, comes back as well
+        # columns cached before the rows changed, or before a checkpoint, are made again as well
         back = frozen.ids if drop_cache else recall
         back = back[~np.isin(back, selection.ids) & ~np.isin(back, there)]
         ids = np.concatenate([selection.ids, back])[: self._config.max_active]
         n = len(ids)
         violations = np.zeros(n)
         violations[: len(selection.ids)] = selection.violations[:n]
-        told = (
+        columns = (
             ids,
             violations,
             known.gradients(ids),
             known.curvatures(ids),
             outer.point.weights_of(ids),
         )
-        for name, values in zip(NAMES, told, strict=True):
+        for name, values in zip(NAMES, columns, strict=True):
             self._layout.array(f"job_{name}")[:n] = values
         self._put_in_order(n, slots)
         self._unmade = n
         return n
 
     def _put_in_order(self, n: int, slots: Ids) -> None:
-        """By violation if room is short, the largest first; else as columns are cheapest to make."""
+        """Keep the order of violations if room is short; else sort by id, which is cheaper."""
         sizes = self._store.sizes[slots]
         mean = float(sizes.mean()) if len(sizes) else 0.5 * self._column_bytes
         free = self._store.capacity - float(sizes.sum())
@@ -140,13 +142,14 @@ class WantedColumns:
             part[:] = part[order]
 
     def allot(self, start: int, slots: Ids) -> None:
-        """The slots that a task may fill, from place ``start`` of the list on."""
+        """Write the slots that a task may fill, from position ``start`` of the list on."""
         self._layout.array("job_slots")[start : start + len(slots)] = slots
 
     def made(self, serial: int, start: int, stop: int, stored: int) -> Ids:
-        """A task has stored columns of a part of the list; their slots.
+        """Note how many columns of [start, stop) a task has stored; return their slots.
 
-        The part is put in the order in which they were stored, the others behind.
+        This part of the list is reordered: the stored columns first, in the order of storing, then the
+        others.
         """
         self._rearrange(slice(start, stop), self._layout.array("job_order")[start:stop])
         self._stored[serial] = stored
@@ -154,9 +157,9 @@ class WantedColumns:
         return self._layout.array("job_slots")[start : start + stored].copy()
 
     def stored(self, serial: int) -> int:
-        """How many columns the task of this serial has stored; asked once."""
+        """Number of columns that a task has stored; to be called once for each task."""
         return self._stored.pop(serial)
 
     def too_many(self, n_free: int) -> int:
-        """Columns that have to leave for those of the list: half of them at most in one round."""
+        """Columns to evict to make slots for the list: at most half of the directory in one round."""
         return min(max(0, self._unmade - n_free), self._config.max_columns // 2)

@@ -1,6 +1,6 @@
-"""A writer: does the tasks that it is dealt, one by one, on shared memory.
+"""A writer: does the tasks that it is given, one by one, on shared memory.
 
-A task writes its own places alone, and counts when its completion message has arrived.
+A task writes only to its own places, and its results count once its completion message has arrived.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from fcl.solve.sampling import seed_of_draw
 
 __all__ = ["Writer"]
 
-#: Room is short and an extent is full when less than this share of it is left.
+#: If room is short, an extent is full when less than this share of it is left.
 FULL_SHARE = 0.1
 
 
@@ -64,9 +64,9 @@ class Writer:
         self._passes: Passes | None = None
         self._store: Store | None = None
         self._maker: tuple[int, ColumnMaker] | None = None
-        self._dual: tuple[int, DualPoint] | None = None  # of the pass that was priced last
-        self._sampled = 0  # the sample that we have prepared rows of
-        self._sides_end: int | None = None  # of the side arrays that are not a sample's
+        self._dual: tuple[int, DualPoint] | None = None  # pass priced last, and its dual point
+        self._sampled = 0  # number of the draw of which we have prepared rows
+        self._sides_end: int | None = None  # where our side arrays of the sample begin
         self._tasks: dict[TaskKind, Callable[[Task, Any], Result | None]] = {
             TaskKind.PREPARE: self._prepare,
             TaskKind.MEASURE: self._measure,
@@ -101,7 +101,7 @@ class Writer:
                     self._do(task, work)
 
     def _do(self, task: Task, work: Any) -> None:
-        self.link.doing = f"at {task.kind}, parts {task.start} to {task.stop}"
+        self.link.doing = f"in the task {task.kind}, parts {task.start} to {task.stop}"
         fault(f"{task.kind}-begin")
         since = time.process_time()
         result = self._tasks[task.kind](task, work)
@@ -111,12 +111,12 @@ class Writer:
 
     # -- reading -------------------------------------------------------------------------------
 
-    def _prepare(self, task: Task, work: None) -> None:
+    def _prepare(self, task: Task, _: None) -> None:
         from fcl.data import open_data
 
         which, first, stop = self.config.parts["prepare"][task.start]
         source = self.config.sources[which]
-        if source is None:  # the supervisor has prepared what it alone can see
+        if source is None:  # the supervisor has prepared these rows, which only it can read
             return
         data = open_data(source["source"], x=source["x"], y=None)
         keep = self.layout.array(f"keep{which}") if self.config.n_kept[which] else None
@@ -138,7 +138,7 @@ class Writer:
         return -(-self.config.n_rows // self.config.block_rows)
 
     def _keep_sides(self, directory: str, block: int, sides: object) -> None:
-        """Append side arrays to our own segment, and say where."""
+        """Append side arrays to our own segment, and write their place to the directory."""
         data = pack_sides(sides)  # type: ignore[arg-type]
         at = self.link.segment(f"sides_{self.link.number}").append(data)
         self.layout.array(directory)[block] = (self.link.number, at, len(data))
@@ -147,7 +147,7 @@ class Writer:
 
     @property
     def passes(self) -> Passes:
-        """The steps over all rows, made when they are first needed: by then all rows are read."""
+        """The steps over all rows; first used when all rows are read."""
         if self._passes is None:
             layout, config = self.layout, self.config
             y, s = layout.array("y"), layout.array("s")
@@ -216,7 +216,7 @@ class Writer:
         found = len(prices.ids)
         layout.array("priced_ids")[at : at + found] = prices.ids
         layout.array("priced_gradients")[at : at + found] = prices.gradients
-        # a view of all rows sees the curvatures itself
+        # a trainer with a view of all rows computes the curvatures itself
         if config.view_rows and layout.array("sample_size")[0] < config.n_rows:
             ids = np.concatenate([watch, prices.ids])
             sums = passes.curvature_sums(ids, part)
@@ -229,7 +229,7 @@ class Writer:
 
     @staticmethod
     def _scatter(target: np.ndarray, part: np.ndarray) -> None:
-        """Write sums that are 0 for features of other parts; the places were 0 before."""
+        """Write the sums of this part's features, and skip zeros, the sums of other parts' features."""
         own = np.flatnonzero(part)
         target[own] = part[own]
 
@@ -241,7 +241,7 @@ class Writer:
 
     def _draw(self, _: Task, work: DrawSample) -> SampleResult:
         layout, passes = self.layout, self.passes
-        blocks = -(-work.n_rows // self.config.block_rows)  # there are tasks for so many
+        blocks = -(-work.n_rows // self.config.block_rows)  # the number of sample tasks
         rows = layout.array("sample_rows")[: blocks * self.config.block_rows]
         n = draw_rows(
             passes.objective,
@@ -258,7 +258,7 @@ class Writer:
         chosen = self.layout.prepared(2, self.shape)
         number = task.start
         drawn = int(self.layout.array("sample_size")[1])
-        if drawn != self._sampled:  # what the sample before had is not wanted any more
+        if drawn != self._sampled:  # overwrite the side arrays of the sample before
             own = self.link.segment(f"sides_{self.link.number}")
             self._sampled, self._sides_end = drawn, own.rewind(self._sides_end)
         if number >= chosen.n_blocks:  # fewer rows were drawn than expected
@@ -270,17 +270,17 @@ class Writer:
     # -- columns -------------------------------------------------------------------------------
 
     def _columns(self, task: Task, work: MakeColumns) -> ColumnsResult:
-        """Make columns of a part of the list, and store as many as fit into the extent granted.
+        """Make columns of a part of the list, and store as many as fit into the granted extent.
 
-        If room is short, the columns that promise most for their bytes come first. ``job_order`` gets the
-        order in which they were stored, the others behind; the supervisor puts the list in that order,
-        for a writer that dies here must leave the list as it was.
+        If room is short, the columns that promise most for their bytes come first. The order of storing
+        is written to ``job_order``, with the other features behind. The supervisor reorders the list, so
+        that a writer that dies here leaves the list unchanged.
         """
         start, stop, short = task.start, task.stop, work.room_is_short
         layout, config = self.layout, self.config
         store = self._columns_store()
         ids = layout.array("job_ids")[start:stop].copy()
-        # where slopes are off by as much, a larger factor promises more
+        # violations are relative to the penalty factors; the promise depends on absolute slopes
         violations = layout.array("job_violations")[start:stop] * self.family.penalty_factors(ids)
         maker = self._column_maker()
         order = maker.order(ids)
@@ -293,15 +293,15 @@ class Writer:
             staged = store.measure(ids[part], maker.make(ids[part]))
             turn = np.arange(len(part))
             if short:
-                # the decrease that a column alone promises is violation^2 / 2h, and h goes with its count
+                # a column alone promises a decrease of violation^2 / 2h, where h grows with its entries
                 worth = violations[part] ** 2
                 worth /= np.maximum(staged.nonzeros, 1) * np.maximum(staged.sizes, 8)
-                # the largest violation of all is the first of the list, and always enters
+                # the first of the list has the largest violation of all, and always enters
                 turn = np.argsort(np.where(part + start == 0, -np.inf, -worth), kind="stable")
             for t in turn:
                 size = int(staged.sizes[t])
                 if len(stored) < work.n_slots and into + size <= end:
-                    # one without entries lies at the beginning: the end is the next extent's
+                    # an empty column is placed at the beginning, since the end belongs to the next extent
                     place = into if size else begin
                     store.write(int(slots[len(stored)]), staged, int(t), place)
                     fault("columns-piece")
@@ -309,13 +309,13 @@ class Writer:
                     stored.append(int(part[t]))
             full = into + FULL_SHARE * config.extent_bytes >= end if short else False
             if full or (not short and len(stored) < min(at + len(part), len(order))):
-                break  # others will make the rest
+                break  # the rest is dealt again
         self._enter(task, stored)
         fault("columns-commit")
         return ColumnsResult(len(stored))
 
     def _enter(self, task: Task, stored: list[int]) -> None:
-        """Tell by slot what the trainer needs to know of the columns that were stored."""
+        """Write what the trainer needs to know of the stored columns, by slot."""
         layout, start, stop = self.layout, task.start, task.stop
         parity = task.pass_number & 1
         first = np.array(stored, np.int64)
@@ -336,7 +336,7 @@ class Writer:
         return self._store
 
     def _column_maker(self) -> ColumnMaker:
-        """The maker of columns on the rows of the trainer's view."""
+        """The maker of columns over the rows of the trainer's view."""
         drawn = -1
         if self.config.view_rows:
             drawn = int(self.layout.array("sample_size")[1])

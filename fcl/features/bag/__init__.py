@@ -1,4 +1,4 @@
-"""k-mers anywhere in the window: ids (``family``), prices (``pricing``), columns, margins."""
+"""k-mers anywhere in the window: ids (``family``), prices (``pricing``), columns and margins."""
 
 from fcl.features.bag.family import Bag, BagFamily
 

@@ -1,4 +1,4 @@
-"""Columns of patterns anywhere: counts, or bits of presence."""
+"""Makes the columns of patterns anywhere in the window: counts, or bits of presence."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
 
 
 def columns_bytes(family: BagFamily) -> int:
-    """Bytes of the table that tells which column a code belongs to."""
+    """Bytes of the table from codes to columns."""
     return 0 if family.wildcards else 4 * 4**family.d
 
 
 class BagColumns(ColumnMaker):
-    """Columns of patterns: float32 counts, or bitmaps."""
+    """Makes the columns of patterns as float32 counts, or as bitmaps."""
 
     def __init__(self, family: BagFamily, prepared: PreparedRows, buffer_bytes: int) -> None:
         from fcl.kernels import kmers
 
         self.family, self.prepared = family, prepared
         super().__init__(buffer_bytes, column_bytes(family, prepared.n_rows))
-        self._slots = np.empty(0, np.int32)  # made when they are needed
+        self._slots = np.empty(0, np.int32)  # allocated on first use
         self._codes = np.empty(kmers.CHUNK, np.uint32)
         self._masks = np.zeros(prepared.block_rows, np.uint32)
         self._rows = np.empty(prepared.block_rows, np.int32)
@@ -83,7 +83,7 @@ class BagColumns(ColumnMaker):
         return out
 
     def _places(self, ids: Ids) -> npt.NDArray[np.int32]:
-        """The column of each code, -1 for those of none."""
+        """The index in ``ids`` of the feature of each code, int32 (4^d,); -1 for other codes."""
         if not len(self._slots):
             self._slots = np.empty(4**self.family.d, np.int32)
         self._slots[:] = -1
@@ -102,7 +102,7 @@ class BagColumns(ColumnMaker):
             codes, owners = np.append(codes, others[new]), np.append(owners, owners[new])
         found = family.patterns(codes)
         for k, span in spans(family):
-            cut = 2 * (d - span)  # patterns that reach beyond the end of the row match nothing
+            cut = 2 * (d - span)  # patterns with letters beyond the end of the row match nothing
             fits = np.flatnonzero(found.cares & ((1 << cut) - 1) == 0)
             if not len(fits):
                 continue

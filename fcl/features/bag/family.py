@@ -1,17 +1,16 @@
 """k-mers without their position: how often a pattern occurs in a window, or whether it does.
 
-A family of its own beside the positional one, whose ids, tables and binary columns are by position.
+Patterns have d letters, each A, C, G or T. With wildcards, every letter but the first may also be a
+wildcard; trailing wildcards may extend beyond the end of the window, so the family includes all shorter
+patterns, which may occur up to the end. An unknown letter in the data matches only a wildcard.
 
-Patterns are words of d letters; with wildcards those of d letters of which the first is A, C, G or T and
-each further one may be a wildcard (trailing ones too: all shorter patterns are there, and they occur up
-to the window's end). An unknown letter of the data matches nothing but a wildcard.
+A feature stands for a pattern or, with ``strands="both"``, for a pattern and its reverse complement. Its
+count is then the sum of the two counts (counted once if the two are the same), and it is present if
+either is present.
 
-A feature stands for a pattern, or with ``strands="both"`` for a pattern and its reverse complement: its
-count is the sum of both (of one, if they are the same), its presence that of either.
-
-Ids: one strand: the letters as digits in base 4 (with wildcards 5, wildcard = 4), the first letter the
-most significant. Both strands: numbers of the *canonical* patterns, those whose code is the smaller of
-the two, in increasing order.
+With one strand, the id of a feature is its code: the letters as digits in base 4, or 5 with wildcards
+(wildcard = 4), the first letter being the most significant. With both strands, ids number the *canonical*
+patterns, those whose code is at most that of the reverse complement, by increasing code.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
     from fcl.data.base import RowReader
 
 MAX_D = 12
-MAX_WILD_D = 10  #: with wildcards there are 5^d cells of 8 bytes
+MAX_WILD_D = 10  #: with wildcards, tables have 5^d cells of 8 bytes
 VALUES = ("count", "presence")
 STRANDS = ("one", "both")
 
@@ -51,14 +50,14 @@ class Bag:
     Parameters
     ----------
     d : int
-        Letters of a pattern: 1 to 12, with wildcards to 10.
+        Letters of a pattern: 1 to 12, or to 10 with wildcards.
     value : {"count", "presence"}
-        How often it occurs, or 1 where it does at all; the latter without wildcards.
+        Value of a feature: how often the pattern occurs, or 1 if it occurs at all.
     strands : {"one", "both"}
-        Whether the reverse complement of a pattern counts as the pattern.
+        Whether the reverse complement of a pattern counts as the same pattern.
     wildcards : bool
-        Whether letters behind the first may be wildcards; for counts alone. Counts are sums over places,
-        so that one table prices them all. Presence is none: a search for it took seconds a pass.
+        Whether letters after the first may be wildcards; only with ``value="count"``. A count is a sum
+        over positions, so one table prices all counts; presence is not, and would need a slow search.
     """
 
     d: int
@@ -81,12 +80,12 @@ class Bag:
             )
         if self.wildcards and self.value == "presence":
             raise InputError(
-                "bag: value=presence takes no wildcards; take value=count with wildcards, or leave "
-                "wildcards=true out"
+                "bag: value=presence does not support wildcards; use value=count, or omit "
+                "wildcards=true"
             )
 
     def bind(self, rows: RowReader) -> BagFamily:
-        """The family over the windows of a data set."""
+        """Bind the family to the windows of a data set."""
         length = window_length(rows, self.d, "bag")
         return BagFamily(self.d, length, self.value, self.strands, self.wildcards)
 
@@ -103,13 +102,13 @@ class BagFamily(WindowFamily):
     name = "bag"
 
     def __post_init__(self) -> None:
-        # a model file may say anything: its options are checked as a user's are
+        # options from a model file are not trusted: they are validated as a user's options are
         Bag(self.d, self.value, self.strands, self.wildcards)
         whole(f"bag: length of the windows (d = {self.d})", self.length, self.d)
 
     @property
     def radix(self) -> int:
-        """Digits that a letter of a pattern may be."""
+        """Base of the codes: 5 with wildcards, else 4."""
         return 5 if self.wildcards else 4
 
     @property
@@ -123,8 +122,8 @@ class BagFamily(WindowFamily):
             return 4 * self.radix ** (self.d - 1)
         if not self.wildcards:
             return (4**self.d + (0 if self.d % 2 else 2**self.d)) // 2
-        # by letters from the first to the last that is no wildcard: all, and those that are their own
-        # reverse complement (the middle one of an odd number is then a wildcard)
+        # sums over the number of letters m from the first to the last non-wildcard: all patterns, and
+        # those that are their own reverse complement (if m is odd, the middle letter is then a wildcard)
         spans = range(2, self.d + 1)
         every = 4 + sum(16 * 5 ** (m - 2) for m in spans)
         own = sum(4 * 5 ** ((m - 2) // 2) for m in spans)
@@ -157,21 +156,21 @@ class BagFamily(WindowFamily):
         return self.canonical()[0][ids].astype(np.int64) if self.both else ids
 
     def others(self, ids: Ids) -> Ids:
-        """The codes of the reverse complements of features of both strands, int64 (k,)."""
+        """The codes of the reverse complements of features, int64 (k,); only for both strands."""
         return self.canonical()[1][ids].astype(np.int64)
 
     def canonical(self) -> npt.NDArray[np.int32]:
-        """Codes of the features of both strands, and those of their reverse complements: (2, n)."""
+        """Codes of all features and of their reverse complements, int32 (2, n_features)."""
         return canonical_codes(self.d, self.radix)
 
     def patterns(self, codes: Ids) -> Patterns:
-        """Bit fields of patterns by their codes; all at position 0."""
+        """Bit fields of patterns given by their codes; all positions are 0."""
         if self.wildcards:
             return KmerFamily(self.d, self.d).patterns(codes)
         return Patterns(np.zeros_like(codes), np.full_like(codes, 4**self.d - 1), codes)
 
     def feature_id(self, pattern: str) -> int:
-        """The id of a pattern such as ``"TT.AG"``; shorter ones than d need wildcards."""
+        """The id of a pattern such as ``"TT.AG"``; with wildcards it may have fewer than d letters."""
         from fcl.kernels import bags
 
         code = pattern_code(self.name, pattern, self.d, self.radix)
@@ -181,7 +180,7 @@ class BagFamily(WindowFamily):
         return int(np.searchsorted(self.canonical()[0], code))
 
     def describe(self, feature: int, names: Sequence[str] | None = None) -> str:
-        """The pattern without trailing wildcards, and on which strands it may be."""
+        """The pattern without trailing wildcards, and the strands on which it may occur."""
         code = int(self.codes(np.array([feature]))[0])
         text = pattern_text(code, self.d, self.radix)
         return text + (", either strand" if self.both else " anywhere")
@@ -231,7 +230,7 @@ class BagFamily(WindowFamily):
 
 @lru_cache(maxsize=2)
 def canonical_codes(d: int, radix: int) -> npt.NDArray[np.int32]:
-    """The codes that are not above that of their reverse complement, increasing; and the latter."""
+    """The canonical codes, increasing, and the codes of their reverse complements: int32 (2, n)."""
     from fcl.kernels import bags
 
     n = BagFamily(d, d, strands="both", wildcards=radix == 5).n_features

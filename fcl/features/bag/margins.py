@@ -1,4 +1,4 @@
-"""Margins of a model of patterns anywhere: a look-up a row and position."""
+"""Margins of a model of patterns anywhere in the window: one table look-up per row and position."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ if TYPE_CHECKING:
 
 
 def margin_bytes(family: BagFamily) -> int:
-    """Bytes of the tables of margins by code."""
+    """Bytes of the tables from codes to margins."""
     if family.wildcards:
         return 8 * 5**family.d + 8 * 4**family.d * 4 // 3
     return (12 if family.binary else 8) * 4**family.d
 
 
 class BagScorer:
-    """Margins of a model: one look-up a row and position, however many weights there are.
+    """Computes the margins of a model: one table look-up per row and position.
 
-    ids : int64 (k,), weights : float64 (k,).
+    ids : int64 (k,).
+    weights : float64 (k,).
     """
 
     def __init__(self, family: BagFamily, ids: Ids, weights: Floats) -> None:
@@ -37,8 +38,8 @@ class BagScorer:
         if self._empty:
             return
         cells = np.zeros(radix**d)
-        codes = others = np.array(family.codes(ids))  # those of a model are not writeable
-        if family.both and not family.binary:  # presence is by canonical codes
+        codes = others = np.array(family.codes(ids))  # a copy: ids of a model are read-only
+        if family.both and not family.binary:  # presence needs only the canonical codes
             others = family.others(ids)
         bags.place_weights(codes, others, np.array(weights, np.float64), cells)
         self._five = np.empty(0)
@@ -83,7 +84,7 @@ class BagScorer:
                 )
 
     def margins(self, rows: np.ndarray) -> Floats:
-        """rows : uint8 (m, L) codes 0-4; returns float64 (m,), without the intercept."""
+        """The margins of raw rows, uint8 (m, L) codes 0-4, without the intercept: float64 (m,)."""
         out = np.zeros(len(rows))
         self.add(self.family.block_of(rows), out)
         return out

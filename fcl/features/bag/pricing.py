@@ -1,4 +1,4 @@
-"""Exact prices of all patterns anywhere: one table of residuals by code, from which all sums follow."""
+"""Prices all patterns anywhere in the window exactly, from one table of residuals by code."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ from fcl.features.windows import WindowBlock
 if TYPE_CHECKING:
     from fcl.features.bag.family import BagFamily
 
-#: Parts of the family: ranges of ids, of each of which candidates are reported. All come from one table.
+#: Largest number of parts, which are ranges of ids; one table prices all of them.
 MOST_PARTS = 32
-#: Bytes of columns that sums of squares are made of at a time.
+#: Bytes of the columns that are made at a time for sums of squares.
 SQUARE_BYTES = 16 << 20
 
 
 def pricing_bytes(family: BagFamily) -> int:
-    """Bytes of the tables of a pricer, and of the sums of a part."""
+    """Bytes of the tables of a pricer, and of the arrays for the sums of one part."""
     d = family.d
     tables = 8 * 4**d
     if family.wildcards:
         tables = tables * 4 // 3 + 8 * 5**d + SQUARE_BYTES
-    stamps = 4 * 4**d  # of rows, or places of the features whose squares are summed
+    stamps = 4 * 4**d  # the last row with each code, or the slots of watched features
     return tables + stamps + 40 * -(-family.n_features // family.n_price_parts)
 
 
@@ -49,35 +49,36 @@ Units = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Squares:
-    """A request: of these features, increasing, sums with their squares, or over rows that have them."""
+    """A request for sum_i v_i phi_ij^2, or for the sum of v_i over the rows where phi_ij is not 0.
+
+    ids : features, increasing.
+    squared : whether the former is requested.
+    """
 
     ids: Ids
     squared: bool
 
 
 class BagPricer:
-    """Exact prices of all patterns; see :class:`fcl.features.prices.Pricer`.
+    """Prices all patterns exactly; see :class:`fcl.features.prices.Pricer`.
 
-    Requests are ``None``, the whole table, or :class:`Squares`; sums are int64, in steps.
+    A request is ``None`` (for the whole table) or :class:`Squares`; sums are int64, in steps.
 
-    Every row adds its residual to the cells of its windows' codes (for presence, once a code).
-    With wildcards the cells are by five code, and summed out letter by letter. The table is kept: parts
-    that are asked for one after another, against the same residuals, need one reading.
+    Every row adds its residual to the cells of its windows' codes (for presence, once per distinct code).
+    With wildcards, cells are indexed by five code, and wildcards are summed out letter by letter. The
+    table is kept, so that parts that are priced one after another against the same residuals read the
+    rows only once.
 
-    Of several writers each fills a table of its own. To split it by leading letters would save memory
-    alone, since every row has windows of all of them; to split it by rows needs a reduction, and all to
-    wait for it. 52,024 windows of 141 letters, a core, in ms: the filling, and reading all sums off it:
-
-        counts                d = 6: 6-7 and 1    d = 8: 11-15 and 1-3
-        presence of words     d = 6: 24 and 1     d = 8: 28 and 1
-
-    So a second writer saves nearly nothing here, and half the filling, 3 to 15 ms a pass, is all that a
-    split could save; each has 0.1 MiB of tables with d = 6 and 0.8 with d = 8, with wildcards 16 and 20.
+    Each of several writers fills its own table. Splitting the table by leading letters would save only
+    memory, since every row has windows with all leading letters; splitting it by rows would require a
+    reduction for which all writers wait, and filling the table takes only milliseconds.
 
     Parameters
     ----------
+    family : BagFamily
+    prepared : PreparedRows
     keep : int
-        Candidates kept of each part (the largest there).
+        Number of candidates to keep in each part.
     """
 
     def __init__(self, family: BagFamily, prepared: PreparedRows, keep: int) -> None:
@@ -100,7 +101,8 @@ class BagPricer:
         self._masks = np.zeros(prepared.block_rows, np.uint32)
         self._rows = np.empty(prepared.block_rows, np.int32)
         self._buffers = RowBuffers(family)
-        self._made_of: tuple[bytes, range] | None = None  # what the table was made of
+        #: digest of the rows' numbers, and the row blocks, from which the table was made
+        self._made_of: tuple[bytes, range] | None = None
 
     def _features(self, part: int) -> tuple[int, int]:
         n, parts = self.family.n_features, self.n_parts
@@ -134,7 +136,7 @@ class BagPricer:
             first, last = self._features(part)
             g = in_units(self._read(cells, slice(first, last)), step)
             found = Collector(query, self.keep, reach=self.family.integer_bound)
-            hits = found.look(g)
+            hits = found.observe(g)
             found.add(hits + first, g[hits])
             watched = np.zeros(len(watch))
             own = (watch >= first) & (watch < last)
@@ -159,7 +161,7 @@ class BagPricer:
     # -- tables --------------------------------------------------------------------------------
 
     def _fill(self, rows: RowVector, blocks: range, progress: Progress) -> None:
-        """Make the sums of all patterns by code; of one strand each."""
+        """Fill the table with the sums of all patterns by code, each for one strand."""
         from fcl.kernels import bags
 
         family, d = self.family, self.family.d
@@ -213,14 +215,14 @@ class BagPricer:
                 )
 
     def _read(self, cells: Units, some: slice | Ids) -> Units:
-        """Sums of some features."""
+        """Read the sums of some features from the table."""
         from fcl.kernels import bags
 
         family = self.family
         if not family.both:
             return cells[some]
         codes, others = (part[some] for part in family.canonical())
-        if family.binary:  # by canonical codes already
+        if family.binary:  # the table has canonical codes already
             return cells[codes]
         out = np.empty(len(codes), np.int64)
         bags.both_sums(cells, codes, others, out)
@@ -229,7 +231,7 @@ class BagPricer:
     # -- squares -------------------------------------------------------------------------------
 
     def _squares(self, request: Squares, rows: RowVector, blocks: range) -> Units:
-        """Sums of v_i phi_ij^2 of features, or of v_i over the rows where they are not 0."""
+        """Make the sums of a :class:`Squares` request."""
         add = self._add_wild if self.family.wildcards else self._add_plain
         squares, present = np.zeros((2, len(request.ids)), np.int64)
         add(request.ids, rows, blocks, squares, present)
@@ -241,7 +243,7 @@ class BagPricer:
         from fcl.kernels import bags
 
         family, n = self.family, len(chosen)
-        slots = self._stamps  # of no use to counts
+        slots = self._stamps  # counts do not use it otherwise
         slots[:] = -1
         slots[family.codes(chosen)] = np.arange(n)
         stamps, seen = np.empty(n, np.int64), np.zeros(n, np.int64)

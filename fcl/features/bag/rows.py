@@ -1,4 +1,4 @@
-"""What the kernels that go row by row need beside a block."""
+"""Arguments and buffers of the kernels that process a block row by row."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fcl.features.windows import WindowBlock
 if TYPE_CHECKING:
     from fcl.features.bag.family import BagFamily
 
-#: The letters of a block, and where its unknown ones are; first arguments of the kernels.
+#: First arguments of the kernels: the letters of a block, and the positions of the unknown ones.
 Letters = tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64], npt.NDArray[np.int32]]
 
 
@@ -28,16 +28,16 @@ class RowBuffers:
     def of(
         self, block: WindowBlock
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
-        """Cursors at the block's beginning, room for letters and for codes."""
+        """Cursors at the beginning of the block, and buffers for letters and codes."""
         return block.unknown_start[:-1].copy(), self._letters, self._codes
 
 
 def letters_of(block: WindowBlock) -> Letters:
-    """What the kernels read."""
+    """The arrays of a block in the order of the kernels' arguments."""
     return block.planes, block.unknown_start, block.unknown_rows
 
 
 def spans(family: BagFamily) -> list[tuple[int, int]]:
-    """(position, letters) of the windows of a row: with wildcards also those that its end cuts short."""
+    """(position, letters) of the windows of a row; with wildcards, including those cut off at its end."""
     most = family.length if family.wildcards else family.n_positions
     return [(k, min(family.d, family.length - k)) for k in range(most)]

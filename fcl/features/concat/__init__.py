@@ -1,15 +1,15 @@
-"""Several families over the same rows, one behind the other, each with a factor in the penalty.
+"""Several families over the same rows, combined into one, each with its own penalty factor.
 
-    penalty(w) = sum over members m of f_m penalty_m(w of m)
+    penalty(w) = sum over members m of f_m penalty_m(weights of m)
 
-The ids of a member follow those of the members before it, and so do its parts for pricing. A column that
-two members have is legal: of equal columns the optimum uses the one of the smallest factor alone (any of
-them where factors are equal). It is also the first to be admitted, since candidates are ranked by
-|g_j| / f_j, and the dearer one is then left out as an equal column that could do no more.
+The ids of a member follow those of the members before it, and so do its parts for pricing. Two members
+may contain the same column: of equal columns the optimum uses only the one with the smallest factor (any
+of them if the factors are equal). That column is also admitted first, because candidates are ranked by
+|g_j| / f_j; the others are then skipped as duplicates.
 
-``family``   the family: ids, margins, and who makes columns and prices
-``rows``     records side by side
-``columns``, ``pricing``  each by its member
+``family``   ids, rows and margins
+``rows``     stores the records of several families in one
+``columns``, ``pricing``  delegate to the members
 """
 
 from fcl.features.concat.family import ConcatFamily

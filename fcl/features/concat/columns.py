@@ -1,4 +1,4 @@
-"""Columns of several families: each by its own maker, in one form."""
+"""Makes the columns of several families with the makers of the members, in a common form."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 
 class ConcatColumns(ColumnMaker):
-    """Columns of several families: bits if all have bits, steps if all have the same, else numbers."""
+    """Columns of several families: bits if all are binary, steps if all have one step, else numbers."""
 
     def __init__(self, family: ConcatFamily, prepared: PreparedRows, buffer_bytes: int) -> None:
         self._family, self._prepared = family, prepared
-        # half for what is handed out, the rest for the members' own
+        # half for the columns that are returned, the rest for the buffers of the members
         super().__init__(buffer_bytes // 2, column_bytes(family, prepared.n_rows))
         share = buffer_bytes // (2 * len(family.members))
         self._makers: list[ColumnMaker] = [
@@ -38,7 +38,7 @@ class ConcatColumns(ColumnMaker):
         ]
 
     def order(self, ids: Ids) -> npt.NDArray[np.intp]:
-        """By member, and there as it says."""
+        """Order by member, and within a member in the order that it prefers."""
         family = self._family
         return np.concatenate(
             [own[self._makers[m].order(family.local(m, ids[own]))] for m, own in family.split(ids)]
@@ -74,7 +74,7 @@ class ConcatColumns(ColumnMaker):
 
 
 def _values(columns: Columns) -> npt.NDArray[Any]:
-    """Values of columns on a block (c, n_rows)."""
+    """Convert columns on a block to an array of values (c, n_rows)."""
     if isinstance(columns, DenseColumns):
         return columns.values
     if isinstance(columns, StepColumns):

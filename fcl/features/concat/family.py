@@ -1,4 +1,4 @@
-"""Families over the same rows as one: ids, rows and margins."""
+"""The combined family: ids, rows and margins."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from fcl.features.concat.rows import ALIGN, PartRows, Slot, joined_sides
 if TYPE_CHECKING:
     from fcl.data.base import RowReader
 
-#: Rows whose margins are summed at a time, about: a member makes its tables once for them.
+#: Approximate number of rows whose margins are summed at a time; members make their tables once per call.
 SUM_ROWS = 1 << 20
 
 
 @dataclass(frozen=True)
 class ConcatFamily(Family):
-    """Families over the same rows as one.
+    """Several families over the same rows, combined into one.
 
-    factors : of the members in the penalty, beside those of their features.
+    factors : penalty factors of the members; they multiply the factors of the members' features.
     """
 
     members: tuple[Family, ...]
@@ -42,31 +42,31 @@ class ConcatFamily(Family):
                 f"{len(self.members)} families and {len(self.factors)} factors"
             )
         self._check_members()
-        total = sum(int(m.n_features) for m in self.members)  # int64 might overflow
+        total = sum(int(m.n_features) for m in self.members)  # Python integers cannot overflow
         if total >= FEATURES_LIMIT:
             counts = ", ".join(f"{m.name} {m.n_features:,}" for m in self.members)
             raise InputError(
-                f"features: several families have {total:,} features together ({counts}), more than the "
-                "2^62 that can be numbered; leave one out, or make one smaller"
+                f"features: expected fewer than 2^62 features together, got {total:,} ({counts}); omit a "
+                "family, or make one smaller"
             )
 
     def _check_members(self) -> None:
-        """Raise InputError for members that are sampled, or read other rows than the first."""
+        """Raise InputError for members that are sampled, or read different kinds of rows."""
         first = self.members[0]
         for family in self.members:
             if is_sampled(family):
                 raise InputError(
-                    f"features {family.name}: a family that is sampled cannot be one of several, whose "
-                    "proof is over all features; give it a number of features"
+                    f"features {family.name}: a sampled family cannot be combined with others, because "
+                    "their certificate covers all features; give it a fixed number of features"
                 )
             if family.row_kind != first.row_kind:
                 raise InputError(
-                    "features: families of one model read the same kind of rows, but "
+                    "features: the families of a model must read the same kind of rows, but "
                     f"{first.name} reads {first.row_kind} and {family.name} reads {family.row_kind}; "
-                    "leave one of them out"
+                    "omit one of them"
                 )
 
-    # -- what it is ----------------------------------------------------------------------------
+    # -- properties ----------------------------------------------------------------------------
 
     @cached_property
     def first_ids(self) -> Ids:
@@ -121,7 +121,7 @@ class ConcatFamily(Family):
         return min(m.most_block_rows() for m in self.members)
 
     def split(self, ids: Ids) -> Iterator[tuple[int, npt.NDArray[np.intp]]]:
-        """The members that have some of these features, and which of the ids are theirs.
+        """Yield each member that has some of these features, with the indices of its features in ``ids``.
 
         Raises InputError for an id outside the family.
         """
@@ -130,12 +130,12 @@ class ConcatFamily(Family):
             yield int(m), np.flatnonzero(of == m)
 
     def local(self, m: int, ids: Ids) -> Ids:
-        """Ids of a member's features, as the member counts them."""
+        """Convert ids of a member's features to the member's own ids."""
         return np.asarray(ids, np.int64) - self.first_ids[m]
 
     @cached_property
     def _names(self) -> list[str]:
-        """What members are called in descriptions; numbered where two have one name."""
+        """Names of the members in descriptions, numbered if several have the same name."""
         names = [str(m.to_config()["family"]).rpartition(":")[2] for m in self.members]
         met: Counter[str] = Counter()
         out = []
@@ -145,7 +145,7 @@ class ConcatFamily(Family):
         return out
 
     def describe(self, feature: int, names: Sequence[str] | None = None) -> str:
-        """As the member says, behind its name where there are several."""
+        """The member's description, after the member's name if there are several members."""
         ids = np.array([feature])
         ((m, _),) = self.split(ids)
         text = self.members[m].describe(int(self.local(m, ids)[0]), names)
@@ -177,7 +177,7 @@ class ConcatFamily(Family):
 
     @cached_property
     def _slot_of(self) -> tuple[int, ...]:
-        """Which record each member reads: members that prepare rows alike share one."""
+        """Index of the record that each member reads; members with identical records share one."""
         keys: list[object] = []
         out = []
         for member in self.members:
@@ -190,7 +190,7 @@ class ConcatFamily(Family):
         return tuple(out)
 
     def _slots(self, block_rows: int) -> list[Slot]:
-        """The records side by side, for blocks of so many rows."""
+        """The layout of the members' records, for blocks of ``block_rows`` rows."""
         slots: list[Slot] = []
         at = 0
         for member, slot in zip(self.members, self._slot_of, strict=True):
@@ -202,7 +202,7 @@ class ConcatFamily(Family):
         return slots
 
     def part(self, prepared: PreparedRows, m: int, blocks: range | None = None) -> PreparedRows:
-        """Prepared rows as a member has them."""
+        """A member's part of the prepared rows."""
         number = self._slot_of[m]
         return PartRows(prepared, self._slots(prepared.block_rows)[number], number, blocks)
 
@@ -283,13 +283,13 @@ class ConcatFamily(Family):
 
 
 class ConcatScorer:
-    """A model over several families, for raw rows."""
+    """Computes the margins of a model over several families on raw rows."""
 
     def __init__(self, scorers: Sequence[Scorer]) -> None:
         self._scorers = scorers
 
     def margins(self, rows: Any) -> Floats:
-        """The margins, without the intercept."""
+        """The margins of a block of raw rows, without the intercept: float64 (len(rows),)."""
         total = np.zeros(len(rows))
         for scorer in self._scorers:
             total += scorer.margins(rows)

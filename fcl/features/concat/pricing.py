@@ -1,4 +1,4 @@
-"""Prices of several families: each by its own pricer, part by part."""
+"""Prices several families, each with its own pricer."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class OfMember:
-    """A request of a member, or the sums that it has asked for."""
+    """A request of a member, or the sums that answer it."""
 
     member: int
     what: Any
 
 
 class ConcatPricer:
-    """Prices of several families, each by its own pricer; see :class:`fcl.features.prices.Pricer`.
+    """Prices several families, each with its own pricer; see :class:`fcl.features.prices.Pricer`.
 
-    With a factor f a member's features have f_j = f h_j, h_j what it says itself: its thresholds and
-    levels are f times as high, and what it gives comes divided by f.
+    The features of a member with factor f have penalty factors f_j = f h_j, where h_j are the member's
+    own. So the member's threshold and level are multiplied by f, and its results are divided by f.
     """
 
     def __init__(self, family: ConcatFamily, prepared: PreparedRows, keep: int) -> None:
@@ -86,7 +86,7 @@ class ConcatPricer:
         return merge_prices(prices)
 
     def _own_parts(self, parts: range) -> Iterator[tuple[int, range]]:
-        """Members that have some of these parts, and which of their own they are."""
+        """Yield each member that has some of these parts, with the range of its own parts."""
         bounds = self._family.first_parts
         for m in range(len(self._pricers)):
             first, last = max(parts.start, bounds[m]), min(parts.stop, bounds[m + 1])

@@ -1,4 +1,4 @@
-"""Records of several families side by side: one record and one list of side arrays a block."""
+"""Stores the records of several families in one record and one list of side arrays per block."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import numpy.typing as npt
 from fcl.data.prepared import PreparedRows, SideArrays
 from fcl.features.base import Family
 
-#: Records of members begin at multiples of this, for whatever numbers are in them.
+#: Records of members begin at multiples of this many bytes, which aligns them for any dtype.
 ALIGN = 64
 
 
 @dataclass(frozen=True)
 class Slot:
-    """A piece of the record, and the families that read it."""
+    """A piece of the record: the family that prepares it, its range of bytes, and its shape."""
 
     owner: Family
     start: int
@@ -26,9 +26,9 @@ class Slot:
 
 
 class PartRows(PreparedRows):
-    """A member's own part of prepared rows: its records and side arrays, of some row blocks.
+    """A member's part of prepared rows: its records and side arrays, for some row blocks.
 
-    committed : the side arrays of the last block that was committed, where rows are being chosen.
+    committed : the side arrays of the last committed block, while rows are being selected.
     """
 
     def __init__(
@@ -77,9 +77,9 @@ class PartRows(PreparedRows):
         return sum(a.nbytes for b in range(self.n_blocks) for a in self.sides(b))
 
     def close(self) -> None:
-        """The rows belong to the whole."""
+        """Do nothing: the whole set owns the rows."""
 
 
 def joined_sides(sides: Sequence[SideArrays]) -> list[np.ndarray]:
-    """Side arrays one after another, and in front how many there are of each."""
+    """Concatenate lists of side arrays, after an array with the length of each list."""
     return [np.array([len(some) for some in sides]), *(a for some in sides for a in some)]

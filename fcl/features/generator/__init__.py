@@ -1,12 +1,12 @@
-"""Families that their users write: the contract, and what makes a family of the solver's of it.
+"""Families that users write: the class that they implement, and its adapter to :class:`Family`.
 
-``contract`` what a generator has to do
-``forms``    how rows are kept for it
-``family``   the family: margins, and who makes columns and prices
-``columns``, ``pricing``  from whatever the generator gives
-``checked``  validates what it returns before use
-``trial``    tries whether it keeps its promises
-``binding``  from a generator and a data set to a family
+``contract`` the methods that a generator implements
+``forms``    stores rows in the form that a generator asks for
+``family``   adapts a generator to :class:`fcl.features.base.Family`
+``columns``, ``pricing``  make columns and prices from what the generator returns
+``checked``  validates the return values of a generator
+``trial``    tests whether a generator keeps its contract
+``binding``  binds a generator to a data set
 """
 
 from fcl.features.generator.binding import bind, same_features, without_probes

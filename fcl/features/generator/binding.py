@@ -1,4 +1,4 @@
-"""From a generator and a data set to a family: fitting, and looking at what is stored."""
+"""Binds a generator to a data set: fits it, tests it, and compares stored probes."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from fcl.features.generator.checked import (
     name_of,
 )
 from fcl.features.generator.contract import ROWS, Generator, overrides
-from fcl.features.generator.family import GeneratedFamily, ScalesSeen, shown
+from fcl.features.generator.family import GeneratedFamily, ScalesSeen, block_for
 from fcl.features.generator.forms import MatrixRecord, RowForm, SparseColumns, form_for
 from fcl.features.generator.trial import Trial, made_again
 
 __all__ = ["bind", "probed_ids", "same_features", "sample_rows", "spread", "without_probes"]
 
-#: Rows of the sample that :meth:`Generator.fit` sees, fewer if they would take more bytes than that.
+#: Number of rows of the sample for :meth:`Generator.fit`; fewer if they would take more than FIT_BYTES.
 FIT_ROWS = 2000
 FIT_BYTES = 64 << 20
-#: Parts of the data from which they come.
+#: Number of contiguous parts of the data from which these rows come.
 FIT_PARTS = 20
-#: Columns of the sample whose scales are measured together.
+#: Number of columns of the sample whose scales are measured together.
 SCALED_AT_ONCE = 1024
-#: Features of a probe.
+#: Number of features of a probe.
 PROBED = 16
 
 
@@ -44,13 +44,23 @@ def bind(
     keep: npt.NDArray[np.bool_] | None = None,
     probe: bool = True,
 ) -> GeneratedFamily:
-    """A copy of the generator, fitted to the rows of a data set.
+    """Bind a copy of the generator, fitted to a sample of the rows, to a data set.
 
-    keep : the rows that are trained on; None for all.
-    probe : whether to look at a few columns as well.
+    Parameters
+    ----------
+    generator : Generator
+    rows : RowReader
+    keep : bool (n,), optional
+        The training rows; None: all rows.
+    probe : bool
+        Whether to test a few columns as well.
 
-    Raises InputError for rows of another kind; GeneratorError for a class that breaks the contract, or
-    one that could not be made again from what is stored.
+    Raises
+    ------
+    InputError
+        For rows of another kind.
+    GeneratorError
+        For a class that breaks the contract, or cannot be restored from its options and state.
     """
     name = name_of(generator)
     if generator.rows not in ROWS:
@@ -59,8 +69,8 @@ def bind(
         )
     if overrides(generator, "gradients") and not overrides(generator, "largest"):
         raise GeneratorError(
-            f"features {name}: a class with gradients of its own has to give largest(), an upper bound "
-            "of its values; without one nothing could be certified"
+            f"features {name}: a class that defines gradients() must also define largest(), an upper "
+            "bound on its |values|; without it nothing can be certified"
         )
     form = form_for(generator.rows, rows)
     options = called(
@@ -73,11 +83,11 @@ def bind(
     fitted.stored = rows.dtype
     raw, numbers = sample_rows(form, rows, keep)
     place = SomeRows(f"the sample of {len(raw)} rows that fit got", rows.name, numbers)
-    sample = shown(fitted, form.block_of(raw))
+    sample = block_for(fitted, form.block_of(raw))
     called(f"features {name}: fit on a sample of {len(raw)} rows", fitted.fit, sample)
     checked_count(fitted)
     checked_step(fitted)
-    if overrides(fitted, "check"):  # before its columns are made: it names the row
+    if overrides(fitted, "check"):  # before columns are made, because its errors name the row
         fitted.check(raw, numbers, rows.name)
     size, n = fitted.per_pass, fitted.n_features
     if size is not None and (not 0 < size <= n or n % size):
@@ -110,7 +120,7 @@ def bind(
 
 
 def _scales(sample: Any) -> ScalesSeen | None:
-    """The extreme standard deviations of the columns that vary on a sample, if any does."""
+    """The extreme standard deviations of the columns that vary on a sample; None if none varies."""
     with np.errstate(over="ignore", invalid="ignore"):  # squares may overflow
         columns, sd = (
             _sparse_scales(sample) if isinstance(sample, SparseColumns) else _dense_scales(sample)
@@ -125,7 +135,7 @@ def _scales(sample: Any) -> ScalesSeen | None:
 
 
 def _dense_scales(sample: np.ndarray) -> tuple[Ids, Floats]:
-    """Columns and their standard deviations: exactly 0 where a column is constant."""
+    """All columns and their standard deviations, exactly 0 for a constant column."""
     sd = np.empty(sample.shape[1])
     for at in range(0, len(sd), SCALED_AT_ONCE):
         part = sample[:, at : at + SCALED_AT_ONCE].astype(np.float64)
@@ -134,7 +144,7 @@ def _dense_scales(sample: np.ndarray) -> tuple[Ids, Floats]:
 
 
 def _sparse_scales(sample: SparseColumns) -> tuple[Ids, Floats]:
-    """The same of the columns that have an entry."""
+    """The columns that have an entry, and their standard deviations."""
     if not len(sample.columns):
         return sample.columns, np.empty(0)
     counts, first = np.diff(sample.start), sample.start[:-1]
@@ -148,21 +158,21 @@ def _sparse_scales(sample: SparseColumns) -> tuple[Ids, Floats]:
 
 
 def probed_ids(n_features: int) -> Ids:
-    """Up to ``PROBED`` features from all over the family, with the first and the last."""
-    last = int(n_features) - 1  # Python's whole numbers: float64 is exact to 2^53 alone
+    """Up to ``PROBED`` features spread over the family, including the first and the last."""
+    last = int(n_features) - 1  # Python integers, since float64 is exact only up to 2^53
     return np.unique(np.array([last * k // (PROBED - 1) for k in range(PROBED)], np.int64))
 
 
 def _sums(columns: np.ndarray) -> list[float]:
-    """Sums over columns: they tell whether a class has changed. The order of rows matters too."""
+    """Sums over columns that reveal a changed class; row weights make them depend on the row order."""
     sums = (1.0 + np.arange(len(columns)) % 7) @ columns.astype(np.float64, copy=False)
     return [float(x) for x in sums]
 
 
 def same_features(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
-    """Whether families of these configurations make the same columns, as far as their probes tell.
+    """Whether the probes of two configurations agree, so that their families make the same columns.
 
-    ``before`` is from a file that anyone may have written; what is malformed differs.
+    ``before`` may come from an untrusted file; a malformed configuration counts as different.
     """
     try:
         if "members" in before:
@@ -178,7 +188,7 @@ def same_features(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
 
 
 def without_probes(config: Mapping[str, Any]) -> dict[str, Any]:
-    """A family's configuration without its probes, which differ where values of the rows do."""
+    """A family's configuration without its probes, which depend on the values of the rows."""
     out = {name: value for name, value in config.items() if name != "probe"}
     if "members" in out:
         out["members"] = [without_probes(member) for member in out["members"]]
@@ -188,7 +198,7 @@ def without_probes(config: Mapping[str, Any]) -> dict[str, Any]:
 def sample_rows(
     form: RowForm, rows: RowReader[Any], keep: npt.NDArray[np.bool_] | None
 ) -> tuple[Any, Ids]:
-    """Raw rows from all over those that are kept, and their numbers in the data set."""
+    """A sample of raw rows from all parts of the kept rows, and their numbers in the data set."""
     row_bytes = form.width * rows.dtype.itemsize
     most = max(FIT_PARTS, min(FIT_ROWS, FIT_BYTES // max(1, row_bytes)))
     kept = np.arange(rows.shape[0]) if keep is None else np.flatnonzero(keep)
@@ -200,7 +210,7 @@ def sample_rows(
 
 
 def spread(n: int, most: int) -> Ids:
-    """Places of at most so many of n rows, in parts from all over them; all, if they are no more."""
+    """At most ``most`` of the indices 0 .. n - 1, in contiguous parts spread over the range."""
     if n <= most:
         return np.arange(n)
     part = most // FIT_PARTS

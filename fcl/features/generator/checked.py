@@ -1,4 +1,4 @@
-"""Validates what a generator returns; errors name the family, the features and the block."""
+"""Validates the return values of a generator; errors name the family, the features and the block."""
 
 from __future__ import annotations
 
@@ -31,9 +31,11 @@ __all__ = [
 
 @dataclass(frozen=True)
 class SomeRows:
-    """Rows of a data set that are no row block of a run, for messages.
+    """Describes rows that are not a row block of a run, for messages.
 
-    words : how they are called.  data : the name of the data set.  numbers : of the rows in it, (n,).
+    words : description of the rows.
+    data : name of the data set.
+    numbers : int64 (n,), numbers of the rows in the data set.
     """
 
     words: str
@@ -44,11 +46,11 @@ class SomeRows:
         return self.words
 
     def row(self, row: int) -> str:
-        """One of them: where the data have it."""
+        """The position in the data set of one of the rows."""
         return f"row {self.numbers[row]} of {self.data}"
 
 
-#: Where columns are made: a row block, by its number, or other rows.
+#: The rows for which columns are made: the number of a row block, or other rows.
 Place = int | SomeRows
 
 
@@ -61,15 +63,15 @@ def _row(place: Place, row: int) -> str:
 
 
 def name_of(generator: Generator) -> str:
-    """How a generator is called in messages."""
+    """Name of a generator in messages."""
     return type(generator).__name__
 
 
 def called(where: str, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-    """Call a method of a generator; an exception is raised anew with ``where``.
+    """Call a method of a generator; exceptions become GeneratorError, with ``where`` in the message.
 
-    MemoryError passes: the machine is at fault, or the budget. So does an InputError of a family of
-    fcl's own, which is meant for the user.
+    A MemoryError is raised unchanged, because it is due to the machine or the memory budget. So is an
+    InputError of a built-in family, whose message addresses the user.
     """
     try:
         return function(*arguments, **options)
@@ -82,25 +84,25 @@ def called(where: str, function: Callable[..., Any], *arguments: Any, **options:
 
 
 def _is_own(function: Callable[..., Any]) -> bool:
-    """Whether this is a family of fcl's own, or a method of one."""
+    """Whether this is a built-in family, or a method of one."""
     owner = getattr(function, "__self__", function)
     cls = owner if isinstance(owner, type) else type(owner)
     return issubclass(cls, Generator) and cls.__module__.partition(".")[0] == "fcl"
 
 
 def checked_count(generator: Generator) -> int:
-    """``n_features`` after fit."""
+    """``n_features`` after fit, as an int; GeneratorError unless it is from 1 to 2^62 - 1."""
     n = getattr(generator, "n_features", None)
     if not isinstance(n, int | np.integer) or isinstance(n, bool) or not 0 < n < FEATURES_LIMIT:
         raise GeneratorError(
-            f"features {name_of(generator)}: n_features must be a whole number from 1 to 2^62 after "
-            f"fit, got {n!r}"
+            f"features {name_of(generator)}: n_features must be a whole number from 1 to 2^62 - 1 "
+            f"after fit, got {n!r}"
         )
     return int(n)
 
 
 def checked_step(generator: Generator) -> None:
-    """Raise GeneratorError unless ``step`` is 0, or float32 holds its multiples."""
+    """Raise GeneratorError unless ``step`` is 0, or float32 represents its multiples exactly."""
     step = generator.step
     good = isinstance(step, int | float | np.number) and 0.0 <= step < np.inf
     if good and step:
@@ -109,12 +111,12 @@ def checked_step(generator: Generator) -> None:
     if not good:
         raise GeneratorError(
             f"features {name_of(generator)}: step must be 0, or (unless binary is True) a number above 0 "
-            f"whose multiples, up to {MOST_STEPS} times, float32 holds exactly, got {step!r}"
+            f"whose multiples, up to {MOST_STEPS} times, are exact in float32, got {step!r}"
         )
 
 
 def checked_columns(generator: Generator, ids: Ids, block: Any, place: Place, n: int) -> np.ndarray:
-    """``generator.columns`` on a block of n rows: a real, finite matrix (n, len(ids))."""
+    """Validated result of ``generator.columns`` on n rows: a real, finite matrix (n, len(ids))."""
     where = f"features {name_of(generator)}: columns({some_ids(ids)}) on {_on(place)}"
     found = called(where, generator.columns, ids, block)
     if not isinstance(found, np.ndarray):
@@ -155,9 +157,9 @@ def checked_columns(generator: Generator, ids: Ids, block: Any, place: Place, n:
 def checked_vector(
     generator: Generator, what: str, function: Callable[..., Any], *arguments: Any, n: int
 ) -> Floats:
-    """The vector of n numbers that a faster way of the generator returns, as float64 (n,).
+    """Validated vector that an optional method of the generator returns, as float64 (n,).
 
-    what : the call, in words, with its features and block.
+    what : description of the call, with its features and block.
     """
     where = f"features {name_of(generator)}: {what}"
     found = _floats(where, called(where, function, *arguments), (n,))
@@ -169,7 +171,7 @@ def checked_vector(
 
 
 def checked_largest(generator: Generator, block: Any, place: Place) -> float:
-    """``generator.largest`` on a block: a finite number, not negative."""
+    """Validated result of ``generator.largest`` on a block: a finite number >= 0."""
     where = f"features {name_of(generator)}: largest on {_on(place)}"
     found = called(where, generator.largest, block)
     try:
@@ -178,7 +180,7 @@ def checked_largest(generator: Generator, block: Any, place: Place) -> float:
         value = np.nan
     if not 0.0 <= value < np.inf:
         raise GeneratorError(
-            f"{where}: expected an upper bound of all |values|, a finite number of 0 or more, got "
+            f"{where}: expected an upper bound on all |values|, a finite number >= 0, got "
             f"{found!r:.80}"
         )
     return value
@@ -187,21 +189,21 @@ def checked_largest(generator: Generator, block: Any, place: Place) -> float:
 def checked_moments(
     generator: Generator, first: int, last: int, block: Any, place: Place, weights: Floats
 ) -> Floats:
-    """``generator.moments`` on a block: finite numbers, float64 (5, last - first)."""
+    """Validated result of ``generator.moments`` on a block, as float64 (5, last - first)."""
     what = f"features {name_of(generator)}: moments(features {first} to {last - 1}) on {_on(place)}"
     found = called(what, generator.moments, first, last, block, weights)
     return _floats(what, found, (5, last - first))
 
 
 def checked_factors(generator: Generator, ids: Ids) -> Floats:
-    """The penalty factors of some features, float64 (k,), all above 0."""
+    """Validated penalty factors of some features, float64 (k,), all above 0."""
     where = f"features {name_of(generator)}: penalty_factors({some_ids(ids)})"
     found = _floats(where, called(where, generator.penalty_factors, ids), (len(ids),))
     if not (found > 0.0).all():
         at = int(np.argmin(found > 0.0))
         raise GeneratorError(
             f"{where}: feature {ids[at]} has {found[at]}; factors must be above 0, or infinite to "
-            "leave a feature out"
+            "exclude a feature"
         )
     return found
 
@@ -209,12 +211,16 @@ def checked_factors(generator: Generator, ids: Ids) -> Floats:
 def checked_prepared(
     generator: Generator, block: Any, n: int, like: tuple[int, np.dtype] | None
 ) -> np.ndarray:
-    """``generator.prepare`` of a block of n rows: (n, c), of the width and dtype of ``like``."""
+    """Validated result of ``generator.prepare``: an array (n, c).
+
+    n : number of rows.
+    like : required width c and dtype; None: any.
+    """
     where = f"features {name_of(generator)}: prepare"
     made = called(where, generator.prepare, block)
     if not isinstance(made, np.ndarray) or made.ndim != 2 or len(made) != n:
         raise GeneratorError(
-            f"{where}: expected an array ({n}, c), a row for each row, got {_kind(made)}"
+            f"{where}: expected an array ({n}, c), one row for each row of the block, got {_kind(made)}"
         )
     if made.dtype.kind not in "biuf" or not made.shape[1]:
         raise GeneratorError(
@@ -222,14 +228,14 @@ def checked_prepared(
         )
     if like is not None and (made.shape[1], made.dtype) != like:
         raise GeneratorError(
-            f"{where}: expected {like[1]} {(n, like[0])}, as it gave for the sample of fit, got "
-            f"{_kind(made)}; width and dtype have to be the same for every block"
+            f"{where}: expected {like[1]} {(n, like[0])}, as for the sample of fit, got "
+            f"{_kind(made)}; width and dtype must be the same for every block"
         )
     return made
 
 
 def some_ids(ids: Ids) -> str:
-    """Features in a message: which, or how many and between which."""
+    """Text for features in a message: the id, or their number and range."""
     if not len(ids):
         return "no features"
     if len(ids) == 1:
@@ -238,7 +244,7 @@ def some_ids(ids: Ids) -> str:
 
 
 def _finite(found: np.ndarray) -> bool:
-    """Whether all values are finite; a sum needs no array of flags."""
+    """Whether all values are finite. Tries the sum first, which needs no temporary array."""
     if found.dtype.kind != "f":
         return True
     with np.errstate(over="ignore", invalid="ignore"):
@@ -246,7 +252,7 @@ def _finite(found: np.ndarray) -> bool:
 
 
 def _floats(where: str, found: Any, shape: tuple[int, ...]) -> Floats:
-    """Real numbers that a method returned, as float64; GeneratorError unless they have this shape."""
+    """Convert the result of a method to float64; GeneratorError unless it is real, of this shape."""
     if not isinstance(found, np.ndarray) or found.shape != shape or found.dtype.kind not in "biuf":
         raise GeneratorError(f"{where}: expected float64 {shape}, got {_kind(found)}")
     return found.astype(np.float64, copy=False)

@@ -1,4 +1,4 @@
-"""Columns of a generator's features, for the cache."""
+"""Makes the columns of a generator's features for the cache."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 __all__ = ["GeneratedColumns"]
 
 
-#: The trainer's samples are in float32, however the columns are cached.
+#: Largest |value|, also for columns cached in float64: the trainer's samples of rows are in float32.
 LARGEST = float(np.finfo(np.float32).max)
 
 
 class GeneratedColumns(ColumnMaker):
-    """Columns of a generator's features, as bits, steps or numbers."""
+    """Makes the columns of a generator's features as bits, steps or numbers."""
 
     def __init__(self, family: GeneratedFamily, prepared: PreparedRows, buffer_bytes: int) -> None:
         self._family, self._prepared = family, prepared
@@ -77,13 +77,13 @@ class GeneratedColumns(ColumnMaker):
         most = np.abs(columns).max(axis=1)
         k = int(np.argmax(most))
         raise GeneratorError(
-            f"features {self._family.name}: feature {ids[k]} is as large as {most[k]:.3g} on row block "
-            f"{number}; columns are cached in float32, which ends at 3.4e38: scale the feature"
+            f"features {self._family.name}: expected |values| up to 3.4e38, the limit of float32, got "
+            f"{most[k]:.3g} for feature {ids[k]} on row block {number}; scale the feature"
         )
 
 
 def _bits(columns: np.ndarray) -> npt.NDArray[np.uint64]:
-    """Columns (k, n) of zeros and ones as bitmaps (k, words)."""
+    """Pack columns (k, n) of zeros and ones into bitmaps (k, words)."""
     k, n = columns.shape
     packed = np.packbits(columns != 0, axis=1, bitorder="little")
     out = np.zeros((k, 8 * -(-n // 64)), np.uint8)

@@ -1,4 +1,4 @@
-"""The contract of a family of features that its user writes: :class:`Generator`."""
+"""The base class of the families that users write: :class:`Generator`."""
 
 from __future__ import annotations
 
@@ -19,136 +19,192 @@ if TYPE_CHECKING:
 
 __all__ = ["Generator"]
 
-#: What `columns` gets as its block, by the name in `Generator.rows`.
+#: Values of `Generator.rows`: the kinds of block that `columns` can get.
 ROWS = ("sequences", "numbers", "sparse", "any")
 
 
 class Generator(ABC):
-    """A family of features: numbers 0 .. n_features - 1, and how their columns are made.
+    """A family of features 0 .. n_features - 1, defined by a method that computes their columns.
 
-    The one duty is :meth:`columns`, once :meth:`fit` has set ``n_features``. Everything else has a
-    default that works and can be replaced by something faster. Options are arguments of ``__init__``,
-    kept under their own names, of types that JSON knows; what :meth:`fit` learns goes into attributes
-    whose names end in ``_``. Both are stored in checkpoints and models, from which another process makes
-    the same generator again.
+    A subclass must define :meth:`fit`, which sets ``n_features``, and :meth:`columns`. All other methods
+    have working defaults that it can replace with something faster. Options are arguments of
+    ``__init__``, stored in attributes of the same names, of types that JSON can represent; :meth:`fit`
+    stores what it learns in attributes whose names end in ``_``. Checkpoints and models contain both, so
+    that another process can restore the same generator.
 
-    rows : which rows the blocks hold.
+    Attributes
+    ----------
+    rows : {"numbers", "sequences", "sparse", "any"}
+        Kind of the blocks.
         ``"sequences"``: uint8 (n, L), codes 0-3 for A, C, G, T and 4 for an unknown letter.
         ``"numbers"``: float32 or float64 (n, m), finite.
         ``"sparse"``: ``scipy.sparse.csc_array`` (n, m) of float32 or float64.
         ``"any"``: numbers as they are stored, dense or :class:`SparseColumns`.
-    binary : whether all values are 0 or 1; the cache then needs a sixth of the room.
-    step : 0, or a step of which all values are exact multiples, -127 to 127 times: the cache then needs a
-        quarter of the room. float32 has to hold all the multiples, as it does of numbers of at
-        most 17 significant bits: 1, 0.25, not 0.1.
-    per_pass : None where every pass prices all features. Else how many features each pass draws of a
-        family too large for that, a divisor of ``n_features``: pass k those from k * per_pass on. It
-        prices them and those with a weight or a cached column, and its certificate is for these alone.
+    binary : bool
+        Whether all values are 0 or 1; the cache then needs a sixth of the memory.
+    step : float
+        0, or the step of which all values are exact multiples, from -127 to 127 times; the cache then
+        needs a quarter of the memory. float32 must represent all these multiples exactly, as it does for
+        steps with at most 17 significant bits, such as 1 or 0.25, but not 0.1.
+    per_pass : int or None
+        None: every pass prices all features. Otherwise the number of features that each pass draws from
+        a family too large for that, a divisor of ``n_features``: pass k draws ``per_pass`` features from
+        k * per_pass on. It prices these and the features with a weight or a cached column, and its
+        certificate covers only these.
+    n_features : int
+        Number of features; set by :meth:`fit`.
     """
 
     rows: ClassVar[str] = "numbers"
-    name: ClassVar[str] = ""  #: of a family that fcl or an entry point knows; else ``module:Class``
+    #: short name of a built-in or registered family; empty: ``module:Class``
+    name: ClassVar[str] = ""
     binary: bool = False
     step: float = 0.0
     per_pass: int | None = None
-    #: whether one penalty for columns of very different scales deserves a warning
+    #: whether to warn if the columns of the rows have very different scales
     warns_of_scales: bool = False
     n_features: int
-    stored: np.dtype[Any] | None = (
-        None  #: dtype of the rows as they are stored; set before :meth:`fit`
-    )
+    #: dtype of the stored rows; set before :meth:`fit`
+    stored: np.dtype[Any] | None = None
 
     @abstractmethod
     def columns(self, ids: Ids, block: Any) -> np.ndarray:
         """The columns of some features on a block of rows.
 
-        ids : int64 (k,), increasing.
-        block : rows as ``rows`` says, or what :meth:`prepare` made of them; not to be written to.
+        Values must depend only on the feature and the row: not on other rows of the block, the process,
+        or earlier calls.
 
-        Returns (n, k) of any real dtype, all finite. Must depend on the features and the rows alone: not
-        on what else is in the block, on the process, or on what was asked before.
+        Parameters
+        ----------
+        ids : int64 (k,)
+            Features, increasing.
+        block : array
+            Rows of the kind ``rows``, or the result of :meth:`prepare`; read-only.
+
+        Returns
+        -------
+        array (n, k)
+            Finite values of any real dtype.
         """
 
     @abstractmethod
     def fit(self, sample: Any) -> None:
-        """Take from a sample of the training rows what the options leave open; sets ``n_features``.
+        """Set ``n_features``, and learn from a sample of the training rows whatever else is needed.
 
-        sample : a block of at most 2,000 rows, from all over the data; of the full width.
+        Parameters
+        ----------
+        sample : array
+            A block of at most 2,000 rows from all parts of the data, of the kind ``rows``.
         """
 
     def describe(self, feature: int) -> str:
-        """The feature in words.
+        """A readable description of a feature.
 
-        A class that speaks of columns of its rows may have one more argument, ``names=None``: it gets the
-        names of all columns, a sequence of str, where they are known.
+        A class whose features refer to columns of the rows may add an argument ``names=None``; it then
+        gets the names of all columns, a sequence of str, if they are known.
         """
         return f"{type(self).__name__} {feature}"
 
     def penalty_factors(self, ids: Ids) -> Floats:
-        """Factors of some features in the penalty: (k,) above 0; an infinite one leaves a feature out."""
+        """Penalty factors of some features: float64 (k,) above 0; infinity excludes a feature."""
         raise NotImplementedError
 
     # -- faster ways ---------------------------------------------------------------------------
 
     def prepare(self, block: Any) -> np.ndarray:
-        """A compact form of a block, made once: (n, c) of a fixed c and dtype; columns get it instead."""
+        """A compact form of a block, made once: array (n, c), with c and dtype the same for all blocks.
+
+        All other methods get it instead of the block.
+        """
         raise NotImplementedError
 
     def gradients(self, first: int, last: int, block: Any, residuals: Floats) -> Floats:
-        """sum_i residuals_i phi_ij over a block for the features ``first`` to ``last``: float64.
+        """sum_i residuals_i phi_ij over a block, for the features ``first`` to ``last`` - 1.
 
-        Prices the family; the default makes all columns. A class with a way of its own has to give
-        :meth:`largest` too.
+        The default computes all columns. A class that overrides this method must also define
+        :meth:`largest`.
+
+        Parameters
+        ----------
+        first, last : int
+            Range of features; ``last`` is excluded.
+        block : array
+            As in :meth:`columns`.
+        residuals : float64 (n,)
+
+        Returns
+        -------
+        float64 (last - first,)
         """
         raise NotImplementedError
 
     def largest(self, block: Any) -> float:
-        """An upper bound of |value| over all features on a block; without one nothing is certified."""
+        """An upper bound on |value| over all features on a block; the certificate relies on it."""
         raise NotImplementedError
 
     def margins(self, ids: Ids, weights: Floats, block: Any) -> Floats:
-        """columns(ids, block) @ weights: float64 (n,)."""
+        """``columns(ids, block) @ weights``: float64 (n,)."""
         raise NotImplementedError
 
     def moments(self, first: int, last: int, block: Any, weights: Floats) -> Floats:
-        """Moments over a block of the features ``first`` to ``last``, for their standard deviations.
+        """Moments over a block of the features ``first`` to ``last`` - 1, for standard deviations.
 
-        weights : float64 (n,), of the rows, above 0.
+        The default computes all columns.
 
-        Returns float64 (5, last - first): an origin, such as the first value; the weighted mean of the
-        differences to that; the weighted sum of the squared deviations from the mean; the least and the
-        largest value. The default makes all columns.
+        Parameters
+        ----------
+        first, last : int
+            Range of features; ``last`` is excluded.
+        block : array
+            As in :meth:`columns`.
+        weights : float64 (n,)
+            Weights of the rows, above 0.
+
+        Returns
+        -------
+        float64 (5, last - first)
+            An origin, such as the first value; the weighted mean of the differences from the origin; the
+            weighted sum of squared deviations from the mean; the smallest and the largest value.
         """
         raise NotImplementedError
 
     def bits(self, ids: Ids, block: Any) -> npt.NDArray[np.uint64]:
-        """The columns of a ``binary`` family as bitmaps, as of :class:`fcl.features.base.BitColumns`."""
+        """The columns of a ``binary`` family as bitmaps; see :class:`fcl.features.base.BitColumns`."""
         raise NotImplementedError
 
     def check(self, rows: Any, numbers: Ids, name: str) -> None:
-        """Raise InputError for rows that the family is not made for; sees every block that is read.
+        """Raise InputError for rows that the family cannot use; called for every block that is read.
 
-        rows : array (n, m) or ``fcl.data.sparse.SparseRows``, as they were read.
-        numbers : of the rows in the data set, int64 (n,).  name : of the data set.
+        Parameters
+        ----------
+        rows : array (n, m) or ``fcl.data.sparse.SparseRows``
+            The rows as they were read.
+        numbers : int64 (n,)
+            Numbers of the rows in the data set.
+        name : str
+            Name of the data set.
         """
         raise NotImplementedError
 
-    # -- prices of a family that is too large to make every column of ---------------------------
+    # -- prices of a family that is too large to compute every column ---------------------------
 
     def pricer(self, family: GeneratedFamily, prepared: PreparedRows, keep: int) -> Pricer:
-        """A pricer instead of one that makes all columns; needs the three that follow."""
+        """A pricer that replaces the default, which computes all columns.
+
+        A class that overrides this method must also define the three that follow.
+        """
         raise NotImplementedError
 
     def price_parts(self) -> int:
-        """Parts of that pricer; known after :meth:`fit`."""
+        """Number of parts of the pricer; known after :meth:`fit`."""
         raise NotImplementedError
 
     def pricing_bytes(self, block_rows: int, dense: bool) -> int:
-        """Bytes that it allocates; of blocks of sparse rows without what depends on their entries."""
+        """Bytes that the pricer allocates, except those that depend on the entries of sparse rows."""
         raise NotImplementedError
 
     def pricing_extra(self, prepared: PreparedRows, dense: bool) -> int:
-        """Bytes beyond that, now that the rows are read."""
+        """Further bytes that the pricer allocates, which depend on the contents of the rows."""
         raise NotImplementedError
 
     def __eq__(self, other: object) -> bool:
@@ -161,7 +217,7 @@ class Generator(ABC):
         return f"{type(self).__name__}({given})"
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The options, for scikit-learn's searches."""
+        """The options, for scikit-learn's parameter searches."""
         return self.options()
 
     def set_params(self, **options: Any) -> Generator:
@@ -183,35 +239,35 @@ class Generator(ABC):
         return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
 
     def state(self) -> dict[str, Any]:
-        """What :meth:`fit` has learnt."""
+        """``n_features`` and the other attributes that :meth:`fit` has set."""
         learnt = {k: v for k, v in vars(self).items() if k.endswith("_") and k[0] != "_"}
         return {"n_features": int(self.n_features), **learnt}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Set the attributes of a :meth:`state`; InputError for names of methods and private names."""
+        """Set the attributes from :meth:`state`; InputError for names of methods and private names."""
         for name, value in state.items():
             if name.startswith("_") or callable(getattr(type(self), name, None)):
                 raise InputError(f"expected names of attributes that fit sets, got {shown(name)}")
             setattr(self, name, value)
 
     def check_restored(self, width: int) -> None:  # noqa: B027  (most classes need none)
-        """Raise InputError unless :meth:`fit` could have made the state from rows of this width.
+        """Raise InputError unless :meth:`fit` could have produced the state from rows of this width.
 
-        The state may come from a stranger's file. A class checks here that its methods will not hang, or
-        take unbounded memory, with a state that its fit never makes.
+        The state may come from an untrusted file. A class should check here that no such state can make
+        its methods hang or allocate unbounded memory.
         """
 
 
 def overrides(generator: Generator, name: str) -> bool:
-    """Whether a class has a way of its own."""
+    """Whether the class of a generator overrides a method of :class:`Generator`."""
     return getattr(type(generator), name) is not getattr(Generator, name)
 
 
 def encode(value: Any) -> Any:
-    """A value of a state as JSON has it; arrays keep dtype and shape."""
+    """Convert a value of a state to JSON types; arrays keep their dtype and shape."""
     if isinstance(value, np.ndarray):
         values = value.ravel().tolist()
-        if value.dtype.kind == "f":  # JSON knows no others
+        if value.dtype.kind == "f":  # JSON has no infinity or NaN
             values = [x if np.isfinite(x) else str(x) for x in values]
         return {"dtype": value.dtype.str, "shape": list(value.shape), "values": values}
     if isinstance(value, np.generic):
@@ -220,11 +276,11 @@ def encode(value: Any) -> Any:
 
 
 def decode(value: Any) -> Any:
-    """The inverse of :func:`encode`; ValueError for a dtype or shape that does not fit the values."""
+    """The inverse of :func:`encode`; ValueError for a dtype or shape that does not match the values."""
     if isinstance(value, dict) and value.keys() == {"dtype", "shape", "values"}:
         values, dtype = value["values"], np.dtype(str(value["dtype"])[:20])
         longest = max((len(x) for x in values if isinstance(x, str)), default=0)
-        # a text dtype may announce items of any size
+        # a text dtype from a file may claim items of any size
         if dtype.kind not in "biufU" or dtype.itemsize > max(16, 4 * longest):
             raise ValueError(f"an array of dtype {shown(value['dtype'])}")
         array: npt.NDArray[Any] = np.array(values, dtype)
@@ -233,7 +289,7 @@ def decode(value: Any) -> Any:
 
 
 def family_name(generator: Generator) -> str:
-    """The name under which a family is stored and found again."""
+    """The name under which a family is stored and looked up."""
     cls = type(generator)
-    # an inherited name is that of another class
+    # an inherited name belongs to another class
     return vars(cls).get("name") or f"{cls.__module__}:{cls.__qualname__}"

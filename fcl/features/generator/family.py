@@ -1,9 +1,9 @@
-"""The family that is made of a generator.
+"""Adapts a generator to :class:`fcl.features.base.Family`.
 
-Columns are what the generator says, in float64; the cache holds them in float32 (or as bits), and the
-trainer's view corrects what that changes. Prices come from the columns themselves, part by part of the
-family, all against the same residuals: so the certificate holds for the whole family; for what a pass
-draws where the family is sampled (``per_pass``).
+The generator's columns define the features, in float64. The cache holds them in float32 (or as bits or
+steps), and the trainer corrects for the rounding. Prices are computed from the unrounded columns, part by
+part, against the same residuals. The certificate therefore holds for the whole family or, if the family
+is sampled (``per_pass``), for the features that the pass draws.
 """
 
 from __future__ import annotations
@@ -44,21 +44,21 @@ from fcl.features.generator.stages import STAGE_BYTES, STAGES, batches
 if TYPE_CHECKING:
     from fcl.data.base import RowReader
 
-__all__ = ["GeneratedFamily", "ScalesSeen", "shown"]
+__all__ = ["GeneratedFamily", "ScalesSeen", "block_for"]
 
-#: Bytes of a block of prepared rows, about: wider rows have smaller blocks.
+#: Approximate largest size of a block of prepared rows, in bytes; wider rows have fewer rows per block.
 BLOCK_BYTES = 64 << 20
 
 
 @dataclass(frozen=True)
 class ScalesSeen:
-    """The columns of smallest and largest standard deviation on a sample, and these deviations."""
+    """The columns with the smallest and the largest standard deviation on a sample of rows."""
 
     smallest: int
-    low: float
+    low: float  #: standard deviation of column ``smallest``
     largest: int
-    high: float
-    n_rows: int  #: of the sample
+    high: float  #: standard deviation of column ``largest``
+    n_rows: int  #: rows of the sample
 
 
 class GeneratedFamily(Family):
@@ -73,17 +73,19 @@ class GeneratedFamily(Family):
         record: MatrixRecord | None = None,
         probe: Sequence[float] = (),
     ) -> None:
-        """``record``: of what the generator prepares, if it does; ``probe``: sums over a few columns on
-        the sample of fit, which tell whether the class has changed since.
+        """Use a fitted generator with rows of a given form.
+
+        record : layout of what the generator's ``prepare`` returns; None without ``prepare``.
+        probe : sums over a few columns on the sample of fit, which reveal later changes of the class.
         """
         self.generator = generator
         self.form = form
         self.probe = list(probe)
         self.record = record
-        #: scales of the columns that features are made of, if :func:`bind` measured them
+        #: scales of the rows' columns, if :func:`bind` measured them
         self.scales_seen: ScalesSeen | None = None
 
-    # -- what it is ----------------------------------------------------------------------------
+    # -- properties ----------------------------------------------------------------------------
 
     @property
     def name(self) -> str:
@@ -128,13 +130,13 @@ class GeneratedFamily(Family):
         return checked_factors(self.generator, ids)
 
     def factors_of(self, first: int, last: int) -> Floats | float:
-        """The factors of a range of features, or of all, if they are equal."""
+        """The penalty factors of a range of features, or one number if all are equal."""
         if not overrides(self.generator, "penalty_factors"):
             return 1.0
         return self.penalty_factors(np.arange(first, last))
 
     def describe(self, feature: int, names: Sequence[str] | None = None) -> str:
-        """Describe a feature in words; an error in the class's describe() is tolerated."""
+        """A readable description of a feature; an error in the class's describe() is tolerated."""
         words: Callable[..., str] = self.generator.describe
         try:
             if names is not None and "names" in inspect.signature(words).parameters:
@@ -156,10 +158,10 @@ class GeneratedFamily(Family):
 
     @classmethod
     def from_config(cls, generator: Generator, config: dict[str, Any]) -> GeneratedFamily:
-        """The family of a :meth:`to_config`, with a new generator that has the options there.
+        """Restore a family from :meth:`to_config` and a new generator with the options given there.
 
-        The configuration may come from a stranger's file: raises InputError unless a fitted generator
-        could have given it.
+        The configuration may come from an untrusted file. Raises InputError or GeneratorError if it is
+        not valid for the generator.
         """
         form = form_from_config(config["form"])
         record = MatrixRecord(**config["record"]) if "record" in config else None
@@ -175,9 +177,9 @@ class GeneratedFamily(Family):
         return cls(generator, form, record, probe)
 
     def most_block_rows(self) -> int:
-        """Rows of a block of prepared rows of a convenient size; a multiple of 64."""
-        record = 64 * int(np.prod(self.record_shape(64))) // 64
-        return max(64, min(65536, BLOCK_BYTES // max(1, record // 64) // 64 * 64))
+        """The largest practical number of rows in a block: a multiple of 64, at most 65,536."""
+        row_bytes = max(1, int(np.prod(self.record_shape(64))) // 64)
+        return max(64, min(65536, BLOCK_BYTES // row_bytes // 64 * 64))
 
     # -- rows ----------------------------------------------------------------------------------
 
@@ -190,11 +192,9 @@ class GeneratedFamily(Family):
         last: int | None = None,
     ) -> Iterator[tuple[int, int, Any]]:
         blocks = self.form.read(rows, block_rows, keep, first, last)
-        return self._checked(blocks, rows.name, keep) if self._checks else blocks
-
-    @property
-    def _checks(self) -> bool:
-        return overrides(self.generator, "check")
+        if not overrides(self.generator, "check"):
+            return blocks
+        return self._checked(blocks, rows.name, keep)
 
     def _checked(
         self,
@@ -228,30 +228,27 @@ class GeneratedFamily(Family):
         (self.record or self.form).select(prepared, rows, chosen, number)
 
     def block(self, prepared: PreparedRows, number: int) -> Any:
-        """A prepared block as the generator gets it: not to be written to."""
+        """A prepared block in the form that the generator gets, read-only."""
         if self.record is not None:
             return read_only(self.record.read(prepared, number))
-        return self._shown(self.form.block(prepared, number))
+        return block_for(self.generator, self.form.block(prepared, number))
 
     def columns(self, ids: Ids, block: Any, number: int, n: int) -> np.ndarray:
-        """The columns (n, k) of some features on a block of n rows, as the cache gets them."""
+        """The columns (n, k) of some features on a block of n rows, in the units of the solver."""
         return checked_columns(self.generator, ids, block, number, n)
 
     def block_of(self, raw: Any) -> Any:
-        """Raw rows as the generator gets them."""
+        """Convert raw rows to a block in the form that the generator gets."""
         block = self.form.block_of(raw)
         if self.record is None:
-            return self._shown(block)
+            return block_for(self.generator, block)
         return read_only(self._compact(block, len(raw)))
-
-    def _shown(self, block: Any) -> Any:
-        return shown(self.generator, block)
 
     def _compact(self, block: Any, n: int) -> np.ndarray:
         record = self.record
         assert record is not None
         like = (record.width, np.dtype(record.dtype))
-        return checked_prepared(self.generator, self._shown(block), n, like)
+        return checked_prepared(self.generator, block_for(self.generator, block), n, like)
 
     # -- margins -------------------------------------------------------------------------------
 
@@ -301,32 +298,32 @@ class GeneratedFamily(Family):
         return STAGES * STAGE_BYTES + 2 * int(np.prod(self.record_shape(block_rows))) + own
 
     def extra_bytes(self, prepared: PreparedRows, pricers: int = 1) -> int:
-        # asked for one by one: those that other processes made are found only then
+        # block by block: side arrays that other processes made are loaded only on request
         sides = [prepared.sides(number) for number in range(prepared.n_blocks)]
-        shown = 0
-        if self.generator.rows == "sparse" and self.record is None:
-            shown = 4 * max(len(arrays[2]) for arrays in sides) + 28 * self.form.width
+        extra = 0
+        if self.generator.rows == "sparse" and self.record is None:  # for SparseColumns.to_scipy
+            extra = 4 * max(len(arrays[2]) for arrays in sides) + 28 * self.form.width
         if overrides(self.generator, "pricing_extra"):
-            shown += self.generator.pricing_extra(prepared, self.form.kind != "sparse")
-        return sum(a.nbytes for arrays in sides for a in arrays) + pricers * shown
+            extra += self.generator.pricing_extra(prepared, self.form.kind != "sparse")
+        return sum(a.nbytes for arrays in sides for a in arrays) + pricers * extra
 
 
 class GeneratedScorer:
-    """A model in a generator's features, for raw rows."""
+    """Computes the margins of a model in a generator's features on raw rows."""
 
     def __init__(self, family: GeneratedFamily, ids: Ids, weights: Floats) -> None:
         self._family, self._ids, self._weights = family, ids, weights
         self._seen = 0
 
     def margins(self, rows: Any) -> Floats:
-        """The margins, without the intercept."""
+        """The margins of a block of raw rows, without the intercept: float64 (len(rows),)."""
         self._seen += 1
         block = self._family.block_of(rows)
         return self._family._margins(self._ids, self._weights, block, self._seen - 1, len(rows))
 
 
-def shown(generator: Generator, block: Any) -> Any:
-    """A block as the class wants it."""
+def block_for(generator: Generator, block: Any) -> Any:
+    """Convert a block to the kind that the generator asks for in ``rows``, read-only if dense."""
     if isinstance(block, SparseColumns):
         return block.to_scipy() if generator.rows == "sparse" else block
     return read_only(block)

@@ -1,4 +1,4 @@
-"""How rows are kept for generators: as a matrix, column by column, or as sparse columns."""
+"""Forms in which rows are stored for generators: a column-major matrix, or sparse columns."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ __all__ = [
     "read_only",
 ]
 
-#: Columns for each entry up to which they are counted one by one.
+#: Up to this many columns per entry, entries are counted for every column, empty ones included.
 MOST_COUNTED = 4
-#: Most columns of rows: pricing 2^31 of them takes about a minute.
+#: Largest number of columns of the rows: pricing 2^31 columns takes about a minute.
 MOST_COLUMNS = 1 << 31
-#: dtypes of numeric rows, and of the rows that a class may prepare from them.
+#: dtypes of numeric rows, and of the rows that a class may prepare.
 _NUMBER_DTYPES = ("<f4", "<f8", ">f4", ">f8")
 _RECORD_DTYPES = ("b1", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8")
 Keep = npt.NDArray[np.bool_] | None
@@ -41,7 +41,7 @@ Keep = npt.NDArray[np.bool_] | None
 
 @dataclass(frozen=True)
 class MatrixRecord:
-    """A matrix (n, width) column by column in the bytes of a record."""
+    """A matrix (n, width), stored column by column in the bytes of a record."""
 
     width: int
     dtype: str
@@ -54,21 +54,21 @@ class MatrixRecord:
             )
 
     def shape(self, block_rows: int) -> tuple[int, int]:
-        """Of the record of a block."""
+        """Shape of the uint8 record of a block."""
         return (self.width, block_rows * np.dtype(self.dtype).itemsize)
 
     def write(self, matrix: np.ndarray, record: npt.NDArray[np.uint8]) -> None:
-        """Put a block into its record."""
+        """Write a block to its record."""
         record.view(self.dtype)[:, : len(matrix)] = matrix.T
 
     def read(self, prepared: PreparedRows, number: int) -> np.ndarray:
-        """A block (n, width), Fortran-contiguous where it is full."""
+        """A block (n, width), Fortran-contiguous if the block is full."""
         rows = prepared.rows_of(number)
         record, _ = prepared.read(number)
         return record.view(self.dtype)[:, : rows.stop - rows.start].T
 
     def select(self, prepared: PreparedRows, rows: Ids, chosen: PreparedRows, number: int) -> None:
-        """As :meth:`RowForm.select`."""
+        """See :meth:`fcl.features.base.Family.select`."""
         wanted = rows[chosen.rows_of(number)]
         matrix = np.empty((len(wanted), self.width), self.dtype, order="F")
         for source, here, own in prepared.find(wanted):
@@ -78,11 +78,12 @@ class MatrixRecord:
 
 
 class RowForm(ABC):
-    """Reads raw rows, keeps them as records, and gives blocks of them to generators.
+    """Reads raw rows, stores them as records, and returns blocks in the form that generators get.
 
     By default a record is a matrix of ``dtype``.
 
-    kind : what the rows are, in configurations.  width : columns of the rows.
+    kind : kind of the rows, in configurations.
+    width : number of columns of the rows.
     """
 
     kind: ClassVar[str]
@@ -90,22 +91,22 @@ class RowForm(ABC):
     dtype: str
 
     def to_config(self) -> dict[str, Any]:
-        """What :func:`form_from_config` makes the form from again."""
+        """The configuration from which :func:`form_from_config` restores the form."""
         return {"rows": self.kind, **vars(self)}
 
     @abstractmethod
     def check(self, rows: RowReader[Any]) -> None:
-        """Raise InputError unless the rows are of this form."""
+        """Raise InputError unless the rows have this form."""
 
     @abstractmethod
     def read(
         self, rows: RowReader[Any], block_rows: int, keep: Keep, first: int, last: int | None
     ) -> Iterator[tuple[int, int, Any]]:
-        """Blocks (start, stop, raw rows)."""
+        """Yield blocks (start, stop, raw rows)."""
 
     @abstractmethod
     def block_of(self, raw: Any) -> Any:
-        """Raw rows as generators get them."""
+        """Convert raw rows to a block."""
 
     @property
     def _record(self) -> MatrixRecord:
@@ -121,11 +122,11 @@ class RowForm(ABC):
         return ()
 
     def block(self, prepared: PreparedRows, number: int) -> Any:
-        """A prepared block as generators get it."""
+        """Read a prepared block."""
         return self._record.read(prepared, number)
 
     def select(self, prepared: PreparedRows, rows: Ids, chosen: PreparedRows, number: int) -> None:
-        """Prepare a block of some rows of another set."""
+        """See :meth:`fcl.features.base.Family.select`."""
         self._record.select(prepared, rows, chosen, number)
 
 
@@ -150,7 +151,7 @@ class SequenceForm(RowForm):
 
 
 class _NumericForm(RowForm):
-    """What dense and sparse numbers share: how they are read."""
+    """Base class of dense and sparse numbers, which reads either kind of rows."""
 
     sparse: ClassVar[bool]
 
@@ -163,7 +164,7 @@ class _NumericForm(RowForm):
     def read(
         self, rows: RowReader[Any], block_rows: int, keep: Keep, first: int, last: int | None
     ) -> Iterator[tuple[int, int, Any]]:
-        """Dense and sparse rows are read alike, whichever the model was made of."""
+        """Yield blocks of this form; dense and sparse rows are converted to each other if needed."""
         from fcl.data.numeric import NumericReader, check_columns
 
         check_columns(rows, self.width)
@@ -192,10 +193,14 @@ class NumberForm(_NumericForm):
 
 @dataclass(frozen=True)
 class SparseColumns:
-    """A block of sparse rows by columns, those without an entry left out.
+    """A block of sparse rows in column order, without the empty columns.
 
-    columns : int64 (c,), increasing.  start : int64 (c + 1,).  rows : uint16 (entries,), increasing
-    within a column.  values : float32 or float64 (entries,).
+    The entries of column ``columns[t]`` are at ``start[t] : start[t + 1]`` of ``rows`` and ``values``.
+
+    columns : int64 (c,), increasing.
+    start : int64 (c + 1,).
+    rows : uint16 (entries,), increasing within a column.
+    values : float32 or float64 (entries,).
     """
 
     columns: npt.NDArray[np.int64]
@@ -207,13 +212,13 @@ class SparseColumns:
 
     @classmethod
     def of(cls, rows: SparseRows, dtype: str) -> SparseColumns:
-        """From sparse rows, at most 65,536 of them; values of the given type."""
+        """Convert at most 65,536 sparse rows; values get the given dtype."""
         from fcl.kernels import matrix
 
         columns, indices = None, rows.indices
-        if rows.n_columns > MOST_COUNTED * max(1, rows.nnz):  # few of very many columns are there
+        if rows.n_columns > MOST_COUNTED * max(1, rows.nnz):  # most of very many columns are empty
             columns, inverse = np.unique(indices, return_inverse=True)
-            indices = inverse.astype(indices.dtype)  # for which the kernel has been compiled
+            indices = inverse.astype(indices.dtype)  # the dtype for which the kernel was compiled
         start = np.zeros((rows.n_columns if columns is None else len(columns)) + 1, np.int64)
         at = np.empty(rows.nnz, np.uint16)
         values = np.empty(rows.nnz, dtype)
@@ -231,7 +236,7 @@ class SparseColumns:
         )
 
     def to_scipy(self) -> Any:
-        """As ``scipy.sparse.csc_array`` (n, m)."""
+        """Convert to ``scipy.sparse.csc_array`` (n, m)."""
         from scipy.sparse import csc_array
 
         counts = np.zeros(self.n_columns + 1, np.int64)
@@ -242,7 +247,7 @@ class SparseColumns:
 
 @dataclass(frozen=True)
 class SparseForm(_NumericForm):
-    """Sparse numbers, kept as side arrays by columns."""
+    """Sparse numbers, stored by columns in side arrays."""
 
     kind = "sparse"
     width: int
@@ -250,7 +255,7 @@ class SparseForm(_NumericForm):
     sparse = True
 
     def record_shape(self, block_rows: int) -> tuple[int, ...]:
-        return (8,)  # the least that can be kept; everything is in the side arrays
+        return (8,)  # the smallest possible record; all entries are in the side arrays
 
     def prepare(self, raw: Any, record: npt.NDArray[np.uint8]) -> Sequence[np.ndarray]:
         found = SparseColumns.of(raw, self.dtype)
@@ -290,7 +295,7 @@ class SparseForm(_NumericForm):
 
 
 def read_only(array: np.ndarray) -> np.ndarray:
-    """A view that cannot be written to: what a user's class gets is read again by everybody."""
+    """A read-only view, which protects rows that are read again from writes by a user's class."""
     view = array.view()
     view.flags.writeable = False
     return view
@@ -300,7 +305,7 @@ _FORMS: dict[str, Any] = {form.kind: form for form in (SequenceForm, NumberForm,
 
 
 def form_for(kind: str, rows: RowReader[Any]) -> RowForm:
-    """The form that a generator asks for, bound to the rows of a data set; reads none."""
+    """The form that a generator asks for, bound to the rows of a data set; reads no rows."""
     if kind == "sequences":
         from fcl.data.sequences import SequenceReader
 
@@ -316,16 +321,16 @@ def form_for(kind: str, rows: RowReader[Any]) -> RowForm:
 
 
 def _check_width(name: str, width: int) -> None:
-    """Refuse rows with so many columns that a pass over them would take hours."""
+    """Raise InputError if there are so many columns that a pass over them would take too long."""
     if width > MOST_COLUMNS:
         raise InputError(
-            f"{name}: {shown(width)} columns, expected at most {MOST_COLUMNS:,}; drop the columns "
+            f"{name}: expected at most {MOST_COLUMNS:,} columns, got {shown(width)}; drop the columns "
             "that are empty in all rows and renumber the others"
         )
 
 
 def form_from_config(config: dict[str, Any]) -> RowForm:
-    """The form of a :meth:`RowForm.to_config`; InputError for any other configuration."""
+    """Restore a form from :meth:`RowForm.to_config`; InputError for any other configuration."""
     options = dict(config)
     kind = choice("model: rows of its features", options.pop("rows"), tuple(_FORMS))
     width = whole("model: columns of its rows", options.get("width"), 1)

@@ -1,4 +1,4 @@
-"""Prices of a generator's features, part by part."""
+"""Prices the features of a generator, part by part."""
 
 from __future__ import annotations
 
@@ -32,30 +32,30 @@ if TYPE_CHECKING:
 
 __all__ = ["PART_FEATURES", "GeneratedPricer", "parts_of", "pricing_bytes"]
 
-#: Parts of a family for pricing: at most, and features of one at least (as many are reported of it).
+#: A family has one part for pricing per LEAST_PART features, but at most MOST_PARTS parts, ...
 MOST_PARTS = 128
 LEAST_PART = 64
-#: Features of a part at most, unless there would be more parts than that.
+#: ... unless parts would have more than PART_FEATURES features: then up to PARTS_LIMIT parts.
 PART_FEATURES, PARTS_LIMIT = 1 << 20, 1 << 16
 
 
 def parts_of(n_features: int) -> int:
-    """Parts of a family of so many features."""
+    """Number of parts of a family of ``n_features`` features."""
     few = min(MOST_PARTS, -(-n_features // LEAST_PART))
     return max(few, min(PARTS_LIMIT, -(-n_features // PART_FEATURES)))
 
 
 def pricing_bytes(n_features: int, n_parts: int) -> int:
-    """Bytes of the gradients of a group of parts, on a block and on all, and of the sizes of a part."""
+    """Bytes of the gradients of a group of parts, for one block and in total, and of temporaries."""
     part = -(-n_features // n_parts)
     return 48 * min(n_features, max(part, PART_FEATURES))
 
 
 @dataclass(frozen=True)
 class Gradients:
-    """A request: sums of some ranges (first, last) of features, and the largest |value| of each.
+    """A request for the sums of some ranges (first, last) of features, and the largest |value| in each.
 
-    others : to each range, further features, increasing; they follow behind all ranges.
+    others : further features for each range, increasing; their sums follow those of all ranges.
     """
 
     ranges: list[tuple[int, int]]
@@ -64,7 +64,10 @@ class Gradients:
 
 @dataclass(frozen=True)
 class Powers:
-    """A request: sum_i v_i phi_ij^power of features, increasing. Power 0: v_i where phi_ij is not 0."""
+    """A request for sum_i v_i phi_ij^power, or for power 0 the sum of v_i over rows with phi_ij != 0.
+
+    ids : features, increasing.
+    """
 
     ids: Ids
     power: int
@@ -72,14 +75,18 @@ class Powers:
 
 @dataclass
 class GeneratedSums:
-    """sums : of all features of a request, one range after another.  largest : of each range."""
+    """The answer to a :class:`Gradients` or :class:`Powers` request.
+
+    sums : the sums for all features of the request, in its order.
+    largest : the largest |value| in each range; empty for :class:`Powers`.
+    """
 
     sums: BlockSums
     largest: Floats
 
 
 class GeneratedPricer:
-    """Prices from the columns themselves, or by the generator's own way.
+    """Prices features from their columns, or by the generator's own ``gradients``.
 
     See :class:`fcl.features.prices.Pricer`.
     """
@@ -88,7 +95,7 @@ class GeneratedPricer:
         self._family, self._prepared, self._keep = family, prepared, keep
         self.n_parts = family.n_price_parts
         self._fast = overrides(family.generator, "gradients")
-        self._largest: dict[int, float] = {}  # |value| on each block, once asked for
+        self._largest: dict[int, float] = {}  # bound on |value| by block, as far as it is known
 
     # -- sums ----------------------------------------------------------------------------------
 
@@ -121,7 +128,7 @@ class GeneratedPricer:
     def _block_gradients(
         self, first: int, last: int, block: Any, number: int, r: Floats
     ) -> tuple[Floats, float]:
-        """sum_i r_i phi_ij over a block, and the largest |value| there."""
+        """sum_i r_i phi_ij over a block, and the largest |value| (or a bound on it) there."""
         generator = self._family.generator
         if not self._fast:
             return self._block_from_columns(np.arange(first, last), block, number, r)
@@ -164,7 +171,7 @@ class GeneratedPricer:
         for group in self._groups(query.parts, len(drawn)):
             places = [self._features(part, len(drawn)) for part in group]
             ranges = [(first + drawn.start, last + drawn.start) for first, last in places]
-            # watched features of passes before, where the family is sampled
+            # watched features that earlier passes have drawn, if the family is sampled
             homes = [self._home(query.watched, *place, len(drawn)) & ~fresh for place in places]
             others = [np.unique(query.watched[home]) for home in homes]
             share, done = done / len(query.parts), done + len(group)
@@ -181,11 +188,11 @@ class GeneratedPricer:
         return merge_prices(prices)
 
     def _collect(self, first: int, last: int, g: Floats, most: float, query: PriceQuery) -> Prices:
-        """Prices of a range of features; most : their largest |value|."""
+        """Prices of a range of features with sums ``g`` and largest |value| ``most``."""
         found = Collector(query, self._keep)
         g, reach = self._scaled(first, last, g, most)
         f = self._family.factors_of(first, last)
-        hits = found.look(g, f, reach)
+        hits = found.observe(g, f, reach)
         found.add(first + hits, g[hits], f if isinstance(f, float) else f[hits])
         watched = np.zeros(len(query.watched))
         own = (query.watched >= first) & (query.watched < last)
@@ -195,9 +202,9 @@ class GeneratedPricer:
     def _with_others(
         self, prices: Prices, others: Ids, g: Floats, most: float, query: PriceQuery
     ) -> Prices:
-        """Prices with those of watched features that passes before have drawn."""
+        """Add the prices of watched features that earlier passes have drawn."""
         found = Collector(query, self._keep)
-        found.look(g, self._family.penalty_factors(others), most)
+        found.observe(g, self._family.penalty_factors(others), most)
         watched = np.zeros(len(query.watched))
         own = np.isin(query.watched, others)
         watched[own] = g[np.searchsorted(others, query.watched[own])]
@@ -207,7 +214,10 @@ class GeneratedPricer:
     def _scaled(
         self, first: int, last: int, g: Floats, most: float
     ) -> tuple[Floats, Floats | float]:
-        """Sums of a range of features, and a bound of their |values|, or one for each."""
+        """Sums and |value| bound of a range of features in the solver's units; may be overridden.
+
+        The bound is one number, or an array with one per feature.
+        """
         return g, most
 
     def _scan_watched(self, query: PriceQuery, n_drawn: int) -> Scan:
@@ -225,17 +235,17 @@ class GeneratedPricer:
         return sums
 
     def _features(self, part: int, n_drawn: int) -> tuple[int, int]:
-        """The features of a part, as places in what is drawn."""
+        """The range of features of a part, relative to the first feature that the pass draws."""
         return part * n_drawn // self.n_parts, (part + 1) * n_drawn // self.n_parts
 
     def _home(self, ids: Ids, first: int, last: int, n_drawn: int) -> npt.NDArray[np.bool_]:
-        """Which features belong to these places, whichever pass draws them."""
+        """Whether each feature falls into the range ``first`` to ``last`` of the pass that draws it."""
         place = ids % n_drawn
         found: npt.NDArray[np.bool_] = (place >= first) & (place < last)
         return found
 
     def _groups(self, parts: range, n_drawn: int) -> Iterator[range]:
-        """Parts whose gradients are made together: each block is read once for all of them."""
+        """Groups of parts whose gradients are made together, so that each block is read only once."""
         at_once = max(1, PART_FEATURES // -(-n_drawn // self.n_parts))
         for at in range(parts.start, parts.stop, at_once):
             yield range(at, min(at + at_once, parts.stop))

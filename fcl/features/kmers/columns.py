@@ -1,4 +1,4 @@
-"""Columns of k-mers."""
+"""Makes the columns of positional k-mers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class KmerColumns(ColumnMaker):
-    """Columns of patterns as bitmaps."""
+    """Makes the columns of positional patterns as bitmaps."""
 
     def __init__(self, family: KmerFamily, prepared: PreparedRows, buffer_bytes: int) -> None:
         from fcl.kernels import kmers
@@ -39,7 +39,7 @@ class KmerColumns(ColumnMaker):
             block = self.family.block(self.prepared, number)
             bits = self._bits[number][: len(ids)]
             for k in np.unique(found.positions):
-                here, cares, values = found.at(int(k), d, d)
+                here, cares, values = found.at(int(k))
                 kmers.match_bits(
                     block.planes,
                     block.unknown_start,

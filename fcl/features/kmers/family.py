@@ -1,12 +1,12 @@
 """Positional k-mers with wildcards.
 
-A feature is a pattern of d letters at one position of the window: the first letter is A, C, G or T, each
-further one A, C, G, T or a wildcard (trailing ones may be wildcards, so all shorter patterns are
-there too). A window of L letters has (L - d + 1) * 4 * 5^(d-1) of them. An unknown letter of the data
-matches nothing but a wildcard.
+A feature is a pattern of d letters at one position of the window. The first letter is A, C, G or T; each
+further letter is A, C, G, T or a wildcard. Trailing letters may be wildcards too, so the family includes
+all shorter patterns. A window of L letters has (L - d + 1) * 4 * 5^(d-1) features. An unknown letter in
+the data matches only a wildcard.
 
-Ids: ``position * 4 * 5^(d-1) + code``, code the letters as digits in base 5, wildcard = 4, the first
-letter the most significant.
+The id of a feature is ``position * 4 * 5^(d-1) + code``, where code has the letters as digits in base 5
+(wildcard = 4), the first letter being the most significant.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class Kmers:
     d : int
         Letters of a pattern, 1 to 12.
     origin : int
-        Position of the window that descriptions count from (70 for a site in the middle of 141
-        letters); it changes words only.
+        Position in the window that descriptions use as 0 (70 for a site in the middle of 141 letters); it
+        affects only descriptions.
     """
 
     d: int
@@ -64,7 +64,7 @@ class Kmers:
             )
 
     def bind(self, rows: RowReader) -> KmerFamily:
-        """The family over the windows of a data set."""
+        """Bind the family to the windows of a data set."""
         return KmerFamily(self.d, window_length(rows, self.d, "kmers"), self.origin)
 
 
@@ -80,14 +80,14 @@ class KmerFamily(WindowFamily):
     integer_bound = 1.0
 
     def __post_init__(self) -> None:
-        # a model file may say anything: its options are checked as a user's are
+        # options from a model file are not trusted: they are validated as a user's options are
         Kmers(self.d, self.origin)
         whole(f"kmers: length of the windows (d = {self.d})", self.length, self.d)
         check_features("kmers", self.n_features)
 
     @property
     def per_position(self) -> int:
-        """Patterns at one position."""
+        """Number of patterns at one position."""
         return 4 * 5 ** (self.d - 1)
 
     @property
@@ -103,7 +103,9 @@ class KmerFamily(WindowFamily):
     def patterns(self, ids: Ids) -> Patterns:
         """Positions and bit fields of features.
 
-        ids : int64 (k,).  Raises InputError for an id outside the family.
+        Raises InputError for an id outside the family.
+
+        ids : int64 (k,).
         """
         positions, code = np.divmod(self.checked_ids(ids), self.per_position)
         cares = np.zeros(len(ids), np.int64)
@@ -116,9 +118,9 @@ class KmerFamily(WindowFamily):
         return Patterns(positions, cares, values)
 
     def feature_id(self, pattern: str, position: int) -> int:
-        """The id of a pattern such as ``"TTT.AG"`` at a position (0-based, of the window).
+        """The id of a pattern such as ``"TTT.AG"`` at a 0-based position in the window.
 
-        Shorter patterns than d are filled with wildcards behind.
+        Patterns of fewer than d letters are padded with wildcards at the end.
         """
         code = pattern_code(self.name, pattern, self.d, 5)
         if not 0 <= position < self.n_positions:
@@ -128,7 +130,7 @@ class KmerFamily(WindowFamily):
         return position * self.per_position + code
 
     def describe(self, feature: int, names: Sequence[str] | None = None) -> str:
-        """The pattern without trailing wildcards, and where its first letter stands."""
+        """The pattern without trailing wildcards, and the position of its first letter."""
         position, code = divmod(int(feature), self.per_position)
         place = position - self.origin
         where = f"{place:+d}" if self.origin else str(place)
@@ -151,7 +153,7 @@ class KmerFamily(WindowFamily):
         blocks = range(prepared.n_blocks) if blocks is None else blocks
         for number in blocks:
             out[prepared.rows_of(number)] = 0.0
-        # few tables at a time: they stay in the cache of the core
+        # only a few tables at a time, so that they stay in the cache of the core
         for group in scorer.groups(1 if prepared.in_memory else SCRATCH_POSITIONS):
             letters = slice(group[0].position, group[-1].position + self.d)
             for number in blocks:

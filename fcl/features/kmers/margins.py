@@ -1,4 +1,4 @@
-"""Margins of a model of k-mers: one look-up a row and used position."""
+"""Margins of a model of positional k-mers: one table look-up per row and position with weights."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from fcl.features.windows import WindowBlock
 if TYPE_CHECKING:
     from fcl.features.kmers.family import KmerFamily
 
-#: Window codes of up to so many letters get a table of margins; longer ones are matched one by one.
+#: Patterns of at most this many letters get a table of margins; longer ones are matched one by one.
 TABLE_LETTERS = 9
-#: Tables of margins that a scorer keeps between blocks of raw rows.
+#: Number of tables of margins that a scorer keeps between blocks of raw rows.
 MAX_KEPT_TABLES = 256
 
 
 def margin_table_bytes(family: KmerFamily, scratch: bool) -> int:
-    """Bytes of the tables that are held at once: one, or those of a group of positions."""
+    """Bytes of the tables that exist together: one, or those of a group of positions."""
     table: int = 8 * 4 ** min(family.d, TABLE_LETTERS)
     return table * (SCRATCH_POSITIONS if scratch else 1)
 
@@ -41,7 +41,7 @@ class MarginPart:
         self.cares = cares >> (2 * trailing)
         self.values = values >> (2 * trailing)
         self.weights = weights
-        # a table costs 4^span cells to make; few long patterns are matched faster one by one
+        # a table has 4^span cells; a few long patterns are matched faster one by one
         self.tabled = self.span <= TABLE_LETTERS
         self.table: Floats = np.empty(0)
 
@@ -86,9 +86,12 @@ class MarginPart:
 
 
 class KmerScorer:
-    """Margins of a model: one look-up a row and used position, however many weights there are.
+    """Computes the margins of a model: one table look-up per row and position with weights.
 
-    ids : int64 (k,), weights : float64 (k,); weights of 0 are left out.
+    Patterns of more than TABLE_LETTERS letters are matched one by one instead.
+
+    ids : int64 (k,).
+    weights : float64 (k,); weights of 0 are ignored.
     """
 
     def __init__(self, family: KmerFamily, ids: Ids, weights: Floats) -> None:
@@ -99,15 +102,15 @@ class KmerScorer:
         weights = np.ascontiguousarray(weights[order], np.float64)
         self._parts = []
         for position in np.unique(found.positions):
-            here, cares, values = found.at(int(position), family.d, family.d)
+            here, cares, values = found.at(int(position))
             self._parts.append(
                 MarginPart(family, int(position), cares, values, weights[here].copy())
             )
 
     def groups(self, most: int) -> Iterator[list[MarginPart]]:
-        """The used positions in order, neighbours together: those within ``most`` positions.
+        """Yield the positions with weights in order, in groups within ``most`` neighbouring positions.
 
-        Tables of a group are dropped when the next one is asked for.
+        The tables of a group are discarded when the next group is requested.
         """
         at = 0
         while at < len(self._parts):
@@ -119,7 +122,7 @@ class KmerScorer:
             at += len(group)
 
     def margins(self, rows: np.ndarray) -> Floats:
-        """rows : uint8 (m, L) codes 0-4; returns float64 (m,), without the intercept."""
+        """The margins of raw rows, uint8 (m, L) codes 0-4, without the intercept: float64 (m,)."""
         out = np.zeros(len(rows))
         block = self.family.block_of(rows)
         for n, part in enumerate(self._parts):

@@ -1,4 +1,4 @@
-"""Exact prices of all patterns, position by position."""
+"""Prices all positional patterns exactly, position by position."""
 
 from __future__ import annotations
 
@@ -27,23 +27,25 @@ from fcl.features.prices import (
 if TYPE_CHECKING:
     from fcl.features.kmers.family import KmerFamily
 
-#: Bytes of tables of residuals that are filled in one reading of a scratch file, at most.
+#: Largest number of bytes of the tables of residuals that are filled in one reading of a scratch file.
 GROUP_BYTES = 1 << 28
-#: Bytes of windows with unknown letters in one go: code 4, mask 4, value 8 each.
+#: Largest number of bytes of the windows with unknown letters (items) that are listed in one reading.
 ITEM_BYTES = 1 << 25
-BYTES_AN_ITEM = 16
-#: A position with more windows with unknown letters than this share of 5^d is scanned over five
-#: letters. 208,094 windows, d = 8, 22 % of them with unknown letters: 0.6 s a pass instead of 2.0 s.
+BYTES_AN_ITEM = 16  #: code 4, mask 4, value 8
+#: A position is scanned with unknown as a fifth letter if more windows than this share of 5^d have
+#: unknown letters: scanning the larger table is then faster than carrying the items down the tree.
 FIVE_LETTERS_FROM = 1 / 40
 MAX_FIVE_LETTERS = 10
 
 
 def tables_in_group(family: KmerFamily, in_memory: bool, most_unknown: int = 0) -> int:
-    """Positions whose tables are filled in one go over the rows.
+    """Number of positions whose tables are filled in one pass over the rows.
 
-    With rows in memory one: its table stays in the cache of the core. From a scratch file a few
-    neighbours, since each go reads their letters of every block; with them the lists of windows with
-    unknown letters, of which a position has at most ``most_unknown``.
+    With rows in memory this is 1, so that the table stays in the cache of the core. With a scratch file
+    it is larger, because every pass reads the letters of these positions from all blocks; it is then
+    limited by the memory for the tables and for the lists of windows with unknown letters.
+
+    most_unknown : the largest number of windows with unknown letters at a position.
     """
     if in_memory:
         return 1
@@ -54,17 +56,18 @@ def tables_in_group(family: KmerFamily, in_memory: bool, most_unknown: int = 0) 
 
 
 def five_letters(family: KmerFamily, unknown: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-    """Positions whose scan is cheaper with unknown as a fifth letter.
+    """Whether the scan of each position is faster with unknown as a fifth letter: bool (n_positions,).
 
-    unknown : windows with unknown letters at each position. With long patterns the table would be too
-    large.
+    It is never chosen for long patterns, whose table would be too large.
+
+    unknown : number of windows with unknown letters at each position.
     """
     few = family.d <= MAX_FIVE_LETTERS
     return (unknown > FIVE_LETTERS_FROM * 5**family.d) & few
 
 
 def unknown_counts(family: KmerFamily, prepared: PreparedRows) -> npt.NDArray[np.int64]:
-    """Windows with unknown letters at each position, int64 (n_positions,)."""
+    """Number of windows with unknown letters at each position, int64 (n_positions,)."""
     from fcl.kernels import kmers
 
     counts = np.zeros(family.n_positions, np.int64)
@@ -82,7 +85,7 @@ def unknown_counts(family: KmerFamily, prepared: PreparedRows) -> npt.NDArray[np
 
 
 def pricing_bytes(family: KmerFamily, scratch: bool) -> int:
-    """Bytes of the tables of a pricer, leaving unknown letters aside."""
+    """Bytes of the tables of a pricer, without those needed for unknown letters."""
     from fcl.kernels import patterns
 
     group = tables_in_group(family, in_memory=not scratch)
@@ -90,7 +93,7 @@ def pricing_bytes(family: KmerFamily, scratch: bool) -> int:
 
 
 def unknown_bytes(family: KmerFamily, prepared: PreparedRows) -> int:
-    """Bytes that a pricer needs because of the unknown letters in the rows."""
+    """Bytes that a pricer needs for the unknown letters in the rows."""
     from fcl.kernels import patterns
 
     unknown = unknown_counts(family, prepared)
@@ -108,9 +111,9 @@ Items = tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32], Ids]
 class Tables:
     """Sums of some positions by window code, in steps.
 
-    positions : of the tables, increasing.
-    tables : int64 (k, 4^d), of windows without unknown letters.
-    items : of each position the windows with unknown letters: code, mask and value.
+    positions : int64 (k,), increasing.
+    tables : int64 (k, 4^d), for the windows without unknown letters.
+    items : for each position, the code, mask and value of the windows with unknown letters.
     """
 
     positions: Ids
@@ -119,14 +122,16 @@ class Tables:
 
 
 class KmerPricer:
-    """Exact prices of all patterns: a table of residuals a position, then a pruned scan.
+    """Prices all patterns exactly: a table of residuals per position, then a pruned scan.
 
     See :class:`fcl.features.prices.Pricer`; requests are positions, int64 (k,), and sums :class:`Tables`.
 
     Parameters
     ----------
+    family : KmerFamily
+    prepared : PreparedRows
     keep : int
-        Candidates kept at each position (the largest there).
+        Number of candidates to keep at each position.
     """
 
     def __init__(self, family: KmerFamily, prepared: PreparedRows, keep: int) -> None:
@@ -141,7 +146,7 @@ class KmerPricer:
         most = int(unknown.max(initial=0))
         self._group = tables_in_group(family, prepared.in_memory, most)
         try:
-            # tables of a group one after another; behind the last, room for its scan
+            # the tables of a group one after another, followed by the workspace of a scan
             self._cells = np.empty(
                 self._group * n_cells + self._scan_cells - n_cells, dtype=np.int64
             )
@@ -157,7 +162,7 @@ class KmerPricer:
         self._heap = Heap(keep)
         self._five_cells = np.empty(0, np.int64)
         self._unknown = unknown
-        # a group may be any positions (a scan of few features leaves some out): also those with the most
+        # a group can be any positions (a scan of a few features omits some), so allow for the largest
         room = int(np.sort(unknown)[-self._group :].sum())
         self._items = np.empty(room, np.uint32), np.empty(room, np.uint32), np.empty(room, np.int64)
         self._stack = np.empty(most * (family.d + 1), np.int32)
@@ -224,11 +229,11 @@ class KmerPricer:
             if not np.may_share_memory(tables, sums.tables):
                 tables[:] = sums.tables
             found = []
-            for t in range(stop - at - 1, -1, -1):  # from the end: a scan overwrites what follows
+            for t in range(stop - at - 1, -1, -1):  # a scan overwrites what follows its table
                 start = t * 4**family.d
                 cells = self._cells[start : start + self._scan_cells]
                 k, items = int(positions[at + t]), sums.items[t]
-                here, cares, values = patterns.at(k, family.d, family.d)
+                here, cares, values = patterns.at(k)
                 watched[here] = in_units(self._watched(cells, items, cares, values), step)
                 if query.find:
                     found.append(self._scan(k, cells, items, known[here], query, step))
@@ -240,7 +245,7 @@ class KmerPricer:
         return replace(merge_prices(prices), watched=out)
 
     def _tables(self, n: int) -> npt.NDArray[np.int64]:
-        """Room for the tables of a group."""
+        """The buffer for the tables of a group."""
         n_cells = 4**self.family.d
         return self._cells[: n * n_cells].reshape(n, n_cells)
 

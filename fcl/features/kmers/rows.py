@@ -1,4 +1,4 @@
-"""Prepared blocks and patterns, in the form that the kernels take."""
+"""Patterns as bit fields, in the layout that the kernels read."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy.typing as npt
 
 from fcl.features.base import Ids
 
-#: Neighbouring positions that share one reading of a scratch file: their tables stay in the cache of the
-#: core, and their letters are a few planes of each block's record.
+#: Number of neighbouring positions that share one reading of a scratch file: few enough that their tables
+#: stay in the cache of the core, and their letters are a few planes of each block's record.
 SCRATCH_POSITIONS = 4
 
 
@@ -22,8 +22,7 @@ class Patterns:
     cares: npt.NDArray[np.int64]
     values: npt.NDArray[np.int64]
 
-    def at(self, position: int, d: int, span: int) -> tuple[slice, Ids, Ids]:
-        """Those at one position, for codes of the first ``span`` of d letters; sorted input."""
+    def at(self, position: int) -> tuple[slice, Ids, Ids]:
+        """The patterns at one position: their range, cares and values; patterns sorted by position."""
         lo, hi = np.searchsorted(self.positions, [position, position + 1])
-        cut = 2 * (d - span)
-        return slice(int(lo), int(hi)), self.cares[lo:hi] >> cut, self.values[lo:hi] >> cut
+        return slice(int(lo), int(hi)), self.cares[lo:hi], self.values[lo:hi]

@@ -1,4 +1,4 @@
-"""All products of a few columns, as a family."""
+"""The family of all products of a few columns."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Products"]
 
-#: Factors of a product, at most.
+#: Largest number of factors of a product.
 MOST_DEGREE = 64
-#: Parts of the family for pricing, at most, and features of one at least.
+#: Largest number of parts for pricing, and the approximate smallest number of features in a part.
 MOST_PARTS = 128
 LEAST_PART = 64
 
@@ -33,15 +33,17 @@ LEAST_PART = 64
 class Products(Generator):
     """All products of 1 to ``degree`` columns of dense or sparse numbers.
 
-    With powers (x3^2 * x5), unless the data are ``binary``: 0 and 1 alone, whose powers are duplicates.
-    Ids are those of :class:`fcl.features.products.numbering.Numbering`. Values are products in float64,
-    of the columns as they are: nothing is scaled.
+    Products include powers, such as x3^2 * x5, unless the data are ``binary`` (all values 0 or 1), since
+    powers would then be duplicates. :class:`fcl.features.products.numbering.Numbering` defines the ids.
+    Values are products of the unscaled columns, in float64.
 
+    Parameters
+    ----------
     degree : int
-        Factors of a product, at most; of binary columns no more than there are.
+        Largest number of factors of a product; for binary data at most the number of columns.
     binary : bool
-        Whether all values are 0 or 1. Every block is checked; data that are stored as booleans are
-        binary in any case.
+        Whether all values are 0 or 1, which is checked for every block. Data that are stored as booleans
+        are always binary.
     """
 
     rows = "any"
@@ -56,7 +58,7 @@ class Products(Generator):
         self._numbering: Numbering | None = None
         self._cuts: Ids | None = None
 
-    # -- what it is ----------------------------------------------------------------------------
+    # -- properties ----------------------------------------------------------------------------
 
     def fit(self, sample: Any) -> None:
         self.columns_ = (
@@ -85,14 +87,14 @@ class Products(Generator):
         n_features = count_products(m, degree, not self.binary)
         if n_features >= FEATURES_LIMIT:
             raise InputError(
-                f"products: {m} columns have {n_features:,} products up to degree {degree}, more "
-                f"than the 2^62 that can be numbered; lower degree, or choose columns"
+                f"products: expected fewer than 2^62 products, got {n_features:,} up to degree {degree} "
+                f"of {m} columns; lower degree, or select columns"
             )
         return n_features
 
     @property
     def numbering(self) -> Numbering:
-        """Ids and columns of the products; known after :meth:`fit`."""
+        """Converts between ids and columns of the products; available after :meth:`fit`."""
         if self._numbering is None:
             self._numbering = Numbering(self.columns_, self.degree, repeats=not self.binary)
         return self._numbering
@@ -108,7 +110,7 @@ class Products(Generator):
         return " * ".join(words)
 
     def check(self, rows: Any, numbers: Ids, name: str) -> None:
-        """Of binary data: every value is 0 or 1."""
+        """Raise InputError if the data are declared binary and a value is neither 0 nor 1."""
         if not self.binary:
             return
         values = rows if isinstance(rows, np.ndarray) else rows.data
@@ -123,8 +125,8 @@ class Products(Generator):
             row = int(np.searchsorted(rows.indptr, at, side="right")) - 1
             column, value = int(rows.indices[at]), rows.data[at]
         raise InputError(
-            f"{name}: row {numbers[row]}, column {column} is {value}, but the products were said to be "
-            "of binary columns, all 0 or 1; leave out binary=True, or correct the value"
+            f"{name}: row {numbers[row]}, column {column} is {value}, but with binary=True products need "
+            "columns of 0 and 1; omit binary=True, or correct the value"
         )
 
     # -- columns and margins -------------------------------------------------------------------
@@ -159,7 +161,7 @@ class Products(Generator):
     # -- prices --------------------------------------------------------------------------------
 
     def cuts(self) -> Ids:
-        """Where parts begin, by the largest column of their products: int64 (parts + 1,)."""
+        """The first value of the largest column of the products in each part: int64 (parts + 1,)."""
         if self._cuts is None:
             wanted = max(1, min(MOST_PARTS, self.columns_, self.n_features // LEAST_PART))
             shares = [self.n_features * t // wanted for t in range(wanted + 1)]

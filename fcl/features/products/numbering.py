@@ -4,9 +4,10 @@ A product of k columns c_1 > c_2 > ... > c_k has, among those of its degree, the
 
     C(c_1, k) + C(c_2, k - 1) + ... + C(c_k, 1)
 
-(D. H. Lehmer; Knuth, The Art of Computer Programming 4A, 7.2.1.3). Where columns may repeat,
-c_1 >= ... >= c_k, it is the number of the distinct c_1 + k - 1 > c_2 + k - 2 > ... > c_k. So ids go by
-the largest column first, and a number does not depend on how many columns there are.
+(D. H. Lehmer; Knuth, The Art of Computer Programming 4A, 7.2.1.3). If columns may repeat,
+c_1 >= ... >= c_k, this formula is applied to the distinct numbers c_1 + k - 1 > c_2 + k - 2 > ... > c_k.
+Within a degree, ids are therefore ordered by the largest column first, and the number of a product does
+not depend on the total number of columns.
 """
 
 from __future__ import annotations
@@ -22,16 +23,18 @@ __all__ = ["Numbering", "count_products"]
 
 
 def count_products(n_columns: int, degree: int, repeats: bool) -> int:
-    """How many products of 1 to ``degree`` columns there are, exactly."""
+    """The exact number of products of 1 to ``degree`` columns."""
     if repeats:
         return math.comb(n_columns + degree, degree) - 1
     return sum(math.comb(n_columns, k) for k in range(1, degree + 1))
 
 
 class Numbering:
-    """Ids 0 .. n_features - 1 of the products of 1 to ``degree`` of so many columns.
+    """Ids 0 .. n_features - 1 of the products of 1 to ``degree`` of ``n_columns`` columns.
 
-    repeats : whether a column may occur more than once. There must be fewer than 2^62 products.
+    There must be fewer than 2^62 products.
+
+    repeats : whether a column may occur more than once in a product.
     """
 
     def __init__(self, n_columns: int, degree: int, repeats: bool) -> None:
@@ -41,10 +44,10 @@ class Numbering:
         counts = [
             math.comb(n_columns + k - 1 if repeats else n_columns, k) for k in range(1, degree + 1)
         ]
-        #: the first id of each degree from 1, and the end of the last: int64 (degree + 1,)
+        #: the first id of each degree from 1 on, and the number of products: int64 (degree + 1,)
         self.first = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)]).astype(np.int64)
         self.n_features = int(self.first[-1])
-        # C(c, i) for i >= 3 and every c that occurs; for 1 and 2 there are formulas
+        # C(c, i) for i >= 3 and every c that occurs; i = 1 and i = 2 are computed directly
         self._tables: dict[int, Ids] = {}
         below = np.arange(n_columns + 1 if degree > 2 else 0, dtype=np.int64)
         below = below * (below - 1) // 2
@@ -56,7 +59,10 @@ class Numbering:
             below = table
 
     def ids(self, tuples: npt.NDArray[np.integer]) -> Ids:
-        """Ids of products (n, degree) of columns, decreasing in each row, then -1: int64 (n,)."""
+        """Ids of products, int64 (n,).
+
+        tuples : (n, degree), the columns of each product in decreasing order, padded with -1.
+        """
         tuples = np.asarray(tuples, np.int64)
         lengths = (tuples >= 0).sum(axis=1)
         out = self.first[lengths - 1].copy()
@@ -69,7 +75,7 @@ class Numbering:
         return out
 
     def tuples(self, ids: Ids) -> Ids:
-        """The columns of products: int64 (n, degree), decreasing in each row, then -1."""
+        """The columns of products: int64 (n, degree), decreasing in each row, padded with -1."""
         ids = np.asarray(ids, np.int64)
         out = np.full((len(ids), self.degree), -1, np.int64)
         degrees = np.searchsorted(self.first, ids, side="right")
@@ -84,18 +90,18 @@ class Numbering:
         return out
 
     def below(self) -> Ids:
-        """Products whose columns are all below c, for c = 0 .. n_columns: int64 (n_columns + 1,)."""
+        """Number of products of columns below c, for c = 0 .. n_columns: int64 (n_columns + 1,)."""
         c = np.arange(self.n_columns + 1, dtype=np.int64)
         total = np.zeros(len(c), np.int64)
         for k in range(1, self.degree + 1):
-            # the last of the table is C of one less: the count for all columns is known
+            # the tables end before c = n_columns, for which the count is known
             raised = c[:-1] + (k - 1 if self.repeats else 0)
             total[:-1] += self._choose(raised, k)
         total[-1] = self.n_features
         return total
 
     def _choose(self, c: Ids, i: int) -> Ids:
-        """C(c, i) of columns that occur."""
+        """C(c, i) for every c that occurs."""
         if i == 1:
             return c
         if i == 2:
@@ -109,6 +115,6 @@ class Numbering:
         if i > 2:
             return np.searchsorted(self._tables[i], number, side="right") - 1
         c = ((1.0 + np.sqrt(1.0 + 8.0 * number.astype(np.float64))) / 2.0).astype(np.int64)
-        c -= c * (c - 1) // 2 > number  # the root was rounded
+        c -= c * (c - 1) // 2 > number  # corrects the rounding of the root
         c += c * (c + 1) // 2 <= number
         return c

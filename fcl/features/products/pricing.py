@@ -1,20 +1,19 @@
-"""Prices of all products: pairs of dense columns one by one, everything else by a search in their tree.
+"""Prices products: sums all pairs of dense columns, and searches the tree of products otherwise.
 
-The children of a product are its products with one more column, which comes no later than its last. Where
-k more factors may follow, every feature below a product phi has
+The children of a product are its products with one more column, whose number is no larger than that of
+its last column. If k more factors may follow, every feature below a product phi satisfies
 
     |g| <= U^k sum_i |r_i phi_i|,                                      and for columns that are >= 0
     |g| <= U^k max(sum over r_i > 0 of r_i phi_i, sum over r_i < 0 of |r_i| phi_i)
 
-with U the largest |x| of the columns that may follow, at least 1. A subtree whose bound is no more than
-what is looked for is not entered; the largest of such bounds counts in ``largest``, so that this is an
-upper bound over the whole family, and exact where it is above the threshold. The sums of all children of
-a product come from one reading of its rows.
+where U is the largest |x| of the columns that may follow, at least 1. The search skips a subtree whose
+bound is too small to be of interest; ``largest`` includes the largest of these bounds, so that it is an
+upper bound over the whole family, and exact if it is above the threshold. The sums of all children of a
+product come from one pass over its rows.
 
-Pairs of dense columns are summed a few rows at a time in tiles of a table, at the speed of one thread of
-BLAS (20,000 rows of 300 columns: 0.61 s, X' diag(r) X by BLAS 0.66 s), and with its own order of
-summation: the same bits on any number of cores. All sums are made block by block
-(:class:`fcl.features.prices.BlockSums`).
+Pairs of dense columns are summed a few rows at a time in tiles of a table, about as fast as one thread of
+BLAS computes X' diag(r) X, but in a fixed order of summation, so that the result is the same, bit for
+bit, on any number of cores. All sums are made block by block (:class:`fcl.features.prices.BlockSums`).
 """
 
 from __future__ import annotations
@@ -47,30 +46,31 @@ if TYPE_CHECKING:
     from fcl.features.generator.family import GeneratedFamily
     from fcl.features.products.family import Products
 
-#: Sums that are made together, about; each in two tables of float64, of a block and of those before.
+#: Approximate number of sums that are made together, in two float64 tables: block and total.
 CELLS = 1 << 19
-#: Products whose children are priced together, at most: the fewer, the sooner what is found bounds the
-#: rest.
+#: Largest number of products whose children are priced together. With small batches, candidates raise the
+#: bound for the remaining products earlier.
 BATCH = 512
-#: Entries of dense rows that are taken at a time, about.
+#: Approximate number of entries of dense rows that are processed at a time.
 PIECE_ENTRIES = 1 << 20
-#: Rows of a piece for pairs of dense columns: in float64 they stay in the second-level cache.
+#: Bytes of rows in float64 that are processed at a time for pairs of dense columns: they fit in the
+#: second-level cache.
 PAIR_BYTES = 1 << 18
-#: Bytes of rows in the form that sums are made from which are kept, beside the largest block.
+#: Bytes of row-ordered blocks that are kept, in addition to the largest block.
 KEPT_BYTES = 1 << 25
-#: Entries of rows times products in one call of a kernel, at most: about 0.1 s.
+#: Largest number of entries times products in one call of a kernel, which then takes about 0.1 s.
 CALL_ENTRIES = 1 << 26
-#: With nothing to go by (a threshold of 0), the search is for this share of the largest single column.
+#: With a threshold of 0, the search uses this share of the largest |g| of a single column instead.
 FIRST_SHARE = 0.5
-#: Bounds are raised by so much, for the rounding of the sums they are made of.
+#: Relative increase of bounds, to allow for rounding of the sums from which they are computed.
 SLACK = 1e-8
 
-#: A block by rows: where rows begin, columns, values.
+#: A block in row order: where each row begins, columns, values.
 ByRows = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 def pricing_bytes(n_columns: int, degree: int, block_rows: int, dense: bool) -> int:
-    """Bytes of a pricer; of sparse rows without what depends on their entries."""
+    """Bytes of a pricer, except those that depend on the entries of sparse rows."""
     cells = max(CELLS, n_columns)
     waiting = max(0, degree - 2) * cells * (8 * degree + 8)
     made = degree * block_rows * 12
@@ -79,7 +79,7 @@ def pricing_bytes(n_columns: int, degree: int, block_rows: int, dense: bool) -> 
 
 
 def pricing_extra(prepared: PreparedRows) -> int:
-    """Bytes of the largest block of sparse rows by rows."""
+    """Bytes of the largest block of sparse rows in row order."""
     most = 0
     for number, _ in prepared.blocks():
         _, _, rows, values = prepared.sides(number)
@@ -92,12 +92,12 @@ Tuples = npt.NDArray[np.integer]
 
 @dataclass(frozen=True)
 class Singles:
-    """A request: g of every column, and its sum_i |r_i x_ij|; (2, columns)."""
+    """A request for g and sum_i |r_i x_ij| of every column; answered by float64 (2, columns)."""
 
 
 @dataclass(frozen=True)
 class Pairs:
-    """A request: g of the pairs of dense columns whose larger one is from ``first`` to ``last``."""
+    """A request for g of the pairs of dense columns whose larger one is in ``first`` .. ``last`` - 1."""
 
     first: int
     last: int
@@ -105,9 +105,10 @@ class Pairs:
 
 @dataclass(frozen=True)
 class Children:
-    """A request: g of products times one more column; with ``bounded`` also sums of sizes: (1 or 2, k).
+    """A request for g of some products times one more column; answered by float64 (1 or 2, k).
 
-    tuples : int64, products that begin alike follow each other.
+    tuples : int64, the products; those with equal first columns are adjacent.
+    bounded : whether the sums of |terms|, which bound further products, are needed as well.
     """
 
     tuples: Tuples
@@ -116,17 +117,20 @@ class Children:
 
 @dataclass(frozen=True)
 class Some:
-    """A request: sum_i r_i phi_ij^power of some products, with the places that none of them fills."""
+    """A request for sum_i r_i phi_ij^power of some products.
+
+    tuples : int64 (k, degree), the products, padded with -1.
+    """
 
     tuples: Tuples
     power: int
 
 
 class ProductPricer:
-    """Exact prices of the products; see :class:`fcl.features.prices.Pricer`.
+    """Prices the products exactly; see :class:`fcl.features.prices.Pricer`.
 
-    With a threshold of 0, features below FIRST_SHARE of the largest |g| of a single column may be left
-    out of the candidates; ``largest`` is exact then, too.
+    With a threshold of 0, candidates may omit features whose |g| is below FIRST_SHARE times the largest
+    |g| of a single column; ``largest`` is still exact.
     """
 
     def __init__(
@@ -141,11 +145,11 @@ class ProductPricer:
         self._repeats = int(not generator.binary)
         self._kept: dict[int, ByRows] = {}
         self._kept_bytes = 0
-        self._look_at_columns()
+        self._measure_columns()
         self._cells = max(CELLS, self._columns)
 
-    def _look_at_columns(self) -> None:
-        """Signs and sizes of the columns, from all rows."""
+    def _measure_columns(self) -> None:
+        """Find the signs and the largest |values| of the columns over all rows."""
         most = np.zeros(self._columns)
         self._signed = self._dense = False
         for number, _ in self._prepared.blocks():
@@ -167,10 +171,10 @@ class ProductPricer:
         if power > limit:
             raise InputError(
                 f"products: values up to {largest:.3g} have products of degree {self._degree} up to "
-                f"{power:.3g}, more than the {limit:.3g} that columns hold; scale the columns"
+                f"{power:.3g}, but columns hold at most {limit:.3g}; scale the columns"
             )
         self._max_abs = max(largest, largest**self._degree)
-        #: the U of products whose last column is c
+        #: by c, the bound U for products whose last column is c
         self._reach = np.maximum(1.0, np.maximum.accumulate(most))
 
     # -- sums ----------------------------------------------------------------------------------
@@ -248,7 +252,7 @@ class ProductPricer:
         return out
 
     def _offsets(self, last: npt.NDArray[np.integer]) -> Ids:
-        """Where the children of products with these last columns begin, and their number."""
+        """The offsets of the children of products with these last columns, and the total number."""
         return np.concatenate([[0], np.cumsum(last.astype(np.int64) + self._repeats)])
 
     # -- prices --------------------------------------------------------------------------------
@@ -282,7 +286,7 @@ class ProductPricer:
         found = Collector(query, self._keep, searched=True, reach=self._max_abs)
         columns = np.arange(first, last)[:, None]
         g, sizes = singles[:, first:last]
-        hits = found.look(g)
+        hits = found.observe(g)
         found.add(self._ids(columns[hits]), g[hits])
         if self._dense and self._degree == 2:
             yield from self._price_pairs(first, last, found, share)
@@ -296,13 +300,13 @@ class ProductPricer:
         return int(below[last] - below[first])
 
     def _ids(self, tuples: npt.NDArray[np.integer]) -> Ids:
-        """Ids of products, given without the places that none of them fills."""
+        """Ids of products that are given without padding."""
         padded = np.full((len(tuples), self._degree), -1, np.int64)
         padded[:, : tuples.shape[1]] = tuples
         return self._numbering.ids(padded)
 
     def _bounds(self, g: Floats, sizes: Floats, last: Ids, left: int) -> Floats:
-        """Upper bounds of |g| below products with so many factors left."""
+        """Upper bounds on |g| of all products below the given ones, with up to ``left`` more factors."""
         bounds = sizes if self._signed else 0.5 * (sizes + np.abs(g))
         bounds = bounds * (1.0 + SLACK)
         if self._reach[-1] > 1.0:
@@ -314,11 +318,11 @@ class ProductPricer:
     def _search(
         self, tuples: Tuples, bounds: Floats, found: Collector, share: float
     ) -> Generator[Any, Any, None]:
-        """Price what is below some products, those of the largest bounds first, depth first."""
+        """Price all products below the given ones: depth first, those with the largest bounds first."""
         waiting = [(tuples, bounds)]
         while waiting:
             tuples, bounds = waiting.pop()
-            # without repetition nothing follows the first column
+            # without repetition, no column can follow column 0
             inner = tuples[:, -1] + self._repeats > 0
             tuples, bounds = tuples[inner], bounds[inner]
             alive = bounds > found.edge
@@ -339,9 +343,9 @@ class ProductPricer:
     def _expand(
         self, tuples: Tuples, found: Collector, share: float
     ) -> Generator[Any, Any, tuple[Tuples, Floats] | None]:
-        """Price the children of some products; returns those below which there may be more."""
+        """Price the children of some products; returns the children to expand further, and bounds."""
         left = self._degree - tuples.shape[1] - 1
-        # products that begin alike follow each other
+        # sort, so that products with equal first columns are adjacent
         tuples = np.ascontiguousarray(tuples[np.lexsort(tuples.T[::-1])], np.int64)
         offsets = self._offsets(tuples[:, -1])
         made = (yield Children(tuples, left > 0), share, share).total
@@ -351,11 +355,11 @@ class ProductPricer:
             parent = np.searchsorted(offsets, cells, side="right") - 1
             return np.column_stack([tuples[parent], cells - offsets[parent]])
 
-        hits = found.look(sums)
+        hits = found.observe(sums)
         found.add(self._ids(children(hits)), sums[hits])
         if not left:
             return None
-        met = np.flatnonzero(sizes)  # below the others everything is 0
+        met = np.flatnonzero(sizes)  # all products below the others are 0
         below = children(met)
         bounds = self._bounds(sums[met], sizes[met], below[:, -1], left)
         alive = bounds > found.edge
@@ -374,7 +378,7 @@ class ProductPricer:
             n = int(np.searchsorted(offsets, done + self._cells, side="right")) - 1
             stop = max(at + 1, first + min(n, last - first))
             sums = (yield Pairs(at, stop), share, share).total
-            hits = found.look(sums)
+            hits = found.observe(sums)
             column = np.searchsorted(offsets, hits + done, side="right") - 1
             pairs = np.column_stack([column + first, hits + done - offsets[column]])
             found.add(self._ids(pairs), sums[hits])
@@ -386,7 +390,7 @@ class ProductPricer:
         return self._family.block(self._prepared, number)
 
     def _pieces(self, number: int) -> Iterator[tuple[slice, Parts, ByRows]]:
-        """Rows of a block of a size that is convenient: which, as kernels get them, and by rows."""
+        """Pieces of the rows of a block: their rows, their arrays by columns, and by rows."""
         rows = self._prepared.rows_of(number)
         parts, n = kernel_block(self._block(number))
         step = max(64, PIECE_ENTRIES // self._columns // 64 * 64) if self._dense else max(1, n)

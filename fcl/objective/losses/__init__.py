@@ -1,4 +1,4 @@
-"""The losses by name, a module each."""
+"""The losses by name; each has its own module."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ LOSSES: dict[str, type[Loss]] = {
 
 
 def find_loss(text: str) -> Loss:
-    """The loss that a text names, as ``logistic`` or ``NAME:OPTION=NUMBER``.
+    """Parse the text of a loss: ``logistic``, or ``NAME:OPTION=NUMBER`` such as ``huber:delta=2``.
 
-    Raises InputError that lists the losses, or names the option.
+    Raises InputError that lists the losses, or names the wrong option.
     """
     name, _, rest = text.partition(":") if isinstance(text, str) else ("", "", "")
     kind = LOSSES.get(name.replace("-", "_"))

@@ -18,34 +18,34 @@ Floats = npt.NDArray[np.float64]
 class Loss(ABC):
     """A loss(y, m) >= 0 of a target y and a margin m, convex in m with infimum 0.
 
-    Fields of a subclass are the options of the loss, as in ``huber:delta=2``. In what follows u is a
-    residual over its sample weight, a slope of the loss. The domain of the dual is the interval of u
-    where the conjugate is finite; it contains 0, where the conjugate is 0.
+    Fields of a subclass are the options of the loss, as in ``huber:delta=2``. Below, u is a residual
+    divided by its sample weight: a slope of the loss. The domain of the dual is the interval of u where
+    the conjugate is finite; it contains 0, where the conjugate is 0.
 
     Attributes
     ----------
     name : str
-        Without options.
+        Name without options.
     code : int
-        The branch of this loss in :mod:`fcl.kernels.losses`.
+        Number of the loss's branch in :mod:`fcl.kernels.losses`.
     formula : str
-        In words of a margin m_i, for people.
+        Formula in the margin m_i, for display.
     metric : str
-        Name of the measure of :meth:`score`.
+        Name of the metric that :meth:`score` computes.
     classifies : bool
         Whether targets are two labels, -1 and +1; else they are numbers.
     clipped : bool
         Whether this is the squared loss with its slope 2 (m - y) clipped to the domain of the dual. The
         second derivative jumps at the ends of the domain.
     translates : bool
-        Whether loss(y - c, m - c) = loss(y, m). Targets are centred then, since of targets of 1e6 +- 1
-        rounding would leave six digits less, and offsets are taken from the targets.
+        Whether loss(y - c, m - c) = loss(y, m). If so, targets are centred, since rounding would cost
+        targets of 1e6 +- 1 six digits, and offsets are subtracted from the targets.
     conic : bool
         Whether the domain of the dual is a cone, on which the conjugate is u^2 / 4 + u y: residuals may
         be scaled up as well as down.
     unbounded : bool
-        Whether the domain of the dual is all numbers: residuals are balanced by a shift then, else by
-        scaling down the heavier side, which leaves no interval that contains 0.
+        Whether the domain of the dual is the real line. If so, residuals are balanced by a shift;
+        otherwise by scaling down the heavier side, which never leaves an interval that contains 0.
     """
 
     name: ClassVar[str]
@@ -71,33 +71,33 @@ class Loss(ABC):
 
     @abstractmethod
     def domain(self, y: Floats) -> tuple[Any, Any]:
-        """Lower and upper end of the domain of the dual of each row: arrays or numbers."""
+        """Lower and upper end of the domain of the dual for each row: arrays or numbers."""
 
     @abstractmethod
     def score(self, y: Floats, s: Floats, margins: Floats) -> float:
-        """The measure ``metric`` over rows of weights s; NaN where it is not defined."""
+        """The value of ``metric`` over rows with weights s; NaN where it is undefined."""
 
     def check_targets(self, y: Floats, name: str) -> None:  # noqa: B027 most losses take any number
-        """Raise InputError for a target that the loss cannot have; name : of the array."""
+        """Raise InputError for a target that the loss does not allow; name : of the array."""
 
     def check_training(self, y: Floats, name: str) -> None:
-        """Raise InputError if no model fits such targets of all training rows best."""
+        """Raise InputError if the targets of all training rows determine no model."""
         if self.classifies and len(np.unique(y)) < 2:
             raise InputError(
                 f"{name}: only one class is left among the {len(y)} training rows with a weight above 0"
             )
 
     def mean(self, margins: Floats) -> Floats:
-        """The expected target, by the inverse link: of labels the probability of the positive one."""
+        """The expected target, by the inverse link; for labels, the probability of +1."""
         raise InputError(
             f"{self.name} loss has no link from margins to a mean or probability; ask for margins"
         )
 
     @property
     def has_mean(self) -> bool:
-        """Whether there is a link, so that :meth:`mean` is defined."""
+        """Whether :meth:`mean` is defined."""
         return type(self).mean is not Loss.mean
 
     def intercept_step(self, slope: float, curvature: float) -> float:
-        """The step of the intercept to a root of the slope of the objective in it."""
+        """The intercept's step towards a root of its slope; NaN if there is none."""
         return -slope / curvature if curvature > 0.0 else np.nan

@@ -12,16 +12,16 @@ from fcl.objective.losses.base import Floats, Loss
 
 @dataclass(frozen=True)
 class Huber(Loss):
-    """(y - m)^2 up to |y - m| = delta, and from there on its tangents, delta (2 |y - m| - delta).
+    """(y - m)^2 up to |y - m| = delta, and beyond that its tangents, delta (2 |y - m| - delta).
 
-    Like the squared loss without 1/2: twice the loss of the literature (Huber 1964). Its slope is at most
-    2 delta in size, which is the domain of the dual; there the conjugate is that of the squared loss,
+    Like the squared loss it has no factor 1/2: it is twice the loss of Huber (1964). Its slope lies in
+    [-2 delta, 2 delta], which is the domain of the dual; there the conjugate is that of the squared loss,
     u^2 / 4 + u y.
 
     Parameters
     ----------
     delta : float
-        In the units of the target, > 0: rows farther than this from their margin are outliers.
+        In the units of the target, > 0; rows with |y - m| > delta are outliers.
     """
 
     name: ClassVar[str] = "huber"

@@ -1,4 +1,4 @@
-"""Logistic loss: labels by their log-odds."""
+"""Logistic loss: labels, modelled by their log-odds."""
 
 from __future__ import annotations
 
@@ -31,6 +31,6 @@ class Logistic(Loss):
         return average_precision(y, margins, s)
 
     def mean(self, margins: Floats) -> Floats:
-        # without overflow at any margin
+        # does not overflow at any margin
         small = np.exp(-np.abs(margins))
         return np.where(margins >= 0.0, 1.0, small) / (1.0 + small)

@@ -1,4 +1,4 @@
-"""Poisson loss: counts and rates, by the logarithm of their mean."""
+"""Poisson loss: counts and rates, modelled by the logarithm of their mean."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from fcl.objective.losses.base import Floats, Loss
 class Poisson(Loss):
     """Half the unit deviance, exp(m) - y m + y log y - y, of a target y >= 0 with the mean exp(m).
 
-    The terms of y alone make its least value 0, so that a relative gap means something. Counts over
-    exposures E are y with the offset log E, or y / E with the sample weight E.
+    The terms in y alone make its minimum 0, so that relative gaps are meaningful. For counts y with
+    exposures E, pass the offset log E, or the target y / E with the sample weight E.
 
     With v = y + u the conjugate is v log v - v - y log y + y for v >= 0, else infinite. A residual over
-    its weight is exp(m) - y >= -y, which is in that domain. The domain is an interval with 0 in it, so a
-    residual scaled by a number in [0, 1] stays in it: balancing, scaling and truncation towards 0 give
-    points of the dual. Scaled up, a residual near -y would leave it.
+    its weight is exp(m) - y >= -y, which lies in this domain. The domain is an interval that contains 0,
+    so a residual stays in it when scaled by a number in [0, 1]: balancing, scaling and truncation towards
+    0 give points of the dual. Scaling up a residual near -y would leave the domain.
 
-    The second derivative exp(m) has no bound. A Newton step upwards from m < log y is too long, one
-    downwards from m > log y too short (it lowers m by less than 1): line searches cut the first kind, and
-    curvatures raised to a share of y shorten it.
+    The second derivative exp(m) is unbounded. A Newton step upwards from m < log y is too long; one
+    downwards from m > log y is too short (it lowers m by less than 1). Line searches shorten steps of the
+    first kind, and so do curvatures that are raised to a share of y.
     """
 
     name: ClassVar[str] = "poisson"
@@ -58,12 +58,12 @@ class Poisson(Loss):
     def check_training(self, y: Floats, name: str) -> None:
         if not y.any():
             raise InputError(
-                f"{name}: all targets of training rows are 0, and no finite intercept fits them best; "
-                "poisson loss needs one above 0"
+                f"{name}: all targets of training rows are 0, so no finite intercept is optimal; poisson "
+                "loss needs at least one target above 0"
             )
 
     def intercept_step(self, slope: float, curvature: float) -> float:
-        # exact where nothing but the loss has a slope: sum s exp(m) = curvature, sum s y the rest
+        # exact if only the loss has a slope: curvature = sum s exp(m), slope = curvature - sum s y
         if curvature <= 0.0 or slope >= (1.0 - 1e-12) * curvature:
-            return math.nan  # rounding leaves nothing of it
+            return math.nan  # rounding leaves no correct digit
         return math.log1p(-slope / curvature)

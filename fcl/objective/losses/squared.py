@@ -1,4 +1,4 @@
-"""Squared loss: the mean of a numeric target."""
+"""Squared loss: numeric targets, modelled by their mean."""
 
 from __future__ import annotations
 

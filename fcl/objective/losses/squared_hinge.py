@@ -1,4 +1,4 @@
-"""Squared hinge loss: labels, by a margin of at least 1."""
+"""Squared hinge loss: labels, separated by a margin of at least 1."""
 
 from __future__ import annotations
 

@@ -87,9 +87,11 @@ def test_messages_survive_any_cut_of_the_stream(messages: list[Any], cuts: list[
 
 
 def test_every_message_has_a_name_of_its_own() -> None:
-    with pytest.raises(TypeError, match="expected a declared message, got Unknown"):
+    with pytest.raises(TypeError, match="expected a class declared to the codec, got Unknown"):
         pack(Unknown())
-    with pytest.raises(ValueError, match="expected one message of each name, got two of Lend"):
+    with pytest.raises(
+        ValueError, match="expected one message class of each name, got two named Lend"
+    ):
         message(type("Lend", (), {}))
 
 

@@ -328,7 +328,7 @@ def test_no_process_can_be_started(
     with pytest.raises(FclError, match=r"writer 4: expected to start a process, got: .*nowhere"):
         Child.spawn("writer", 4, 0, 0, segments)
     monkeypatch.setattr(sys, "executable", "")
-    with pytest.raises(FclError, match=r"sys\.executable, got none"):
+    with pytest.raises(FclError, match=r"sys\.executable, got nothing"):
         Child.spawn("writer", 4, 0, 0, segments)
     assert open_files() == before
     assert not set(IGNORED) & signal.pthread_sigmask(signal.SIG_BLOCK, ())

@@ -64,11 +64,6 @@ def test_anonymous_memory_counts_at_once_and_shared_memory_by_its_segments() -> 
     assert private.all() and meter.sample() < meter.peak
 
 
-def test_scratch_that_is_memory_counts() -> None:
-    meter = Meter(dict, list, lambda: 12345)
-    assert meter.sample() == meter.peak == 12345
-
-
 def test_without_proc_psutil_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "PROC", tmp_path / "none")
     assert rss_anon(os.getpid()) > 5 * MIB

@@ -1,4 +1,4 @@
-"""What holds between any two events of the decision logic."""
+"""Invariants of the decision logic between any two events."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["check_invariants"]
 
 
 def check_invariants(logic: Logic) -> None:
-    """Raise LogicError, naming the invariant that is broken; for tests, between events: O(parts)."""
+    """Raise LogicError if an invariant is broken; for tests, since it takes O(parts)."""
     if logic.finished:
         return
     for part in (logic.passes.parts, logic.validation.lane.parts, logic.extents, logic.trainer):
@@ -42,7 +42,7 @@ def _check_passes(logic: Logic) -> None:
     if stage in BETWEEN_PASSES:
         require(handed == number, f"{stage} of pass {number}, anchor handed over: {handed}")
     elif stage in (Stage.DECIDE, Stage.SCORING, Stage.DROP, Stage.DRAW, Stage.SAMPLE):
-        # again the same, if stalled
+        # a stalled pass has been handed over already
         require(before or handed == number, f"pass {number} follows the anchor {handed}")
     else:
         require(before, f"{stage} of pass {number}, anchor handed over: {handed}")
@@ -59,14 +59,14 @@ def _check_sharing(logic: Logic) -> None:
     threads = logic.tokens.threads(running)
     require(logic.threads == threads, f"the trainer has {logic.threads} threads, not {threads}")
     idle = logic.lane_with_work() and logic.next_writer()
-    require(not idle, "a writer and a core are idle though there is work")
+    require(not idle, "a writer and a core are idle although there is work")
     if logic.stage in BETWEEN_PASSES:
         knows = trainer.informed or trainer.state == Activity.ABSENT
-        require(knows, "a trainer waits for an anchor that it could be given")
+        require(knows, "a trainer waits for an anchor that it could be sent")
     waiting = logic.stage == Stage.COLUMNS and logic.passes.parts.waiting
     if waiting and not logic.room.is_there:
         hope = trainer.room_order or not trainer.informed or logic.extents.granted
-        require(bool(hope), "columns wait for room that no process was asked for")
+        require(bool(hope), "columns wait for room that no process was asked to make")
     lends = logic.stage != Stage.PREPARE and trainer.informed
     if lends and not (trainer.spare or trainer.drop_order):
-        require(not logic.extents.free, "the trainer has no spare extent though one is free")
+        require(not logic.extents.free, "the trainer has no spare extent although one is free")

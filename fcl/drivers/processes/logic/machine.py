@@ -1,4 +1,4 @@
-"""The decision logic itself: one event in, a list of instructions out."""
+"""The state machine of the decision logic: one event in, a list of instructions out."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ __all__ = ["Logic"]
 
 
 class Logic:
-    """Deals the work of a run; knows no process, clock, file or array.
+    """Decides who does what in a run, without any process, clock, file or array.
 
-    ``start()`` once, then ``handle(event)`` for each event, in the order of arrival; the instructions
-    are to be carried out in the order of the list. The same events give the same instructions.
+    Call ``start()`` once, then ``handle(event)`` for each event in the order of arrival, and carry out
+    the instructions in the order of the list. The same events give the same instructions.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -71,7 +71,7 @@ class Logic:
         self.deaths = Deaths(settings.max_deaths)
         self.writers = [WriterSide(number) for number in range(settings.writers)]
         self.trainer = TrainerSide()
-        self.threads = 0  #: of the trainer, as last told
+        self.threads = 0  #: of the trainer, by the last instruction
         self.handed: int | None = None  #: the pass whose anchor the trainer has or will get
         self.passes = Lane(Stage.PREPARE, settings.first_pass, Parts(settings.prepare_parts))
         self._out: list[Instruction] = []
@@ -81,52 +81,52 @@ class Logic:
         self._outcome: Outcome | None = None  # of the last search or accept
         self._taken: Published | None = None  # the proposal of this pass
         self._decided = Decided()  # the last answer of the shell
-        self.starting = False  # on a point to begin with, before the trainer has had any anchor
+        self.starting = False  #: whether the initial point is tried; the trainer has no anchor yet
 
-    # -- what others may look at -------------------------------------------------------------------
+    # -- what others may read ----------------------------------------------------------------------
 
     @property
     def stage(self) -> Stage:
-        """Where the passes are."""
+        """The present stage of the passes."""
         return self.passes.stage
 
     @property
     def parts(self) -> tuple[int, int]:
-        """Parts of the stage that are done or dropped, and how many there are."""
+        """Number of parts of the stage that are done or dropped, and number of all its parts."""
         parts = self.passes.parts
         return sum(map(len, (*parts.done, *parts.dropped))), parts.size
 
     @property
     def pass_number(self) -> int:
-        """The pass under way, or the last; a rejected proposal takes no number."""
+        """The pass under way, or the last one; a rejected proposal does not count as a pass."""
         return self.passes.pass_number
 
     @property
     def busy_writers(self) -> int:
-        """Writers that have a task."""
+        """Number of writers that have a task."""
         return sum(writer.task is not None for writer in self.writers)
 
     @property
     def finished(self) -> bool:
-        """Whether all is over: events are ignored from then on."""
+        """Whether the run is over, and events are ignored."""
         return self.stage == Stage.FINISHED
 
     # -- events in, instructions out ---------------------------------------------------------------
 
     def start(self) -> list[Instruction]:
-        """Spawn everybody."""
+        """Spawn all children."""
         self._say(Spawn(TRAINER, 0, 0))
         for writer in self.writers:
             self._say(Spawn(WRITER, writer.number, 0))
         return self._go_on()
 
     def handle(self, event: Event) -> list[Instruction]:
-        """Take note of an event; what is to be done now.
+        """Process an event; returns the instructions to carry out now.
 
         Raises
         ------
         LogicError
-            The event cannot be: a fault of the shell or of a child.
+            The event is impossible: a bug in the shell or in a child.
         """
         if self.finished:
             return []
@@ -144,7 +144,7 @@ class Logic:
             case TrainerIdle(order):
                 self.trainer.idle(order)
             case TrainerBusy():
-                require(self.trainer.informed, "a trainer is busy that was told nothing")
+                require(self.trainer.informed, "a trainer is busy that is not informed")
                 self.trainer.state = Activity.BUSY
             case AnchorTaken(order):
                 self.trainer.anchor_taken(order)
@@ -153,7 +153,7 @@ class Logic:
             case Decided():
                 self._decide(event)
             case StopAsked(reason):
-                # what was decided already stands: only its score is missing
+                # an earlier decision to stop stands; the run only waits for its score
                 self._finish(Finish(self._decided.stop or reason))
             case _:
                 raise TypeError(f"not an event: {event!r}")
@@ -167,7 +167,7 @@ class Logic:
         self.passes.stage = Stage.FINISHED
 
     def _go_on(self) -> list[Instruction]:
-        """All that can be done now."""
+        """Advance as far as possible; returns the instructions."""
         while not self.finished:
             self._restore()
             self.room.lend()
@@ -215,7 +215,7 @@ class Logic:
     # -- the passes --------------------------------------------------------------------------------
 
     def _advance(self) -> bool:
-        """One step from a complete stage to the next; whether there was one."""
+        """Move from a complete stage to the next; returns whether that was possible."""
         if not self.passes.parts.complete:
             return False
         settings = self.settings
@@ -259,7 +259,7 @@ class Logic:
                 if self.validation.scored != self.pass_number:
                     return False
                 self._finish(Finish(self._decided.stop))
-            case _:  # decide
+            case _:  # DECIDE waits for the shell
                 return False
         return True
 
@@ -272,7 +272,7 @@ class Logic:
         self.passes.begin(stage, size, batch)
 
     def _searched(self) -> None:
-        """The search, or the second look at a blended point, has an outcome."""
+        """Act on the outcome of a search, or of the acceptance of a single point."""
         match self._outcome:
             case Outcome.ACCEPTED:
                 self.deaths.progress()
@@ -285,9 +285,9 @@ class Logic:
                 raise LogicError(f"{self.stage}: expected an outcome, got {other!r}")
 
     def _reject(self) -> None:
-        """The anchor stays, and nothing is priced.
+        """Keep the anchor, without pricing.
 
-        The last word of a trainer that has had nothing to do since: it could say nothing else.
+        A rejected last word stalls the run if the trainer is idle: it would propose the same point again.
         """
         taken, trainer = self._taken, self.trainer
         require(taken is not None, "the anchor of a resumed run is rejected")
@@ -313,9 +313,9 @@ class Logic:
         self._say(Certify(self.pass_number, stalled=True))
 
     def _next_pass(self) -> bool:
-        """Begin one if there is a proposal for it; whether anything began.
+        """Begin a pass if there is a proposal for it; returns whether anything began.
 
-        Its margins overwrite the slot next to the anchor's: the trainer must have let go of it.
+        Its margins overwrite those of the former anchor, so the trainer must have taken the present one.
         """
         trainer = self.trainer
         if not trainer.informed or trainer.anchor_order:
@@ -333,7 +333,7 @@ class Logic:
         return False
 
     def _decide(self, event: Decided) -> None:
-        """The shell has done the bookkeeping of a pass."""
+        """Act on the shell's decision about a pass."""
         require(self.stage == Stage.DECIDE, f"decided in stage {self.stage}")
         self._decided = event
         if event.stop:
@@ -344,7 +344,7 @@ class Logic:
                 self._finish(Finish(event.stop))
         elif event.start:
             first = self.handed is None and not self.starting
-            require(first, "a point to begin with after the beginning")
+            require(first, "an initial point after the beginning")
             self.starting, self._taken = True, Published(0, 0.0, worth=True)
             self.passes.pass_number += 1
             self._begin(Stage.MARGINS, self.settings.margins_parts)
@@ -362,17 +362,17 @@ class Logic:
             self._begin_columns()
 
     def _restore(self) -> None:
-        """Hand the anchor to a trainer that replaces a dead one.
+        """Send the anchor to a trainer that replaces a dead one.
 
-        Not in the middle of a pass, which overwrites margins and residuals under it: it would have to
-        be waited for. Until then its cores are the writers'.
+        Only between passes: in the middle of one, margins and residuals are overwritten, and the pass
+        would have to wait until the trainer has copied them. Until then the writers use its cores.
         """
         new = self.trainer.state != Activity.ABSENT and not self.trainer.informed
         if new and self.stage in BETWEEN_PASSES:
             self._hand_over(self.pass_number)
 
     def _hand_over(self, pass_number: int) -> None:
-        """Give the trainer the certified anchor; one that is new gets all it holds with it."""
+        """Send the trainer the certified anchor, and a new trainer also its extents."""
         trainer = self.trainer
         self.handed, self.starting = pass_number, False
         if trainer.state == Activity.ABSENT:
@@ -398,9 +398,10 @@ class Logic:
         return self.passes if serial in self.passes.parts.dealt else self.validation.lane
 
     def lane_with_work(self) -> Lane | None:
-        """The lane whose next task can be dealt: validation only where the pass has none.
+        """The lane whose next task can be dealt; validation only if the pass has no task.
 
-        Nor while the shell decides, which is short: the tasks after that come first.
+        While the shell decides, which takes a moment, validation waits too: the tasks that follow the
+        decision come first.
         """
         passes, validation = self.passes, self.validation.lane
         if passes.parts.waiting and (passes.stage != Stage.COLUMNS or self.room.is_there):

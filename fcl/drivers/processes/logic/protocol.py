@@ -1,7 +1,7 @@
-"""The protocol of the decision logic: settings, tasks, events in, instructions out.
+"""The protocol of the decision logic: settings, tasks, events and instructions.
 
-All are frozen and hold numbers and names only. Roles are ``"writer"`` and ``"trainer"``; the trainer
-has number 0.
+All classes are frozen and contain only numbers and names. Roles are ``"writer"`` and ``"trainer"``; the
+trainer has number 0.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ TRAINER = "trainer"
 
 
 class TaskKind(StrEnum):
-    """What a task of a writer does."""
+    """The kind of work of a writer's task."""
 
     PREPARE = "prepare"
     MEASURE = "measure"
@@ -32,7 +32,7 @@ class TaskKind(StrEnum):
 
 
 class Outcome(StrEnum):
-    """What a search finds; BLEND: a point between anchor and proposal, whose margins are to be made."""
+    """The outcome of a search; BLEND: the margins of another point are needed."""
 
     ACCEPTED = "accepted"
     REJECTED = "rejected"
@@ -41,21 +41,21 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What the logic has to know of a run."""
+    """What the logic has to know about a run."""
 
-    writers: int  #: writer processes
-    cores: int  #: core tokens
+    writers: int  #: number of writer processes
+    cores: int  #: number of core tokens
     sharing: bool = True  #: whether tokens move between the trainer and the writers
     extents: int  #: of the arena; at least 2, since one is lent to the trainer
-    batch: int  #: most columns a task
+    batch: int  #: most columns per task
     prepare_parts: int
-    margins_parts: int  #: of residuals too
+    margins_parts: int  #: also those of residuals
     price_parts: int
     measure_parts: int = 0  #: 0: features are not standardised
     validate_parts: int = 0  #: 0: no validation
-    max_deaths: int = 3  #: of one role without an accepted anchor in between: the end
+    max_deaths: int = 3  #: deaths of one role without an accepted anchor that end the run
     first_pass: int = 0  #: number of the first pass
-    resumed: bool = False  #: the first anchor has weights: its pass begins with margins and accept
+    resumed: bool = False  #: the first pass has a point to try: it begins with margins and accept
 
     def __post_init__(self) -> None:
         least = {
@@ -69,10 +69,11 @@ class Settings:
 
 @dataclass(frozen=True)
 class Task:
-    """A piece of a pass for one writer: parts [start, stop) of a kind of work.
+    """Work for one writer: parts [start, stop) of a stage.
 
-    ``columns`` are positions [start, stop) in the list of ids to be made, into ``extent``; all other
-    tasks are of one part, ``start``. A serial is never used twice: it is the generation of a grant too.
+    A ``columns`` task makes the columns at positions [start, stop) of the list of features, and stores
+    them in ``extent``. All other tasks have one part, ``start``. A serial is never used twice, so it
+    also identifies the grant of the extent.
     """
 
     kind: TaskKind
@@ -89,11 +90,11 @@ class Task:
 
 
 class Event:
-    """Base of what happened."""
+    """Base class of events: what happened."""
 
 
 class Instruction:
-    """Base of what is to be done."""
+    """Base class of instructions: what the shell has to do."""
 
 
 # -- events ----------------------------------------------------------------------------------------
@@ -101,7 +102,7 @@ class Instruction:
 
 @dataclass(frozen=True)
 class Ready(Event):
-    """A spawned child has its imports and waits for work."""
+    """A spawned child has finished its imports and waits for work."""
 
     role: str
     number: int
@@ -109,10 +110,10 @@ class Ready(Event):
 
 @dataclass(frozen=True)
 class Done(Event):
-    """A writer has completed its task; ignored unless the serial is that of its task.
+    """A writer has completed its task; ignored unless the serial is that of its present task.
 
-    outcome: of ``search`` and ``accept``.
-    stored: of ``columns``: how many of the first ones are in the extent.
+    outcome: for ``search`` and ``accept`` tasks.
+    stored: for ``columns`` tasks, how many of the columns are in the extent.
     """
 
     number: int
@@ -123,7 +124,7 @@ class Done(Event):
 
 @dataclass(frozen=True)
 class Died(Event):
-    """A child is gone **and reaped**: nothing of it writes any more."""
+    """A child is gone **and reaped**: it cannot write to shared memory any more."""
 
     role: str
     number: int
@@ -131,7 +132,7 @@ class Died(Event):
 
 @dataclass(frozen=True)
 class Raised(Event):
-    """A child has reported an exception: a fault of fcl or of the input, which would come again."""
+    """A child has reported an exception, from a bug in fcl or bad input; it would occur again."""
 
     role: str
     number: int
@@ -141,7 +142,8 @@ class Raised(Event):
 class Published(Event):
     """The trainer proposes a point.
 
-    worth: the trainer finds that a pass would pay. last_word: it is solved, nothing better will come.
+    worth: whether the trainer estimates that a pass would pay off.
+    last_word: whether the local problem is solved, so that no better point will come.
     """
 
     version: int
@@ -152,10 +154,12 @@ class Published(Event):
 
 @dataclass(frozen=True)
 class TrainerIdle(Event):
-    """The trainer has nothing to do; ``order`` is the last one it has handled, 0 before the first.
+    """The trainer has nothing to do.
 
-    One that was sent before a later order arrived is out of date, and ignored: so the trainer MUST say
-    so again after each order that gives it nothing to do.
+    order: the last order that it has handled, 0 before the first.
+
+    The logic ignores the event if it has given a later order, so the trainer MUST send it again after
+    each order that leaves it without work.
     """
 
     order: int
@@ -168,16 +172,17 @@ class TrainerBusy(Event):
 
 @dataclass(frozen=True)
 class AnchorTaken(Event):
-    """The trainer has copied what it needs of the anchor of this order; its slots may be reused."""
+    """The trainer has copied the anchor of this order; the anchor's places may be overwritten."""
 
     order: int
 
 
 @dataclass(frozen=True)
 class Freed(Event):
-    """The trainer has dropped its hold on extents, and keeps ``spare`` empty ones.
+    """The trainer has released extents, and keeps ``spare`` empty ones.
 
-    order: the last one it has handled; the first Freed with that of a MakeRoom or DropAll answers it.
+    order: the last order it has handled; the first Freed with at least the number of a MakeRoom or
+        DropAll answers that order.
     """
 
     extents: tuple[int, ...]
@@ -190,9 +195,10 @@ class Decided(Event):
     """The answer to Certify.
 
     stop: a reason to end, or "". score_first: validate this anchor before the end.
-    columns: how many ids are to be made. redraw: draw a new sample first, in ``sample_parts`` parts.
-    crowded: so many columns are there that some have to leave before any is made.
-    start: of the first pass: a point to begin with is in place, and the next pass is of that.
+    columns: length of the list of columns to make. redraw: draw a new sample first, in ``sample_parts``
+        parts.
+    crowded: too few slots are free, so some columns have to be evicted before others are made.
+    start: after the first pass: the next pass tries the initial point, which is already in its place.
     """
 
     stop: str = ""
@@ -206,7 +212,7 @@ class Decided(Event):
 
 @dataclass(frozen=True)
 class StopAsked(Event):
-    """A signal, a limit of time, a caller."""
+    """A signal, the time limit or the caller asks the run to stop."""
 
     reason: str
 
@@ -233,19 +239,19 @@ class Deal(Instruction):
 
 @dataclass(frozen=True)
 class Threads(Instruction):
-    """So many threads are the trainer's from now on."""
+    """The trainer may use ``n`` threads from now on."""
 
     n: int
 
 
 @dataclass(frozen=True)
 class Prepared(Instruction):
-    """All rows are prepared; the first pass begins."""
+    """All rows are prepared; complete the shared memory before the first pass."""
 
 
 @dataclass(frozen=True)
 class TakeProposal(Instruction):
-    """Copy the proposal and tell the trainer that its slot is free; it is the point of this pass."""
+    """Make the trainer's latest proposal the point of this pass."""
 
     version: int
     pass_number: int
@@ -255,7 +261,7 @@ class TakeProposal(Instruction):
 class Certify(Instruction):
     """Do the bookkeeping of a pass and answer with Decided.
 
-    stalled: no new pass; the trainer has nothing to propose against the certified anchor.
+    stalled: there was no new pass, since the trainer could not improve the certified anchor.
     """
 
     pass_number: int
@@ -264,35 +270,35 @@ class Certify(Instruction):
 
 @dataclass(frozen=True)
 class Decide(Instruction):
-    """The point to begin with is not better than the certified anchor: answer with Decided once more."""
+    """The initial point is not better than the certified anchor: answer with Decided again."""
 
     pass_number: int
 
 
 @dataclass(frozen=True)
 class Redraw(Instruction):
-    """Forget all cached columns; a new sample is drawn as soon as the trainer has dropped its hold."""
+    """Count a new draw; the sample is drawn once the trainer has dropped all columns."""
 
     pass_number: int
 
 
 @dataclass(frozen=True)
 class Validate(Instruction):
-    """Copy the certified anchor into the slot of the validation; no task reads that slot now."""
+    """Copy the certified anchor into the place ``validated``, which no task reads now."""
 
     pass_number: int
 
 
 @dataclass(frozen=True)
 class Scored(Instruction):
-    """The scores of an anchor are there."""
+    """The scores of an anchor are available."""
 
     pass_number: int
 
 
 @dataclass(frozen=True)
 class Fail(Instruction):
-    """The end: a role has died too often without progress."""
+    """The end: processes of a role have died too often without progress."""
 
     role: str
 
@@ -307,7 +313,7 @@ class Abort(Instruction):
 
 @dataclass(frozen=True)
 class Finish(Instruction):
-    """The end: decided or asked for."""
+    """The end: decided after a pass, or requested."""
 
     reason: str
 
@@ -317,23 +323,23 @@ class Finish(Instruction):
 
 @dataclass(frozen=True)
 class Order(Instruction):
-    """Base of messages to the trainer; orders count from 1, through all incarnations."""
+    """Base class of orders to the trainer, numbered from 1 through all its incarnations."""
 
     order: int
 
 
 @dataclass(frozen=True)
 class SendAnchor(Order):
-    """Hand over the certified anchor of a pass; answered by AnchorTaken(order)."""
+    """Send the certified anchor of a pass; answered by AnchorTaken(order)."""
 
     pass_number: int
 
 
 @dataclass(frozen=True)
 class Restore(Order):
-    """As SendAnchor, for a trainer that replaces a dead one; with all that is the trainer's.
+    """As SendAnchor, for a trainer that replaces a dead one; with all extents of the trainer.
 
-    Only between passes: margins, residuals and prices are those of this anchor. Of ``extents`` those
+    It is given only between passes, when margins, residuals and prices are those of this anchor. Extents
     without a committed column are spare.
     """
 
@@ -343,9 +349,9 @@ class Restore(Order):
 
 @dataclass(frozen=True)
 class Commit(Order):
-    """Ids [start, stop) are stored in an extent, which is the trainer's now.
+    """An extent with columns [start, stop) of the list now belongs to the trainer.
 
-    With order 0 there is no trainer to tell: enter it in the directory, Restore will name it.
+    With order 0 there is no trainer to send it to: a later Restore will name the extent.
     """
 
     extent: int
@@ -357,16 +363,16 @@ class Commit(Order):
 
 @dataclass(frozen=True)
 class Lend(Order):
-    """An empty extent for the trainer's compaction."""
+    """Lend the trainer an empty extent for compaction."""
 
     extent: int
 
 
 @dataclass(frozen=True)
 class MakeRoom(Order):
-    """Evict until ``wanted`` extents are empty, as far as can be; answered by Freed(.., order).
+    """Evict until ``wanted`` extents are empty, as far as possible.
 
-    None may be wanted: then it is the number of columns that has to fall.
+    It is answered by Freed(.., order). ``wanted`` is 0 if only the number of columns has to fall.
     """
 
     wanted: int
@@ -379,7 +385,7 @@ class DropAll(Order):
 
 @dataclass(frozen=True)
 class Rejected(Order):
-    """The proposal did not lower the objective; the anchor of ``pass_number`` stays."""
+    """The proposal did not lower the objective; the anchor of ``pass_number`` remains."""
 
     pass_number: int
     version: int

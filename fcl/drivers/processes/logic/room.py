@@ -1,4 +1,4 @@
-"""Room for columns: extents on their way between the arena, the writers and the trainer."""
+"""Room for columns: how extents move between the arena, the writers and the trainer."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ __all__ = ["Room"]
 
 
 class Room:
-    """Lends extents to the trainer, asks it for others, and commits those that writers have filled.
+    """Lends extents to the trainer, requests others, and commits those that writers filled.
 
     Parameters
     ----------
     extents : Extents
     trainer : TrainerSide
     passes : Lane
-        Whose columns need room.
+        The lane whose columns need room.
     say : callable
-        Takes the instructions.
+        Receives the instructions.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class Room:
     ) -> None:
         self.extents = extents
         self.trainer = trainer
-        self.crowded = False  #: whether columns have to leave before any is made
+        self.crowded = False  #: whether columns have to be evicted before any is made
         self._passes = passes
         self._say = say
 
@@ -50,10 +50,10 @@ class Room:
         return bool(self.extents.free) and not self.crowded
 
     def lend(self) -> None:
-        """Lend the trainer an empty extent, to compact into; before any is for writers.
+        """Lend the trainer an empty extent for compaction, if it has none; writers come second.
 
-        Not while rows are read: there is no cache yet, and an order makes the trainer busy, which would
-        keep a core from the readers.
+        It does nothing while rows are read: there is no cache yet, and an order makes the trainer busy,
+        which would take a core from the readers.
         """
         trainer = self.trainer
         if self._passes.stage == Stage.PREPARE:
@@ -63,7 +63,7 @@ class Room:
             self._say(Lend(trainer.lend_order, self.extents.lend()))
 
     def request(self) -> None:
-        """Ask the trainer for room, once, if columns wait, and no extent is free or it is crowded."""
+        """Request room from the trainer if columns wait, unless a request is still unanswered."""
         trainer, passes = self.trainer, self._passes
         wanted = len(passes.parts.waiting) if passes.stage == Stage.COLUMNS else 0
         if not wanted or not trainer.informed or trainer.room_order:
@@ -75,13 +75,13 @@ class Room:
             self._say(MakeRoom(trainer.room_order, min(wanted, self.extents.n - 1)))
 
     def give_up(self) -> None:
-        """Drop the columns that wait, if the trainer has no room and no writer brings any."""
+        """Drop the waiting columns if neither the trainer nor a writer can free an extent."""
         hope = self.extents.free or self.extents.granted or not self.trainer.refuses_room
         if self._passes.stage == Stage.COLUMNS and not hope:
             self._passes.parts.drop_waiting()
 
     def freed(self, event: Freed) -> None:
-        """Take back extents of the trainer, and its answers to orders."""
+        """Take back extents from the trainer, and note which orders it has answered."""
         trainer, extents = self.trainer, self.extents
         trainer.freed(event.spare, event.order)
         extents.release(event.extents)
@@ -89,24 +89,26 @@ class Room:
             trainer.drop_order = 0
             kept = sorted(extents.committed)
             dropped = not kept and not event.spare
-            require(dropped, f"extents {kept} kept where all were to be dropped")
+            require(dropped, f"extents {kept} kept although all had to be dropped")
         if trainer.room_order and event.order >= trainer.room_order:
-            # room that the trainer needs is not lent, or the lending could repeat for ever
+            # lend first: an extent that goes back to the trainer is no room for writers, and counting it
+            # as room could repeat the request forever
             self.lend()
-            if not extents.free and not self.crowded:  # else it was not asked for extents alone
+            # when crowded, the request was for slots, and says nothing of extents
+            if not extents.free and not self.crowded:
                 trainer.denied = trainer.room_order
             trainer.room_order, self.crowded = 0, False
 
     def release_all(self) -> None:
-        """Free all columns: there is no trainer, and they are not wanted any more."""
+        """Free all extents of a trainer that is absent or dead; its columns are obsolete."""
         self.extents.release(set(self.extents.committed))
         self.trainer.spare = 0
 
     def stored(self, task: Task, stored: int) -> None:
         """Commit the extent into which a writer has put the first ``stored`` columns of its task.
 
-        With 0 the first column does not fit into an empty extent, and the task is dropped: trying the
-        others one by one would cost a stream over the rows each.
+        If ``stored`` is 0, the first column does not fit into an empty extent, and the whole task is
+        dropped: trying the other columns one by one would cost a pass over the rows each.
         """
         require(0 <= stored <= task.size, f"{stored} columns stored of {task}")
         if stored:

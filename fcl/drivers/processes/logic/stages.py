@@ -1,4 +1,4 @@
-"""The stages of a run, and what may follow each."""
+"""The stages of a run, and the stages that may follow each."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ __all__ = ["BETWEEN_PASSES", "STAGES", "Stage"]
 
 
 class Stage(StrEnum):
-    """What the writers are at; OFF, VALIDATE and SCORE belong to the validation beside the passes."""
+    """A stage of the passes; OFF, VALIDATE and SCORE belong to the validation beside them."""
 
     PREPARE = "prepare"
     MEASURE = "measure"  #: standard deviations of the features
     # a pass
     MARGINS = "margins"
     SEARCH = "search"
-    BLEND = "blend"  #: margins of a point between anchor and proposal
+    BLEND = "blend"  #: margins of a point on the segment from anchor to proposal
     ACCEPT = "accept"
     RESIDUALS = "residuals"
     PRICE = "price"
     CERTIFY = "certify"
     # between passes
     DECIDE = "decide"
-    DROP = "drop"  #: the trainer drops all columns, before the rows under them change
+    DROP = "drop"  #: the trainer drops all columns, before the sample of rows changes
     DRAW = "draw"
     SAMPLE = "sample"
     COLUMNS = "columns"
@@ -37,19 +37,19 @@ class Stage(StrEnum):
 
 _AFTER_A_SEARCH = (Stage.RESIDUALS, Stage.BLEND, Stage.WAIT, Stage.DECIDE)
 
-#: The stages of a run and what may follow each; FINISHED may follow all.
+#: Stage -> the stages that may follow it; FINISHED may follow any stage.
 STAGES: dict[Stage, tuple[Stage, ...]] = {
     Stage.PREPARE: (Stage.MEASURE, Stage.RESIDUALS, Stage.MARGINS),
     Stage.MEASURE: (Stage.RESIDUALS, Stage.MARGINS),
-    # accept at once: the first pass of a resumed run
+    # ACCEPT without SEARCH: the first pass of a resumed run
     Stage.MARGINS: (Stage.SEARCH, Stage.ACCEPT),
     Stage.SEARCH: _AFTER_A_SEARCH,
     Stage.BLEND: (Stage.ACCEPT,),
-    Stage.ACCEPT: _AFTER_A_SEARCH,  # blend: back to the anchor of a checkpoint
+    Stage.ACCEPT: _AFTER_A_SEARCH,  # BLEND: back to the anchor of a checkpoint
     Stage.RESIDUALS: (Stage.PRICE,),
     Stage.PRICE: (Stage.CERTIFY,),
     Stage.CERTIFY: (Stage.DECIDE,),
-    # margins: of a point to begin with
+    # MARGINS: of an initial point
     Stage.DECIDE: (Stage.DROP, Stage.DRAW, Stage.COLUMNS, Stage.SCORING, Stage.MARGINS),
     Stage.DROP: (Stage.DRAW,),
     Stage.DRAW: (Stage.SAMPLE,),
@@ -60,6 +60,5 @@ STAGES: dict[Stage, tuple[Stage, ...]] = {
     Stage.FINISHED: (),
 }
 
-#: Stages in which what the passes write belongs to the anchor that was sent, so that a new trainer can
-#: be given it.
+#: Stages in which the shared vectors belong to the anchor that was sent, which a new trainer can take.
 BETWEEN_PASSES = (Stage.COLUMNS, Stage.WAIT)

@@ -1,4 +1,4 @@
-"""The small states that the decision logic is made of, each with its own invariants."""
+"""The components of the decision logic's state, each with its own invariants."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = [
 
 
 class LogicError(AssertionError):
-    """A fault of fcl: an invariant is broken, or an event came that cannot be."""
+    """A bug in fcl: an invariant is broken, or an impossible event arrived."""
 
 
 def require(holds: bool, words: str) -> None:
@@ -34,9 +34,9 @@ def require(holds: bool, words: str) -> None:
 
 
 class Parts:
-    """The parts [0, size) of one stage, cut in ranges that are dealt to writers.
+    """The parts [0, size) of one stage, cut into ranges that are dealt to writers.
 
-    Each part is at any time in exactly one of: a waiting range, a dealt range, done, dropped.
+    At any time each part is in exactly one range, which is waiting, dealt, done or dropped.
     """
 
     def __init__(self, size: int = 0, batch: int = 1) -> None:
@@ -55,12 +55,12 @@ class Parts:
         return bool(self.dealt or self.done)
 
     def deal(self, serial: int) -> range:
-        """The next range, in order; those that came back go first."""
+        """Deal the next range, in order; ranges that were taken back come first."""
         self.dealt[serial] = part = self.waiting.popleft()
         return part
 
     def finish(self, serial: int, n_done: int) -> None:
-        """The first ``n_done`` parts of a range are done, the rest waits again; none: all dropped."""
+        """Mark the first ``n_done`` parts of a range as done, the rest as waiting; 0: drop all."""
         part = self.dealt.pop(serial)
         if n_done == 0:
             self.dropped.append(part)
@@ -70,7 +70,7 @@ class Parts:
             self.waiting.appendleft(part[n_done:])
 
     def take_back(self, serial: int) -> None:
-        """The writer is dead: nothing of its range counts."""
+        """Let the whole range wait again, since its writer died."""
         self.waiting.appendleft(self.dealt.pop(serial))
 
     def drop_waiting(self) -> None:
@@ -87,7 +87,7 @@ class Parts:
 
 @dataclass
 class Lane:
-    """A sequence of stages of which one is at work: the passes, or the validation beside them."""
+    """A sequence of stages, one at a time: the passes, or the validation beside them."""
 
     stage: Stage
     pass_number: int
@@ -100,10 +100,10 @@ class Lane:
 
 
 class Extents:
-    """Who holds each extent of the arena: nobody (free), a writer (granted) or the trainer (committed).
+    """Who holds each extent of the arena.
 
-    An extent that the trainer is about to drop stays committed until it says Freed: what is free is
-    read and written by nobody.
+    It is nobody (free), a writer (granted) or the trainer (committed). An extent that the trainer is
+    about to drop stays committed until Freed arrives, so no process reads or writes a free extent.
     """
 
     def __init__(self, n: int) -> None:
@@ -113,7 +113,7 @@ class Extents:
         self.committed: set[int] = set()
 
     def limit(self, n: int) -> None:
-        """Lower the number of extents to n; those beyond must not be owned."""
+        """Lower the number of extents to n; extents from n on must be free."""
         require(
             max([*self.granted, *self.committed], default=-1) < n,
             f"an extent from {n} on is owned already",
@@ -127,7 +127,7 @@ class Extents:
         return extent
 
     def give_back(self, extent: int) -> None:
-        """Of a writer that has stored nothing, or is dead and reaped."""
+        """Free the extent of a writer that has stored nothing, or is dead and reaped."""
         del self.granted[extent]
         self.free.append(extent)
 
@@ -141,7 +141,7 @@ class Extents:
         return extent
 
     def release(self, extents: Iterable[int]) -> None:
-        """The trainer has dropped its hold on these."""
+        """Free extents that the trainer has released."""
         for extent in sorted(extents):
             require(extent in self.committed, f"freed extent {extent} is not the trainer's")
             self.committed.remove(extent)
@@ -149,17 +149,17 @@ class Extents:
 
     def validate(self) -> None:
         held = sorted([*self.free, *self.granted, *self.committed])
-        require(held == list(range(self.n)), f"each of {self.n} extents in one hand, got {held}")
+        require(held == list(range(self.n)), f"each of {self.n} extents has one owner, got {held}")
 
 
 @dataclass(frozen=True)
 class Tokens:
-    """How the cores are shared between the threads of the trainer and the running writers.
+    """How the cores are divided between the threads of the trainer and the running writers.
 
-    Sharing: the trainer has the cores that no writer uses, the writers may have all while the trainer
-    has nothing to do. Not sharing: one core is the trainer's, always. Either side can always work with
-    one, so the sum is cores + 1 where there is one core only, or where the trainer was idle, all cores
-    were given to writers, and none of their tasks is done yet.
+    With sharing, the trainer gets the cores that no writer uses, and writers may use all cores while the
+    trainer has nothing to do. Without sharing, one core always belongs to the trainer. Either side always
+    has at least one core, so cores + 1 are in use if there is only one core, or if an idle trainer gets
+    work while writers use all cores, until one of their tasks is done.
     """
 
     cores: int
@@ -171,19 +171,19 @@ class Tokens:
         return max(1, self.cores - 1)
 
     def threads(self, running: int) -> int:
-        """Of the trainer; an idle one keeps a nominal thread, so that it never starts with none."""
+        """Threads of the trainer; at least 1, also while it is idle, so that it can always start."""
         return max(1, self.cores - running) if self.sharing else 1
 
 
 class Deaths:
-    """Deaths of each role since the last progress."""
+    """Counts the deaths of each role since the last progress."""
 
     def __init__(self, most: int) -> None:
         self.most = most
         self.counts: Counter[str] = Counter()
 
     def add(self, role: str) -> bool:
-        """Count one; whether it was one too many."""
+        """Count a death; return whether the role has reached the limit."""
         self.counts[role] += 1
         return self.counts[role] >= self.most
 
@@ -206,7 +206,7 @@ class WriterSide:
 
     def validate(self) -> None:
         require(
-            self.ready or self.task is None, f"writer {self.number} has a task, but is not there"
+            self.ready or self.task is None, f"writer {self.number} has a task, but is not ready"
         )
 
 
@@ -222,27 +222,27 @@ class Activity(StrEnum):
 class TrainerSide:
     """The trainer as the logic sees it.
 
-    It gets orders, numbered, one after the other; its answers name the order they answer, so that what
-    it said before it saw a later order is not mistaken for an answer to that.
+    It gets numbered orders, one after the other. Its answers name the order that they answer, so that a
+    message from before a later order is not mistaken for an answer to that order.
     """
 
     incarnation: int = 0
     state: Activity = Activity.ABSENT
-    informed: bool = False  #: it knows all that is the trainer's
-    order: int = 0  #: the last one given
-    anchor_order: int = 0  #: a handed-over anchor it has not taken yet, or 0
-    room_order: int = 0  #: a MakeRoom it has not answered, or 0
-    drop_order: int = 0  #: a DropAll it has not answered, or 0
-    denied: int = 0  #: the last MakeRoom that brought no room
+    informed: bool = False  #: whether it knows the anchor and the extents that it holds
+    order: int = 0  #: the last order
+    anchor_order: int = 0  #: a SendAnchor or Restore that it has not answered, or 0
+    room_order: int = 0  #: a MakeRoom that it has not answered, or 0
+    drop_order: int = 0  #: a DropAll that it has not answered, or 0
+    denied: int = 0  #: the last MakeRoom that freed no extent
     handed_order: int = 0  #: the last SendAnchor or Restore
     lend_order: int = 0  #: the last Lend
     commit_order: int = 0  #: the last Commit
     spare: int = 0  #: empty extents that it keeps for compaction
-    proposal: Published | None = None  #: the newest that is not taken
+    proposal: Published | None = None  #: the newest proposal that no pass has taken
     fresh: bool = False  #: whether the proposal was made with the present anchor
 
     def give(self) -> int:
-        """The number of a new order; 0 while there is nobody to give it to."""
+        """The number of a new order; 0 while there is no informed trainer to give it to."""
         if not self.informed:
             return 0
         self.order += 1
@@ -250,12 +250,12 @@ class TrainerSide:
         return self.order
 
     def ready(self, nothing_to_know: bool) -> None:
-        """It is there; told the rest by a Restore, unless it can follow order by order."""
+        """Note that it is ready; unless there is nothing to know yet, a Restore will inform it."""
         require(self.state == Activity.ABSENT, "the trainer is ready twice")
         self.state, self.informed = Activity.IDLE, nothing_to_know
 
     def died(self) -> None:
-        """What it held is held no more, and nobody will answer; extents and spares outlive it."""
+        """Note its death: its orders stay unanswered, but its extents and spares are kept."""
         self.incarnation += 1
         self.state, self.informed = Activity.ABSENT, False
         self.anchor_order = self.room_order = self.drop_order = 0
@@ -268,7 +268,7 @@ class TrainerSide:
             self.state = Activity.IDLE
 
     def freed(self, spare: int, order: int) -> None:
-        """Extents came back; what it says of spares is out of date if another was lent since."""
+        """Note that it freed extents; its number of spares is out of date if one was lent since."""
         require(self.informed, "extents freed by a trainer that holds none")
         require(order <= self.order, f"freed after order {order}, the last was {self.order}")
         if order >= self.lend_order:
@@ -276,7 +276,7 @@ class TrainerSide:
 
     @property
     def refuses_room(self) -> bool:
-        """Whether it had none, and has been given neither columns nor an anchor since."""
+        """Whether it freed no extent when last asked, and got neither columns nor an anchor since."""
         return self.informed and self.denied > max(self.commit_order, self.handed_order)
 
     def published(self, proposal: Published) -> None:
@@ -287,11 +287,11 @@ class TrainerSide:
         require(0 < order <= self.order, f"anchor of order {order}, the last was {self.order}")
         if order == self.anchor_order:
             self.anchor_order = 0
-            self.fresh = False  # what is published was made with the former anchor
+            self.fresh = False  # the present proposal was made with the former anchor
 
     @property
     def worth_a_pass(self) -> bool:
-        """Whether to take the proposal: of an idle trainer anything new, for nothing better comes."""
+        """Whether to take the proposal; if the trainer is idle in any case: none better will come."""
         proposal = self.proposal
         if proposal is None:
             return False
@@ -304,10 +304,8 @@ class TrainerSide:
             self._require_answered()
         if not self.informed:
             at_work = self.state == Activity.BUSY or self.proposal is not None
-            require(not at_work, "a trainer works that was told nothing")
-        require(
-            self.state != Activity.ABSENT or not self.informed, "an absent trainer knows something"
-        )
+            require(not at_work, "a trainer works that is not informed")
+        require(self.state != Activity.ABSENT or not self.informed, "an absent trainer is informed")
 
     def _require_answered(self) -> None:
         waiting = [n for n in (self.anchor_order, self.room_order, self.drop_order) if n]

@@ -1,4 +1,4 @@
-"""The validation of anchors, beside the passes."""
+"""Validation of anchors, beside the passes."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ class Validation:
     Parameters
     ----------
     n_parts : int
-        Of the validation rows; 0 without validation rows.
+        Parts of the stage; 0 without validation rows.
     passes : Lane
-        Whose anchors are validated.
+        The lane whose anchors are validated.
     say : callable
-        Takes the instructions.
+        Receives the instructions.
     """
 
     def __init__(self, n_parts: int, passes: Lane, say: Callable[[Instruction], None]) -> None:
         self.n_parts = n_parts
         self.lane = Lane(Stage.OFF, -1)
-        self.wanted = True  #: the supervisor's: False while validation takes too much of the time
-        self.scored = -1  #: the last pass with scores
+        self.wanted = True  #: False while validation takes too much time, by the supervisor
+        self.scored = -1  #: the last pass with a score
         self._passes = passes
         self._say = say
 
     def begin(self) -> None:
-        """Validate the anchor just certified, unless an earlier one is half done.
+        """Validate the anchor just certified, unless the validation of an earlier one has started.
 
-        A validation that has started continues, and this anchor is skipped: if each new anchor ended
-        the work on the one before, a slow validation would never give a score. Only the last anchor must
-        be validated.
+        A validation that has started continues, and the new anchor is skipped: if each new anchor ended
+        the validation of the one before, a slow validation would never give a score. Only the last
+        anchor must be validated.
         """
         lane, number = self.lane, self._passes.pass_number
         is_last = self._passes.stage == Stage.SCORING
@@ -54,7 +54,7 @@ class Validation:
             lane.parts.drop_waiting()
 
     def advance(self) -> bool:
-        """One step from a complete stage to the next; whether there was one."""
+        """Move from a complete stage to the next; returns whether that was possible."""
         lane = self.lane
         if lane.stage == Stage.OFF or not lane.parts.complete:
             return False
