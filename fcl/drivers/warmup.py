@@ -105,6 +105,7 @@ def _sequences() -> None:
         ("bag:d=3,strands=both", "logistic"),
         ("bag:d=3,value=presence", "logistic"),
         ("bag:d=3,strands=both,wildcards=true", "logistic"),
+        ("bag:d=3,value=presence,wildcards=true", "logistic"),
         ("kmers:d=10", "squared_hinge"),
     ):
         model = _train(codes, labels, features, loss)

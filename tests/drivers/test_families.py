@@ -90,7 +90,8 @@ BAGS = (
     "bag:d=3,value=presence",
     "bag:d=4,value=presence,strands=both",
     "bag:d=3,wildcards=true",
-    "bag:d=3,strands=both,wildcards=true",
+    "bag:d=3,value=presence,wildcards=true",
+    "bag:d=3,value=presence,strands=both,wildcards=true",
 )
 CONCATS = (
     "kmers:d=2 + bag:d=3",  # bits and values
@@ -147,7 +148,7 @@ def test_optimum(text: str) -> None:
     check(train(text), explicit(text, 0.2))
 
 
-@pytest.mark.parametrize("text", [BAGS[1], BAGS[5], *CONCATS[:2]])
+@pytest.mark.parametrize("text", [BAGS[1], BAGS[6], *CONCATS[:2]])
 def test_optimum_of_the_elastic_net(text: str) -> None:
     check(train(text, l1_ratio=0.6), explicit(text, 0.2, 0.6))
 

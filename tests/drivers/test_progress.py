@@ -68,7 +68,7 @@ def check_shares(events: list[Event]) -> set[str]:
         ("fourier:n=64", "numbers"),
         ("kmers:d=3", "sequences"),
         ("bag:d=3", "sequences"),
-        ("bag:d=3,value=presence", "sequences"),
+        ("bag:d=3,value=presence,wildcards=true", "sequences"),
     ],
 )
 def test_every_family_reports_its_progress(

@@ -28,6 +28,7 @@ DNA = (
     "bag:d=4",
     "bag:d=3,strands=both,wildcards=true",
     "bag:d=4,value=presence",
+    "bag:d=3,value=presence,strands=both,wildcards=true",
     "kmers:d=3 * 0.5 + bag:d=3 * 2",
 )
 TABLES = (

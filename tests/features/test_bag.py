@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -14,9 +15,10 @@ from fcl.errors import InputError
 from fcl.features import Bag, BagFamily, family_from_config, parse_features, spell_features
 from fcl.features.base import BitColumns
 from fcl.features.prices import Prices
-from tests.bag_matrix import matrix, occurrences, patterns, reverse
+from tests.bag_matrix import features_of, matrix, occurrences, patterns, reverse
 from tests.explicit import select_rows
 from tests.pricing import Pricing
+from tests.rows import acceptors
 from tests.windows import (
     BLOCK_ROWS,
     INTERPRETED,
@@ -30,7 +32,7 @@ from tests.windows import (
     tolerance,
 )
 
-KINDS = (("count", False), ("presence", False), ("count", True))
+KINDS = (("count", False), ("presence", False), ("count", True), ("presence", True))
 
 
 @st.composite
@@ -57,7 +59,12 @@ def dense(columns: Any) -> np.ndarray:
 def bounds_of(family: BagFamily, part: int) -> tuple[int, int]:
     """The ids of a part."""
     parts = family.n_price_parts
-    return part * family.n_features // parts, (part + 1) * family.n_features // parts
+    if not family.searched:
+        return part * family.n_features // parts, (part + 1) * family.n_features // parts
+    leading = itertools.product("ACGT", *["ACGT."] * min(1, family.d - 1))
+    wanted = "".join(list(leading)[part])
+    first = [p[0].ljust(family.d, ".").startswith(wanted) for p in features_of(family)]
+    return (first.index(True), len(first) - first[::-1].index(True)) if any(first) else (0, 0)
 
 
 def same_bits(a: Prices, b: Prices) -> bool:
@@ -92,9 +99,16 @@ def test_prices(
     np.testing.assert_allclose(found.watched, g[watch], rtol=0, atol=slack)
     np.testing.assert_allclose(found.gradients, g[found.ids], rtol=0, atol=slack)
     most, change = float(np.abs(g).max()), more * family.integer_bound
-    assert found.largest - change == pytest.approx(most, rel=0, abs=slack)
+    if family.searched and most <= threshold:  # then it is an upper bound alone
+        assert most - slack <= found.largest - change <= max(threshold, most) + slack
+    else:
+        assert found.largest - change == pytest.approx(most, rel=0, abs=slack)
     assert found.n_priced == family.n_features
     excess = float(np.sum(np.maximum(np.abs(g) + change - level, 0.0) ** 2))
+    if (
+        family.searched and level <= change
+    ):  # every pattern has its share, and not all are looked at
+        excess = math.inf
     close = {"rel": 1e-9, "abs": slack * slack + 1e-300}
     assert math.fsum(found.excess) == pytest.approx(excess, **close)
     size = np.abs(g)
@@ -209,6 +223,36 @@ def test_long_words_by_hand() -> None:
     assert wild.feature_id(reverse(pattern)) == j
     found = Pricing(wild, prepare(wild, codes), 8).price(r, np.array([j]), 1e9)
     assert found.watched[0] == pytest.approx(r @ counts, abs=1e-12)
+    there = BagFamily(10, 40, "presence", "both", True)
+    found = Pricing(there, prepare(there, codes), 8).price(r, np.array([j]), 1e9)
+    assert found.watched[0] == pytest.approx(r @ np.minimum(counts, 1), abs=1e-12)
+
+
+@pytest.mark.skipif(INTERPRETED, reason="a search of thousands of patterns")
+@pytest.mark.parametrize("strands", ["one", "both"])
+def test_search_skips_what_cannot_count(strands: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Real windows: few patterns are looked at, the result is that of all, with or without room."""
+    codes, y = acceptors(30, 400)
+    codes[::9, 4] = 4
+    family = BagFamily(5, 30, "presence", strands, True)
+    prepared = prepare(family, codes)
+    r = np.where(y > 0, -0.6, 0.4) * np.linspace(0.5, 1.5, len(y))
+    ids = np.arange(family.n_features)
+    columns = family.column_maker(prepared, 1 << 20).make(ids)
+    g = r @ np.concatenate([dense(block) for block in columns], axis=1).T
+    threshold = 0.5 * float(np.abs(g).max())
+    watch = np.array([0, 17, family.n_features - 1])
+    pricer = Pricing(family, prepared, 64)
+    found = pricer.price(r, watch, threshold)
+    wanted = np.setdiff1d(np.flatnonzero(np.abs(g) > threshold), watch)
+    assert (found.ids == wanted).all() and len(wanted) > 3
+    assert found.largest == pytest.approx(np.abs(g).max(), rel=1e-12)
+    np.testing.assert_allclose(found.watched, g[watch], rtol=0, atol=1e-9)
+    assert found.n_visited < (0.75 if strands == "both" else 0.5) * family.n_features
+    monkeypatch.setattr("fcl.features.bag.search.PATH_ROOM", (1, 1))
+    short = Pricing(family, prepared, 64)
+    assert same_bits(short.price(r, watch, threshold), found)
+    assert short.sums(r, ids).tobytes() == pricer.sums(r, ids).tobytes()
 
 
 @pytest.mark.parametrize(
@@ -234,7 +278,7 @@ def test_text(text: str, spec: Bag) -> None:
         ({"d": 2.5}, "whole number"),
         ({"d": 4, "value": "sum"}, "value"),
         ({"d": 4, "strands": "two"}, "strands"),
-        ({"d": 3, "value": "presence", "wildcards": True}, "presence does not support wildcards"),
+        ({"d": 11, "value": "presence", "wildcards": True}, "from 1 to 10 with wildcards"),
     ],
 )
 def test_options_are_checked(options: dict[str, Any], message: str) -> None:

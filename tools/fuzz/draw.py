@@ -161,7 +161,6 @@ def _letter_features(random: np.random.Generator, length: int) -> str:
             return f"kmers:d={d}"
         wild = "true" if random.random() < 0.4 else "false"
         value, strands = random.choice(["count", "presence"]), random.choice(["one", "both"])
-        value = "count" if wild == "true" else value  # presence takes no wildcards
         return f"bag:d={d},value={value},strands={strands},wildcards={wild}"
 
     return _joined(random, one)

@@ -20,7 +20,7 @@ FAMILIES = {
         "kmers:d=2",
         "bag:d=2",
         "bag:d=2,strands=both",
-        "bag:d=2,value=presence",
+        "bag:d=2,value=presence,wildcards=true",
         "kmers:d=2 + bag:d=1 * 0.5",
     ),
 }

@@ -67,10 +67,20 @@ class BagColumns(ColumnMaker):
         return out
 
     def _bits(self, block: WindowBlock, ids: Ids) -> npt.NDArray[np.uint64]:
-        from fcl.kernels import bags
+        from fcl.kernels import bags, occurrences
 
         family = self.family
         out = np.zeros((len(ids), -(-block.n_rows // 64)), np.uint64)
+        if family.searched:
+            occurrences.mark_patterns(
+                *letters_of(block),
+                family.d,
+                block.n_rows,
+                *family.windows_of(ids),
+                *self._buffers.of_windows(block),
+                out,
+            )
+            return out
         bags.mark_present(
             *letters_of(block),
             family.d,

@@ -29,6 +29,7 @@ from fcl.errors import InputError
 from fcl.features.bag.columns import BagColumns, columns_bytes
 from fcl.features.bag.margins import BagScorer, margin_bytes
 from fcl.features.bag.pricing import MOST_PARTS, BagPricer, pricing_bytes
+from fcl.features.bag.search import SearchPricer, list_bytes
 from fcl.features.base import Floats, Ids
 from fcl.features.kmers.family import KmerFamily
 from fcl.features.kmers.rows import Patterns
@@ -52,12 +53,14 @@ class Bag:
     d : int
         Letters of a pattern: 1 to 12, or to 10 with wildcards.
     value : {"count", "presence"}
-        Value of a feature: how often the pattern occurs, or 1 if it occurs at all.
+        Value of a feature: how often the pattern occurs, or 1 if it occurs at all. Presence with
+        wildcards is priced by a search, whose lists take 20 bytes per occurrence of the most frequent
+        letter (of either strand with ``strands="both"``).
     strands : {"one", "both"}
         Whether the reverse complement of a pattern counts as the same pattern.
     wildcards : bool
-        Whether letters after the first may be wildcards; only with ``value="count"``. A count is a sum
-        over positions, so one table prices all counts; presence is not, and would need a slow search.
+        Whether letters after the first may be wildcards. A count is a sum over positions, so one table
+        prices all counts; presence is not, and needs the search.
     """
 
     d: int
@@ -77,11 +80,6 @@ class Bag:
             raise InputError(
                 f"bag: d must be from 1 to {most}{' with wildcards' * self.wildcards}, "
                 f"got {shown(self.d)}"
-            )
-        if self.wildcards and self.value == "presence":
-            raise InputError(
-                "bag: value=presence does not support wildcards; use value=count, or omit "
-                "wildcards=true"
             )
 
     def bind(self, rows: RowReader) -> BagFamily:
@@ -130,7 +128,14 @@ class BagFamily(WindowFamily):
         return (every + own) // 2
 
     @property
+    def searched(self) -> bool:
+        """Whether a search prices the patterns, in place of a table."""
+        return self.binary and self.wildcards
+
+    @property
     def n_price_parts(self) -> int:
+        if self.searched:
+            return 4 if self.d == 1 else 20
         return min(MOST_PARTS, self.n_features)
 
     @property
@@ -168,6 +173,20 @@ class BagFamily(WindowFamily):
         if self.wildcards:
             return KmerFamily(self.d, self.d).patterns(codes)
         return Patterns(np.zeros_like(codes), np.full_like(codes, 4**self.d - 1), codes)
+
+    def windows_of(self, ids: Ids) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32]]:
+        """Encode features as bit fields over windows (see :mod:`fcl.kernels.occurrences`).
+
+        Returns the cares and the values, each uint32 (1, k), or (2, k) with both strands.
+        """
+        codes = self.codes(ids)
+        code = np.stack([codes, self.others(ids)]) if self.both else codes[None]
+        cares, values = np.zeros((2, *code.shape), np.uint32)
+        for shift in range(0, 3 * self.d, 3):  # from the last letter backwards
+            code, digit = np.divmod(code, 5)
+            cares |= np.where(digit < 4, 7 << shift, 0).astype(np.uint32)
+            values |= np.where(digit < 4, digit << shift, 0).astype(np.uint32)
+        return cares, values
 
     def feature_id(self, pattern: str) -> int:
         """The id of a pattern such as ``"TT.AG"``; with wildcards it may have fewer than d letters."""
@@ -208,8 +227,9 @@ class BagFamily(WindowFamily):
     def scorer(self, ids: Ids, weights: Floats) -> BagScorer:
         return BagScorer(self, ids, weights)
 
-    def pricer(self, prepared: PreparedRows, keep: int) -> BagPricer:
-        return BagPricer(self, prepared, keep)
+    def pricer(self, prepared: PreparedRows, keep: int) -> BagPricer | SearchPricer:
+        kind = SearchPricer if self.searched else BagPricer
+        return kind(self, prepared, keep)
 
     def column_maker(self, prepared: PreparedRows, buffer_bytes: int) -> BagColumns:
         return BagColumns(self, prepared, buffer_bytes)
@@ -225,7 +245,8 @@ class BagFamily(WindowFamily):
         )
 
     def extra_bytes(self, prepared: PreparedRows, pricers: int = 1) -> int:
-        return prepared.side_bytes()
+        lists = list_bytes(self, prepared) if self.searched else 0
+        return prepared.side_bytes() + pricers * lists
 
 
 @lru_cache(maxsize=2)

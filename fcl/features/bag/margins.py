@@ -1,4 +1,4 @@
-"""Margins of a model of patterns anywhere in the window: one table look-up per row and position."""
+"""Margins of a model of patterns anywhere in the window: table look-ups, or a search for each pattern."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 def margin_bytes(family: BagFamily) -> int:
     """Bytes of the tables from codes to margins."""
+    if family.searched:
+        return 0
     if family.wildcards:
         return 8 * 5**family.d + 8 * 4**family.d * 4 // 3
     return (12 if family.binary else 8) * 4**family.d
@@ -23,6 +25,8 @@ def margin_bytes(family: BagFamily) -> int:
 
 class BagScorer:
     """Computes the margins of a model: one table look-up per row and position.
+
+    The presence of patterns with wildcards is computed pattern by pattern.
 
     ids : int64 (k,).
     weights : float64 (k,).
@@ -36,6 +40,11 @@ class BagScorer:
         self._empty = not np.any(weights)
         self._buffers = RowBuffers(family)
         if self._empty:
+            return
+        if family.searched:
+            used = np.flatnonzero(weights)
+            self._weights = np.array(weights, np.float64)[used]
+            self._patterns = family.windows_of(np.asarray(ids)[used])
             return
         cells = np.zeros(radix**d)
         codes = others = np.array(family.codes(ids))  # a copy: ids of a model are read-only
@@ -55,11 +64,22 @@ class BagScorer:
 
     def add(self, block: WindowBlock, out: Floats) -> None:
         """Add the margins of a block of prepared rows, in place."""
-        from fcl.kernels import bags, kmers
+        from fcl.kernels import bags, kmers, occurrences
 
         if self._empty:
             return
         family, d, n = self.family, self.family.d, block.n_rows
+        if family.searched:
+            occurrences.add_margins(
+                *letters_of(block),
+                d,
+                n,
+                *self._patterns,
+                self._weights,
+                *self._buffers.of_windows(block),
+                out,
+            )
+            return
         if family.binary:
             self._stamps[:] = -1
             bags.add_present_margins(

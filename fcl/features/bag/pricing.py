@@ -37,6 +37,8 @@ SQUARE_BYTES = 16 << 20
 def pricing_bytes(family: BagFamily) -> int:
     """Bytes of the tables of a pricer, and of the arrays for the sums of one part."""
     d = family.d
+    if family.searched:  # its lists depend on the rows
+        return 0
     tables = 8 * 4**d
     if family.wildcards:
         tables = tables * 4 // 3 + 8 * 5**d + SQUARE_BYTES

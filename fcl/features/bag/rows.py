@@ -24,12 +24,23 @@ class RowBuffers:
 
         self._letters = np.empty((bags.LETTER_ROWS, family.length), np.uint8)
         self._codes = np.empty(family.n_positions, np.int64)
+        columns = family.length if family.searched else 0
+        self._windows = np.empty((columns, bags.LETTER_ROWS), np.uint32)
+        self._hits = np.empty(bags.LETTER_ROWS, np.uint32)
 
     def of(
         self, block: WindowBlock
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
         """Cursors at the beginning of the block, and buffers for letters and codes."""
         return block.unknown_start[:-1].copy(), self._letters, self._codes
+
+    def of_windows(
+        self, block: WindowBlock
+    ) -> tuple[
+        npt.NDArray[np.int64], npt.NDArray[np.uint8], npt.NDArray[np.uint32], npt.NDArray[np.uint32]
+    ]:
+        """Cursors, and room for letters, windows and what is found in them."""
+        return block.unknown_start[:-1].copy(), self._letters, self._windows, self._hits
 
 
 def letters_of(block: WindowBlock) -> Letters:
