@@ -21,6 +21,7 @@ from collections.abc import Callable
 import numpy as np
 
 from fcl.kernels import columns as column_kernels
+from fcl.kernels import descent
 from fcl.solve.exact import CHUNK_ENTRIES, FLAT_SLOPE, minimise_quadratic, newton_step
 from fcl.solve.inner import Columns, LocalPoint, Step
 from fcl.solve.state import Floats, WorkingSet
@@ -35,6 +36,11 @@ MOST_STEPS = 2000
 MOST_IDLE_STEPS = 5
 #: Steps after which a request to hurry ends the search.
 LEAST_STEPS = 100
+#: Models that :meth:`ClippedProblem._approach` makes at most, sweeps over each, and the decrease of the
+#: objective, as a share of it, that makes another model worthwhile.
+MOST_MODELS, SWEEPS, WORTH = 50, 20, 1e-4
+#: Violation at which the sweeps end, and the curvature of a scaled column without curved rows.
+ROUGH, FLAT = 1e-2, 1e-9
 #: Slope of an active weight, as a share of the tolerance, up to which it counts as settled.
 AT_REST = 0.1
 
@@ -96,7 +102,8 @@ class ClippedProblem:
         if free:
             self.pulls += pull_b * intercept_slopes
             self.extra += view.intercept_floor * np.outer(intercept_slopes, intercept_slopes)
-        self.rounding = np.finfo(float).eps * (at.loss + float(self.a @ np.abs(self.w)))
+        self.value = at.loss + float(self.a @ np.abs(self.w))
+        self.rounding = np.finfo(float).eps * self.value
         self.signs = np.sign(self.w)
         #: the Hessian of all weights, if no row is ever flat
         self._whole: Floats | None = None
@@ -115,6 +122,8 @@ class ClippedProblem:
         settled = False
         if self._whole is not None:
             self._minimise_quadratic(self._whole, tolerance, cease)
+        else:
+            self._approach(cease)
         while steps < MOST_STEPS and idle < MOST_IDLE_STEPS:
             if cease() or (steps >= LEAST_STEPS and hurry()):
                 break
@@ -137,12 +146,7 @@ class ClippedProblem:
                 settled = True
                 continue
             rows, signs = self.curved, self.signs
-            self.w = self.w + beta * step
-            if zeroed >= 0:
-                self.w[zeroed] = 0.0
-            self.beyond = self.beyond + beta * (step @ self.phi)
-            self.signs = np.where(self.free, 0.0, np.sign(self.w))
-            self._update()
+            self._move(beta, step, zeroed)
             if lower > self.rounding:
                 idle = 0
             elif zeroed < 0:  # a weight that became 0 is progress, even if rounding hides its gain
@@ -174,9 +178,49 @@ class ClippedProblem:
             tolerance,
             cease=cease,
         )
-        step = np.append(weights - self.w[:k], np.zeros(len(self.w) - k))
-        self.w = self.w + step
-        self.beyond = self.beyond + step @ self.phi
+        self._move(1.0, np.append(weights - self.w[:k], np.zeros(len(self.w) - k)))
+
+    def _approach(self, cease: Callable[[], bool]) -> None:
+        """Come near the minimum by coordinate descent on models of the curved rows.
+
+        An active set that starts far away takes a step for each weight that enters or leaves.
+        """
+        k, free = len(self.scale), bool(self.free.any())
+        order, every = np.arange(k), np.arange(len(self.w))
+        for _ in range(MOST_MODELS):
+            if cease():
+                break
+            hessian, slope = self._hessian(every), self.slope.copy()
+            if free:  # eliminate the intercept
+                curvature = hessian[k, k]
+                if curvature <= 0.0:
+                    break
+                share = hessian[k] / curvature
+                slope -= share * slope[k]
+                hessian -= np.outer(share, hessian[k])
+            hessian = hessian[:k, :k]
+            # a column without curved rows moves until some are curved
+            hessian[order, order] += FLAT
+            w, slope = self.w[:k].copy(), slope[:k].copy()
+            for _ in range(SWEEPS):
+                if descent.gram_sweep(hessian, self.a[:k], order, w, slope) <= ROUGH:
+                    break
+            step = w - self.w[:k]
+            if free:
+                step = np.append(step, -self.slope[k] / curvature - share[:k] @ step)
+            beta, lower, zeroed = self._lowest(step)
+            if beta <= 0.0:
+                break
+            self._move(beta, step, zeroed)
+            if lower < WORTH * self.value:
+                break
+
+    def _move(self, beta: float, step: Floats, zeroed: int = -1) -> None:
+        """Take a share of a step, with which a weight becomes 0, or none if it is -1."""
+        self.w = self.w + beta * step
+        if zeroed >= 0:
+            self.w[zeroed] = 0.0
+        self.beyond = self.beyond + beta * (step @ self.phi)
         self.signs = np.where(self.free, 0.0, np.sign(self.w))
         self._update()
 
