@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fcl.drivers.processes.layout import Layout
 from fcl.drivers.processes.messages import SharedPoint
+from fcl.errors import BudgetError
 from fcl.solve.state import Point
 
 __all__ = ["read_point", "write_point"]
@@ -17,10 +18,10 @@ def read_point(layout: Layout, shared: SharedPoint) -> Point:
 
 
 def write_point(layout: Layout, place: str, point: Point) -> SharedPoint:
-    """Write a point into its place in shared memory; MemoryError if it does not fit."""
+    """Write a point into its place in shared memory; BudgetError if it does not fit."""
     n, room = len(point.ids), layout.config.max_active
     if n > room:
-        raise MemoryError(
+        raise BudgetError(
             f"expected at most {room} features with a weight, as the memory plan allows, got {n}; "
             "raise --memory, or lower C"
         )

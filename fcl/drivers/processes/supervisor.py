@@ -152,10 +152,8 @@ class Supervisor:
             first_pass = None if session.continued is None else len(session.history)
             self.logic = Logic(shared.settings(self.share_cores, first_pass))
             return self._end(self._loop())
-        except FclError:
-            raise  # as a rule raised after the last save, or before there is anything to save
         except Exception:
-            session.saver.save()
+            session.saver.save()  # does nothing if the newest state is on disk already
             raise
         finally:
             self.roster.close()
