@@ -67,7 +67,7 @@ def check_weights(values: np.ndarray, n_rows: int, name: str) -> np.ndarray:
         )
     _refuse_row(weights < 0, weights, name, "weights must not be negative")
     if not weights.any():
-        raise InputError(f"{name}: all weights are 0; expected at least one above 0")
+        raise InputError(f"{name}: all weights are zero; expected at least one above 0")
     return weights
 
 

@@ -90,7 +90,7 @@ def test_weights():
         ([1.0, -0.5, -1.0], "w: row 1 is -0.5; weights must not be negative (2 such rows of 3)"),
         ([1.0, 1.0, np.inf], "w: row 2 is inf; weights must be finite"),
         ([np.nan, 1.0, 1.0], "w: row 0 is nan; weights must be finite"),
-        ([0.0, 0.0, 0.0], "w: all weights are 0"),
+        ([0.0, 0.0, 0.0], "w: all weights are zero"),
         ([1.0, 1.0], "w has 2 weights for 3 rows"),
         (["1", "2", "3"], "w has dtype <U1; weights must be numeric"),
     ],

@@ -241,7 +241,7 @@ def test_a_point_newer_than_its_pricing() -> None:
 
     unknown = outer.certified()
     assert unknown.bound == -np.inf and unknown.gap == np.inf and unknown.n_priced == 0
-    with pytest.raises(ValueError, match="what was priced"):
+    with pytest.raises(ValueError, match="drawn features for a sampled family"):
         certify(2.0, 4.0, None)
     assert certify(2.0, 4.0, range(100, 200), 7, 150).n_priced == 101
     outer.accept(Point(np.array([7, 199]), np.ones(2), 0.0), 8.0)

@@ -453,7 +453,7 @@ def test_uneven_scales_are_warned_of(sparse: bool) -> None:
     rows = csr_array(x) if sparse else x
     (text,) = warned("columns", rows, y)
     low, high = np.std(x[:, 1]), np.std(x[:, 3])
-    assert f"from {low:.2g} (x1) to {high:.2g} (x3), by {N} rows" in text
+    assert f"from {low:.2g} (x1) to {high:.2g} (x3) on {N} rows" in text
     assert "set standardize=True (--standardize), or scale the columns" in text
     assert warned("columns", rows, y, standardize=True) == []
     assert warned("columns", rows, y, warn=False) == []

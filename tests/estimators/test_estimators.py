@@ -620,7 +620,7 @@ def test_uneven_scales_are_warned_of_once() -> None:
         warnings.simplefilter("always")
         FCLClassifier(C=0.01, tol=0.5).fit(X, y)
     (warning,) = [w for w in found if w.category is fcl.ScaleWarning]
-    assert "(a) to " in str(warning.message) and "(c), by 150 rows" in str(warning.message)
+    assert "(a) to " in str(warning.message) and "(c) on 150 rows" in str(warning.message)
     assert warning.filename == __file__
     with warnings.catch_warnings():
         warnings.simplefilter("error", fcl.ScaleWarning)

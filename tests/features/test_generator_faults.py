@@ -176,7 +176,7 @@ def test_faster_ways(monkeypatch: pytest.MonkeyPatch, method: str, gives: Any, s
 def test_gradients_that_do_not_belong_to_the_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     right = generators.Above.gradients
     monkeypatch.setattr(generators.Above, "gradients", lambda *a: 1.01 * right(*a))
-    with pytest.raises(fcl.GeneratorError, match=r"gradients\(\) has to agree with it"):
+    with pytest.raises(fcl.GeneratorError, match=r"gradients\(\) must agree with it"):
         train(generators.Above(), driver="inline")
 
 
