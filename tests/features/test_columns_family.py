@@ -231,7 +231,7 @@ def test_prices_do_not_depend_on_how_parts_go_together(
             np.testing.assert_array_equal(getattr(again, name), getattr(whole, name))
     np.testing.assert_allclose(again.watched, g[watch], rtol=1e-12)
     np.testing.assert_allclose(again.gradients, g[again.ids], rtol=1e-10)
-    assert again.largest >= np.abs(g).max() and again.n_priced == M
+    assert again.largest >= (1.0 - 1e-12) * np.abs(g).max() and again.n_priced == M
 
 
 def test_a_block_is_read_once_a_pass_and_bounded_once_a_run(
