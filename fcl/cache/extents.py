@@ -30,7 +30,7 @@ class ExtentCache(LiveColumns):
     store : Store
         Shared with the writers.
     extent_bytes : int
-        Bytes of an extent, a multiple of 8; at least those of the largest column.
+        Size of an extent in bytes: a multiple of 8, no smaller than the largest column.
     """
 
     def __init__(self, store: Store, extent_bytes: int) -> None:

@@ -20,7 +20,7 @@ __all__ = ["protect_streams", "run"]
 
 
 def run(command: Command, arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run a command with the given arguments, or those of this process, and exit."""
+    """Run a command with the given arguments, by default sys.argv, and exit."""
     protect_streams()
     process_ends_with_command()
     command.main(arguments)
@@ -28,7 +28,7 @@ def run(command: Command, arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 class _StandardStream(io.FileIO):
-    """Standard output or error that does not end the run if nobody reads it.
+    """A wrapper of standard output or error that ignores writes once nobody reads the stream.
 
     Output without a reader (a closed pipe, a terminal that hung up) is discarded. Other errors of
     standard output, such as a full disk, are raised once; errors of standard error never.

@@ -18,7 +18,7 @@ class MemoryReader(RowReader[np.ndarray]):
                 "(array.filled(...)) or drop their rows"
             )
         array = np.asarray(array)
-        # Columns of text, such as those of pandas, are Python objects or StringDType.
+        # Text columns, for example from pandas, are Python objects or StringDType.
         if array.dtype.kind in "OT" and array.size:
             array = fixed_text(array, name)
         check_array(name, array.shape, array.dtype, may_be_empty)
