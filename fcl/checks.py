@@ -60,7 +60,7 @@ def shown(value: Any) -> str:
     try:
         return _SHORT.repr(_without_numpy(value))
     except Exception:  # an int with more digits than Python prints, or a failing __repr__
-        return f"a {type(value).__name__} that cannot be shown"
+        return f"a value of type {type(value).__name__} that cannot be shown"
 
 
 def shortened(text: str, most: int = MOST_SHOWN) -> str:

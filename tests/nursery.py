@@ -2,7 +2,9 @@
 
 The processes driver starts fresh interpreters, each of which takes one or two seconds of the processor
 for its imports and kernels: far more than a small run computes. What such a run computes does not depend
-on that, so tests let a nursery fork the children; those marked ``fresh_interpreters`` do without.
+on that, so tests let a nursery fork the children. Forked children differ from fresh ones in little: they
+share the seed of ``hash``, hold more modules, and their parent is the nursery. Tests of what depends on
+that are marked ``fresh_interpreters``.
 
 Run as a file it is the nursery: it has one thread, forks on request, and tells how each child ended.
 """
@@ -13,6 +15,7 @@ import contextlib
 import fcntl
 import json
 import os
+import random
 import runpy
 import selectors
 import signal
@@ -22,20 +25,22 @@ import subprocess
 import sys
 import threading
 from collections.abc import Collection, Mapping, Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
+
+import numpy as np
 
 if __name__ == "__main__":
     sys.path[:] = json.loads(os.environ["FCL_CHILD_PATH"])
 
 from fcl.drivers.processes import child
-from fcl.drivers.processes.children import start
+from fcl.drivers.processes.children import THREAD_LIMITS, start
 
 MOST_FDS = 64
 MOST_BYTES = 1 << 17
 STATUS = struct.Struct("i")
 #: Variables that a child reads when it has begun; others that begin so are read by imports and kernels.
 READ_LATER = ("FCL_FAULT", "FCL_CHILD_PATH", "FCL_CHILD_TEMPORARY")
-READ_AT_IMPORT = ("FCL_", "NUMBA_", "NPY_", "OPENBLAS_", "OMP_", "PYTHON", "LD_")
+READ_AT_IMPORT = ("FCL_", "NUMBA_", "NPY_", "PYTHON", "LD_", *THREAD_LIMITS)
 
 
 class Nursery:
@@ -61,13 +66,17 @@ class Nursery:
         """Start a child that finds the descriptors under the same numbers."""
         role = command[-6]
         with self._lock:
-            if self._socket is None:
+            if self._process is None or self._process.poll() is not None:
                 self._begin(environment)
+            assert self._socket is not None
             known = read_at_import(environment) == self._environment
             if role not in child.ROLES or not known:
                 return start(command, fds, environment)
             ours, theirs = socket.socketpair()
-            request = json.dumps([command[-7:], list(fds), dict(environment)]).encode()
+            here = os.getcwd(), sorted(os.sched_getaffinity(0))
+            request = json.dumps([command[-7:], list(fds), dict(environment), *here]).encode()
+            if len(request) > MOST_BYTES or len(fds) + 2 > MOST_FDS:
+                return start(command, fds, environment)
             with theirs:
                 socket.send_fds(self._socket, [request], [theirs.fileno(), 2, *fds])
         return Forked(ours)
@@ -80,6 +89,7 @@ class Nursery:
                 [sys.executable, "-P", __file__, str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
                 env=dict(environment),
             )
 
@@ -87,7 +97,11 @@ class Nursery:
         """End it; its children are to be gone."""
         if self._socket and self._process:
             self._socket.close()
-            self._process.wait(30)
+            try:
+                self._process.wait(30)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
 
 
 def read_at_import(environment: Mapping[str, str]) -> dict[str, str]:
@@ -110,7 +124,7 @@ class Forked:
     def _read(self) -> int:
         data = self._end.recv(STATUS.size)
         if not data:
-            raise RuntimeError("the nursery has ended")
+            raise RuntimeError("the nursery of the tests has ended, and its children with it")
         return int(STATUS.unpack(data)[0])
 
     def poll(self) -> int | None:
@@ -178,15 +192,21 @@ def preload() -> None:
     warmup(["sequences", "numbers"])
 
 
-def become(request: tuple[list[str], list[int], dict[str, str]], received: list[int]) -> NoReturn:
+def become(request: list[Any], received: list[int]) -> NoReturn:
     """Run a child in this process, which was forked for it."""
-    arguments, fds, environment = request
+    arguments, fds, environment, folder, cores = request
+    os.chdir(folder)
+    os.sched_setaffinity(0, cores)
+    random.seed()
+    np.random.seed()  # noqa: NPY002 -- a fresh interpreter has a seed of its own too
     above = max([*fds, *received]) + 1
     moved = [fcntl.fcntl(fd, fcntl.F_DUPFD, above) for fd in received[1:]]
-    os.closerange(3, above)
     for fd, wanted in zip(moved, [2, *fds], strict=True):
         os.dup2(fd, wanted)
-        os.close(fd)
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) not in (0, 1, 2, *fds):
+            with contextlib.suppress(OSError):  # the folder was one of them
+                os.close(int(name))
     os.environ.clear()
     os.environ.update(environment)
     arguments[5] = str(os.getppid())  # the process with which the child is to end

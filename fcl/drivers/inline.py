@@ -21,6 +21,7 @@ from fcl.features.standardized import attach_scales
 from fcl.solve.outer import Certified
 from fcl.solve.sampling import Sampler, SampleSize
 from fcl.solve.solver import Solver
+from fcl.solve.state import Point
 
 __all__ = ["run_inline"]
 
@@ -48,6 +49,7 @@ class _Run:
         self.valid_margins = np.empty(self.job.valid.n if self.job.valid else 0)
         self.certified: Certified | None = None
         self.beta, self.evicted = 0.0, 0
+        self.untried: Point | None = None  # tried after the next pass
         if session.state is not None:
             self.beta, self.evicted = session.state.beta, session.state.evicted
 
@@ -128,12 +130,12 @@ class _Run:
         solver.between = self._making_columns
         solver.passes.on_progress = lambda share: session.working("pricing", share)
         solver.local.trainer.inner.cease = lambda: session.out_of_time or session.should_stop()
-        start = session.first_point()
+        self.untried = session.first_point() if session.state is None else session.state.untried
         try:
             while (reason := self._pass(solver, valid)) is None:
                 self._poll()
-                if start is not None:
-                    self.beta, start = solver.propose(start), None
+                if self.untried is not None:
+                    self.beta, self.untried = solver.propose(self.untried), None
                     if self.beta > 0.0:
                         continue
                 with session.timed("columns"):
@@ -152,7 +154,7 @@ class _Run:
         except OutOfTime:
             reason = StopReason.MAX_TIME
         except Exception:  # perhaps from the user's feature class: keep the progress so far
-            session.saver.save()
+            session.saver.rescue()
             raise
         session.saver.save()
         point = solver.outer.point
@@ -177,6 +179,7 @@ class _Run:
                 beta=self.beta,
                 evicted=self.evicted,
                 last=self.certified,
+                untried=self.untried,
             )
         )
         self._poll()

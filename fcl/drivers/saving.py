@@ -153,6 +153,14 @@ class Saver:
         if anyway:
             _log.warning("checkpoint written to %s", path)
 
+    def rescue(self) -> None:
+        """Save the newest state of a run that failed; its error matters more than one of saving."""
+        try:
+            self.save()
+        except Exception as error:
+            self.failed = True
+            _log.warning("the newest state could not be saved: %s: %s", type(error).__name__, error)
+
     @property
     def elapsed(self) -> float:
         """Seconds of work, including those up to the checkpoint that the job resumes from."""

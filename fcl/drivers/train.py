@@ -195,7 +195,7 @@ def train(
     ------
     InputError
         Data or options are unusable; the message names array, row or option. ``BudgetError``, a subclass,
-        names the smallest budget that works.
+        names the smallest budget that works, where it is known.
     RepeatedDeaths
         Processes of one role died three times without progress in between; a checkpoint was saved if
         ``checkpoint`` is set.

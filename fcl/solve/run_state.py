@@ -25,7 +25,7 @@ class RunState:
     """Everything that the rest of a run depends on, before a pass; nothing in it is a proof.
 
     The ``processes`` driver stores no trainer state and does not know which columns the trainer has
-    seen; the ``inline`` driver has no untried point.
+    seen.
     """
 
     outer: OuterState

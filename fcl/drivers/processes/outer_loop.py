@@ -130,6 +130,7 @@ class OuterLoopState:
         point = self.outer.point
         if state.untried is not None and len(state.untried.ids) <= self.config.max_active:
             self._fallback, point = point, state.untried  # the trainer was ahead of the anchor
+            self._untried = _Proposal(0, point)
         self._try(_Proposal(0, point))
         self._resuming = self._repeated = True
         if state.sample is not None and self.config.view_rows:
@@ -434,6 +435,7 @@ class OuterLoopState:
     def _offer(self) -> None:
         """Offer the present state for a checkpoint."""
         _, cached = self.cached()
+        cached = np.concatenate([cached, self._recall[~np.isin(self._recall, cached)]])
         sample = None
         if self.config.view_rows:
             step = LastStep(self.beta, self._decrease, self._tried.promised)

@@ -153,7 +153,7 @@ class Supervisor:
             self.logic = Logic(shared.settings(self.share_cores, first_pass))
             return self._end(self._loop())
         except Exception:
-            session.saver.save()  # does nothing if the newest state is on disk already
+            session.saver.rescue()  # does nothing if the newest state is on disk already
             raise
         finally:
             self.roster.close()
