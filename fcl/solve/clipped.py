@@ -22,7 +22,16 @@ import numpy as np
 
 from fcl.kernels import columns as column_kernels
 from fcl.kernels import descent
-from fcl.solve.exact import CHUNK_ENTRIES, FLAT_SLOPE, minimise_quadratic, newton_step
+from fcl.solve.exact import (
+    CHUNK_ENTRIES,
+    FIRST_SWEEPS,
+    FLAT_SLOPE,
+    Face,
+    entering,
+    minimise_quadratic,
+    newton_step,
+    takes_all,
+)
 from fcl.solve.inner import Columns, LocalPoint, Step
 from fcl.solve.state import Floats, WorkingSet
 from fcl.solve.view import RowView
@@ -36,11 +45,13 @@ MOST_STEPS = 2000
 MOST_IDLE_STEPS = 5
 #: Steps after which a request to hurry ends the search.
 LEAST_STEPS = 100
-#: Models that :meth:`ClippedProblem._approach` makes at most, sweeps over each, and the decrease of the
-#: objective, as a share of it, that makes another model worthwhile.
-MOST_MODELS, SWEEPS, WORTH = 50, 20, 1e-4
-#: Violation at which the sweeps end, and the curvature of a scaled column without curved rows.
-ROUGH, FLAT = 1e-2, 1e-9
+#: Models that :meth:`ClippedProblem._approach` makes at most, and the decrease of the objective, as a
+#: share of it, that makes another model worthwhile.
+MOST_MODELS, WORTH = 50, 1e-4
+#: Violation at which the sweeps over a model end.
+ROUGH = 1e-2
+#: Curvature of a scaled column, and of the intercept, where no row is curved.
+LEAST_CURVATURE = 1e-9
 #: Slope of an active weight, as a share of the tolerance, up to which it counts as settled.
 AT_REST = 0.1
 
@@ -102,6 +113,8 @@ class ClippedProblem:
         if free:
             self.pulls += pull_b * intercept_slopes
             self.extra += view.intercept_floor * np.outer(intercept_slopes, intercept_slopes)
+        #: number of active weights beyond which their columns depend on each other
+        self.rank = k + free if self.extra.any() else len(self.s)
         self.value = at.loss + float(self.a @ np.abs(self.w))
         self.rounding = np.finfo(float).eps * self.value
         self.signs = np.sign(self.w)
@@ -124,6 +137,7 @@ class ClippedProblem:
             self._minimise_quadratic(self._whole, tolerance, cease)
         else:
             self._approach(cease)
+            self._thin_out()
         while steps < MOST_STEPS and idle < MOST_IDLE_STEPS:
             if cease() or (steps >= LEAST_STEPS and hurry()):
                 break
@@ -142,11 +156,13 @@ class ClippedProblem:
                 if (np.abs(along) > FLAT_SLOPE * self.unit[active]).any():
                     step[active] = along
             beta, lower, zeroed = self._lowest(step)
-            if beta <= 0.0:  # rounding of the slopes; weights of 0 may still violate
+            # rounding of the slopes, or of jumps that are too close; weights of 0 may still violate
+            if beta <= 0.0 or lower > self.value:
                 settled = True
                 continue
             rows, signs = self.curved, self.signs
             self._move(beta, step, zeroed)
+            self.value -= lower
             if lower > self.rounding:
                 idle = 0
             elif zeroed < 0:  # a weight that became 0 is progress, even if rounding hides its gain
@@ -192,28 +208,44 @@ class ClippedProblem:
                 break
             hessian, slope = self._hessian(every), self.slope.copy()
             if free:  # eliminate the intercept
-                curvature = hessian[k, k]
-                if curvature <= 0.0:
-                    break
-                share = hessian[k] / curvature
-                slope -= share * slope[k]
-                hessian -= np.outer(share, hessian[k])
-            hessian = hessian[:k, :k]
+                curvature = hessian[k, k] + LEAST_CURVATURE
+                share = hessian[k, :k] / curvature
+                slope[:k] -= share * slope[k]
+                hessian = hessian[:k, :k] - np.outer(share, hessian[k, :k])
             # a column without curved rows moves until some are curved
-            hessian[order, order] += FLAT
+            hessian[order, order] += LEAST_CURVATURE
             w, slope = self.w[:k].copy(), slope[:k].copy()
-            for _ in range(SWEEPS):
+            for _ in range(FIRST_SWEEPS):
                 if descent.gram_sweep(hessian, self.a[:k], order, w, slope) <= ROUGH:
                     break
             step = w - self.w[:k]
             if free:
-                step = np.append(step, -self.slope[k] / curvature - share[:k] @ step)
+                step = np.append(step, -self.slope[k] / curvature - share @ step)
             beta, lower, zeroed = self._lowest(step)
-            if beta <= 0.0:
+            if beta <= 0.0 or lower > self.value:
                 break
             self._move(beta, step, zeroed)
+            self.value -= lower
             if lower < WORTH * self.value:
                 break
+
+    def _thin_out(self) -> None:
+        """Remove the weights of columns that depend on others, as far as no margin changes.
+
+        Sweeps over more columns than rows leave most weights nonzero, and Newton steps would remove them
+        one by one.
+        """
+        active = np.flatnonzero(self.signs)
+        if len(active) <= len(self.s):
+            return
+        part = self.phi[active]
+        gram = part @ part.T + self.extra[np.ix_(active, active)]
+        face = Face(gram, *(x[active] for x in (self.a, self.w, self.slope, self.signs)))
+        face.leave_flats(newton_step(face.hessian, face.right())[1])
+        w = self.w.copy()
+        w[active] = 0.0
+        w[active[face.active]] = face.w
+        self._move(1.0, w - self.w)
 
     def _move(self, beta: float, step: Floats, zeroed: int = -1) -> None:
         """Take a share of a step, with which a weight becomes 0, or none if it is -1."""
@@ -243,23 +275,17 @@ class ClippedProblem:
     def _enter(self, tolerance: float) -> bool:
         """Give signs to violating weights of 0; returns whether there are any."""
         out = np.flatnonzero(~self.free & (self.signs == 0.0))
-        over = (np.abs(self.slope[out]) - self.a[out]) / self.a[out]
-        worst = float(over.max(initial=0.0))
-        if worst <= tolerance:
+        enter = entering(self.slope, self.a, out, tolerance, self.rank)
+        if not len(enter):
             return False
-        # entering the worst always helps; most others near it will stay active
-        enter = out[over > max(0.5 * worst, tolerance)]
         self.signs = self.signs.copy()
         self.signs[enter] = -np.sign(self.slope[enter])
         if len(enter) > 1:
             active = np.flatnonzero(self.free | (self.signs != 0.0))
             right = -(self.slope + self.a * self.signs)[active]
-            step, flats = newton_step(self._hessian(active), right)
-            entering = np.isin(active, enter)
-            if flats.shape[1] or (step * self.signs[active] < 0.0)[entering].any():
-                self.signs[enter] = 0.0
-                first = out[np.argmax(over)]
-                self.signs[first] = -np.sign(self.slope[first])
+            new = np.isin(active, enter)
+            if not takes_all(self._hessian(active), right, self.signs[active], new):
+                self.signs[enter[1:]] = 0.0
         return True
 
     def _lowest(self, step: Floats) -> tuple[float, float, int]:

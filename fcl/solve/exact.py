@@ -14,6 +14,7 @@ import math
 from collections.abc import Callable
 
 import numpy as np
+import numpy.typing as npt
 
 from fcl.kernels import columns as column_kernels
 from fcl.kernels import descent
@@ -191,7 +192,7 @@ def minimise_quadratic(
     sets = idle = 0
     while sets < MOST_SETS and idle < MOST_IDLE_SETS and not cease():
         sets += 1
-        face = _Face(hessian, a, w, slope, signs)
+        face = Face(hessian, a, w, slope, signs)
         face.settle()
         w[:] = signs[:] = 0.0
         w[face.active], signs[face.active] = face.w, face.signs
@@ -201,25 +202,42 @@ def minimise_quadratic(
         idle = 0 if found < lowest else idle + 1
         if found <= lowest + ROUNDED * abs(lowest):  # of equal points the later one is more exact
             lowest, best = found, w.copy()
-        out = np.flatnonzero(signs == 0.0)
-        over = (np.abs(slope[out]) - a[out]) / a[out]
-        worst = float(over.max(initial=0.0))
-        if worst <= tolerance:
+        enter = entering(slope, a, np.flatnonzero(signs == 0.0), tolerance, rank)
+        if not len(enter):
             break
-        # entering the worst always helps; most others near it will stay active
-        enter = out[over > max(0.5 * worst, tolerance)]
-        room = max(1, rank - int(np.count_nonzero(signs)))
-        if len(enter) > room:
-            enter = out[np.argsort(-over)[:room]]
         signs[enter] = -np.sign(slope[enter])
-        if len(enter) > 1 and not _Face(hessian, a, w, slope, signs).takes_all(enter):
-            signs[enter] = 0.0
-            first = out[np.argmax(over)]
-            signs[first] = -np.sign(slope[first])
+        if len(enter) > 1:
+            face = Face(hessian, a, w, slope, signs)
+            if not takes_all(face.hessian, face.right(), face.signs, np.isin(face.active, enter)):
+                signs[enter[1:]] = 0.0
     return (best if lowest <= swept + ROUNDED * abs(swept) else after) / scale, sets
 
 
-class _Face:
+def entering(slope: Floats, a: Floats, out: Columns, tolerance: float, rank: int) -> Columns:
+    """Of weights that are 0, those to make active together: the worst violator first.
+
+    It always helps, and most others near it will stay active.
+
+    Parameters
+    ----------
+    slope, a : float64 (k,), slopes of the smooth part, and penalty coefficients above 0.
+    out : weights that are 0; the other weights are active.
+    tolerance : violation, as a share of ``a``, up to which a weight stays 0.
+    rank : number of active weights beyond which weights enter one by one.
+    """
+    over = (np.abs(slope[out]) - a[out]) / a[out]
+    worst_first = out[np.argsort(-over, kind="stable")]
+    n_near = int((over > max(0.5 * float(over.max(initial=0.0)), tolerance)).sum())
+    return worst_first[: min(n_near, max(1, rank - (len(slope) - len(out))))]
+
+
+def takes_all(hessian: Floats, right: Floats, signs: Floats, new: npt.NDArray[np.bool_]) -> bool:
+    """Whether a Newton step on the active weights moves the new ones in the direction of their signs."""
+    step, flats = newton_step(hessian, right)
+    return not flats.shape[1] and bool((step * signs >= 0.0)[new].all())
+
+
+class Face:
     """The active weights and the quadratic over them, moved to its minimum within their orthant.
 
     Weights that reach 0 on the way leave the active set. The arrays passed in are not changed; slopes are
@@ -247,7 +265,7 @@ class _Face:
                 break
             step, flats = newton_step(self.hessian, right)
             if flats.shape[1]:
-                if self._leave_flats(flats):
+                if self.leave_flats(flats):
                     continue
                 along = flats @ (flats.T @ right)
                 if np.abs(along).max() > FLAT_SLOPE * self.a.min():
@@ -272,13 +290,7 @@ class _Face:
         """Minus the slopes within the orthant; 0 for weights that have become 0."""
         return np.where(self.signs == 0.0, 0.0, -(self.slope + self.a * self.signs))
 
-    def takes_all(self, enter: Columns) -> bool:
-        """Whether the Newton step moves all entering weights in the direction of their signs."""
-        step, flats = newton_step(self.hessian, self.right())
-        entering = np.isin(self.active, enter)
-        return not flats.shape[1] and bool((step * self.signs >= 0.0)[entering].all())
-
-    def _leave_flats(self, flats: Floats) -> bool:
+    def leave_flats(self, flats: Floats) -> bool:
         """Move along directions of zero curvature, as long as that is downhill, until weights are 0.
 
         flats : float64 (active, directions), orthonormal.  Returns whether a weight has become 0.
