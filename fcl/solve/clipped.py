@@ -115,7 +115,8 @@ class ClippedProblem:
             self.extra += view.intercept_floor * np.outer(intercept_slopes, intercept_slopes)
         #: number of active weights beyond which their columns depend on each other
         self.rank = k + free if self.extra.any() else len(self.s)
-        self.value = at.loss + float(self.a @ np.abs(self.w))
+        #: the local objective at w
+        self.value = at.loss + float(self.a @ np.abs(self.w) + 0.5 * at.ridge @ at.weights**2)
         self.rounding = np.finfo(float).eps * self.value
         self.signs = np.sign(self.w)
         #: the Hessian of all weights, if no row is ever flat
@@ -156,8 +157,7 @@ class ClippedProblem:
                 if (np.abs(along) > FLAT_SLOPE * self.unit[active]).any():
                     step[active] = along
             beta, lower, zeroed = self._lowest(step)
-            # rounding of the slopes, or of jumps that are too close; weights of 0 may still violate
-            if beta <= 0.0 or lower > self.value:
+            if beta <= 0.0:  # rounding of the slopes; weights of 0 may still violate
                 settled = True
                 continue
             rows, signs = self.curved, self.signs
@@ -222,7 +222,7 @@ class ClippedProblem:
             if free:
                 step = np.append(step, -self.slope[k] / curvature - share @ step)
             beta, lower, zeroed = self._lowest(step)
-            if beta <= 0.0 or lower > self.value:
+            if beta <= 0.0:
                 break
             self._move(beta, step, zeroed)
             self.value -= lower

@@ -1,5 +1,7 @@
 """Local problems of losses whose curvature jumps, held against the judge."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from explicit import dense_weights, explicit_family, make_solver, run
@@ -39,10 +41,11 @@ def test_the_optimum_is_reached(loss: str, seed: int, intercept: bool) -> None:
     assert case.violations(*point).max() < 1e-6
 
 
+@pytest.mark.parametrize("rho", [1.0, 0.05])
 @pytest.mark.parametrize("loss", JUMPING)
-def test_one_step_ends_a_local_problem(loss: str) -> None:
+def test_one_step_ends_a_local_problem(loss: str, rho: float) -> None:
     """The step minimises the local problem itself, so a second one has next to nothing left to do."""
-    case = problem(loss, 7)
+    case = replace(problem(loss, 7), rho=rho)
     solver = make_solver(explicit_family(case.phi), case.phi, case, tol=1e-10)
     run(solver, 2)
     solver.admit()
@@ -50,6 +53,21 @@ def test_one_step_ends_a_local_problem(loss: str) -> None:
     solved = local.trainer.solve(local.view, local.working, solver.outer.point.intercept, 1e-6, 9)
     assert solved.violation <= 1e-6
     assert solved.steps <= 2
+
+
+@pytest.mark.parametrize("loss", JUMPING)
+def test_more_columns_than_rows(loss: str) -> None:
+    """Rows are interpolated by few of many columns, so that sweeps leave dependent columns."""
+    random = np.random.default_rng(5)
+    phi = random.normal(size=(40, 300)).astype(np.float32).astype(np.float64)
+    y = phi[:, :5].sum(axis=1)
+    y = np.sign(y) if loss == "squared_hinge" else y
+    case = Problem(phi, y, np.ones(40), loss, 100.0, True)
+    solver = make_solver(explicit_family(case.phi), case.phi, case, tol=1e-9)
+    passes = run(solver, 40)
+    assert passes[-1].gap <= 1e-9
+    assert np.count_nonzero(dense_weights(solver)) <= 41
+    assert case.violations(dense_weights(solver), solver.outer.point.intercept).max() < 1e-6
 
 
 def test_beyond_its_size_a_model_takes_over(monkeypatch: pytest.MonkeyPatch) -> None:
