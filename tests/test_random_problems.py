@@ -21,8 +21,9 @@ SECONDS = 20.0
 
 #: Problems that earlier solvers did not solve: weights over 12 orders with more features than rows,
 #: flat directions that no weight ends, rows at the kink of the squared hinge, scales of 10^8 that float32
-#: cannot tell apart, intercepts of 10^5.
+#: cannot tell apart, intercepts of 10^5, a ridge larger than the loss.
 ONCE_UNSOLVED = (
+    509,
     526,
     566,
     896,

@@ -7,8 +7,9 @@ rows are flat, a line search cuts steps towards it to almost nothing. This modul
 itself instead. Every Newton step on the nonzero weights ends where the objective is lowest along it; the
 sorted jumps of rows and sign changes of weights give this place exactly (finite Newton method, Keerthi
 and DeCoste 2005, with an active set of weights as in :mod:`fcl.solve.exact`). Each step lowers the
-objective, and a whole step that changes neither the curved rows nor the signs ends at the minimum over
-the active weights. If no row is ever flat, the quadratic is minimised first.
+objective, except for rounding, and a whole step that changes neither the curved rows nor the signs ends
+at the minimum over the active weights. Coordinate descent on quadratic models comes near the minimum
+first; if no row is ever flat, the one quadratic is minimised instead.
 
 Residuals are computed from margins minus targets, which are updated step by step. Recomputed margins of
 nearly interpolated rows would lose their residuals to rounding.
@@ -264,7 +265,7 @@ class ClippedProblem:
         self.slope = self.phi @ residuals + self.pulls + self.extra @ (self.w - self.start)
 
     def _hessian(self, active: Columns) -> Floats:
-        """The Hessian of the curved rows over the active weights."""
+        """The Hessian over the active weights: of the curved rows, ridge and floors."""
         if self._whole is not None:
             return self._whole[np.ix_(active, active)]
         part = self.phi[np.ix_(active, np.flatnonzero(self.curved))]

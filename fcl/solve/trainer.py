@@ -301,7 +301,10 @@ class Trainer:
         slopes: Floats,
         tolerance: float,
     ) -> Step:
-        """Minimise the inner model: by its whole Hessian, or by coordinate descent on sampled rows."""
+        """Minimise a small clipped problem itself; else a model of the local problem.
+
+        The model has its whole Hessian if that is cheap; else coordinate descent works on sampled rows.
+        """
         n, k = view.objective.n_rows, len(local.columns)
         if self._is_cheap(view, k):
             if self._raised or not self._is_clipped(view, k):
