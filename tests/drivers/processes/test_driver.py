@@ -275,6 +275,61 @@ def test_a_checkpoint_knows_how_far_the_trainer_was(
     assert first == pytest.approx(expected, rel=1e-12)
 
 
+def test_a_resumed_run_that_is_stopped_at_once_loses_nothing(
+    tmp_path: Path, on_disk: fcl.DataSet
+) -> None:
+    folder = CheckpointFolder(tmp_path / "checkpoints")
+    train(on_disk, checkpoint=folder.path, max_passes=1)
+    before = folder.load()
+    best = inline().model
+    untried = {"untried_ids": best.ids, "untried_weights": best.weights}
+    with folder:
+        folder.begin(before)
+        folder.save(
+            replace(
+                before,
+                state={**before.state, "untried_intercept": best.intercept},
+                arrays={**before.arrays, **untried},
+            )
+        )
+    read: list[Event] = []
+
+    def progress(event: Event) -> None:
+        if isinstance(event, Prepared):
+            read.append(event)
+
+    with pytest.raises(KeyboardInterrupt):
+        train(
+            on_disk,
+            resume=folder.path,
+            checkpoint=folder.path,
+            progress=progress,
+            should_stop=lambda: bool(read),
+        )
+    after = folder.load()
+    assert after.number > before.number + 1
+    assert set(after.arrays["cached"]) == set(before.arrays["cached"]) != set()
+    for name, values in untried.items():
+        assert np.array_equal(after.arrays[name], values)
+
+
+@pytest.mark.parametrize("driver", ["inline", "processes"])
+def test_a_failure_to_save_does_not_hide_the_error_of_the_run(
+    tmp_path: Path, driver: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def save(self: CheckpointFolder, checkpoint: object) -> Path:
+        raise MemoryError("no room")
+
+    def progress(event: Event) -> None:
+        if isinstance(event, PassDone):
+            raise ZeroDivisionError("of the caller")
+
+    monkeypatch.setattr(CheckpointFolder, "save", save)
+    with pytest.raises(ZeroDivisionError, match="of the caller"):
+        train(in_memory(), driver=driver, progress=progress, checkpoint=tmp_path / "checkpoints")
+    assert "could not be saved: MemoryError: no room" in caplog.text
+
+
 @pytest.mark.fresh_interpreters
 def test_stopped_before_there_is_anything(tmp_path: Path, on_disk: fcl.DataSet) -> None:
     for k in (0, 3):
