@@ -256,6 +256,8 @@ class Trainer:
         beta, gained, seen = found
         if beta < CUT:
             self._raise()
+            if view.objective.loss.clipped:
+                self._careful = False
         elif beta == 1.0:
             self._raised = 0.1 * self._raised if self._raised > LEAST_RAISED else 0.0
         # if rounding hides the decrease, the violation of the next step has to confirm it
@@ -313,7 +315,8 @@ class Trainer:
             problem = clipped.ClippedProblem(view, working, local, self._m, pulls, pull_b)
             # the tolerance is tight, since rounding may hide violations while values still differ
             return problem.minimise(min(tolerance, 1e-6), self.inner.cease, self.inner.hurry)
-        if self._careful:
+        # where the curvature jumps, the minimum of a model that was cut is not worth its price
+        if self._careful and not (self._raised and view.objective.loss.clipped):
             some = np.flatnonzero((local.weights != 0.0) | (np.abs(slopes) > 1.0))
             if len(some) <= self._exact.most and n * len(some) ** 2 <= DEAR_HESSIAN:
                 part = self._exact.minimise(view, working, local.take(some), self._q, tolerance)
