@@ -97,13 +97,15 @@ def value_type(n_rows: int) -> type[np.float32] | type[np.float64]:
 
 
 class ColumnMaker(ABC):
-    """Makes columns from prepared rows, in its own buffers.
+    """Makes the columns of a family from prepared rows, in its own buffers.
 
     batch : the largest number of columns that one call of :meth:`make` accepts.
     """
 
-    def __init__(self, buffer_bytes: int, column_bytes: float) -> None:
-        self.batch = max(1, min(1024, int(buffer_bytes // max(1, column_bytes))))
+    def __init__(self, family: Any, prepared: PreparedRows, buffer_bytes: int) -> None:
+        self.family, self.prepared = family, prepared
+        each = max(1, column_bytes(family, prepared.n_rows))
+        self.batch = max(1, min(1024, int(buffer_bytes // each)))
 
     def order(self, ids: Ids) -> npt.NDArray[np.intp]:
         """The order in which these columns are cheapest to make; by id unless overridden."""

@@ -21,10 +21,13 @@ import hashlib
 import math
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from fcl.kernels.candidates import Wanted
 
 __all__ = [
     "BlockSums",
@@ -244,6 +247,34 @@ def only_watched(sums: Floats) -> Prices:
 
 #: A scan yields requests, receives sums, and returns prices.
 Scan = Generator[Any, Any, Prices]
+
+
+def within(ids: Ids, first: int, last: int) -> npt.NDArray[np.bool_]:
+    """Whether features are in the range ``first`` .. ``last`` - 1."""
+    found: npt.NDArray[np.bool_] = (ids >= first) & (ids < last)
+    return found
+
+
+def scan_watched(
+    query: PriceQuery,
+    own: npt.NDArray[np.bool_],
+    request: Callable[[Ids], Any],
+    read: Callable[[Ids, Any], Floats],
+) -> Scan:
+    """Price only watched features, with at most one request.
+
+    own : bool, for each watched feature, whether it is in a part of the query.
+    request : called with the distinct features of these, increasing; returns the request for their sums.
+    read : called with these features and the answer; returns their sums.
+    """
+    watched = np.zeros(len(query.watched))
+    chosen, where = np.unique(query.watched[own], return_inverse=True)
+    if len(chosen):
+        sums = yield request(chosen), 0.0, 1.0
+        watched[own] = read(chosen, sums)[where]
+    return only_watched(watched)
+
+
 Progress = Callable[[float], None]
 
 
@@ -451,6 +482,22 @@ class Collector:
             self._sizes = self._sizes[best]
             self._bar = max(self._bar, float(self._sizes[-1]))
 
+    def price_range(
+        self,
+        first: int,
+        sums: Floats,
+        factors: Floats | float = 1.0,
+        reach: Floats | float | None = None,
+    ) -> Prices:
+        """The prices of the features from ``first`` on that have these sums; see :meth:`observe`."""
+        hits = self.observe(sums, factors, reach)
+        self.add(first + hits, sums[hits], factors if isinstance(factors, float) else factors[hits])
+        ids = self._query.watched
+        watched = np.zeros(len(ids))
+        own = within(ids, first, first + len(sums))
+        watched[own] = sums[ids[own] - first]
+        return self.prices(len(sums), watched)
+
     def prices(self, n_priced: int, watched: Floats) -> Prices:
         """The prices of the features observed so far."""
         order = np.argsort(self._ids)
@@ -479,14 +526,16 @@ class Heap:
         self._sums = np.empty(keep, np.int64)
         self._found = np.empty(candidates.FOUND)
 
-    def arguments(
+    def begin(
         self, query: PriceQuery, step: float, reach: float, known: Ids, known_sums: npt.NDArray[Any]
-    ) -> tuple[Any, ...]:
-        """Begin a part; returns the arguments of :func:`fcl.kernels.candidates.take` after the first two.
+    ) -> Wanted:
+        """Begin a part.
 
         known : watched features of the part, increasing.
         known_sums : int64, overwritten with the sums of these features.
         """
+        from fcl.kernels.candidates import Wanted
+
         self._found[:] = 0.0
         self._step, self._change = step, query.imbalance * reach
         self._reach, self._level = reach, query.level
@@ -495,7 +544,7 @@ class Heap:
         if self._endless:
             floor = math.inf
         threshold = int(min(query.threshold / step, ENDLESS)) if query.find else ENDLESS
-        return (threshold, floor, known, known_sums, self._ids, self._sums, self._found)
+        return Wanted(threshold, floor, known, known_sums, self._ids, self._sums, self._found)
 
     def prices(self, n_priced: int, n_watched: int) -> Prices:
         """The prices that the kernel found in the part, unordered; the watched sums are 0."""

@@ -33,7 +33,7 @@ import numpy.typing as npt
 
 from fcl.data.prepared import PreparedRows
 from fcl.errors import BudgetError, InputError
-from fcl.features.bag.rows import RowBuffers, letters_of
+from fcl.features.bag.columns import row_buffers
 from fcl.features.prices import (
     Heap,
     Ids,
@@ -63,13 +63,9 @@ def letter_counts(family: BagFamily, prepared: PreparedRows) -> npt.NDArray[np.i
     from fcl.kernels import occurrences
 
     counts = np.zeros(4, np.int64)
-    buffers = RowBuffers(family)
+    buffers = row_buffers(family)
     for number, _ in prepared.blocks():
-        block = family.block(prepared, number)
-        cursors, letters, _ = buffers.of(block)
-        occurrences.count_first(
-            *letters_of(block), block.n_rows, family.both, cursors, letters, counts
-        )
+        occurrences.count_first(family.block(prepared, number), family.both, buffers, counts)
     return counts
 
 
@@ -123,7 +119,7 @@ class SearchPricer:
                 f"{BYTES_AN_OCCURRENCE * room / 2**20:.0f} MiB, which could not be allocated; take "
                 "fewer rows"
             ) from error
-        self._buffers = RowBuffers(family)
+        self._buffers = row_buffers(family)
         self._nodes = np.zeros((d, occurrences.NODE), np.int64)
         self._sums = np.zeros((d, 2, 4 * d), np.int64)
         self._heap = Heap(keep)
@@ -205,12 +201,12 @@ class SearchPricer:
         family, d = self.family, self.family.d
         low, high = self._codes(part)
         letter, n, node = self._letter(part), len(listed.occurrences), self._nodes[0]
-        taken = self._heap.arguments(query, step, family.integer_bound, known, sums)
+        wanted = self._heap.begin(query, step, family.integer_bound, known, sums)
         # the letter with nothing behind, which is always canonical or never
         alone = (letter + 1) * 5 ** (d - 1) - 1
         if low <= alone < high and self._is_feature(alone):
             total = int(occurrences.distinct_sum(self._occurrences, n, listed.units))
-            candidates.take(alone, total, *taken)
+            candidates.take(alone, total, wanted)
         node[:] = 0
         node[occurrences.SPAN], node[occurrences.PREFIX] = 1, letter
         node[occurrences.STOP] = node[occurrences.CUTS] = n
@@ -229,7 +225,7 @@ class SearchPricer:
                 self._sums,
                 at,
                 WORK,
-                *taken,
+                wanted,
             )
         if not family.both:
             return self._heap.prices(high - low, 0)
@@ -251,18 +247,8 @@ class SearchPricer:
 
         family, count = self.family, 0
         for number in blocks:
-            block = family.block(self.prepared, number)
-            cursors, letters, _ = self._buffers.of(block)
+            block, buffers = family.block(self.prepared, number), self._buffers
             count = occurrences.list_occurrences(
-                *letters_of(block),
-                family.d,
-                block.n_rows,
-                family.both,
-                letter,
-                block.rows.start,
-                cursors,
-                letters,
-                self._occurrences,
-                count,
+                block, family.d, family.both, letter, buffers, self._occurrences, count
             )
         return int(count)

@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from fcl.data.prepared import PreparedRows
 from fcl.features.generator.checked import checked_columns, checked_largest, checked_vector
+from fcl.features.generator.columns import batches
 from fcl.features.generator.contract import overrides
-from fcl.features.generator.stages import batches
 from fcl.features.prices import (
     BlockSums,
     Collector,
@@ -24,7 +24,8 @@ from fcl.features.prices import (
     RowVector,
     Scan,
     merge_prices,
-    only_watched,
+    scan_watched,
+    within,
 )
 
 if TYPE_CHECKING:
@@ -167,7 +168,7 @@ class GeneratedPricer:
         if not query.find:
             return (yield from self._scan_watched(query, len(drawn)))
         prices, done = [], 0
-        fresh = (query.watched >= drawn.start) & (query.watched < drawn.stop)
+        fresh = within(query.watched, drawn.start, drawn.stop)
         for group in self._groups(query.parts, len(drawn)):
             places = [self._features(part, len(drawn)) for part in group]
             ranges = [(first + drawn.start, last + drawn.start) for first, last in places]
@@ -189,15 +190,9 @@ class GeneratedPricer:
 
     def _collect(self, first: int, last: int, g: Floats, most: float, query: PriceQuery) -> Prices:
         """Prices of a range of features with sums ``g`` and largest |value| ``most``."""
-        found = Collector(query, self._keep)
         g, reach = self._scaled(first, last, g, most)
         f = self._family.factors_of(first, last)
-        hits = found.observe(g, f, reach)
-        found.add(first + hits, g[hits], f if isinstance(f, float) else f[hits])
-        watched = np.zeros(len(query.watched))
-        own = (query.watched >= first) & (query.watched < last)
-        watched[own] = g[query.watched[own] - first]
-        return found.prices(last - first, watched)
+        return Collector(query, self._keep).price_range(first, g, f, reach)
 
     def _with_others(
         self, prices: Prices, others: Ids, g: Floats, most: float, query: PriceQuery
@@ -224,12 +219,15 @@ class GeneratedPricer:
         first = self._features(query.parts.start, n_drawn)[0]
         last = self._features(query.parts.stop - 1, n_drawn)[1]
         own = self._home(query.watched, first, last, n_drawn)
-        chosen, where = np.unique(query.watched[own], return_inverse=True)
-        watched = np.zeros(len(query.watched))
-        if len(chosen):
-            found = yield Powers(chosen, query.power), 0.0, 1.0
-            watched[own] = self._scaled_powers(chosen, found.sums.total, query.power)[where]
-        return only_watched(watched)
+        power = query.power
+        return (
+            yield from scan_watched(
+                query,
+                own,
+                lambda ids: Powers(ids, power),
+                lambda ids, found: self._scaled_powers(ids, found.sums.total, power),
+            )
+        )
 
     def _scaled_powers(self, ids: Ids, sums: Floats, power: int) -> Floats:
         return sums
@@ -240,9 +238,7 @@ class GeneratedPricer:
 
     def _home(self, ids: Ids, first: int, last: int, n_drawn: int) -> npt.NDArray[np.bool_]:
         """Whether each feature falls into the range ``first`` to ``last`` of the pass that draws it."""
-        place = ids % n_drawn
-        found: npt.NDArray[np.bool_] = (place >= first) & (place < last)
-        return found
+        return within(ids % n_drawn, first, last)
 
     def _groups(self, parts: range, n_drawn: int) -> Iterator[range]:
         """Groups of parts whose gradients are made together, so that each block is read only once."""

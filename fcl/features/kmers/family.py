@@ -21,10 +21,14 @@ from fcl.checks import is_whole, shown, whole
 from fcl.data.prepared import PreparedRows
 from fcl.errors import InputError
 from fcl.features.base import Floats, Ids, check_features
-from fcl.features.kmers.columns import KmerColumns
-from fcl.features.kmers.margins import KmerScorer, margin_table_bytes
+from fcl.features.kmers.columns import (
+    SCRATCH_POSITIONS,
+    KmerColumns,
+    KmerScorer,
+    Patterns,
+    margin_table_bytes,
+)
 from fcl.features.kmers.pricing import KmerPricer, pricing_bytes, unknown_bytes
-from fcl.features.kmers.rows import SCRATCH_POSITIONS, Patterns
 from fcl.features.windows import WindowFamily, pattern_code, pattern_text, window_length
 
 if TYPE_CHECKING:
