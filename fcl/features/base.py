@@ -96,6 +96,15 @@ def value_type(n_rows: int) -> type[np.float32] | type[np.float64]:
     return np.float64 if n_rows <= FINE_ROWS else np.float32
 
 
+def empty_columns(family: Family, k: int, n_rows: int, dtype: Any) -> Columns:
+    """k columns of a family on one row block, to be filled; ``dtype`` is that of arbitrary values."""
+    if family.binary:
+        return BitColumns(np.empty((k, -(-n_rows // 64)), np.uint64), n_rows)
+    if family.step:
+        return StepColumns(np.empty((k, n_rows), np.int8), n_rows, family.step)
+    return DenseColumns(np.empty((k, n_rows), dtype), n_rows)
+
+
 class ColumnMaker(ABC):
     """Makes the columns of a family from prepared rows, in its own buffers.
 

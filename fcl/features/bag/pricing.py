@@ -11,8 +11,8 @@ import numpy.typing as npt
 from fcl.data.prepared import PreparedRows
 from fcl.errors import BudgetError
 from fcl.features.bag.columns import BagColumns, row_buffers, spans
+from fcl.features.candidates import Collector
 from fcl.features.prices import (
-    Collector,
     Floats,
     Ids,
     PriceQuery,

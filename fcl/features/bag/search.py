@@ -1,26 +1,15 @@
 """Exact prices of the presence of patterns with wildcards: a search in their tree.
 
-Presence is no sum over places, so that no table gives it. But the rows that have a pattern are among
-those that have its beginning: below a pattern every feature has
+Presence is not a sum over positions, so no table gives it. But the rows that have a pattern are among the
+rows that have its beginning: below a pattern, every feature satisfies
 
     |g| <= max(sum of the positive r_i, sum of the negative |r_i|) over the distinct rows that have it
 
-A subtree whose bound is no more than what is looked for is not entered; the largest of such bounds counts
-in ``largest``. The sums of all children of a pattern come from one reading of its occurrences.
+The search skips a subtree whose bound is too small to be of interest; ``largest`` includes the largest of
+these bounds. The sums of all children of a pattern come from one reading of its occurrences.
 
-Whole, the tree takes about 2^(d-1) visits to every occurrence of a letter, of which a row has L. 52,024
-windows of C. elegans of 141 letters, residuals of the empty model, where least is skipped; seconds of one
-core, while other jobs ran:
-
-    d  strands  threshold  patterns  sums made  s
-    6  one      100          12,500       70 %  2.0
-    6  one      10           12,500      100 %  2.0
-    8  one      100         312,500       19 %  7.7
-    8  one      10          312,500       52 %  9.4
-    8  both     100         156,624       31 %  15.7
-    8  both     10          156,624       70 %  17.7
-
-A short pattern is in nearly every row: in long windows bounds begin to tell at six known letters or so.
+The whole tree takes about 2^(d-1) visits to every occurrence of a letter. A short pattern is in nearly
+every row: in long windows, bounds exclude subtrees only from about six known letters on.
 """
 
 from __future__ import annotations
@@ -34,8 +23,8 @@ import numpy.typing as npt
 from fcl.data.prepared import PreparedRows
 from fcl.errors import BudgetError, InputError
 from fcl.features.bag.columns import row_buffers
+from fcl.features.candidates import Heap
 from fcl.features.prices import (
-    Heap,
     Ids,
     PriceQuery,
     Prices,
@@ -228,10 +217,10 @@ class SearchPricer:
                 wanted,
             )
         if not family.both:
-            return self._heap.prices(high - low, 0)
+            return self._heap.prices(high - low)
         codes = family.canonical()[0]
         first, last = np.searchsorted(codes, [low, high])
-        found = self._heap.prices(int(last - first), 0)
+        found = self._heap.prices(int(last - first))
         return replace(found, ids=np.searchsorted(codes, found.ids).astype(np.int64))
 
     def _is_feature(self, code: int) -> bool:

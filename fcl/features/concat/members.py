@@ -20,6 +20,7 @@ from fcl.features.base import (
     Ids,
     MeasuringPricer,
     StepColumns,
+    empty_columns,
     value_type,
 )
 from fcl.features.prices import PriceQuery, Pricer, Progress, RowVector, Scan, merge_prices
@@ -125,27 +126,20 @@ class ConcatColumns(ColumnMaker):
         )
 
     def make(self, ids: Ids) -> Sequence[Columns]:
-        binary, step = self.family.binary, self.family.step
         dtype = value_type(self.prepared.n_rows)
-        out: list[Any] = []
-        for _, rows in self.prepared.blocks():
-            n = rows.stop - rows.start
-            out.append(
-                BitColumns(np.empty((len(ids), -(-n // 64)), np.uint64), n)
-                if binary
-                else StepColumns(np.empty((len(ids), n), np.int8), n, step)
-                if step
-                else DenseColumns(np.empty((len(ids), n), dtype), n)
-            )
+        out = [
+            empty_columns(self.family, len(ids), rows.stop - rows.start, dtype)
+            for _, rows in self.prepared.blocks()
+        ]
         for m, own in self.family.split(ids):
             maker = self._makers[m]
             for at in range(0, len(own), maker.batch):
                 some = own[at : at + maker.batch]
-                made = maker.make(self.family.local(m, ids[some]))
+                made: Any = maker.make(self.family.local(m, ids[some]))
                 for into, block in zip(out, made, strict=True):
-                    if binary:
+                    if isinstance(into, BitColumns):
                         into.bits[some] = block.bits[:, : into.bits.shape[1]]
-                    elif step:
+                    elif isinstance(into, StepColumns):
                         into.steps[some] = block.steps
                     else:
                         into.values[some] = _values(block)

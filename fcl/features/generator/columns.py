@@ -12,9 +12,9 @@ from fcl.features.base import (
     BitColumns,
     ColumnMaker,
     Columns,
-    DenseColumns,
     Ids,
     StepColumns,
+    empty_columns,
     value_type,
 )
 from fcl.features.generator.contract import overrides
@@ -40,37 +40,28 @@ class GeneratedColumns(ColumnMaker):
     """Makes the columns of a generator's features as bits, steps or numbers."""
 
     def make(self, ids: Ids) -> Sequence[Columns]:
-        family, step = self.family, self.family.step
-        dtype = value_type(self.prepared.n_rows)
-        made: list[Columns] = []
+        family, dtype = self.family, value_type(self.prepared.n_rows)
+        direct = family.binary and overrides(family.generator, "bits")
+        out = []
         for number, rows in self.prepared.blocks():
             n = rows.stop - rows.start
             block = family.block(self.prepared, number)
-            values: np.ndarray
-            if family.binary:
-                values = np.zeros((len(ids), -(-n // 64)), np.uint64)
-            else:
-                values = np.empty((len(ids), n), np.int8 if step else dtype)
-            direct = family.binary and overrides(family.generator, "bits")
+            made = empty_columns(family, len(ids), n, dtype)
             for some in batches(len(ids), n):
-                if direct:
-                    values[some] = family.generator.bits(ids[some], block)
+                if direct and isinstance(made, BitColumns):
+                    made.bits[some] = family.generator.bits(ids[some], block)
                     continue
                 columns = family.columns(ids[some], block, number, n).T
-                if family.binary:
-                    values[some] = _bits(columns)
-                    continue
-                if step:
-                    values[some] = np.rint(columns / step)
-                    continue
-                if columns.dtype.itemsize > 4 and not (np.abs(columns) <= LARGEST).all():
-                    self._refuse_large(ids[some], columns, number)
-                values[some] = columns
-            if family.binary:
-                made.append(BitColumns(values, n))
-            else:
-                made.append(StepColumns(values, n, step) if step else DenseColumns(values, n))
-        return made
+                if isinstance(made, BitColumns):
+                    made.bits[some] = _bits(columns)
+                elif isinstance(made, StepColumns):
+                    made.steps[some] = np.rint(columns / made.step)
+                else:
+                    if columns.dtype.itemsize > 4 and not (np.abs(columns) <= LARGEST).all():
+                        self._refuse_large(ids[some], columns, number)
+                    made.values[some] = columns
+            out.append(made)
+        return out
 
     def _refuse_large(self, ids: Ids, columns: np.ndarray, number: int) -> None:
         most = np.abs(columns).max(axis=1)

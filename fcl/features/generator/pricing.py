@@ -10,12 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from fcl.data.prepared import PreparedRows
+from fcl.features.candidates import Collector
 from fcl.features.generator.checked import checked_columns, checked_largest, checked_vector
 from fcl.features.generator.columns import batches
 from fcl.features.generator.contract import overrides
 from fcl.features.prices import (
     BlockSums,
-    Collector,
     Floats,
     Ids,
     PriceQuery,

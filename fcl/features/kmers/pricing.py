@@ -10,9 +10,9 @@ import numpy.typing as npt
 
 from fcl.data.prepared import PreparedRows
 from fcl.errors import BudgetError
+from fcl.features.candidates import Heap
 from fcl.features.kmers.columns import SCRATCH_POSITIONS
 from fcl.features.prices import (
-    Heap,
     Ids,
     PriceQuery,
     Prices,
@@ -268,7 +268,7 @@ class KmerPricer:
         spare = np.empty(len(known), np.int64)
         wanted = self._heap.begin(query, step, self.family.integer_bound, known, spare)
         patterns.scan_patterns(cells, d, radix, items, self._stack, k * each, self._flats, wanted)
-        return self._heap.prices(each, 0)
+        return self._heap.prices(each)
 
 
 def _cut(items: Items, some: slice) -> Items:

@@ -27,10 +27,10 @@ import numpy.typing as npt
 
 from fcl.data.prepared import PreparedRows
 from fcl.errors import InputError
+from fcl.features.candidates import Collector
 from fcl.features.generator.forms import SparseColumns
 from fcl.features.prices import (
     BlockSums,
-    Collector,
     Floats,
     Ids,
     PriceQuery,
