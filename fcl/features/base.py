@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from fcl.checks import shown
 from fcl.errors import InputError
 from fcl.features.prices import Floats, Ids, Pricer
 
@@ -38,7 +37,6 @@ __all__ = [
     "Pricer",
     "Scorer",
     "StepColumns",
-    "check_features",
     "column_bytes",
     "is_sampled",
 ]
@@ -337,12 +335,6 @@ def column_bytes(family: Family, n_rows: int) -> float:
     """Bytes of one column of ``n_rows`` rows as a column maker returns it."""
     bits = 1 if family.binary else 8 if family.step else 8 * np.dtype(value_type(n_rows)).itemsize
     return n_rows * bits / 8
-
-
-def check_features(name: str, n_features: int) -> None:
-    """Raise InputError unless there are fewer than 2^62 features."""
-    if n_features >= FEATURES_LIMIT:
-        raise InputError(f"{name}: expected fewer than 2^62 features, got {shown(n_features)}")
 
 
 def is_sampled(family: Family) -> bool:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fcl.data.prepared import PreparedRows
 from fcl.features.candidates import Collector
@@ -173,7 +172,8 @@ class GeneratedPricer:
             places = [self._features(part, len(drawn)) for part in group]
             ranges = [(first + drawn.start, last + drawn.start) for first, last in places]
             # watched features that earlier passes have drawn, if the family is sampled
-            homes = [self._home(query.watched, *place, len(drawn)) & ~fresh for place in places]
+            drawn_at = query.watched % len(drawn)
+            homes = [within(drawn_at, *place) & ~fresh for place in places]
             others = [np.unique(query.watched[home]) for home in homes]
             share, done = done / len(query.parts), done + len(group)
             found = yield Gradients(ranges, others), share, done / len(query.parts)
@@ -218,7 +218,7 @@ class GeneratedPricer:
     def _scan_watched(self, query: PriceQuery, n_drawn: int) -> Scan:
         first = self._features(query.parts.start, n_drawn)[0]
         last = self._features(query.parts.stop - 1, n_drawn)[1]
-        own = self._home(query.watched, first, last, n_drawn)
+        own = within(query.watched % n_drawn, first, last)
         power = query.power
         return (
             yield from scan_watched(
@@ -235,10 +235,6 @@ class GeneratedPricer:
     def _features(self, part: int, n_drawn: int) -> tuple[int, int]:
         """The range of features of a part, relative to the first feature that the pass draws."""
         return part * n_drawn // self.n_parts, (part + 1) * n_drawn // self.n_parts
-
-    def _home(self, ids: Ids, first: int, last: int, n_drawn: int) -> npt.NDArray[np.bool_]:
-        """Whether each feature falls into the range ``first`` to ``last`` of the pass that draws it."""
-        return within(ids % n_drawn, first, last)
 
     def _groups(self, parts: range, n_drawn: int) -> Iterator[range]:
         """Groups of parts whose gradients are made together, so that each block is read only once."""
