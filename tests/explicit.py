@@ -13,7 +13,8 @@ from judge import Problem
 from fcl.cache import ColumnCache
 from fcl.data.prepared import PreparedRows
 from fcl.features.base import Columns, DenseColumns, Family
-from fcl.features.prices import BlockSums, Collector, PriceQuery, RowVector, Scan, only_watched
+from fcl.features.candidates import Collector
+from fcl.features.prices import BlockSums, PriceQuery, RowVector, Scan, only_watched
 from fcl.objective import Objective, Penalty, find_loss
 from fcl.parallel import SERIAL, Team
 from fcl.solve.solver import Certified, Solver

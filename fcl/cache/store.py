@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fcl.features.base import FINE_ROWS, BitColumns, Columns, StepColumns
-from fcl.kernels import columns as kernels
+from fcl.kernels import columns, encoding
 from fcl.kernels.columns import Pieces
 
 #: Allocates an array by name, dtype and shape: private memory, or a view of shared memory.
@@ -136,45 +136,36 @@ class Store:
         for b, made in enumerate(blocks):
             if isinstance(made, BitColumns):
                 limit = self._limit(made.n_rows)
-                kernels.measure_bits(made.bits, made.n_rows, b, limit, nonzeros, sizes, hashes)
+                encoding.measure_bits(made.bits, made.n_rows, b, limit, nonzeros, sizes, hashes)
             elif isinstance(made, StepColumns):
                 values = (np.arange(-128, 128) * made.step).astype(np.float32).view(np.uint32)
-                kernels.measure_steps(made.steps, made.step, values, b, nonzeros, sizes, hashes)
-            elif made.values.dtype == np.float64:
-                coarse = made.values.astype(np.float32)
-                bits = coarse.view(np.uint32), (made.values - coarse).view(np.uint64)
-                kernels.measure_fine(made.values, *bits, b, nonzeros, sizes, hashes)
+                encoding.measure_steps(made.steps, made.step, values, b, nonzeros, sizes, hashes)
             else:
-                values = made.values.view(np.uint32)
-                kernels.measure_dense(made.values, values, b, nonzeros, sizes, hashes)
+                coarse, rest = made.values.astype(np.float32, copy=False), None
+                if made.values.dtype == np.float64:
+                    rest = (made.values - coarse).view(np.uint64)
+                values = coarse.view(np.uint32)
+                encoding.measure_values(made.values, values, rest, b, nonzeros, sizes, hashes)
         return StagedColumns(ids, blocks, nonzeros, sizes, hashes)
 
     def write(self, slot: int, staged: StagedColumns, t: int, at: int) -> None:
         """Store a staged column at byte ``at`` (a multiple of 8) and enter it in the directory."""
         used = 0
         pieces = self.pieces
-        arenas = pieces.arena16, pieces.arena32, pieces.arena8
         for b, made in enumerate(staged.blocks):
             if isinstance(made, BitColumns):
                 limit = self._limit(made.n_rows)
-                kind, count, size = kernels.store_bits(
-                    made.bits[t], made.n_rows, limit, arenas[0], self.arena, at + used
-                )
+                stored = encoding.store_bits(made.bits[t], made.n_rows, limit, pieces, at + used)
             elif isinstance(made, StepColumns):
-                kind, count, size = kernels.store_steps(
-                    made.steps[t], made.step, *arenas, at + used
-                )
-            elif made.values.dtype == np.float64:
-                kind, count, size = kernels.store_fine(
-                    made.values[t], *arenas, pieces.fine, at + used
-                )
+                stored = encoding.store_steps(made.steps[t], made.step, pieces, at + used)
             else:
-                kind, count, size = kernels.store_dense(made.values[t], *arenas, at + used)
+                stored = encoding.store_values(made.values[t], pieces, at + used)
+            kind, count, size = stored
             self._kinds[slot, b], self._offsets[slot, b], self._counts[slot, b] = kind, used, count
             used += size
         assert used == staged.sizes[t]
         # a sample may have fewer blocks than there is room for
-        self._kinds[slot, len(staged.blocks) :] = kernels.ROWS
+        self._kinds[slot, len(staged.blocks) :] = columns.ROWS
         self._counts[slot, len(staged.blocks) :] = 0
         self._offsets[slot, len(staged.blocks) :] = 0
         self.first[slot] = at
@@ -191,15 +182,15 @@ class Store:
         size = int(self.sizes[slot])
         first = int(self.first[slot])
         if first != into:
-            kernels.move_words(self.arena, first // 8, size // 8, into // 8)
+            encoding.move_words(self.arena, first // 8, size // 8, into // 8)
             self.first[slot] = into
 
     def valued(self, slots: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         """Whether columns hold values other than 0 and 1."""
-        return np.asarray((self._kinds[slots] >= kernels.VALUES).any(axis=1))
+        return np.asarray((self._kinds[slots] >= columns.VALUES).any(axis=1))
 
     def counts_add_up(self, slots: npt.NDArray[np.int64]) -> bool:
         """Whether the entries of all pieces add up to each column's nonzeros; dense ones are skipped."""
-        dense = (self._kinds[slots] >= kernels.DENSE).any(axis=1)
+        dense = (self._kinds[slots] >= columns.DENSE).any(axis=1)
         counts = self._counts[slots].sum(axis=1)
         return bool((counts[~dense] == self.nonzeros[slots][~dense]).all())

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from fcl.checks import shown
 from fcl.errors import InputError
 from fcl.features.prices import Floats, Ids, Pricer
 
@@ -38,7 +37,6 @@ __all__ = [
     "Pricer",
     "Scorer",
     "StepColumns",
-    "check_features",
     "column_bytes",
     "is_sampled",
 ]
@@ -96,14 +94,25 @@ def value_type(n_rows: int) -> type[np.float32] | type[np.float64]:
     return np.float64 if n_rows <= FINE_ROWS else np.float32
 
 
+def empty_columns(family: Family, k: int, n_rows: int, dtype: Any) -> Columns:
+    """k columns of a family on one row block, to be filled; ``dtype`` is that of arbitrary values."""
+    if family.binary:
+        return BitColumns(np.empty((k, -(-n_rows // 64)), np.uint64), n_rows)
+    if family.step:
+        return StepColumns(np.empty((k, n_rows), np.int8), n_rows, family.step)
+    return DenseColumns(np.empty((k, n_rows), dtype), n_rows)
+
+
 class ColumnMaker(ABC):
-    """Makes columns from prepared rows, in its own buffers.
+    """Makes the columns of a family from prepared rows, in its own buffers.
 
     batch : the largest number of columns that one call of :meth:`make` accepts.
     """
 
-    def __init__(self, buffer_bytes: int, column_bytes: float) -> None:
-        self.batch = max(1, min(1024, int(buffer_bytes // max(1, column_bytes))))
+    def __init__(self, family: Any, prepared: PreparedRows, buffer_bytes: int) -> None:
+        self.family, self.prepared = family, prepared
+        each = max(1, column_bytes(family, prepared.n_rows))
+        self.batch = max(1, min(1024, int(buffer_bytes // each)))
 
     def order(self, ids: Ids) -> npt.NDArray[np.intp]:
         """The order in which these columns are cheapest to make; by id unless overridden."""
@@ -326,12 +335,6 @@ def column_bytes(family: Family, n_rows: int) -> float:
     """Bytes of one column of ``n_rows`` rows as a column maker returns it."""
     bits = 1 if family.binary else 8 if family.step else 8 * np.dtype(value_type(n_rows)).itemsize
     return n_rows * bits / 8
-
-
-def check_features(name: str, n_features: int) -> None:
-    """Raise InputError unless there are fewer than 2^62 features."""
-    if n_features >= FEATURES_LIMIT:
-        raise InputError(f"{name}: expected fewer than 2^62 features, got {shown(n_features)}")
 
 
 def is_sampled(family: Family) -> bool:

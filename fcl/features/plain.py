@@ -41,15 +41,6 @@ class Columns(Generator):
         # JSON has no infinity
         return {"factors": [f if np.isfinite(f) else str(f) for f in given]}
 
-    def _check_factors(self) -> None:
-        factors = np.asarray(self.factors, np.float64)
-        wrong = np.flatnonzero(~(factors > 0.0))
-        if len(wrong):
-            raise InputError(
-                f"columns: expected penalty factors above 0, got {factors[wrong[0]]:g} for column "
-                f"{wrong[0]}; inf excludes a column"
-            )
-
     def fit(self, sample: Any) -> None:
         self.n_features = sample.n_columns if isinstance(sample, SparseColumns) else sample.shape[1]
         if self.factors is not None and len(self.factors) != self.n_features:
@@ -58,7 +49,13 @@ class Columns(Generator):
                 f"{len(self.factors)}"
             )
         if self.factors is not None:
-            self._check_factors()
+            factors = np.asarray(self.factors, np.float64)
+            wrong = np.flatnonzero(~(factors > 0.0))
+            if len(wrong):
+                raise InputError(
+                    f"columns: expected penalty factors above 0, got {factors[wrong[0]]:g} for column "
+                    f"{wrong[0]}; inf excludes a column"
+                )
 
     def check_restored(self, width: int) -> None:
         if self.n_features != width or (self.factors is not None and len(self.factors) != width):
@@ -78,7 +75,7 @@ class Columns(Generator):
         if not isinstance(block, SparseColumns):
             return np.asarray(block[:, ids])
         out = np.zeros((len(ids), block.n_rows), block.values.dtype)
-        matrix.sparse_columns(block.columns, block.start, block.rows, block.values, ids, out)
+        matrix.sparse_columns(block, ids, out)
         return out.T
 
     def gradients(self, first: int, last: int, block: Any, residuals: Floats) -> Floats:
@@ -86,22 +83,27 @@ class Columns(Generator):
 
         out = np.zeros(last - first)
         if isinstance(block, SparseColumns):
-            parts = (block.columns, block.start, block.rows, block.values)
-            matrix.sparse_sums(*parts, first, last, residuals, out)
+            matrix.sparse_sums(block, first, last, residuals, out)
         else:
             matrix.dense_sums(block.T[first:last], residuals, out)
         return out
 
     def moments(self, first: int, last: int, block: Any, weights: Floats) -> Floats:
-        return column_moments(first, last, block, weights)
+        from fcl.kernels import matrix
+
+        out = np.empty((5, last - first))
+        if isinstance(block, SparseColumns):
+            matrix.sparse_moments(block, first, last, weights, out)
+        else:
+            matrix.dense_moments(block.T[first:last], weights, out)
+        return out
 
     def margins(self, ids: Ids, weights: Floats, block: Any) -> Floats:
         from fcl.kernels import matrix
 
         if isinstance(block, SparseColumns):
             out = np.zeros(block.n_rows)
-            parts = (block.columns, block.start, block.rows, block.values)
-            matrix.sparse_margins(*parts, ids, weights, out)
+            matrix.sparse_margins(block, ids, weights, out)
         else:
             out = np.zeros(block.shape[0])
             matrix.dense_margins(block.T, ids, weights, out)
@@ -113,16 +115,3 @@ class Columns(Generator):
 
     def describe(self, feature: int, names: Sequence[str] | None = None) -> str:
         return f"x{feature}" if names is None else names[feature]
-
-
-def column_moments(first: int, last: int, block: Any, weights: Floats) -> Floats:
-    """Moments of some columns of a block, in the form that :meth:`Generator.moments` returns."""
-    from fcl.kernels import matrix
-
-    out = np.empty((5, last - first))
-    if isinstance(block, SparseColumns):
-        parts = (block.columns, block.start, block.rows, block.values)
-        matrix.sparse_moments(*parts, first, last, weights, out)
-    else:
-        matrix.dense_moments(block.T[first:last], weights, out)
-    return out

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Collection, Iterable
 from difflib import get_close_matches
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, NoReturn
+from typing import Any
 
 from fcl.checks import shortened, shown
 from fcl.errors import GeneratorError, InputError
@@ -132,15 +132,6 @@ def class_of(name: str, where: str, trusted: Collection[str] | None) -> Any:
     return _import(path, where, trusted)
 
 
-def _refuse_stranger(module: str, name: str, where: str) -> NoReturn:
-    module = shortened(module)
-    raise InputError(
-        f"{where}: its features are the class {shortened(name)} of the module {module}, which fcl "
-        "imports for a file only if you have named it: if you trust its code, pass --import "
-        f'{module}; in Python, import it first, or pass trusted=["{module}"]'
-    )
-
-
 def _import(path: str, where: str, trusted: Collection[str] | None) -> Any:
     module, _, name = path.partition(":")
     if module == "__main__":
@@ -154,7 +145,12 @@ def _import(path: str, where: str, trusted: Collection[str] | None) -> Any:
     named = trusted is None or any(module == t or module.startswith(f"{t}.") for t in trusted)
     if not named and path not in _BUILT_IN.values():
         if module not in sys.modules:
-            _refuse_stranger(module, name, where)
+            module = shortened(module)
+            raise InputError(
+                f"{where}: its features are the class {shortened(name)} of the module {module}, which "
+                "fcl imports for a file only if you have named it: if you trust its code, pass --import "
+                f'{module}; in Python, import it first, or pass trusted=["{module}"]'
+            )
         found: Any = sys.modules[module]
         for part in name.split("."):
             found = vars(found).get(part) if hasattr(found, "__dict__") else None
@@ -167,17 +163,11 @@ def _import(path: str, where: str, trusted: Collection[str] | None) -> Any:
             found = getattr(found, part)
     except Exception as error:
         loaded = sys.modules.get(module)
-        there = (
-            [
-                key
-                for key, value in vars(loaded).items()
-                if isinstance(value, type)
-                and issubclass(value, Generator)
-                and value is not Generator
-            ]
-            if loaded
-            else []
-        )
+        there = [
+            key
+            for key, value in (vars(loaded) if loaded else {}).items()
+            if isinstance(value, type) and issubclass(value, Generator) and value is not Generator
+        ]
         raise InputError(
             f"{where}: {path} cannot be imported ({type(error).__name__}: {error}); is its module "
             f"installed, or in the current folder?{meant(name, there, module + ':')}"

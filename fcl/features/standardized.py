@@ -27,10 +27,10 @@ from fcl.errors import InputError
 from fcl.features.base import Family, Floats, Ids, is_sampled
 from fcl.features.concat import ConcatFamily
 from fcl.features.generator.checked import checked_columns, checked_moments
+from fcl.features.generator.columns import batches
 from fcl.features.generator.contract import overrides
 from fcl.features.generator.family import GeneratedFamily
 from fcl.features.generator.pricing import PART_FEATURES, GeneratedPricer
-from fcl.features.generator.stages import batches
 
 if TYPE_CHECKING:
     from fcl.features.base import Pricer

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,9 +18,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "WindowBlock",
+    "WindowBuffers",
     "WindowFamily",
     "pattern_code",
     "pattern_text",
+    "window_buffers",
     "window_length",
     "window_reader",
 ]
@@ -82,18 +83,38 @@ def pattern_code(name: str, pattern: str, d: int, radix: int) -> int:
     return code
 
 
-@dataclass(frozen=True)
-class WindowBlock:
+class WindowBlock(NamedTuple):
     """A prepared row block in the layout that the kernels read; see :mod:`fcl.kernels.kmers`."""
 
     planes: npt.NDArray[np.uint8]
     unknown_start: npt.NDArray[np.int64]
     unknown_rows: npt.NDArray[np.int32]
-    rows: slice
+    first_row: int
+    n_rows: int
 
     @property
-    def n_rows(self) -> int:
-        return self.rows.stop - self.rows.start
+    def rows(self) -> slice:
+        """The rows of the block among all rows."""
+        return slice(self.first_row, self.first_row + self.n_rows)
+
+
+class WindowBuffers(NamedTuple):
+    """Buffers for the windows at one position of the rows of a block."""
+
+    codes: npt.NDArray[np.uint32]  #: of some rows
+    #: of each row, 3 for each unknown letter of its window, as in a code; all 0 between calls
+    masks: npt.NDArray[np.uint32]
+    rows: npt.NDArray[
+        np.int32
+    ]  #: the rows with unknown letters, in the order in which they are found
+
+
+def window_buffers(n_rows: int) -> WindowBuffers:
+    """Buffers for blocks of up to ``n_rows`` rows."""
+    from fcl.kernels import kmers
+
+    codes = np.empty(kmers.CHUNK, np.uint32)
+    return WindowBuffers(codes, np.zeros(n_rows, np.uint32), np.empty(n_rows, np.int32))
 
 
 class WindowFamily(Family):
@@ -151,13 +172,14 @@ class WindowFamily(Family):
         """
         first, stop, _ = letters.indices(self.length)
         record, (start, unknown) = prepared.read(number, slice(first // 4, -(-stop // 4)))
-        return WindowBlock(record, start, unknown, prepared.rows_of(number))
+        rows = prepared.rows_of(number)
+        return WindowBlock(record, start, unknown, rows.start, rows.stop - rows.start)
 
     def block_of(self, raw: np.ndarray) -> WindowBlock:
         """Prepare raw rows as one block."""
         record = np.zeros(self.record_shape(len(raw)), np.uint8)
         start, unknown = self.prepare(raw, record, len(raw))
-        return WindowBlock(record, start, unknown, slice(0, len(raw)))
+        return WindowBlock(record, start, unknown, 0, len(raw))
 
     def select(self, prepared: PreparedRows, rows: Ids, chosen: PreparedRows, number: int) -> None:
         wanted = rows[chosen.rows_of(number)]

@@ -12,22 +12,17 @@ a row are visited together, and each distinct code counts once.
 import numpy as np
 
 from fcl.kernels import kernel
-from fcl.kernels.kmers import CHUNK, code_of_row, in_steps, unknown_windows, window_codes
+from fcl.kernels.kmers import (
+    CHUNK,
+    code_of_row,
+    five_code,
+    in_steps,
+    unknown_windows,
+    window_codes,
+)
 
 #: Number of rows whose letters are unpacked at a time: one line of the first-level cache per plane.
 LETTER_ROWS = 64
-
-
-@kernel
-def five_code(code, mask, span, d):
-    """The five code of a window of ``span`` letters, padded to d; ``mask`` is 3 at unknown letters."""
-    at = 0
-    for t in range(span):
-        shift = 2 * (span - 1 - t)
-        at = at * 5 + (4 if (mask >> shift) & 3 else (code >> shift) & 3)
-    for _ in range(d - span):
-        at = at * 5 + 4
-    return at
 
 
 @kernel
@@ -70,25 +65,22 @@ def list_canonical(d, radix, out):
 
 
 @kernel
-def move_unknown(
-    planes, unknown_start, unknown_rows, k, span, d, r, inverse, masks, rows, table, five
-):
+def move_unknown(block, k, span, d, r, inverse, buffers, table, five):
     """Move the windows with unknown letters at k from ``table`` to ``five``, both in place.
 
     The fast loop has counted each unknown letter as an A.
 
     five : int64 (5^d,); empty: these windows match no pattern and are only removed.
-    masks, rows : as in :func:`fcl.kernels.kmers.unknown_windows`.
     """
-    count = unknown_windows(unknown_start, unknown_rows, k, span, masks, rows)
+    count = unknown_windows(block, k, span, buffers)
     for e in range(count):
-        row = rows[e]
-        code = np.int64(code_of_row(planes, k, span, row))
+        row = buffers.rows[e]
+        code = np.int64(code_of_row(block.planes, k, span, row))
         x = in_steps(r[row], inverse)
         table[code] -= x
         if five.shape[0]:
-            five[five_code(code, np.int64(masks[row]), span, d)] += x
-        masks[row] = 0
+            five[five_code(code, np.int64(buffers.masks[row]), span, d)] += x
+        buffers.masks[row] = 0
 
 
 @kernel
@@ -159,59 +151,46 @@ def take_from_five(five, span, d, table):
 
 
 @kernel
-def mend_unknown(planes, unknown_start, unknown_rows, k, span, d, table, five, masks, rows, m):
+def mend_unknown(block, k, span, d, table, five, buffers, m):
     """Correct margins at k for the windows with unknown letters, in place; see :func:`move_unknown`."""
-    count = unknown_windows(unknown_start, unknown_rows, k, span, masks, rows)
+    count = unknown_windows(block, k, span, buffers)
     for e in range(count):
-        row = rows[e]
-        code = np.int64(code_of_row(planes, k, span, row))
+        row = buffers.rows[e]
+        code = np.int64(code_of_row(block.planes, k, span, row))
         right = 0.0
         if five.shape[0]:
-            right = five[five_code(code, np.int64(masks[row]), span, d)]
+            right = five[five_code(code, np.int64(buffers.masks[row]), span, d)]
         m[row] += right - table[code]
-        masks[row] = 0
+        buffers.masks[row] = 0
 
 
 # -- columns of patterns with wildcards --------------------------------------------------------
 
 
 @kernel
-def count_patterns(
-    planes,
-    unknown_start,
-    unknown_rows,
-    k,
-    span,
-    n_rows,
-    cares,
-    values,
-    owners,
-    codes,
-    masks,
-    rows,
-    out,
-):
+def count_patterns(block, k, span, cares, values, owners, buffers, out):
     """Add 1 to ``out[owners[j], i]`` where pattern j matches the window at k of row i.
 
     cares, values : int64, for codes of the window's ``span`` letters.
     out : float32 (k, n_rows), updated in place.
     """
-    for start in range(0, n_rows, CHUNK):
-        stop = min(n_rows, start + CHUNK)
-        window_codes(planes, k, span, start, stop, codes)
+    codes = buffers.codes
+    for start in range(0, block.n_rows, CHUNK):
+        stop = min(block.n_rows, start + CHUNK)
+        window_codes(block.planes, k, span, start, stop, codes)
         for j in range(cares.shape[0]):
             care, fixed = np.uint32(cares[j]), np.uint32(values[j])
             part = out[owners[j], start:stop]
             for i in range(stop - start):
                 part[i] += np.float32((codes[i] & care) == fixed)
-    count = unknown_windows(unknown_start, unknown_rows, k, span, masks, rows)
+    count = unknown_windows(block, k, span, buffers)
     for e in range(count):
-        row = rows[e]
-        code = np.int64(code_of_row(planes, k, span, row))
+        row = buffers.rows[e]
+        code = np.int64(code_of_row(block.planes, k, span, row))
         for j in range(cares.shape[0]):
-            if code & cares[j] == values[j] and np.int64(masks[row]) & cares[j] != 0:
+            if code & cares[j] == values[j] and np.int64(buffers.masks[row]) & cares[j] != 0:
                 out[owners[j], row] -= np.float32(1.0)
-        masks[row] = 0
+        buffers.masks[row] = 0
 
 
 @kernel
@@ -228,25 +207,30 @@ def add_squares_of(counts, units, squares, present):
 
 
 # -- row by row, without wildcards -------------------------------------------------------------
+# The kernels that follow get their buffers as :class:`fcl.features.bag.columns.RowBuffers`.
 
 
 @kernel
-def unpack_letters(planes, unknown_start, unknown_rows, start, stop, cursors, letters):
-    """Write the letters, 0-4, of the rows start .. stop - 1 to ``letters`` uint8 (LETTER_ROWS, L).
+def unpack_letters(block, start, buffers):
+    """Write the letters, 0-4, of up to LETTER_ROWS rows from ``start`` on to ``letters`` of the buffers.
 
-    A block must be unpacked in order from its first row, beginning with cursors ``unknown_start[:-1]``.
-
-    cursors : int64 (L,), the next unknown row of each position; updated in place.
+    A block must be unpacked in order from its first row: ``cursors``, the next unknown row of each
+    position, are updated in place. Returns the row that follows the last.
     """
-    length = letters.shape[1]
-    for p in range(length):
-        plane = planes[p >> 2]
+    letters, cursors = buffers.letters, buffers.cursors
+    stop = min(block.n_rows, start + LETTER_ROWS)
+    if start == 0:
+        cursors[:] = block.unknown_start[:-1]
+    for p in range(letters.shape[1]):
+        plane = block.planes[p >> 2]
         shift = np.uint8(2 * (3 - (p & 3)))
         for i in range(stop - start):
             letters[i, p] = (plane[start + i] >> shift) & np.uint8(3)
-        while cursors[p] < unknown_start[p + 1] and unknown_rows[cursors[p]] < stop:
-            letters[unknown_rows[cursors[p]] - start, p] = 4
+        end = block.unknown_start[p + 1]
+        while cursors[p] < end and block.unknown_rows[cursors[p]] < stop:
+            letters[block.unknown_rows[cursors[p]] - start, p] = 4
             cursors[p] += 1
+    return stop
 
 
 @kernel
@@ -272,31 +256,17 @@ def row_codes(letters, d, both, out):
 
 
 @kernel
-def add_present(
-    planes,
-    unknown_start,
-    unknown_rows,
-    d,
-    n_rows,
-    both,
-    r,
-    inverse,
-    cursors,
-    letters,
-    codes,
-    stamps,
-    table,
-):
+def add_present(block, d, both, r, inverse, buffers, stamps, table):
     """Add r_i in steps to ``table`` for every distinct code of row i, in place.
 
     table : int64 (4^d,).
     stamps : int32 (4^d,), negative on entry; becomes the last row with each code.
     """
-    for start in range(0, n_rows, LETTER_ROWS):
-        stop = min(n_rows, start + LETTER_ROWS)
-        unpack_letters(planes, unknown_start, unknown_rows, start, stop, cursors, letters)
+    codes = buffers.codes
+    for start in range(0, block.n_rows, LETTER_ROWS):
+        stop = unpack_letters(block, start, buffers)
         for row in range(start, stop):
-            row_codes(letters[row - start], d, both, codes)
+            row_codes(buffers.letters[row - start], d, both, codes)
             value = in_steps(r[row], inverse)
             for c in codes:
                 if c >= 0 and stamps[c] != row:
@@ -305,15 +275,13 @@ def add_present(
 
 
 @kernel
-def add_present_margins(
-    planes, unknown_start, unknown_rows, d, n_rows, both, table, cursors, letters, codes, stamps, m
-):
+def add_present_margins(block, d, both, table, buffers, stamps, m):
     """Add to the margin of each row the weights of its distinct codes, in place."""
-    for start in range(0, n_rows, LETTER_ROWS):
-        stop = min(n_rows, start + LETTER_ROWS)
-        unpack_letters(planes, unknown_start, unknown_rows, start, stop, cursors, letters)
+    codes = buffers.codes
+    for start in range(0, block.n_rows, LETTER_ROWS):
+        stop = unpack_letters(block, start, buffers)
         for row in range(start, stop):
-            row_codes(letters[row - start], d, both, codes)
+            row_codes(buffers.letters[row - start], d, both, codes)
             total = 0.0
             for c in codes:
                 if c >= 0 and table[c] != 0.0 and stamps[c] != row:
@@ -323,68 +291,48 @@ def add_present_margins(
 
 
 @kernel
-def mark_present(
-    planes, unknown_start, unknown_rows, d, n_rows, both, slots, cursors, letters, codes, bits
-):
+def mark_present(block, d, both, slots, buffers, bits):
     """Set the bit of each row in the bitmaps of its codes.
 
     slots : int32 (4^d,), the bitmap of each code, or -1.
     bits : uint64 (k, >= ceil(n_rows / 64)), zero on entry; row i is bit i % 64 of word i // 64.
     """
-    for start in range(0, n_rows, LETTER_ROWS):
-        stop = min(n_rows, start + LETTER_ROWS)
-        unpack_letters(planes, unknown_start, unknown_rows, start, stop, cursors, letters)
+    codes = buffers.codes
+    for start in range(0, block.n_rows, LETTER_ROWS):
+        stop = unpack_letters(block, start, buffers)
         for row in range(start, stop):
-            row_codes(letters[row - start], d, both, codes)
+            row_codes(buffers.letters[row - start], d, both, codes)
             for c in codes:
                 if c >= 0 and slots[c] >= 0:
                     bits[slots[c], row >> 6] |= np.uint64(1) << np.uint64(row & 63)
 
 
 @kernel
-def count_codes(
-    planes, unknown_start, unknown_rows, d, n_rows, both, slots, cursors, letters, codes, out
-):
+def count_codes(block, d, both, slots, buffers, out):
     """Add to ``out[slots[c], i]`` how often row i has code c. out : float32 (k, n_rows)."""
-    for start in range(0, n_rows, LETTER_ROWS):
-        stop = min(n_rows, start + LETTER_ROWS)
-        unpack_letters(planes, unknown_start, unknown_rows, start, stop, cursors, letters)
+    codes = buffers.codes
+    for start in range(0, block.n_rows, LETTER_ROWS):
+        stop = unpack_letters(block, start, buffers)
         for row in range(start, stop):
-            row_codes(letters[row - start], d, both, codes)
+            row_codes(buffers.letters[row - start], d, both, codes)
             for c in codes:
                 if c >= 0 and slots[c] >= 0:
                     out[slots[c], row] += np.float32(1.0)
 
 
 @kernel
-def add_squares(
-    planes,
-    unknown_start,
-    unknown_rows,
-    d,
-    n_rows,
-    both,
-    slots,
-    units,
-    cursors,
-    letters,
-    codes,
-    stamps,
-    seen,
-    squares,
-    present,
-):
+def add_squares(block, d, both, slots, units, buffers, stamps, seen, squares, present):
     """Add units_i times the squared count of each code in row i to ``squares[slots[c]]``, in place.
 
     units, squares : int64.
     present : int64 (k,), increased by units_i for each row i that has the code.
     stamps, seen : int64 (k,), the last row with each code (negative on entry), and its count there.
     """
-    for start in range(0, n_rows, LETTER_ROWS):
-        stop = min(n_rows, start + LETTER_ROWS)
-        unpack_letters(planes, unknown_start, unknown_rows, start, stop, cursors, letters)
+    codes = buffers.codes
+    for start in range(0, block.n_rows, LETTER_ROWS):
+        stop = unpack_letters(block, start, buffers)
         for row in range(start, stop):
-            row_codes(letters[row - start], d, both, codes)
+            row_codes(buffers.letters[row - start], d, both, codes)
             for c in codes:
                 if c < 0 or slots[c] < 0:
                     continue

@@ -1,8 +1,11 @@
-"""Bit operations that numba does not provide."""
+"""Bit operations that numba does not provide, and a hash."""
 
 import numba
+import numpy as np
 from numba import types
 from numba.extending import intrinsic
+
+from fcl.kernels import kernel
 
 if numba.config.DISABLE_JIT:  # kernels are then plain Python
 
@@ -34,3 +37,12 @@ else:
             return builder.ctpop(args[0])
 
         return types.uint64(types.uint64), codegen
+
+
+@kernel
+def splitmix(x, place):
+    """The hash SplitMix64 of a uint64 at a place, which is from 1 on."""
+    x += np.uint64(0x9E3779B97F4A7C15) * np.uint64(place)
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))

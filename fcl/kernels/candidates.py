@@ -1,10 +1,26 @@
 """Collects candidates, the largest |sum| and the excess over a floor from many integer sums."""
 
+from typing import NamedTuple
+
+import numpy as np
+
 from fcl.kernels import kernel
 
 #: Indices of the float64 results in ``found``; see :func:`take`.
 LARGEST, SKIPPED, COUNT, EXCESS, VISITED = range(5)
 FOUND = 5
+
+
+class Wanted(NamedTuple):
+    """Which sums a search must find, and what it has found."""
+
+    threshold: int  # sums of at most this size need not be kept
+    floor: float  # the level of the excess; infinite: no excess is needed
+    known: np.ndarray  # int64, sorted: watched features, whose sums are reported but not kept
+    known_sums: np.ndarray  # int64, overwritten with the sums of these features
+    heap_id: np.ndarray  # int64 (capacity,): the other features with the largest sums, as a heap
+    heap_value: np.ndarray  # int64 (capacity,): their sums
+    found: np.ndarray  # float64 (FOUND,), see :func:`take`
 
 
 @kernel
@@ -56,33 +72,31 @@ def first_of(known, feature):
 
 
 @kernel
-def edge(threshold, floor, heap_value, found):
+def edge(wanted):
     """Sums with |sum| up to this, int64, neither become candidates nor add to the excess."""
-    if found[COUNT] == heap_value.shape[0]:
-        threshold = max(threshold, abs(heap_value[0]))
-    return threshold if floor >= threshold else int(floor)
+    threshold = wanted.threshold
+    if wanted.found[COUNT] == wanted.heap_value.shape[0]:
+        threshold = max(threshold, abs(wanted.heap_value[0]))
+    return threshold if wanted.floor >= threshold else int(wanted.floor)
 
 
 @kernel
-def take(feature, total, threshold, floor, known, known_sums, heap_id, heap_value, found):
+def take(feature, total, wanted):
     """Take the sum of a feature into account: updates ``known_sums``, the heap and ``found`` in place.
 
-    threshold : int64, sums of at most this size need not be kept.
-    floor : float64, the level of the excess; infinite: no excess is needed.
-    known : int64, sorted: watched features, whose sums are written to ``known_sums`` but not kept.
-    heap_id, heap_value : int64 (capacity,): the largest sums of all other features, as a heap.
-    found : float64 (FOUND,): the largest size; the largest bound of skipped features; the number of kept
-        features; the sum of max(0, size - floor)^2; the number of features whose sum was made. The caller
-        updates the second and the last.
+    ``found`` holds the largest size; the largest bound of skipped features; the number of kept features;
+    the sum of max(0, size - floor)^2; the number of features whose sum was made. The caller updates the
+    second and the last.
     """
+    floor, known, found = wanted.floor, wanted.known, wanted.found
     size = abs(total)
     found[LARGEST] = max(found[LARGEST], float(size))
     if size > floor:
         found[EXCESS] += (size - floor) * (size - floor)
     at = first_of(known, feature)
     if at < known.shape[0] and known[at] == feature:
-        known_sums[at] = total
-    elif size > threshold:
+        wanted.known_sums[at] = total
+    elif size > wanted.threshold:
         count = int(found[COUNT])
-        if count < heap_id.shape[0] or size > abs(heap_value[0]):
-            found[COUNT] = push(heap_id, heap_value, count, feature, total)
+        if count < wanted.heap_id.shape[0] or size > abs(wanted.heap_value[0]):
+            found[COUNT] = push(wanted.heap_id, wanted.heap_value, count, feature, total)

@@ -17,6 +17,7 @@ A column occupies one contiguous run of bytes: its pieces follow one another, ea
 bytes. The directory has one row per column: ``first`` int64 (columns,) is the offset of its first byte;
 ``kinds`` uint8, ``offsets`` uint32 (bytes from ``first``) and ``counts`` uint32 (rows stored) have shape
 (columns, blocks). Moving a column means copying it and then writing one number.
+:mod:`fcl.kernels.encoding` writes columns.
 
 Sums over many columns are made block by block: the vectors of one block (512 KiB each) stay in the
 second-level cache while all columns read them.
@@ -27,7 +28,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fcl.kernels import kernel
-from fcl.kernels.bits import population, trailing_zeros
+from fcl.kernels.bits import trailing_zeros
 
 BITS = 0
 ROWS = 1
@@ -35,8 +36,6 @@ VALUES = 2
 FINE = 3
 DENSE = 4
 STEPS = 5
-#: The largest |multiple| of the step in STEPS.
-MOST_STEPS = 127
 
 
 class Pieces(NamedTuple):
@@ -53,30 +52,6 @@ class Pieces(NamedTuple):
     counts: np.ndarray  # uint32 (columns, blocks)
     block_rows: int
     n_rows: int
-
-
-@kernel
-def hash_bits(words, n_words, block, state):
-    """Mix the words of a bitmap into a 64-bit state: equal columns have equal states."""
-    for w in range(n_words):
-        x = words[w] + np.uint64(0x9E3779B97F4A7C15) * np.uint64(block * 1024 + w + 1)
-        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        state += x ^ (x >> np.uint64(31))
-    return state
-
-
-@kernel
-def bits_to_rows(words, n_words, rows):
-    """Write the positions of the set bits to ``rows``, in order; returns their count."""
-    n = 0
-    for w in range(n_words):
-        word = words[w]
-        while word != 0:
-            rows[n] = 64 * w + np.int64(trailing_zeros(word))
-            n += 1
-            word &= word - np.uint64(1)
-    return n
 
 
 @kernel
@@ -375,233 +350,3 @@ def gather_chosen(
         curve[t] = h
         stop[t] = into
     return columns.shape[0]
-
-
-@kernel
-def measure_bits(bits, n_rows, block, limit, counts, sizes, hashes):
-    """Update the counts, sizes and hashes of columns with their bitmaps on one block, in place.
-
-    limit : the count above which a bitmap is the smaller encoding.
-    counts : int64 (c,), increased by the set bits.
-    sizes : int64 (c,), increased by the bytes of the smaller encoding.
-    hashes : uint64 (c,), see :func:`hash_bits`.
-    """
-    n_words = (n_rows + 63) >> 6
-    for c in range(counts.shape[0]):
-        total = 0
-        for w in range(n_words):
-            total += population(bits[c, w])
-        counts[c] += total
-        sizes[c] += 8 * n_words if total > limit else (2 * total + 7) & ~7
-        hashes[c] = hash_bits(bits[c], n_words, block, hashes[c])
-
-
-@kernel
-def store_bits(words, n_rows, limit, arena16, arena64, offset):
-    """Write one bitmap piece to the arena at ``offset`` bytes; returns (encoding, count, bytes)."""
-    n_words = (n_rows + 63) >> 6
-    total = 0
-    for w in range(n_words):
-        total += population(words[w])
-    if total > limit:
-        at = offset >> 3
-        for w in range(n_words):
-            arena64[at + w] = words[w]
-        return BITS, np.int64(total), 8 * n_words
-    bits_to_rows(words, n_words, arena16[offset >> 1 :])
-    return ROWS, np.int64(total), (2 * np.int64(total) + 7) & ~7
-
-
-@kernel
-def hash_value(bits, place):
-    """The term of a nonzero value in the hash of its column; bits : the float32 value as uint32."""
-    return mix_place(np.uint64(bits) << np.uint64(32), place)
-
-
-@kernel
-def mix_place(x, place):
-    """Mix a uint64 with its position in a column."""
-    x += np.uint64(0x9E3779B97F4A7C15) * np.uint64(place)
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    return x ^ (x >> np.uint64(31))
-
-
-@kernel
-def common_step(values):
-    """A step of which all values are exact multiples, from -127 to 127 times; 0.0 if none is found.
-
-    The values must be exact in float32. This tries 1 and the smallest |value|; for most columns without
-    a step it returns after a few rows.
-    """
-    least, most, whole = np.inf, 0.0, True
-    for value in values:
-        size = abs(np.float64(value))
-        if size != 0.0:
-            least = min(least, size)
-            most = max(most, size)
-            whole = whole and size == np.rint(size)
-            if most > MOST_STEPS * least:
-                return 0.0
-    if whole and most <= MOST_STEPS:
-        return 1.0
-    for value in values:
-        size = np.float64(value)
-        if np.rint(size / least) * least != size:
-            return 0.0
-    return least
-
-
-@kernel
-def measure_dense(values, bits, block, counts, sizes, hashes):
-    """As :func:`measure_bits` for float32 values (c, n_rows); counts are numbers of nonzeros.
-
-    bits : the values viewed as uint32.
-    """
-    n_rows = bits.shape[1]
-    for c in range(counts.shape[0]):
-        state = hashes[c]
-        total = 0
-        for i in range(n_rows):
-            if bits[c, i] & np.uint32(0x7FFFFFFF) != 0:  # neither 0.0 nor -0.0
-                total += 1
-                state += hash_value(bits[c, i], block * 65536 + i + 1)
-        hashes[c] = state
-        counts[c] += total
-        sizes[c] += valued_bytes(n_rows, total, common_step(values[c]))[1]
-
-
-@kernel
-def measure_fine(values, coarse, rest, block, counts, sizes, hashes):
-    """As :func:`measure_dense` for float64 values.
-
-    Equal values have equal hashes, whichever encoding stores them.
-
-    coarse, rest : the nearest float32 values, viewed as uint32, and the float64 remainders, as uint64.
-    """
-    n_rows = values.shape[1]
-    for c in range(counts.shape[0]):
-        state = hashes[c]
-        total = 0
-        fine = False
-        for i in range(n_rows):
-            if values[c, i] != 0.0:
-                total += 1
-                x = np.uint64(coarse[c, i]) << np.uint64(32)
-                if rest[c, i] & np.uint64(0x7FFFFFFFFFFFFFFF) != 0:
-                    x ^= rest[c, i]
-                    fine = True
-                state += mix_place(x, block * 65536 + i + 1)
-        hashes[c] = state
-        counts[c] += total
-        sizes[c] += (
-            fine_bytes(total) if fine else valued_bytes(n_rows, total, common_step(values[c]))[1]
-        )
-
-
-@kernel
-def fine_bytes(count):
-    """Bytes of a piece of ``count`` values in FINE."""
-    return ((2 * count + 7) & ~7) + 8 * count
-
-
-@kernel
-def measure_steps(steps, step, bits, block, counts, sizes, hashes):
-    """As :func:`measure_dense` for multiples of a step, int8 (c, n_rows).
-
-    bits : uint32 (256,); at k + 128, float32(k step) viewed as uint32.
-    """
-    n_rows = steps.shape[1]
-    for c in range(counts.shape[0]):
-        state = hashes[c]
-        total = 0
-        for i in range(n_rows):
-            k = np.int64(steps[c, i])
-            if k != 0:
-                total += 1
-                state += hash_value(bits[k + 128], block * 65536 + i + 1)
-        hashes[c] = state
-        counts[c] += total
-        sizes[c] += valued_bytes(n_rows, total, step)[1]
-
-
-@kernel
-def valued_bytes(n_rows, count, step):
-    """The smallest of VALUES, STEPS and DENSE for a piece, and its bytes. step : 0.0 for none."""
-    kind, size = VALUES, ((2 * count + 7) & ~7) + ((4 * count + 7) & ~7)
-    if step > 0.0 and 8 + ((n_rows + 7) & ~7) < size:
-        kind, size = STEPS, 8 + ((n_rows + 7) & ~7)
-    if (4 * n_rows + 7) & ~7 < size:
-        kind, size = DENSE, (4 * n_rows + 7) & ~7
-    return kind, size
-
-
-@kernel
-def store_dense(values, arena16, arena32, arena8, offset):
-    """Write one piece of values (n_rows,) to the arena; returns (encoding, count, bytes)."""
-    return _store_values(values, 1.0, common_step(values), arena16, arena32, arena8, offset)
-
-
-@kernel
-def store_fine(values, arena16, arena32, arena8, arena, offset):
-    """As :func:`store_dense` for float64 values; arena : the float64 view of the arena."""
-    n_rows = values.shape[0]
-    total = 0
-    fine = False
-    for i in range(n_rows):
-        total += values[i] != 0.0
-        fine = fine or np.float64(np.float32(values[i])) != values[i]
-    if not fine:
-        return store_dense(values, arena16, arena32, arena8, offset)
-    _store_entries(
-        values, 1.0, arena16[offset >> 1 :], arena[(offset + ((2 * total + 7) & ~7)) >> 3 :]
-    )
-    return FINE, np.int64(total), fine_bytes(total)
-
-
-@kernel
-def store_steps(steps, step, arena16, arena32, arena8, offset):
-    """As :func:`store_dense` for multiples of a step, int8 (n_rows,)."""
-    return _store_values(steps, step, step, arena16, arena32, arena8, offset)
-
-
-@kernel
-def _store_values(values, unit, step, arena16, arena32, arena8, offset):
-    """Write a piece of ``unit`` times the values; unless ``step`` is 0, these are multiples of it."""
-    n_rows = values.shape[0]
-    total = 0
-    for i in range(n_rows):
-        total += values[i] != 0
-    kind, size = valued_bytes(n_rows, total, step)
-    if kind == STEPS:
-        arena32[offset >> 2] = step
-        arena32[(offset >> 2) + 1] = 0.0
-        ratio = unit / step
-        for i in range(n_rows):
-            arena8[offset + 8 + i] = np.int8(np.rint(ratio * values[i]))
-        return STEPS, np.int64(n_rows), size
-    if kind == DENSE:
-        at = offset >> 2
-        for i in range(n_rows):
-            arena32[at + i] = unit * values[i]
-        return DENSE, np.int64(n_rows), size
-    at = (offset + ((2 * total + 7) & ~7)) >> 2
-    _store_entries(values, unit, arena16[offset >> 1 :], arena32[at:])
-    return VALUES, np.int64(total), size
-
-
-@kernel
-def _store_entries(values, unit, rows, entries):
-    """Write the rows of the nonzero values, and ``unit`` times these values."""
-    e = 0
-    for i in range(values.shape[0]):
-        if values[i] != 0:
-            rows[e] = i
-            entries[e] = unit * values[i]
-            e += 1
-
-
-@kernel
-def move_words(arena64, first, size, into):
-    """Copy ``size`` words from ``first`` to ``into``; they may overlap if into <= first."""
-    for w in range(size):
-        arena64[into + w] = arena64[first + w]

@@ -16,6 +16,7 @@ rounding errors.
 import numpy as np
 
 from fcl.kernels import kernel
+from fcl.kernels.bits import splitmix
 
 
 @kernel
@@ -199,6 +200,12 @@ def curvature_histogram(q, unit, counts, sums):
 
 
 @kernel
+def _uniform(seed, row):
+    """A number in [0, 1) for a row, from a hash."""
+    return np.float64(splitmix(np.uint64(seed), row + 1) >> np.uint64(11)) / 9007199254740992.0
+
+
+@kernel
 def choose_rows(q, tau, seed, chosen, q_chosen):
     """Sample the rows, row i with probability min(1, q_i / tau), and number them; returns their count.
 
@@ -212,13 +219,8 @@ def choose_rows(q, tau, seed, chosen, q_chosen):
         chosen[i] = -1
         if q[i] <= 0.0:
             continue
-        if q[i] < tau:
-            x = np.uint64(seed) + np.uint64(0x9E3779B97F4A7C15) * np.uint64(i + 1)
-            x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-            x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-            x ^= x >> np.uint64(31)
-            if np.float64(x >> np.uint64(11)) * (1.0 / 9007199254740992.0) * tau >= q[i]:
-                continue
+        if q[i] < tau and _uniform(seed, i) * tau >= q[i]:
+            continue
         chosen[i] = n
         q_chosen[n] = max(q[i], tau)
         n += 1
@@ -229,8 +231,4 @@ def choose_rows(q, tau, seed, chosen, q_chosen):
 def choose_by(inclusion, seed, chosen):
     """Write whether each row is chosen: with probability ``inclusion``, by a hash of (seed, row)."""
     for i in range(inclusion.shape[0]):
-        x = np.uint64(seed) + np.uint64(0x9E3779B97F4A7C15) * np.uint64(i + 1)
-        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        x ^= x >> np.uint64(31)
-        chosen[i] = np.float64(x >> np.uint64(11)) * (1.0 / 9007199254740992.0) < inclusion[i]
+        chosen[i] = _uniform(seed, i) < inclusion[i]

@@ -4,7 +4,8 @@
 (ceil(L / 4), m); byte ``planes[g, i]`` holds the letters 4 g .. 4 g + 3 of row i, the first in the
 highest bits. The code of a window is therefore a shift and a mask of up to four neighbouring planes,
 which are read sequentially. Unknown letters are stored as 0 (A) and listed by position: ``unknown_rows``
-int32 has the rows of position p at ``unknown_start[p] : unknown_start[p + 1]`` (int64 (L + 1,)).
+int32 has the rows of position p at ``unknown_start[p] : unknown_start[p + 1]`` (int64 (L + 1,)). Kernels
+get the block as :class:`fcl.features.windows.WindowBlock`, and buffers as ``WindowBuffers``.
 
 **Codes.** The window of d letters at position k has the code sum_t letter_t 4^(d - 1 - t), with the first
 letter most significant. A *pattern* is a pair (care, value) of such bit fields; it matches a code if
@@ -119,22 +120,20 @@ def code_of_row(planes, k, d, i):
 
 
 @kernel
-def unknown_windows(unknown_start, unknown_rows, k, d, masks, rows_out):
+def unknown_windows(block, k, d, buffers):
     """Find the rows whose window of d letters at position k has unknown letters.
 
-    Writes ``masks`` and ``rows_out``, and returns the number of rows. The caller must reset
-    ``masks[rows_out[:count]]`` to 0.
-
-    masks : uint32 (m,), all 0 on entry; set to bit fields with 3 for each unknown letter, as in a code.
-    rows_out : int32 (m,), overwritten with the rows in the order in which they are found.
+    Writes ``masks`` and ``rows`` of the buffers, and returns the number of rows. The caller must reset
+    ``masks[rows[:count]]`` to 0.
     """
+    masks, rows = buffers.masks, buffers.rows
     count = 0
     for t in range(d):
         bits = np.uint32(3 << (2 * (d - 1 - t)))
-        for e in range(unknown_start[k + t], unknown_start[k + t + 1]):
-            row = unknown_rows[e]
+        for e in range(block.unknown_start[k + t], block.unknown_start[k + t + 1]):
+            row = block.unknown_rows[e]
             if masks[row] == 0:
-                rows_out[count] = row
+                rows[count] = row
                 count += 1
             masks[row] |= bits
     return count
@@ -148,59 +147,43 @@ def in_steps(x, inverse):
 
 
 @kernel
-def add_to_table(planes, k, d, n_rows, r, inverse, codes, table):
+def add_to_table(block, k, d, r, inverse, codes, table):
     """Add r_i in steps to ``table[code of the window at k]`` for the rows of a block, in place.
 
     inverse : as in :func:`in_steps`.
     table : int64 (4^d,).
     """
-    for start in range(0, n_rows, CHUNK):
-        stop = min(n_rows, start + CHUNK)
-        window_codes(planes, k, d, start, stop, codes)
+    for start in range(0, block.n_rows, CHUNK):
+        stop = min(block.n_rows, start + CHUNK)
+        window_codes(block.planes, k, d, start, stop, codes)
         part = r[start:stop]
         for i in range(stop - start):
             table[codes[i]] += in_steps(part[i], inverse)
 
 
 @kernel
-def take_unknown(
-    planes,
-    unknown_start,
-    unknown_rows,
-    k,
-    d,
-    r,
-    inverse,
-    masks,
-    rows,
-    table,
-    items,
-    code,
-    mask,
-    value,
-):
+def take_unknown(block, k, d, r, inverse, buffers, table, n, items):
     """Move the windows with unknown letters from ``table`` to the list of items, in place.
 
     The fast loop has counted each unknown letter as an A. Windows whose first letter is unknown match no
     pattern and are dropped. Returns the new number of items.
 
-    items : the number of items in the lists on entry.
-    code, mask, value : uint32, uint32 and int64, the lists.
+    n : the number of items in the list on entry.
     """
-    count = unknown_windows(unknown_start, unknown_rows, k, d, masks, rows)
+    count = unknown_windows(block, k, d, buffers)
     first = np.uint32(3 << (2 * (d - 1)))
     for e in range(count):
-        row = rows[e]
-        c = code_of_row(planes, k, d, row)
+        row = buffers.rows[e]
+        c = code_of_row(block.planes, k, d, row)
         x = in_steps(r[row], inverse)
         table[c] -= x
-        if masks[row] & first == 0:
-            code[items] = c
-            mask[items] = masks[row]
-            value[items] = x
-            items += 1
-        masks[row] = 0
-    return items
+        if buffers.masks[row] & first == 0:
+            items.code[n] = c
+            items.mask[n] = buffers.masks[row]
+            items.value[n] = x
+            n += 1
+        buffers.masks[row] = 0
+    return n
 
 
 @kernel
@@ -225,25 +208,25 @@ def fold_table(cares, values, weights, d, table):
 
 
 @kernel
-def add_margins(planes, k, d, n_rows, table, codes, m):
+def add_margins(block, k, d, table, codes, m):
     """Add ``table[code of the window at k]`` to the margins of a block of rows, in place."""
-    for start in range(0, n_rows, CHUNK):
-        stop = min(n_rows, start + CHUNK)
-        window_codes(planes, k, d, start, stop, codes)
+    for start in range(0, block.n_rows, CHUNK):
+        stop = min(block.n_rows, start + CHUNK)
+        window_codes(block.planes, k, d, start, stop, codes)
         part = m[start:stop]
         for i in range(stop - start):
             part[i] += table[codes[i]]
 
 
 @kernel
-def add_patterns(planes, k, d, n_rows, cares, values, weights, codes, m):
+def add_patterns(block, k, d, cares, values, weights, codes, m):
     """Add to the margins of a block the weights of the patterns that match at k, in place.
 
     As :func:`add_margins` without a table; faster if 4^d is large and there are few patterns.
     """
-    for start in range(0, n_rows, CHUNK):
-        stop = min(n_rows, start + CHUNK)
-        window_codes(planes, k, d, start, stop, codes)
+    for start in range(0, block.n_rows, CHUNK):
+        stop = min(block.n_rows, start + CHUNK)
+        window_codes(block.planes, k, d, start, stop, codes)
         part = m[start:stop]
         for j in range(cares.shape[0]):
             care = np.uint32(cares[j])
@@ -254,17 +237,17 @@ def add_patterns(planes, k, d, n_rows, cares, values, weights, codes, m):
 
 
 @kernel
-def mend_margins(planes, unknown_start, unknown_rows, k, d, cares, values, weights, masks, rows, m):
+def mend_margins(block, k, d, cares, values, weights, buffers, m):
     """Correct margins at position k for the windows with unknown letters, in place.
 
     The fast loops have counted each unknown letter as an A. This subtracts what they added, and adds the
     weights of the matching patterns that have wildcards at all unknown letters.
     """
-    count = unknown_windows(unknown_start, unknown_rows, k, d, masks, rows)
+    count = unknown_windows(block, k, d, buffers)
     for e in range(count):
-        row = rows[e]
-        code = np.int64(code_of_row(planes, k, d, row))
-        unknown = np.int64(masks[row])
+        row = buffers.rows[e]
+        code = np.int64(code_of_row(block.planes, k, d, row))
+        unknown = np.int64(buffers.masks[row])
         right = 0.0
         wrong = 0.0
         for j in range(cares.shape[0]):
@@ -273,22 +256,21 @@ def mend_margins(planes, unknown_start, unknown_rows, k, d, cares, values, weigh
                 if unknown & cares[j] == 0:
                     right += weights[j]
         m[row] += right - wrong
-        masks[row] = 0
+        buffers.masks[row] = 0
 
 
 @kernel
-def match_bits(
-    planes, unknown_start, unknown_rows, k, d, n_rows, cares, values, codes, masks, rows, bits
-):
+def match_bits(block, k, d, cares, values, buffers, bits):
     """Write, for each pattern at position k, the bitmap of the rows of a block that match it.
 
     cares, values : int64 (c,).
     bits : uint64 (c, >= ceil(n_rows / 64)), overwritten; row i is bit i % 64 of word i // 64.
     """
+    codes, n_rows = buffers.codes, block.n_rows
     n_words = (n_rows + 63) // 64
     for start in range(0, n_rows, CHUNK):
         stop = min(n_rows, start + CHUNK)
-        window_codes(planes, k, d, start, stop, codes)
+        window_codes(block.planes, k, d, start, stop, codes)
         for i in range(stop - start, CHUNK):
             codes[i] = np.uint32(0xFFFFFFFF)
         first = start // 64
@@ -306,10 +288,25 @@ def match_bits(
         keep = (np.uint64(1) << np.uint64(n_rows % 64)) - np.uint64(1)
         for c in range(cares.shape[0]):
             bits[c, n_words - 1] &= keep
-    count = unknown_windows(unknown_start, unknown_rows, k, d, masks, rows)
+    count = unknown_windows(block, k, d, buffers)
     for e in range(count):
-        row = rows[e]
+        row = buffers.rows[e]
         for c in range(cares.shape[0]):
-            if np.int64(masks[row]) & cares[c] != 0:
+            if np.int64(buffers.masks[row]) & cares[c] != 0:
                 bits[c, row >> 6] &= ~(np.uint64(1) << np.uint64(row & 63))
-        masks[row] = 0
+        buffers.masks[row] = 0
+
+
+@kernel
+def five_code(code, mask, span, d):
+    """The *five code* of a window of ``span`` letters, padded to d: its letters as digits in base 5.
+
+    4 stands for a wildcard, or for an unknown letter, where ``mask`` is 3.
+    """
+    at = 0
+    for t in range(span):
+        shift = 2 * (span - 1 - t)
+        at = at * 5 + (4 if (mask >> shift) & 3 else (code >> shift) & 3)
+    for _ in range(d - span):
+        at = at * 5 + 4
+    return at

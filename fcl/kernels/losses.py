@@ -279,13 +279,6 @@ def combine(m, dm, beta, out):
 
 
 @kernel
-def difference(a, b, out):
-    """Write out_i = a_i - b_i."""
-    for i in range(a.shape[0]):
-        out[i] = a[i] - b[i]
-
-
-@kernel
 def slope_sums(loss, y, s, m, b, out):
     """Write sum r, sum q and sum |r| of a block of rows at margins m_i + b to out[0:3]."""
     total = carry = 0.0

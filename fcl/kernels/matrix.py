@@ -1,7 +1,7 @@
 """Sums over the columns of a matrix that is stored column by column, dense or sparse.
 
-Dense: ``matrix`` (m, n), whose row j is column j. Sparse: ``columns`` int64 (c,), increasing; the entries
-of column ``columns[t]`` are at ``start[t] : start[t + 1]`` of ``rows`` uint16 and ``values``.
+Dense: ``matrix`` (m, n), whose row j is column j. Sparse: ``block``, a
+:class:`fcl.features.generator.forms.SparseColumns`.
 """
 
 import numpy as np
@@ -76,8 +76,9 @@ def dense_margins(matrix, ids, weights, out):
 
 
 @kernel
-def sparse_sums(columns, start, rows, values, first, last, r, out):
+def sparse_sums(block, first, last, r, out):
     """Write sum_i r_i x_ij to out[j - first] for all columns first <= j < last that have entries."""
+    columns, start, rows, values = block.columns, block.start, block.rows, block.values
     t = np.searchsorted(columns, first)
     while t < columns.shape[0] and columns[t] < last:
         g = 0.0
@@ -88,8 +89,9 @@ def sparse_sums(columns, start, rows, values, first, last, r, out):
 
 
 @kernel
-def sparse_moments(columns, start, rows, values, first, last, s, out):
+def sparse_moments(block, first, last, s, out):
     """As :func:`dense_moments` for the columns first <= j < last; writes to out[:, j - first]."""
+    columns, start, rows, values = block.columns, block.start, block.rows, block.values
     total = 0.0
     for i in range(s.shape[0]):
         total += s[i]
@@ -127,8 +129,9 @@ def sparse_moments(columns, start, rows, values, first, last, s, out):
 
 
 @kernel
-def sparse_margins(columns, start, rows, values, ids, weights, out):
+def sparse_margins(block, ids, weights, out):
     """Add weights[k] times column ids[k] (increasing) to ``out``, in place."""
+    columns, start, rows, values = block.columns, block.start, block.rows, block.values
     t = 0
     for k in range(ids.shape[0]):
         t += np.searchsorted(columns[t:], ids[k])
@@ -140,8 +143,9 @@ def sparse_margins(columns, start, rows, values, ids, weights, out):
 
 
 @kernel
-def sparse_columns(columns, start, rows, values, ids, out):
+def sparse_columns(block, ids, out):
     """Write the columns ``ids`` (increasing) to out (k, n), which must be zero on entry."""
+    columns, start, rows, values = block.columns, block.start, block.rows, block.values
     t = 0
     for k in range(ids.shape[0]):
         t += np.searchsorted(columns[t:], ids[k])

@@ -31,11 +31,11 @@ NODE = CUTS + 5
 
 
 @kernel
-def count_first(planes, unknown_start, unknown_rows, n_rows, both, cursors, letters, counts):
+def count_first(block, both, buffers, counts):
     """Add to ``counts``, int64 (4,), how many occurrences begin with each letter."""
-    for start in range(0, n_rows, LETTER_ROWS):
-        stop = min(n_rows, start + LETTER_ROWS)
-        unpack_letters(planes, unknown_start, unknown_rows, start, stop, cursors, letters)
+    letters = buffers.letters
+    for start in range(0, block.n_rows, LETTER_ROWS):
+        stop = unpack_letters(block, start, buffers)
         for i in range(stop - start):
             for p in range(letters.shape[1]):
                 letter = letters[i, p]
@@ -46,31 +46,18 @@ def count_first(planes, unknown_start, unknown_rows, n_rows, both, cursors, lett
 
 
 @kernel
-def list_occurrences(
-    planes,
-    unknown_start,
-    unknown_rows,
-    d,
-    n_rows,
-    both,
-    first,
-    first_row,
-    cursors,
-    letters,
-    out,
-    count,
-):
+def list_occurrences(block, d, both, first, buffers, out, count):
     """List the occurrences of a letter in a block, in the order of rows, behind ``count`` others.
 
-    out : int64 (room for all,).  first_row : number of the block's first row.
+    out : int64 (room for all,).
     both : also those of the other strand, read backwards.  Returns their number with the others.
     """
+    letters = buffers.letters
     length = letters.shape[1]
-    for start in range(0, n_rows, LETTER_ROWS):
-        stop = min(n_rows, start + LETTER_ROWS)
-        unpack_letters(planes, unknown_start, unknown_rows, start, stop, cursors, letters)
+    for start in range(0, block.n_rows, LETTER_ROWS):
+        stop = unpack_letters(block, start, buffers)
         for i in range(stop - start):
-            row = (first_row + start + i) << ROW_BIT
+            row = (block.first_row + start + i) << ROW_BIT
             for strand in range(2 if both else 1):
                 window = 0
                 for p in range(length):
@@ -212,25 +199,7 @@ def _split(occurrences, node, q, alive, cursors):
 
 
 @kernel
-def search(
-    occurrences,
-    d,
-    both,
-    r,
-    low,
-    high,
-    nodes,
-    sums,
-    level,
-    work,
-    threshold,
-    floor,
-    known,
-    known_sums,
-    heap_id,
-    heap_value,
-    found,
-):
+def search(occurrences, d, both, r, low, high, nodes, sums, level, work, wanted):
     """Visit the patterns of a part of the tree that can exceed a threshold, depth first.
 
     A subtree whose bound is no more than threshold and floor is skipped, unless a known pattern is in it.
@@ -245,7 +214,7 @@ def search(
         first node is a letter, with the sums made already; at the start with PLACE d - 1 and LETTER 4.
     level : where on the path the search stands, at the start 0.
     work : after about so many steps it pauses.
-    Others as in :func:`fcl.kernels.candidates.take`. Returns the next level, -1 at the end.
+    wanted : :class:`fcl.kernels.candidates.Wanted`. Returns the next level, -1 at the end.
     """
     cursors = np.empty(9, np.int64)
     while level >= 0 and work > 0:
@@ -270,24 +239,15 @@ def search(
                     continue
                 up, down = sums[level, 0, 4 * q + letter], sums[level, 1, 4 * q + letter]
                 if not both or code <= reverse_complement(code, d, 5):
-                    found[VISITED] += 1.0
-                    take(
-                        code,
-                        up + down,
-                        threshold,
-                        floor,
-                        known,
-                        known_sums,
-                        heap_id,
-                        heap_value,
-                        found,
-                    )
+                    wanted.found[VISITED] += 1.0
+                    take(code, up + down, wanted)
                 if q == 0:
                     continue
                 bound = max(up, -down)
+                known = wanted.known
                 inside = first_of(known, code) - first_of(known, (prefix + letter) * patterns)
-                if bound <= edge(threshold, floor, heap_value, found) and inside == 0:
-                    found[SKIPPED] = max(found[SKIPPED], float(bound))
+                if bound <= edge(wanted) and inside == 0:
+                    wanted.found[SKIPPED] = max(wanted.found[SKIPPED], float(bound))
                 else:
                     alive |= 1 << letter
             work -= 16
@@ -349,30 +309,15 @@ def _find_patterns(windows, cares, values, j, hits):
 
 
 @kernel
-def add_margins(
-    planes,
-    unknown_start,
-    unknown_rows,
-    d,
-    n_rows,
-    cares,
-    values,
-    weights,
-    cursors,
-    letters,
-    windows,
-    hits,
-    m,
-):
+def add_margins(block, d, cares, values, weights, buffers, m):
     """Add the weights of the features that each row has to its margin, in place.
 
     cares, values : uint32 (1 or 2, k), the patterns of each feature, one for each strand.
-    windows, hits : uint32 (L, LETTER_ROWS) and (LETTER_ROWS,), overwritten.
     """
-    for start in range(0, n_rows, LETTER_ROWS):
-        stop = min(n_rows, start + LETTER_ROWS)
-        unpack_letters(planes, unknown_start, unknown_rows, start, stop, cursors, letters)
-        _columns_of_windows(letters, stop - start, d, windows)
+    windows, hits = buffers.windows, buffers.hits
+    for start in range(0, block.n_rows, LETTER_ROWS):
+        stop = unpack_letters(block, start, buffers)
+        _columns_of_windows(buffers.letters, stop - start, d, windows)
         for j in range(weights.shape[0]):
             _find_patterns(windows, cares, values, j, hits)
             for i in range(stop - start):
@@ -381,25 +326,12 @@ def add_margins(
 
 
 @kernel
-def mark_patterns(
-    planes,
-    unknown_start,
-    unknown_rows,
-    d,
-    n_rows,
-    cares,
-    values,
-    cursors,
-    letters,
-    windows,
-    hits,
-    bits,
-):
+def mark_patterns(block, d, cares, values, buffers, bits):
     """Write the bitmaps of features to ``bits`` uint64 (k, >= ceil(n_rows / 64)); see above."""
-    for start in range(0, n_rows, LETTER_ROWS):
-        stop = min(n_rows, start + LETTER_ROWS)
-        unpack_letters(planes, unknown_start, unknown_rows, start, stop, cursors, letters)
-        _columns_of_windows(letters, stop - start, d, windows)
+    windows, hits = buffers.windows, buffers.hits
+    for start in range(0, block.n_rows, LETTER_ROWS):
+        stop = unpack_letters(block, start, buffers)
+        _columns_of_windows(buffers.letters, stop - start, d, windows)
         for j in range(bits.shape[0]):
             _find_patterns(windows, cares, values, j, hits)
             word = np.uint64(0)

@@ -1,20 +1,31 @@
 """Sums of all patterns at one position, from the table of sums by window code; all int64.
 
 Codes and patterns are defined in :mod:`fcl.kernels.kmers`. Windows with unknown letters are not in the
-table but in a list of *items*: code (0 for an unknown letter), mask (3 at each unknown letter) and value.
+table but in a list of *items* (:class:`Items`).
 """
+
+from typing import NamedTuple
 
 import numpy as np
 
 from fcl.kernels import kernel
 from fcl.kernels.candidates import SKIPPED, VISITED, edge, take
+from fcl.kernels.kmers import five_code
 
 #: Number of letters that are expanded together at the bottom of the tree: 4^4 cells to 5^4 patterns.
 FLAT_LETTERS = 4
 
 
+class Items(NamedTuple):
+    """Windows with unknown letters."""
+
+    code: np.ndarray  # uint32, 0 for an unknown letter
+    mask: np.ndarray  # uint32, 3 at each unknown letter
+    value: np.ndarray  # int64
+
+
 @kernel
-def pattern_sums(table, n_items, code, mask, value, cares, values, d, out):
+def pattern_sums(table, items, cares, values, d, out):
     """Write the sum over the windows that match each pattern, from table and items, to ``out``."""
     full = (1 << (2 * d)) - 1
     for j in range(cares.shape[0]):
@@ -27,9 +38,9 @@ def pattern_sums(table, n_items, code, mask, value, cares, values, d, out):
             sub = (sub - free) & free
             if sub == 0:
                 break
-        for e in range(n_items):
-            if np.int64(mask[e]) & cares[j] == 0 and np.int64(code[e]) & cares[j] == fixed:
-                total += value[e]
+        for e in range(items.code.shape[0]):
+            if np.int64(items.mask[e]) & cares[j] == 0:
+                total += items.value[e] if np.int64(items.code[e]) & cares[j] == fixed else 0
         out[j] = total
 
 
@@ -121,48 +132,21 @@ def scan_size(d, radix):
 
 
 @kernel
-def five_letter_table(table, d, n_items, code, mask, value, out):
+def five_letter_table(table, d, items, out):
     """Write the table of sums in which unknown is a fifth letter to ``out``.
 
     table : int64 (>= 4^d,), for the windows without unknown letters.
-    code, mask, value : the items, as in :func:`fcl.kernels.kmers.take_unknown`.
     out : int64 (>= 5^d,); its first 5^d cells are overwritten.
     """
     out[: 5**d] = 0
     for c in range(1 << (2 * d)):
-        at = 0
-        for t in range(d):
-            at = at * 5 + ((c >> (2 * (d - 1 - t))) & 3)
-        out[at] = table[c]
-    for e in range(n_items):
-        at = 0
-        for t in range(d):
-            shift = 2 * (d - 1 - t)
-            unknown = (np.int64(mask[e]) >> shift) & 3 != 0
-            at = at * 5 + (4 if unknown else (np.int64(code[e]) >> shift) & 3)
-        out[at] += value[e]
+        out[five_code(c, 0, d, d)] = table[c]
+    for e in range(items.code.shape[0]):
+        out[five_code(np.int64(items.code[e]), np.int64(items.mask[e]), d, d)] += items.value[e]
 
 
 @kernel
-def scan_patterns(
-    cells,
-    d,
-    radix,
-    n_items,
-    code,
-    mask,
-    value,
-    stack,
-    first_id,
-    flats,
-    threshold,
-    floor,
-    known,
-    known_sums,
-    heap_id,
-    heap_value,
-    found,
-):
+def scan_patterns(cells, d, radix, items, stack, first_id, flats, wanted):
     """Visit all those of the 4 * 5^(d-1) patterns of one position whose sums can exceed a threshold.
 
     The tree of patterns is searched depth first, one letter per level (A, C, G, T, wildcard; the first
@@ -174,13 +158,14 @@ def scan_patterns(
     cells : int64 (scan_size(d, radix),); the first radix^d hold the table, the others are overwritten.
     radix : 4, or 5 for a table in which unknown is a letter (:func:`five_letter_table`). This letter has
         no pattern of its own; its cells are added only to those of the wildcard.
-    code, mask, value : items with unknown letters (:func:`fcl.kernels.kmers.take_unknown`), which are not
-        in the table; there are none with radix 5. Carrying a few items down the tree is faster than
-        summing a larger table.
+    items : the windows that are not in the table; there are none with radix 5. Carrying a few items down
+        the tree is faster than summing a larger table.
     stack : int32 (>= (d + 1) * n_items,), overwritten.
     flats : int64 (2, 5^FLAT_LETTERS), overwritten.
-    threshold and further arguments : as in :func:`fcl.kernels.candidates.take`.
+    wanted : :class:`fcl.kernels.candidates.Wanted`.
     """
+    code, mask, value = items
+    n_items = code.shape[0]
     skipped = 0
     visited = 0
 
@@ -250,7 +235,7 @@ def scan_patterns(
             else:
                 down -= x
         bound = max(up, down)
-        bar = edge(threshold, floor, heap_value, found)
+        bar = edge(wanted)
         if bound <= bar:
             skipped = max(skipped, bound)
             continue
@@ -281,19 +266,9 @@ def scan_patterns(
         for i in range(leaves):
             x = abs(flat[i])
             if x > bar:
-                take(
-                    base + i,
-                    flat[i],
-                    threshold,
-                    floor,
-                    known,
-                    known_sums,
-                    heap_id,
-                    heap_value,
-                    found,
-                )
-                bar = edge(threshold, floor, heap_value, found)
+                take(base + i, flat[i], wanted)
+                bar = edge(wanted)
             elif x > skipped:
                 skipped = x
-    found[SKIPPED] = max(found[SKIPPED], float(skipped))
-    found[VISITED] += visited
+    wanted.found[SKIPPED] = max(wanted.found[SKIPPED], float(skipped))
+    wanted.found[VISITED] += visited

@@ -1,23 +1,46 @@
 """Products of columns of a block of numbers, dense or sparse, and their sums against residuals.
 
-A block is given as five arrays. Dense: ``matrix`` (m, n), whose row j is column j; the others are empty.
-Sparse: ``matrix`` is empty; the entries of column ``columns[t]`` (int64, increasing) are at
-``start[t] : start[t + 1]`` of ``rows`` uint16 and ``values``.
-
 A product is a row of ``tuples`` int64 (k, depth): its columns, the largest first, padded with -1.
-Adjacent products with equal first columns share the work for these columns. A call needs three buffers:
-for the product of the first 1, 2, ... factors, ``at`` int32 (depth, n) and ``value`` float64 (depth, n)
-hold the rows where it is not 0 and its values there, and ``count`` int64 (depth,) their number.
+Adjacent products with equal first columns share the work for these columns.
 """
+
+from typing import NamedTuple
 
 import numpy as np
 
 from fcl.kernels import kernel
 
 
+class Parts(NamedTuple):
+    """A block of numbers: either ``matrix``, or sparse columns; the other arrays are empty."""
+
+    matrix: np.ndarray  # (m, n), whose row j is column j
+    columns: np.ndarray  # int64, increasing: the columns that have entries
+    start: np.ndarray  # the entries of columns[t] are at start[t] : start[t + 1]
+    rows: np.ndarray  # uint16
+    values: np.ndarray
+
+
+class ByRows(NamedTuple):
+    """The nonzero entries of a block in row order."""
+
+    start: np.ndarray  # int64 (n + 1,): the entries of row i are at start[i] : start[i + 1]
+    columns: np.ndarray  # int32, increasing in each row
+    values: np.ndarray
+
+
+class Buffers(NamedTuple):
+    """The products of the first 1, 2, ... factors of a product over n rows."""
+
+    at: np.ndarray  # int32 (depth, n), the rows where they are not 0
+    value: np.ndarray  # float64 (depth, n), their values there
+    counts: np.ndarray  # int64 (depth,), the numbers of these rows
+
+
 @kernel
-def _first(matrix, columns, start, rows, values, column, at, value):
+def _first(block, column, at, value):
     """Write the rows and values of the nonzero entries of a column; returns their number."""
+    matrix, columns, start, rows, values = block
     n = 0
     if matrix.shape[0] > 0:
         for i in range(matrix.shape[1]):
@@ -38,8 +61,9 @@ def _first(matrix, columns, start, rows, values, column, at, value):
 
 
 @kernel
-def _times(matrix, columns, start, rows, values, column, n_before, at, value, at_new, value_new):
+def _times(block, column, n_before, at, value, at_new, value_new):
     """Multiply a product of ``n_before`` entries by a column, write the result; returns its count."""
+    matrix, columns, start, rows, values = block
     n = 0
     if matrix.shape[0] > 0:
         for k in range(n_before):
@@ -77,8 +101,9 @@ def _times(matrix, columns, start, rows, values, column, n_before, at, value, at
 
 
 @kernel
-def _advance(matrix, columns, start, rows, values, tuples, k, at, value, count):
+def _advance(block, tuples, k, made):
     """Make product k in the buffers, reusing the factors shared with product k - 1; returns its level."""
+    at, value, counts = made
     depth = tuples.shape[1]
     level = 0
     if k > 0:
@@ -87,67 +112,58 @@ def _advance(matrix, columns, start, rows, values, tuples, k, at, value, count):
     while level < depth and tuples[k, level] >= 0:
         column = tuples[k, level]
         if level == 0:
-            count[0] = _first(matrix, columns, start, rows, values, column, at[0], value[0])
+            counts[0] = _first(block, column, at[0], value[0])
         else:
-            count[level] = _times(
-                matrix,
-                columns,
-                start,
-                rows,
-                values,
-                column,
-                count[level - 1],
-                at[level - 1],
-                value[level - 1],
-                at[level],
-                value[level],
+            before = level - 1
+            counts[level] = _times(
+                block, column, counts[before], at[before], value[before], at[level], value[level]
             )
         level += 1
     return level - 1
 
 
 @kernel
-def product_columns(matrix, columns, start, rows, values, tuples, at, value, count, out):
+def product_columns(block, tuples, made, out):
     """Write the products to out (k, n), which must be zero on entry."""
     for k in range(tuples.shape[0]):
-        level = _advance(matrix, columns, start, rows, values, tuples, k, at, value, count)
-        for j in range(count[level]):
-            out[k, at[level, j]] = value[level, j]
+        level = _advance(block, tuples, k, made)
+        for j in range(made.counts[level]):
+            out[k, made.at[level, j]] = made.value[level, j]
 
 
 @kernel
-def product_bits(matrix, columns, start, rows, values, tuples, at, value, count, out):
+def product_bits(block, tuples, made, out):
     """Set the bits of the rows where a product is not 0 in out, uint64 (k, words), zero on entry."""
     for k in range(tuples.shape[0]):
-        level = _advance(matrix, columns, start, rows, values, tuples, k, at, value, count)
-        for j in range(count[level]):
-            i = at[level, j]
+        level = _advance(block, tuples, k, made)
+        for j in range(made.counts[level]):
+            i = made.at[level, j]
             out[k, i >> 6] |= np.uint64(1) << np.uint64(i & 63)
 
 
 @kernel
-def product_margins(matrix, columns, start, rows, values, tuples, at, value, count, weights, out):
+def product_margins(block, tuples, made, weights, out):
     """Add weights[k] times product k to ``out``, in place."""
     for k in range(tuples.shape[0]):
-        level = _advance(matrix, columns, start, rows, values, tuples, k, at, value, count)
+        level = _advance(block, tuples, k, made)
         w = weights[k]
-        for j in range(count[level]):
-            out[at[level, j]] += w * value[level, j]
+        for j in range(made.counts[level]):
+            out[made.at[level, j]] += w * made.value[level, j]
 
 
 @kernel
-def product_sums(matrix, columns, start, rows, values, tuples, at, value, count, r, power, out):
+def product_sums(block, tuples, made, r, power, out):
     """Add sum_i r_i phi_ik^power to out[k]; power 0 sums r_i over the rows where phi_ik is not 0."""
     for k in range(tuples.shape[0]):
-        level = _advance(matrix, columns, start, rows, values, tuples, k, at, value, count)
+        level = _advance(block, tuples, k, made)
         g = 0.0
-        for j in range(count[level]):
-            x = value[level, j]
+        for j in range(made.counts[level]):
+            x = made.value[level, j]
             if power == 2:
                 x *= x
             elif power == 0:
                 x = 1.0
-            g += r[at[level, j]] * x
+            g += r[made.at[level, j]] * x
         out[k] += g
 
 
@@ -155,8 +171,9 @@ def product_sums(matrix, columns, start, rows, values, tuples, at, value, count,
 
 
 @kernel
-def count_rows(matrix, columns, start, rows, values, row_start):
+def count_rows(block, row_start):
     """Write to row_start, int64 (n + 1,), where each row begins when nonzero entries are in row order."""
+    matrix, _, start, rows, values = block
     row_start[:] = 0
     if matrix.shape[0] > 0:
         for j in range(matrix.shape[0]):
@@ -172,12 +189,11 @@ def count_rows(matrix, columns, start, rows, values, row_start):
 
 
 @kernel
-def write_rows(matrix, columns, start, rows, values, row_start, cursor, row_columns, row_values):
-    """Write the nonzero entries in row order, columns increasing, to row_columns int32 and row_values.
-
-    cursor : int64 (n,), overwritten.
-    """
-    cursor[:] = row_start[:-1]
+def write_rows(block, out):
+    """Write the nonzero entries to ``out``, a :class:`ByRows`; :func:`count_rows` wrote its ``start``."""
+    matrix, columns, start, rows, values = block
+    row_start, row_columns, row_values = out
+    cursor = row_start[:-1].copy()
     if matrix.shape[0] > 0:
         for j in range(matrix.shape[0]):
             for i in range(matrix.shape[1]):
@@ -199,8 +215,9 @@ def write_rows(matrix, columns, start, rows, values, row_start, cursor, row_colu
 
 
 @kernel
-def single_sums(row_start, row_columns, row_values, r, sums, sizes):
+def single_sums(by_rows, r, sums, sizes):
     """Add sum_i r_i x_ij to sums[j] and sum_i |r_i x_ij| to sizes[j], from entries in row order."""
+    row_start, row_columns, row_values = by_rows
     for i in range(row_start.shape[0] - 1):
         for e in range(row_start[i], row_start[i + 1]):
             p = r[i] * row_values[e]
@@ -209,41 +226,21 @@ def single_sums(row_start, row_columns, row_values, r, sums, sizes):
 
 
 @kernel
-def expand(
-    matrix,
-    columns,
-    start,
-    rows,
-    values,
-    row_start,
-    row_columns,
-    row_values,
-    tuples,
-    repeats,
-    at,
-    value,
-    count,
-    r,
-    offsets,
-    bounded,
-    sums,
-    sizes,
-):
+def expand(block, by_rows, tuples, repeats, made, r, offsets, bounded, sums, sizes):
     """Add the sums of products times one more column to ``sums`` and ``sizes``, in place.
 
     For each product k with last (smallest) column a, and for all columns c < a (c <= a with ``repeats``),
     adds sum_i r_i phi_ik x_ic to sums[offsets[k] + c] and, if ``bounded``, sum_i |r_i phi_ik x_ic| to
     sizes[offsets[k] + c].
-
-    row_start, row_columns, row_values : the block in row order.
     """
+    row_start, row_columns, row_values = by_rows
     for k in range(tuples.shape[0]):
-        level = _advance(matrix, columns, start, rows, values, tuples, k, at, value, count)
+        level = _advance(block, tuples, k, made)
         end = tuples[k, level] + repeats
         base = offsets[k]
-        for j in range(count[level]):
-            i = at[level, j]
-            p = r[i] * value[level, j]
+        for j in range(made.counts[level]):
+            i = made.at[level, j]
+            p = r[i] * made.value[level, j]
             if bounded:
                 for e in range(row_start[i], row_start[i + 1]):
                     c = row_columns[e]

@@ -65,10 +65,8 @@ def search(
 
     step : float64 (n,), overwritten with m' - m_e.  factors : penalty factors by feature id.
     """
-    from fcl.kernels import losses
-
     for rows in objective.blocks():
-        losses.difference(proposed_margins[rows], anchor.margins[rows], step[rows])
+        np.subtract(proposed_margins[rows], anchor.margins[rows], out=step[rows])
     ids = np.union1d(anchor.point.ids, proposed.ids)
     w = anchor.point.weights_of(ids)
     dw = proposed.weights_of(ids) - w

@@ -11,7 +11,6 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +33,7 @@ from fcl.features.generator.checked import (
     name_of,
     some_ids,
 )
-from fcl.features.generator.contract import Generator, encode, overrides
+from fcl.features.generator.contract import Generator, overrides
 from fcl.features.generator.trial import Trial, made_again, take
 from fcl.features.registry import check_home
 from fcl.features.spec import family_from_config
@@ -128,40 +127,11 @@ def check_generator(generator: Generator, data: DataSet | Any, training: bool = 
         )
     rows = (data if isinstance(data, DataSet) else open_data(data, y=None)).rows
     report = Report(name_of(generator), [])
-    _try(report, "options", lambda: _options(generator))
-    _try(report, "home", lambda: check_home(generator))
-    made: list[GeneratedFamily] = []
-    if not report.checks[0].fault:
-        _try(report, "fit", lambda: made.extend(_fit(generator, rows)))
-    if made:
-        family = made[0]
-        subject: list[_Examination] = []
-        own = overrides(family.generator, "prepare")
-        _try(
-            report,
-            "prepare" if own else "rows kept as they are",
-            lambda: subject.append(_Examination.of(family, rows)),
-        )
-        for one in subject:
-            _try(report, "columns", one.columns_right)
-            if report.checks[-1].fault:
-                break  # later checks would only repeat this fault
-            _try(report, "columns again", one.again)
-            _try(report, "columns of single features", one.columns_alone)
-            _try(report, "columns of other blocks", one.columns_cut)
-            _try(report, "columns over the data", partial(one.columns_scanned, rows))
-            if own:
-                _try(report, "prepare of other blocks", one.prepared_cut)
-            for faster in ("gradients", "largest", "moments", "margins"):
-                if overrides(family.generator, faster):
-                    _try(report, faster, getattr(one, faster))
-            _try(report, "describe", one.describe_right)
-            _try(report, "stored", one.stored)
-            at_home = not next(c.fault for c in report.checks if c.name == "home")
-            if at_home:
-                _try(report, "another process", one.elsewhere)
-            if training and at_home and not report.faults:
-                _try(report, "training", one.trained)
+    _try(report, "options", _options, generator)
+    _try(report, "home", check_home, generator)
+    family = None if report.checks[0].fault else _try(report, "fit", _fit, generator, rows)
+    if family is not None:
+        _examine(report, family, rows, training)
     if report.faults:
         lines = "\n".join(f"  - {check}" for check in report.faults)
         raise GeneratorError(
@@ -174,15 +144,44 @@ class _LeftOut(Exception):
     """Raised by a check that cannot be made, with the reason."""
 
 
-def _try(report: Report, name: str, check: Callable[[], str | None]) -> None:
+def _try(report: Report, name: str, check: Callable[..., Any], *arguments: Any) -> Any:
+    """Make a check and report its result; returns what it returned."""
     try:
-        told = check() or ""
+        found = check(*arguments)
     except _LeftOut as reason:
         report.checks.append(Check(name, left_out=str(reason)))
     except GeneratorError as error:
         report.checks.append(Check(name, str(error).removeprefix(f"features {report.family}: ")))
     else:
-        report.checks.append(Check(name, told=told))
+        report.checks.append(Check(name, told=found if isinstance(found, str) else ""))
+        return found
+
+
+def _examine(report: Report, family: GeneratedFamily, rows: Any, training: bool) -> None:
+    """Check a fitted family."""
+    own = overrides(family.generator, "prepare")
+    name = "prepare" if own else "rows kept as they are"
+    one = _try(report, name, _Examination.of, family, rows)
+    if one is None:
+        return
+    _try(report, "columns", one.columns_right)
+    if report.checks[-1].fault:
+        return  # later checks would only repeat this fault
+    _try(report, "columns again", one.again)
+    _try(report, "columns of single features", one.columns_alone)
+    _try(report, "columns of other blocks", one.columns_cut)
+    _try(report, "columns over the data", one.columns_scanned, rows)
+    if own:
+        _try(report, "prepare of other blocks", one.prepared_cut)
+    for faster in ("gradients", "largest", "moments", "margins"):
+        if overrides(family.generator, faster):
+            _try(report, faster, getattr(one, faster))
+    _try(report, "describe", one.describe_right)
+    _try(report, "stored", one.stored)
+    if not any(check.fault for check in report.checks if check.name == "home"):
+        _try(report, "another process", one.elsewhere)
+    if training and not report.faults:
+        _try(report, "training", one.trained)
 
 
 def _options(generator: Generator) -> None:
@@ -209,19 +208,16 @@ def _options(generator: Generator) -> None:
             )
 
 
-def _fit(generator: Generator, rows: Any) -> list[GeneratedFamily]:
+def _fit(generator: Generator, rows: Any) -> GeneratedFamily:
     """Bind twice: what fit() learns must be determined by its sample."""
     first, second = (bind(generator, rows, probe=False) for _ in range(2))
-    states = [
-        json.dumps({k: encode(v) for k, v in family.generator.state().items()})
-        for family in (first, second)
-    ]
+    states = [json.dumps(family.to_config()["state"]) for family in (first, second)]
     if states[0] != states[1]:
         raise GeneratorError(
             "fit() learns something else from the same sample when it is called again; seed "
             f"random numbers with an option; got {states[0]:.200} and {states[1]:.200}"
         )
-    return [first]
+    return first
 
 
 class _Examination(Trial):
@@ -390,12 +386,11 @@ class _Examination(Trial):
         with tempfile.TemporaryDirectory(prefix="fcl-check-") as folder:
             place = Path(folder)
             (place / "config.json").write_text(json.dumps(self.family.to_config()))
-            np.save(place / "ids.npy", self.ids)
+            parts = {"rows": self.raw}
             if isinstance(self.raw, SparseRows):
-                parts = {name: getattr(self.raw, name) for name in ("indptr", "indices", "data")}
-                np.savez(place / "sparse.npz", n_columns=self.raw.n_columns, **parts)
-            else:
-                np.save(place / "rows.npy", self.raw)
+                names = ("indptr", "indices", "data", "n_columns")
+                parts = {name: getattr(self.raw, name) for name in names}
+            np.savez(place / "rows.npz", ids=self.ids, **parts)
             code = (
                 "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
                 "from fcl.testing.generator import _make_columns; _make_columns(sys.argv[2])"
@@ -444,24 +439,24 @@ class _Examination(Trial):
         C = 3.0 / steepest
         data = open_data(self.raw, y=y)
         ends = []
-        for driver in ("inline", "processes"):
+        options = self.generator.options()
+        for driver, writers in (("inline", None), ("processes", 1)):
             try:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore", ConvergenceWarning)
                     result = train(
                         data,
-                        type(self.generator)(**self.generator.options()),
+                        type(self.generator)(**options),
                         C=C,
                         tol=TRAINING_TOL,
                         memory="2GiB",
                         driver=driver,
-                        writers=1 if driver == "processes" else None,
+                        writers=writers,
                         max_passes=200,
                     )
-            except GeneratorError as error:
-                raise GeneratorError(f"the driver {driver}: {error}") from error
             except FclError as error:
-                raise GeneratorError(f"the driver {driver} failed: {error}") from error
+                failed = "" if isinstance(error, GeneratorError) else " failed"
+                raise GeneratorError(f"the driver {driver}{failed}: {error}") from error
             self._confirm(result, phi, y, C, driver)
             ends.append(result.certificate)
         slack = 1e-9 * ends[0].objective
@@ -495,12 +490,11 @@ def _make_columns(folder: str) -> None:
     place = Path(folder)
     family = family_from_config(json.loads((place / "config.json").read_text()))
     assert isinstance(family, GeneratedFamily)
-    raw: Any
-    if (place / "sparse.npz").exists():
-        parts = np.load(place / "sparse.npz")
-        raw = SparseRows(parts["indptr"], parts["indices"], parts["data"], int(parts["n_columns"]))
-    else:
-        raw = np.load(place / "rows.npy")
-    ids = np.load(place / "ids.npy")
+    with np.load(place / "rows.npz") as file:
+        parts = dict(file)
+    ids = parts.pop("ids")
+    raw: Any = parts.get("rows")
+    if raw is None:
+        raw = SparseRows(**{**parts, "n_columns": int(parts["n_columns"])})
     columns = checked_columns(family.generator, ids, family.block_of(raw), 0, len(raw))
     np.save(place / "columns.npy", columns)

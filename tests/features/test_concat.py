@@ -29,7 +29,7 @@ from fcl.features import (
     spell_features,
 )
 from fcl.features.base import BitColumns, Family, StepColumns
-from fcl.features.concat.columns import _values
+from fcl.features.concat.members import _values
 from fcl.features.fourier import STEP
 from fcl.features.generator.contract import Generator
 from fcl.features.prices import Prices

@@ -10,7 +10,7 @@ from explicit import select_rows
 from hypothesis import given
 from hypothesis import strategies as st
 
-import fcl.features.kmers.margins as module
+import fcl.features.kmers.columns as module
 from fcl.data.prepared import PreparedRows
 from fcl.features import KmerFamily
 from fcl.features.base import BitColumns

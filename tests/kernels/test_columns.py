@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fcl.cache import ColumnCache
 from fcl.features.fourier import STEP
-from fcl.kernels import bits
+from fcl.kernels import bits, encoding
 from fcl.kernels import columns as kernels
 from tests.columns import make_phi, read_back, stage
 from tests.windows import INTERPRETED, examples
@@ -171,7 +171,7 @@ def test_bits_of_words(words: list[int]) -> None:
     array = np.array([words], np.uint64)
     set_bits = [64 * w + i for w, word in enumerate(words) for i in range(64) if word >> i & 1]
     rows = np.empty(64 * len(words), np.uint16)
-    assert kernels.bits_to_rows(array[0], len(words), rows) == len(set_bits)
+    assert encoding.bits_to_rows(array[0], len(words), rows) == len(set_bits)
     assert rows[: len(set_bits)].tolist() == set_bits
 
 
@@ -186,6 +186,6 @@ def test_the_plain_forms_of_bit_operations(word: int) -> None:
 def test_columns_move_down_without_harm() -> None:
     for first, size, into in ((7, 4, 3), (12, 18, 7), (30, 1, 25), (5, 0, 2), (3, 6, 3)):
         arena = np.arange(40, dtype=np.uint64)
-        kernels.move_words(arena, first, size, into)
+        encoding.move_words(arena, first, size, into)
         assert arena[into : into + size].tolist() == list(range(first, first + size))
         assert arena[:into].tolist() == list(range(into))

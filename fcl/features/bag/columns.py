@@ -1,20 +1,48 @@
-"""Makes the columns of patterns anywhere in the window: counts, or bits of presence."""
+"""Columns of patterns anywhere in the window, and margins of a model."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from fcl.data.prepared import PreparedRows
-from fcl.features.bag.rows import RowBuffers, letters_of, spans
-from fcl.features.base import BitColumns, ColumnMaker, Columns, DenseColumns, Ids, column_bytes
-from fcl.features.windows import WindowBlock
+from fcl.features.base import BitColumns, ColumnMaker, Columns, DenseColumns, Floats, Ids
+from fcl.features.windows import WindowBlock, window_buffers
 
 if TYPE_CHECKING:
     from fcl.features.bag.family import BagFamily
+
+
+class RowBuffers(NamedTuple):
+    """Buffers of the kernels that process a block row by row, LETTER_ROWS rows at a time."""
+
+    cursors: npt.NDArray[np.int64]  #: (L,), the next unknown row of each position
+    letters: npt.NDArray[np.uint8]  #: (LETTER_ROWS, L)
+    codes: npt.NDArray[np.int64]  #: (n_positions,), of a row
+    windows: npt.NDArray[np.uint32]  #: (L, LETTER_ROWS) if a search prices the patterns, else empty
+    hits: npt.NDArray[np.uint32]  #: (LETTER_ROWS,), what is found in the windows
+
+
+def row_buffers(family: BagFamily) -> RowBuffers:
+    """Buffers for the rows of a family."""
+    from fcl.kernels import bags
+
+    return RowBuffers(
+        np.empty(family.length, np.int64),
+        np.empty((bags.LETTER_ROWS, family.length), np.uint8),
+        np.empty(family.n_positions, np.int64),
+        np.empty((family.length if family.searched else 0, bags.LETTER_ROWS), np.uint32),
+        np.empty(bags.LETTER_ROWS, np.uint32),
+    )
+
+
+def spans(family: BagFamily) -> list[tuple[int, int]]:
+    """(position, letters) of the windows of a row; with wildcards, including those cut off at its end."""
+    most = family.length if family.wildcards else family.n_positions
+    return [(k, min(family.d, family.length - k)) for k in range(most)]
 
 
 def columns_bytes(family: BagFamily) -> int:
@@ -26,15 +54,10 @@ class BagColumns(ColumnMaker):
     """Makes the columns of patterns as float32 counts, or as bitmaps."""
 
     def __init__(self, family: BagFamily, prepared: PreparedRows, buffer_bytes: int) -> None:
-        from fcl.kernels import kmers
-
-        self.family, self.prepared = family, prepared
-        super().__init__(buffer_bytes, column_bytes(family, prepared.n_rows))
+        super().__init__(family, prepared, buffer_bytes)
         self._slots = np.empty(0, np.int32)  # allocated on first use
-        self._codes = np.empty(kmers.CHUNK, np.uint32)
-        self._masks = np.zeros(prepared.block_rows, np.uint32)
-        self._rows = np.empty(prepared.block_rows, np.int32)
-        self._buffers = RowBuffers(family)
+        self._windows = window_buffers(prepared.block_rows)
+        self._buffers = row_buffers(family)
 
     def make(self, ids: Ids) -> Sequence[Columns]:
         made: list[Columns] = []
@@ -50,46 +73,24 @@ class BagColumns(ColumnMaker):
         """Counts of distinct features on a block: float32 (k, n)."""
         from fcl.kernels import bags
 
-        family = self.family
+        d, both = self.family.d, self.family.both
         out = np.zeros((len(ids), block.n_rows), np.float32)
-        if family.wildcards:
+        if self.family.wildcards:
             self._count_patterns(block, ids, out)
-            return out
-        bags.count_codes(
-            *letters_of(block),
-            family.d,
-            block.n_rows,
-            family.both,
-            self._places(ids),
-            *self._buffers.of(block),
-            out,
-        )
+        else:
+            bags.count_codes(block, d, both, self._places(ids), self._buffers, out)
         return out
 
     def _bits(self, block: WindowBlock, ids: Ids) -> npt.NDArray[np.uint64]:
         from fcl.kernels import bags, occurrences
 
-        family = self.family
+        d, both = self.family.d, self.family.both
         out = np.zeros((len(ids), -(-block.n_rows // 64)), np.uint64)
-        if family.searched:
-            occurrences.mark_patterns(
-                *letters_of(block),
-                family.d,
-                block.n_rows,
-                *family.windows_of(ids),
-                *self._buffers.of_windows(block),
-                out,
-            )
-            return out
-        bags.mark_present(
-            *letters_of(block),
-            family.d,
-            block.n_rows,
-            family.both,
-            self._places(ids),
-            *self._buffers.of(block),
-            out,
-        )
+        if self.family.searched:
+            cares, values = self.family.windows_of(ids)
+            occurrences.mark_patterns(block, d, cares, values, self._buffers, out)
+        else:
+            bags.mark_present(block, d, both, self._places(ids), self._buffers, out)
         return out
 
     def _places(self, ids: Ids) -> npt.NDArray[np.int32]:
@@ -116,16 +117,86 @@ class BagColumns(ColumnMaker):
             fits = np.flatnonzero(found.cares & ((1 << cut) - 1) == 0)
             if not len(fits):
                 continue
-            bags.count_patterns(
-                *letters_of(block),
-                k,
-                span,
-                block.n_rows,
-                found.cares[fits] >> cut,
-                found.values[fits] >> cut,
-                owners[fits],
-                self._codes,
-                self._masks,
-                self._rows,
-                out,
+            cares, values = found.cares[fits] >> cut, found.values[fits] >> cut
+            bags.count_patterns(block, k, span, cares, values, owners[fits], self._windows, out)
+
+
+# -- margins ---------------------------------------------------------------------------------------
+
+
+def margin_bytes(family: BagFamily) -> int:
+    """Bytes of the tables from codes to margins."""
+    if family.searched:
+        return 0
+    if family.wildcards:
+        return 8 * 5**family.d + 8 * 4**family.d * 4 // 3
+    return (12 if family.binary else 8) * 4**family.d
+
+
+class BagScorer:
+    """Computes the margins of a model: one table look-up per row and position.
+
+    The presence of patterns with wildcards is computed pattern by pattern.
+
+    ids : int64 (k,).
+    weights : float64 (k,).
+    """
+
+    def __init__(self, family: BagFamily, ids: Ids, weights: Floats) -> None:
+        from fcl.kernels import bags
+
+        self.family = family
+        d, radix = family.d, family.radix
+        self._empty = not np.any(weights)
+        self._buffers = row_buffers(family)
+        if self._empty:
+            return
+        if family.searched:
+            used = np.flatnonzero(weights)
+            self._weights = np.array(weights, np.float64)[used]
+            self._patterns = family.windows_of(np.asarray(ids)[used])
+            return
+        cells = np.zeros(radix**d)
+        codes = others = np.array(family.codes(ids))  # a copy: ids of a model are read-only
+        if family.both and not family.binary:  # presence needs only the canonical codes
+            others = family.others(ids)
+        bags.place_weights(codes, others, np.array(weights, np.float64), cells)
+        self._five = np.empty(0)
+        self._tables = {d: cells}
+        if family.wildcards:
+            bags.share_wildcards(cells, d)
+            self._five = cells
+            self._tables = {}
+            for span in range(1, d + 1):
+                table = self._tables[span] = np.empty(4**span)
+                bags.take_from_five(cells, span, d, table)
+        self._stamps = np.empty(4**d if family.binary else 0, np.int32)
+
+    def add(self, block: WindowBlock, out: Floats) -> None:
+        """Add the margins of a block of prepared rows, in place."""
+        from fcl.kernels import bags, kmers, occurrences
+
+        if self._empty:
+            return
+        family, d = self.family, self.family.d
+        if family.searched:
+            occurrences.add_margins(block, d, *self._patterns, self._weights, self._buffers, out)
+            return
+        if family.binary:
+            self._stamps[:] = -1
+            bags.add_present_margins(
+                block, d, family.both, self._tables[d], self._buffers, self._stamps, out
             )
+            return
+        buffers = window_buffers(block.n_rows)
+        for k, span in spans(family):
+            table = self._tables[span]
+            kmers.add_margins(block, k, span, table, buffers.codes, out)
+            if len(block.unknown_rows):
+                bags.mend_unknown(block, k, span, d, table, self._five, buffers, out)
+
+    def margins(self, rows: np.ndarray) -> Floats:
+        """The margins of raw rows, uint8 (m, L) codes 0-4, without the intercept: float64 (m,)."""
+        out = np.zeros(len(rows))
+        self.add(self.family.block_of(rows), out)
+        return out

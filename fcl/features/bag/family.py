@@ -26,13 +26,12 @@ import numpy.typing as npt
 from fcl.checks import choice, flag, is_whole, shown, whole
 from fcl.data.prepared import PreparedRows
 from fcl.errors import InputError
-from fcl.features.bag.columns import BagColumns, columns_bytes
-from fcl.features.bag.margins import BagScorer, margin_bytes
+from fcl.features.bag.columns import BagColumns, BagScorer, columns_bytes, margin_bytes
 from fcl.features.bag.pricing import MOST_PARTS, BagPricer, pricing_bytes
 from fcl.features.bag.search import SearchPricer, list_bytes
 from fcl.features.base import Floats, Ids
+from fcl.features.kmers.columns import Patterns
 from fcl.features.kmers.family import KmerFamily
-from fcl.features.kmers.rows import Patterns
 from fcl.features.windows import WindowFamily, pattern_code, pattern_text, window_length
 
 if TYPE_CHECKING:

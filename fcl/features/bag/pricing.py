@@ -10,10 +10,10 @@ import numpy.typing as npt
 
 from fcl.data.prepared import PreparedRows
 from fcl.errors import BudgetError
-from fcl.features.bag.columns import BagColumns
-from fcl.features.bag.rows import RowBuffers, letters_of, spans
+from fcl.features.bag.columns import BagColumns, row_buffers, spans
+from fcl.features.candidates import Collector
 from fcl.features.prices import (
-    Collector,
+    Floats,
     Ids,
     PriceQuery,
     Progress,
@@ -21,9 +21,10 @@ from fcl.features.prices import (
     Scan,
     in_units,
     merge_prices,
-    only_watched,
+    scan_watched,
+    within,
 )
-from fcl.features.windows import WindowBlock
+from fcl.features.windows import WindowBlock, window_buffers
 
 if TYPE_CHECKING:
     from fcl.features.bag.family import BagFamily
@@ -84,8 +85,6 @@ class BagPricer:
     """
 
     def __init__(self, family: BagFamily, prepared: PreparedRows, keep: int) -> None:
-        from fcl.kernels import kmers
-
         self.family, self.prepared, self.keep = family, prepared, keep
         self.n_parts = family.n_price_parts
         d = family.d
@@ -99,10 +98,8 @@ class BagPricer:
                 f"bag:d={d}: the tables need {pricing_bytes(family) / 2**20:.0f} MiB, which could not "
                 "be allocated; lower d"
             ) from error
-        self._codes = np.empty(kmers.CHUNK, np.uint32)
-        self._masks = np.zeros(prepared.block_rows, np.uint32)
-        self._rows = np.empty(prepared.block_rows, np.int32)
-        self._buffers = RowBuffers(family)
+        self._windows = window_buffers(prepared.block_rows)
+        self._buffers = row_buffers(family)
         #: digest of the rows' numbers, and the row blocks, from which the table was made
         self._made_of: tuple[bytes, range] | None = None
 
@@ -133,32 +130,26 @@ class BagPricer:
             return (yield from self._scan_watched(query, step))
         cells = yield None, 0.0, 1.0
         prices = []
-        watch = query.watched
         for part in query.parts:
             first, last = self._features(part)
             g = in_units(self._read(cells, slice(first, last)), step)
             found = Collector(query, self.keep, reach=self.family.integer_bound)
-            hits = found.observe(g)
-            found.add(hits + first, g[hits])
-            watched = np.zeros(len(watch))
-            own = (watch >= first) & (watch < last)
-            watched[own] = g[watch[own] - first]
-            prices.append(found.prices(last - first, watched))
+            prices.append(found.price_range(first, g))
         return merge_prices(prices)
 
     def _scan_watched(self, query: PriceQuery, step: float) -> Scan:
         first = self._features(query.parts.start)[0]
         last = self._features(query.parts.stop - 1)[1]
-        own = (query.watched >= first) & (query.watched < last)
-        chosen, where = np.unique(query.watched[own], return_inverse=True)
-        watched = np.zeros(len(query.watched))
-        if len(chosen):
-            from_table = query.power == 1 or self.family.binary
-            request = None if from_table else Squares(chosen, query.power == 2)
-            sums = yield request, 0.0, 1.0
-            sums = self._read(sums, chosen) if from_table else sums
-            watched[own] = in_units(sums, step)[where]
-        return only_watched(watched)
+        from_table = query.power == 1 or self.family.binary
+
+        def request(ids: Ids) -> Squares | None:
+            return None if from_table else Squares(ids, query.power == 2)
+
+        def read(ids: Ids, sums: Units) -> Floats:
+            return in_units(self._read(sums, ids) if from_table else sums, step)
+
+        own = within(query.watched, first, last)
+        return (yield from scan_watched(query, own, request, read))
 
     # -- tables --------------------------------------------------------------------------------
 
@@ -174,16 +165,9 @@ class BagPricer:
             block = family.block(self.prepared, number)
             if family.binary:
                 self._stamps[:] = -1
+                part, table = rows.raw(block.rows), self._tables[d]
                 bags.add_present(
-                    *letters_of(block),
-                    d,
-                    block.n_rows,
-                    family.both,
-                    rows.raw(block.rows),
-                    rows.inverse,
-                    *self._buffers.of(block),
-                    self._stamps,
-                    self._tables[d],
+                    block, d, family.both, part, rows.inverse, self._buffers, self._stamps, table
                 )
             else:
                 self._add_counts(block, rows)
@@ -196,24 +180,13 @@ class BagPricer:
     def _add_counts(self, block: WindowBlock, rows: RowVector) -> None:
         from fcl.kernels import bags, kmers
 
-        part, inverse = rows.raw(block.rows), rows.inverse
+        d, part, inverse = self.family.d, rows.raw(block.rows), rows.inverse
         for k, span in spans(self.family):
             table = self._tables[span]
-            kmers.add_to_table(
-                block.planes, k, span, block.n_rows, part, inverse, self._codes, table
-            )
+            kmers.add_to_table(block, k, span, part, inverse, self._windows.codes, table)
             if len(block.unknown_rows):
                 bags.move_unknown(
-                    *letters_of(block),
-                    k,
-                    span,
-                    self.family.d,
-                    part,
-                    inverse,
-                    self._masks,
-                    self._rows,
-                    table,
-                    self._five,
+                    block, k, span, d, part, inverse, self._windows, table, self._five
                 )
 
     def _read(self, cells: Units, some: slice | Ids) -> Units:
@@ -252,19 +225,8 @@ class BagPricer:
         for number in blocks:
             block = family.block(self.prepared, number)
             stamps[:] = -1
-            bags.add_squares(
-                *letters_of(block),
-                family.d,
-                block.n_rows,
-                family.both,
-                slots,
-                rows.units(block.rows),
-                *self._buffers.of(block),
-                stamps,
-                seen,
-                squares,
-                present,
-            )
+            units, sums = rows.units(block.rows), (stamps, seen, squares, present)
+            bags.add_squares(block, family.d, family.both, slots, units, self._buffers, *sums)
 
     def _add_wild(
         self, chosen: Ids, rows: RowVector, blocks: range, squares: Units, present: Units

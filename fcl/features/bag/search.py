@@ -1,26 +1,15 @@
 """Exact prices of the presence of patterns with wildcards: a search in their tree.
 
-Presence is no sum over places, so that no table gives it. But the rows that have a pattern are among
-those that have its beginning: below a pattern every feature has
+Presence is not a sum over positions, so no table gives it. But the rows that have a pattern are among the
+rows that have its beginning: below a pattern, every feature satisfies
 
     |g| <= max(sum of the positive r_i, sum of the negative |r_i|) over the distinct rows that have it
 
-A subtree whose bound is no more than what is looked for is not entered; the largest of such bounds counts
-in ``largest``. The sums of all children of a pattern come from one reading of its occurrences.
+The search skips a subtree whose bound is too small to be of interest; ``largest`` includes the largest of
+these bounds. The sums of all children of a pattern come from one reading of its occurrences.
 
-Whole, the tree takes about 2^(d-1) visits to every occurrence of a letter, of which a row has L. 52,024
-windows of C. elegans of 141 letters, residuals of the empty model, where least is skipped; seconds of one
-core, while other jobs ran:
-
-    d  strands  threshold  patterns  sums made  s
-    6  one      100          12,500       70 %  2.0
-    6  one      10           12,500      100 %  2.0
-    8  one      100         312,500       19 %  7.7
-    8  one      10          312,500       52 %  9.4
-    8  both     100         156,624       31 %  15.7
-    8  both     10          156,624       70 %  17.7
-
-A short pattern is in nearly every row: in long windows bounds begin to tell at six known letters or so.
+The whole tree takes about 2^(d-1) visits to every occurrence of a letter. A short pattern is in nearly
+every row: in long windows, bounds exclude subtrees only from about six known letters on.
 """
 
 from __future__ import annotations
@@ -33,9 +22,9 @@ import numpy.typing as npt
 
 from fcl.data.prepared import PreparedRows
 from fcl.errors import BudgetError, InputError
-from fcl.features.bag.rows import RowBuffers, letters_of
+from fcl.features.bag.columns import row_buffers
+from fcl.features.candidates import Heap
 from fcl.features.prices import (
-    Heap,
     Ids,
     PriceQuery,
     Prices,
@@ -63,13 +52,9 @@ def letter_counts(family: BagFamily, prepared: PreparedRows) -> npt.NDArray[np.i
     from fcl.kernels import occurrences
 
     counts = np.zeros(4, np.int64)
-    buffers = RowBuffers(family)
+    buffers = row_buffers(family)
     for number, _ in prepared.blocks():
-        block = family.block(prepared, number)
-        cursors, letters, _ = buffers.of(block)
-        occurrences.count_first(
-            *letters_of(block), block.n_rows, family.both, cursors, letters, counts
-        )
+        occurrences.count_first(family.block(prepared, number), family.both, buffers, counts)
     return counts
 
 
@@ -123,7 +108,7 @@ class SearchPricer:
                 f"{BYTES_AN_OCCURRENCE * room / 2**20:.0f} MiB, which could not be allocated; take "
                 "fewer rows"
             ) from error
-        self._buffers = RowBuffers(family)
+        self._buffers = row_buffers(family)
         self._nodes = np.zeros((d, occurrences.NODE), np.int64)
         self._sums = np.zeros((d, 2, 4 * d), np.int64)
         self._heap = Heap(keep)
@@ -205,12 +190,12 @@ class SearchPricer:
         family, d = self.family, self.family.d
         low, high = self._codes(part)
         letter, n, node = self._letter(part), len(listed.occurrences), self._nodes[0]
-        taken = self._heap.arguments(query, step, family.integer_bound, known, sums)
+        wanted = self._heap.begin(query, step, family.integer_bound, known, sums)
         # the letter with nothing behind, which is always canonical or never
         alone = (letter + 1) * 5 ** (d - 1) - 1
         if low <= alone < high and self._is_feature(alone):
             total = int(occurrences.distinct_sum(self._occurrences, n, listed.units))
-            candidates.take(alone, total, *taken)
+            candidates.take(alone, total, wanted)
         node[:] = 0
         node[occurrences.SPAN], node[occurrences.PREFIX] = 1, letter
         node[occurrences.STOP] = node[occurrences.CUTS] = n
@@ -229,13 +214,13 @@ class SearchPricer:
                 self._sums,
                 at,
                 WORK,
-                *taken,
+                wanted,
             )
         if not family.both:
-            return self._heap.prices(high - low, 0)
+            return self._heap.prices(high - low)
         codes = family.canonical()[0]
         first, last = np.searchsorted(codes, [low, high])
-        found = self._heap.prices(int(last - first), 0)
+        found = self._heap.prices(int(last - first))
         return replace(found, ids=np.searchsorted(codes, found.ids).astype(np.int64))
 
     def _is_feature(self, code: int) -> bool:
@@ -251,18 +236,8 @@ class SearchPricer:
 
         family, count = self.family, 0
         for number in blocks:
-            block = family.block(self.prepared, number)
-            cursors, letters, _ = self._buffers.of(block)
+            block, buffers = family.block(self.prepared, number), self._buffers
             count = occurrences.list_occurrences(
-                *letters_of(block),
-                family.d,
-                block.n_rows,
-                family.both,
-                letter,
-                block.rows.start,
-                cursors,
-                letters,
-                self._occurrences,
-                count,
+                block, family.d, family.both, letter, buffers, self._occurrences, count
             )
         return int(count)

@@ -8,8 +8,7 @@ of them if the factors are equal). That column is also admitted first, because c
 |g_j| / f_j; the others are then skipped as duplicates.
 
 ``family``   ids, rows and margins
-``rows``     stores the records of several families in one
-``columns``, ``pricing``  delegate to the members
+``members``  stores the records of several families in one, and makes columns and prices with the members
 """
 
 from fcl.features.concat.family import ConcatFamily

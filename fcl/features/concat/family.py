@@ -14,9 +14,14 @@ import numpy.typing as npt
 from fcl.data.prepared import PreparedRows
 from fcl.errors import InputError
 from fcl.features.base import FEATURES_LIMIT, Family, Floats, Ids, Scorer, is_sampled
-from fcl.features.concat.columns import ConcatColumns
-from fcl.features.concat.pricing import ConcatPricer
-from fcl.features.concat.rows import ALIGN, PartRows, Slot, joined_sides
+from fcl.features.concat.members import (
+    ALIGN,
+    ConcatColumns,
+    ConcatPricer,
+    PartRows,
+    Slot,
+    joined_sides,
+)
 
 if TYPE_CHECKING:
     from fcl.data.base import RowReader

@@ -127,30 +127,25 @@ def checked_columns(generator: Generator, ids: Ids, block: Any, place: Place, n:
         )
     if found.dtype.kind not in "biuf":
         raise GeneratorError(f"{where}: expected real numbers, got dtype {found.dtype}")
-    if generator.binary and found.dtype != np.bool_:
-        wrong = (found != 0) & (found != 1)
+
+    def refuse(wrong: np.ndarray, before: str, after: str = "") -> None:
+        """Raise GeneratorError for the first wrong value, if there is one."""
         if wrong.any():
             row, k = (int(i) for i in np.argwhere(wrong)[0])
-            raise GeneratorError(
-                f"{where}: the class says binary = True, but feature {ids[k]} is {found[row, k]} at "
-                f"{_row(place, row)}"
-            )
+            value = f"feature {ids[k]} is {found[row, k]} at {_row(place, row)}"
+            raise GeneratorError(f"{where}: {before}{value}{after}")
+
+    if generator.binary and found.dtype != np.bool_:
+        refuse((found != 0) & (found != 1), "the class says binary = True, but ")
     if not _finite(found):
-        row, k = (int(i) for i in np.argwhere(~np.isfinite(found))[0])
-        raise GeneratorError(
-            f"{where}: feature {ids[k]} is {found[row, k]} at {_row(place, row)}; values must be "
-            "finite"
-        )
+        refuse(~np.isfinite(found), "", "; values must be finite")
     if generator.step:
         steps = np.rint(found / generator.step)
-        wrong = (steps * generator.step != found) | (np.abs(steps) > MOST_STEPS)
-        if wrong.any():
-            row, k = (int(i) for i in np.argwhere(wrong)[0])
-            raise GeneratorError(
-                f"{where}: the class says step = {generator.step!r}, of which all values are multiples, "
-                f"-{MOST_STEPS} to {MOST_STEPS} times, but feature {ids[k]} is {found[row, k]} at "
-                f"{_row(place, row)}"
-            )
+        refuse(
+            (steps * generator.step != found) | (np.abs(steps) > MOST_STEPS),
+            f"the class says step = {generator.step!r}, of which all values are multiples, "
+            f"-{MOST_STEPS} to {MOST_STEPS} times, but ",
+        )
     return found
 
 

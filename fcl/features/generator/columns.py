@@ -1,83 +1,73 @@
-"""Makes the columns of a generator's features for the cache."""
+"""Makes the columns of a generator's features, in batches that limit the memory of float64 copies."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-from fcl.data.prepared import PreparedRows
 from fcl.errors import GeneratorError
 from fcl.features.base import (
     BitColumns,
     ColumnMaker,
     Columns,
-    DenseColumns,
     Ids,
     StepColumns,
-    column_bytes,
+    empty_columns,
     value_type,
 )
 from fcl.features.generator.contract import overrides
-from fcl.features.generator.stages import batches
 
-if TYPE_CHECKING:
-    from fcl.features.generator.family import GeneratedFamily
+__all__ = ["STAGES", "STAGE_BYTES", "GeneratedColumns", "batches"]
 
-__all__ = ["GeneratedColumns"]
-
-
+#: Bytes of the float64 columns that are made at a time, and the number of arrays of this size that exist
+#: together: the columns as returned, in float64, their squares, and three temporaries of the generator.
+STAGE_BYTES = 16 << 20
+STAGES = 6
 #: Largest |value|, also for columns cached in float64: the trainer's samples of rows are in float32.
 LARGEST = float(np.finfo(np.float32).max)
+
+
+def batches(k: int, n: int) -> Iterator[slice]:
+    """Slices of k columns of n rows that take at most STAGE_BYTES in float64."""
+    size = max(1, STAGE_BYTES // (8 * max(1, n)))
+    for at in range(0, k, size):
+        yield slice(at, min(at + size, k))
 
 
 class GeneratedColumns(ColumnMaker):
     """Makes the columns of a generator's features as bits, steps or numbers."""
 
-    def __init__(self, family: GeneratedFamily, prepared: PreparedRows, buffer_bytes: int) -> None:
-        self._family, self._prepared = family, prepared
-        super().__init__(buffer_bytes, column_bytes(family, prepared.n_rows))
-
     def make(self, ids: Ids) -> Sequence[Columns]:
-        family, step = self._family, self._family.step
-        dtype = value_type(self._prepared.n_rows)
-        made: list[Columns] = []
-        for number, rows in self._prepared.blocks():
+        family, dtype = self.family, value_type(self.prepared.n_rows)
+        direct = family.binary and overrides(family.generator, "bits")
+        out = []
+        for number, rows in self.prepared.blocks():
             n = rows.stop - rows.start
-            block = family.block(self._prepared, number)
-            values: np.ndarray
-            if family.binary:
-                values = np.zeros((len(ids), -(-n // 64)), np.uint64)
-            else:
-                values = np.empty((len(ids), n), np.int8 if step else dtype)
-            direct = family.binary and overrides(family.generator, "bits")
+            block = family.block(self.prepared, number)
+            made = empty_columns(family, len(ids), n, dtype)
             for some in batches(len(ids), n):
-                if direct:
-                    values[some] = family.generator.bits(ids[some], block)
+                if direct and isinstance(made, BitColumns):
+                    made.bits[some] = family.generator.bits(ids[some], block)
                     continue
                 columns = family.columns(ids[some], block, number, n).T
-                if family.binary:
-                    values[some] = _bits(columns)
-                    continue
-                if step:
-                    values[some] = np.rint(columns / step)
-                    continue
-                if columns.dtype.itemsize > 4 and not (np.abs(columns) <= LARGEST).all():
-                    self._refuse_large(ids[some], columns, number)
-                values[some] = columns
-            if family.binary:
-                made.append(BitColumns(values, n))
-            else:
-                made.append(StepColumns(values, n, step) if step else DenseColumns(values, n))
-        return made
+                if isinstance(made, BitColumns):
+                    made.bits[some] = _bits(columns)
+                elif isinstance(made, StepColumns):
+                    made.steps[some] = np.rint(columns / made.step)
+                else:
+                    if columns.dtype.itemsize > 4 and not (np.abs(columns) <= LARGEST).all():
+                        self._refuse_large(ids[some], columns, number)
+                    made.values[some] = columns
+            out.append(made)
+        return out
 
     def _refuse_large(self, ids: Ids, columns: np.ndarray, number: int) -> None:
         most = np.abs(columns).max(axis=1)
         k = int(np.argmax(most))
         raise GeneratorError(
-            f"features {self._family.name}: expected |values| up to 3.4e38, the limit of float32, got "
+            f"features {self.family.name}: expected |values| up to 3.4e38, the limit of float32, got "
             f"{most[k]:.3g} for feature {ids[k]} on row block {number}; scale the feature"
         )
 

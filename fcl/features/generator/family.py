@@ -29,7 +29,7 @@ from fcl.features.generator.checked import (
     name_of,
     some_ids,
 )
-from fcl.features.generator.columns import GeneratedColumns
+from fcl.features.generator.columns import STAGE_BYTES, STAGES, GeneratedColumns, batches
 from fcl.features.generator.contract import Generator, decode, encode, family_name, overrides
 from fcl.features.generator.forms import (
     MatrixRecord,
@@ -39,7 +39,6 @@ from fcl.features.generator.forms import (
     read_only,
 )
 from fcl.features.generator.pricing import GeneratedPricer, parts_of, pricing_bytes
-from fcl.features.generator.stages import STAGE_BYTES, STAGES, batches
 
 if TYPE_CHECKING:
     from fcl.data.base import RowReader
@@ -82,6 +81,7 @@ class GeneratedFamily(Family):
         self.form = form
         self.probe = list(probe)
         self.record = record
+        self._stored = record or form
         #: scales of the rows' columns, if :func:`bind` measured them
         self.scales_seen: ScalesSeen | None = None
 
@@ -212,26 +212,21 @@ class GeneratedFamily(Family):
         self.form.check(rows)
 
     def record_shape(self, block_rows: int) -> tuple[int, ...]:
-        if self.record is not None:
-            return self.record.shape(block_rows)
-        return self.form.record_shape(block_rows)
+        return self._stored.record_shape(block_rows)
 
     def prepare(
         self, raw: Any, record: npt.NDArray[np.uint8], block_rows: int
     ) -> Sequence[np.ndarray]:
-        if self.record is None:
-            return self.form.prepare(raw, record)
-        self.record.write(self._compact(self.form.block_of(raw), len(raw)), record)
-        return ()
+        if self.record is not None:
+            raw = self._compact(self.form.block_of(raw), len(raw))
+        return self._stored.prepare(raw, record)
 
     def select(self, prepared: PreparedRows, rows: Ids, chosen: PreparedRows, number: int) -> None:
-        (self.record or self.form).select(prepared, rows, chosen, number)
+        self._stored.select(prepared, rows, chosen, number)
 
     def block(self, prepared: PreparedRows, number: int) -> Any:
         """A prepared block in the form that the generator gets, read-only."""
-        if self.record is not None:
-            return read_only(self.record.read(prepared, number))
-        return block_for(self.generator, self.form.block(prepared, number))
+        return block_for(self.generator, self._stored.block(prepared, number))
 
     def columns(self, ids: Ids, block: Any, number: int, n: int) -> np.ndarray:
         """The columns (n, k) of some features on a block of n rows, in the units of the solver."""

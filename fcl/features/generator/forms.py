@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -39,9 +39,39 @@ _RECORD_DTYPES = ("b1", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f
 Keep = npt.NDArray[np.bool_] | None
 
 
+class Stored:
+    """How blocks are stored: here, as a matrix (n, width), column by column in the bytes of a record."""
+
+    width: int
+    dtype: str
+
+    def record_shape(self, block_rows: int) -> tuple[int, ...]:
+        """Shape of the uint8 record of a block."""
+        return (self.width, block_rows * np.dtype(self.dtype).itemsize)
+
+    def prepare(self, raw: Any, record: npt.NDArray[np.uint8]) -> Sequence[np.ndarray]:
+        """Fill the record of a block; returns the side arrays."""
+        record.view(self.dtype)[:, : len(raw)] = raw.T
+        return ()
+
+    def block(self, prepared: PreparedRows, number: int) -> Any:
+        """Read a prepared block; a matrix is Fortran-contiguous if the block is full."""
+        rows = prepared.rows_of(number)
+        record, _ = prepared.read(number)
+        return record.view(self.dtype)[:, : rows.stop - rows.start].T
+
+    def select(self, prepared: PreparedRows, rows: Ids, chosen: PreparedRows, number: int) -> None:
+        """See :meth:`fcl.features.base.Family.select`."""
+        wanted = rows[chosen.rows_of(number)]
+        matrix = np.empty((len(wanted), self.width), self.dtype, order="F")
+        for source, here, own in prepared.find(wanted):
+            matrix[here] = self.block(prepared, source)[own]
+        chosen.commit(number, self.prepare(matrix, chosen.writable(number)))
+
+
 @dataclass(frozen=True)
-class MatrixRecord:
-    """A matrix (n, width), stored column by column in the bytes of a record."""
+class MatrixRecord(Stored):
+    """The layout of what a generator's ``prepare`` returns."""
 
     width: int
     dtype: str
@@ -53,42 +83,15 @@ class MatrixRecord:
                 f"model: expected prepared rows of a plain dtype such as <f4, got {shown(self.dtype)}"
             )
 
-    def shape(self, block_rows: int) -> tuple[int, int]:
-        """Shape of the uint8 record of a block."""
-        return (self.width, block_rows * np.dtype(self.dtype).itemsize)
 
-    def write(self, matrix: np.ndarray, record: npt.NDArray[np.uint8]) -> None:
-        """Write a block to its record."""
-        record.view(self.dtype)[:, : len(matrix)] = matrix.T
-
-    def read(self, prepared: PreparedRows, number: int) -> np.ndarray:
-        """A block (n, width), Fortran-contiguous if the block is full."""
-        rows = prepared.rows_of(number)
-        record, _ = prepared.read(number)
-        return record.view(self.dtype)[:, : rows.stop - rows.start].T
-
-    def select(self, prepared: PreparedRows, rows: Ids, chosen: PreparedRows, number: int) -> None:
-        """See :meth:`fcl.features.base.Family.select`."""
-        wanted = rows[chosen.rows_of(number)]
-        matrix = np.empty((len(wanted), self.width), self.dtype, order="F")
-        for source, here, own in prepared.find(wanted):
-            matrix[here] = self.read(prepared, source)[own]
-        self.write(matrix, chosen.writable(number))
-        chosen.commit(number, ())
-
-
-class RowForm(ABC):
+class RowForm(Stored, ABC):
     """Reads raw rows, stores them as records, and returns blocks in the form that generators get.
-
-    By default a record is a matrix of ``dtype``.
 
     kind : kind of the rows, in configurations.
     width : number of columns of the rows.
     """
 
     kind: ClassVar[str]
-    width: int
-    dtype: str
 
     def to_config(self) -> dict[str, Any]:
         """The configuration from which :func:`form_from_config` restores the form."""
@@ -107,27 +110,6 @@ class RowForm(ABC):
     @abstractmethod
     def block_of(self, raw: Any) -> Any:
         """Convert raw rows to a block."""
-
-    @property
-    def _record(self) -> MatrixRecord:
-        return MatrixRecord(self.width, self.dtype)
-
-    def record_shape(self, block_rows: int) -> tuple[int, ...]:
-        """Shape of the uint8 record of a block."""
-        return self._record.shape(block_rows)
-
-    def prepare(self, raw: Any, record: npt.NDArray[np.uint8]) -> Sequence[np.ndarray]:
-        """Fill the record of a block; returns the side arrays."""
-        self._record.write(raw, record)
-        return ()
-
-    def block(self, prepared: PreparedRows, number: int) -> Any:
-        """Read a prepared block."""
-        return self._record.read(prepared, number)
-
-    def select(self, prepared: PreparedRows, rows: Ids, chosen: PreparedRows, number: int) -> None:
-        """See :meth:`fcl.features.base.Family.select`."""
-        self._record.select(prepared, rows, chosen, number)
 
 
 @dataclass(frozen=True)
@@ -191,8 +173,7 @@ class NumberForm(_NumericForm):
         return np.asarray(raw, self.dtype)
 
 
-@dataclass(frozen=True)
-class SparseColumns:
+class SparseColumns(NamedTuple):
     """A block of sparse rows in column order, without the empty columns.
 
     The entries of column ``columns[t]`` are at ``start[t] : start[t + 1]`` of ``rows`` and ``values``.

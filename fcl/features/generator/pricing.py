@@ -7,15 +7,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fcl.data.prepared import PreparedRows
+from fcl.features.candidates import Collector
 from fcl.features.generator.checked import checked_columns, checked_largest, checked_vector
+from fcl.features.generator.columns import batches
 from fcl.features.generator.contract import overrides
-from fcl.features.generator.stages import batches
 from fcl.features.prices import (
     BlockSums,
-    Collector,
     Floats,
     Ids,
     PriceQuery,
@@ -24,7 +23,8 @@ from fcl.features.prices import (
     RowVector,
     Scan,
     merge_prices,
-    only_watched,
+    scan_watched,
+    within,
 )
 
 if TYPE_CHECKING:
@@ -167,12 +167,13 @@ class GeneratedPricer:
         if not query.find:
             return (yield from self._scan_watched(query, len(drawn)))
         prices, done = [], 0
-        fresh = (query.watched >= drawn.start) & (query.watched < drawn.stop)
+        fresh = within(query.watched, drawn.start, drawn.stop)
         for group in self._groups(query.parts, len(drawn)):
             places = [self._features(part, len(drawn)) for part in group]
             ranges = [(first + drawn.start, last + drawn.start) for first, last in places]
             # watched features that earlier passes have drawn, if the family is sampled
-            homes = [self._home(query.watched, *place, len(drawn)) & ~fresh for place in places]
+            drawn_at = query.watched % len(drawn)
+            homes = [within(drawn_at, *place) & ~fresh for place in places]
             others = [np.unique(query.watched[home]) for home in homes]
             share, done = done / len(query.parts), done + len(group)
             found = yield Gradients(ranges, others), share, done / len(query.parts)
@@ -189,15 +190,9 @@ class GeneratedPricer:
 
     def _collect(self, first: int, last: int, g: Floats, most: float, query: PriceQuery) -> Prices:
         """Prices of a range of features with sums ``g`` and largest |value| ``most``."""
-        found = Collector(query, self._keep)
         g, reach = self._scaled(first, last, g, most)
         f = self._family.factors_of(first, last)
-        hits = found.observe(g, f, reach)
-        found.add(first + hits, g[hits], f if isinstance(f, float) else f[hits])
-        watched = np.zeros(len(query.watched))
-        own = (query.watched >= first) & (query.watched < last)
-        watched[own] = g[query.watched[own] - first]
-        return found.prices(last - first, watched)
+        return Collector(query, self._keep).price_range(first, g, f, reach)
 
     def _with_others(
         self, prices: Prices, others: Ids, g: Floats, most: float, query: PriceQuery
@@ -223,13 +218,16 @@ class GeneratedPricer:
     def _scan_watched(self, query: PriceQuery, n_drawn: int) -> Scan:
         first = self._features(query.parts.start, n_drawn)[0]
         last = self._features(query.parts.stop - 1, n_drawn)[1]
-        own = self._home(query.watched, first, last, n_drawn)
-        chosen, where = np.unique(query.watched[own], return_inverse=True)
-        watched = np.zeros(len(query.watched))
-        if len(chosen):
-            found = yield Powers(chosen, query.power), 0.0, 1.0
-            watched[own] = self._scaled_powers(chosen, found.sums.total, query.power)[where]
-        return only_watched(watched)
+        own = within(query.watched % n_drawn, first, last)
+        power = query.power
+        return (
+            yield from scan_watched(
+                query,
+                own,
+                lambda ids: Powers(ids, power),
+                lambda ids, found: self._scaled_powers(ids, found.sums.total, power),
+            )
+        )
 
     def _scaled_powers(self, ids: Ids, sums: Floats, power: int) -> Floats:
         return sums
@@ -237,12 +235,6 @@ class GeneratedPricer:
     def _features(self, part: int, n_drawn: int) -> tuple[int, int]:
         """The range of features of a part, relative to the first feature that the pass draws."""
         return part * n_drawn // self.n_parts, (part + 1) * n_drawn // self.n_parts
-
-    def _home(self, ids: Ids, first: int, last: int, n_drawn: int) -> npt.NDArray[np.bool_]:
-        """Whether each feature falls into the range ``first`` to ``last`` of the pass that draws it."""
-        place = ids % n_drawn
-        found: npt.NDArray[np.bool_] = (place >= first) & (place < last)
-        return found
 
     def _groups(self, parts: range, n_drawn: int) -> Iterator[range]:
         """Groups of parts whose gradients are made together, so that each block is read only once."""

@@ -1,4 +1,4 @@
-"""Positional k-mers with wildcards: ids and descriptions (``family``), prices, columns, margins."""
+"""Positional k-mers with wildcards: ids and descriptions (``family``), prices, columns and margins."""
 
 from fcl.features.kmers.family import KmerFamily, Kmers
 

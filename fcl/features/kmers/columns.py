@@ -1,33 +1,52 @@
-"""Makes the columns of positional k-mers."""
+"""Columns of positional k-mers, and margins of a model: one table look-up per row and position."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from fcl.data.prepared import PreparedRows
-from fcl.features.base import BitColumns, ColumnMaker, Columns, Ids
+from fcl.features.base import BitColumns, ColumnMaker, Columns, Floats, Ids
+from fcl.features.windows import WindowBlock, window_buffers
 
 if TYPE_CHECKING:
     from fcl.features.kmers.family import KmerFamily
+
+#: Patterns of at most this many letters get a table of margins; longer ones are matched one by one.
+TABLE_LETTERS = 9
+#: Number of tables of margins that a scorer keeps between blocks of raw rows.
+MAX_KEPT_TABLES = 256
+#: Number of neighbouring positions that share one reading of a scratch file: few enough that their tables
+#: stay in the cache of the core, and their letters are a few planes of each block's record.
+SCRATCH_POSITIONS = 4
+
+
+@dataclass(frozen=True)
+class Patterns:
+    """Patterns as bit fields over window codes (see :mod:`fcl.kernels.kmers`), each int64 (k,)."""
+
+    positions: npt.NDArray[np.int64]
+    cares: npt.NDArray[np.int64]
+    values: npt.NDArray[np.int64]
+
+    def at(self, position: int) -> tuple[slice, Ids, Ids]:
+        """The patterns at one position: their range, cares and values; patterns sorted by position."""
+        lo, hi = np.searchsorted(self.positions, [position, position + 1])
+        return slice(int(lo), int(hi)), self.cares[lo:hi], self.values[lo:hi]
 
 
 class KmerColumns(ColumnMaker):
     """Makes the columns of positional patterns as bitmaps."""
 
     def __init__(self, family: KmerFamily, prepared: PreparedRows, buffer_bytes: int) -> None:
-        from fcl.kernels import kmers
-
-        self.family = family
-        self.prepared = prepared
-        words = [-(-(rows.stop - rows.start) // 64) for _, rows in prepared.blocks()]
-        super().__init__(buffer_bytes, 8 * sum(words))
-        self._bits = [np.empty((self.batch, w), np.uint64) for w in words]
-        self._codes = np.empty(kmers.CHUNK, np.uint32)
-        self._masks = np.zeros(prepared.block_rows, np.uint32)
-        self._rows = np.empty(prepared.block_rows, np.int32)
+        super().__init__(family, prepared, buffer_bytes)
+        sizes = [rows.stop - rows.start for _, rows in prepared.blocks()]
+        self._bits = [np.empty((self.batch, -(-n // 64)), np.uint64) for n in sizes]
+        self._buffers = window_buffers(prepared.block_rows)
 
     def make(self, ids: Ids) -> Sequence[Columns]:
         from fcl.kernels import kmers
@@ -40,19 +59,98 @@ class KmerColumns(ColumnMaker):
             bits = self._bits[number][: len(ids)]
             for k in np.unique(found.positions):
                 here, cares, values = found.at(int(k))
-                kmers.match_bits(
-                    block.planes,
-                    block.unknown_start,
-                    block.unknown_rows,
-                    int(k),
-                    d,
-                    block.n_rows,
-                    cares,
-                    values,
-                    self._codes,
-                    self._masks,
-                    self._rows,
-                    bits[here],
-                )
+                kmers.match_bits(block, int(k), d, cares, values, self._buffers, bits[here])
             made.append(BitColumns(bits, block.n_rows))
         return made
+
+
+# -- margins ---------------------------------------------------------------------------------------
+
+
+def margin_table_bytes(family: KmerFamily, scratch: bool) -> int:
+    """Bytes of the tables that exist together: one, or those of a group of positions."""
+    table: int = 8 * 4 ** min(family.d, TABLE_LETTERS)
+    return table * (SCRATCH_POSITIONS if scratch else 1)
+
+
+class MarginPart:
+    """The weights of the patterns at one position."""
+
+    def __init__(
+        self, family: KmerFamily, position: int, cares: Ids, values: Ids, weights: Floats
+    ) -> None:
+        every = int(np.bitwise_or.reduce(cares))
+        trailing = 0
+        while not every >> (2 * trailing) & 3:
+            trailing += 1
+        self.position = position
+        self.span = family.d - trailing
+        self.cares = cares >> (2 * trailing)
+        self.values = values >> (2 * trailing)
+        self.weights = weights
+        # a table has 4^span cells; a few long patterns are matched faster one by one
+        self.tabled = self.span <= TABLE_LETTERS
+        self.table: Floats = np.empty(0)
+
+    def add(self, block: WindowBlock, out: Floats) -> None:
+        """Add the margins of a block of prepared rows, in place."""
+        from fcl.kernels import kmers
+
+        k, span, buffers = self.position, self.span, window_buffers(block.n_rows)
+        patterns = self.cares, self.values, self.weights
+        if self.tabled:
+            if not len(self.table):
+                self.table = np.empty(4**span)
+                kmers.fold_table(*patterns, span, self.table)
+            kmers.add_margins(block, k, span, self.table, buffers.codes, out)
+        else:
+            kmers.add_patterns(block, k, span, *patterns, buffers.codes, out)
+        if len(block.unknown_rows):
+            kmers.mend_margins(block, k, span, *patterns, buffers, out)
+
+
+class KmerScorer:
+    """Computes the margins of a model: one table look-up per row and position with weights.
+
+    Patterns of more than TABLE_LETTERS letters are matched one by one instead.
+
+    ids : int64 (k,).
+    weights : float64 (k,); weights of 0 are ignored.
+    """
+
+    def __init__(self, family: KmerFamily, ids: Ids, weights: Floats) -> None:
+        self.family = family
+        order = np.argsort(ids, kind="stable")
+        order = order[weights[order] != 0.0]
+        found = family.patterns(ids[order])
+        weights = np.ascontiguousarray(weights[order], np.float64)
+        self._parts = []
+        for position in np.unique(found.positions):
+            here, cares, values = found.at(int(position))
+            self._parts.append(
+                MarginPart(family, int(position), cares, values, weights[here].copy())
+            )
+
+    def groups(self, most: int) -> Iterator[list[MarginPart]]:
+        """Yield the positions with weights in order, in groups within ``most`` neighbouring positions.
+
+        The tables of a group are discarded when the next group is requested.
+        """
+        at = 0
+        while at < len(self._parts):
+            first = self._parts[at].position
+            group = [p for p in self._parts[at : at + most] if p.position < first + most]
+            yield group
+            for part in group:
+                part.table = np.empty(0)
+            at += len(group)
+
+    def margins(self, rows: np.ndarray) -> Floats:
+        """The margins of raw rows, uint8 (m, L) codes 0-4, without the intercept: float64 (m,)."""
+        out = np.zeros(len(rows))
+        block = self.family.block_of(rows)
+        for n, part in enumerate(self._parts):
+            part.add(block, out)
+            if n >= MAX_KEPT_TABLES:
+                part.table = np.empty(0)
+        return out

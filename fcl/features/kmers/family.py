@@ -20,11 +20,15 @@ import numpy as np
 from fcl.checks import is_whole, shown, whole
 from fcl.data.prepared import PreparedRows
 from fcl.errors import InputError
-from fcl.features.base import Floats, Ids, check_features
-from fcl.features.kmers.columns import KmerColumns
-from fcl.features.kmers.margins import KmerScorer, margin_table_bytes
+from fcl.features.base import FEATURES_LIMIT, Floats, Ids
+from fcl.features.kmers.columns import (
+    SCRATCH_POSITIONS,
+    KmerColumns,
+    KmerScorer,
+    Patterns,
+    margin_table_bytes,
+)
 from fcl.features.kmers.pricing import KmerPricer, pricing_bytes, unknown_bytes
-from fcl.features.kmers.rows import SCRATCH_POSITIONS, Patterns
 from fcl.features.windows import WindowFamily, pattern_code, pattern_text, window_length
 
 if TYPE_CHECKING:
@@ -83,7 +87,10 @@ class KmerFamily(WindowFamily):
         # options from a model file are not trusted: they are validated as a user's options are
         Kmers(self.d, self.origin)
         whole(f"kmers: length of the windows (d = {self.d})", self.length, self.d)
-        check_features("kmers", self.n_features)
+        if self.n_features >= FEATURES_LIMIT:
+            raise InputError(
+                f"kmers: expected fewer than 2^62 features, got {shown(self.n_features)}"
+            )
 
     @property
     def per_position(self) -> int:

@@ -10,9 +10,9 @@ import numpy.typing as npt
 
 from fcl.data.prepared import PreparedRows
 from fcl.errors import BudgetError
-from fcl.features.kmers.rows import SCRATCH_POSITIONS
+from fcl.features.candidates import Heap
+from fcl.features.kmers.columns import SCRATCH_POSITIONS
 from fcl.features.prices import (
-    Heap,
     Ids,
     PriceQuery,
     Prices,
@@ -23,9 +23,11 @@ from fcl.features.prices import (
     merge_prices,
     only_watched,
 )
+from fcl.features.windows import WindowBlock, window_buffers
 
 if TYPE_CHECKING:
     from fcl.features.kmers.family import KmerFamily
+    from fcl.kernels.patterns import Items
 
 #: Largest number of bytes of the tables of residuals that are filled in one reading of a scratch file.
 GROUP_BYTES = 1 << 28
@@ -71,15 +73,16 @@ def unknown_counts(family: KmerFamily, prepared: PreparedRows) -> npt.NDArray[np
     from fcl.kernels import kmers
 
     counts = np.zeros(family.n_positions, np.int64)
-    masks = np.zeros(prepared.block_rows, np.uint32)
-    rows = np.empty(prepared.block_rows, np.int32)
-    for number, _ in prepared.blocks():
+    buffers = window_buffers(prepared.block_rows)
+    no_planes = np.empty((0, 0), np.uint8)
+    for number, rows in prepared.blocks():
         start, unknown = prepared.sides(number)
         if not len(unknown):
             continue
+        block = WindowBlock(no_planes, start, unknown, rows.start, rows.stop - rows.start)
         for k in range(len(counts)):
-            n = kmers.unknown_windows(start, unknown, k, family.d, masks, rows)
-            masks[rows[:n]] = 0
+            n = kmers.unknown_windows(block, k, family.d, buffers)
+            buffers.masks[buffers.rows[:n]] = 0
             counts[k] += n
     return counts
 
@@ -104,16 +107,13 @@ def unknown_bytes(family: KmerFamily, prepared: PreparedRows) -> int:
     return items + stack + five
 
 
-Items = tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32], Ids]
-
-
 @dataclass
 class Tables:
     """Sums of some positions by window code, in steps.
 
     positions : int64 (k,), increasing.
     tables : int64 (k, 4^d), for the windows without unknown letters.
-    items : for each position, the code, mask and value of the windows with unknown letters.
+    items : for each position, the windows with unknown letters.
     """
 
     positions: Ids
@@ -135,7 +135,7 @@ class KmerPricer:
     """
 
     def __init__(self, family: KmerFamily, prepared: PreparedRows, keep: int) -> None:
-        from fcl.kernels import kmers, patterns
+        from fcl.kernels import patterns
 
         self.family = family
         self.n_parts = family.n_price_parts
@@ -155,16 +155,14 @@ class KmerPricer:
                 f"kmers:d={family.d}: the tables of one position need "
                 f"{8 * self._scan_cells / 2**20:.0f} MiB, which could not be allocated; lower d"
             ) from error
-        self._codes = np.empty(kmers.CHUNK, np.uint32)
-        self._masks = np.zeros(prepared.block_rows, np.uint32)
-        self._rows = np.empty(prepared.block_rows, np.int32)
+        self._buffers = window_buffers(prepared.block_rows)
         self._flats = np.empty((2, 5**patterns.FLAT_LETTERS), np.int64)
         self._heap = Heap(keep)
         self._five_cells = np.empty(0, np.int64)
         self._unknown = unknown
         # a group can be any positions (a scan of a few features omits some), so allow for the largest
         room = int(np.sort(unknown)[-self._group :].sum())
-        self._items = np.empty(room, np.uint32), np.empty(room, np.uint32), np.empty(room, np.int64)
+        self._items = patterns.Items(*(np.empty(room, t) for t in (np.uint32, np.uint32, np.int64)))
         self._stack = np.empty(most * (family.d + 1), np.int32)
 
     def accumulate(
@@ -182,34 +180,20 @@ class KmerPricer:
             block = self.family.block(self.prepared, number, letters)
             part = rows.raw(block.rows)
             for t, k in enumerate(request.tolist()):
-                kmers.add_to_table(
-                    block.planes, k, d, block.n_rows, part, inverse, self._codes, tables[t]
-                )
+                kmers.add_to_table(block, k, d, part, inverse, self._buffers.codes, tables[t])
                 if len(block.unknown_rows):
                     used[t] = kmers.take_unknown(
-                        block.planes,
-                        block.unknown_start,
-                        block.unknown_rows,
-                        k,
-                        d,
-                        part,
-                        inverse,
-                        self._masks,
-                        self._rows,
-                        tables[t],
-                        used[t],
-                        *self._items,
+                        block, k, d, part, inverse, self._buffers, tables[t], used[t], self._items
                     )
-        code, mask, value = self._items
         bounds = zip(room.tolist(), used.tolist(), strict=False)
-        return Tables(request, tables, [(code[a:b], mask[a:b], value[a:b]) for a, b in bounds])
+        return Tables(request, tables, [_cut(self._items, slice(*ends)) for ends in bounds])
 
     def merge(self, sums: Tables, more: Tables) -> Tables:
         sums.tables += more.tables
-        items: list[Items] = []
-        for a, b in zip(sums.items, more.items, strict=True):
-            code, mask = np.concatenate([a[0], b[0]]), np.concatenate([a[1], b[1]])
-            items.append((code, mask, np.concatenate([a[2], b[2]])))
+        items = [
+            type(one)(*map(np.concatenate, zip(one, other, strict=True)))
+            for one, other in zip(sums.items, more.items, strict=True)
+        ]
         return Tables(sums.positions, sums.tables, items)
 
     def scan(self, query: PriceQuery, step: float) -> Scan:
@@ -257,7 +241,7 @@ class KmerPricer:
 
         out = np.empty(len(cares), np.int64)
         if len(out):
-            patterns.pattern_sums(cells, len(items[0]), *items, cares, values, self.family.d, out)
+            patterns.pattern_sums(cells, items, cares, values, self.family.d, out)
         return out
 
     def _scan(
@@ -272,18 +256,21 @@ class KmerPricer:
         """Scan a position."""
         from fcl.kernels import patterns
 
-        d, n_items, radix = self.family.d, len(items[0]), 4
+        d, n_items, radix = self.family.d, len(items.code), 4
         each = self.family.per_position
         if five_letters(self.family, np.array([n_items]))[0]:
             if not len(self._five_cells):
                 self._five_cells = np.empty(int(patterns.scan_size(d, 5)), np.int64)
-            patterns.five_letter_table(cells, d, n_items, *items, self._five_cells)
-            cells, n_items, radix = self._five_cells, 0, 5
+            patterns.five_letter_table(cells, d, items, self._five_cells)
+            cells, items, radix = self._five_cells, _cut(items, slice(0)), 5
         elif n_items * (d + 1) > len(self._stack):
             self._stack = np.empty(n_items * (d + 1), np.int32)
         spare = np.empty(len(known), np.int64)
-        taken = self._heap.arguments(query, step, self.family.integer_bound, known, spare)
-        patterns.scan_patterns(
-            cells, d, radix, n_items, *items, self._stack, k * each, self._flats, *taken
-        )
-        return self._heap.prices(each, 0)
+        wanted = self._heap.begin(query, step, self.family.integer_bound, known, spare)
+        patterns.scan_patterns(cells, d, radix, items, self._stack, k * each, self._flats, wanted)
+        return self._heap.prices(each)
+
+
+def _cut(items: Items, some: slice) -> Items:
+    """Some of the items."""
+    return type(items)(*(part[some] for part in items))

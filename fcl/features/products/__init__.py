@@ -1,7 +1,6 @@
 """Products of up to a given number of columns.
 
 ``numbering``  converts between ids and tuples of columns
-``blocks``     blocks in the layout that the kernels read
 ``family``     the family: columns and margins
 ``pricing``    prices: all pairs, or a search in the tree of products
 """

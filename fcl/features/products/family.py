@@ -13,21 +13,25 @@ from fcl.errors import InputError
 from fcl.features.base import FEATURES_LIMIT, Floats, Ids
 from fcl.features.generator.contract import Generator
 from fcl.features.generator.forms import SparseColumns
-from fcl.features.products.blocks import buffers, kernel_block
+from fcl.features.generator.pricing import LEAST_PART, MOST_PARTS
 from fcl.features.products.numbering import Numbering, count_products
-from fcl.features.products.pricing import ProductPricer, pricing_bytes, pricing_extra
+from fcl.features.products.pricing import (
+    ProductPricer,
+    buffers,
+    kernel_block,
+    pricing_bytes,
+    pricing_extra,
+)
 
 if TYPE_CHECKING:
     from fcl.data.prepared import PreparedRows
     from fcl.features.generator.family import GeneratedFamily
+    from fcl.kernels.products import Buffers
 
 __all__ = ["Products"]
 
 #: Largest number of factors of a product.
 MOST_DEGREE = 64
-#: Largest number of parts for pricing, and the approximate smallest number of features in a part.
-MOST_PARTS = 128
-LEAST_PART = 64
 
 
 class Products(Generator):
@@ -136,7 +140,7 @@ class Products(Generator):
 
         parts, n = kernel_block(block)
         out = np.zeros((len(ids), n))
-        products.product_columns(*parts, *self._made(ids, n), out)
+        products.product_columns(parts, *self._made(ids, n), out)
         return out.T
 
     def bits(self, ids: Ids, block: Any) -> npt.NDArray[np.uint64]:
@@ -144,7 +148,7 @@ class Products(Generator):
 
         parts, n = kernel_block(block)
         out = np.zeros((len(ids), -(-n // 64)), np.uint64)
-        products.product_bits(*parts, *self._made(ids, n), out)
+        products.product_bits(parts, *self._made(ids, n), out)
         return out
 
     def margins(self, ids: Ids, weights: Floats, block: Any) -> Floats:
@@ -152,11 +156,11 @@ class Products(Generator):
 
         parts, n = kernel_block(block)
         out = np.zeros(n)
-        products.product_margins(*parts, *self._made(ids, n), weights, out)
+        products.product_margins(parts, *self._made(ids, n), weights, out)
         return out
 
-    def _made(self, ids: Ids, n: int) -> tuple[Ids, np.ndarray, np.ndarray, np.ndarray]:
-        return self.numbering.tuples(ids), *buffers(self.degree, n)
+    def _made(self, ids: Ids, n: int) -> tuple[Ids, Buffers]:
+        return self.numbering.tuples(ids), buffers(self.degree, n)
 
     # -- prices --------------------------------------------------------------------------------
 

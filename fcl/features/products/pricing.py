@@ -27,9 +27,10 @@ import numpy.typing as npt
 
 from fcl.data.prepared import PreparedRows
 from fcl.errors import InputError
+from fcl.features.candidates import Collector
+from fcl.features.generator.forms import SparseColumns
 from fcl.features.prices import (
     BlockSums,
-    Collector,
     Floats,
     Ids,
     PriceQuery,
@@ -40,11 +41,11 @@ from fcl.features.prices import (
     merge_prices,
     only_watched,
 )
-from fcl.features.products.blocks import Parts, buffers, kernel_block
 
 if TYPE_CHECKING:
     from fcl.features.generator.family import GeneratedFamily
     from fcl.features.products.family import Products
+    from fcl.kernels.products import Buffers, ByRows, Parts
 
 #: Approximate number of sums that are made together, in two float64 tables: block and total.
 CELLS = 1 << 19
@@ -65,8 +66,32 @@ FIRST_SHARE = 0.5
 #: Relative increase of bounds, to allow for rounding of the sums from which they are computed.
 SLACK = 1e-8
 
-#: A block in row order: where each row begins, columns, values.
-ByRows = tuple[np.ndarray, np.ndarray, np.ndarray]
+
+def kernel_block(block: Any) -> tuple[Parts, int]:
+    """The arrays of a block for kernels, and its number of rows.
+
+    block : a dense array (n, m), or :class:`SparseColumns`.
+    """
+    from fcl.kernels.products import Parts
+
+    if isinstance(block, SparseColumns):
+        nothing = np.empty((0, 0), block.values.dtype)
+        return Parts(nothing, block.columns, block.start, block.rows, block.values), block.n_rows
+    matrix = block.T
+    if matrix.strides[1] != matrix.itemsize:  # rows that were not prepared
+        matrix = np.ascontiguousarray(matrix)
+    empty = np.empty(0, np.int64)
+    parts = Parts(matrix, empty, empty, np.empty(0, np.uint16), np.empty(0, matrix.dtype))
+    return parts, matrix.shape[1]
+
+
+def buffers(degree: int, n: int) -> Buffers:
+    """Buffers of the kernels for products over n rows."""
+    from fcl.kernels.products import Buffers
+
+    return Buffers(
+        np.empty((degree, n), np.int32), np.empty((degree, n)), np.empty(degree, np.int64)
+    )
 
 
 def pricing_bytes(n_columns: int, degree: int, block_rows: int, dense: bool) -> int:
@@ -196,7 +221,7 @@ class ProductPricer:
 
         out = np.zeros((2, self._columns))
         for some, _, by_rows in self._pieces(number):
-            products.single_sums(*by_rows, rows[some], *out)
+            products.single_sums(by_rows, rows[some], *out)
         return out
 
     def _make_children(self, request: Children, number: int, rows: RowVector) -> Floats:
@@ -208,20 +233,13 @@ class ProductPricer:
         for some, parts, by_rows in self._pieces(number):
             r = rows[some]
             made = buffers(tuples.shape[1], len(r))
-            step = max(1, CALL_ENTRIES // max(1, len(by_rows[1]) + len(r)))
+            step = max(1, CALL_ENTRIES // max(1, len(by_rows.columns) + len(r)))
             for at in range(0, len(tuples), step):
-                products.expand(
-                    *parts,
-                    *by_rows,
+                few, into = (
                     tuples[at : at + step],
-                    self._repeats,
-                    *made,
-                    r,
-                    offsets[at : at + step],
-                    bounded,
-                    out[0],
-                    out[-1],
+                    (offsets[at : at + step], bounded, out[0], out[-1]),
                 )
+                products.expand(parts, by_rows, few, self._repeats, made, r, *into)
         return out
 
     def _make_pairs(self, request: Pairs, number: int, rows: RowVector) -> Floats:
@@ -248,7 +266,7 @@ class ProductPricer:
         step = max(1, CALL_ENTRIES // (n * self._degree))
         for at in range(0, len(tuples), step):
             some = slice(at, at + step)
-            products.product_sums(*block, tuples[some], *made, r, request.power, out[some])
+            products.product_sums(block, tuples[some], made, r, request.power, out[some])
         return out
 
     def _offsets(self, last: npt.NDArray[np.integer]) -> Ids:
@@ -396,7 +414,7 @@ class ProductPricer:
         step = max(64, PIECE_ENTRIES // self._columns // 64 * 64) if self._dense else max(1, n)
         for at in range(0, n, step):
             stop = min(n, at + step)
-            piece = (parts[0][:, at:stop], *parts[1:]) if self._dense else parts
+            piece = parts._replace(matrix=parts.matrix[:, at:stop]) if self._dense else parts
             where = slice(rows.start + at, rows.start + stop)
             yield where, piece, self._by_rows(where.start, piece, stop - at)
 
@@ -406,11 +424,10 @@ class ProductPricer:
         if key in self._kept:
             return self._kept[key]
         start = np.empty(n + 1, np.int64)
-        products.count_rows(*parts, start)
-        columns = np.empty(start[-1], np.int32)
-        values = np.empty(start[-1], parts[4].dtype)
-        products.write_rows(*parts, start, np.empty(n, np.int64), columns, values)
-        made = (start, columns, values)
+        products.count_rows(parts, start)
+        n = int(start[-1])
+        made = products.ByRows(start, np.empty(n, np.int32), np.empty(n, parts.values.dtype))
+        products.write_rows(parts, made)
         size = sum(array.nbytes for array in made)
         if self._kept_bytes + size <= KEPT_BYTES:
             self._kept[key] = made

@@ -1,0 +1,184 @@
+"""Collects candidates, the largest |g_j| / f_j and the excess, from sums that a pricer has made."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fcl.features.prices import Floats, Ids, PriceQuery, Prices, in_units, within
+
+if TYPE_CHECKING:
+    from fcl.kernels.candidates import Wanted
+
+__all__ = ["Collector", "Heap"]
+
+#: An integer larger than any sum.
+ENDLESS = 1 << 62
+
+
+class Collector:
+    """Collects the candidates of a part, the largest |g_j| / f_j and the excess, from arrays of sums.
+
+    Ties are broken by id: the smaller ids are kept. A search may skip features whose bound is at most
+    :attr:`edge`.
+
+    Parameters
+    ----------
+    query : PriceQuery
+    keep : int
+        Number of candidates to keep.
+    searched : bool
+        Whether features may be skipped. Skipped features contribute no excess; a level so low that every
+        feature has an excess makes the excess of the part infinite.
+    reach : float
+        Bound on |phi_ij| / f_j, if one bound holds for all features.
+    """
+
+    def __init__(
+        self, query: PriceQuery, keep: int, *, searched: bool = False, reach: float = 0.0
+    ) -> None:
+        self._query, self._keep = query, keep
+        self._known = np.unique(query.watched)
+        self._bar = query.threshold  # candidates must be above this
+        self._level = math.inf if query.level is None else query.level
+        self._least = self._level - query.imbalance * reach  # larger |g_j| / f_j may have an excess
+        self._endless = searched and self._least <= 0.0  # even skipped features have an excess
+        if self._endless:
+            self._least = math.inf
+        self.reach = reach
+        self.largest = 0.0
+        self.excess = 0.0
+        self.n_visited = 0
+        self._ids, self._values, self._sizes = np.empty(0, np.int64), np.empty(0), np.empty(0)
+
+    @property
+    def edge(self) -> float:
+        """Features with |g_j| / f_j up to this neither become candidates nor add to the excess."""
+        return min(self._bar, self._least)
+
+    def observe(
+        self, sums: Floats, factors: Floats | float = 1.0, reach: Floats | float | None = None
+    ) -> npt.NDArray[np.intp]:
+        """Take the sums of some features into account; returns the indices of possible candidates.
+
+        factors : penalty factors of the features.
+        reach : bound on |phi_ij|, of each feature or of all; None: the ``reach`` of the collector.
+        """
+        size = np.abs(sums) / factors
+        self.n_visited += len(sums)
+        if reach is not None:
+            self.reach = max(self.reach, float(np.max(reach / factors, initial=0.0)))
+        change = self._query.imbalance * (self.reach if reach is None else reach)
+        balanced = size + change / factors
+        self.largest = max(self.largest, float(balanced.max(initial=0.0)))
+        if self._least < math.inf:
+            above = balanced > self._level
+            f = np.broadcast_to(factors, size.shape)[above]
+            self.excess += float(np.sum((balanced[above] - self._level) ** 2 * f))
+        return np.flatnonzero(size > self._bar)
+
+    def skip(self, bounds: Floats) -> None:
+        """Record the bounds of features that are skipped."""
+        if len(bounds):
+            change = self._query.imbalance * self.reach
+            self.largest = max(self.largest, float(bounds.max()) + change)
+
+    def add(self, ids: Ids, sums: Floats, factors: Floats | float = 1.0) -> None:
+        """Add candidates, and keep the largest of those that are not watched."""
+        new = ~np.isin(ids, self._known)
+        if not new.any():
+            return
+        self._ids = np.concatenate([self._ids, ids[new]])
+        self._values = np.concatenate([self._values, sums[new]])
+        self._sizes = np.concatenate([self._sizes, (np.abs(sums) / factors)[new]])
+        if len(self._ids) >= self._keep:
+            best = np.lexsort((self._ids, -self._sizes))[: self._keep]
+            self._ids, self._values = self._ids[best], self._values[best]
+            self._sizes = self._sizes[best]
+            self._bar = max(self._bar, float(self._sizes[-1]))
+
+    def price_range(
+        self,
+        first: int,
+        sums: Floats,
+        factors: Floats | float = 1.0,
+        reach: Floats | float | None = None,
+    ) -> Prices:
+        """The prices of the features from ``first`` on that have these sums; see :meth:`observe`."""
+        hits = self.observe(sums, factors, reach)
+        self.add(first + hits, sums[hits], factors if isinstance(factors, float) else factors[hits])
+        ids = self._query.watched
+        watched = np.zeros(len(ids))
+        own = within(ids, first, first + len(sums))
+        watched[own] = sums[ids[own] - first]
+        return self.prices(len(sums), watched)
+
+    def prices(self, n_priced: int, watched: Floats) -> Prices:
+        """The prices of the features observed so far."""
+        order = np.argsort(self._ids)
+        return Prices(
+            ids=self._ids[order],
+            gradients=self._values[order],
+            largest=self.largest,
+            watched=watched,
+            n_priced=n_priced,
+            excess=np.array([math.inf if self._endless else self.excess]),
+            reach=self.reach,
+            n_visited=self.n_visited,
+        )
+
+
+class Heap:
+    """Collects the same as :class:`Collector`, in kernels that search a tree of integer sums.
+
+    See :mod:`fcl.kernels.candidates`.
+    """
+
+    def __init__(self, keep: int) -> None:
+        from fcl.kernels import candidates
+
+        self._ids = np.empty(keep, np.int64)
+        self._sums = np.empty(keep, np.int64)
+        self._found = np.empty(candidates.FOUND)
+
+    def begin(
+        self, query: PriceQuery, step: float, reach: float, known: Ids, known_sums: npt.NDArray[Any]
+    ) -> Wanted:
+        """Begin a part.
+
+        known : watched features of the part, increasing.
+        known_sums : int64, overwritten with the sums of these features.
+        """
+        from fcl.kernels.candidates import Wanted
+
+        self._found[:] = 0.0
+        self._step, self._change = step, query.imbalance * reach
+        self._reach, self._level = reach, query.level
+        floor = math.inf if query.level is None else (query.level - self._change) / step
+        self._endless = floor <= 0.0
+        if self._endless:
+            floor = math.inf
+        threshold = int(min(query.threshold / step, ENDLESS)) if query.find else ENDLESS
+        return Wanted(threshold, floor, known, known_sums, self._ids, self._sums, self._found)
+
+    def prices(self, n_priced: int) -> Prices:
+        """The prices that the kernel found in the part, unordered and without watched sums."""
+        from fcl.kernels import candidates
+
+        found, step = self._found, self._step
+        n = int(found[candidates.COUNT])
+        largest = max(found[candidates.LARGEST], found[candidates.SKIPPED])
+        excess = math.inf if self._endless else float(found[candidates.EXCESS]) * step * step
+        return Prices(
+            ids=self._ids[:n].copy(),
+            gradients=in_units(self._sums[:n], step),
+            largest=float(largest) * step + self._change,
+            watched=np.empty(0),
+            n_priced=n_priced,
+            excess=np.array([excess]),
+            reach=self._reach,
+            n_visited=int(found[candidates.VISITED]),
+        )

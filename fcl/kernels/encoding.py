@@ -1,0 +1,227 @@
+"""Writes columns to the cache: chooses encodings, stores pieces, and hashes values.
+
+:mod:`fcl.kernels.columns` describes the encodings and the arena.
+"""
+
+import numpy as np
+
+from fcl.kernels import kernel
+from fcl.kernels.bits import population, splitmix, trailing_zeros
+from fcl.kernels.columns import BITS, DENSE, FINE, ROWS, STEPS, VALUES
+
+#: The largest |multiple| of the step in STEPS.
+MOST_STEPS = 127
+
+
+@kernel
+def measure_bits(bits, n_rows, block, limit, counts, sizes, hashes):
+    """Update the counts, sizes and hashes of columns with their bitmaps on one block, in place.
+
+    limit : the count above which a bitmap is the smaller encoding.
+    counts : int64 (c,), increased by the set bits.
+    sizes : int64 (c,), increased by the bytes of the smaller encoding.
+    hashes : uint64 (c,), mixed from all words, so that equal columns have equal hashes.
+    """
+    n_words = (n_rows + 63) >> 6
+    for c in range(counts.shape[0]):
+        state = hashes[c]
+        total = 0
+        for w in range(n_words):
+            total += population(bits[c, w])
+            state += splitmix(bits[c, w], block * 1024 + w + 1)
+        hashes[c] = state
+        counts[c] += total
+        sizes[c] += 8 * n_words if total > limit else (2 * total + 7) & ~7
+
+
+@kernel
+def bits_to_rows(words, n_words, rows):
+    """Write the positions of the set bits to ``rows``, in order; returns their count."""
+    n = 0
+    for w in range(n_words):
+        word = words[w]
+        while word != 0:
+            rows[n] = 64 * w + np.int64(trailing_zeros(word))
+            n += 1
+            word &= word - np.uint64(1)
+    return n
+
+
+@kernel
+def store_bits(words, n_rows, limit, pieces, offset):
+    """Write one bitmap piece to the arena at ``offset`` bytes; returns (encoding, count, bytes)."""
+    n_words = (n_rows + 63) >> 6
+    total = 0
+    for w in range(n_words):
+        total += population(words[w])
+    if total > limit:
+        at = offset >> 3
+        for w in range(n_words):
+            pieces.arena64[at + w] = words[w]
+        return BITS, np.int64(total), 8 * n_words
+    bits_to_rows(words, n_words, pieces.arena16[offset >> 1 :])
+    return ROWS, np.int64(total), (2 * np.int64(total) + 7) & ~7
+
+
+@kernel
+def mix_place(x, place):
+    """Mix a uint64 with its position in a column; a float32 value is in the upper half of it."""
+    x += np.uint64(0x9E3779B97F4A7C15) * np.uint64(place)
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    return x ^ (x >> np.uint64(31))
+
+
+@kernel
+def common_step(values):
+    """A step of which all values are exact multiples, from -127 to 127 times; 0.0 if none is found.
+
+    The values must be exact in float32. This tries 1 and the smallest |value|; for most columns without
+    a step it returns after a few rows.
+    """
+    least, most, whole = np.inf, 0.0, True
+    for value in values:
+        size = abs(np.float64(value))
+        if size != 0.0:
+            least = min(least, size)
+            most = max(most, size)
+            whole = whole and size == np.rint(size)
+            if most > MOST_STEPS * least:
+                return 0.0
+    if whole and most <= MOST_STEPS:
+        return 1.0
+    for value in values:
+        size = np.float64(value)
+        if np.rint(size / least) * least != size:
+            return 0.0
+    return least
+
+
+@kernel
+def measure_values(values, coarse, rest, block, counts, sizes, hashes):
+    """As :func:`measure_bits` for float32 or float64 values (c, n_rows); counts are numbers of nonzeros.
+
+    Equal values have equal hashes, whichever encoding stores them.
+
+    coarse : the nearest float32 values, viewed as uint32.
+    rest : the float64 remainders, viewed as uint64; None for float32 values.
+    """
+    n_rows = values.shape[1]
+    for c in range(counts.shape[0]):
+        state = hashes[c]
+        total = 0
+        fine = False
+        for i in range(n_rows):
+            if values[c, i] != 0.0:
+                total += 1
+                x = np.uint64(coarse[c, i]) << np.uint64(32)
+                if rest is not None and rest[c, i] & np.uint64(0x7FFFFFFFFFFFFFFF) != 0:
+                    x ^= rest[c, i]
+                    fine = True
+                state += mix_place(x, block * 65536 + i + 1)
+        hashes[c] = state
+        counts[c] += total
+        sizes[c] += (
+            fine_bytes(total) if fine else valued_bytes(n_rows, total, common_step(values[c]))[1]
+        )
+
+
+@kernel
+def fine_bytes(count):
+    """Bytes of a piece of ``count`` values in FINE."""
+    return ((2 * count + 7) & ~7) + 8 * count
+
+
+@kernel
+def measure_steps(steps, step, bits, block, counts, sizes, hashes):
+    """As :func:`measure_values` for multiples of a step, int8 (c, n_rows).
+
+    bits : uint32 (256,); at k + 128, float32(k step) viewed as uint32.
+    """
+    n_rows = steps.shape[1]
+    for c in range(counts.shape[0]):
+        state = hashes[c]
+        total = 0
+        for i in range(n_rows):
+            k = np.int64(steps[c, i])
+            if k != 0:
+                total += 1
+                state += mix_place(np.uint64(bits[k + 128]) << np.uint64(32), block * 65536 + i + 1)
+        hashes[c] = state
+        counts[c] += total
+        sizes[c] += valued_bytes(n_rows, total, step)[1]
+
+
+@kernel
+def valued_bytes(n_rows, count, step):
+    """The smallest of VALUES, STEPS and DENSE for a piece, and its bytes. step : 0.0 for none."""
+    kind, size = VALUES, ((2 * count + 7) & ~7) + ((4 * count + 7) & ~7)
+    if step > 0.0 and 8 + ((n_rows + 7) & ~7) < size:
+        kind, size = STEPS, 8 + ((n_rows + 7) & ~7)
+    if (4 * n_rows + 7) & ~7 < size:
+        kind, size = DENSE, (4 * n_rows + 7) & ~7
+    return kind, size
+
+
+@kernel
+def store_values(values, pieces, offset):
+    """Write one piece of values (n_rows,) to the arena; returns (encoding, count, bytes)."""
+    n_rows = values.shape[0]
+    total = 0
+    fine = False
+    for i in range(n_rows):
+        total += values[i] != 0.0
+        fine = fine or np.float64(np.float32(values[i])) != values[i]
+    if not fine:
+        return _store_multiples(values, 1.0, common_step(values), pieces, offset)
+    at = (offset + ((2 * total + 7) & ~7)) >> 3
+    _store_entries(values, 1.0, pieces.arena16[offset >> 1 :], pieces.fine[at:])
+    return FINE, np.int64(total), fine_bytes(total)
+
+
+@kernel
+def store_steps(steps, step, pieces, offset):
+    """As :func:`store_values` for multiples of a step, int8 (n_rows,)."""
+    return _store_multiples(steps, step, step, pieces, offset)
+
+
+@kernel
+def _store_multiples(values, unit, step, pieces, offset):
+    """Write a piece of ``unit`` times the values; unless ``step`` is 0, these are multiples of it."""
+    n_rows = values.shape[0]
+    total = 0
+    for i in range(n_rows):
+        total += values[i] != 0
+    kind, size = valued_bytes(n_rows, total, step)
+    if kind == STEPS:
+        pieces.arena32[offset >> 2] = step
+        pieces.arena32[(offset >> 2) + 1] = 0.0
+        ratio = unit / step
+        for i in range(n_rows):
+            pieces.arena8[offset + 8 + i] = np.int8(np.rint(ratio * values[i]))
+        return STEPS, np.int64(n_rows), size
+    if kind == DENSE:
+        at = offset >> 2
+        for i in range(n_rows):
+            pieces.arena32[at + i] = unit * values[i]
+        return DENSE, np.int64(n_rows), size
+    at = (offset + ((2 * total + 7) & ~7)) >> 2
+    _store_entries(values, unit, pieces.arena16[offset >> 1 :], pieces.arena32[at:])
+    return VALUES, np.int64(total), size
+
+
+@kernel
+def _store_entries(values, unit, rows, entries):
+    """Write the rows of the nonzero values, and ``unit`` times these values."""
+    e = 0
+    for i in range(values.shape[0]):
+        if values[i] != 0:
+            rows[e] = i
+            entries[e] = unit * values[i]
+            e += 1
+
+
+@kernel
+def move_words(arena64, first, size, into):
+    """Copy ``size`` words from ``first`` to ``into``; they may overlap if into <= first."""
+    for w in range(size):
+        arena64[into + w] = arena64[first + w]
