@@ -278,7 +278,7 @@ class Sampler:
         size, shape = prepared.block_rows, prepared.record_shape
         if not len(self._records):
             self._records = np.empty((-(-self.most // size), *shape), np.uint8)
-        chosen = PreparedRows.attach(n, size, shape, self._records[: -(-n // size)])
+        chosen = PreparedRows(n, size, shape, records=self._records[: -(-n // size)])
         for number in range(chosen.n_blocks):
             family.select(prepared, self._rows[:n], chosen, number)
         return chosen

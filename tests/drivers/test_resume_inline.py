@@ -499,7 +499,7 @@ def on_disk(folder: Path, snapshot: RunState) -> RunState:
     numbers, arrays = snapshot.to_file()
     made = Checkpoint(
         options={},
-        family_config={},
+        family={},
         fingerprint="",
         n_rows=1,
         block_checksums=np.empty(0, np.uint64),
