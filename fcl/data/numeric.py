@@ -78,7 +78,7 @@ class NumericReader(BlockReader):
         dense, parts = nothing, list[SparseRows]()
         try:
             for piece in self._pieces(block_rows, first, last):
-                start, stop, filled, numbers, *_ = piece
+                start, stop, filled, numbers = piece[:4]
                 if not self.sparse and not filled:
                     dense = np.empty((stop - start, self.n_columns), self.dtype)
                 part: Block = piece.take()

@@ -80,7 +80,7 @@ class SequenceReader(BlockReader):
         """
         block = np.empty((0, self.length), dtype=np.uint8)
         for piece in self._pieces(block_rows, first, last):
-            start, stop, filled, numbers, *_ = piece
+            start, stop, filled, numbers = piece[:4]
             if not filled:
                 block = np.empty((stop - start, self.length), dtype=np.uint8)
             self._decode(piece, block[filled : filled + len(numbers)])
