@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from fcl.errors import InputError
 from fcl.features.prices import Prices
-from fcl.model.certificate import Scope
+from fcl.model.certificate import Certificate, Scope
 from fcl.objective import ROUNDING, relative_gap
 from fcl.solve.conditions import Conditions
 from fcl.solve.select import Selection, select
@@ -49,16 +49,11 @@ class Priced:
         return found
 
 
-@dataclass(frozen=True)
-class Certified:
-    """What a pass proved about the anchor; ``scope``: over all features, or only the priced ones."""
+class Certified(Certificate):
+    """What a pass proved about the anchor.
 
-    objective: float
-    bound: float  #: the best over all passes; for a sampled family, that of the last pass
-    gap: float  #: relative
-    max_violation: float  #: upper bound of |slope_j| over the family
-    n_priced: int
-    scope: Scope = Scope.FAMILY
+    The bound is the best over all passes; for a sampled family, that of the last pass.
+    """
 
     def progressed(self, before: Certified | None) -> bool:
         """Whether since ``before`` the objective fell by more than rounding, or the gap by 1 %.

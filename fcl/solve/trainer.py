@@ -27,11 +27,10 @@ import numpy as np
 
 from fcl.kernels import descent, losses
 from fcl.objective import ROUNDING, Objective
-from fcl.parallel import SERIAL, Team
 from fcl.solve import clipped
 from fcl.solve.exact import MOST_COLUMNS, ExactModel
-from fcl.solve.inner import MAX_SWEEPS, MOST_GROWN, Columns, InnerModel, LocalPoint, Step
-from fcl.solve.state import Floats, WorkingSet
+from fcl.solve.inner import MAX_SWEEPS, MOST_GROWN, InnerModel
+from fcl.solve.state import Columns, Floats, LocalPoint, Step, WorkingSet
 from fcl.solve.view import RowView, add_columns, column_moments
 
 #: Columns with weight 0 and |slope| below this at the anchor are skipped until the next pass.
@@ -98,43 +97,22 @@ class Trainer:
 
     Parameters
     ----------
-    n_rows : int
-        Maximum rows of the view.
-    block_rows : int
-        Rows per block.
-    max_columns : int
-        Maximum columns of the working set.
-    entries : int
-        Entries of gathered columns that the inner model may hold (4 bytes each, 8 with values).
-    seed : int
-        Seeds the order of coordinates and the samples of rows.
-    binary : bool
-        Whether all columns consist of zeros and ones.
-    team : Team
-        Threads for sums over columns and rows; two of them share long sweeps.
+    inner : InnerModel
+        Minimises models by coordinate descent; its maximum numbers of rows and columns, and its team of
+        threads, are those of the trainer.
     hessian_columns : int
         Number of columns for whose whole Hessian there is memory.
     """
 
-    def __init__(
-        self,
-        n_rows: int,
-        max_columns: int,
-        entries: int,
-        seed: int = 0,
-        binary: bool = True,
-        block_rows: int = 65536,
-        team: Team = SERIAL,
-        hessian_columns: int = MOST_COLUMNS,
-    ) -> None:
-        self._buffers = [np.empty(n_rows) for _ in range(4)]
-        self.resize(n_rows)
-        self.inner = InnerModel(n_rows, max_columns, entries, seed, binary, block_rows, team)
-        self._exact = ExactModel(min(hessian_columns, max_columns))
+    def __init__(self, inner: InnerModel, hessian_columns: int = MOST_COLUMNS) -> None:
+        self._buffers = [np.empty(inner.n_rows) for _ in range(4)]
+        self.resize(inner.n_rows)
+        self.inner = inner
+        self._exact = ExactModel(min(hessian_columns, inner.max_columns))
         self._exact.cease = lambda: self.inner.cease()  # noqa: PLW0108  it is set later
         self._raised = 0.0  # share of a majoriser's curvatures that bounds those of the model below
         self._careful = False  # whether coordinate descent on a sample has proved insufficient
-        self._team = team
+        self._team = inner.team
         # the local problem that is being solved
         self.intercept = 0.0  #: of the trainer's point
         self._anchor_b = 0.0
