@@ -39,7 +39,7 @@ from fcl.solve.outer import Certified, Outer
 from fcl.solve.passes import Passes, Vectors
 from fcl.solve.polish import polished_bound
 from fcl.solve.run_state import RunState
-from fcl.solve.sampling import LastStep, PassStats, Sampler
+from fcl.solve.sampling import LastStep, Sampler
 from fcl.solve.select import Selection
 from fcl.solve.state import Floats, Ids, Point
 from fcl.solve.trainer import Solved, Trainer
@@ -205,17 +205,9 @@ class Solver:
         if sampler is None:
             return False
         if not sampler.pending:
-            step = sampler.step
-            stats = PassStats(
-                self.outer.objective,
-                self.outer.gap,
-                step.beta,
-                step.decrease,
-                step.promised,
-                cache.n,
-                float(cache.used),
+            sampler.pending = sampler.size.should_redraw(
+                self.outer.objective, self.outer.gap, sampler.step, cache.n, float(cache.used)
             )
-            sampler.pending = sampler.size.should_redraw(stats)
         return sampler.pending
 
     def rounding(self) -> float:

@@ -7,7 +7,8 @@ before. Certificates belong to anchors.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -130,17 +131,8 @@ class LocalPoint:
 
     def take(self, which: Columns) -> LocalPoint:
         """The same point, in a subset of the columns."""
-        return LocalPoint(
-            self.columns[which],
-            self.weights[which],
-            self.gradients[which],
-            self.curvatures[which],
-            self.floor[which],
-            self.absolute[which],
-            self.ridge[which],
-            self.loss,
-            self.slope_b,
-        )
+        parts: Any = {k: v[which] for k, v in vars(self).items() if isinstance(v, np.ndarray)}
+        return replace(self, **parts)
 
 
 @dataclass

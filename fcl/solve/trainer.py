@@ -244,13 +244,6 @@ class Trainer:
         losses.combine(self._m, self._dm, beta, self._m)
         return StepResult(True, decrease + gained, violation, sweeps)
 
-    def _margins_of(self, working: WorkingSet, local: LocalPoint, step: Step) -> Floats:
-        """Write the margins of a step to their buffer."""
-        self._dm[:] = step.db
-        changed = np.flatnonzero(step.d)
-        add_columns(working, local.columns[changed], step.d[changed], self._dm, self._team)
-        return self._dm
-
     def _raise(self) -> None:
         """Raise the curvatures of the next model, after the last one promised too much."""
         self._raised = min(max(10.0 * self._raised, LEAST_RAISED), 1.0)
@@ -340,15 +333,11 @@ class Trainer:
         return max(0.0, objective.C * lower)
 
     def _localise(self, view: RowView, working: WorkingSet, columns: Columns) -> LocalPoint:
+        """The local objective at the current point; writes residuals and curvatures to the buffers."""
         objective = view.objective
         objective.residuals_curvatures(self._m, 0.0, self._r, self._q)
         if self._raised:
             objective.raise_curvatures(self._m, 0.0, self._raised, self._q)
-        return self._local_point(view, working, columns)
-
-    def _local_point(self, view: RowView, working: WorkingSet, columns: Columns) -> LocalPoint:
-        """The local objective at the current point, from the buffers of residuals and curvatures."""
-        objective = view.objective
         g, h = column_moments(working, columns, self._r, self._q, self._team)
         weights = working.weights[columns]
         floor = working.floor[columns]
@@ -383,7 +372,9 @@ class Trainer:
 
     def _line(self, view: RowView, working: WorkingSet, local: LocalPoint, step: Step) -> Line:
         """The local objective along a step; writes the margins of the step."""
-        self._margins_of(working, local, step)
+        self._dm[:] = step.db
+        changed = np.flatnonzero(step.d)
+        add_columns(working, local.columns[changed], step.d[changed], self._dm, self._team)
         C, d, db, w = view.objective.C, step.d, step.db, local.weights
         # term by term: a difference of sums would lose the small promises of the last steps
         rise = np.where(w * (w + d) > 0.0, np.sign(w) * d, np.abs(w + d) - np.abs(w))
