@@ -177,7 +177,7 @@ class BlockReader:
             if seen >= last:
                 return
             numbers: Numbers = range(chunk_start, chunk_stop)
-            if self._keep is not None:
+            if self._keep is not None and not self._keep[chunk_start:chunk_stop].all():
                 numbers = chunk_start + np.flatnonzero(self._keep[chunk_start:chunk_stop])
             n = len(numbers)
             numbers = numbers[max(first - seen, 0) : max(last - seen, 0)]
