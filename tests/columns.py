@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from fcl.cache import ColumnCache, LiveColumns, StagedColumns, Store
+from fcl.cache import ColumnCache, ExtentCache, LiveColumns, StagedColumns, Store
+from fcl.cache.extents import DROPPED
 from fcl.features.base import BitColumns, Columns, DenseColumns, StepColumns
+from fcl.kernels import columns as kernels
 
 #: Shares of nonzeros: none, a few (lists of rows), around the size at which a bitmap is smaller, all.
 DENSITIES = (0.0, 0.002, 0.03, 0.06, 0.0625, 0.07, 0.3, 0.9, 1.0)
@@ -59,6 +61,41 @@ def stage(
 ) -> StagedColumns:
     """The columns measured for a cache, or a store."""
     return cache.measure(np.asarray(ids, np.int64), to_blocks(phi, cache.block_rows, binary, step))
+
+
+def broken_invariants(cache: LiveColumns) -> list[str]:
+    """The invariants of a cache that do not hold; an empty list unless fcl has a bug."""
+    store, slots = cache.store, cache.slots
+    first, sizes = store.first[slots], cache.sizes
+    wrong = []
+    if len(np.unique(cache.ids)) != cache.n:
+        wrong.append("a feature is cached twice")
+    if isinstance(cache, ColumnCache):
+        starts = np.append(first, cache.used)
+        if cache.n and (starts[0] != 0 or (first + sizes != starts[1:]).any()):
+            wrong.append("columns do not tile the beginning of the arena")
+        if cache.used > cache.capacity or cache.n > cache.max_columns:
+            wrong.append(f"{cache.used} bytes used of {cache.capacity}")
+        if sorted([*cache._free, *slots.tolist()]) != list(range(cache.max_columns)):
+            wrong.append("a slot is lost, or has two columns")
+        dense = (store._kinds[slots] >= kernels.DENSE).any(axis=1)
+        counts = store._counts[slots].sum(axis=1)
+        if (counts[~dense] != store.nonzeros[slots][~dense]).any():
+            wrong.append("counts of pieces do not add up")
+    if isinstance(cache, ExtentCache):
+        extents = cache._extents(slots)
+        if (cache.ids == DROPPED).any():
+            wrong.append("a live column was dropped")
+        if (first + sizes > (extents + 1) * cache.extent_bytes).any():
+            wrong.append("a column crosses the end of its extent")
+        order = np.lexsort((sizes, first))
+        if (first[order][:-1] + sizes[order][:-1] > first[order][1:]).any():
+            wrong.append("two columns overlap")
+        if (cache._ends[extents] < 0).any():
+            wrong.append("a live column lies in an extent that is not ours")
+        elif (first + sizes > extents * cache.extent_bytes + cache._ends[extents]).any():
+            wrong.append("a live column lies where the next one may be moved to")
+    return wrong
 
 
 def read_back(cache: LiveColumns) -> np.ndarray:

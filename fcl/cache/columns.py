@@ -45,11 +45,6 @@ class LiveColumns(ABC):
         return self.store.ids[self.slots]
 
     @property
-    def nonzeros(self) -> npt.NDArray[np.int64]:
-        """Numbers of nonzeros of the live columns."""
-        return self.store.nonzeros[self.slots]
-
-    @property
     def sizes(self) -> npt.NDArray[np.int64]:
         """Bytes of each live column."""
         return self.store.sizes[self.slots]
@@ -141,23 +136,6 @@ class ColumnCache(LiveColumns):
         """Bytes left in the arena."""
         return self.capacity - self.used
 
-    def check(self) -> list[str]:
-        """The violated invariants; an empty list unless fcl has a bug."""
-        wrong = []
-        first = self.store.first[self.slots]
-        starts = np.append(first, self.used)
-        if self.n and (starts[0] != 0 or (first + self.sizes != starts[1:]).any()):
-            wrong.append("columns do not tile the beginning of the arena")
-        if len(np.unique(self.ids)) != self.n:
-            wrong.append("a feature is cached twice")
-        if self.used > self.capacity or self.n > self.max_columns:
-            wrong.append(f"{self.used} bytes used of {self.capacity}")
-        if sorted([*self._free, *self.slots.tolist()]) != list(range(self.max_columns)):
-            wrong.append("a slot is lost, or has two columns")
-        if not self.store.counts_add_up(self.slots):
-            wrong.append("counts of pieces do not add up")
-        return wrong
-
     # -- changes -------------------------------------------------------------------------------
 
     def resize(self, n_rows: int) -> None:
@@ -168,10 +146,6 @@ class ColumnCache(LiveColumns):
     def measure(self, ids: npt.NDArray[np.int64], blocks: Sequence[Columns]) -> StagedColumns:
         """Count nonzeros of new columns, and compute their sizes and hashes, without storing them."""
         return self.store.measure(ids, blocks)
-
-    def find_equal(self, staged: StagedColumns, t: int) -> npt.NDArray[np.intp]:
-        """The numbers of the live columns equal to a staged one (same count, same hash)."""
-        return self.find(int(staged.nonzeros[t]), int(staged.hashes[t]))
 
     def admit(self, staged: StagedColumns, t: int) -> bool:
         """Append a staged column; False if there is no room for it."""

@@ -135,26 +135,6 @@ class ExtentCache(LiveColumns):
         self._ends[:] = -1
         return given
 
-    def check(self) -> list[str]:
-        """The violated invariants; an empty list unless fcl has a bug."""
-        wrong = []
-        first, sizes = self.store.first[self.slots], self.sizes
-        extents = self._extents(self.slots)
-        if len(np.unique(self.ids)) != self.n:
-            wrong.append("a feature is cached twice")
-        if (self.ids == DROPPED).any():
-            wrong.append("a live column was dropped")
-        if (first + sizes > (extents + 1) * self.extent_bytes).any():
-            wrong.append("a column crosses the end of its extent")
-        order = np.lexsort((sizes, first))
-        if (first[order][:-1] + sizes[order][:-1] > first[order][1:]).any():
-            wrong.append("two columns overlap")
-        if (self._ends[extents] < 0).any():
-            wrong.append("a live column lies in an extent that is not ours")
-        elif (first + sizes > extents * self.extent_bytes + self._ends[extents]).any():
-            wrong.append("a live column lies where the next one may be moved to")
-        return wrong
-
     def _extents(self, slots: Slots) -> Slots:
         return self.store.first[slots] // self.extent_bytes
 

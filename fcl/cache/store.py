@@ -188,9 +188,3 @@ class Store:
     def valued(self, slots: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         """Whether columns hold values other than 0 and 1."""
         return np.asarray((self._kinds[slots] >= columns.VALUES).any(axis=1))
-
-    def counts_add_up(self, slots: npt.NDArray[np.int64]) -> bool:
-        """Whether the entries of all pieces add up to each column's nonzeros; dense ones are skipped."""
-        dense = (self._kinds[slots] >= columns.DENSE).any(axis=1)
-        counts = self._counts[slots].sum(axis=1)
-        return bool((counts[~dense] == self.nonzeros[slots][~dense]).all())

@@ -64,14 +64,13 @@ def command(
     regression the margin is the prediction, or its logarithm (poisson loss). Rows are streamed, and a
     target in DATA is not read. The output appears when it is complete.
     """
-    from fcl.model.scores import check_scores
+    from fcl.model.scores import check_scores, write_scores
 
     refuse_same(out, "--out", model=model, data=data)
     check_scores(out, overwrite)
     messages.say(f"reading {model} and {data}")
     from fcl.data import open_data
     from fcl.model import load_model
-    from fcl.model.predict import write_scores
 
     with stop_on_signals():  # so that SIGTERM removes partial files too
         trained = load_model(model, imports)

@@ -80,14 +80,14 @@ def is_own_model(path: str, checkpoint: Checkpoint, trusted: Collection[str]) ->
     from fcl.model import load_model
 
     # a class that cannot be imported is an error, not a foreign model
-    family_from_config(checkpoint.family_config, trusted)
+    family_from_config(checkpoint.family, trusted)
     try:
         model = load_model(path, trusted)
     except ModelFileError:  # there is no file, or not a model file
         return False
     return (
         model.fingerprint == checkpoint.fingerprint
-        and plain(model.family.to_config()) == plain(checkpoint.family_config)
+        and plain(model.family.to_config()) == plain(checkpoint.family)
         and all(model.options.get(name) == plain(checkpoint.options.get(name)) for name in FIXED)
     )
 

@@ -13,10 +13,10 @@ import logging
 import os
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, NoReturn, TypeVar
+from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
 
 import numpy as np
 
@@ -41,6 +41,8 @@ STR_OVERHEAD_BYTES = 64
 
 # The type of the rows that a reader returns: a numpy array, or SparseRows.
 Block_co = TypeVar("Block_co", covariant=True)
+
+Numbers = np.ndarray | range  # of rows, increasing
 
 
 class RowReader(ABC, Generic[Block_co]):
@@ -86,16 +88,136 @@ class RowReader(ABC, Generic[Block_co]):
             row_bytes = self.dtype.itemsize * int(np.prod(self.shape[1:], dtype=np.int64))
         return self.chunk_rows * row_bytes
 
-    def iter_chunks(
-        self, start: int = 0, stop: int | None = None
-    ) -> Iterator[tuple[int, int, Block_co]]:
-        """Yield ``(start, stop, rows)`` along the storage chunks of a range of rows."""
-        for a, b in chunk_ranges(self, start, stop):
-            yield a, b, self.read(a, b)
-
     def missing_chunks(self) -> int:
         """Number of storage chunks that were never written; their rows read as the fill value."""
         return 0
+
+
+class ChunkedReader(RowReader[np.ndarray]):
+    """Rows of an array that the library of its format decodes chunk by chunk."""
+
+    #: shape of the chunks that are decoded one by one
+    _chunks: tuple[int, ...]
+
+    @abstractmethod
+    def _read_cell(self, cell: tuple[slice, ...]) -> np.ndarray:
+        """Read a part of the array; any error that is not an InputError means that it is damaged."""
+
+    @abstractmethod
+    def _where(self, index: tuple[int, ...]) -> str:
+        """Where a chunk is stored, given its index in the grid of chunks."""
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        try:
+            return self._read_cell((slice(start, stop),))
+        except (MemoryError, InputError):
+            raise
+        except Exception as error:  # each library and codec raises its own errors
+            self._raise_for_chunk(start, stop, error)
+
+    def _raise_for_chunk(self, start: int, stop: int, cause: Exception) -> NoReturn:
+        """After a failed read, read chunk by chunk, and raise InputError naming the faulty one."""
+        first, *sizes = self._chunks
+        grid = [range(start // first, -(-stop // first))]
+        grid += [range(-(-n // c)) for n, c in zip(self.shape[1:], sizes, strict=True)]
+        for index in itertools.product(*grid):
+            cell = tuple(
+                slice(i * c, min(n, (i + 1) * c))
+                for i, c, n in zip(index, self._chunks, self.shape, strict=True)
+            )
+            try:
+                self._read_cell(cell)
+            except (MemoryError, InputError):
+                raise
+            except Exception as error:
+                raise InputError(
+                    f"{self.name}: chunk {index}, rows {cell[0].start}-{cell[0].stop - 1}, cannot be "
+                    f"read: {one_line(error)}; {self._where(index)}. The file is damaged or "
+                    "incomplete: restore it, or write the array again"
+                ) from error
+        raise InputError(
+            f"{self.name}: rows {start}-{stop - 1} could not be read: {one_line(cause)}. A second "
+            "attempt succeeded, so the storage is unreliable"
+        ) from cause
+
+
+class BlockReader:
+    """The kept rows of a data set, in blocks; the base of readers that convert and validate them.
+
+    Parameters
+    ----------
+    rows : RowReader
+        The stored rows.
+    keep : bool (n,) or None
+        Rows to read; None for all. Other rows are neither counted nor validated, and chunks without a
+        kept row are not read.
+
+    Attributes
+    ----------
+    n_rows : int
+        Number of kept rows.
+    """
+
+    def __init__(self, rows: RowReader[Any], keep: np.ndarray | None = None) -> None:
+        if keep is not None and (keep.dtype != np.bool_ or keep.shape != rows.shape[:1]):
+            raise ValueError(f"keep must be bool {rows.shape[:1]}, got {keep.dtype} {keep.shape}")
+        self.rows = rows
+        self._keep = keep
+        self.n_rows = rows.shape[0] if keep is None else int(np.count_nonzero(keep))
+
+    def _pieces(self, block_rows: int, first: int, last: int | None) -> Iterator[Piece]:
+        """Divide the kept rows ``first`` to ``last`` among blocks, each by storage chunks, in order.
+
+        Every storage chunk is decoded once. The caller must forget a piece before it asks for the next
+        one, so that one chunk is held at a time.
+        """
+        last = self.n_rows if last is None else last
+        start, filled, seen = first, 0, 0
+        for chunk_start, chunk_stop in chunk_ranges(self.rows):
+            if seen >= last:
+                return
+            numbers: Numbers = range(chunk_start, chunk_stop)
+            if self._keep is not None and not self._keep[chunk_start:chunk_stop].all():
+                numbers = chunk_start + np.flatnonzero(self._keep[chunk_start:chunk_stop])
+            n = len(numbers)
+            numbers = numbers[max(first - seen, 0) : max(last - seen, 0)]
+            seen += n
+            if not len(numbers):
+                continue
+            origin = int(numbers[0])
+            chunk = self.rows.read(origin, int(numbers[-1]) + 1)
+            while len(numbers):
+                stop = min(start + block_rows, last)
+                here, numbers = numbers[: stop - start - filled], numbers[stop - start - filled :]
+                yield Piece(start, stop, filled, here, chunk, origin)
+                filled += len(here)
+                if start + filled == stop:
+                    start, filled = stop, 0
+            del chunk  # before the next one is read
+
+
+class Piece(NamedTuple):
+    """Rows of a storage chunk that belong to the same block."""
+
+    start: int  #: range of kept rows of the block
+    stop: int
+    filled: int  #: number of rows of the block in earlier pieces
+    numbers: Numbers  #: of the stored rows
+    chunk: Any  #: the stored rows from number ``origin`` on
+    origin: int
+
+    @property
+    def ends_block(self) -> bool:
+        """Whether the block is complete with this piece."""
+        return self.start + self.filled + len(self.numbers) == self.stop
+
+    def take(self, some: slice = slice(None)) -> Any:
+        """The values of the rows, or of some of them; shares memory if they are consecutive."""
+        numbers = self.numbers[some]
+        first, last = int(numbers[0]), int(numbers[-1])
+        if last - first == len(numbers) - 1:
+            return self.chunk[first - self.origin : last + 1 - self.origin]
+        return self.chunk[np.asarray(numbers) - self.origin]
 
 
 class Container(ABC):
@@ -135,6 +257,53 @@ class Container(ABC):
     @abstractmethod
     def stamps(self) -> list[FileStamp]:
         """Stamps of the files that show whether the arrays opened so far have changed."""
+
+
+class GroupContainer(Container):
+    """One group of a file whose arrays are in a tree of groups.
+
+    Subclasses set ``_stamps``, the stamps of the files that were read.
+    """
+
+    _stamps: list[FileStamp]
+
+    def __init__(self, path: Path, group: str) -> None:
+        self._path = path
+        self._group_path = group.strip("/")
+        place = f"::/{self._group_path}" if self._group_path else ""
+        self.name = path.resolve().name + place
+
+    @abstractmethod
+    def _node(self, path: str) -> Any:
+        """The array or group at a path; None if it does not exist."""
+
+    @abstractmethod
+    def _is_array(self, node: Any) -> bool:
+        """Whether a node is an array."""
+
+    @abstractmethod
+    def _array_paths(self) -> list[str]:
+        """The names that ``open_data`` can open, see :func:`array_names`."""
+
+    @abstractmethod
+    def _open_node(self, node: Any, name: str, may_be_empty: bool) -> RowReader[np.ndarray]:
+        """Open a node that is an array."""
+
+    def open_array(self, path: str, may_be_empty: bool = False) -> RowReader[np.ndarray]:
+        node = self._node(path)
+        if node is None:
+            raise no_such_array(self.name, path, self._array_paths())
+        if not self._is_array(node):
+            raise InputError(f'"{path}" in {self.name} is a group, expected an array')
+        inside = "/".join(part for part in (self._group_path, path.strip("/")) if part)
+        return self._open_node(node, f"{self._path.resolve().name}:{inside}", may_be_empty)
+
+    def is_group(self, path: str) -> bool:
+        node = self._node(path)
+        return node is not None and not self._is_array(node)
+
+    def stamps(self) -> list[FileStamp]:
+        return self._stamps
 
 
 @dataclass(frozen=True)
@@ -288,55 +457,7 @@ def no_such_array(container: str, path: str, present: Iterable[str]) -> InputErr
     return InputError(f'{container} has no array "{path}"; it holds {listed}{more}{guess}')
 
 
-def raise_for_chunk(
-    reader: RowReader,
-    chunks: tuple[int, ...],
-    start: int,
-    stop: int,
-    read_cell: Callable[[tuple[slice, ...]], Any],
-    where: Callable[[tuple[int, ...]], str],
-    cause: Exception,
-) -> NoReturn:
-    """After a failed read of rows ``start`` to ``stop``, raise InputError naming the faulty chunk.
-
-    Reads the chunks of the range one by one. ``where`` describes where a chunk is stored, given its grid
-    index.
-    """
-    grid = [range(start // chunks[0], -(-stop // chunks[0]))]
-    grid += [range(-(-n // c)) for n, c in zip(reader.shape[1:], chunks[1:], strict=True)]
-    for index in itertools.product(*grid):
-        cell = tuple(
-            slice(i * c, min(n, (i + 1) * c))
-            for i, c, n in zip(index, chunks, reader.shape, strict=True)
-        )
-        try:
-            read_cell(cell)
-        except MemoryError:
-            raise
-        except Exception as error:
-            raise InputError(
-                f"{reader.name}: chunk {index}, rows {cell[0].start}-{cell[0].stop - 1}, cannot be "
-                f"read: {one_line(error)}; {where(index)}. The file is damaged or incomplete: "
-                "restore it, or write the array again"
-            ) from error
-    raise InputError(
-        f"{reader.name}: rows {start}-{stop - 1} could not be read: {one_line(cause)}. A second "
-        "attempt succeeded, so the storage is unreliable"
-    ) from cause
-
-
 def one_line(error: BaseException) -> str:
     """An error of another library, cut to its first line."""
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
-
-
-def array_path(group: str, path: str) -> str:
-    """Path of an array from the root of its file, without leading and trailing slashes."""
-    return "/".join(part for part in (group.strip("/"), path.strip("/")) if part)
-
-
-def container_name(path: str | os.PathLike[str], group: str) -> str:
-    """Name of a container in messages: the name of the file, and the group if any."""
-    name = Path(path).resolve().name
-    return f"{name}::/{group.strip('/')}" if group.strip("/") else name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from typing import Any
 
@@ -58,10 +59,9 @@ class DataSet:
         self, target: np.ndarray | None, weights: np.ndarray | None, target_name: str = "y"
     ) -> DataSet:
         """The same rows with another target (n,) and other weights, float64 (n,) or None."""
-        other = DataSet(
-            self.name, self.rows, target, weights, target_name, self._stamps, self.offset
-        )
-        other.source = self.source
+        other = copy.copy(self)
+        other.target, other.weights, other.target_name = target, weights, target_name
+        other._fingerprint = None
         return other
 
     def with_offset(self, offset: npt.ArrayLike, name: str = "offset") -> DataSet:

@@ -49,7 +49,7 @@ def open_rows(container: Container, path: str) -> RowReader[Any]:
             f"{where} is stored by columns (csc_matrix), but fcl reads ranges of rows; store it by "
             "rows, as a csr_matrix (anndata: adata.X = adata.X.tocsr(), then write it again)"
         )
-    raise InputError(f"{where} is a {kind or 'group'}, expected an array" + _advice(kind, path))
+    raise _not_an_array(container, path, kind)
 
 
 def open_column(container: Container, path: str) -> RowReader[np.ndarray]:
@@ -72,10 +72,7 @@ def open_column(container: Container, path: str) -> RowReader[np.ndarray]:
         _check_version(container, path, NULLABLE_VERSIONS)
         values, mask = (container.open_array(f"{path}/{part}") for part in ("values", "mask"))
         return MaskedReader(values.name.rpartition("/")[0], values, mask)
-    raise InputError(
-        f'"{path}" in {container.name} is a {kind or "group"}, expected an array'
-        + _advice(kind, path)
-    )
+    raise _not_an_array(container, path, kind)
 
 
 class CategoricalReader(RowReader[np.ndarray]):
@@ -155,9 +152,10 @@ def _check_version(container: Container, path: str, known: tuple[str, ...]) -> N
         )
 
 
-def _advice(kind: str, path: str) -> str:
-    if kind == "dataframe":
-        return f"; a column of it is named {path}/NAME"
-    if kind == "csr_matrix":
-        return ", one value per row"
-    return ""
+def _not_an_array(container: Container, path: str, kind: str) -> InputError:
+    advice = {
+        "dataframe": f"; a column of it is named {path}/NAME",
+        "csr_matrix": ", one value per row",
+    }
+    what = f"is a {kind or 'group'}, expected an array{advice.get(kind, '')}"
+    return InputError(f'"{path}" in {container.name} {what}')

@@ -89,25 +89,16 @@ def _read_blocks(
     Blocks in one chunk are read as one range, because reading any part of a chunk decodes all of it.
     """
     held_start, held_stop = 0, 0
-    held: np.ndarray | SparseRows = np.empty(0)
+    held: Any = None
     for block in blocks:
-        parts = []
+        parts: list[Any] = []
         for start, stop in chunk_ranges(rows, *block):
             if stop > held_stop:
                 chunk_stop = (start // rows.chunk_rows + 1) * rows.chunk_rows
                 held_stop = max(min(b, chunk_stop) for a, b in blocks if a < chunk_stop)
                 held_start, held = start, rows.read(start, held_stop)
-            parts.append(_cut(held, start - held_start, stop - held_start))
-        yield block, _join(parts)
+            parts.append(held[start - held_start : stop - held_start])
+        sparse = isinstance(held, SparseRows)
+        yield block, SparseRows.concatenate(parts) if sparse else np.concatenate(parts)
     if isinstance(rows, SparseRowReader):
         rows.release()
-
-
-def _cut(block: np.ndarray | SparseRows, start: int, stop: int) -> np.ndarray | SparseRows:
-    return block.rows(start, stop) if isinstance(block, SparseRows) else block[start:stop]
-
-
-def _join(parts: list[Any]) -> np.ndarray | SparseRows:
-    if isinstance(parts[0], SparseRows):
-        return SparseRows.concatenate(parts)
-    return np.concatenate(parts)

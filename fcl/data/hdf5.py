@@ -13,16 +13,13 @@ import numpy as np
 from fcl.checks import file_kind
 from fcl.data.base import (
     VARIABLE_TEXT,
-    Container,
+    ChunkedReader,
     FileStamp,
+    GroupContainer,
     RowReader,
     array_names,
-    array_path,
     check_array,
-    container_name,
-    no_such_array,
     one_line,
-    raise_for_chunk,
     rows_per_step,
 )
 from fcl.errors import InputError
@@ -31,7 +28,7 @@ SUFFIXES = {".h5", ".hdf5", ".hdf", ".he5", ".h5ad"}
 MAGIC = b"\x89HDF\r\n\x1a\n"
 
 
-class Hdf5Reader(RowReader[np.ndarray]):
+class Hdf5Reader(ChunkedReader):
     """Rows of one HDF5 dataset, chunked or contiguous."""
 
     def __init__(self, dataset: Any, name: str, path: Path, may_be_empty: bool = False) -> None:
@@ -55,14 +52,6 @@ class Hdf5Reader(RowReader[np.ndarray]):
         )
         self.chunk_rows = max(1, min(self._chunks[0], self.shape[0]))
 
-    def read(self, start: int, stop: int) -> np.ndarray:
-        try:
-            return self._read_cell((slice(start, stop),))
-        except (OSError, RuntimeError, ValueError) as error:
-            raise_for_chunk(
-                self, self._chunks, start, stop, self._read_cell, self._where, cause=error
-            )
-
     def missing_chunks(self) -> int:
         if self._dataset.chunks is None:
             return 0
@@ -82,16 +71,14 @@ class Hdf5Reader(RowReader[np.ndarray]):
         return f"file {self._path}, {info.size} bytes at offset {info.byte_offset}"
 
 
-class Hdf5Container(Container):
+class Hdf5Container(GroupContainer):
     """One group of an HDF5 file, opened read-only and without a lock."""
 
     def __init__(self, path: Path, group: str) -> None:
         import h5py
 
-        self.name = container_name(path, group)
-        self._path = path
-        self._group = group
-        self._stamp = FileStamp.of(path)
+        super().__init__(path, group)
+        self._stamps = [FileStamp.of(path)]
         try:
             # Locks fail on many network file systems, and a reader that changes nothing needs no lock.
             self._file = h5py.File(path, "r", locking=False)
@@ -108,28 +95,16 @@ class Hdf5Container(Container):
             )
         self._root = root
 
-    def open_array(self, path: str, may_be_empty: bool = False) -> RowReader[np.ndarray]:
-        import h5py
-
-        node = self._node(path)
-        if isinstance(node, h5py.Dataset):
-            self._check_files([name for name, _, _ in node.external or ()])
-            self._check_files(
-                [s.file_name for s in node.virtual_sources() if s.file_name != "."]
-                if node.is_virtual
-                else []
-            )
-        if isinstance(node, h5py.Group):
-            raise InputError(f'"{path}" in {self.name} is a group, expected an array')
-        if node is None:
-            raise no_such_array(self.name, path, self._array_paths())
-        name = f"{self._path.resolve().name}:{array_path(self._group, path)}"
+    def _open_node(self, node: Any, name: str, may_be_empty: bool) -> RowReader[np.ndarray]:
+        self._check_files([name for name, _, _ in node.external or ()])
+        if node.is_virtual:
+            self._check_files([s.file_name for s in node.virtual_sources() if s.file_name != "."])
         return Hdf5Reader(node, name, self._path, may_be_empty)
 
-    def is_group(self, path: str) -> bool:
+    def _is_array(self, node: Any) -> bool:
         import h5py
 
-        return isinstance(self._node(path), h5py.Group)
+        return isinstance(node, h5py.Dataset)
 
     def attribute(self, path: str, name: str) -> Any:
         import h5py
@@ -144,11 +119,7 @@ class Hdf5Container(Container):
             raise self._damaged(error) from error
         return _python_value(value)
 
-    def stamps(self) -> list[FileStamp]:
-        return [self._stamp]
-
     def _node(self, path: str) -> Any:
-        """The dataset or group at a path; None if it does not exist."""
         try:
             self._check_links(path)
             return self._root.get(path.strip("/") or "/")
@@ -181,13 +152,11 @@ class Hdf5Container(Container):
                 file_kind(folder / text)
 
     def _array_paths(self) -> list[str]:
-        import h5py
-
         found: list[tuple[str, bool, Any]] = []
 
         def visit(path: str, node: Any) -> None:
             kind = _python_value(node.attrs.get("encoding-type"))
-            found.append((path, isinstance(node, h5py.Dataset), kind))
+            found.append((path, self._is_array(node), kind))
 
         try:
             self._root.visititems(visit)

@@ -11,32 +11,22 @@ from typing import Any
 
 import numpy as np
 
-from fcl.data.base import RowReader, chunk_ranges
+from fcl.data.base import BlockReader, Numbers, RowReader
 from fcl.data.sparse import SparseRowReader, SparseRows
 from fcl.errors import InputError
 
 Block = np.ndarray | SparseRows
-Numbers = np.ndarray | range  # of rows, increasing
-
 # Rows whose entries are counted together.
 _PIECE_ROWS = 1 << 20
 
 
-class NumericReader:
+class NumericReader(BlockReader):
     """Blocks of numbers from the rows of a data set; the constructor reads nothing.
 
-    Parameters
-    ----------
-    rows : RowReader
-        The stored matrix (n, columns), dense or sparse, of any real dtype.
-    keep : bool (n,) or None
-        Rows to read; None for all. Other rows are neither counted nor validated, and chunks without a
-        kept row are not read.
+    The rows are a matrix (n, columns), dense or sparse, of any real dtype.
 
     Attributes
     ----------
-    n_rows : int
-        Number of kept rows.
     n_columns : int
     dtype : dtype
         float32 or float64, of all blocks.
@@ -58,11 +48,7 @@ class NumericReader:
                 f"{rows.name} has shape {rows.shape}; expected (rows, columns). Store a single "
                 f"column as {(*rows.shape, 1)}"
             )
-        if keep is not None and (keep.dtype != np.bool_ or keep.shape != rows.shape[:1]):
-            raise ValueError(f"keep must be bool {rows.shape[:1]}, got {keep.dtype} {keep.shape}")
-        self.rows = rows
-        self._keep = keep
-        self.n_rows = rows.shape[0] if keep is None else int(np.count_nonzero(keep))
+        super().__init__(rows, keep)
         self.n_columns = rows.shape[1]
         self.dtype = float_dtype(rows.dtype)
         self.sparse = isinstance(rows, SparseRowReader)
@@ -88,26 +74,25 @@ class NumericReader:
         InputError
             A value is not finite; the message names row and column of the first one.
         """
-        last = self.n_rows if last is None else last
-        start = first
-        block: _DenseBlock | _SparseBlock | None = None
+        nothing = np.empty((0, self.n_columns), self.dtype)
+        dense, parts = nothing, list[SparseRows]()
         try:
-            for stored, chunk in self._chunks(first, last):
-                taken = 0
-                while taken < len(stored):
-                    if block is None:
-                        size = min(block_rows, last - start)
-                        make = _SparseBlock if self.sparse else _DenseBlock
-                        block = make(self.rows.name, (size, self.n_columns), self.dtype)
-                    count = min(len(stored) - taken, block.room)
-                    # the chunk begins at its first stored row that is needed
-                    block.add(chunk, stored[taken : taken + count], int(stored[0]))
-                    taken += count
-                    if block.room == 0:
-                        stop = start + size
-                        yield start, stop, block.finish()
-                        start, block = stop, None
-                del chunk  # before the next one is read
+            for piece in self._pieces(block_rows, first, last):
+                start, stop, filled, numbers = piece[:4]
+                if not self.sparse and not filled:
+                    dense = np.empty((stop - start, self.n_columns), self.dtype)
+                part: Block = piece.take()
+                if isinstance(part, SparseRows):
+                    parts.append(part)
+                else:
+                    dense[filled : filled + len(numbers)] = part
+                    part = dense[filled : filled + len(numbers)]
+                check_finite(part, numbers, self.rows.name)
+                if piece.ends_block:
+                    block = SparseRows.concatenate(parts, self.dtype) if self.sparse else dense
+                    yield start, stop, block
+                    dense, parts, block = nothing, [], nothing
+                del piece, part  # before the next chunk is read
         finally:
             if isinstance(self.rows, SparseRowReader):
                 self.rows.release()
@@ -135,72 +120,6 @@ class NumericReader:
                 seen = end
         self.rows.release()
         return entries
-
-    def _chunks(self, first: int, last: int) -> Iterator[tuple[Numbers, Any]]:
-        """Iterate over the kept rows ``first`` to ``last`` by storage chunks.
-
-        Yields the numbers of the kept rows among the stored rows, and the values of the stored rows from
-        the first to the last of these numbers.
-        """
-        seen = 0
-        for start, stop in chunk_ranges(self.rows):
-            if seen >= last:
-                return
-            if self._keep is None:
-                stored: Numbers = range(start, stop)
-            else:
-                stored = start + np.flatnonzero(self._keep[start:stop])
-            n = len(stored)
-            stored = stored[max(first - seen, 0) : max(last - seen, 0)]
-            seen += n
-            if len(stored):
-                yield stored, self.rows.read(int(stored[0]), int(stored[-1]) + 1)
-
-
-class _DenseBlock:
-    """A dense block that is filled from chunks."""
-
-    def __init__(self, name: str, shape: tuple[int, int], dtype: np.dtype) -> None:
-        self._name = name
-        self._values = np.empty(shape, dtype)
-        self.room = shape[0]
-
-    def add(self, chunk: np.ndarray, stored: Numbers, first: int) -> None:
-        """Copy the rows with the numbers ``stored`` from a chunk whose first row has number ``first``."""
-        at = len(self._values) - self.room
-        out = self._values[at : at + len(stored)]
-        if _consecutive(stored):
-            out[...] = chunk[stored[0] - first : stored[-1] + 1 - first]
-        else:
-            out[...] = chunk[np.asarray(stored) - first]
-        check_finite(out, stored, self._name)
-        self.room -= len(stored)
-
-    def finish(self) -> np.ndarray:
-        return self._values
-
-
-class _SparseBlock:
-    """A sparse block that is concatenated from parts of chunks."""
-
-    def __init__(self, name: str, shape: tuple[int, int], dtype: np.dtype) -> None:
-        self._name = name
-        self._dtype = dtype
-        self._parts: list[SparseRows] = []
-        self.room = shape[0]
-
-    def add(self, chunk: SparseRows, stored: Numbers, first: int) -> None:
-        """As in ``_DenseBlock``."""
-        if _consecutive(stored):
-            part = chunk.rows(int(stored[0]) - first, int(stored[-1]) + 1 - first)
-        else:
-            part = chunk.take(np.asarray(stored) - first)
-        check_finite(part, stored, self._name)
-        self._parts.append(part)
-        self.room -= len(stored)
-
-    def finish(self) -> SparseRows:
-        return SparseRows.concatenate(self._parts, self._dtype)
 
 
 def float_dtype(dtype: np.dtype) -> np.dtype:
@@ -248,8 +167,3 @@ def check_columns(rows: RowReader[Any], n_columns: int) -> None:
             f"{rows.name} has {found} columns, but the model was trained on {n_columns}; give it "
             "the same columns, in the same order"
         )
-
-
-def _consecutive(numbers: Numbers) -> bool:
-    """Whether increasing numbers are consecutive."""
-    return int(numbers[-1]) - int(numbers[0]) == len(numbers) - 1

@@ -5,7 +5,8 @@ from __future__ import annotations
 import difflib
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,18 @@ FORMATS: tuple[tuple[Recogniser, Callable[[Path, str], Container]], ...] = (
 )
 
 
+@contextmanager
+def _named_files() -> Iterator[None]:
+    """Turn errors of files into InputErrors that name the file."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            raise
+        raise InputError(f"{error.filename}: cannot be read ({error.strerror})") from error
+
+
+@_named_files()
 def open_data(
     source: str | os.PathLike[str] | np.ndarray | SparseMatrix,
     *,
@@ -78,12 +91,47 @@ def open_data(
         An array is missing, empty, damaged, of another length than X, or of a dtype or shape that fcl
         cannot use; the message names file and array.
     """
-    try:
-        return _open(source, x, y, weights, offset)
-    except OSError as error:
-        if error.filename is None:
-            raise
-        raise InputError(f"{error.filename}: cannot be read ({error.strerror})") from error
+    container: Container | None = None
+    name = "arrays in memory"
+    rows: RowReader[Any]
+    if isinstance(source, np.ndarray):
+        rows = MemoryReader(source, "X")
+    elif is_matrix(source):
+        rows = from_matrix(source, "X")
+    else:
+        for option, path_inside in (("x", x), ("y", y), ("weights", weights), ("offset", offset)):
+            if not isinstance(path_inside, str | np.ndarray | None):
+                raise InputError(
+                    f"{option}: expected the name of an array in {os.fspath(source)}, got {path_inside!r}"
+                )
+        path, group = _split_group(source)
+        container = _open_container(path, group)
+        name = container.name
+        rows = open_rows(container, x)
+    if missing := rows.missing_chunks():
+        logger.warning(
+            "%s: %d chunks were never written; their rows read as the fill value",
+            rows.name,
+            missing,
+        )
+    target = column = None
+    target_name = "y"
+    if y is not None:
+        column = _open_column(container, y, rows, "y")
+        target_name, target = column.name, _read_column(column)
+    weight_values = None
+    if weights is not None:
+        column = _open_column(container, weights, rows, "weights")
+        weight_values = check_weights(_read_column(column), rows.shape[0], column.name)
+    stamps = container.stamps() if container else []
+    data = DataSet(name, rows, target, weight_values, target_name=target_name, stamps=stamps)
+    if offset is not None:
+        column = _open_column(container, offset, rows, "offset")
+        data = data.with_offset(_read_column(column), column.name)
+    if container:
+        where = os.path.abspath(path) + (f"{GROUP_SEPARATOR}/{group}" if group else "")
+        data.source = {"source": where, "x": x}
+    return data
 
 
 def _open_container(path: Path, group: str) -> Container:
@@ -171,53 +219,3 @@ def _read_column(column: RowReader[np.ndarray]) -> np.ndarray:
             f"this machine has {format_bytes(memory)}; train on fewer rows"
         )
     return column.read(0, column.shape[0]).reshape(-1)
-
-
-def _open(
-    source: str | os.PathLike[str] | np.ndarray | SparseMatrix,
-    x: str,
-    y: str | np.ndarray | None,
-    weights: str | np.ndarray | None,
-    offset: str | np.ndarray | None,
-) -> DataSet:
-    container: Container | None = None
-    name = "arrays in memory"
-    rows: RowReader[Any]
-    if isinstance(source, np.ndarray):
-        rows = MemoryReader(source, "X")
-    elif is_matrix(source):
-        rows = from_matrix(source, "X")
-    else:
-        for option, path_inside in (("x", x), ("y", y), ("weights", weights), ("offset", offset)):
-            if not isinstance(path_inside, str | np.ndarray | None):
-                raise InputError(
-                    f"{option}: expected the name of an array in {os.fspath(source)}, got {path_inside!r}"
-                )
-        path, group = _split_group(source)
-        container = _open_container(path, group)
-        name = container.name
-        rows = open_rows(container, x)
-    if missing := rows.missing_chunks():
-        logger.warning(
-            "%s: %d chunks were never written; their rows read as the fill value",
-            rows.name,
-            missing,
-        )
-    target = column = None
-    target_name = "y"
-    if y is not None:
-        column = _open_column(container, y, rows, "y")
-        target_name, target = column.name, _read_column(column)
-    weight_values = None
-    if weights is not None:
-        column = _open_column(container, weights, rows, "weights")
-        weight_values = check_weights(_read_column(column), rows.shape[0], column.name)
-    stamps = container.stamps() if container else []
-    data = DataSet(name, rows, target, weight_values, target_name=target_name, stamps=stamps)
-    if offset is not None:
-        column = _open_column(container, offset, rows, "offset")
-        data = data.with_offset(_read_column(column), column.name)
-    if container:
-        where = os.path.abspath(path) + (f"{GROUP_SEPARATOR}/{group}" if group else "")
-        data.source = {"source": where, "x": x}
-    return data

@@ -24,7 +24,7 @@ SideArrays = tuple[np.ndarray, ...]
 
 
 class PreparedRows:
-    """Records of row blocks, in memory or in a scratch file.
+    r"""Records of row blocks, in memory or in a scratch file.
 
     Parameters
     ----------
@@ -34,6 +34,14 @@ class PreparedRows:
         Shape of the uint8 record of a block.
     scratch : path or None
         None keeps the records in memory, a folder in an unlinked file there.
+    records : uint8 (blocks, \*record_shape) or None
+        Memory for the records that another object owns.
+    file, file_start : int or None, int
+        Descriptor of a file that another object owns, and the position of the records in it.
+    load_sides : callable or None
+        Returns the side arrays of a block that was prepared elsewhere.
+    checksums : uint64 (blocks,) or None
+        Checksums that another object owns; :meth:`commit` updates them in place.
 
     Raises
     ------
@@ -41,76 +49,36 @@ class PreparedRows:
         The scratch folder has no room for ``bytes_needed``, or cannot be written to.
     """
 
-    _file: int | None = None
-    _own_file = True
-    _file_start = 0
-    _load_sides: Callable[[int], SideArrays] | None = None
-
     def __init__(
         self,
         n_rows: int,
         block_rows: int,
         record_shape: tuple[int, ...],
         scratch: str | os.PathLike[str] | None = None,
-    ) -> None:
-        self._describe(n_rows, block_rows, record_shape)
-        self._records: npt.NDArray[np.uint8] | None = None
-        if scratch is None:
-            self._records = np.empty((self.n_blocks, *record_shape), np.uint8)
-            self._buffer = np.empty(0, np.uint8)
-        else:
-            self._file = _allocate(Path(scratch), self.bytes_needed)
-            self._buffer = np.empty(record_shape, np.uint8)
-
-    @classmethod
-    def attach(
-        cls,
-        n_rows: int,
-        block_rows: int,
-        record_shape: tuple[int, ...],
+        *,
         records: npt.NDArray[np.uint8] | None = None,
         file: int | None = None,
+        file_start: int = 0,
         load_sides: Callable[[int], SideArrays] | None = None,
         checksums: npt.NDArray[np.uint64] | None = None,
-        file_start: int = 0,
-    ) -> PreparedRows:
-        r"""Prepared rows whose records are in memory or in a file that another object owns.
-
-        Parameters
-        ----------
-        n_rows, block_rows, record_shape
-            As in the constructor.
-        records : uint8 (blocks, \*record_shape) or None
-            The records in memory.
-        file : int or None
-            Otherwise, a descriptor of a file with the bytes of the records; it is not closed.
-        load_sides : callable
-            Returns the side arrays of a block that was prepared elsewhere.
-        checksums : uint64 (blocks,)
-            Checksums, which :meth:`commit` updates in place.
-        file_start : int
-            Position of the records in the file.
-        """
-        self = cls.__new__(cls)
-        self._describe(n_rows, block_rows, record_shape)
-        self._records = records
-        self._file, self._own_file, self._file_start = file, False, file_start
-        self._load_sides = load_sides
-        if checksums is not None:
-            self.checksums = checksums
-        self._buffer = np.empty(0 if records is not None else record_shape, np.uint8)
-        return self
-
-    def _describe(self, n_rows: int, block_rows: int, record_shape: tuple[int, ...]) -> None:
+    ) -> None:
+        self._own_file = self._file = None
         self.n_rows = n_rows
         self.block_rows = block_rows
         self.record_shape = record_shape
         self.n_blocks = -(-n_rows // block_rows)
         self._record_bytes = int(np.prod(record_shape))
+        if scratch is not None:
+            self._own_file = file = _allocate(Path(scratch), self.bytes_needed)
+        elif records is None and file is None:
+            records = np.empty((self.n_blocks, *record_shape), np.uint8)
+        self._records, self._file, self._file_start = records, file, file_start
+        self._buffer = np.empty(record_shape if records is None else 0, np.uint8)
+        self._buffered = (-1, 0, 0)  # the block in the buffer, and the range of it that is valid
+        self._load_sides = load_sides
         self._sides: list[SideArrays | None] = [None] * self.n_blocks
         #: uint64, one per prepared block: shows whether two reads of the data gave the same rows
-        self.checksums = np.zeros(self.n_blocks, np.uint64)
-        self._buffered = (-1, 0, 0)  # the block in the buffer, and the range of it that is valid
+        self.checksums = np.zeros(self.n_blocks, np.uint64) if checksums is None else checksums
 
     @property
     def bytes_needed(self) -> int:
@@ -207,10 +175,10 @@ class PreparedRows:
 
     def close(self) -> None:
         """Free the records and close the file; the object cannot be used afterwards."""
-        self._records = None
-        if self._file is not None and self._own_file:
-            os.close(self._file)
-        self._file = None
+        self._records = self._file = None
+        if self._own_file is not None:
+            os.close(self._own_file)
+        self._own_file = None
 
     def __del__(self) -> None:
         self.close()

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from fcl.data.base import VARIABLE_TEXT, RowReader, chunk_ranges
+from fcl.data.base import VARIABLE_TEXT, BlockReader, Numbers, Piece, RowReader
 from fcl.data.sparse import SparseRowReader
 from fcl.errors import InputError
 
@@ -30,21 +30,13 @@ _CODE_OF_BYTE = bytes(LETTERS.get(chr(byte).upper(), _BAD) for byte in range(256
 _PIECE_LETTERS = 1 << 18
 
 
-class SequenceReader:
+class SequenceReader(BlockReader):
     """Blocks of nucleotide codes from the rows of a data set; the constructor reads row 0.
 
-    Parameters
-    ----------
-    rows : RowReader
-        The stored sequences, in any of the forms above.
-    keep : bool (n,) or None
-        Rows to read; None for all. Other rows are neither counted nor validated, and chunks without a
-        kept row are not read.
+    The rows are stored in any of the forms above.
 
     Attributes
     ----------
-    n_rows : int
-        Number of kept rows.
     length : int
         Number of letters of every sequence.
 
@@ -55,11 +47,7 @@ class SequenceReader:
     """
 
     def __init__(self, rows: RowReader[Any], keep: np.ndarray | None = None) -> None:
-        self.rows = rows
-        self._keep = keep
-        self.n_rows = rows.shape[0] if keep is None else int(np.count_nonzero(keep))
-        if keep is not None and (keep.dtype != np.bool_ or keep.shape != rows.shape[:1]):
-            raise ValueError(f"keep must be bool {rows.shape[:1]}, got {keep.dtype} {keep.shape}")
+        super().__init__(rows, keep)
         self._text = rows.dtype.kind in "SU"
         self._check_form()
         first = rows.read(0, 1)
@@ -91,32 +79,14 @@ class SequenceReader:
             An element is not a nucleotide; the message names row and column of the first one.
         """
         block = np.empty((0, self.length), dtype=np.uint8)
-        last = self.n_rows if last is None else last
-        start, filled, seen = first, 0, 0
-        for chunk_start, chunk_stop in chunk_ranges(self.rows):
-            kept = self._kept(chunk_start, chunk_stop)
-            n = len(kept)
-            kept = kept[max(first - seen, 0) : max(last - seen, 0)]
-            seen += n
-            if len(kept) == 0:
-                continue
-            chunk = self.rows.read(chunk_start, chunk_stop)
-            taken = 0
-            while taken < len(kept):
-                if filled == 0:
-                    size = min(block_rows, last - start)
-                    block = np.empty((size, self.length), dtype=np.uint8)
-                count = min(len(kept) - taken, len(block) - filled)
-                self._decode(
-                    chunk, chunk_start, kept[taken : taken + count], block[filled : filled + count]
-                )
-                taken += count
-                filled += count
-                if filled == len(block):
-                    yield start, start + filled, block
-                    start += filled
-                    filled = 0
-            del chunk  # before the next one is read
+        for piece in self._pieces(block_rows, first, last):
+            start, stop, filled, numbers = piece[:4]
+            if not filled:
+                block = np.empty((stop - start, self.length), dtype=np.uint8)
+            self._decode(piece, block[filled : filled + len(numbers)])
+            if piece.ends_block:
+                yield start, stop, block
+            del piece  # before the next chunk is read
 
     def _check_form(self) -> None:
         """Raise InputError for dtypes and shapes that cannot be sequences."""
@@ -142,25 +112,14 @@ class SequenceReader:
                 f"element; {expected}"
             )
 
-    def _kept(self, start: int, stop: int) -> range | np.ndarray:
-        """Numbers of the kept rows among the stored rows ``start`` to ``stop``; a range if all are."""
-        if self._keep is None or self._keep[start:stop].all():
-            return range(start, stop)
-        return start + np.flatnonzero(self._keep[start:stop])
-
-    def _decode(
-        self, chunk: np.ndarray, chunk_start: int, kept: range | np.ndarray, out: np.ndarray
-    ) -> None:
-        """Write the codes of some stored rows of a chunk into ``out`` (len(kept), length)."""
+    def _decode(self, piece: Piece, out: np.ndarray) -> None:
+        """Write the codes of the rows of a piece into ``out``, uint8 (rows, length)."""
         step = max(1, _PIECE_LETTERS // self.length)
-        for begin in range(0, len(kept), step):
-            stored = kept[begin : begin + step]
-            if isinstance(stored, range):
-                part = chunk[stored.start - chunk_start : stored.stop - chunk_start]
-            else:
-                part = chunk[stored - chunk_start]
+        for begin in range(0, len(out), step):
+            some = slice(begin, begin + step)
+            stored, part = piece.numbers[some], piece.take(some)
             values = self._text_values(part, stored) if self._text else part
-            codes = out[begin : begin + step]
+            codes = out[some]
             if values.dtype != np.uint8 and (values.min() < 0 or values.max() > 255):
                 row, column = _first((values < 0) | (values > 255))
                 self._refuse(int(stored[row]), column, int(values[row, column]))
@@ -177,7 +136,7 @@ class SequenceReader:
                     self._check_length(int(stored[row]), part[row])
                 self._refuse(int(stored[row]), column, int(values[row, column]))
 
-    def _text_values(self, part: np.ndarray, stored: range | np.ndarray) -> np.ndarray:
+    def _text_values(self, part: np.ndarray, stored: Numbers) -> np.ndarray:
         """Text as code points of its letters, (m, length); 0 after the end of a row."""
         part = np.ascontiguousarray(part.astype(part.dtype.newbyteorder("="), copy=False))
         unit = np.uint8 if part.dtype.kind == "S" else np.uint32

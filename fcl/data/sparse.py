@@ -89,18 +89,17 @@ class SparseRows:
         """The row of each entry, int64 (entries,)."""
         return np.repeat(np.arange(len(self)), np.diff(self.indptr))
 
-    def rows(self, start: int, stop: int) -> SparseRows:
-        """The rows ``start`` to ``stop``; shares the memory of the entries."""
-        first, last = int(self.indptr[start]), int(self.indptr[stop])
-        entries = slice(first, last)
-        indptr = self.indptr[start : stop + 1] - first
-        return SparseRows(indptr, self.indices[entries], self.data[entries], self.n_columns)
-
-    def take(self, rows: np.ndarray) -> SparseRows:
-        """A copy of the rows with these numbers, in this order."""
-        counts = np.diff(self.indptr)[rows]
-        indptr = np.concatenate([[0], np.cumsum(counts)])
-        entries = np.arange(indptr[-1]) + np.repeat(self.indptr[rows] - indptr[:-1], counts)
+    def __getitem__(self, rows: slice | np.ndarray) -> SparseRows:
+        """A slice of the rows, which shares the memory of the entries, or a copy of rows by number."""
+        entries: slice | np.ndarray
+        if isinstance(rows, slice):
+            start, stop, _ = rows.indices(len(self))
+            entries = slice(int(self.indptr[start]), int(self.indptr[stop]))
+            indptr = self.indptr[start : stop + 1] - entries.start
+        else:
+            counts = np.diff(self.indptr)[rows]
+            indptr = np.concatenate([[0], np.cumsum(counts)])
+            entries = np.arange(indptr[-1]) + np.repeat(self.indptr[rows] - indptr[:-1], counts)
         return SparseRows(indptr, self.indices[entries], self.data[entries], self.n_columns)
 
     def to_dense(self) -> np.ndarray:

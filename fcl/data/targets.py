@@ -60,11 +60,7 @@ def regression_target(values: np.ndarray, name: str) -> np.ndarray:
 
 def check_weights(values: np.ndarray, n_rows: int, name: str) -> np.ndarray:
     """Sample weights as float64 (n,): one per row, finite, >= 0, not all 0."""
-    weights = _finite_numbers(values, name, "weights")
-    if len(weights) != n_rows:
-        raise InputError(
-            f"{name} has {len(weights)} weights for {n_rows} rows; expected one per row"
-        )
+    weights = _finite_numbers(values, name, "weights", n_rows)
     _refuse_row(weights < 0, weights, name, "weights must not be negative")
     if not weights.any():
         raise InputError(f"{name}: all weights are zero; expected at least one above 0")
@@ -73,12 +69,7 @@ def check_weights(values: np.ndarray, n_rows: int, name: str) -> np.ndarray:
 
 def check_offset(values: np.ndarray, n_rows: int, name: str) -> np.ndarray:
     """Offsets of the margins as float64 (n,): one per row, finite."""
-    offset = _finite_numbers(values, name, "offsets")
-    if len(offset) != n_rows:
-        raise InputError(
-            f"{name} has {len(offset)} offsets for {n_rows} rows; expected one per row"
-        )
-    return offset
+    return _finite_numbers(values, name, "offsets", n_rows)
 
 
 def check_class_weight(
@@ -127,12 +118,18 @@ def _is_label(key: object, label: Label) -> bool:
         return False
 
 
-def _finite_numbers(values: np.ndarray, name: str, what: str) -> np.ndarray:
+def _finite_numbers(
+    values: np.ndarray, name: str, what: str, n_rows: int | None = None
+) -> np.ndarray:
     values = _one_column(values, name)
     if values.dtype.kind not in "biuf":
         raise InputError(f"{name} has dtype {values.dtype}; {what} must be numeric")
     numbers = values.astype(np.float64)
     _refuse_row(~np.isfinite(numbers), numbers, name, f"{what} must be finite")
+    if n_rows not in (None, len(numbers)):
+        raise InputError(
+            f"{name} has {len(numbers)} {what} for {n_rows} rows; expected one per row"
+        )
     return numbers
 
 

@@ -18,17 +18,14 @@ import numpy as np
 from fcl.checks import file_kind, shown
 from fcl.data.base import (
     VARIABLE_TEXT,
-    Container,
+    ChunkedReader,
     FileStamp,
+    GroupContainer,
     RowReader,
     array_names,
-    array_path,
     check_array,
-    container_name,
     fixed_text,
-    no_such_array,
     one_line,
-    raise_for_chunk,
 )
 from fcl.errors import InputError
 
@@ -111,7 +108,7 @@ def _local_store(path: Path) -> Any:
     return RegularFiles(path, read_only=True)
 
 
-class ZarrReader(RowReader[np.ndarray]):
+class ZarrReader(ChunkedReader):
     """Rows of one Zarr array, read along its shards if these are small, else along its chunks."""
 
     def __init__(self, array: Any, name: str, store_path: Path, may_be_empty: bool = False) -> None:
@@ -123,6 +120,7 @@ class ZarrReader(RowReader[np.ndarray]):
         self._variable_text = array.dtype.kind in "OT"
         self.dtype = VARIABLE_TEXT if self._variable_text else array.dtype
         check_array(name, self.shape, self.dtype, may_be_empty)
+        self._chunks = array.chunks
         self._stored = array.shards or array.chunks
         if self.shape and min(self._stored) < 1:
             raise InputError(
@@ -131,19 +129,8 @@ class ZarrReader(RowReader[np.ndarray]):
             )
         row_bytes = array.dtype.itemsize * int(np.prod(self.shape[1:], dtype=np.int64))
         whole = self._stored[0] * row_bytes <= MAX_SHARD_BYTES
-        chunk_rows = self._stored[0] if whole else array.chunks[0]
+        chunk_rows = self._stored[0] if whole else self._chunks[0]
         self.chunk_rows = max(1, min(chunk_rows, self.shape[0]))
-
-    def read(self, start: int, stop: int) -> np.ndarray:
-        try:
-            values = self._read_cell((slice(start, stop),))
-        except (MemoryError, InputError):
-            raise
-        except Exception as error:  # each codec raises its own errors
-            raise_for_chunk(
-                self, self._array.chunks, start, stop, self._read_cell, self._where, cause=error
-            )
-        return fixed_text(values, self.name) if self._variable_text else values
 
     def missing_chunks(self) -> int:
         # zarr's nchunks_initialized compares each possible key with the list of all files
@@ -162,7 +149,7 @@ class ZarrReader(RowReader[np.ndarray]):
             for folder, _, names in os.walk(root):
                 yield from (os.path.join(folder, name)[len(root) + 1 :] for name in names)
             return
-        prefix = array_path(self._array.path, "")
+        prefix = self._array.path.strip("/")
         with zipfile.ZipFile(self._store_path) as archive:
             for name in archive.namelist():
                 if not prefix or name.startswith(prefix + "/"):
@@ -170,28 +157,27 @@ class ZarrReader(RowReader[np.ndarray]):
 
     def _read_cell(self, cell: tuple[slice, ...]) -> np.ndarray:
         with _one_thread():
-            return np.asarray(self._array[cell])
+            values = np.asarray(self._array[cell])
+        return fixed_text(values, self.name) if self._variable_text else values
 
     def _where(self, index: tuple[int, ...]) -> str:
-        corner = (i * c for i, c in zip(index, self._array.chunks, strict=True))
+        corner = (i * c for i, c in zip(index, self._chunks, strict=True))
         stored = tuple(row // c for row, c in zip(corner, self._stored, strict=True))
-        key = array_path(self._array.path, self._array.metadata.encode_chunk_key(stored))
+        key = f"{self._array.path}/{self._array.metadata.encode_chunk_key(stored)}".lstrip("/")
         part = "" if stored == index else f" (shard {stored})"
         if self._store_path.is_dir():
             return f"file {self._store_path / key}{part}"
         return f"member {key} of {self._store_path}{part}"
 
 
-class ZarrContainer(Container):
+class ZarrContainer(GroupContainer):
     """One group of a Zarr store."""
 
     def __init__(self, path: Path, group: str) -> None:
         import zarr
 
-        self.name = container_name(path, group)
-        self._path = path
-        self._group_path = group.strip("/")
-        self._stamps: list[FileStamp] = []
+        super().__init__(path, group)
+        self._stamps = []
         if path.is_dir():
             self._add_stamps("")
             store: Any = _local_store(path)
@@ -216,16 +202,8 @@ class ZarrContainer(Container):
             )
         self._group = node
 
-    def open_array(self, path: str, may_be_empty: bool = False) -> RowReader[np.ndarray]:
-        import zarr
-
-        node = self._node(path)
-        if node is None:
-            raise no_such_array(self.name, path, self._array_paths())
-        if not isinstance(node, zarr.Array):
-            raise InputError(f'"{path}" in {self.name} is a group, expected an array')
+    def _open_node(self, node: Any, name: str, may_be_empty: bool) -> RowReader[np.ndarray]:
         self._add_stamps(node.path)
-        name = f"{self._path.resolve().name}:{array_path(self._group_path, path)}"
         codecs = (*node.filters, *node.compressors)
         if any(getattr(codec, "codec_id", "") == "pickle" for codec in codecs):
             raise InputError(
@@ -234,10 +212,10 @@ class ZarrContainer(Container):
             )
         return ZarrReader(node, name, self._path, may_be_empty)
 
-    def is_group(self, path: str) -> bool:
+    def _is_array(self, node: Any) -> bool:
         import zarr
 
-        return isinstance(self._node(path), zarr.Group)
+        return isinstance(node, zarr.Array)
 
     def attribute(self, path: str, name: str) -> Any:
         node = self._node(path)
@@ -246,11 +224,7 @@ class ZarrContainer(Container):
             self._add_stamps(node.path, (*ROOT_METADATA, ATTRIBUTES))
         return value
 
-    def stamps(self) -> list[FileStamp]:
-        return self._stamps
-
     def _node(self, path: str) -> Any:
-        """The array or group at a path; None if it does not exist."""
         try:
             with _one_thread():
                 return self._group[path.strip("/")]
@@ -281,8 +255,6 @@ class ZarrContainer(Container):
             self._stamps += [FileStamp.of(f, stands_for_others=True) for f in new]
 
     def _array_paths(self) -> list[str]:
-        import zarr
-
         try:
             with _one_thread():
                 members = list(self._group.members(max_depth=None))
@@ -293,7 +265,7 @@ class ZarrContainer(Container):
                 f"{self.name} holds something that cannot be opened: {one_line(error)}"
             ) from error
         return array_names(
-            (path, isinstance(node, zarr.Array), self._attributes(node).get("encoding-type"))
+            (path, self._is_array(node), self._attributes(node).get("encoding-type"))
             for path, node in members
         )
 

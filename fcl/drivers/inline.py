@@ -139,7 +139,7 @@ class _Run:
                     if self.beta > 0.0:
                         continue
                 with session.timed("columns"):
-                    self.evicted = solver.admit().evicted
+                    self.evicted = solver.admit()
                 self._poll_time()
                 with session.timed("descent"):
                     solver.train()
@@ -161,7 +161,7 @@ class _Run:
         support = solver.passes.counts(point.ids)
         return session.result(
             point,
-            solver.certified(),  # the anchor may be newer than the last pricing
+            solver.outer.certified(),  # the anchor may be newer than the last pricing
             solver.outer.C_min,
             support,
             solver.passes.rounded_slope(point, job.intercept_shift, solver.outer.reach),

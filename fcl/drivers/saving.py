@@ -133,7 +133,7 @@ class Saver:
         numbers, arrays = state.to_file()
         checkpoint = Checkpoint(
             options=self._options,
-            family_config=self._job.family.to_config(),
+            family=self._job.family.to_config(),
             fingerprint=self._fingerprint,
             n_rows=self._job.train.n,
             block_checksums=self._checksums,

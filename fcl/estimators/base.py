@@ -55,6 +55,11 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
     intercept_: Any
     certificate_scope_: str | list[str]
 
+    def _store(self, given: dict[str, Any]) -> None:
+        """Store the arguments of the constructor, as scikit-learn demands: unchanged, by their names."""
+        for name in self._get_param_names():
+            setattr(self, name, given[name])
+
     # -- fit -----------------------------------------------------------------------------------
 
     def _checked_options(self) -> dict[str, Any]:

@@ -72,23 +72,7 @@ class FCLRegressor(RegressorMixin, Estimator):  # type: ignore[misc]
         max_time: float | None = None,
         verbose: bool | int = 0,
     ) -> None:
-        self.features = features
-        self.C = C
-        self.alpha = alpha
-        self.l1_ratio = l1_ratio
-        self.standardize = standardize
-        self.loss = loss
-        self.fit_intercept = fit_intercept
-        self.tol = tol
-        self.max_iter = max_iter
-        self.warm_start = warm_start
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.driver = driver
-        self.memory = memory
-        self.row_view = row_view
-        self.max_time = max_time
-        self.verbose = verbose
+        self._store(locals())
 
     def fit(
         self, X: Any, y: Any = None, sample_weight: Any = None, offset: Any = None

@@ -274,7 +274,7 @@ class CheckpointFolder:
         if family is not None:
             from fcl.features.generator import same_features
 
-            if not same_features(checkpoint.family_config, plain(family)):
+            if not same_features(checkpoint.family, plain(family)):
                 wrong.append(
                     "its features had other columns: their class, or what it uses, has changed"
                 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 import zipfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -158,13 +158,13 @@ class Damaged(Exception):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Checkpoint:
-    """The state of a job between two passes.
+    """The state of a job between two passes; the fields are those of the header, and the arrays.
 
     Attributes
     ----------
     options : mapping
         Effective options as JSON values, ``block_rows`` among them.
-    family_config : mapping
+    family : mapping
         Configuration of the bound family.
     fingerprint : str
         Hash of the training data.
@@ -186,20 +186,25 @@ class Checkpoint:
         0 until it is saved; increases within a folder.
     """
 
-    options: Mapping[str, Any]
-    family_config: Mapping[str, Any]
-    fingerprint: str
-    n_rows: int
-    block_checksums: npt.NDArray[np.uint64]
-    state: Mapping[str, Any]
-    arrays: Mapping[str, np.ndarray]
-    history: list[dict[str, Any]]
-    elapsed: float
-    driver: str
+    version: int = VERSION
     number: int = 0
     created: str = field(default_factory=now)
     fcl_version: str = field(default_factory=installed_version)
-    version: int = VERSION
+    driver: str
+    elapsed: float
+    family: Mapping[str, Any]
+    options: Mapping[str, Any]
+    n_rows: int
+    fingerprint: str
+    arrays: Mapping[str, np.ndarray]
+    state: Mapping[str, Any]
+    history: list[dict[str, Any]]
+    block_checksums: npt.NDArray[np.uint64]
+
+
+#: the fields that the header contains as they are
+_NOT_PLAIN = ("version", "arrays", "state", "history", "block_checksums")
+_PLAIN = tuple(f.name for f in fields(Checkpoint) if f.name not in _NOT_PLAIN)
 
 
 def write_checkpoint(archive: zipfile.ZipFile, checkpoint: Checkpoint) -> None:
@@ -213,20 +218,11 @@ def write_checkpoint(archive: zipfile.ZipFile, checkpoint: Checkpoint) -> None:
     header = {
         "format": FORMAT,
         "version": VERSION,
-        "number": checkpoint.number,
-        "created": checkpoint.created,
-        "fcl_version": checkpoint.fcl_version,
-        "driver": checkpoint.driver,
-        "elapsed": float(checkpoint.elapsed),
-        "family": plain(checkpoint.family_config),
-        "options": plain(checkpoint.options),
-        "n_rows": int(checkpoint.n_rows),
-        "fingerprint": checkpoint.fingerprint,
+        **{name: plain(getattr(checkpoint, name)) for name in _PLAIN},
         "arrays": sorted(checkpoint.arrays),
-        "state": dict(checkpoint.state),
+        "state": dict(checkpoint.state),  # not plain, which would drop an infinite bound
         "history": plain(checkpoint.history),
     }
-    # not plain(state), which would drop an infinite bound
     content = write_json(header, default=_scalar, allow_nan=True)
     # fcl must be able to read what it writes; an error here is a bug, which tests find
     stored = read_json(content)
@@ -263,22 +259,8 @@ def read_checkpoint(path: Path) -> Checkpoint:
                 if name in header["arrays"]
             }
         _check_arrays(header, checksums, arrays)
-        return Checkpoint(
-            options=header["options"],
-            family_config=header["family"],
-            fingerprint=header["fingerprint"],
-            n_rows=header["n_rows"],
-            block_checksums=checksums,
-            state=header["state"],
-            arrays=arrays,
-            history=header["history"],
-            elapsed=header["elapsed"],
-            driver=header["driver"],
-            number=header["number"],
-            created=header["created"],
-            fcl_version=header["fcl_version"],
-            version=header["version"],
-        )
+        del header["format"]
+        return Checkpoint(**{**header, "arrays": arrays, "block_checksums": checksums})
     except (InputError, Damaged):
         raise
     except PermissionError as error:

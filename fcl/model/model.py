@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -13,7 +13,7 @@ import numpy.typing as npt
 from fcl.errors import InputError, ModelFileError
 from fcl.model.archive import installed_version, now
 from fcl.model.certificate import Certificate
-from fcl.model.file import HEADER, read_model, write_model
+from fcl.model.file import ARRAYS, HEADER, read_model, write_model
 from fcl.objective.losses import Loss, find_loss
 from fcl.parallel import one_blas_thread
 from fcl.plain import plain
@@ -30,21 +30,6 @@ Offset = str | npt.ArrayLike
 
 #: the default block size of training; a block of windows takes a few MB
 BLOCK_ROWS = 65_536
-
-#: keys of a header that become attributes of the Model unchanged
-_UNCHANGED = (
-    "intercept",
-    "loss",
-    "C",
-    "alpha",
-    "n_rows",
-    "sum_weights",
-    "fingerprint",
-    "options",
-    "history",
-    "created",
-    "fcl_version",
-)
 
 
 class FeatureRow(NamedTuple):
@@ -174,8 +159,7 @@ class Model:
         InputError
             `path` exists and `overwrite` is false, or no file can be written there.
         """
-        arrays = {"ids": self.ids, "weights": self.weights, "support": self.support}
-        write_model(path, self.header(), arrays, overwrite)
+        write_model(path, self.header(), {n: getattr(self, n) for n in ARRAYS}, overwrite)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], trusted: Collection[str] = ()) -> Model:
@@ -184,22 +168,12 @@ class Model:
 
     def header(self) -> dict[str, Any]:
         """The header of the model file, which holds everything except the arrays."""
+        named = ("family", *ARRAYS)
         return {
             "family": plain(self.family.to_config()),
             "n_active": self.n_active,
-            "intercept": float(self.intercept),
-            "loss": self.loss,
-            "C": float(self.C),
-            "alpha": float(self.alpha),
-            "labels": None if self.labels is None else plain(list(self.labels)),
-            "n_rows": int(self.n_rows),
-            "sum_weights": float(self.sum_weights),
-            "fingerprint": self.fingerprint,
+            **{f.name: plain(getattr(self, f.name)) for f in fields(self) if f.name not in named},
             "certificate": self.certificate.to_dict(),
-            "options": plain(self.options),
-            "history": plain(list(self.history)),
-            "created": self.created,
-            "fcl_version": self.fcl_version,
         }
 
     # -- prediction
@@ -342,22 +316,17 @@ def load_model(path: str | os.PathLike[str], trusted: Collection[str] = ()) -> M
     if isinstance(trusted, str):
         trusted = (trusted,)
     header, arrays = read_model(path)
-    labels = header["labels"]
+    n_active, labels = header.pop("n_active"), header["labels"]
     try:
-        model = Model(
-            family=family_from_config(header["family"], trusted),
-            ids=arrays["ids"],
-            weights=arrays["weights"],
-            support=arrays["support"],
-            labels=None if labels is None else (labels[0], labels[1]),
-            certificate=Certificate.from_dict(header["certificate"]),
-            **{name: header[name] for name in _UNCHANGED},
-        )
+        header["family"] = family_from_config(header["family"], trusted)
+        header["labels"] = None if labels is None else tuple(labels)
+        header["certificate"] = Certificate.from_dict(header["certificate"])
+        model = Model(**header | arrays)
     except InputError as error:
         raise ModelFileError(f"{shown_path}: {error}") from error
-    if header["n_active"] != model.n_active:
+    if n_active != model.n_active:
         raise ModelFileError(
-            f"{shown_path}: {HEADER} says {header['n_active']} active features, "
+            f"{shown_path}: {HEADER} says {n_active} active features, "
             f"weights.npy has {model.n_active}"
         )
     return model

@@ -33,8 +33,7 @@ from fcl.solve.exact import (
     newton_step,
     takes_all,
 )
-from fcl.solve.inner import Columns, LocalPoint, Step
-from fcl.solve.state import Floats, WorkingSet
+from fcl.solve.state import Columns, Floats, LocalPoint, Step, WorkingSet
 from fcl.solve.view import RowView
 
 __all__ = ["MOST_ENTRIES", "ClippedProblem"]

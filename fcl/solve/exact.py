@@ -18,8 +18,7 @@ import numpy.typing as npt
 
 from fcl.kernels import columns as column_kernels
 from fcl.kernels import descent
-from fcl.solve.inner import Columns, LocalPoint, Step
-from fcl.solve.state import Floats, WorkingSet
+from fcl.solve.state import Columns, Floats, LocalPoint, Step, WorkingSet
 from fcl.solve.view import RowView, column_moments
 
 __all__ = ["ExactModel", "minimise_quadratic", "newton_step"]

@@ -20,12 +20,11 @@ from fcl.kernels import columns as column_kernels
 from fcl.kernels import descent
 from fcl.parallel import SERIAL, Team
 from fcl.solve.sampling import MOST_SEEDS
-from fcl.solve.state import Floats, Ids, WorkingSet
+from fcl.solve.state import Columns, Floats, Ids, LocalPoint, Step, WorkingSet
 from fcl.solve.view import RowView
 
-__all__ = ["Columns", "InnerModel", "LocalPoint", "Step"]
+__all__ = ["InnerModel"]
 
-Columns = npt.NDArray[np.intp]
 Singles = npt.NDArray[np.float32]
 
 #: Rows of the sample: at least, and per column.
@@ -63,44 +62,6 @@ GATHER_PARTS = 4
 LONG_SWEEP = 2_000_000
 #: Maximum entries that one call of the sweep kernel reads, unless a single column has more.
 ENTRIES_A_CALL = 10_000_000
-
-
-@dataclass
-class LocalPoint:
-    """The local objective, divided by C, at one point and in some of the columns."""
-
-    columns: Columns
-    weights: Floats
-    gradients: Floats  #: of the smooth part
-    curvatures: Floats  #: of the losses over the view
-    floor: Floats  #: kappa_j: coefficients of (w_j - w_e,j)^2 / 2, around the anchor
-    absolute: Floats  #: coefficients of |w_j|
-    ridge: Floats  #: coefficients of w_j^2 / 2
-    loss: float  #: sum of the weighted losses over the view
-    slope_b: float  #: slope in the intercept; 0 without one
-
-    def take(self, which: Columns) -> LocalPoint:
-        """The same point, in a subset of the columns."""
-        return LocalPoint(
-            self.columns[which],
-            self.weights[which],
-            self.gradients[which],
-            self.curvatures[which],
-            self.floor[which],
-            self.absolute[which],
-            self.ridge[which],
-            self.loss,
-            self.slope_b,
-        )
-
-
-@dataclass
-class Step:
-    """A step of the weights of some columns, and of the intercept."""
-
-    d: Floats
-    db: float
-    sweeps: int
 
 
 @dataclass
@@ -164,7 +125,7 @@ class _Order:
 
     def __init__(self, model: _Model, columns: Columns) -> None:
         self.columns = columns
-        self._ids = model.ids
+        self._model = model
         self._sizes = model.stop[columns] - model.start[columns]
         self.entries = int(self._sizes.sum())
 
@@ -177,17 +138,15 @@ class _Order:
         cuts = np.searchsorted(ends, np.arange(ENTRIES_A_CALL, ends[-1], ENTRIES_A_CALL))
         return [part for part in np.split(self.columns, cuts) if len(part)]
 
-    def halves(self, model: _Model) -> list[_Order]:
-        """The first and the second half of the columns by id, with about equally many entries."""
-        return [_Order(model, half) for half in self._halves]
-
     @cached_property
-    def _halves(self) -> tuple[Columns, Columns]:
-        ids = self._ids[self.columns]
+    def halves(self) -> list[_Order]:
+        """The first and the second half of the columns by id, with about equally many entries."""
+        ids = self._model.ids[self.columns]
         by_id = np.argsort(ids, kind="stable")
         ends = np.cumsum(self._sizes[by_id])
         middle = ids[by_id[np.searchsorted(ends, ends[-1] // 2)]]
-        return self.columns[ids <= middle], self.columns[ids > middle]
+        first = ids <= middle
+        return [_Order(self._model, self.columns[half]) for half in (first, ~first)]
 
 
 class _Descent:
@@ -261,7 +220,7 @@ class _Descent:
         """
         model, w, u, b = self._model, self.w, self._u, self.b
         before = model.value(w, u, b)
-        sides = [(half, u.copy(), b.copy()) for half in order.halves(model)]
+        sides = [(half, u.copy(), b.copy()) for half in order.halves]
         w_before = w.copy()
         worst = max(self._team.map(lambda side: self._serially(*side), sides))
         du = sum(side[1] for side in sides) - len(sides) * u
@@ -335,6 +294,7 @@ class InnerModel:
         block_rows: int = 65536,
         team: Team = SERIAL,
     ) -> None:
+        self.n_rows, self.max_columns, self.team = n_rows, max_columns, team
         self._q_buffer = np.empty(n_rows)
         self._single_buffers = [np.empty(n_rows, np.float32) for _ in range(2)]
         self._chosen_buffer = np.empty(n_rows, np.int32)
@@ -344,7 +304,6 @@ class InnerModel:
         self._start = np.empty(max_columns, np.int64)
         self._stop = np.empty(max_columns, np.int64)
         self._block_rows = block_rows
-        self._team = team
         self._seed = seed % MOST_SEEDS
         self.drawn = 0  #: samples drawn so far
         self.grown = 1.0  #: factor on the number of sampled rows
@@ -414,7 +373,7 @@ class InnerModel:
             working.cache.ids[at.columns],
         )
         order = np.random.default_rng([self._seed, self.drawn]).permutation(k)
-        state = _Descent(model, u, order, self._team, self.hurry, self.cease)
+        state = _Descent(model, u, order, self.team, self.hurry, self.cease)
         state.run(tolerance)
         d = state.w - at.weights
         return Step(d, float(state.b[0]) - float(centres @ d), state.sweeps)
@@ -508,7 +467,7 @@ class InnerModel:
         while True:
             rows = self._choose_rows(q, most)
             column_kernels.mark_rows(chosen, self._block_rows, self._wanted)
-            if all(self._team.map(part, range(GATHER_PARTS))):
+            if all(self.team.map(part, range(GATHER_PARTS))):
                 return rows
             most = min(most, rows) // 2
             if most < 1:

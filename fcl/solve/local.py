@@ -9,11 +9,9 @@ import numpy.typing as npt
 
 from fcl.cache import LiveColumns, evict_order
 from fcl.solve.select import SAME_GRADIENT
-from fcl.solve.state import Floats, Ids, Point, WorkingSet
+from fcl.solve.state import Columns, Floats, Ids, Point, WorkingSet
 from fcl.solve.trainer import Solved, StepResult, Trainer
 from fcl.solve.view import RowView
-
-Numbers = npt.NDArray[np.intp]
 
 
 class LocalSolver:
@@ -110,7 +108,7 @@ class LocalSolver:
         self.view.correct(self.working, first, exact)
         self.trainer.columns_changed()
 
-    def leaving_order(self) -> Numbers:
+    def leaving_order(self) -> Columns:
         """Numbers of the columns that may be evicted, the most dispensable first.
 
         A column with a weight at the anchor is not dead, even if the trainer has since moved the weight
@@ -171,4 +169,10 @@ class LocalSolver:
 
     def point(self) -> Point:
         """The trainer's point: its weights, and the anchor's weights of features not cached."""
-        return self.working.point(self.anchor, self.trainer.intercept)
+        working, anchor, cached = self.working, self.anchor, self.cache.ids
+        frozen = ~np.isin(anchor.ids, cached)
+        return Point.make(
+            np.concatenate([anchor.ids[frozen], cached]),
+            np.concatenate([anchor.weights[frozen], working.weights[: self.cache.n]]),
+            self.trainer.intercept,
+        )

@@ -7,14 +7,14 @@ this state is what a checkpoint holds.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 import numpy.typing as npt
 
 from fcl.errors import InputError
 from fcl.features.prices import Prices
-from fcl.model.certificate import Scope
+from fcl.model.certificate import Certificate, Scope
 from fcl.objective import ROUNDING, relative_gap
 from fcl.solve.conditions import Conditions
 from fcl.solve.select import Selection, select
@@ -49,16 +49,11 @@ class Priced:
         return found
 
 
-@dataclass(frozen=True)
-class Certified:
-    """What a pass proved about the anchor; ``scope``: over all features, or only the priced ones."""
+class Certified(Certificate):
+    """What a pass proved about the anchor.
 
-    objective: float
-    bound: float  #: the best over all passes; for a sampled family, that of the last pass
-    gap: float  #: relative
-    max_violation: float  #: upper bound of |slope_j| over the family
-    n_priced: int
-    scope: Scope = Scope.FAMILY
+    The bound is the best over all passes; for a sampled family, that of the last pass.
+    """
 
     def progressed(self, before: Certified | None) -> bool:
         """Whether since ``before`` the objective fell by more than rounding, or the gap by 1 %.
@@ -123,9 +118,9 @@ class Outer:
         self.C_min = math.nan
         self._priced = False  # whether max_violation belongs to this anchor
         self._last: Priced | None = None  # what the last pass over a sampled family priced
-        self._gap = math.inf  # absolute, after the last pass
+        self.gap = math.inf  #: absolute, after the last pass
         self._empty = objective  # the objective of the model without features
-        self._sharpness = 1.0  # factor on the trainer's target, lowered while the gap stands still
+        self.sharpness = 1.0  #: factor on the trainer's target, lowered while the gap stands still
 
     def accept(self, point: Point, objective: float) -> None:
         """Accept a new anchor, whose objective must not exceed that of the current one."""
@@ -161,9 +156,9 @@ class Outer:
             standing = violation - 1.0 <= self.target()
         self._last = None if drawn is None else Priced(drawn, watch)
         gap = self._gap_to(bound)
-        lower = standing and gap >= 0.9 * self._gap
-        self._sharpness = max(0.3 * self._sharpness, 1e-6) if lower else 1.0
-        self.bound, self._gap = bound, gap
+        lower = standing and gap >= 0.9 * self.gap
+        self.sharpness = max(0.3 * self.sharpness, 1e-6) if lower else 1.0
+        self.bound, self.gap = bound, gap
         self.max_violation = violation
         self._priced = True
         return self.certified()
@@ -184,9 +179,7 @@ class Outer:
     def stands_still(self) -> bool:
         """Whether the gap is above the tolerance and has hardly closed despite two lower targets."""
         certified = self.certified()
-        return (
-            self._sharpness < 0.1 and certified.scope is Scope.FAMILY and certified.gap > self.tol
-        )
+        return self.sharpness < 0.1 and certified.scope is Scope.FAMILY and certified.gap > self.tol
 
     def raise_bound(self, bound: float) -> Certified:
         """Adopt another bound of the whole problem if it is better.
@@ -197,7 +190,7 @@ class Outer:
         bound = min(bound, self.objective)
         if bound > self.bound:
             self.bound, self.best = bound, self.point
-        self._gap = self.objective - self.bound
+        self.gap = self.objective - self.bound
         return self.certified()
 
     def _gap_to(self, bound: float) -> float:
@@ -212,7 +205,7 @@ class Outer:
 
     def sharpen(self) -> None:
         """Lower the trainer's target, at which it found no better point."""
-        self._sharpness = max(0.3 * self._sharpness, 1e-6)
+        self.sharpness = max(0.3 * self.sharpness, 1e-6)
 
     def certified(self) -> Certified:
         """The current certificate of the anchor.
@@ -238,11 +231,6 @@ class Outer:
             scope,
         )
 
-    @property
-    def gap(self) -> float:
-        """The absolute gap after the last pass."""
-        return self._gap
-
     def target(self) -> float:
         """Violation at which the trainer may stop.
 
@@ -258,7 +246,7 @@ class Outer:
         if penalty > 0.0:
             allowed = min(allowed, lose / penalty)
         allowed = max(allowed, self._unscaled(lose))
-        return self._sharpness * max(allowed, TRAIN_SHARE * (self.max_violation - 1.0))
+        return self.sharpness * max(allowed, TRAIN_SHARE * (self.max_violation - 1.0))
 
     def _unscaled(self, lose: float) -> float:
         """The violation that lowers the bound by ``lose`` at t = 1 if all weighted features have it."""
@@ -286,15 +274,7 @@ class Outer:
 
     def state(self) -> OuterState:
         """The state for :meth:`restore`."""
-        return OuterState(
-            self.point,
-            self.best,
-            self.objective,
-            self.bound,
-            self.max_violation,
-            self._gap,
-            self._sharpness,
-        )
+        return OuterState(**{field.name: getattr(self, field.name) for field in fields(OuterState)})
 
     def restore(self, state: OuterState) -> None:
         """Restore a state, except for its bound.
@@ -303,12 +283,9 @@ class Outer:
         are unknown until the point whose residuals gave the bound, and the null model, are priced again.
         The objective is that of the checkpoint until the caller recomputes it.
         """
-        self.point = state.point
-        self.objective = state.objective
+        for field in fields(state):
+            setattr(self, field.name, getattr(state, field.name))
         self.bound, self.best, self.C_min = -math.inf, None, math.inf
-        self.max_violation = state.max_violation
-        self._gap = state.gap
-        self._sharpness = state.sharpness
         self._priced = False
 
     def confirm(self, value: float) -> None:

@@ -221,6 +221,12 @@ class Passes:
         """
         return self.objective.dual_bound(dual.residuals, largest, excess)
 
+    def prove(self, watch: Ids, threshold: float, number: int = 0) -> tuple[Prices, float]:
+        """Prices of the whole family at the residuals in the vectors, and the bound that they prove."""
+        dual = self.dual_point()
+        prices = self.price(dual, watch, threshold, self.parts, number)
+        return prices, self.bound(dual, prices.largest, math.fsum(prices.excess))
+
     def rounding(self, point: Point, value: float, reach: float) -> float:
         """Estimate the relative gap that rounding alone may leave at the anchor.
 

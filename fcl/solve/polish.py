@@ -67,9 +67,7 @@ def polished_bound(passes: Passes, point: Point, threshold: float) -> float:
         # are interpolated
         for start in (own, np.where(ends, own, 0.0)):
             residuals[:] = _corrected(start, sizes, columns, target, low, high)
-            dual = passes.dual_point()
-            prices = passes.price(dual, np.empty(0, np.int64), threshold, passes.parts)
-            best = max(best, passes.bound(dual, prices.largest, math.fsum(prices.excess)))
+            best = max(best, passes.prove(np.empty(0, np.int64), threshold)[1])
     finally:
         residuals[:] = own
     # the objective that this bound is compared with still comes from rounded margins

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,11 @@ from fcl.solve.trainer import TrainerState
 __all__ = ["RunState"]
 
 Arrays = dict[str, np.ndarray]
+
+#: fields that a file has under their own names
+_OUTER = ("objective", "bound", "max_violation", "gap", "sharpness")
+_TRAINER = tuple(field.name for field in fields(TrainerState))
+_COUNTERS = ("idle", "beta", "evicted")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,83 +48,63 @@ class RunState:
         """Numbers and arrays by name, as ``fcl/model/CHECKPOINT.md`` declares them."""
         outer, sample = self.outer, self.sample
         numbers: dict[str, Any] = {
-            "objective": outer.objective,
-            "bound": outer.bound,
-            "max_violation": outer.max_violation,
-            "gap": outer.gap,
-            "sharpness": outer.sharpness,
+            **{name: getattr(outer, name) for name in _OUTER},
             **asdict(self.trainer),
-            "idle": self.idle,
-            "beta": self.beta,
-            "evicted": self.evicted,
+            **{name: getattr(self, name) for name in _COUNTERS},
             "last": {},
         }
         arrays: Arrays = {"cached": self.cached, "seen": self.seen}
         if self.last is not None:
             numbers["last"] = {"objective": self.last.objective, "bound": self.last.bound}
-        _put(numbers, arrays, "", outer.point)
-        _put(numbers, arrays, "best_", outer.best)
-        _put(numbers, arrays, "untried_", self.untried)
+        _put(numbers, "intercept", arrays, "", outer.point)
+        _put(numbers, "best_intercept", arrays, "best_", outer.best)
+        _put(numbers, "untried_intercept", arrays, "untried_", self.untried)
         if sample is not None:
             numbers["sample"] = asdict(sample)
             del numbers["sample"]["origin"]
-            if sample.origin is not None:
-                numbers["sample"]["intercept"] = sample.origin.intercept
-                arrays["sample_ids"] = sample.origin.ids
-                arrays["sample_weights"] = sample.origin.weights
+            _put(numbers["sample"], "intercept", arrays, "sample_", sample.origin)
         return numbers, arrays
 
     @classmethod
     def from_file(cls, numbers: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> RunState:
         """The inverse of :meth:`to_file`, for a validated file; older versions store less."""
-        point = _get(numbers, arrays, "")
+        point = _get(numbers, "intercept", arrays, "")
         assert point is not None
         last, sample = numbers["last"], numbers.get("sample")
         state = None
         if sample is not None:
             rest = {k: v for k, v in sample.items() if k not in ("intercept", "step")}
-            origin = None
-            if "intercept" in sample:
-                ids, weights = arrays["sample_ids"], arrays["sample_weights"]
-                origin = Point(ids, weights, sample["intercept"])
+            origin = _get(sample, "intercept", arrays, "sample_")
             state = SampleState(**rest, step=LastStep(**sample["step"]), origin=origin)
         return cls(
             outer=OuterState(
                 point=point,
-                best=_get(numbers, arrays, "best_"),
-                objective=numbers["objective"],
-                bound=numbers["bound"],
-                max_violation=numbers["max_violation"],
-                gap=numbers["gap"],
-                sharpness=numbers["sharpness"],
+                best=_get(numbers, "best_intercept", arrays, "best_"),
+                **{name: numbers[name] for name in _OUTER},
             ),
             cached=arrays["cached"],
             seen=arrays["seen"],
-            trainer=TrainerState(
-                drawn=numbers["drawn"],
-                grown=numbers["grown"],
-                raised=numbers.get("raised", 0.0),
-                careful=numbers.get("careful", 0),
-            ),
+            trainer=TrainerState(**{k: numbers[k] for k in _TRAINER if k in numbers}),
             sample=state,
-            idle=numbers["idle"],
-            beta=numbers["beta"],
-            evicted=numbers["evicted"],
+            **{name: numbers[name] for name in _COUNTERS},
             last=None
             if last.keys() < {"objective", "bound"}
             else Certified(last["objective"], last["bound"], math.inf, math.inf, 0),
-            untried=_get(numbers, arrays, "untried_"),
+            untried=_get(numbers, "untried_intercept", arrays, "untried_"),
         )
 
 
-def _put(numbers: dict[str, Any], arrays: Arrays, prefix: str, point: Point | None) -> None:
+def _put(
+    numbers: dict[str, Any], name: str, arrays: Arrays, prefix: str, point: Point | None
+) -> None:
     if point is not None:
-        numbers[f"{prefix}intercept"] = point.intercept
+        numbers[name] = point.intercept
         arrays[f"{prefix}ids"], arrays[f"{prefix}weights"] = point.ids, point.weights
 
 
-def _get(numbers: Mapping[str, Any], arrays: Mapping[str, np.ndarray], prefix: str) -> Point | None:
-    intercept = numbers.get(f"{prefix}intercept")
-    if intercept is None:
+def _get(
+    numbers: Mapping[str, Any], name: str, arrays: Mapping[str, np.ndarray], prefix: str
+) -> Point | None:
+    if numbers.get(name) is None:
         return None
-    return Point(arrays[f"{prefix}ids"], arrays[f"{prefix}weights"], intercept)
+    return Point(arrays[f"{prefix}ids"], arrays[f"{prefix}weights"], numbers[name])

@@ -1,7 +1,15 @@
-"""The trainer's sample of rows: its size, and when and how a new one is drawn."""
+"""The trainer's sample of rows: its size, and when and how a new one is drawn.
+
+Row i is drawn with probability pi_i = min(1, N (0.8 q_i / sum q + 0.2 s_i / sum s)): by its curvature at
+the anchor, with a floor by weight, since flat rows may become curved. N is chosen such that the expected
+number of rows is the requested one, less the variation of their number, although some rows are drawn for
+certain. All rows of a rare class are drawn, and all rows if that many are requested. The draw of row i is
+a hash of the seed and i.
+"""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -9,12 +17,20 @@ import numpy as np
 
 from fcl.data.prepared import PreparedRows
 from fcl.features.base import Family
+from fcl.kernels import descent
+from fcl.objective import Objective
 from fcl.solve.passes import Passes
-from fcl.solve.sample import draw_rows
-from fcl.solve.state import Point
+from fcl.solve.state import Floats, Ids, Point
 from fcl.solve.view import PROXIMAL, RowView
 
-__all__ = ["LastStep", "PassStats", "SampleSize", "SampleState", "Sampler", "seed_of_draw"]
+__all__ = [
+    "LastStep",
+    "SampleSize",
+    "SampleState",
+    "Sampler",
+    "draw_rows",
+    "seed_of_draw",
+]
 
 #: Growth factor of a sample that has proved too small; larger factors overshoot.
 GROWTH = 2
@@ -39,6 +55,13 @@ LEAST_AGE = 2
 #: Share to which the objective falls before the rows that matter have changed and a new sample is due.
 STALE = 0.7
 
+#: Share of the expected sample that is drawn by curvature; the rest is drawn by weight.
+BY_CURVATURE = 0.8
+#: A class of at most this share of the sample is drawn as a whole.
+RARE = 0.25
+#: Maximum passes over the rows that search for N; each comes nearer, without exceeding it.
+MOST_RESCALED = 8
+
 #: Exclusive upper limit of sample seeds: a hash of seed and row has 64 bits.
 MOST_SEEDS = 1 << 31
 
@@ -49,25 +72,12 @@ def seed_of_draw(seed: int, draws: int) -> int:
 
 
 @dataclass(frozen=True)
-class PassStats:
-    """What a certified pass shows about the sample."""
-
-    objective: float
-    gap: float
-    beta: float  #: share of the step to the proposed point
-    decrease: float  #: of the objective on all rows
-    promised: float  #: decrease that the trainer predicted
-    n_cached: int
-    cached_bytes: float
-
-
-@dataclass(frozen=True)
 class LastStep:
-    """The step to the current anchor, as in :class:`PassStats`."""
+    """The step to the current anchor."""
 
-    beta: float = 1.0
-    decrease: float = 0.0
-    promised: float = 0.0
+    beta: float = 1.0  #: share of the step to the proposed point
+    decrease: float = 0.0  #: of the objective on all rows
+    promised: float = 0.0  #: decrease that the trainer predicted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,6 +98,10 @@ class SampleState:
     origin: Point | None = (
         None  #: the anchor at which it was drawn; None: the draw cannot be repeated
     )
+
+
+#: the fields that belong to the size of the sample
+_OF_SIZE = ("most", "wanted", "drawn", "draws", "age", "objective", "last_gap", "last_objective")
 
 
 class SampleSize:
@@ -125,7 +139,7 @@ class SampleSize:
         locked: bool = False,
     ) -> None:
         self._n_rows = n_rows
-        self._most = most
+        self.most = most
         self._cache_bytes = cache_bytes
         self._rows_a_column = LOCKED_ROWS_A_COLUMN if locked else ROWS_A_COLUMN
         self._slow = LOCKED_SLOW if locked else SLOW
@@ -134,36 +148,42 @@ class SampleSize:
         self.drawn = 0  #: rows of the latest sample
         self.draws = 0  #: samples requested so far
         self.age = 0  #: passes since the latest sample
-        self._objective = self._last_gap = self._last_objective = np.inf
+        # the objective at the latest sample, and the last pass
+        self.objective = self.last_gap = self.last_objective = np.inf
 
-    def should_redraw(self, stats: PassStats) -> bool:
-        """Decide whether to draw a new sample, of ``wanted`` rows; call once per pass."""
-        if not self._most or self.drawn == self._n_rows:
+    def should_redraw(
+        self, objective: float, gap: float, step: LastStep, n_cached: int, cached_bytes: float
+    ) -> bool:
+        """Decide whether to draw a new sample, of ``wanted`` rows; call once per certified pass.
+
+        objective, gap : of the anchor.  n_cached, cached_bytes : of the cached columns.
+        """
+        if not self.most or self.drawn == self._n_rows:
             return False
         if self.draws == 0:
-            self._objective = stats.objective
+            self.objective = objective
             return True
         self.age += 1
-        bad = stats.beta < 0.5 or stats.decrease < 0.5 * stats.promised
-        steady = stats.objective > STEADY * self._last_objective
-        slow = steady and stats.gap > self._slow * self._last_gap
-        self._last_gap, self._last_objective = stats.gap, stats.objective
-        thin = not self._requested and self.drawn < self._rows_a_column * stats.n_cached
+        bad = step.beta < 0.5 or step.decrease < 0.5 * step.promised
+        steady = objective > STEADY * self.last_objective
+        slow = steady and gap > self._slow * self.last_gap
+        self.last_gap, self.last_objective = gap, objective
+        thin = not self._requested and self.drawn < self._rows_a_column * n_cached
         redraw = (
-            ((bad or slow or thin) and self._grow(stats.cached_bytes))
+            ((bad or slow or thin) and self._grow(cached_bytes))
             or ((bad or slow) and self.age >= LEAST_AGE)
-            or stats.objective < STALE * self._objective
+            or objective < STALE * self.objective
         )
         if redraw:
-            self.age, self._objective = 0, stats.objective
+            self.age, self.objective = 0, objective
         return redraw
 
     def _grow(self, cached_bytes: float) -> bool:
         """Raise ``wanted`` if there is room for enough rows to justify a new sample."""
         room = self._room(cached_bytes)
         wanted = min(GROWTH * self.wanted, room)
-        if room == self._most <= 1.2 * wanted:
-            wanted = self._most
+        if room == self.most <= 1.2 * wanted:
+            wanted = self.most
         if wanted <= 1.2 * self.wanted and wanted < self._n_rows:
             return False
         self.wanted = wanted
@@ -171,41 +191,30 @@ class SampleSize:
 
     def _room(self, cached_bytes: float) -> int:
         """Rows over which the cache can hold the current columns and more; all if they are few."""
-        if self._most <= FEW_ROWS:
-            return self._most
+        if self.most <= FEW_ROWS:
+            return self.most
         bytes_a_row = max(cached_bytes / max(self.drawn, 1), 1e-9)
         fit = ROOM_SHARE * self._cache_bytes / bytes_a_row
-        return self._most if fit >= self._most else max(self.wanted, int(fit))
+        return self.most if fit >= self.most else max(self.wanted, int(fit))
 
     # -- checkpoints ---------------------------------------------------------------------------
 
     def state(self, **more: Any) -> SampleState:
         """The state for :meth:`restore`. more : its other fields."""
-        return SampleState(
-            most=self._most,
-            wanted=self.wanted,
-            drawn=self.drawn,
-            draws=self.draws,
-            age=self.age,
-            objective=self._objective,
-            last_gap=self._last_gap,
-            last_objective=self._last_objective,
-            **more,
-        )
+        return SampleState(**{name: getattr(self, name) for name in _OF_SIZE}, **more)
 
     def restore(self, state: SampleState) -> bool:
         """Restore a :meth:`state`; returns False if its sample must not be drawn again.
 
         It must not if it does not fit in memory, or if the job requests another size.
         """
-        self.wanted = min(max(state.wanted, self._first), self._most)
-        self.drawn, self.draws, self.age = state.drawn, state.draws, state.age
-        self._objective = state.objective
-        self._last_gap, self._last_objective = state.last_gap, state.last_objective
-        if not self.draws or (state.wanted == self.wanted and self.drawn <= self._most):
+        self.wanted = min(max(state.wanted, self._first), self.most)
+        for name in _OF_SIZE[2:]:
+            setattr(self, name, getattr(state, name))
+        if not self.draws or (state.wanted == self.wanted and self.drawn <= self.most):
             return True
         # the next anchor is that of a new sample
-        self.age, self._objective = 0, min(self._objective, self._last_objective)
+        self.age, self.objective = 0, min(self.objective, self.last_objective)
         return False
 
 
@@ -278,7 +287,7 @@ class Sampler:
         size, shape = prepared.block_rows, prepared.record_shape
         if not len(self._records):
             self._records = np.empty((-(-self.most // size), *shape), np.uint8)
-        chosen = PreparedRows.attach(n, size, shape, self._records[: -(-n // size)])
+        chosen = PreparedRows(n, size, shape, records=self._records[: -(-n // size)])
         for number in range(chosen.n_blocks):
             family.select(prepared, self._rows[:n], chosen, number)
         return chosen
@@ -311,3 +320,63 @@ class Sampler:
         drawn = self._draw(passes, origin)
         self.pending = pending
         return drawn
+
+
+def draw_rows(
+    objective: Objective, curvatures: Floats, size: int, seed: int, rows: Ids, weights: Floats
+) -> int:
+    """Draw about ``size`` rows; writes their numbers and weights s_i / pi_i, returns their count.
+
+    curvatures : float64 (n,), at the anchor.  rows, weights : buffers of the sample; rows that do not fit
+    are dropped from its end.
+    """
+    rare = _rare_class(objective, size)
+    # the other rows share the room that the rare class leaves, less the variation of their number
+    n_rare, total_q, total_s = 0, 0.0, 0.0
+    for block in objective.blocks():
+        others = objective.y[block] * rare <= 0
+        n_rare += len(others) - int(others.sum())
+        total_q += float(curvatures[block] @ others)
+        total_s += float(objective.s[block] @ others)
+    room = min(size, len(rows)) - n_rare
+    most = max(0.0, room - 4.0 * math.sqrt(max(room, 0)))
+    by_q = BY_CURVATURE / total_q if total_q > 0.0 else 0.0
+    by_s = (1.0 - BY_CURVATURE if by_q else 1.0) / total_s if total_s > 0.0 else 0.0
+
+    def inclusion_of(block: slice) -> Floats:
+        return np.minimum(1.0, scale * (by_q * curvatures[block] + by_s * objective.s[block]))
+
+    scale = most
+    for _ in range(MOST_RESCALED if size < objective.n_rows else 0):
+        expected = 0.0
+        for block in objective.blocks():
+            expected += float(inclusion_of(block) @ (objective.y[block] * rare <= 0))
+        if expected >= 0.95 * most or expected <= 0.0:
+            break
+        scale *= most / expected
+    n = 0
+    for block in objective.blocks():
+        s, y = objective.s[block], objective.y[block]
+        inclusion = inclusion_of(block)
+        if size >= objective.n_rows:  # otherwise rows of very small probability would be missing
+            inclusion[:] = 1.0
+        if rare:
+            inclusion[y * rare > 0] = 1.0
+        chosen = np.empty(len(y), np.bool_)
+        descent.choose_by(inclusion, (seed << 32) ^ block.start, chosen)
+        found = np.flatnonzero(chosen)[: len(rows) - n]
+        rows[n : n + len(found)] = found + block.start
+        weights[n : n + len(found)] = s[found] / inclusion[found]
+        n += len(found)
+    return n
+
+
+def _rare_class(objective: Objective, size: int) -> int:
+    """The label (-1, +1) of a class small enough to be drawn as a whole; 0 if there is none."""
+    if not objective.loss.classifies:
+        return 0
+    positive = sum(int((objective.y[b] > 0).sum()) for b in objective.blocks())
+    for label, count in ((1, positive), (-1, objective.n_rows - positive)):
+        if count <= RARE * size:
+            return label
+    return 0

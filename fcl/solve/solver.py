@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -33,27 +33,19 @@ from fcl.features.base import Family
 from fcl.features.prices import Prices
 from fcl.objective import Objective
 from fcl.solve.exact import MOST_COLUMNS
+from fcl.solve.inner import InnerModel
 from fcl.solve.local import LocalSolver
 from fcl.solve.outer import Certified, Outer
 from fcl.solve.passes import Passes, Vectors
 from fcl.solve.polish import polished_bound
 from fcl.solve.run_state import RunState
-from fcl.solve.sampling import LastStep, PassStats, Sampler
+from fcl.solve.sampling import LastStep, Sampler
 from fcl.solve.select import Selection
 from fcl.solve.state import Floats, Ids, Point
 from fcl.solve.trainer import Solved, Trainer
 from fcl.solve.view import RowView
 
 TRAIN_STEPS = 6
-
-
-@dataclass(frozen=True)
-class Admitted:
-    """What :meth:`Solver.admit` changed in the cache."""
-
-    admitted: int
-    equal: int  #: not admitted, since an equal column is cached
-    evicted: int
 
 
 def null_outer(passes: Passes, tol: float) -> Outer:
@@ -124,7 +116,7 @@ class Solver:
         self.between: Callable[[float], None] = lambda share: None
         self._staging = staging
         self.maker = family.column_maker(view_rows or prepared, staging)
-        trainer = Trainer(
+        inner = InnerModel(
             view.objective.n_rows if sampler is None else sampler.most,
             cache.max_columns,
             entries,
@@ -132,8 +124,8 @@ class Solver:
             family.binary,
             view.objective.block_rows,
             objective.team,
-            hessian_columns,
         )
+        trainer = Trainer(inner, hessian_columns)
         self.local = LocalSolver(view, cache, trainer, family.penalty_factors)
         self._all_blocks = range(prepared.n_blocks)
         self._prices: Prices | None = None
@@ -182,12 +174,10 @@ class Solver:
         passes.write_residuals(outer.point.intercept, self._all_blocks)
         self._frozen = outer.frozen(cached)
         watch = np.concatenate([cached, self._frozen.ids])
-        dual = passes.dual_point()
-        prices = passes.price(dual, watch, outer.threshold, passes.parts, number)
-        self._prices = prices
+        self._prices, bound = passes.prove(watch, outer.threshold, number)
+        prices = self._prices
         n = len(cached)
         self._frozen_gradients = prices.watched[n:]
-        bound = passes.bound(dual, prices.largest, math.fsum(prices.excess))
         drawn = self.family.features_in_pass(number) if passes.sampled else None
         certified = outer.certify(prices, watch, bound, drawn)
         if outer.stands_still:
@@ -215,26 +205,14 @@ class Solver:
         if sampler is None:
             return False
         if not sampler.pending:
-            step = sampler.step
-            stats = PassStats(
-                self.outer.objective,
-                self.outer.gap,
-                step.beta,
-                step.decrease,
-                step.promised,
-                cache.n,
-                float(cache.used),
+            sampler.pending = sampler.size.should_redraw(
+                self.outer.objective, self.outer.gap, sampler.step, cache.n, float(cache.used)
             )
-            sampler.pending = sampler.size.should_redraw(stats)
         return sampler.pending
 
     def rounding(self) -> float:
         """The relative gap that rounding alone may leave at the anchor."""
         return self.passes.rounding(self.outer.point, self.outer.objective, self.outer.reach)
-
-    def certified(self) -> Certified:
-        """The current certificate of the anchor."""
-        return self.outer.certified()
 
     def _exact_curvatures(self, ids: Ids) -> Floats | None:
         """Curvatures over all rows for cached features or candidates; None if the view is complete."""
@@ -247,8 +225,8 @@ class Solver:
 
     # -- between passes ------------------------------------------------------------------------
 
-    def admit(self) -> Admitted:
-        """Admit the most promising features to the cache, evicting dispensable columns."""
+    def admit(self) -> int:
+        """Admit the most promising features to the cache; returns the number of columns evicted."""
         if self._prices is None:
             raise RuntimeError("admit() needs the prices of the anchor; call price() first")
         cache = self.cache
@@ -263,7 +241,6 @@ class Solver:
             len(selection.ids) > cache.max_columns - cache.n
         ):
             selection, evicted = self._make_room(selection)
-        equal = 0
         entered: list[int] = []
         first = cache.n
         for part, staged in self._staged(selection.ids):
@@ -272,8 +249,8 @@ class Solver:
                 if selection.weights[s] == 0.0 and self._has_equal(
                     staged, t, float(selection.gradients[s]), first, selection.gradients[entered]
                 ):
-                    equal += 1
-                elif cache.admit(staged, t):
+                    continue
+                if cache.admit(staged, t):
                     entered.append(int(s))
         self.local.entered(
             first,
@@ -281,7 +258,7 @@ class Solver:
             selection.gradients[entered],
             self._exact_curvatures(selection.ids[entered]),
         )
-        return Admitted(len(entered), equal, evicted)
+        return evicted
 
     def _draw(self, sampler: Sampler, prices: Prices) -> Selection:
         """Draw a new sample for the trainer, at the anchor; returns the features to cache over it.
@@ -467,12 +444,9 @@ class Solver:
 
     def _bound_at(self, point: Point, threshold: float) -> tuple[float, float]:
         """The largest |g_j| / f_j and the dual bound at a point whose margins are in place."""
-        passes = self.passes
-        passes.write_residuals(point.intercept, self._all_blocks)
-        nothing: Ids = np.empty(0, np.int64)
-        dual = passes.dual_point()
-        prices = passes.price(dual, nothing, threshold, passes.parts)
-        return prices.largest, passes.bound(dual, prices.largest, math.fsum(prices.excess))
+        self.passes.write_residuals(point.intercept, self._all_blocks)
+        prices, bound = self.passes.prove(np.empty(0, np.int64), threshold)
+        return prices.largest, bound
 
     def _check_objective(self, outer: Outer) -> None:
         """Recompute the objective of a restored anchor, and check that of the checkpoint against it."""

@@ -1,4 +1,4 @@
-"""The state that the steps share: points, the anchor and the working set.
+"""The state that the steps share: points, the anchor, the working set and the local problem.
 
 An **anchor** is a point (w, b) at which everything is exact: its margins are computed from the weights
 alone, by one pass in a fixed order, so that equal weights give bitwise equal margins whatever happened
@@ -7,7 +7,8 @@ before. Certificates belong to anchors.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +17,7 @@ from fcl.cache import LiveColumns
 
 Floats = npt.NDArray[np.float64]
 Ids = npt.NDArray[np.int64]
+Columns = npt.NDArray[np.intp]  # numbers of live columns
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,10 @@ class Anchor:
     objective: float
 
 
+#: arrays of the working set that begin with zeros
+ZEROED = ("weights", "anchor_weights", "gradients", "correction", "floor")
+
+
 @dataclass
 class WorkingSet:
     """The cached columns and the trainer's data on each of them.
@@ -82,7 +88,7 @@ class WorkingSet:
 
     def __post_init__(self) -> None:
         room = self.cache.max_columns
-        for name in ("weights", "anchor_weights", "gradients", "correction", "floor"):
+        for name in ZEROED:
             setattr(self, name, np.zeros(room))
         self.factor = np.ones(room)
         self.seen = np.zeros(room, bool)
@@ -103,23 +109,36 @@ class WorkingSet:
     def evict(self, keep: npt.NDArray[np.bool_]) -> None:
         """Drop the columns that are not kept; their anchor weights become frozen."""
         kept = np.flatnonzero(keep)
-        for array in (
-            self.factor,
-            self.weights,
-            self.anchor_weights,
-            self.gradients,
-            self.correction,
-            self.floor,
-            self.seen,
-        ):
+        for name in ("factor", *ZEROED, "seen"):
+            array = getattr(self, name)
             array[: len(kept)] = array[kept]
         self.cache.evict(keep)
 
-    def point(self, anchor: Point, intercept: float) -> Point:
-        """The trainer's point: its weights, and the anchor's weights of features not cached."""
-        frozen = ~np.isin(anchor.ids, self.cache.ids)
-        return Point.make(
-            np.concatenate([anchor.ids[frozen], self.cache.ids]),
-            np.concatenate([anchor.weights[frozen], self.weights[: self.cache.n]]),
-            intercept,
-        )
+
+@dataclass
+class LocalPoint:
+    """The local objective, divided by C, at one point and in some of the columns."""
+
+    columns: Columns
+    weights: Floats
+    gradients: Floats  #: of the smooth part
+    curvatures: Floats  #: of the losses over the view
+    floor: Floats  #: kappa_j: coefficients of (w_j - w_e,j)^2 / 2, around the anchor
+    absolute: Floats  #: coefficients of |w_j|
+    ridge: Floats  #: coefficients of w_j^2 / 2
+    loss: float  #: sum of the weighted losses over the view
+    slope_b: float  #: slope in the intercept; 0 without one
+
+    def take(self, which: Columns) -> LocalPoint:
+        """The same point, in a subset of the columns."""
+        parts: Any = {k: v[which] for k, v in vars(self).items() if isinstance(v, np.ndarray)}
+        return replace(self, **parts)
+
+
+@dataclass
+class Step:
+    """A step of the weights of some columns, and of the intercept."""
+
+    d: Floats
+    db: float
+    sweeps: int

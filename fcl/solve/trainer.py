@@ -27,11 +27,10 @@ import numpy as np
 
 from fcl.kernels import descent, losses
 from fcl.objective import ROUNDING, Objective
-from fcl.parallel import SERIAL, Team
 from fcl.solve import clipped
 from fcl.solve.exact import MOST_COLUMNS, ExactModel
-from fcl.solve.inner import MAX_SWEEPS, MOST_GROWN, Columns, InnerModel, LocalPoint, Step
-from fcl.solve.state import Floats, WorkingSet
+from fcl.solve.inner import MAX_SWEEPS, MOST_GROWN, InnerModel
+from fcl.solve.state import Columns, Floats, LocalPoint, Step, WorkingSet
 from fcl.solve.view import RowView, add_columns, column_moments
 
 #: Columns with weight 0 and |slope| below this at the anchor are skipped until the next pass.
@@ -98,43 +97,22 @@ class Trainer:
 
     Parameters
     ----------
-    n_rows : int
-        Maximum rows of the view.
-    block_rows : int
-        Rows per block.
-    max_columns : int
-        Maximum columns of the working set.
-    entries : int
-        Entries of gathered columns that the inner model may hold (4 bytes each, 8 with values).
-    seed : int
-        Seeds the order of coordinates and the samples of rows.
-    binary : bool
-        Whether all columns consist of zeros and ones.
-    team : Team
-        Threads for sums over columns and rows; two of them share long sweeps.
+    inner : InnerModel
+        Minimises models by coordinate descent; its maximum numbers of rows and columns, and its team of
+        threads, are those of the trainer.
     hessian_columns : int
         Number of columns for whose whole Hessian there is memory.
     """
 
-    def __init__(
-        self,
-        n_rows: int,
-        max_columns: int,
-        entries: int,
-        seed: int = 0,
-        binary: bool = True,
-        block_rows: int = 65536,
-        team: Team = SERIAL,
-        hessian_columns: int = MOST_COLUMNS,
-    ) -> None:
-        self._buffers = [np.empty(n_rows) for _ in range(4)]
-        self.resize(n_rows)
-        self.inner = InnerModel(n_rows, max_columns, entries, seed, binary, block_rows, team)
-        self._exact = ExactModel(min(hessian_columns, max_columns))
+    def __init__(self, inner: InnerModel, hessian_columns: int = MOST_COLUMNS) -> None:
+        self._buffers = [np.empty(inner.n_rows) for _ in range(4)]
+        self.resize(inner.n_rows)
+        self.inner = inner
+        self._exact = ExactModel(min(hessian_columns, inner.max_columns))
         self._exact.cease = lambda: self.inner.cease()  # noqa: PLW0108  it is set later
         self._raised = 0.0  # share of a majoriser's curvatures that bounds those of the model below
         self._careful = False  # whether coordinate descent on a sample has proved insufficient
-        self._team = team
+        self._team = inner.team
         # the local problem that is being solved
         self.intercept = 0.0  #: of the trainer's point
         self._anchor_b = 0.0
@@ -268,13 +246,6 @@ class Trainer:
         losses.combine(self._m, self._dm, beta, self._m)
         return StepResult(True, decrease + gained, violation, sweeps)
 
-    def _margins_of(self, working: WorkingSet, local: LocalPoint, step: Step) -> Floats:
-        """Write the margins of a step to their buffer."""
-        self._dm[:] = step.db
-        changed = np.flatnonzero(step.d)
-        add_columns(working, local.columns[changed], step.d[changed], self._dm, self._team)
-        return self._dm
-
     def _raise(self) -> None:
         """Raise the curvatures of the next model, after the last one promised too much."""
         self._raised = min(max(10.0 * self._raised, LEAST_RAISED), 1.0)
@@ -368,15 +339,11 @@ class Trainer:
         return max(0.0, objective.C * lower)
 
     def _localise(self, view: RowView, working: WorkingSet, columns: Columns) -> LocalPoint:
+        """The local objective at the current point; writes residuals and curvatures to the buffers."""
         objective = view.objective
         objective.residuals_curvatures(self._m, 0.0, self._r, self._q)
         if self._raised:
             objective.raise_curvatures(self._m, 0.0, self._raised, self._q)
-        return self._local_point(view, working, columns)
-
-    def _local_point(self, view: RowView, working: WorkingSet, columns: Columns) -> LocalPoint:
-        """The local objective at the current point, from the buffers of residuals and curvatures."""
-        objective = view.objective
         g, h = column_moments(working, columns, self._r, self._q, self._team)
         weights = working.weights[columns]
         floor = working.floor[columns]
@@ -411,7 +378,9 @@ class Trainer:
 
     def _line(self, view: RowView, working: WorkingSet, local: LocalPoint, step: Step) -> Line:
         """The local objective along a step; writes the margins of the step."""
-        self._margins_of(working, local, step)
+        self._dm[:] = step.db
+        changed = np.flatnonzero(step.d)
+        add_columns(working, local.columns[changed], step.d[changed], self._dm, self._team)
         C, d, db, w = view.objective.C, step.d, step.db, local.weights
         # term by term: a difference of sums would lose the small promises of the last steps
         rise = np.where(w * (w + d) > 0.0, np.sign(w) * d, np.abs(w + d) - np.abs(w))

@@ -17,12 +17,11 @@ import math
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
 from fcl.errors import GeneratorError
 from fcl.objective import Objective
 from fcl.parallel import SERIAL, Team
-from fcl.solve.state import Floats, Ids, WorkingSet
+from fcl.solve.state import Columns, Floats, Ids, WorkingSet
 
 #: kappa of a complete view, for rows of weight 1 and C <= 1: keeps a step finite where a column has no
 #: curvature left. It scales with the sample weights, and stays negligible beside the penalty.
@@ -166,7 +165,7 @@ class RowView:
         left = self._share_left(working, columns, h)
         working.floor[some] = left * missed + self.least_curvature
 
-    def _share_left(self, working: WorkingSet, columns: npt.NDArray[np.intp], h: Floats) -> Floats:
+    def _share_left(self, working: WorkingSet, columns: Columns, h: Floats) -> Floats:
         """Shares of the columns' curvatures that are left once the intercept is eliminated.
 
         A floor of the whole curvature would let a column of 2,000 +- 10 make only a 40,000th of its step.
@@ -216,7 +215,7 @@ BLOCKS_AT_ONCE = 8
 
 
 def column_moments(
-    working: WorkingSet, columns: npt.NDArray[np.intp], r: Floats, q: Floats, team: Team = SERIAL
+    working: WorkingSet, columns: Columns, r: Floats, q: Floats, team: Team = SERIAL
 ) -> tuple[Floats, Floats]:
     """sum_i r_i phi_ij and sum_i q_i phi_ij^2 for some cached columns over the rows of the view."""
     from fcl.kernels import columns as kernels
@@ -242,7 +241,7 @@ def column_moments(
 
 def add_columns(
     working: WorkingSet,
-    columns: npt.NDArray[np.intp],
+    columns: Columns,
     deltas: Floats,
     m: Floats,
     team: Team = SERIAL,

@@ -35,7 +35,7 @@ def start(data: Path, out: Path, driver: Any, run: Run, model: Model) -> Callabl
             folder.save(
                 Checkpoint(
                     options={"C": 0.1, "command": call["command"] if command is ... else command},
-                    family_config=model.family.to_config(),
+                    family=model.family.to_config(),
                     fingerprint=model.fingerprint,
                     n_rows=600,
                     block_checksums=np.empty(0, np.uint64),

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fcl.data import SequenceReader, SparseRowReader, SparseRows, open_data
-from fcl.data.base import RowReader
+from fcl.data.base import RowReader, chunk_ranges
 from fcl.data.memory import MemoryReader
 from fcl.data.sparse import from_matrix
 from fcl.errors import InputError
@@ -184,10 +184,10 @@ def test_any_order_and_stored_zeros(data, n_rows, n_columns):
     assert_canonical(rows.read(start, stop), dense[start:stop])
     assert_canonical(from_matrix(matrix, "X").read(start, stop), dense[start:stop])
     block = rows.read(0, n_rows)
-    assert_canonical(block.rows(start, stop), dense[start:stop])
+    assert_canonical(block[start:stop], dense[start:stop])
     order = rng.integers(0, n_rows, 9)
-    assert_canonical(block.take(order), dense[order])
-    pieces = [block.rows(0, start), block.rows(start, stop), block.rows(stop, n_rows)]
+    assert_canonical(block[order], dense[order])
+    pieces = [block[:start], block[start:stop], block[stop:]]
     assert_canonical(SparseRows.concatenate(pieces), dense)
     np.testing.assert_array_equal(block.entry_rows(), np.nonzero(dense)[0])
     np.testing.assert_array_equal(rows.row_counts(start, stop), np.diff(indptr)[start:stop])
@@ -214,7 +214,7 @@ def test_reading_in_order_decodes_each_chunk_once(chunk_rows, step, kept, densit
     for part in parts:
         assert sorted(set(part.decoded)) == part.decoded  # opening reads only indptr, once
         part.decoded.clear()
-    pieces = list(rows.iter_chunks())
+    pieces = [(a, b, rows.read(a, b)) for a, b in chunk_ranges(rows)]
     assert_canonical(SparseRows.concatenate([p for _, _, p in pieces]), matrix.toarray())
     for part in parts:
         assert sorted(set(part.decoded)) == part.decoded
@@ -233,7 +233,7 @@ def test_skewed_rows_are_cut_by_the_heaviest():
         patch.setattr("fcl.data.sparse.BLOCK_BYTES", 70_000)
         rows, _ = stored(matrix, 1000)
     assert rows.chunk_rows == 2
-    assert max(p.nbytes for _, _, p in rows.iter_chunks()) < 71_000
+    assert max(rows.read(a, b).nbytes for a, b in chunk_ranges(rows)) < 71_000
 
 
 def test_what_is_kept_is_given_back():
@@ -275,7 +275,8 @@ def test_more_than_2_to_the_31_entries():
     np.testing.assert_array_equal(block.indices, np.tile(np.arange(each) * 2, 10))
     np.testing.assert_array_equal(block.data, np.repeat(np.arange(2_500_000, 2_500_010) % 97 + 1,
                                                         each))  # fmt: skip
-    start, stop, last = list(rows.iter_chunks(n - 5))[-1]
+    start, stop = list(chunk_ranges(rows, n - 5))[-1]
+    last = rows.read(start, stop)
     assert (start, stop, last.nnz) == (n - 5, n, 5 * each)
     assert data.most < 1 << 20
 

@@ -16,7 +16,7 @@ from fcl.drivers import plan as planning
 from fcl.drivers.events import Event, PassDone, Started, Stopped
 from fcl.drivers.session import Session
 from fcl.drivers.train import TrainResult
-from fcl.solve.solver import Admitted, Solver
+from fcl.solve.solver import Solver
 
 
 @pytest.fixture(scope="module")
@@ -136,7 +136,7 @@ def test_out_of_time_at_every_look_at_the_clock(
     begun, done = [], []
     admit = Solver.admit
 
-    def watched(solver: Solver) -> Admitted:
+    def watched(solver: Solver) -> int:
         begun.append(solver.outer.objective)
         admitted = admit(solver)
         done.append(admitted)

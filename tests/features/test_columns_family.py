@@ -150,8 +150,7 @@ def forms_prepared(bound: Any, raw: Any, rows: np.ndarray, block_rows: int = 192
     """The prepared form of some raw rows, dense or sparse."""
     prepared = PreparedRows(len(rows), block_rows, bound.record_shape(block_rows))
     for number, some in prepared.blocks():
-        part = raw[rows[some]] if isinstance(raw, np.ndarray) else raw.take(rows[some])
-        sides = bound.prepare(part, prepared.writable(number), block_rows)
+        sides = bound.prepare(raw[rows[some]], prepared.writable(number), block_rows)
         prepared.commit(number, sides)
     return prepared
 
@@ -285,7 +284,7 @@ def test_side_arrays_are_planned_for(tmp_path: Path) -> None:
     bound = bind_features(Columns(), rows)
     (_, _, raw) = next(bound.read_rows(rows, N))
     mine = forms_prepared(bound, raw, np.arange(N))
-    theirs = PreparedRows.attach(N, 192, mine.record_shape, mine._records, load_sides=mine.sides)
+    theirs = PreparedRows(N, 192, mine.record_shape, records=mine._records, load_sides=mine.sides)
     assert bound.extra_bytes(theirs) == mine.side_bytes() > 10 * csr_array(X).nnz
     sparse = bind_features(generators.Sparse(), rows)
     assert sparse.extra_bytes(mine, 3) - sparse.extra_bytes(mine, 2) > 28 * M

@@ -31,7 +31,7 @@ def make() -> Make:
     def make(**changes: Any) -> Checkpoint:
         values: dict[str, Any] = {
             "options": {"C": 0.1, "seed": 3, "block_rows": 256, "tol": 1e-3, "memory": 1 << 30},
-            "family_config": {"family": "kmers", "d": 3},
+            "family": {"family": "kmers", "d": 3},
             "fingerprint": "ab" * 32,
             "n_rows": 600,
             "block_checksums": np.array([1, 2**64 - 1, 3], np.uint64),
@@ -244,7 +244,7 @@ def test_a_disk_that_is_full_half_way(tmp_path: Path) -> None:
         "from fcl.errors import CheckpointError\n"
         "from fcl.model.checkpoint import Checkpoint, CheckpointFolder\n"
         "from checkpoints import arrays, state\n"
-        "def make(n): return Checkpoint(options={}, family_config={}, fingerprint='', n_rows=1,\n"
+        "def make(n): return Checkpoint(options={}, family={}, fingerprint='', n_rows=1,\n"
         "    block_checksums=np.zeros(0, np.uint64), state=state(), history=[], elapsed=float(n),\n"
         "    arrays=arrays(ids=np.arange(n), weights=np.ones(n)), driver='inline')\n"
         f"with CheckpointFolder({str(tmp_path / 'c')!r}) as folder:\n"
@@ -511,7 +511,7 @@ def test_probes_made_by_hand(make: Make, probe: Any, nested: bool) -> None:
     before, now = {"probe": probe}, {"probe": [1.0, 2.0]}
     if nested:
         before, now = {"members": [before]}, {"members": [now]}
-    checkpoint = make(family_config=before)
+    checkpoint = make(family=before)
     with pytest.raises(InputError, match="its features had other columns"):
         CheckpointFolder.check_resume(checkpoint, {}, family=now)
 

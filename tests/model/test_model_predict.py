@@ -12,7 +12,7 @@ import pytest
 from fcl.data import open_data
 from fcl.errors import InputError
 from fcl.model import Model
-from fcl.model.predict import write_scores
+from fcl.model.scores import write_scores
 from fcl.objective import find_loss
 
 probability = find_loss("logistic").mean

@@ -110,7 +110,8 @@ def test_of_equal_columns_the_one_penalised_least_has_the_weight() -> None:
     cache, local = solver.cache, solver.local
     cache.evict(cache.ids != cheap - 46)  # should it be there
     j = int(np.flatnonzero(cache.ids == cheap)[0])
-    equal = int(cache.nonzeros[j]), int(cache.store.hashes[cache.slots[j]])
+    slot = cache.slots[j]
+    equal = int(cache.store.nonzeros[slot]), int(cache.store.hashes[slot])
     equal = (*equal, float(local.working.gradients[j]))
     assert local.has_equal(cheap - 46, *equal)
     local.factors = lambda ids: np.where(ids == cheap, 2.0, 1.0)

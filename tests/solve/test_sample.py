@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fcl.objective import Objective, find_loss
-from fcl.solve.sample import draw_rows
+from fcl.solve.sampling import draw_rows
 
 N = 20_000
 

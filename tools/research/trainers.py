@@ -44,7 +44,7 @@ class Method:
 
     name: str
     words: str
-    make: Callable[..., Any] = Trainer
+    make: Callable[..., Any] = lambda *sizes: Trainer(inner.InnerModel(*sizes))
     settings: tuple[tuple[Any, dict[str, Any]], ...] = ()
 
     @contextmanager

@@ -290,13 +290,13 @@ class Layout:
             return unpack_sides(self._segment(f"sides_{writer}").array(np.uint8, (size,), at))
 
         in_file = config.scratch and which != 2
-        return PreparedRows.attach(
+        return PreparedRows(
             n,
             config.block_rows,
             record_shape,
-            None if in_file else self.records(which, record_shape),
-            self._segment("rows").fd if in_file else None,
-            load,
-            None if checksums is None else checksums[first : first + self._blocks(n)],
-            first * int(np.prod(record_shape)),
+            records=None if in_file else self.records(which, record_shape),
+            file=self._segment("rows").fd if in_file else None,
+            file_start=first * int(np.prod(record_shape)),
+            load_sides=load,
+            checksums=None if checksums is None else checksums[first : first + self._blocks(n)],
         )

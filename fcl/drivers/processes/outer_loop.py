@@ -45,7 +45,7 @@ from fcl.solve.outer import Certified, Outer
 from fcl.solve.passes import Passes, Vectors
 from fcl.solve.polish import polished_bound
 from fcl.solve.run_state import RunState
-from fcl.solve.sampling import LastStep, PassStats, SampleSize
+from fcl.solve.sampling import LastStep, SampleSize
 from fcl.solve.solver import null_outer
 from fcl.solve.state import Ids, Point
 
@@ -364,15 +364,11 @@ class OuterLoopState:
         """
         slots, _ = self.cached()
         redraw = self._redraw_due or self._sample.should_redraw(
-            PassStats(
-                self.outer.objective,
-                self.outer.gap,
-                self.beta,
-                decrease,
-                self._tried.promised,
-                len(slots),
-                float(self.store.sizes[slots].sum()),
-            )
+            self.outer.objective,
+            self.outer.gap,
+            LastStep(self.beta, decrease, self._tried.promised),
+            len(slots),
+            float(self.store.sizes[slots].sum()),
         )
         self._redraw_due = False
         columns = self._select(drop_cache=redraw)

@@ -38,6 +38,7 @@ from fcl.drivers.processes.messages import (
 from fcl.drivers.processes.points import read_point, write_point
 from fcl.options import Options
 from fcl.parallel import Team
+from fcl.solve.inner import InnerModel
 from fcl.solve.local import LocalSolver
 from fcl.solve.trainer import Trainer
 from fcl.solve.view import RowView
@@ -133,7 +134,7 @@ class TrainerProcess:
         self._verified = family.name if family.verifies_columns else ""
         store = layout.store()
         cache = ExtentCache(store, config.extent_bytes)
-        trainer = Trainer(
+        inner = InnerModel(
             config.view_rows or config.n_rows,
             config.max_columns,
             config.entries,
@@ -141,9 +142,9 @@ class TrainerProcess:
             family.binary,
             config.block_rows,
             self._team,
-            config.hessian_columns,
         )
-        trainer.inner.hurry = self.link.hurry
+        inner.hurry = self.link.hurry
+        trainer = Trainer(inner, config.hessian_columns)
         self._local = LocalSolver(self._all_rows(), cache, trainer, family.penalty_factors)
         self._margins = [layout.array(f"margins{i}") for i in range(2)]
 

@@ -46,8 +46,7 @@ from fcl.objective import find_loss
 from fcl.options import Options
 from fcl.solve import passes as steps
 from fcl.solve.passes import DualPoint, Passes, Vectors
-from fcl.solve.sample import draw_rows
-from fcl.solve.sampling import seed_of_draw
+from fcl.solve.sampling import draw_rows, seed_of_draw
 
 __all__ = ["Writer"]
 

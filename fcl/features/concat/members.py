@@ -59,7 +59,9 @@ class PartRows(PreparedRows):
         blocks = range(whole.n_blocks) if blocks is None else blocks
         first = blocks.start * whole.block_rows
         last = min(blocks.stop * whole.block_rows, whole.n_rows)
-        self._describe(last - first, whole.block_rows, slot.shape)
+        # no records of its own: the methods below read those of the whole set
+        none = np.empty((0, *slot.shape), np.uint8)
+        super().__init__(last - first, whole.block_rows, slot.shape, records=none)
         self._whole, self._slot, self._number, self._first = whole, slot, number, blocks.start
         self._record = record
         self.committed: SideArrays = ()

@@ -41,7 +41,7 @@ OWN = ("n_features", "stored", "binary", "step", "per_pass", "rows", "name")
 
 def take(raw: Any, rows: Ids) -> Any:
     """Some raw rows, in the given order."""
-    return raw.take(rows) if isinstance(raw, SparseRows) else np.ascontiguousarray(raw[rows])
+    return raw[rows] if isinstance(raw, SparseRows) else np.ascontiguousarray(raw[rows])
 
 
 @dataclass
