@@ -43,36 +43,35 @@ if TYPE_CHECKING:
     from fcl.objective.metrics import average_precision as average_precision
     from fcl.version import __version__ as __version__
 
-# public name -> module that defines it
-_HOME = {
-    "__version__": "fcl.version",
-    "DataSet": "fcl.data",
-    "open_data": "fcl.data",
-    "Bag": "fcl.features",
-    "Columns": "fcl.features",
-    "Concat": "fcl.features",
-    "Fourier": "fcl.features",
-    "Generator": "fcl.features",
-    "Kmers": "fcl.features",
-    "Products": "fcl.features",
-    "parse_features": "fcl.features",
-    "TrainResult": "fcl.drivers.train",
-    "plan_training": "fcl.drivers.train",
-    "train": "fcl.drivers.train",
-    "Certificate": "fcl.model",
-    "Model": "fcl.model",
-    "load_model": "fcl.model",
-    "average_precision": "fcl.objective.metrics",
-    "FCLClassifier": "fcl.estimators",
-    "FCLRegressor": "fcl.estimators",
-    "BudgetError": "fcl.errors",
-    "ConvergenceWarning": "fcl.errors",
-    "FclError": "fcl.errors",
-    "GeneratorError": "fcl.errors",
-    "InputError": "fcl.errors",
-    "ModelFileError": "fcl.errors",
-    "ScaleWarning": "fcl.errors",
+# module -> the public names that it defines
+_NAMES = {
+    "fcl.version": ("__version__",),
+    "fcl.data": ("DataSet", "open_data"),
+    "fcl.features": (
+        "Bag",
+        "Columns",
+        "Concat",
+        "Fourier",
+        "Generator",
+        "Kmers",
+        "Products",
+        "parse_features",
+    ),
+    "fcl.drivers.train": ("TrainResult", "plan_training", "train"),
+    "fcl.model": ("Certificate", "Model", "load_model"),
+    "fcl.objective.metrics": ("average_precision",),
+    "fcl.estimators": ("FCLClassifier", "FCLRegressor"),
+    "fcl.errors": (
+        "BudgetError",
+        "ConvergenceWarning",
+        "FclError",
+        "GeneratorError",
+        "InputError",
+        "ModelFileError",
+        "ScaleWarning",
+    ),
 }
+_HOME = {name: module for module, names in _NAMES.items() for name in names}
 
 # without the names that need scikit-learn, so that "from fcl import *" does not import it
 __all__ = [  # noqa: PLE0604  (the names are strings of _HOME)

@@ -7,6 +7,7 @@ import os
 import reprlib
 import stat
 from collections.abc import Sequence
+from contextlib import suppress
 from numbers import Integral, Real
 from typing import Any
 
@@ -107,38 +108,28 @@ def flag(name: str, value: Any) -> bool:
     return bool(value)
 
 
-def _real(value: Any) -> float:
-    """Return the value as a float: infinite if it is too large, NaN if it is not a number."""
-    if isinstance(value, bool) or not isinstance(value, Real):
-        return math.nan
-    try:
-        return float(value)
-    except OverflowError:  # an int beyond float64
-        return math.inf
+def _above_0(name: str, value: Any, below: float, expected: str) -> float:
+    """Return the value as a float; raises InputError unless 0 < value < below."""
+    if not isinstance(value, bool) and isinstance(value, Real):
+        with suppress(OverflowError):  # an int beyond float64
+            if 0.0 < float(value) < below:
+                return float(value)
+    raise InputError(f"{name} must be {expected}, got {shown(value)}")
 
 
 def positive(name: str, value: Any) -> float:
     """Return the value as a float; raises InputError unless it is finite and above 0."""
-    number = _real(value)
-    if not 0.0 < number < math.inf:
-        raise InputError(f"{name} must be a finite number above 0, got {shown(value)}")
-    return number
+    return _above_0(name, value, math.inf, "a finite number above 0")
 
 
 def share(name: str, value: Any) -> float:
     """Return the value as a float; raises InputError unless it is strictly between 0 and 1."""
-    number = _real(value)
-    if not 0.0 < number < 1.0:
-        raise InputError(f"{name} must be strictly between 0 and 1, got {shown(value)}")
-    return number
+    return _above_0(name, value, 1.0, "strictly between 0 and 1")
 
 
 def up_to_one(name: str, value: Any) -> float:
     """Return the value as a float; raises InputError unless it is above 0 and at most 1."""
-    number = _real(value)
-    if not 0.0 < number <= 1.0:
-        raise InputError(f"{name} must be above 0 and at most 1, got {shown(value)}")
-    return number
+    return _above_0(name, value, math.nextafter(1.0, 2.0), "above 0 and at most 1")
 
 
 def is_whole(value: Any) -> bool:

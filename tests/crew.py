@@ -10,7 +10,8 @@ from collections import Counter, deque
 from collections.abc import Sequence
 from typing import Any
 
-from fcl.drivers.processes.logic.invariants import check_invariants
+from logic_invariants import check_invariants
+
 from fcl.drivers.processes.logic.machine import Logic
 from fcl.drivers.processes.logic.protocol import (
     Abort,
@@ -34,7 +35,6 @@ from fcl.drivers.processes.logic.protocol import (
     Prepared,
     Published,
     Ready,
-    Redraw,
     Restore,
     SendAnchor,
     Settings,
@@ -42,7 +42,6 @@ from fcl.drivers.processes.logic.protocol import (
     TakeProposal,
     Task,
     Threads,
-    TrainerBusy,
     TrainerIdle,
 )
 
@@ -106,11 +105,8 @@ class SimulatedTrainer:
         self.said.append(Freed(tuple(freed), len(self.spares), self.handled))
 
     def publish(self, worth: bool = True, last_word: bool = False) -> None:
-        if self.idle:
-            self.said.append(TrainerBusy())
-            self.idle = False
         self.version += 1
-        self.said.append(Published(self.version, 1.0, worth, last_word))
+        self.said.append(Published(self.version, worth, last_word))
 
     def rest(self) -> None:
         self.idle = True
@@ -150,6 +146,7 @@ class Crew:
         self.certified: list[int] = []
         self.handed = -1  # the last certified anchor after which the shell continued
         self.decision = Decided()
+        self.redrawing = False  # the last event was the decision to draw a new sample
         self.rejected = self.blending = False
         self._carry_out(self.logic.start())
 
@@ -171,8 +168,6 @@ class Crew:
                 self.published.add(version)
             case TrainerIdle(order):
                 self.trainer_busy &= order != self.orders
-            case TrainerBusy():
-                self.trainer_busy = True
             case Freed():
                 for extent in event.extents:
                     assert self.owner[extent] == "trainer"
@@ -217,11 +212,9 @@ class Crew:
         if task.kind in ("search", "accept"):
             self.blending = outcome == "blend"
         out = self.tell(Done(number, task.serial, outcome, stored))
-        committed = [i for i in out if isinstance(i, Commit)]
-        if task.kind == "columns" and stored:
-            (commit,) = committed
-            assert (commit.extent, commit.start) == (task.extent, task.start)
-            assert commit.stop - commit.start == stored and commit.serial == task.serial
+        committed = [(i.extent, i.count, i.pass_number) for i in out if isinstance(i, Commit)]
+        if task.kind == "columns" and stored and self.logic.trainer.informed:
+            assert committed == [(task.extent, stored, task.pass_number)]
         else:
             assert not committed
         self.rejected = False
@@ -266,6 +259,7 @@ class Crew:
         self.decision = Decided(**answer)
         self.crowded = self.decision.crowded and self.decision.columns > 0
         self.handed = self.certified[-1]
+        self.redrawing = self.decision.redraw
         return self.tell(self.decision)
 
     def finish_stage(self, **how: Any) -> None:
@@ -309,7 +303,10 @@ class Crew:
 
     def _carry_out(self, instructions: Sequence[Instruction]) -> None:
         self.last, self.sound = list(instructions), False
-        for at, instruction in enumerate(instructions):
+        if self.redrawing and not any(isinstance(other, DropAll) for other in instructions):
+            self._nobody_holds("trainer")
+        self.redrawing = False
+        for instruction in instructions:
             assert self.over is None, f"{instruction} after {self.over}"
             if isinstance(instruction, Order):
                 self._order(instruction)
@@ -336,9 +333,6 @@ class Crew:
                     assert self.rejected and pass_number == self.certified[-1]
                     self._close()
                     self.kind, self.done, self.lossless = "decided", Counter(), True
-                case Redraw():
-                    if not any(isinstance(other, DropAll) for other in instructions[at:]):
-                        self._nobody_holds("trainer")
                 case Abort() | Fail() | Finish():
                     self.over = instruction
         check_invariants(self.logic)
@@ -350,9 +344,6 @@ class Crew:
         self.sound = True
 
     def _order(self, order: Order) -> None:
-        if order.order == 0:
-            assert isinstance(order, Commit) and self.trainer is None
-            return
         assert self.trainer is not None
         self.orders += 1
         assert order.order == self.orders

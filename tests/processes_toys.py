@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import signal
 import sys
 import time
 from pathlib import Path
-
-import numpy as np
 
 from fcl.drivers.processes.child import IGNORED, Link
 from fcl.drivers.processes.codec import message
@@ -44,7 +43,9 @@ class Fail:
 
 
 @message
-class About: ...
+class About:
+    path: str = ""
+    sys_path: str = ""
 
 
 @message
@@ -73,7 +74,7 @@ class Toy:
                 case Fill(value):
                     self.fill(value)
                 case About():
-                    self.about()
+                    self.about(said)
                 case Fail(is_input):
                     link.doing = "at a test"
                     raised(is_input)
@@ -85,16 +86,16 @@ class Toy:
         segment.array("u1", segment.size)[:] = value
         self.link.send(Fill(rss_anon(os.getpid()) - before))
 
-    def about(self) -> None:
-        """Write what the child sees to the path in the configuration."""
-        Path(self.link.config()["path"]).write_text(
+    def about(self, said: About) -> None:
+        """Write what the child sees to the path in the message."""
+        Path(said.path).write_text(
             "\n".join(
                 [
                     *(signal.getsignal(number).name for number in IGNORED),  # type: ignore
                     str(len(signal.pthread_sigmask(signal.SIG_BLOCK, ()))),
                     os.environ["OMP_NUM_THREADS"],
                     os.environ["FCL_TOY"],
-                    str(np.array_equal(sys.path, self.link.config()["sys.path"])),
+                    str(sys.path == json.loads(said.sys_path)),
                     str("FCL_CHILD_PATH" in os.environ or "PYTHONPATH" in os.environ),
                 ]
             )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import signal
 import sys
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -35,6 +36,12 @@ EXIT_USAGE = 2
 EXIT_UNFINISHED = 3
 EXIT_DEATHS = 5
 EXIT_CHECKPOINT = 6
+
+_EXIT_CODES = {
+    InputError: EXIT_USAGE,
+    RepeatedDeaths: EXIT_DEATHS,
+    CheckpointError: EXIT_CHECKPOINT,
+}
 
 #: Error messages shorten words of more characters than this, such as names too long for a file system.
 LONGEST_WORD = 300
@@ -167,30 +174,20 @@ def exit_code(run: Callable[[], Any], name: str) -> int:
         code = run()
         sys.stdout.flush()  # an error such as a full disk must be raised here, where it is reported
         return code if isinstance(code, int) else 0
-    except click.UsageError as error:
-        _error(f"{error.format_message()} (see {name} --help)")
-        return EXIT_USAGE
     except click.ClickException as error:
-        _error(error.format_message())
+        hint = f" (see {name} --help)" if isinstance(error, click.UsageError) else ""
+        _error(error.format_message() + hint)
         return EXIT_USAGE
-    except InputError as error:
-        _error(str(error))
-        return EXIT_USAGE
-    except RepeatedDeaths as error:
-        _error(str(error))
-        return EXIT_DEATHS
-    except CheckpointError as error:
-        _error(str(error))
-        return EXIT_CHECKPOINT
     except FclError as error:
+        for kind, code in _EXIT_CODES.items():
+            if isinstance(error, kind):
+                _error(str(error))
+                return code
         _error(str(error), keep="\n")  # it may contain a child's traceback
         return EXIT_FAILED
-    except (click.Abort, KeyboardInterrupt):
+    except (click.Abort, KeyboardInterrupt, Interrupted) as error:
         messages.say("interrupted; no model written")
-        return 130
-    except Interrupted as error:
-        messages.say("interrupted; no model written")
-        return 128 + error.signum
+        return 128 + (error.signum if isinstance(error, Interrupted) else signal.SIGINT)
     except MemoryError as error:
         _error(f"out of memory ({error}); lower --memory or free some")
         return EXIT_FAILED

@@ -78,20 +78,18 @@ def command(
             trained.require_probability()
         rows = open_data(data, x=x, y=None, offset=offset)
         # late: importing numba takes a while, and wrong input is rejected without it
-        from fcl.cli.progress import compiled_line, compiling_line
+        from fcl.cli.progress import say
         from fcl.drivers.events import Compiled, Compiling
         from fcl.drivers.kinds import JOB_SECONDS
         from fcl.kernels import Compilation
 
         since = time.perf_counter()
-        with Compilation(
-            lambda: messages.say(compiling_line(Compiling(JOB_SECONDS)))
-        ) as compilation:
+        with Compilation(lambda: say(Compiling(JOB_SECONDS))) as compilation:
             n_rows = write_scores(trained, rows, out, kind=kind, overwrite=overwrite)
         seconds = time.perf_counter() - since
     if compiling := compilation.take():
         seconds -= compiling
-        messages.say(compiled_line(Compiled(compiling)))
+        say(Compiled(compiling))
     messages.say(f"{n_rows:,} rows in {seconds:.2f} s, {n_rows / seconds:,.0f} rows/s; {out}")
 
 

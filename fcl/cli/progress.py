@@ -85,7 +85,6 @@ def class_weight_text(given: str | Sequence[tuple[Any, float]] | None) -> str:
 def started_line(event: Started) -> str:
     """The problem in one line."""
     positive = "" if event.n_positive is None else f" ({event.n_positive:,} positive)"
-    smallest = "" if event.C_min is None else f", C_min {event.C_min:.4g}"
     rho = event.options.get("l1_ratio", 1.0)
     mixed = "" if rho == 1.0 else f", l1_ratio {rho:g}"
     mixed += ", standardized" if event.options.get("standardize") else ""
@@ -97,14 +96,8 @@ def started_line(event: Started) -> str:
         )
     return (
         f"{event.n_rows:,} rows{positive}, {features}, "
-        f"C {event.C:.6g} = alpha {event.alpha:.6g}{mixed}{smallest}"
+        f"C {event.C:.6g} = alpha {event.alpha:.6g}{mixed}"
     )
-
-
-def plan_line(event: Started) -> str:
-    """The memory plan in one line; ``--plan`` prints it in full."""
-    uses = ", ".join(f"{use} {format_bytes(size)}" for use, size in event.plan.lines())
-    return f"memory {format_bytes(event.plan.budget)}: {uses}"
 
 
 def compiling_line(event: Compiling) -> str:
@@ -118,14 +111,22 @@ def progress_line(event: StepProgress) -> str:
     return f"{step}: {event.share:.0%}"
 
 
-def compiled_line(event: Compiled) -> str:
-    """How long compilation took."""
-    return f"kernels compiled in {format_seconds(event.seconds)}; later runs load them"
-
-
-def prepared_line(event: Prepared) -> str:
-    """Time and speed of the first read in one line."""
-    return f"read in {format_seconds(event.seconds)}, {event.rows_per_second:,.0f} rows/s"
+def say(event: Event) -> None:
+    """Write the lines of an event that any view shows as messages."""
+    match event:
+        case Started():
+            messages.say(started_line(event))
+            if event.plan is not None:  # --plan prints it in full
+                uses = ", ".join(f"{use} {format_bytes(size)}" for use, size in event.plan.parts)
+                messages.say(f"memory {format_bytes(event.plan.budget)}: {uses}")
+        case Compiling():
+            messages.say(compiling_line(event))
+        case Compiled():
+            spent = format_seconds(event.seconds)
+            messages.say(f"kernels compiled in {spent}; later runs load them")
+        case Prepared():
+            spent = format_seconds(event.seconds)
+            messages.say(f"read in {spent}, {event.rows_per_second:,.0f} rows/s")
 
 
 class View:
@@ -157,20 +158,10 @@ class LineView(View):
         self._progress_from = 0.0  # earliest time of a progress line, in seconds since the start
 
     def show(self, event: Event) -> None:
-        if isinstance(event, Started):
-            messages.say(started_line(event))
-            if event.plan is not None:
-                messages.say(plan_line(event))
-        elif isinstance(event, Compiling):
-            messages.say(compiling_line(event))
-        elif isinstance(event, StepProgress):
-            if event.seconds >= self._progress_from:
-                self._progress_from = event.seconds + PROGRESS_LINE_EVERY
-                messages.write(progress_line(event))
-        elif isinstance(event, Compiled):
-            messages.say(compiled_line(event))
-        elif isinstance(event, Prepared):
-            messages.say(prepared_line(event))
+        say(event)
+        if isinstance(event, StepProgress) and event.seconds >= self._progress_from:
+            self._progress_from = event.seconds + PROGRESS_LINE_EVERY
+            messages.write(progress_line(event))
         elif isinstance(event, PassDone):
             items = "  ".join(f"{name} {text}" for name, text in pass_items(event, self.validation))
             messages.write(f"pass {event.number:<3} {format_seconds(event.seconds):>8}  {items}")
@@ -206,30 +197,26 @@ class LiveView(View):
             self._live.stop()
 
     def show(self, event: Event) -> None:
-        if isinstance(event, Started):
-            messages.say(started_line(event))
-            if event.plan is not None:
-                messages.say(plan_line(event))
-            self._status = "preparing the rows"
-        elif isinstance(event, Compiling):
-            messages.say(compiling_line(event))
-            self._compiling = compiling_line(event)
-        elif isinstance(event, Compiled):
-            messages.say(compiled_line(event))
-            self._compiling = ""
-        elif isinstance(event, StepProgress):
-            self._status, self._compiling = progress_line(event), ""
-        elif isinstance(event, Prepared):
-            messages.say(prepared_line(event))
-            self._status = "first pass"
-        elif isinstance(event, PassDone):
-            self._last = event
-            self._status = f"after pass {event.number}"
-        elif isinstance(event, Stopped):
-            self._status = f"stopped: {event.reason}"
-        # the refresh thread redraws the table; only the end is drawn at once
-        if isinstance(event, Stopped) and self._live is not None:
-            self._live.refresh()
+        say(event)
+        match event:
+            case Started():
+                self._status = "preparing the rows"
+            case Compiling():
+                self._compiling = compiling_line(event)
+            case Compiled():
+                self._compiling = ""
+            case StepProgress():
+                self._status, self._compiling = progress_line(event), ""
+            case Prepared():
+                self._status = "first pass"
+            case PassDone():
+                self._last = event
+                self._status = f"after pass {event.number}"
+            case Stopped():
+                self._status = f"stopped: {event.reason}"
+                # the refresh thread redraws the table; only the end is drawn at once
+                if self._live is not None:
+                    self._live.refresh()
 
     def render(self) -> Table:
         """The current table; the refresh thread calls this, so the clock runs between passes."""

@@ -127,7 +127,7 @@ def _penalty(model: Model) -> Penalty:
 
 def plan_lines(plan: Any) -> list[str]:
     """The memory plan as a table."""
-    rows = [*plan.lines(), ("total", plan.total), ("budget", plan.budget)]
+    rows = [*plan.parts, ("total", plan.total), ("budget", plan.budget)]
     width = max(len(name) for name, _ in rows)
     return [f"{name:<{width}}  {format_bytes(size):>10}  {size:>18,}" for name, size in rows]
 

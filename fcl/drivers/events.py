@@ -31,10 +31,10 @@ __all__ = [
 
 
 def plan_dict(plan: Any) -> dict[str, Any] | None:
-    """A memory plan (``lines()``, ``total``, ``budget``) as a dictionary of sizes in bytes."""
+    """A memory plan (``parts``, ``total``, ``budget``) as a dictionary of sizes in bytes."""
     if plan is None:
         return None
-    lines = {name: int(size) for name, size in plan.lines()}
+    lines = {name: int(size) for name, size in plan.parts}
     return {"lines": lines, "total": int(plan.total), "budget": int(plan.budget)}
 
 
@@ -56,7 +56,6 @@ class Started(Event):
     """The data are open and checked, and the memory is planned; the rows are not read yet.
 
     n_positive  rows with the positive label; None for regression.
-    C_min       largest C at which the model is empty; None while it is not known.
     n_sampled   features that each pass samples from a family too large to be priced whole; None if
                 every pass prices all features.
     """
@@ -68,7 +67,6 @@ class Started(Event):
     C: float
     alpha: float
     n_positive: int | None = None
-    C_min: float | None = None
     n_sampled: int | None = None
 
 

@@ -6,7 +6,6 @@ checkpoints. It is the reference for every other driver, and the default for Pyt
 
 from __future__ import annotations
 
-import os
 import time
 from dataclasses import replace
 
@@ -14,16 +13,16 @@ import numpy as np
 
 from fcl.cache import ColumnCache
 from fcl.data.prepared import PreparedRows
-from fcl.drivers.plan import first_sample
-from fcl.drivers.result import StopReason, TrainResult, peak_memory
+from fcl.drivers.processes.memory import peak_memory
+from fcl.drivers.result import StopReason, TrainResult
 from fcl.drivers.session import Session
 from fcl.features.standardized import attach_scales
 from fcl.solve.outer import Certified
-from fcl.solve.sampling import Sampler, SampleSize
+from fcl.solve.sampling import Sampler
 from fcl.solve.solver import Solver
 from fcl.solve.state import Point
 
-__all__ = ["run_inline"]
+__all__ = ["InlineRun"]
 
 
 class Interrupted(KeyboardInterrupt):
@@ -34,15 +33,9 @@ class OutOfTime(Exception):
     """The time limit was reached after at least one pass was certified."""
 
 
-def run_inline(session: Session, scratch: str | os.PathLike[str] | None) -> TrainResult:
-    """Train in this process.
+class InlineRun:
+    """Trains in this process."""
 
-    scratch : folder of scratch files; None: the system's temporary folder.
-    """
-    return _Run(session).train(scratch)
-
-
-class _Run:
     def __init__(self, session: Session) -> None:
         self.session = session
         self.job = session.job
@@ -72,12 +65,13 @@ class _Run:
         self._poll_time()
         self.session.working("columns", share)
 
-    def train(self, scratch: str | os.PathLike[str] | None) -> TrainResult:
+    def run(self) -> TrainResult:
+        """Read the rows, train to the end, and clean up in any case."""
         job, session = self.job, self.session
         session.started()
         start = time.perf_counter()
-        prepared = job.prepare(job.train, scratch, self._reading)
-        valid = job.prepare(job.valid, scratch, self._reading) if job.valid else None
+        prepared = job.prepare(job.train, self._reading)
+        valid = job.prepare(job.valid, self._reading) if job.valid else None
         session.prepared(time.perf_counter() - start, prepared.checksums)
         try:
             return self._solve(prepared, valid)
@@ -101,11 +95,7 @@ class _Run:
             )
             sampler = None
             if plan.view_rows:
-                first = first_sample(job.train.n, n_view, options.row_view)
-                requested = options.row_view != "auto"
-                size = SampleSize(
-                    job.train.n, n_view, first, cache.capacity, requested, locked=True
-                )
+                size = job.sample_size(n_view, cache.capacity, locked=True)
                 sampler = Sampler(size, n_view, options.seed)
             solver = Solver(
                 job.objective(),
@@ -157,17 +147,7 @@ class _Run:
             session.saver.rescue()
             raise
         session.saver.save()
-        point = solver.outer.point
-        support = solver.passes.counts(point.ids)
-        return session.result(
-            point,
-            solver.outer.certified(),  # the anchor may be newer than the last pricing
-            solver.outer.C_min,
-            support,
-            solver.passes.rounded_slope(point, job.intercept_shift, solver.outer.reach),
-            reason,
-            peak_memory(),
-        )
+        return session.result(solver.outer, solver.passes, reason, peak_memory)
 
     def _pass(self, solver: Solver, valid: PreparedRows | None) -> StopReason | None:
         """Price and certify the anchor; return the reason to stop, or None to continue."""
@@ -210,7 +190,7 @@ class _Run:
             evicted=self.evicted,
             beta=self.beta,
             rows_per_second=n_passes * self.job.train.n / max(session.seconds["pricing"], 1e-9),
-            memory=peak_memory(),
+            memory_bytes=peak_memory(),
             validation=validation,
         )
         return session.reason(certified, solver.rounding)

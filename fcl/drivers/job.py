@@ -15,13 +15,14 @@ import numpy.typing as npt
 from fcl.data import DataSet
 from fcl.data.numeric import NumericReader
 from fcl.data.prepared import PreparedRows
-from fcl.drivers.plan import MIB, Plan, Sizes, make_plan
+from fcl.drivers.plan import MIB, Plan, Sizes, first_sample, make_plan
 from fcl.errors import BudgetError, InputError
 from fcl.features import Generator, Spec, bind_features, is_spec, parse_features, spell_features
 from fcl.features.registry import check_home
 from fcl.features.standardized import standardized
 from fcl.objective import Loss, Objective, find_loss, resolve_C
 from fcl.options import Options
+from fcl.solve.sampling import SampleSize
 
 if TYPE_CHECKING:
     from fcl.features.base import Family
@@ -65,6 +66,17 @@ class Job:
         """The objective over the training rows."""
         return self.options.objective(self.train.y, self.train.s, offset=self.train.offset)
 
+    @property
+    def scratch_folder(self) -> str:
+        """Folder of the scratch file, if the plan uses one."""
+        return os.fspath(self.options.scratch or tempfile.gettempdir())
+
+    def sample_size(self, most: int, cache_bytes: int, locked: bool = False) -> SampleSize:
+        """The size of the trainer's sample of rows; the arguments are those of SampleSize."""
+        n, row_view = self.train.n, self.options.row_view
+        first = first_sample(n, most, row_view)
+        return SampleSize(n, most, first, cache_bytes, row_view != "auto", locked)
+
     def plan_with(self, prepared: Sequence[PreparedRows]) -> Plan:
         """The plan with the sizes that are known only after the rows are read."""
         crew = max(1, self.plan.writers)
@@ -81,23 +93,17 @@ class Job:
             view_rows=plan.view_rows,
         )
 
-    def prepare(
-        self, rows: Rows, scratch: str | os.PathLike[str] | None, between: Callable[[float], None]
-    ) -> PreparedRows:
+    def prepare(self, rows: Rows, between: Callable[[float], None]) -> PreparedRows:
         """Read the rows once, into the family's compact form.
 
         rows : of this job.
-        scratch : folder of the scratch file, if the plan uses one; None: the system's temporary folder.
         between : called after each block, with the share of the blocks that are read.
         """
         block_rows = self.options.block_rows
-        folder = (scratch or tempfile.gettempdir()) if self.plan.scratch else None
+        folder = self.scratch_folder if self.plan.scratch else None
         prepared = PreparedRows(rows.n, block_rows, self.family.record_shape(block_rows), folder)
         try:
-            blocks = self.family.read_rows(rows.data.rows, block_rows, rows.keep)
-            for number, (_, _, raw) in enumerate(blocks):
-                sides = self.family.prepare(raw, prepared.writable(number), block_rows)
-                prepared.commit(number, sides)
+            for number, _ in self.family.fill(prepared, rows.data.rows, rows.keep):
                 between((number + 1) / prepared.n_blocks)
             rows.data.check_unchanged()
         except BaseException:
@@ -140,7 +146,7 @@ def make_job(
     BudgetError
         The memory budget is too small.
     """
-    from fcl.data.targets import check_class_weight, encode_labels, regression_target
+    from fcl.data.targets import check_class_weight
 
     for name, opened in (("data", data), ("valid", valid)):
         if not isinstance(opened, DataSet) and not (name == "valid" and opened is None):
@@ -165,14 +171,7 @@ def make_job(
 
     if isinstance(spec, Generator):
         check_home(spec)
-    if data.target is None:
-        raise InputError(f"{data.name}: training needs a target, and none was opened (y=None)")
-    labels: tuple[Any, Any] | None = None
-    if loss.classifies:
-        y, labels = encode_labels(data.target, data.target_name)
-    else:
-        y = regression_target(data.target, data.target_name)
-        loss.check_targets(y, data.target_name)
+    y, labels = _targets(data, loss, "training")
     held = None
     if options.valid_fraction is not None:
         held = (
@@ -356,17 +355,22 @@ def _rows(
 
 def _valid_rows(valid: DataSet, loss: Loss, labels: tuple[Any, Any] | None) -> Rows:
     """The rows of a validation data set, whose target must be of the kind that was trained on."""
+    y, found = _targets(valid, loss, "validation")
+    if found != labels:
+        raise InputError(
+            f"{valid.target_name}: labels {found} differ from those trained on, {labels}"
+        )
+    return _rows(valid, y, valid.weights, None)
+
+
+def _targets(data: DataSet, loss: Loss, purpose: str) -> tuple[Floats, tuple[Any, Any] | None]:
+    """The targets for a loss; and the labels (negative, positive), None for regression."""
     from fcl.data.targets import encode_labels, regression_target
 
-    if valid.target is None:
-        raise InputError(f"{valid.name}: validation needs a target, and none was opened (y=None)")
+    if data.target is None:
+        raise InputError(f"{data.name}: {purpose} needs a target, and none was opened (y=None)")
     if loss.classifies:
-        y, found = encode_labels(valid.target, valid.target_name)
-        if found != labels:
-            raise InputError(
-                f"{valid.target_name}: labels {found} differ from those trained on, {labels}"
-            )
-    else:
-        y = regression_target(valid.target, valid.target_name)
-        loss.check_targets(y, valid.target_name)
-    return _rows(valid, y, valid.weights, None)
+        return encode_labels(data.target, data.target_name)
+    y = regression_target(data.target, data.target_name)
+    loss.check_targets(y, data.target_name)
+    return y, None

@@ -93,10 +93,6 @@ class Plan:
         """Bytes of all uses together."""
         return sum(size for _, size in self.parts)
 
-    def lines(self) -> list[tuple[str, int]]:
-        """The uses and their bytes."""
-        return list(self.parts)
-
 
 def child_bytes() -> int:
     """Bytes of a child's interpreter, with a compiler if there is no cache of kernels."""

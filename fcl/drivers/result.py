@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-import resource
-import sys
 from dataclasses import dataclass
 from enum import StrEnum
 
 from fcl.model.certificate import Certificate, Scope
 from fcl.model.model import Model
 
-__all__ = ["StopReason", "TrainResult", "end_in_words", "peak_memory"]
+__all__ = ["StopReason", "TrainResult", "end_in_words"]
 
 
 class StopReason(StrEnum):
@@ -87,19 +85,3 @@ def end_in_words(
         f"{reached}; rounding alone can cause a gap of {rounding:.1e}; scale the columns, lower C, "
         "or raise tol",
     }[reason]
-
-
-def peak_memory() -> int:
-    """Largest resident memory of this process so far, in bytes.
-
-    ``ru_maxrss`` is only the fallback: on Linux a child process inherits its parent's value.
-    """
-    try:
-        with open("/proc/self/status", encoding="ascii") as status:
-            for line in status:
-                if line.startswith("VmHWM:"):
-                    return 1024 * int(line.split()[1])
-    except OSError:
-        pass
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else 1024 * peak

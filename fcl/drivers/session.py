@@ -31,9 +31,10 @@ from fcl.features.standardized import deviations, plain
 from fcl.model.certificate import Certificate, Scope
 from fcl.model.checkpoint import Checkpoint, CheckpointFolder
 from fcl.model.model import Model
-from fcl.solve.outer import Certified
+from fcl.solve.outer import Certified, Outer
+from fcl.solve.passes import Passes
 from fcl.solve.run_state import RunState
-from fcl.solve.state import Ids, Point
+from fcl.solve.state import Point
 
 __all__ = ["Progress", "Session"]
 
@@ -198,22 +199,8 @@ class Session:
         limit = self.job.options.max_time
         return limit is not None and self.elapsed >= limit
 
-    def passed(
-        self,
-        certified: Certified,
-        *,
-        active: int,
-        cached: int,
-        cache_bytes: int,
-        cache_capacity: int,
-        evicted: int,
-        beta: float,
-        rows_per_second: float,
-        memory: int,
-        busy: Mapping[str, float] | None = None,
-        validation: Mapping[str, Any] | None = None,
-    ) -> None:
-        """Report a pass and add it to the history; for the arguments see :class:`PassDone`."""
+    def passed(self, certified: Certified, **measured: Any) -> None:
+        """Report a pass and add it to the history; ``measured``: other fields of :class:`PassDone`."""
         event = PassDone(
             number=len(self.history),
             seconds=self.elapsed,
@@ -223,17 +210,8 @@ class Session:
             max_violation=certified.max_violation,
             priced=certified.n_priced,
             scope=certified.scope.text(certified.n_priced),
-            cached=cached,
-            active=active,
-            cache_bytes=cache_bytes,
-            cache_capacity=cache_capacity,
-            evicted=evicted,
-            rows_per_second=rows_per_second,
-            memory_bytes=memory,
-            beta=beta,
-            validation=validation,
             time_left=self._time_left(certified.gap),
-            busy=busy,
+            **measured,
         )
         self.history.append(event.to_dict())
         self.report(event)
@@ -280,44 +258,35 @@ class Session:
     # -- the end -------------------------------------------------------------------------------
 
     def result(
-        self,
-        point: Point,
-        certified: Certified,
-        C_min: float,
-        support: Ids,
-        rounded_slope: float,
-        reason: StopReason,
-        peak: int,
+        self, outer: Outer, passes: Passes, reason: StopReason, peak_memory: Callable[[], int]
     ) -> TrainResult:
         """Report the end, and return the model at the anchor with the reason to stop.
 
         Parameters
         ----------
-        point : Point
-            The anchor, in the solver's units.
-        certified : Certified
-            Its certificate.
-        C_min : float
-            Largest C at which the model is empty; not finite if it is unknown.
-        support : int64 (len(point.ids),)
-            Number of training rows in which each feature of ``point`` is not 0.
-        rounded_slope : float
-            Largest change of a slope by rounding. It is added to the largest violation, limited to the
-            share ``MOST_ROUNDING`` of that violation, since the worst case could dwarf it.
+        outer, passes : Outer, Passes
+            Of the run; the margins of the anchor are written.
         reason : StopReason
-        peak : int
-            Peak memory in bytes.
+        peak_memory : callable
+            Returns the peak memory in bytes; called after the last long computation.
         """
         job, options = self.job, self.job.options
+        point, certified = outer.point, outer.certified()  # perhaps newer than the last pricing
+        support = passes.counts(point.ids)
+        # the worst case of rounding could dwarf the largest violation
+        rounded = min(
+            passes.rounded_slope(point, job.intercept_shift, outer.reach),
+            MOST_ROUNDING * certified.max_violation,
+        )
+        peak = peak_memory()
         # C_min of a sample does not cover the other features; it is infinite if the null model was priced
         # only before a checkpoint
-        smallest = C_min if certified.scope is Scope.FAMILY and math.isfinite(C_min) else None
+        known = certified.scope is Scope.FAMILY and math.isfinite(outer.C_min)
         certificate = Certificate(
             objective=certified.objective,
             bound=certified.bound,
             gap=certified.gap,
-            max_violation=certified.max_violation
-            + min(rounded_slope, MOST_ROUNDING * certified.max_violation),
+            max_violation=certified.max_violation + rounded,
             n_priced=certified.n_priced,
             scope=certified.scope,
             passes=len(self.history),
@@ -336,7 +305,7 @@ class Session:
             sum_weights=job.sum_weights,
             fingerprint=self.fingerprint,
             certificate=certificate,
-            options={**options.of_job(), "C_min": smallest},
+            options={**options.of_job(), "C_min": outer.C_min if known else None},
             history=self.history,
         )
         message = end_in_words(reason, certificate, options.tol, self.rounding)

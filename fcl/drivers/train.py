@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fcl.checks import flag
-from fcl.drivers.inline import run_inline
+from fcl.drivers.inline import InlineRun
 from fcl.drivers.job import Job, make_job
 from fcl.drivers.plan import Plan, RowViewOption
 from fcl.drivers.result import TrainResult
@@ -243,11 +243,11 @@ def train(
         del job  # the session has it, and may move its arrays elsewhere
         with session.compilation, one_blas_thread():
             if options.driver == "inline":
-                result = run_inline(session, scratch)
+                result = InlineRun(session).run()
             else:
-                from fcl.drivers.processes.supervisor import run_processes
+                from fcl.drivers.processes.supervisor import Supervisor
 
-                result = run_processes(session, scratch, options.share_cores, shared_files)
+                result = Supervisor(session).run()
         if result.converged:
             saver.complete()
     finally:

@@ -273,6 +273,27 @@ class Family(ABC):
             Rows of a full block, which determine the shape of the record.
         """
 
+    def fill(
+        self,
+        prepared: PreparedRows,
+        rows: RowReader,
+        keep: npt.NDArray[np.bool_] | None = None,
+        blocks: range | None = None,
+    ) -> Iterator[tuple[int, tuple[np.ndarray, ...]]]:
+        """Read the kept rows and prepare them; yields the number and side arrays of each block.
+
+        blocks : of ``prepared``, to be filled; None for all.
+        """
+        size = prepared.block_rows
+        first, last = 0, prepared.n_rows
+        if blocks is not None:
+            first, last = blocks.start * size, min(blocks.stop * size, last)
+        for start, _, raw in self.read_rows(rows, size, keep, first, last):
+            number = start // size
+            sides = tuple(self.prepare(raw, prepared.writable(number), size))
+            prepared.commit(number, sides)
+            yield number, sides
+
     @abstractmethod
     def select(self, prepared: PreparedRows, rows: Ids, chosen: PreparedRows, number: int) -> None:
         """Prepare block ``number`` of ``chosen``, which holds the rows ``rows`` of ``prepared``.

@@ -77,8 +77,7 @@ class Plan:
     budget: int
     total: int = 3 << 20
 
-    def lines(self) -> list[tuple[str, int]]:
-        return [("column cache", 1 << 20), ("interpreter", 2 << 20)]
+    parts = (("column cache", 1 << 20), ("interpreter", 2 << 20))
 
 
 @dataclass
@@ -98,7 +97,7 @@ class FakeDriver:
     def train(self, data: Any, features: Any, **arguments: Any) -> Any:
         self.calls.append({"data": data, "features": features, **arguments})
         progress, certificate = arguments["progress"], self.model.certificate
-        progress(Started(Plan(arguments["memory"]), {"d": 3}, 600, 1000, 0.1, 1.0, 150, 0.02))
+        progress(Started(Plan(arguments["memory"]), {"d": 3}, 600, 1000, 0.1, 1.0, 150))
         progress(Prepared(0.5, 1200.0))
         for number in (1, 2, 3):
             validation = {"auprc": 0.75, "n_rows": 600} if number == 2 else None

@@ -31,7 +31,7 @@ def wait(arguments):
             print("saved", file=sys.stderr, flush=True)
 fake.before_end = wait
 def early(data, features, progress, **arguments):
-    progress(conftest.Started(None, {{}}, 600, 1000, 0.1, 1.0, 150, 0.02))
+    progress(conftest.Started(None, {{}}, 600, 1000, 0.1, 1.0, 150))
     wait(arguments)
     raise KeyboardInterrupt
 module = ModuleType("fcl.drivers.train")

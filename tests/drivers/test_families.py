@@ -235,7 +235,7 @@ def test_plan_counts_the_members() -> None:
     data = fcl.open_data(codes, y=y)
     one = fcl.drivers.train.plan_training(data, "kmers:d=8", C=1.0)
     two = fcl.drivers.train.plan_training(data, "kmers:d=8 + bag:d=8", C=1.0)
-    tables = [dict(found.lines())["tables of a pass"] for found in (one, two)]
+    tables = [dict(found.parts)["tables of a pass"] for found in (one, two)]
     assert tables[1] > tables[0] + 3 * 8 * 4**8 // 2
 
 

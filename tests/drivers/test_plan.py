@@ -60,8 +60,8 @@ def smallest_budget(job: dict[str, Any]) -> int:
 
 def check(plan: Plan, job: dict[str, Any], budget: int) -> None:
     assert plan.budget == budget
-    assert plan.total == sum(size for _, size in plan.lines()) <= budget
-    assert all(size >= 0 for _, size in plan.lines())
+    assert plan.total == sum(size for _, size in plan.parts) <= budget
+    assert all(size >= 0 for _, size in plan.parts)
     column = ColumnCache.largest_column(plan.view_rows or job["n_rows"], job["block_rows"])
     assert plan.cache_bytes >= column  # else the cache would refuse it
     assert plan.staging >= column
@@ -145,7 +145,7 @@ def test_rows_that_do_not_fit_go_to_a_scratch_file() -> None:
     tight, wide = (make_plan(**job, budget=size) for size in (least + MIB, least + 1024 * MIB))
     assert tight.scratch and tight.scratch_bytes >= 36 * 8_323_752
     assert not wide.scratch and wide.scratch_bytes == 0
-    assert any("scratch file" in name for name, _ in tight.lines())
+    assert any("scratch file" in name for name, _ in tight.parts)
     assert wide.cache_bytes > tight.cache_bytes
 
 

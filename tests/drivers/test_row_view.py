@@ -275,7 +275,7 @@ def test_the_plan_goes_by_the_view(writers: int | None) -> None:
     least = smallest(n, row_view=3_000_000, writers=writers)
     tight = plan_of(n, least * MIB, row_view=3_000_000, writers=writers)
     assert tight.view_rows == 3_000_000 and tight.total <= least * MIB
-    assert any("3,000,000 rows" in name for name, _ in tight.lines())
+    assert any("3,000,000 rows" in name for name, _ in tight.parts)
 
 
 @pytest.mark.parametrize("writers", [None, 2])

@@ -103,7 +103,7 @@ def make_matrix(codes: np.ndarray, letters: int, ids: Ids | None) -> Any:
     if ids is None:
         return peers.all_kmers(codes, letters)
     job = make_job(open_data(codes, y=np.arange(n) % 2), f"kmers:d={letters}", C=1.0, memory="4GiB")
-    prepared = job.prepare(job.train, None, lambda share: None)
+    prepared = job.prepare(job.train, lambda share: None)
     maker = job.family.column_maker(prepared, 1 << 28)
     rows, counts = [], []
     for at in range(0, len(ids), maker.batch):

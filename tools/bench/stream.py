@@ -207,7 +207,7 @@ def reading(codes: npt.NDArray[np.uint8], y: npt.NDArray[np.int8], repeat: int) 
                 pass
 
         def prepare() -> None:
-            job.prepare(job.train, None, lambda share: None).close()
+            job.prepare(job.train, lambda share: None).close()
 
         size = sum(path.stat().st_size for path in store.rglob("*") if path.is_file())
         return {

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fcl.drivers.processes.logic.protocol import TaskKind
+from fcl.drivers.processes.logic.stages import TASKS
 
 #: Points of the code that are marked with ``fault(...)``, by role.
 WRITER_POINTS = (
-    *(f"{task}-{end}" for task in TaskKind for end in ("begin", "done")),
+    *(f"{task}-{end}" for task in TASKS for end in ("begin", "done")),
     "prepare-block",
     "columns-piece",
     "columns-commit",

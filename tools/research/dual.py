@@ -84,7 +84,7 @@ def main() -> None:
     warmup(["sequences"])
     data = common.open_rows(common.windows_folder(args.data), args.every)
     job = make_job(data, f"kmers:d={args.d}", C=args.C, tol=args.tol, memory=args.memory)
-    prepared = job.prepare(job.train, None, lambda share: None)
+    prepared = job.prepare(job.train, lambda share: None)
     solver = make_solver(job, prepared, args.tol)
     y, C, passes = solver.objective.y, args.C, solver.passes
     best: Floats | None = None

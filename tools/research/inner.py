@@ -37,7 +37,7 @@ def record(args: argparse.Namespace) -> list[Recorded]:
     warmup(["sequences"])
     data = common.open_rows(common.windows_folder(args.data), args.every)
     job = make_job(data, f"kmers:d={args.d}", C=args.C, tol=1e-3, memory=args.memory)
-    prepared = job.prepare(job.train, None, lambda share: None)
+    prepared = job.prepare(job.train, lambda share: None)
     solver = make_solver(job, prepared, 1e-3)
     kept: list[Recorded] = []
     plain = inner._Descent

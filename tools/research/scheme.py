@@ -235,7 +235,7 @@ def main() -> None:
     warmup(["sequences"])
     data = common.open_rows(common.windows_folder(args.data), args.every)
     job = make_job(data, f"kmers:d={args.d}", C=args.C, tol=1e-7, memory="4GiB")
-    prepared = job.prepare(job.train, None, lambda share: None)
+    prepared = job.prepare(job.train, lambda share: None)
     published(job, prepared, args.cache, 1.0, args.seed)  # compiles
     optimum = exact(job, prepared, 1e-7).trace[-1][1]
     runs = {

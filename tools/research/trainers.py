@@ -196,7 +196,7 @@ def main() -> None:
     _warm_up(methods)
     tol = min(GAPS)
     job = make_job(data, f"kmers:d={args.d}", C=args.C, tol=tol, memory=args.memory)
-    prepared = job.prepare(job.train, None, lambda share: None)
+    prepared = job.prepare(job.train, lambda share: None)
     runs: dict[str, list[Run]] = {m.name: [] for m in methods}
     for turn in range(args.repeat):
         for method in methods:  # in turn, so that slow minutes of the machine affect all methods
@@ -222,7 +222,7 @@ def _warm_up(methods: list[Method]) -> None:
     y = np.where(codes[:, 5] == 2, 1, -1)
     y[:32] = -y[:32]
     job = make_job(open_data(codes, y=y), "kmers:d=3", C=1.0, memory="1GiB", block_rows=128)
-    prepared = job.prepare(job.train, None, lambda share: None)
+    prepared = job.prepare(job.train, lambda share: None)
     for method in methods:
         run(job, prepared, method, 1e-2, 10.0)
 

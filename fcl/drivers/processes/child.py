@@ -44,9 +44,10 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any, NoReturn
 
-from fcl.drivers.processes import faults
+# messages: the codec must know all classes before the first message arrives
+from fcl.drivers.processes import faults, messages  # noqa: F401
 from fcl.drivers.processes.codec import Frames, pack
-from fcl.drivers.processes.messages import Raised
+from fcl.drivers.processes.logic.protocol import Raised
 from fcl.drivers.processes.shared import Segment
 from fcl.errors import InputError
 
@@ -93,12 +94,9 @@ class Link:
     def _start(self, name: str, target: Callable[..., None], *arguments: int) -> None:
         threading.Thread(target=target, args=arguments, name=f"fcl-{name}", daemon=True).start()
 
-    def receive(self, timeout: float | None = None) -> Any:
-        """The next message; None if no message comes within `timeout` seconds (None: no limit)."""
-        try:
-            message = self._received.get(timeout=None if timeout is None else max(timeout, 0.0))
-        except queue.Empty:
-            return None
+    def receive(self) -> Any:
+        """The next message; waits for one."""
+        message = self._received.get()
         if isinstance(message, self.urgent):
             with self._counting:
                 self._waiting -= 1
@@ -124,15 +122,13 @@ class Link:
         """The segment that the supervisor passed under this name."""
         return self._segments[name]
 
-    def config(self) -> dict[str, Any]:
-        """The current configuration."""
-        return self._segments["config"].read_json()
-
     def report(self, error: BaseException) -> None:
         """Report an exception: the start of its text, and the end of its traceback."""
         text = "\n".join([str(error), *getattr(error, "__notes__", ())])
         self.send(
             Raised(
+                self.role,
+                self.number,
                 f"{type(error).__module__}.{type(error).__qualname__}",
                 text[:MAX_TEXT],
                 "".join(traceback.format_exception(error))[-MAX_TRACEBACK:],

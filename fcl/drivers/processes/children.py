@@ -69,6 +69,8 @@ class Child:
         self._process = process
         self._killed = False
         self._oom_kills = oom_kills()
+        self.heard = False  #: whether a heartbeat was seen; before, it may still be importing
+        self._beat: tuple[int, float] | None = None  # its counter, and when that last changed
 
     @classmethod
     def spawn(
@@ -198,6 +200,21 @@ class Child:
         now = oom_kills()
         return None if now is None or self._oom_kills is None else now > self._oom_kills
 
+    def silent(self, control: Segment, now: float) -> float:
+        """Seconds since the child's counter in ``control`` last changed; 0 at the first call.
+
+        now : current value of time.monotonic().
+        """
+        count = int(control.array("i8", 1, 8 * self.index)[0])
+        if self._beat is None or self._beat[0] != count:
+            self.heard |= self._beat is not None
+            self._beat = count, now
+        return now - self._beat[1]
+
+    def forgive(self) -> None:
+        """Restart the count of seconds: while we were stopped, no heartbeat could have been seen."""
+        self._beat = None
+
     def close(self) -> None:
         """Kill it if it still runs, and close channel and sentinel."""
         try:
@@ -236,37 +253,6 @@ def dismiss(children: Collection[Child], patience: float = PATIENCE) -> None:
         for child in children:
             if not child.wait(deadline - time.monotonic()):
                 _logger.info("%s did not exit within %.0f s and is killed", child.name, patience)
-
-
-class Heartbeats:
-    """How long children have been silent, by the counters in the segment ``control``."""
-
-    def __init__(self, control: Segment) -> None:
-        self._control = control
-        self._last: dict[int, tuple[int, int, float]] = {}  # index -> incarnation, count, when
-        self._heard: dict[int, int] = {}  # index -> incarnation
-
-    def silent(self, child: Child, now: float) -> float:
-        """Seconds since the child's counter last changed; 0 at the first call for a child.
-
-        now : current value of time.monotonic().
-        """
-        count = int(self._control.array("i8", 1, 8 * child.index)[0])
-        incarnation, last, when = self._last.get(child.index, (-1, 0, now))
-        if incarnation == child.incarnation and last != count:
-            self._heard[child.index] = incarnation
-        if incarnation != child.incarnation or last != count:
-            when = now
-            self._last[child.index] = (child.incarnation, count, now)
-        return now - when
-
-    def heard(self, child: Child) -> bool:
-        """Whether a heartbeat was seen; before the first, a child may still be importing."""
-        return self._heard.get(child.index) == child.incarnation
-
-    def forgive(self) -> None:
-        """Restart the count: while we were stopped, no heartbeat could have been seen."""
-        self._last.clear()
 
 
 def _interpreter() -> list[str]:

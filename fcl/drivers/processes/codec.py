@@ -13,24 +13,22 @@ from enum import Enum
 from functools import cache
 from typing import Any, TypeVar, dataclass_transform, get_type_hints
 
-__all__ = ["Frames", "declare", "message", "pack"]
+__all__ = ["Frames", "message", "pack"]
 
 _LENGTH = struct.Struct("=I")
 _CLASSES: dict[str, type] = {}
 _Class = TypeVar("_Class")
 
 
-def declare(cls: type) -> None:
-    """Register a dataclass with the codec, as a message or a part of one."""
-    if _CLASSES.setdefault(cls.__name__, cls) is not cls:
-        raise ValueError(f"expected one message class of each name, got two named {cls.__name__}")
-
-
 @dataclass_transform(frozen_default=True)
 def message(cls: type[_Class]) -> type[_Class]:
-    """Decorator: make a class a frozen dataclass, and register it with the codec."""
+    """Decorator: make a class a frozen dataclass, and register it with the codec.
+
+    The class is a message or a part of one.
+    """
     made = dataclass(frozen=True)(cls)
-    declare(made)
+    if _CLASSES.setdefault(cls.__name__, made) is not made:
+        raise ValueError(f"expected one message class of each name, got two named {cls.__name__}")
     return made
 
 

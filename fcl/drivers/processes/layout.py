@@ -2,7 +2,7 @@
 
 A ``Layout`` is made from a few numbers (the configuration) and returns arrays by name. Segments:
 
-    control   heartbeats, threads of the trainer, shares   config   the configuration
+    control   heartbeats, threads of the trainer, shares
     vectors   over all rows: y, s, margins, residuals, curvatures; over validation rows
     rows      prepared rows and validation rows          sides_<w>       side arrays, by writer
     lists     points, prices, the features that columns are made of
@@ -11,30 +11,38 @@ A ``Layout`` is made from a few numbers (the configuration) and returns arrays b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
 from fcl.cache import Store
-from fcl.data.prepared import PreparedRows, SideArrays, unpack_sides
+from fcl.data.prepared import PreparedRows, SideArrays, pack_sides, unpack_sides
+from fcl.drivers.processes.logic.protocol import SharedPoint
 from fcl.drivers.processes.shared import Segment
+from fcl.errors import BudgetError
 from fcl.features import Family, family_from_config
 from fcl.features.standardized import attach_scales, standardized
+from fcl.solve.passes import KEEP_PER_GROUP
+from fcl.solve.state import Point
 
-__all__ = ["POINTS", "Config", "Layout", "segment_names"]
+__all__ = ["MOST_BATCH", "POINTS", "Config", "Layout", "segment_names"]
 
 #: Places of points: the anchors of even and odd passes, the point that a pass tries, the point that a
 #: search found, the point being validated, and the trainer's proposal (its mailbox).
 POINTS = ("anchor0", "anchor1", "proposed", "found", "validated", "mailbox")
+#: Most columns that a task makes.
+MOST_BATCH = 256
 #: Alignment of arrays in bytes: a cache line.
 LINE = 64
 
 
 def segment_names(writers: int) -> list[str]:
     """Names of all segments of a run."""
-    fixed = ["control", "config", "vectors", "rows", "lists", "cache", "sample"]
+    fixed = ["control", "vectors", "rows", "lists", "cache", "sample"]
     return [*fixed, *(f"sides_{w}" for w in range(writers))]
 
 
@@ -54,6 +62,7 @@ class Config:
     scratch: bool  #: whether prepared rows are in a file
     writers: int
     cores: int
+    record_shape: Sequence[int]  #: of a prepared block
     parts: dict[str, list[list[int]]]  #: ranges of each kind of task: [set, first, stop]
     #: whether the rows are read; the values below are set only then
     ready: bool = False
@@ -63,14 +72,17 @@ class Config:
     staging: int = 0
     extents: int = 0
     extent_bytes: int = 0
-    batch: int = 0
     max_active: int = 0  #: most features of a point
     view_rows: int = 0  #: most rows of a sample; 0: the trainer has all rows
-    keep: int = 0  #: most candidates for each group of features
 
-    def to_json(self) -> dict[str, Any]:
-        """The configuration as a dictionary for JSON."""
-        return asdict(self)
+    def to_json(self) -> str:
+        """The configuration as text."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Config:
+        """The inverse of :meth:`to_json`."""
+        return cls(**json.loads(text))
 
 
 class Layout:
@@ -89,137 +101,101 @@ class Layout:
         self._tables: dict[str, dict[str, tuple[int, np.dtype, tuple[int, ...]]]] = {}
         self._sizes: dict[str, int] = {}
         n, v = config.n_rows, config.n_valid
-        blocks = [self._blocks(n), self._blocks(v)]
+        f8, i8, u8, u4 = np.float64, np.int64, np.uint64, np.uint32
         self._table(
             "control",
-            {
-                "beats": (np.int64, (config.writers + 1,)),
-                "threads": (np.int64, (1,)),
-                # share of its current task that each writer has done
-                "shares": (np.float64, (config.writers,)),
-            },
+            (i8, (config.writers + 1,), "beats"),
+            (i8, (1,), "threads"),
+            # share of its current task that each writer has done
+            (f8, (config.writers,), "shares"),
         )
         self._table(
             "vectors",
-            {
-                "y": (np.float64, (n,)),
-                "s": (np.float64, (n,)),
-                "valid_y": (np.float64, (v,)),
-                "valid_s": (np.float64, (v,)),
-                "offset": (np.float64, (n * config.offset,)),
-                "valid_offset": (np.float64, (v * config.offset,)),
-                "keep0": (np.bool_, (config.n_kept[0],)),
-                "keep1": (np.bool_, (config.n_kept[1],)),
-                # writer, offset and bytes of the side arrays of each block
-                "sides": (np.int64, (sum(blocks), 3)),
-                "scales": (np.float64, (2, config.n_scaled)),
-                "checksums": (np.uint64, (sum(blocks),)),
-                **{f"margins{i}": (np.float64, (n,)) for i in range(2)},
-                "residuals": (np.float64, (n,)),
-                "curvatures": (np.float64, (n,)),
-                "units": (np.int64, (n,)),
-                "valid_margins": (np.float64, (v,)),
-            },
+            (f8, (n,), "y s margins0 margins1 residuals curvatures"),
+            (i8, (n,), "units"),
+            (f8, (n * config.offset,), "offset"),
+            (f8, (v,), "valid_y valid_s valid_margins"),
+            (f8, (v * config.offset,), "valid_offset"),
+            (np.bool_, (config.n_kept[0],), "keep0"),
+            (np.bool_, (config.n_kept[1],), "keep1"),
+            # writer, offset and bytes of the side arrays of each block
+            (i8, (self._blocks(n) + self._blocks(v), 3), "sides"),
+            (u8, (self._blocks(n) + self._blocks(v),), "checksums"),
+            (f8, (2, config.n_scaled), "scales"),
         )
         if not config.ready:
             return
         k, c, e = config.max_active, config.max_columns, config.extents
-        kept = sum(stop - first for _, first, stop in config.parts["price"]) * config.keep
+        priced = config.parts["price"]
+        kept = sum(stop - first for _, first, stop in priced) * KEEP_PER_GROUP
         self._table(
             "lists",
-            {
-                **{f"{name}_ids": (np.int64, (k,)) for name in POINTS},
-                **{f"{name}_weights": (np.float64, (k,)) for name in POINTS},
-                # watched features: cached, frozen or recalled
-                "watch_ids": (np.int64, (k + c,)),
-                "watched": (np.float64, (k + c,)),
-                "watched_curvatures": (np.float64, (k + c,)),
-                "priced_ids": (np.int64, (kept,)),
-                "priced_gradients": (np.float64, (kept,)),
-                "priced_curvatures": (np.float64, (kept,)),
-                "priced_counts": (np.int64, (len(config.parts["price"]),)),
-                "priced_largest": (np.float64, (len(config.parts["price"]),)),
-                "priced_reach": (np.float64, (len(config.parts["price"]),)),
-                "priced_excess": (np.float64, (config.parts["price"][-1][2],)),
-                # the list of features whose columns are to be made
-                "job_ids": (np.int64, (k,)),
-                "job_violations": (np.float64, (k,)),
-                "job_gradients": (np.float64, (k,)),
-                "job_curvatures": (np.float64, (k,)),
-                "job_weights": (np.float64, (k,)),
-                "job_slots": (np.int64, (k,)),
-                "job_order": (np.int64, (k,)),
-                "held": (np.int64, (c,)),
-            },
+            (i8, (k,), " ".join(f"{name}_ids" for name in POINTS)),
+            (f8, (k,), " ".join(f"{name}_weights" for name in POINTS)),
+            # watched features: cached, frozen or recalled
+            (i8, (k + c,), "watch_ids"),
+            (f8, (k + c,), "watched watched_curvatures"),
+            (i8, (kept,), "priced_ids"),
+            (f8, (kept,), "priced_gradients priced_curvatures"),
+            (i8, (len(priced),), "priced_counts"),
+            (f8, (len(priced),), "priced_largest priced_reach"),
+            (f8, (priced[-1][2],), "priced_excess"),
+            # the list of features whose columns are to be made
+            (i8, (k,), "job_ids job_slots job_order"),
+            (f8, (k,), "job_violations job_gradients job_curvatures job_weights"),
+            (i8, (c,), "held"),
         )
-        n_view = config.view_rows or n
-        pieces = (c, self._blocks(n_view))
+        pieces = (c, self._blocks(config.view_rows or n))
         self._table(
             "cache",
-            {
-                "first": (np.int64, (c,)),
-                "ids": (np.int64, (c,)),
-                "hashes": (np.uint64, (c,)),
-                "nonzeros": (np.int64, (c,)),
-                "sizes": (np.int64, (c,)),
-                # for each slot at the anchors of even and odd passes
-                "slot_gradients": (np.float64, (2, c)),
-                "slot_curvatures": (np.float64, (2, c)),
-                "slot_weights": (np.float64, (c,)),
-                "extent_slots": (np.int64, (e, config.batch)),
-                "offsets": (np.uint32, pieces),
-                "counts": (np.uint32, pieces),
-                "kinds": (np.uint8, pieces),
-                "arena": (np.uint64, (e * config.extent_bytes // 8,)),
-            },
+            (i8, (c,), "first ids nonzeros sizes"),
+            (u8, (c,), "hashes"),
+            # for each slot at the anchors of even and odd passes
+            (f8, (2, c), "slot_gradients slot_curvatures"),
+            (f8, (c,), "slot_weights"),
+            (i8, (e, MOST_BATCH), "extent_slots"),
+            (u4, pieces, "offsets counts"),
+            (np.uint8, pieces, "kinds"),
+            (u8, (e * config.extent_bytes // 8,), "arena"),
         )
         m = config.view_rows
         self._table(
             "sample",
-            {
-                # the number of rows, and the number of the draw
-                "sample_size": (np.int64, (2,)),
-                "sample_sides": (np.int64, (self._blocks(m), 3)),
-                "sample_rows": (np.int64, (m,)),
-                "sample_y": (np.float64, (m,)),
-                "sample_s": (np.float64, (m,)),
-            },
+            # the number of rows, and the number of the draw
+            (i8, (2,), "sample_size"),
+            (i8, (self._blocks(m), 3), "sample_sides"),
+            (i8, (m,), "sample_rows"),
+            (f8, (m,), "sample_y sample_s"),
         )
 
     def _blocks(self, n_rows: int) -> int:
         return -(-n_rows // self.config.block_rows)
 
-    def _table(self, segment: str, arrays: Mapping[str, tuple[Any, tuple[int, ...]]]) -> None:
+    def _table(self, segment: str, *arrays: tuple[Any, tuple[int, ...], str]) -> None:
+        """Lay out the arrays of a segment: dtype, shape, and the names of those that have both."""
         table, at = {}, 0
-        for name, (dtype, shape) in arrays.items():
+        for dtype, shape, names in arrays:
             kind = np.dtype(dtype)
-            table[name] = (at, kind, shape)
-            at += -(-kind.itemsize * int(np.prod(shape, dtype=np.int64)) // LINE) * LINE
+            for name in names.split():
+                table[name] = (at, kind, shape)
+                at += -(-kind.itemsize * int(np.prod(shape, dtype=np.int64)) // LINE) * LINE
         self._tables[segment] = table
         self._sizes[segment] = at
 
-    # -- supervisor ----------------------------------------------------------------------------
+    def allocate(self) -> None:
+        """Make the segments as large as the layout; only before any process has mapped what is freed.
 
-    def allocate(self, record_bytes: int) -> None:
-        """Allocate the segments; raises BudgetError if there is not enough room.
-
-        record_bytes : size of the records of a prepared block.
+        Raises BudgetError if there is not enough room.
         """
-        for name, size in self._sizes.items():
-            self._segment(name).allocate(size)
         config = self.config
-        blocks = self._blocks(config.n_rows) + self._blocks(config.n_valid)
-        self._segment("rows").allocate(blocks * record_bytes)
-        if config.ready and config.view_rows:
-            size = self._sizes["sample"] + self._blocks(config.view_rows) * record_bytes
-            self._segment("sample").allocate(size)
-
-    def shrink(self, record_bytes: int) -> None:
-        """Free what was allocated beyond these sizes; call it before any process has mapped it."""
-        for name in ("lists", "cache", "sample") if self.config.ready else ():
-            size = self._sizes[name]
-            if name == "sample" and self.config.view_rows:
-                size += self._blocks(self.config.view_rows) * record_bytes
+        record_bytes = math.prod(config.record_shape)
+        sizes = self._sizes | {
+            "rows": (self._blocks(config.n_rows) + self._blocks(config.n_valid)) * record_bytes
+        }
+        if config.ready:
+            sizes["sample"] += self._blocks(config.view_rows) * record_bytes
+        for name, size in sizes.items():
+            self._segment(name).allocate(size)
             self._segment(name).shrink(size)
 
     # -- arrays --------------------------------------------------------------------------------
@@ -263,23 +239,24 @@ class Layout:
         assert found.shape == shape, (name, found.shape, shape)
         return found
 
-    def records(self, which: int, record_shape: tuple[int, ...]) -> np.ndarray:
-        """Records of the training (0) or validation (1) blocks, or those of the sample (2)."""
-        config = self.config
-        size = int(np.prod(record_shape))
-        if which == 2:
-            shape = (self._blocks(config.view_rows), *record_shape)
-            return self._segment("sample").array(np.uint8, shape, self._sizes["sample"])
-        blocks = [self._blocks(config.n_rows), self._blocks(config.n_valid)]
-        start = blocks[0] * size if which else 0
-        return self._segment("rows").array(np.uint8, (blocks[which], *record_shape), start)
+    def first_block(self, which: int) -> int:
+        """Position of the first block of a set of rows in ``sides`` and ``checksums``."""
+        return self._blocks(self.config.n_rows) if which == 1 else 0
 
-    def prepared(self, which: int, record_shape: tuple[int, ...]) -> PreparedRows:
+    def _records(self, which: int) -> np.ndarray:
+        config = self.config
+        n_blocks = self._blocks((config.n_rows, config.n_valid, config.view_rows)[which])
+        name, start = "rows", self.first_block(which) * math.prod(config.record_shape)
+        if which == 2:
+            name, start = "sample", self._sizes["sample"]
+        return self._segment(name).array(np.uint8, (n_blocks, *config.record_shape), start)
+
+    def prepared(self, which: int) -> PreparedRows:
         """The prepared training (0) or validation (1) rows, or the sample (2), in shared memory."""
         config = self.config
         directory = self.array("sides")
         checksums: np.ndarray | None = self.array("checksums")
-        first = self._blocks(config.n_rows) if which == 1 else 0
+        first = self.first_block(which)
         n = (config.n_rows, config.n_valid, 0)[which]
         if which == 2:
             directory, checksums = self.array("sample_sides"), None
@@ -293,10 +270,34 @@ class Layout:
         return PreparedRows(
             n,
             config.block_rows,
-            record_shape,
-            records=None if in_file else self.records(which, record_shape),
+            tuple(config.record_shape),
+            records=None if in_file else self._records(which),
             file=self._segment("rows").fd if in_file else None,
-            file_start=first * int(np.prod(record_shape)),
+            file_start=first * math.prod(config.record_shape),
             load_sides=load,
             checksums=None if checksums is None else checksums[first : first + self._blocks(n)],
         )
+
+    def read_point(self, shared: SharedPoint) -> Point:
+        """Copy a point from shared memory."""
+        n = shared.n_weights
+        ids = self.array(f"{shared.place}_ids")[:n].copy()
+        return Point(ids, self.array(f"{shared.place}_weights")[:n].copy(), shared.intercept)
+
+    def write_point(self, place: str, point: Point) -> SharedPoint:
+        """Write a point into its place in shared memory; BudgetError if it does not fit."""
+        n, room = len(point.ids), self.config.max_active
+        if n > room:
+            raise BudgetError(
+                f"expected at most {room} features with a weight, as the memory plan allows, got {n}; "
+                "raise --memory, or lower C"
+            )
+        self.array(f"{place}_ids")[:n] = point.ids
+        self.array(f"{place}_weights")[:n] = point.weights
+        return SharedPoint(place, n, point.intercept)
+
+    def keep_sides(self, directory: str, block: int, writer: int, sides: SideArrays) -> None:
+        """Append side arrays to the segment of a writer, and write their place to the directory."""
+        data = pack_sides(sides)
+        at = self._segment(f"sides_{writer}").append(data)
+        self.array(directory)[block] = (writer, at, len(data))

@@ -8,6 +8,8 @@ kernel has to walk over all pages to compute it.
 from __future__ import annotations
 
 import os
+import resource
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Protocol
@@ -71,6 +73,17 @@ def rss_anon(pid: int) -> int:
             return int(process.memory_info().rss) if process is not None else 0
         except psutil.Error:
             return 0
+
+
+def peak_memory() -> int:
+    """Largest resident memory of this process so far, in bytes.
+
+    ``ru_maxrss`` is only the fallback: on Linux a child process inherits its parent's value.
+    """
+    if peak := _field(PROC / "self" / "status", "VmHWM:"):
+        return peak
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else 1024 * peak
 
 
 def available_memory() -> int | None:

@@ -12,40 +12,26 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fcl.data.prepared import PreparedRows
-from fcl.drivers.plan import first_sample
 from fcl.drivers.processes.layout import Layout
-from fcl.drivers.processes.logic.protocol import Decided, Outcome, Task, TaskKind
-from fcl.drivers.processes.messages import (
-    BoundResult,
-    CertifyBound,
-    ColumnsResult,
-    DrawSample,
-    MakeColumns,
-    PriceFeatures,
-    Proposed,
-    Result,
-    SampleResult,
-    ScoreResult,
-    Search,
-    SearchResult,
+from fcl.drivers.processes.logic.protocol import (
+    Decided,
+    Outcome,
+    Published,
     SharedPoint,
+    Task,
     TrainerAnchor,
-    TryPoint,
-    ValidatePoint,
-    Work,
-    WriteMargins,
-    WriteResiduals,
 )
-from fcl.drivers.processes.points import read_point, write_point
+from fcl.drivers.processes.logic.stages import Stage
+from fcl.drivers.processes.messages import Assign, BoundResult, Result, SearchResult
 from fcl.drivers.processes.slots import SlotBook
 from fcl.drivers.processes.wanted import GradientTable, WantedColumns
 from fcl.drivers.session import Session
 from fcl.features.prices import Prices
 from fcl.solve.outer import Certified, Outer
-from fcl.solve.passes import Passes, Vectors
+from fcl.solve.passes import KEEP_PER_GROUP, Passes, Vectors
 from fcl.solve.polish import polished_bound
 from fcl.solve.run_state import RunState
-from fcl.solve.sampling import LastStep, SampleSize
+from fcl.solve.sampling import LastStep
 from fcl.solve.solver import null_outer
 from fcl.solve.state import Ids, Point
 
@@ -91,10 +77,10 @@ class OuterLoopState:
         self.outer: Outer = null_outer(self.passes, job.options.tol)
         self.certified: Certified | None = None
         self.beta = 0.0
-        self.anchors: dict[int, TrainerAnchor] = {}  #: by pass
+        self.anchor: TrainerAnchor | None = None  #: the last one that was certified
         self._proposal: _Proposal | None = None  # the trainer's latest
         self._tried = _Proposal(0, self.outer.point)  # the point that the present pass tries
-        self._tried_at = self._anchor_at = SharedPoint("", 0, 0.0)
+        self._tried_at = self._anchor_at = self._validated_at = SharedPoint()
         # the latest point that no search has judged yet, which a resumed run tries first
         self._untried: _Proposal | None = None
         # the anchor of a checkpoint, while the untried point of that checkpoint is tried
@@ -108,15 +94,10 @@ class OuterLoopState:
         self._watch_pass = -1
         self._watched_slots: Ids = np.empty(0, np.int64)
         self._n_watched = 0
-        self._validated_at = SharedPoint("", 0, 0.0)
         self._score = np.nan
         n_view = self.config.view_rows or job.train.n
         self.columns = WantedColumns(layout, self.store, n_view, job.family)
-        first = first_sample(job.train.n, self.config.view_rows, job.options.row_view)
-        requested = job.options.row_view != "auto"
-        self._sample = SampleSize(
-            job.train.n, self.config.view_rows, first, self.store.capacity, requested
-        )
+        self._sample = job.sample_size(self.config.view_rows, self.store.capacity)
         if session.state is not None:
             self._resume(session.state)
         self._offer()
@@ -154,38 +135,37 @@ class OuterLoopState:
 
     # -- tasks ---------------------------------------------------------------------------------
 
-    def work(self, task: Task) -> Work | None:
-        """The values that a writer needs for a task; None if the task needs no more."""
-        outer, anchor = self.outer, self.vectors.anchor
+    def work(self, task: Task) -> Assign:
+        """The message that assigns a task, with the values that it needs."""
+        n_slots = 0
         match task.kind:
-            case TaskKind.MARGINS:
-                return WriteMargins(anchor, self._tried_at)
-            case TaskKind.SEARCH:
-                return Search(anchor, outer.objective, self._anchor_at, self._tried_at)
-            case TaskKind.ACCEPT:
-                has_fallback = self._fallback is not None
-                unknown = self._resuming and not has_fallback
-                objective = math.inf if unknown else outer.objective
-                return TryPoint(anchor, objective, self._tried_at, self._tried.beta, has_fallback)
-            case TaskKind.RESIDUALS:
-                return WriteResiduals(anchor, outer.point.intercept)
-            case TaskKind.PRICE:
-                if self._watch_pass != task.pass_number:
-                    self._begin_pricing(task.pass_number)
-                return PriceFeatures(self._n_watched, outer.threshold)
-            case TaskKind.CERTIFY:
-                largest = float(self.layout.array("priced_largest").max())
-                return CertifyBound(largest, math.fsum(self.layout.array("priced_excess")))
-            case TaskKind.DRAW:
+            case Stage.PRICE if self._watch_pass != task.pass_number:
+                self._begin_pricing(task.pass_number)
+            case Stage.DRAW:
                 self.slots.clear()
-                return DrawSample(self._sample.draws, self._sample.wanted)
-            case TaskKind.COLUMNS:
+            case Stage.COLUMNS:
                 slots = self.slots.allot(task.serial, task.size)
                 self.columns.allot(task.start, slots)
-                return MakeColumns(len(slots), self.columns.short)
-            case TaskKind.VALIDATE:
-                return ValidatePoint(self._validated_at)
-        return None
+                n_slots = len(slots)
+        has_fallback = self._fallback is not None
+        unknown = self._resuming and not has_fallback
+        return Assign(
+            task,
+            anchor=self.vectors.anchor,
+            objective=math.inf if unknown else self.outer.objective,
+            intercept=self.outer.point.intercept,
+            origin=self._anchor_at,
+            tried=self._tried_at,
+            beta=self._tried.beta,
+            has_fallback=has_fallback,
+            n_watched=self._n_watched,
+            threshold=self.outer.threshold,
+            draw=self._sample.draws,
+            n_sampled=self._sample.wanted,
+            n_slots=n_slots,
+            room_is_short=self.columns.short,
+            validated=self._validated_at,
+        )
 
     def done(self, task: Task, result: Result | None) -> None:
         """Record the result of a task."""
@@ -194,18 +174,18 @@ class OuterLoopState:
                 self._searched(result)
             case BoundResult():
                 self._bound = result
-            case SampleResult(n_rows):
-                self._sample.drawn = n_rows
-                self.layout.array("sample_size")[:] = (n_rows, self._sample.draws)
-            case ColumnsResult(count):
-                slots = self.columns.made(task.serial, task.start, task.stop, count)
+            case int() if task.kind == Stage.DRAW:
+                self._sample.drawn = result
+                self.layout.array("sample_size")[:] = (result, self._sample.draws)
+            case int():
+                slots = self.columns.made(task.start, task.stop, result)
                 self.slots.settle(task.serial, slots)
-            case ScoreResult(score):
-                self._score = score
+            case float():
+                self._score = result
 
     def lost(self, task: Task) -> None:
         """Note that the writer of a task died: the slots of a ``columns`` task are free again."""
-        if task.kind == "columns":
+        if task.kind == Stage.COLUMNS:
             self.slots.settle(task.serial, np.empty(0, np.int64))
 
     def _searched(self, found: SearchResult) -> None:
@@ -216,7 +196,7 @@ class OuterLoopState:
                 self._try(_Proposal(0, fallback))
             case Outcome.BLEND:
                 assert found.point is not None
-                point = read_point(self.layout, found.point)
+                point = self.layout.read_point(found.point)
                 self._try(replace(tried, point=point, beta=found.beta))
             case Outcome.ACCEPTED:
                 assert found.point is not None
@@ -240,7 +220,7 @@ class OuterLoopState:
     def _try(self, proposal: _Proposal) -> None:
         """Make this the point whose margins are written next."""
         self._tried = proposal
-        self._tried_at = write_point(self.layout, "proposed", proposal.point)
+        self._tried_at = self.layout.write_point("proposed", proposal.point)
 
     def _judged(self) -> None:
         """Note that the tried point was accepted or rejected."""
@@ -250,9 +230,9 @@ class OuterLoopState:
 
     # -- proposals -----------------------------------------------------------------------------
 
-    def proposed(self, proposal: Proposed) -> None:
+    def proposed(self, proposal: Published) -> None:
         """Copy a point that the trainer proposes; its place can then be reused."""
-        point = read_point(self.layout, proposal.point)
+        point = self.layout.read_point(proposal.point)
         self._proposal = _Proposal(proposal.version, point, proposal.decrease)
         self._untried = self._proposal
         self._offer()
@@ -264,15 +244,11 @@ class OuterLoopState:
 
     def validate(self) -> None:
         """Make the anchor the point to be validated."""
-        self._validated_at = write_point(self.layout, "validated", self.outer.point)
+        self._validated_at = self.layout.write_point("validated", self.outer.point)
 
     def scored(self, pass_number: int) -> None:
         """Report the score of the anchor of a pass."""
         self.session.validated(pass_number, self.session.scores(self._score))
-
-    def redraw(self) -> None:
-        """Count a new draw of the sample."""
-        self._sample.draws += 1
 
     # -- passes --------------------------------------------------------------------------------
 
@@ -293,7 +269,7 @@ class OuterLoopState:
         layout.array("watched")[: len(watch)] = 0.0
         layout.array("watched_curvatures")[: len(watch)] = 0.0
 
-    def stalled(self, pass_number: int) -> Decided:
+    def stalled(self) -> Decided:
         """Stop, or continue with a lower target, after the trainer could not improve the anchor."""
         session = self.session
         session.idle += 1
@@ -302,9 +278,9 @@ class OuterLoopState:
         if stop:
             return Decided(stop=stop)
         self.outer.sharpen()
-        anchor = self.anchors[pass_number]
-        self.anchors[pass_number] = replace(anchor, target=self.outer.target(), n_coming=0)
-        return self._prepare_columns(pass_number, decrease=0.0)
+        assert self.anchor is not None
+        self.anchor = replace(self.anchor, target=self.outer.target(), n_coming=0)
+        return self._prepare_columns(decrease=0.0)
 
     def certify(self, pass_number: int) -> Certified:
         """Certify the priced anchor, and prepare it for the trainer."""
@@ -327,9 +303,8 @@ class OuterLoopState:
         exact = layout.array("watched_curvatures")[: self._n_watched]
         layout.array("slot_gradients")[parity][self._watched_slots] = watched[:n]
         layout.array("slot_curvatures")[parity][self._watched_slots] = exact[:n]
-        self._anchor_at = write_point(layout, f"anchor{parity}", outer.point)
-        self.anchors = {k: v for k, v in self.anchors.items() if k >= pass_number - 1}
-        self.anchors[pass_number] = TrainerAnchor(
+        self._anchor_at = layout.write_point(f"anchor{parity}", outer.point)
+        self.anchor = TrainerAnchor(
             pass_number=pass_number,
             margins=self.vectors.anchor,
             point=self._anchor_at,
@@ -346,7 +321,7 @@ class OuterLoopState:
     def _rounding(self) -> float:
         return self.passes.rounding(self.outer.point, self.outer.objective, self.outer.reach)
 
-    def decide(self, pass_number: int) -> Decided:
+    def decide(self) -> Decided:
         """Decide what follows the certified pass."""
         assert self.certified is not None
         self._offer()
@@ -355,9 +330,9 @@ class OuterLoopState:
             return Decided(stop=stop, score_first=True)
         if self._try_start():
             return Decided(start=True)
-        return self._prepare_columns(pass_number, self._decrease)
+        return self._prepare_columns(self._decrease)
 
-    def _prepare_columns(self, pass_number: int, decrease: float) -> Decided:
+    def _prepare_columns(self, decrease: float) -> Decided:
         """Choose the columns to make, over a new sample of rows if one is due.
 
         decrease : of the objective over all rows, by the last step that the trainer proposed.
@@ -373,8 +348,10 @@ class OuterLoopState:
         self._redraw_due = False
         columns = self._select(drop_cache=redraw)
         if redraw or not len(slots):
-            self.anchors[pass_number] = replace(self.anchors[pass_number], n_coming=columns)
+            assert self.anchor is not None
+            self.anchor = replace(self.anchor, n_coming=columns)
         if redraw:
+            self._sample.draws += 1
             parts = -(-self._sample.wanted // self.job.options.block_rows)
             return Decided(columns=columns, redraw=True, sample_parts=parts)
         return Decided(columns=columns, crowded=self.too_many > 0)
@@ -391,12 +368,12 @@ class OuterLoopState:
 
     def _merge_prices(self) -> None:
         """Merge the prices of all parts of the family."""
-        layout, config = self.layout, self.config
+        layout = self.layout
         counts = layout.array("priced_counts")
         found = np.concatenate(
             [
-                np.arange(count) + config.keep * part[1]
-                for part, count in zip(config.parts["price"], counts, strict=True)
+                np.arange(count) + KEEP_PER_GROUP * part[1]
+                for part, count in zip(self.config.parts["price"], counts, strict=True)
             ]
         ).astype(np.int64)
         ids = layout.array("priced_ids")[found]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import selectors
 import time
@@ -9,12 +10,14 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from fcl.drivers.processes.children import Child, Heartbeats, dismiss
+from fcl.drivers.processes.children import Child, dismiss
 from fcl.drivers.processes.logic.protocol import TRAINER, WRITER
 from fcl.drivers.processes.shared import Segment
 from fcl.errors import RepeatedDeaths
 
 __all__ = ["Roster"]
+
+_log = logging.getLogger("fcl")
 
 #: Seconds without a heartbeat after which a child counts as hung.
 DEADLINE = float(os.environ.get("FCL_DEADLINE", "30"))
@@ -44,11 +47,10 @@ class Roster:
         self._segments = segments
         self._children: dict[tuple[str, int], Child] = {}
         self._selector = selectors.DefaultSelector()
-        self.heartbeats = Heartbeats(segments["control"])
         self._deaths: defaultdict[str, list[_Death]] = defaultdict(list)  # by role
         self._busy_since: tuple[float, dict[str, float]] = (time.monotonic(), {})
 
-    def spawn(self, role: str, number: int, incarnation: int) -> None:
+    def spawn(self, role: str, number: int, incarnation: int) -> Child:
         """Start a child."""
         index = number if role == WRITER else self._n_writers
         child = Child.spawn(role, number, incarnation, index, self._segments)
@@ -56,6 +58,7 @@ class Roster:
         self._selector.register(child.channel, selectors.EVENT_READ, child)
         if child.sentinel is not None:
             self._selector.register(child.sentinel, selectors.EVENT_READ, child)
+        return child
 
     def __iter__(self) -> Iterator[Child]:
         return iter(list(self._children.values()))
@@ -97,9 +100,12 @@ class Roster:
 
     # -- ends ----------------------------------------------------------------------------------
 
-    def patience(self, child: Child) -> float:
-        """Seconds without a heartbeat after which the child counts as hung."""
-        return DEADLINE if self.heartbeats.heard(child) else STARTING * DEADLINE
+    def kill_if_hung(self, child: Child, now: float) -> None:
+        """Kill a child that has sent no heartbeat for too long. now : of time.monotonic()."""
+        silent = child.silent(self._segments["control"], now)
+        if child.alive() and silent > (DEADLINE if child.heard else STARTING * DEADLINE):
+            _log.warning("%s has been silent for %.0f s and is killed", child.name, silent)
+            child.kill()
 
     def reap(self, child: Child) -> list[Any]:
         """Remove a child that is gone or unreachable; return its last messages.

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from fcl.cache.store import largest_column
-from fcl.data.prepared import PreparedRows, pack_sides
 from fcl.drivers.job import Job, Rows, available_cores
 from fcl.drivers.plan import ACTIVE_A_COLUMN, LEAST_ACTIVE, Plan
-from fcl.drivers.processes.layout import Config, Layout, segment_names
+from fcl.drivers.processes.layout import MOST_BATCH, Config, Layout, segment_names
 from fcl.drivers.processes.logic.protocol import Settings
 from fcl.drivers.processes.memory import on_tmpfs
 from fcl.drivers.processes.shared import Segment
@@ -23,10 +20,10 @@ from fcl.errors import BudgetError
 from fcl.features.base import Family
 from fcl.features.standardized import attach_scales
 from fcl.plain import plain
-from fcl.solve.passes import KEEP_PER_GROUP, Vectors
+from fcl.solve.passes import Vectors
 from fcl.units import format_bytes
 
-__all__ = ["Folders", "Shared"]
+__all__ = ["Shared"]
 
 #: Parts of a stage per writer: enough to balance the work, few enough to cost little.
 PARTS_A_WRITER = 4
@@ -34,16 +31,6 @@ PARTS_A_WRITER = 4
 LEAST_EXTENT = 1 << 20
 COLUMNS_AN_EXTENT = 16
 MOST_EXTENTS = 1024
-#: Most columns that a task makes.
-MOST_BATCH = 256
-
-
-@dataclass(frozen=True)
-class Folders:
-    """Folders of the files that are used instead of memory."""
-
-    scratch: str | os.PathLike[str] | None  #: of prepared rows, if the plan has a scratch file
-    shared: str | os.PathLike[str] | None  #: of shared memory; None: anonymous memory
 
 
 class Shared:
@@ -54,12 +41,10 @@ class Shared:
     targets, weights and offsets moved to shared memory.
     """
 
-    def __init__(self, job: Job, folders: Folders) -> None:
+    def __init__(self, job: Job) -> None:
         self.plan = job.plan
-        self.folders = folders
         self.cores = available_cores()
         self.segments: dict[str, Segment] = {}
-        self.record_shape = job.family.record_shape(job.options.block_rows)
         try:
             self._make(job)
         except BaseException:
@@ -69,12 +54,12 @@ class Shared:
     def _make(self, job: Job) -> None:
         plan = self.plan
         for name in segment_names(plan.writers):
-            folder = self.folders.shared
+            folder = job.options.shared_files
             if name == "rows" and plan.scratch:
-                folder = self.folders.scratch or tempfile.gettempdir()
-                if on_tmpfs(os.fspath(folder)):
+                folder = job.scratch_folder
+                if on_tmpfs(folder):
                     raise BudgetError(
-                        f"scratch folder {os.fspath(folder)}: expected a folder on a disk, since "
+                        f"scratch folder {folder}: expected a folder on a disk, since "
                         "prepared rows do not fit into the memory budget, got one in memory (tmpfs); "
                         "name a folder on a disk with --scratch, or raise --memory by "
                         f"{format_bytes(plan.scratch_bytes)}"
@@ -91,9 +76,7 @@ class Shared:
 
     def _lay_out(self) -> None:
         self.layout = Layout(self.config, self.segments.__getitem__)
-        self.layout.allocate(int(np.prod(self.record_shape)))
-        self.layout.shrink(int(np.prod(self.record_shape)))
-        self.segments["config"].write_json(self.config.to_json())
+        self.layout.allocate()
 
     def _share(self, rows: Rows, which: int) -> Rows:
         """Move targets, weights and offsets to shared memory."""
@@ -112,30 +95,16 @@ class Shared:
 
         between : called after each block, with the share of the blocks that are read.
         """
-        size = self.config.block_rows
-        family: Family = self.job.family
-        directory = self.layout.array("sides")
-        first = 0
+        layout, family = self.layout, self.job.family
         for which, rows in enumerate((self.job.train, self.job.valid)):
             if rows is None or rows.data.source is not None:
-                first += -(-rows.n // size) if rows else 0
                 continue
-            prepared = self.prepared(which)
-            for start, _, raw in family.read_rows(rows.data.rows, size, rows.keep):
-                number = start // size
-                sides = family.prepare(raw, prepared.writable(number), size)
-                prepared.commit(number, sides)
-                data = pack_sides(sides)
-                at = self.segments["sides_0"].append(data)
-                directory[first + number] = (0, at, len(data))
+            prepared = layout.prepared(which)
+            for number, sides in family.fill(prepared, rows.data.rows, rows.keep):
+                layout.keep_sides("sides", layout.first_block(which) + number, 0, sides)
                 between((number + 1) / prepared.n_blocks)
-            first += prepared.n_blocks
 
-    def prepared(self, which: int) -> PreparedRows:
-        """The prepared training (0) or validation (1) rows."""
-        return self.layout.prepared(which, self.record_shape)
-
-    def settings(self, share_cores: bool, first_pass: int | None) -> Settings:
+    def settings(self, first_pass: int | None) -> Settings:
         """The settings of the decision logic.
 
         first_pass : number of the first pass of a run that resumes from a checkpoint; None for a new run.
@@ -144,7 +113,7 @@ class Shared:
         return Settings(
             writers=self.plan.writers,
             cores=self.cores,
-            sharing=share_cores,
+            sharing=self.job.options.share_cores,
             extents=self.n_extents,
             batch=MOST_BATCH,
             prepare_parts=len(parts["prepare"]),
@@ -174,10 +143,8 @@ class Shared:
             staging=plan.staging,
             extents=extents,
             extent_bytes=extent_bytes,
-            batch=MOST_BATCH,
             max_active=max(ACTIVE_A_COLUMN * plan.max_columns, LEAST_ACTIVE),
             view_rows=plan.view_rows,
-            keep=KEEP_PER_GROUP,
         )
 
     def reserve(self) -> None:
@@ -192,14 +159,14 @@ class Shared:
         self._extent_bytes = max(size, column, plan.cache_bytes // MOST_EXTENTS) // 8 * 8
         self.n_extents = max(plan.cache_bytes // self._extent_bytes, 2)
         reserved = self._complete(plan, self._extent_bytes, self.n_extents)
-        Layout(reserved, self.segments.__getitem__).allocate(int(np.prod(self.record_shape)))
+        Layout(reserved, self.segments.__getitem__).allocate()
 
     def complete(self) -> int:
         """Plan again with the exact sizes of the read rows, and free the excess memory.
 
         Returns the number of extents. Raises BudgetError if there is no room for the smallest cache.
         """
-        sets = [self.prepared(which) for which in range(2 if self.job.valid else 1)]
+        sets = [self.layout.prepared(which) for which in range(2 if self.job.valid else 1)]
         plan = self.job.plan_with(sets)
         column = self._largest(plan.view_rows)
         # rather fewer extents than extents that are too small for a column
@@ -239,6 +206,7 @@ def _configure(job: Job, cores: int) -> Config:
         n_scaled=job.family.n_features if job.options.standardize else 0,
         n_kept=[len(r.keep) if r and r.keep is not None else 0 for r in rows],
         block_rows=size,
+        record_shape=job.family.record_shape(size),
         scratch=plan.scratch,
         writers=plan.writers,
         cores=cores,

@@ -10,14 +10,10 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
-import json
 import mmap
 import os
-import struct
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -33,7 +29,6 @@ GROWTH = 4 << 20
 #: Offsets returned by ``append`` are multiples of this, so that any dtype is aligned.
 ALIGNMENT = 64
 _NO_ROOM = (errno.ENOSPC, errno.ENOMEM, errno.EFBIG, errno.EDQUOT)
-_WORD = struct.Struct("=q")
 
 
 class Segment:
@@ -196,26 +191,6 @@ class Segment:
             # arrays keep the former mapping alive; both mappings show the same bytes
             self._map = mmap.mmap(self.fd, size, mmap.MAP_SHARED)
         return self._map
-
-    def write_json(self, value: Mapping[str, Any]) -> None:
-        """Replace the contents by JSON; raises BudgetError if there is not enough room.
-
-        The JSON is appended, then a word at the beginning is set to its offset and length. A concurrent
-        reader therefore sees either the old or the new contents.
-        """
-        data = json.dumps(value).encode("ascii")
-        start = max(self.size, _WORD.size)
-        self.allocate(start + len(data))
-        target = memoryview(self._mapped(start + len(data)))
-        target[start : start + len(data)] = data
-        self.array(np.int64, 1)[0] = start << 32 | len(data)
-
-    def read_json(self) -> dict[str, Any]:
-        """Read what :meth:`write_json` wrote last."""
-        word = int(self.array(np.int64, 1)[0])
-        start, length = word >> 32, word & 0xFFFFFFFF
-        data: dict[str, Any] = json.loads(self._mapped(start + length)[start : start + length])
-        return data
 
     def close(self) -> None:
         """Close the descriptor and release the mapping; existing arrays remain usable."""

@@ -7,9 +7,9 @@ the values in messages; it also keeps the anchor, so that a checkpoint needs no 
 from __future__ import annotations
 
 import logging
-import os
 import time
 from collections import deque
+from dataclasses import replace
 from typing import Any
 
 from fcl.drivers.processes.children import Child
@@ -17,32 +17,19 @@ from fcl.drivers.processes.compilation import compile_kernels
 from fcl.drivers.processes.faults import arm, fault
 from fcl.drivers.processes.logic import protocol
 from fcl.drivers.processes.logic.machine import Logic
-from fcl.drivers.processes.logic.protocol import WRITER, TaskKind
+from fcl.drivers.processes.logic.protocol import WRITER
+from fcl.drivers.processes.logic.stages import Stage
 from fcl.drivers.processes.memory import Meter
-from fcl.drivers.processes.messages import (
-    Assign,
-    ColumnsResult,
-    CommitColumns,
-    EvictColumns,
-    MoveAnchor,
-    ProposalTaken,
-    Proposed,
-    Raised,
-    RestoreTrainer,
-    SearchResult,
-    SetUp,
-    Started,
-    TaskDone,
-)
+from fcl.drivers.processes.messages import Assign, ProposalTaken, SearchResult, SetUp, TaskDone
 from fcl.drivers.processes.outer_loop import OuterLoopState
 from fcl.drivers.processes.roster import Roster
-from fcl.drivers.processes.setup import Folders, Shared
+from fcl.drivers.processes.setup import Shared
 from fcl.drivers.result import StopReason, TrainResult
 from fcl.drivers.session import Session
 from fcl.errors import BudgetError, FclError, GeneratorError, InputError
 from fcl.model import atomic
 
-__all__ = ["run_processes"]
+__all__ = ["Supervisor"]
 
 _log = logging.getLogger("fcl")
 
@@ -57,17 +44,17 @@ OWN_GAP = 5.0
 
 #: Tasks that run code of the family.
 ON_FEATURES = (
-    TaskKind.PREPARE,
-    TaskKind.MEASURE,
-    TaskKind.MARGINS,
-    TaskKind.PRICE,
-    TaskKind.COLUMNS,
-    TaskKind.VALIDATE,
+    Stage.PREPARE,
+    Stage.MEASURE,
+    Stage.MARGINS,
+    Stage.PRICE,
+    Stage.COLUMNS,
+    Stage.VALIDATE,
 )
 #: Stages of a pass that may take long; the others only stream vectors over rows.
 LONG = ("prepare", "margins", "blend", "price", "sample", "columns")
 #: Tasks that run beside the passes.
-BESIDE = (TaskKind.VALIDATE, TaskKind.SCORE)
+BESIDE = (Stage.VALIDATE, Stage.SCORE)
 
 #: Kind of task -> its name in the report of times.
 STEPS = {
@@ -86,21 +73,6 @@ STEPS = {
 }
 
 
-def run_processes(
-    session: Session,
-    scratch: str | os.PathLike[str] | None,
-    share_cores: bool,
-    shared_files: str | os.PathLike[str] | None,
-) -> TrainResult:
-    """Train with writer processes and a trainer process, supervised by this one.
-
-    scratch : folder of the scratch file of prepared rows; None: the system's temporary folder.
-    share_cores : whether trainer and writers lend each other idle cores.
-    shared_files : folder of files to use instead of anonymous shared memory, or None.
-    """
-    return Supervisor(session, Folders(scratch, shared_files), share_cores).run()
-
-
 class _Over(Exception):
     """Raised when the decision logic ends the run."""
 
@@ -109,18 +81,16 @@ class _Over(Exception):
 
 
 class Supervisor:
-    """Supervises one run."""
+    """Trains with writer processes and a trainer process, supervised by this one."""
 
-    def __init__(self, session: Session, folders: Folders, share_cores: bool) -> None:
+    def __init__(self, session: Session) -> None:
         self.session = session
-        self.folders = folders
-        self.share_cores = share_cores
         self.shared: Shared
         self.roster: Roster
         self.logic: Logic
         self._outer_loop: OuterLoopState | None = None  # once the rows are read
         self._tasks: dict[int, protocol.Task] = {}  # by writer
-        self._failure: tuple[str, Raised] | None = None
+        self._failure: tuple[str, protocol.Raised] | None = None
         self._last_tick = self._last_sample = 0.0
         self._events: deque[protocol.Event] = deque()
         self._telling = False
@@ -142,7 +112,7 @@ class Supervisor:
         session.started()
         compile_kernels(session, self._poll_stop)
         self._reading_since = time.monotonic()
-        self.shared = shared = Shared(session.job, self.folders)
+        self.shared = shared = Shared(session.job)
         session.job = shared.job
         self.roster = Roster(shared.plan.writers, shared.segments)
         self.meter = Meter(self.roster.pids, shared.memory_segments)
@@ -150,7 +120,7 @@ class Supervisor:
             shared.reserve()
             shared.prepare_own(self._reading)
             first_pass = None if session.continued is None else len(session.history)
-            self.logic = Logic(shared.settings(self.share_cores, first_pass))
+            self.logic = Logic(shared.settings(first_pass))
             return self._end(self._loop())
         except Exception:
             session.saver.rescue()  # does nothing if the newest state is on disk already
@@ -204,21 +174,15 @@ class Supervisor:
 
     def _on_message(self, child: Child, message: Any) -> None:
         match message:
-            case Started():
-                if self._outer_loop is not None:
-                    self.roster.send(child, SetUp())
-                self._tell(protocol.Ready(child.role, child.number))
             case TaskDone():
                 self._on_task_done(child.number, message)
-            case Proposed(version, _, violation, _, worth, last_word):
+                return
+            case protocol.Published():
                 self.outer_loop.proposed(message)
-                self.roster.send(child, ProposalTaken(version))
-                self._tell(protocol.Published(version, violation, worth, last_word))
-            case Raised():
+                self.roster.send(child, ProposalTaken())
+            case protocol.Raised():
                 self._failure = child.name, message
-                self._tell(protocol.Raised(child.role, child.number))
-            case protocol.Event():
-                self._tell(message)
+        self._tell(message)
 
     def _on_task_done(self, writer: int, done: TaskDone) -> None:
         task = self._tasks.get(writer)
@@ -229,7 +193,7 @@ class Supervisor:
         if self._outer_loop is not None:
             self._outer_loop.done(task, done.result)
         outcome = done.result.outcome if isinstance(done.result, SearchResult) else None
-        stored = done.result.count if isinstance(done.result, ColumnsResult) else 0
+        stored = done.result if isinstance(done.result, int) else 0
         self._tell(protocol.Done(writer, done.serial, outcome, stored))
 
     def _on_exit(self, child: Child) -> None:
@@ -257,7 +221,8 @@ class Supervisor:
         """Check requests and clocks."""
         now = time.monotonic()
         if self._last_tick and now - self._last_tick > OWN_GAP:
-            self.roster.heartbeats.forgive()
+            for child in self.roster:
+                child.forgive()
         self._last_tick = now
         if self.session.should_stop():
             self._tell(protocol.StopAsked(StopReason.INTERRUPTED))
@@ -274,10 +239,7 @@ class Supervisor:
         self.meter.sample()
         self._report_progress()
         for child in self.roster:
-            silent = self.roster.heartbeats.silent(child, now)
-            if child.alive() and silent > self.roster.patience(child):
-                _log.warning("%s has been silent for %.0f s and is killed", child.name, silent)
-                child.kill()
+            self.roster.kill_if_hung(child, now)
             if not child.alive():
                 self._on_readable(child)
 
@@ -287,7 +249,7 @@ class Supervisor:
         for instruction in instructions:
             match instruction:
                 case protocol.Spawn(role, number, incarnation):
-                    self.roster.spawn(role, number, incarnation)
+                    self._set_up(self.roster.spawn(role, number, incarnation))
                 case protocol.Deal(number, task):
                     self._deal(number, task)
                 case protocol.Threads(n):
@@ -295,20 +257,17 @@ class Supervisor:
                 case protocol.Prepared():
                     self._prepared()
                 case protocol.Order():
-                    if message := self._order(instruction):
-                        self.roster.send(self.roster.trainer, message)
+                    self.roster.send(self.roster.trainer, self._completed(instruction))
                 case protocol.TakeProposal():
                     self.outer_loop.take_proposal()
-                case protocol.Certify(number, True):
-                    self._tell(self.outer_loop.stalled(number))
+                case protocol.Certify(_, True):
+                    self._tell(self.outer_loop.stalled())
                 case protocol.Certify(number):
                     self.outer_loop.certify(number)
                     self._report_pass()
-                    self._tell(self.outer_loop.decide(number))
-                case protocol.Decide(number):
-                    self._tell(self.outer_loop.decide(number))
-                case protocol.Redraw():
-                    self.outer_loop.redraw()
+                    self._tell(self.outer_loop.decide())
+                case protocol.Decide():
+                    self._tell(self.outer_loop.decide())
                 case protocol.Validate():
                     self.outer_loop.validate()
                 case protocol.Scored(number):
@@ -321,22 +280,19 @@ class Supervisor:
     def _deal(self, number: int, task: protocol.Task) -> None:
         self._tasks[number] = task
         self.shared.layout.array("shares")[number] = 0.0
-        work = None if self._outer_loop is None else self._outer_loop.work(task)
-        self.roster.send(self.roster.writer(number), Assign(task, work))
+        work = Assign(task) if self._outer_loop is None else self._outer_loop.work(task)
+        self.roster.send(self.roster.writer(number), work)
 
-    def _order(self, order: protocol.Order) -> Any:
-        """The message to the trainer; None if there is no trainer to send it to."""
+    def _completed(self, order: protocol.Order) -> protocol.Order:
+        """The order with the values that the logic does not know."""
+        outer_loop = self.outer_loop
         match order:
-            case protocol.SendAnchor(number, pass_number):
-                return MoveAnchor(number, self.outer_loop.anchors[pass_number])
-            case protocol.Restore(number, pass_number, extents):
-                n_held = self.outer_loop.list_held()
-                return RestoreTrainer(number, self.outer_loop.anchors[pass_number], n_held, extents)
-            case protocol.Commit(number, extent, _, _, pass_number, serial):
-                stored = self.outer_loop.columns.stored(serial)
-                return CommitColumns(number, extent, stored, pass_number) if number else None
-            case protocol.MakeRoom(number, wanted):
-                return EvictColumns(number, wanted, self.outer_loop.too_many)
+            case protocol.SendAnchor():
+                return replace(order, anchor=outer_loop.anchor)
+            case protocol.Restore():
+                return replace(order, anchor=outer_loop.anchor, n_held=outer_loop.list_held())
+            case protocol.MakeRoom():
+                return replace(order, columns=outer_loop.too_many)
         return order
 
     def _prepared(self) -> None:
@@ -345,12 +301,15 @@ class Supervisor:
         for rows in (session.job.train, session.job.valid):
             if rows is not None:
                 rows.data.check_unchanged()
-        rows_read = shared.prepared(0)
+        rows_read = shared.layout.prepared(0)
         session.prepared(time.monotonic() - self._reading_since, rows_read.checksums.copy())
         self.logic.extents.limit(shared.complete())
         self._outer_loop = OuterLoopState(session, shared.layout, shared.vectors, rows_read)
         for child in self.roster:
-            self.roster.send(child, SetUp())
+            self._set_up(child)
+
+    def _set_up(self, child: Child) -> None:
+        self.roster.send(child, SetUp(self.shared.config.to_json()))
 
     # -- reports -------------------------------------------------------------------------------
 
@@ -383,7 +342,7 @@ class Supervisor:
             evicted=outer_loop.slots.count_dropped(),
             beta=outer_loop.beta,
             rows_per_second=self._passes * session.job.train.n / working,
-            memory=self.meter.peak,
+            memory_bytes=self.meter.peak,
             busy=self.roster.busy_shares(),
         )
 
@@ -402,24 +361,21 @@ class Supervisor:
         # without a point that this run has verified there is no result; its checkpoint still exists
         if self._outer_loop is None or not session.history or not self._outer_loop.verified:
             raise KeyboardInterrupt
-        outer_loop, outer = self._outer_loop, self._outer_loop.outer
-        self.meter.sample()
-        self.roster.dismiss()
-        # the only long computation of this process; the children have freed their memory for it
-        support = outer_loop.passes.counts(outer.point.ids)
-        self.meter.sample()
+        self._peak_memory()
+        self.roster.dismiss()  # for the only long computations of this process children free memory
         return session.result(
-            outer.point,
-            outer.certified(),
-            outer.C_min,
-            support,
-            outer_loop.passes.rounded_slope(outer.point, session.job.intercept_shift, outer.reach),
+            self._outer_loop.outer,
+            self._outer_loop.passes,
             StopReason(instruction.reason),
-            self.meter.peak,
+            self._peak_memory,
         )
 
+    def _peak_memory(self) -> int:
+        self.meter.sample()
+        return self.meter.peak
 
-def _exception(name: str, raised: Raised) -> Exception:
+
+def _exception(name: str, raised: protocol.Raised) -> Exception:
     """The exception to raise for that of a child: an InputError, or an FclError with a traceback."""
     if raised.is_input:
         kinds = {"BudgetError": BudgetError, "GeneratorError": GeneratorError}

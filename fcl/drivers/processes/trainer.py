@@ -17,25 +17,21 @@ from fcl.drivers.processes.child import Link
 from fcl.drivers.processes.faults import fault
 from fcl.drivers.processes.layout import Config, Layout
 from fcl.drivers.processes.logic.protocol import (
+    TRAINER,
     AnchorTaken,
+    Commit,
     DropAll,
     Freed,
     Lend,
+    MakeRoom,
+    Published,
+    Ready,
     Rejected,
+    Restore,
+    SendAnchor,
     TrainerIdle,
 )
-from fcl.drivers.processes.messages import (
-    CommitColumns,
-    EvictColumns,
-    MoveAnchor,
-    ProposalTaken,
-    Proposed,
-    RestoreTrainer,
-    SetUp,
-    Started,
-    TrainerAnchor,
-)
-from fcl.drivers.processes.points import read_point, write_point
+from fcl.drivers.processes.messages import ProposalTaken, SetUp
 from fcl.options import Options
 from fcl.parallel import Team
 from fcl.solve.inner import InnerModel
@@ -53,13 +49,13 @@ WORTH_STEPS = 4
 #: first few columns would soon be worthless, and writers make the others faster with the trainer's core.
 WAIT_SHARE = 0.9
 
-#: Names of the orders, in messages and as fault points.
+#: Names of the orders: of the methods that carry them out, in messages, and as fault points.
 _ORDERS = {
-    MoveAnchor: "anchor",
-    RestoreTrainer: "restore",
-    CommitColumns: "commit",
+    SendAnchor: "anchor",
+    Restore: "restore",
+    Commit: "commit",
     Lend: "lend",
-    EvictColumns: "make_room",
+    MakeRoom: "make_room",
     DropAll: "drop_all",
     Rejected: "rejected",
 }
@@ -87,8 +83,7 @@ class TrainerProcess:
     def __init__(self, link: Link) -> None:
         self.link = link
         # new columns can wait until the next step; others wait for the answers to these orders
-        link.urgent = (MoveAnchor, RestoreTrainer, EvictColumns, DropAll, Rejected)
-        self.config = Config(**link.config())
+        link.urgent = (SendAnchor, Restore, MakeRoom, DropAll, Rejected)
         self._order = 0  # the last order handled
         self._idle_at = 0  # the last order after which we reported that there is nothing to do
         self._local: LocalSolver | None = None
@@ -108,7 +103,7 @@ class TrainerProcess:
 
     def run(self) -> None:
         """Work until the supervisor closes the connection."""
-        self.link.send(Started())
+        self.link.send(Ready(TRAINER, 0))
         while True:
             said = self._idle_at == self._order or self._unsaid is not None
             if not self._working and not self.link.pending() and not said:
@@ -123,9 +118,11 @@ class TrainerProcess:
 
     # -- setting up ----------------------------------------------------------------------------
 
-    def _set_up(self) -> None:
-        """Allocate buffers, now that all rows are read and the cache exists."""
-        config = self.config = Config(**self.link.config())
+    def _set_up(self, config: Config) -> None:
+        """Allocate buffers, once all rows are read and the cache exists."""
+        if not config.ready:
+            return
+        self.config = config
         self.layout = layout = Layout(config, self.link.segment)
         family = layout.family()
         self._team = _SharedTeam(layout.array("threads"), config.cores)
@@ -153,9 +150,7 @@ class TrainerProcess:
 
     @property
     def local(self) -> LocalSolver:
-        """The local problem, set up at the first use."""
-        if self._local is None:
-            self._set_up()
+        """The local problem, which exists once all rows are read."""
         assert self._local is not None
         return self._local
 
@@ -190,8 +185,8 @@ class TrainerProcess:
 
     def _handle(self, message: Any) -> None:
         match message:
-            case SetUp():
-                self._set_up()
+            case SetUp(config):
+                self._set_up(Config.from_json(config))
             case ProposalTaken():
                 self._awaiting = False
                 if self._unsaid is not None:
@@ -201,29 +196,19 @@ class TrainerProcess:
                 name = _ORDERS[type(message)]
                 self.link.doing = f"in order {message.order} ({name})"
                 fault(f"order-{name}")
-                self._obey(message)
+                getattr(self, f"_{name}")(message)
 
-    def _obey(self, order: Any) -> None:
-        match order:
-            case MoveAnchor():
-                self._move_anchor(order.anchor)
-            case RestoreTrainer():
-                self._restore(order)
-            case CommitColumns():
-                self._commit(order)
-            case Lend():
-                self.cache.take(order.extent, ())
-            case EvictColumns():
-                self._make_room(order.extents, order.columns)
-            case DropAll():
-                self._freed(self.cache.give_back_all(), spare=0)
-                self._untested.clear()
-                self._working, self._unsaid = False, None
-            case Rejected():
-                self._rejected()
+    def _lend(self, order: Lend) -> None:
+        self.cache.take(order.extent, ())
 
-    def _move_anchor(self, anchor: TrainerAnchor) -> None:
-        local, layout = self.local, self.layout
+    def _drop_all(self, _: DropAll) -> None:
+        self._freed(self.cache.give_back_all(), spare=0)
+        self._untested.clear()
+        self._working, self._unsaid = False, None
+
+    def _anchor(self, order: SendAnchor | Restore) -> None:
+        anchor, local, layout = order.anchor, self.local, self.layout
+        assert anchor is not None
         if self.config.view_rows:
             self._take_sample()
             # compare the decrease of the last proposal with the one that we promised
@@ -232,7 +217,7 @@ class TrainerProcess:
         slots = self.cache.slots
         self._parity = parity = anchor.pass_number & 1
         local.move_anchor(
-            read_point(layout, anchor.point),
+            layout.read_point(anchor.point),
             self._margins[anchor.margins],
             layout.array("slot_gradients")[parity][slots],
             layout.array("slot_curvatures")[parity][slots] if self.config.view_rows else None,
@@ -261,9 +246,9 @@ class TrainerProcess:
             local.return_to_anchor()
             self._below = 0.0
 
-    def _restore(self, order: RestoreTrainer) -> None:
+    def _restore(self, order: Restore) -> None:
         """Take over from a trainer that died: its columns, and the anchor."""
-        cache, layout = self.cache, self.layout  # in this order: the cache sets up the layout
+        cache, layout = self.cache, self.layout
         if self.config.view_rows:
             self._take_sample()  # before there are columns
         slots = layout.array("held")[: order.n_held].copy()
@@ -275,9 +260,9 @@ class TrainerProcess:
                 cache.adopt(int(slot))
         self._steps, self._below = 0, 0.0
         self._promised = {}
-        self._move_anchor(order.anchor)
+        self._anchor(order)
 
-    def _commit(self, order: CommitColumns) -> None:
+    def _commit(self, order: Commit) -> None:
         """Take over columns that equal no cached one; the next step tests their violations."""
         extent, count, parity = order.extent, order.count, order.pass_number & 1
         self._lacking = max(0, self._lacking - count)
@@ -310,24 +295,24 @@ class TrainerProcess:
         self._untested.update(int(i) for i in cache.ids[first:])
         self._working = not self._lacking
 
-    def _make_room(self, wanted: int, leaving: int) -> None:
-        """Evict until ``wanted`` extents are empty and ``leaving`` columns gone, if possible.
+    def _make_room(self, order: MakeRoom) -> None:
+        """Evict until so many extents are empty and so many columns gone, if possible.
 
         All dead columns may go, but columns with a weight only up to half of the cache, so that enough of
         the working set remains.
         """
         local, cache = self.local, self.cache
+        wanted, leaving = order.wanted, order.columns
         given = cache.give_back(wanted, all_but=1) if wanted else []
         short = wanted - len(given)
         if short or leaving:
             n = cache.n
-            order = local.leaving_order()
             sizes, weights = cache.sizes, local.live_weights
             # one extent more than wanted, since the remaining columns have to be compacted
             need = (short + 1) * cache.extent_bytes if short else 0
             keep = np.ones(n, bool)
             room = gone = live = n_live = 0
-            for j in order:
+            for j in local.leaving_order():
                 if room >= need and gone >= leaving:
                     break
                 if weights[j] != 0.0:
@@ -349,7 +334,7 @@ class TrainerProcess:
     def _freed(self, extents: Sequence[int], spare: int) -> None:
         self.link.send(Freed(tuple(map(int, extents)), spare, self._order))
 
-    def _rejected(self) -> None:
+    def _rejected(self, _: Rejected) -> None:
         """Handle the rejection of our point, which is worse than the anchor over all rows.
 
         That happens on a sample, whose model must then be trusted less.
@@ -394,7 +379,7 @@ class TrainerProcess:
             self._unsaid = last_word, violation
             return
         self._unsaid = None
-        point = write_point(self.layout, "mailbox", self.local.point())
+        point = self.layout.write_point("mailbox", self.local.point())
         self._version += 1
         self._awaiting = True
         worth = bool(
@@ -404,6 +389,4 @@ class TrainerProcess:
         )
         self._promised[self._version] = -self._below
         fault("publish")
-        self.link.send(
-            Proposed(self._version, point, float(violation), float(-self._below), worth, last_word)
-        )
+        self.link.send(Published(self._version, worth, last_word, point, float(-self._below)))

@@ -75,7 +75,6 @@ class WantedColumns:
         self._column_bytes = largest_column(n_rows, block_rows, family.binary, family.step)
         self.short = False  #: whether there may be too little room for all columns of the list
         self._unmade = 0  # columns of the list that are not stored yet
-        self._stored: dict[int, int] = {}  # columns stored, by serial of the task
 
     def choose(
         self,
@@ -145,20 +144,15 @@ class WantedColumns:
         """Write the slots that a task may fill, from position ``start`` of the list on."""
         self._layout.array("job_slots")[start : start + len(slots)] = slots
 
-    def made(self, serial: int, start: int, stop: int, stored: int) -> Ids:
+    def made(self, start: int, stop: int, stored: int) -> Ids:
         """Note how many columns of [start, stop) a task has stored; return their slots.
 
         This part of the list is reordered: the stored columns first, in the order of storing, then the
         others.
         """
         self._rearrange(slice(start, stop), self._layout.array("job_order")[start:stop])
-        self._stored[serial] = stored
         self._unmade -= stored
         return self._layout.array("job_slots")[start : start + stored].copy()
-
-    def stored(self, serial: int) -> int:
-        """Number of columns that a task has stored; to be called once for each task."""
-        return self._stored.pop(serial)
 
     def too_many(self, n_free: int) -> int:
         """Columns to evict to make slots for the list: at most half of the directory in one round."""

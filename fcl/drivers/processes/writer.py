@@ -5,47 +5,31 @@ A task writes only to its own places, and its results count once its completion 
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from fcl.cache.store import Store
-from fcl.data.prepared import PreparedRows, pack_sides
 from fcl.drivers.processes.child import Link
 from fcl.drivers.processes.faults import fault
 from fcl.drivers.processes.layout import Config, Layout
-from fcl.drivers.processes.logic.protocol import Outcome, Task, TaskKind
+from fcl.drivers.processes.logic.protocol import WRITER, Outcome, Ready, SharedPoint, Task
 from fcl.drivers.processes.messages import (
     Assign,
     BoundResult,
-    CertifyBound,
-    ColumnsResult,
-    DrawSample,
-    MakeColumns,
-    PriceFeatures,
     Result,
-    SampleResult,
-    ScoreResult,
-    Search,
     SearchResult,
     SetUp,
-    SharedPoint,
-    Started,
     TaskDone,
-    TryPoint,
-    ValidatePoint,
-    WriteMargins,
-    WriteResiduals,
 )
-from fcl.drivers.processes.points import read_point, write_point
 from fcl.features.base import ColumnMaker
 from fcl.objective import find_loss
 from fcl.options import Options
 from fcl.solve import passes as steps
-from fcl.solve.passes import DualPoint, Passes, Vectors
+from fcl.solve.passes import KEEP_PER_GROUP, DualPoint, Passes, Vectors
 from fcl.solve.sampling import draw_rows, seed_of_draw
 
 __all__ = ["Writer"]
@@ -59,88 +43,56 @@ class Writer:
 
     def __init__(self, link: Link) -> None:
         self.link = link
-        self._read_config()
         self._passes: Passes | None = None
         self._store: Store | None = None
         self._maker: tuple[int, ColumnMaker] | None = None
         self._dual: tuple[int, DualPoint] | None = None  # pass priced last, and its dual point
         self._sampled = 0  # number of the draw of which we have prepared rows
         self._sides_end: int | None = None  # where our side arrays of the sample begin
-        self._tasks: dict[TaskKind, Callable[[Task, Any], Result | None]] = {
-            TaskKind.PREPARE: self._prepare,
-            TaskKind.MEASURE: self._measure,
-            TaskKind.MARGINS: self._margins,
-            TaskKind.SEARCH: self._search,
-            TaskKind.ACCEPT: self._accept,
-            TaskKind.RESIDUALS: self._residuals,
-            TaskKind.PRICE: self._price,
-            TaskKind.CERTIFY: self._certify,
-            TaskKind.DRAW: self._draw,
-            TaskKind.SAMPLE: self._sample,
-            TaskKind.COLUMNS: self._columns,
-            TaskKind.VALIDATE: self._validate,
-            TaskKind.SCORE: self._score,
-        }
 
-    def _read_config(self) -> None:
-        self.config = Config(**self.link.config())
+    def _set_up(self, config: Config) -> None:
+        self.config = config
         self.options = Options(**self.config.options)
         self.layout = Layout(self.config, self.link.segment)
         self.family = self.layout.family()
-        self.shape = self.family.record_shape(self.config.block_rows)
 
     def run(self) -> None:
         """Work until the supervisor closes the connection."""
-        self.link.send(Started())
+        self.link.send(Ready(WRITER, self.link.number))
         while True:
             match self.link.receive():
-                case SetUp():
-                    self._read_config()
-                case Assign(task, work):
-                    self._do(task, work)
+                case SetUp(config):
+                    self._set_up(Config.from_json(config))
+                case Assign() as work:
+                    self._do(work.task, work)
 
-    def _do(self, task: Task, work: Any) -> None:
+    def _do(self, task: Task, work: Assign) -> None:
+        """Do a task by the method that has the name of its kind."""
+        do: Callable[[Task, Assign], Result | None] = getattr(self, f"_{task.kind}")
         self.link.doing = f"in the task {task.kind}, parts {task.start} to {task.stop}"
         fault(f"{task.kind}-begin")
         since = time.process_time()
-        result = self._tasks[task.kind](task, work)
+        result = do(task, work)
         spent = time.process_time() - since
         fault(f"{task.kind}-done")
         self.link.send(TaskDone(task.serial, spent, result))
 
     # -- reading -------------------------------------------------------------------------------
 
-    def _prepare(self, task: Task, _: None) -> None:
+    def _prepare(self, task: Task, _: Assign) -> None:
         from fcl.data import open_data
 
         which, first, stop = self.config.parts["prepare"][task.start]
         source = self.config.sources[which]
         if source is None:  # the supervisor has prepared these rows, which only it can read
             return
-        data = open_data(source["source"], x=source["x"], y=None)
-        keep = self.layout.array(f"keep{which}") if self.config.n_kept[which] else None
-        prepared = self.layout.prepared(which, self.shape)
-        size = self.config.block_rows
-        rows = self.family.read_rows(
-            data.rows, size, keep, first * size, min(stop * size, prepared.n_rows)
-        )
-        for start, _stop, raw in rows:
-            number = start // size
-            sides = self.family.prepare(raw, prepared.writable(number), size)
-            prepared.commit(number, sides)
-            self._keep_sides("sides", number + (self._first_valid if which else 0), sides)
+        data, layout = open_data(source["source"], x=source["x"], y=None), self.layout
+        keep = layout.array(f"keep{which}") if self.config.n_kept[which] else None
+        prepared, before = layout.prepared(which), layout.first_block(which)
+        for number, sides in self.family.fill(prepared, data.rows, keep, range(first, stop)):
+            layout.keep_sides("sides", before + number, self.link.number, sides)
             fault("prepare-block")
         data.check_unchanged()
-
-    @property
-    def _first_valid(self) -> int:
-        return -(-self.config.n_rows // self.config.block_rows)
-
-    def _keep_sides(self, directory: str, block: int, sides: object) -> None:
-        """Append side arrays to our own segment, and write their place to the directory."""
-        data = pack_sides(sides)  # type: ignore[arg-type]
-        at = self.link.segment(f"sides_{self.link.number}").append(data)
-        self.layout.array(directory)[block] = (self.link.number, at, len(data))
 
     # -- passes --------------------------------------------------------------------------------
 
@@ -152,45 +104,42 @@ class Writer:
             y, s = layout.array("y"), layout.array("s")
             objective = self.options.objective(y, s, offset=layout.offset())
             vectors = Vectors(config.n_rows, layout.allocator)
-            self._passes = Passes(objective, self.family, self._rows(), vectors)
+            self._passes = Passes(objective, self.family, layout.prepared(0), vectors)
             self._passes.on_progress = self._on_progress
         return self._passes
 
     def _on_progress(self, share: float) -> None:
         self.layout.array("shares")[self.link.number] = share
 
-    def _rows(self) -> PreparedRows:
-        return self.layout.prepared(0, self.shape)
-
     def _part(self, kind: str, task: Task) -> range:
         _, first, stop = self.config.parts[kind][task.start]
         return range(first, stop)
 
-    def _measure(self, task: Task, _: None) -> None:
+    def _measure(self, task: Task, _: Assign) -> None:
         self.passes.measure(self._part("price", task))
 
-    def _margins(self, task: Task, work: WriteMargins) -> None:
+    def _margins(self, task: Task, work: Assign) -> None:
         self.passes.vectors.anchor = work.anchor
-        point = read_point(self.layout, work.point)
+        point = self.layout.read_point(work.tried)
         self.passes.write_margins(point, self._part("margins", task))
 
-    def _search(self, _: Task, work: Search) -> SearchResult:
+    def _search(self, _: Task, work: Assign) -> SearchResult:
         self.passes.vectors.anchor = work.anchor
-        anchor = read_point(self.layout, work.origin)
-        proposal = read_point(self.layout, work.proposal)
+        anchor = self.layout.read_point(work.origin)
+        proposal = self.layout.read_point(work.tried)
         found = self.passes.search(anchor, work.objective, proposal)
         if found.point is None or found.beta == 1.0:
-            return self._found(found, work.proposal)
-        point = write_point(self.layout, "found", found.point)
+            return self._found(found, work.tried)
+        point = self.layout.write_point("found", found.point)
         return SearchResult(Outcome.BLEND, found.objective, found.beta, point)
 
-    def _accept(self, _: Task, work: TryPoint) -> SearchResult:
+    def _accept(self, _: Task, work: Assign) -> SearchResult:
         self.passes.vectors.anchor = work.anchor
-        point = read_point(self.layout, work.point)
+        point = self.layout.read_point(work.tried)
         found = self.passes.settled(point, work.objective, work.beta, point.intercept)
         if work.has_fallback and found.point is None:
             return SearchResult(Outcome.BLEND)
-        return self._found(found, work.point)
+        return self._found(found, work.tried)
 
     @staticmethod
     def _found(found: steps.Searched, tried: SharedPoint) -> SearchResult:
@@ -199,11 +148,11 @@ class Writer:
         point = replace(tried, intercept=found.point.intercept)
         return SearchResult(Outcome.ACCEPTED, found.objective, found.beta, point)
 
-    def _residuals(self, task: Task, work: WriteResiduals) -> None:
+    def _residuals(self, task: Task, work: Assign) -> None:
         self.passes.vectors.anchor = work.anchor
         self.passes.write_residuals(work.intercept, self._part("margins", task))
 
-    def _price(self, task: Task, work: PriceFeatures) -> None:
+    def _price(self, task: Task, work: Assign) -> None:
         passes, layout, config = self.passes, self.layout, self.config
         part = self._part("price", task)
         watch = layout.array("watch_ids")[: work.n_watched]
@@ -211,7 +160,7 @@ class Writer:
             self._dual = task.pass_number, passes.dual_point()
         prices = passes.price(self._dual[1], watch, work.threshold, part, task.pass_number)
         self._scatter(layout.array("watched"), prices.watched)
-        at = config.keep * part.start
+        at = KEEP_PER_GROUP * part.start
         found = len(prices.ids)
         layout.array("priced_ids")[at : at + found] = prices.ids
         layout.array("priced_gradients")[at : at + found] = prices.gradients
@@ -232,29 +181,31 @@ class Writer:
         own = np.flatnonzero(part)
         target[own] = part[own]
 
-    def _certify(self, _: Task, work: CertifyBound) -> BoundResult:
-        bound = self.passes.bound(self.passes.dual_point(), work.largest, work.excess)
+    def _certify(self, _: Task, __: Assign) -> BoundResult:
+        largest = float(self.layout.array("priced_largest").max())
+        excess = math.fsum(self.layout.array("priced_excess"))
+        bound = self.passes.bound(self.passes.dual_point(), largest, excess)
         return BoundResult(bound, *self.passes.totals())
 
     # -- the sample ----------------------------------------------------------------------------
 
-    def _draw(self, _: Task, work: DrawSample) -> SampleResult:
+    def _draw(self, _: Task, work: Assign) -> int:
         layout, passes = self.layout, self.passes
-        blocks = -(-work.n_rows // self.config.block_rows)  # the number of sample tasks
+        blocks = -(-work.n_sampled // self.config.block_rows)  # the number of sample tasks
         rows = layout.array("sample_rows")[: blocks * self.config.block_rows]
         n = draw_rows(
             passes.objective,
             passes.vectors.curvatures,
-            work.n_rows,
-            seed_of_draw(self.options.seed, work.number),
+            work.n_sampled,
+            seed_of_draw(self.options.seed, work.draw),
             rows,
             layout.array("sample_s"),
         )
         layout.array("sample_y")[:n] = passes.objective.y[rows[:n]]
-        return SampleResult(n)
+        return n
 
-    def _sample(self, task: Task, _: None) -> None:
-        chosen = self.layout.prepared(2, self.shape)
+    def _sample(self, task: Task, _: Assign) -> None:
+        chosen = self.layout.prepared(2)
         number = task.start
         drawn = int(self.layout.array("sample_size")[1])
         if drawn != self._sampled:  # overwrite the side arrays of the sample before
@@ -264,11 +215,11 @@ class Writer:
             return
         rows = self.layout.array("sample_rows")[: chosen.n_rows]
         self.family.select(self.passes.prepared, rows, chosen, number)
-        self._keep_sides("sample_sides", number, chosen.sides(number))
+        self.layout.keep_sides("sample_sides", number, self.link.number, chosen.sides(number))
 
     # -- columns -------------------------------------------------------------------------------
 
-    def _columns(self, task: Task, work: MakeColumns) -> ColumnsResult:
+    def _columns(self, task: Task, work: Assign) -> int:
         """Make columns of a part of the list, and store as many as fit into the granted extent.
 
         If room is short, the columns that promise most for their bytes come first. The order of storing
@@ -311,7 +262,7 @@ class Writer:
                 break  # the rest is dealt again
         self._enter(task, stored)
         fault("columns-commit")
-        return ColumnsResult(len(stored))
+        return len(stored)
 
     def _enter(self, task: Task, stored: list[int]) -> None:
         """Write what the trainer needs to know of the stored columns, by slot."""
@@ -340,15 +291,15 @@ class Writer:
         if self.config.view_rows:
             drawn = int(self.layout.array("sample_size")[1])
         if self._maker is None or self._maker[0] != drawn:
-            rows = self.passes.prepared if drawn < 0 else self.layout.prepared(2, self.shape)
+            rows = self.passes.prepared if drawn < 0 else self.layout.prepared(2)
             self._maker = drawn, self.family.column_maker(rows, self.config.staging)
         return self._maker[1]
 
     # -- validation ----------------------------------------------------------------------------
 
-    def _validate(self, task: Task, work: ValidatePoint) -> None:
-        valid = self.layout.prepared(1, self.shape)
-        point = read_point(self.layout, work.point)
+    def _validate(self, task: Task, work: Assign) -> None:
+        valid = self.layout.prepared(1)
+        point = self.layout.read_point(work.validated)
         blocks = self._part("validate", task)
         margins = self.layout.array("valid_margins")
         self.family.write_margins(valid, point.ids, point.weights, margins, blocks)
@@ -358,6 +309,6 @@ class Writer:
         if offset is not None:
             margins[rows] += offset[rows]
 
-    def _score(self, _: Task, __: None) -> ScoreResult:
+    def _score(self, _: Task, __: Assign) -> float:
         rows = (self.layout.array(f"valid_{name}") for name in ("y", "s", "margins"))
-        return ScoreResult(find_loss(self.options.loss).score(*rows))
+        return find_loss(self.options.loss).score(*rows)

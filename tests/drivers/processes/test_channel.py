@@ -14,16 +14,17 @@ from hypothesis import strategies as st
 
 from fcl.drivers.processes.channel import MAX_QUEUED, Channel
 from fcl.drivers.processes.codec import Frames, message, pack
-from fcl.drivers.processes.logic.protocol import DropAll, Freed, Outcome, Task, TaskKind
-from fcl.drivers.processes.messages import (
-    Assign,
-    ColumnsResult,
-    Proposed,
+from fcl.drivers.processes.logic.protocol import (
+    DropAll,
+    Freed,
+    Outcome,
+    Published,
     Raised,
-    SearchResult,
     SharedPoint,
-    TaskDone,
+    Task,
 )
+from fcl.drivers.processes.logic.stages import TASKS
+from fcl.drivers.processes.messages import Assign, SearchResult, TaskDone
 
 Pair = tuple[Channel, socket.socket]
 INT64 = st.integers(-(2**63), 2**63 - 1)
@@ -53,25 +54,22 @@ def read(theirs: socket.socket, n: int) -> list[Any]:
 @given(
     st.lists(
         st.builds(
-            Proposed,
+            Published,
             version=INT64,
             point=st.builds(SharedPoint, st.text(), INT64, st.floats(allow_nan=False)),
-            violation=st.floats(allow_nan=False),
             decrease=st.floats(allow_nan=False),
             worth=st.booleans(),
             last_word=st.booleans(),
         )
         | st.builds(Freed, st.lists(INT64).map(tuple), INT64, INT64)
-        | st.builds(Raised, st.text(), st.text(), st.text(), st.booleans(), st.text())
+        | st.builds(Raised, st.text(), INT64, st.text(), st.text(), st.text(), st.booleans())
         | st.builds(
             TaskDone,
             INT64,
             st.floats(allow_nan=False),
-            st.none()
-            | st.builds(ColumnsResult, INT64)
-            | st.builds(SearchResult, st.sampled_from(Outcome)),
+            st.none() | INT64 | st.builds(SearchResult, st.sampled_from(Outcome)),
         )
-        | st.builds(Assign, st.builds(Task, st.sampled_from(TaskKind), INT64, INT64, INT64, INT64)),
+        | st.builds(Assign, st.builds(Task, st.sampled_from(TASKS), INT64, INT64, INT64, INT64)),
         max_size=4,
     ),
     st.lists(st.integers(1, 300)),

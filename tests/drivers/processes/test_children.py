@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import os
 import select
 import signal
@@ -21,9 +22,9 @@ from processes_toys import About, Echo, Fail, Fill, Here, Quit
 from fcl.drivers.processes import children as module
 from fcl.drivers.processes import faults
 from fcl.drivers.processes.child import BEAT, IGNORED
-from fcl.drivers.processes.children import Child, Heartbeats, dismiss
+from fcl.drivers.processes.children import Child, dismiss
 from fcl.drivers.processes.faults import fault
-from fcl.drivers.processes.messages import Raised
+from fcl.drivers.processes.logic.protocol import Raised
 from fcl.drivers.processes.shared import Segment
 from fcl.errors import FclError
 
@@ -41,7 +42,7 @@ def importable(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def segments() -> Iterator[dict[str, Segment]]:
-    made = {name: Segment.create(name) for name in ("control", "config", "data")}
+    made = {name: Segment.create(name) for name in ("control", "data")}
     made["control"].allocate(64)
     yield made
     for segment in made.values():
@@ -118,16 +119,14 @@ def test_messages_and_a_normal_end(spawn: Spawn) -> None:
     assert child.cause() == "ended with exit code 0"
 
 
-def test_a_child_sees_signals_path_environment_and_configuration(
-    spawn: Spawn, segments: dict[str, Segment], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_child_sees_signals_path_and_environment(
+    spawn: Spawn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("PYTHONPATH", raising=False)
     monkeypatch.syspath_prepend(tmp_path / "with:colon")
     child = spawn(FCL_TOY="said")
     receive(child)
-    # after the start: read again, and from a segment that had no size at the start
-    segments["config"].write_json({"path": str(tmp_path / "about"), "sys.path": sys.path})
-    child.channel.send(About())
+    child.channel.send(About(str(tmp_path / "about"), json.dumps(sys.path)))
     assert receive(child) == [About()]
     *handlers, blocked, threads, toy, path, leaked = (tmp_path / "about").read_text().split("\n")
     assert handlers == ["SIG_IGN"] * len(IGNORED)
@@ -282,23 +281,23 @@ def test_dismissal_of_children_that_have_hardly_started(spawn: Spawn) -> None:
 
 def test_hearts_beat_unless_stopped(spawn: Spawn, segments: dict[str, Segment]) -> None:
     child, other = spawn(number=1), spawn(number=6)
-    hearts = Heartbeats(segments["control"])
-    assert hearts.silent(child, 100.0) == 0.0 and not hearts.heard(child)
-    counts = segments["control"].array("i8", 8)
+    control = segments["control"]
+    assert child.silent(control, 100.0) == 0.0 and not child.heard
+    counts = control.array("i8", 8)
     assert until(lambda: counts[1] >= 2 and counts[6] >= 1)
     assert counts[[0, 2, 3, 4, 5, 7]].sum() == 0
     stop(child)
-    hearts.silent(child, 101.0)
-    assert hearts.heard(child)
+    child.silent(control, 101.0)
+    assert child.heard
     time.sleep(1.5 * BEAT)
-    assert hearts.silent(child, 131.5) == 30.5
+    assert child.silent(control, 131.5) == 30.5
     before = int(counts[6])
     assert until(lambda: counts[6] > before)
-    hearts.forgive()
-    assert hearts.silent(child, 200.0) == 0.0 and hearts.silent(child, 203.0) == 3.0
+    child.forgive()
+    assert child.silent(control, 200.0) == 0.0 and child.silent(control, 203.0) == 3.0
     child.kill()
-    child.incarnation = 1  # another in its place
-    assert hearts.silent(child, 300.0) == 0.0 and not hearts.heard(child)
+    another = spawn(number=1)  # in its place
+    assert another.silent(control, 300.0) == 0.0 and not another.heard
     assert other.alive()
 
 

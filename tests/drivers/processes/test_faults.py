@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import fcl.drivers.processes
-from fcl.drivers.processes.logic.protocol import TaskKind
+from fcl.drivers.processes.logic.stages import TASKS
 from fcl.drivers.processes.trainer import _ORDERS
 from fcl.model import atomic
 from tools import faults
@@ -68,7 +68,7 @@ def test_all_marked_points_are_in_the_campaign() -> None:
                 found.add(point)
     for name in ("{task.kind}-begin", "{task.kind}-done"):
         found.remove(name)
-        found |= {name.replace("{task.kind}", kind) for kind in TaskKind}
+        found |= {name.replace("{task.kind}", kind) for kind in TASKS}
     found.remove("write-{name}")
     found |= {
         f"write-{step}"

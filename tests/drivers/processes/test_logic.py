@@ -10,8 +10,8 @@ from crew import BESIDE, Crew
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+from logic_invariants import check_invariants
 
-from fcl.drivers.processes.logic.invariants import check_invariants
 from fcl.drivers.processes.logic.machine import Logic
 from fcl.drivers.processes.logic.protocol import (
     Abort,
@@ -32,7 +32,6 @@ from fcl.drivers.processes.logic.protocol import (
     Published,
     Raised,
     Ready,
-    Redraw,
     Rejected,
     Restore,
     Scored,
@@ -154,7 +153,7 @@ def test_a_rejected_proposal_costs_no_pricing_and_no_number() -> None:
     publish(crew)
     crew.finish_stage()
     crew.finish_stage(outcome="rejected")
-    assert [(r.pass_number, r.version) for r in crew.said(Rejected)] == [(0, 1)]
+    assert len(crew.said(Rejected)) == 1
     assert crew.logic.stage == "wait" and crew.logic.pass_number == 0 and not crew.tasks
     publish(crew)
     assert crew.said(TakeProposal) == [TakeProposal(2, 1)]
@@ -263,17 +262,17 @@ def test_margins_wait_until_the_trainer_has_taken_the_anchor() -> None:
     crew = certified()
     crew.decide()
     (sent,) = crew.said(SendAnchor)
-    assert crew.tell(Published(1, 1.0, worth=True)) == []
+    assert crew.tell(Published(1, worth=True)) == []
     assert crew.tell(AnchorTaken(sent.order)) == []  # made with the old anchor: a newer one is due
     assert crew.logic.stage == "wait"
-    assert TakeProposal(2, 1) in crew.tell(Published(2, 1.0, worth=True))
+    assert TakeProposal(2, 1) in crew.tell(Published(2, worth=True))
 
 
 def test_a_proposal_made_with_the_old_anchor_is_taken_if_nothing_else_comes() -> None:
     crew = certified()
     crew.decide()
     (sent,) = crew.said(SendAnchor)
-    crew.tell(Published(1, 1.0, worth=True))
+    crew.tell(Published(1, worth=True))
     crew.tell(AnchorTaken(sent.order))
     assert crew.logic.stage == "wait"
     assert TakeProposal(1, 1) in crew.tell(TrainerIdle(sent.order))
@@ -326,7 +325,7 @@ def test_columns_are_dealt_in_batches_and_committed_with_their_extent() -> None:
         ranges.append((task.start, task.stop))
         crew.finish(0)
         (commit,) = crew.said(Commit)
-        assert (commit.start, commit.stop, commit.extent) == (task.start, task.stop, task.extent)
+        assert (commit.extent, commit.count) == (task.extent, task.size)
     assert ranges == [(0, 2), (2, 4), (4, 5)]
     assert crew.logic.stage == "wait"
 
@@ -428,7 +427,7 @@ def test_a_new_sample_is_drawn_when_the_trainer_has_dropped_all() -> None:
     crew.decide(columns=2)
     crew.run_on()
     crew.decide(columns=2, redraw=True, sample_parts=2)
-    assert crew.said(Redraw) and crew.said(DropAll) and not crew.tasks
+    assert crew.said(DropAll) and not crew.tasks
     crew.trainer_works()
     assert set(crew.owner.values()) <= {"nobody", "trainer"}
     assert crew.kinds() == ["draw"] and not crew.said(SendAnchor)
@@ -521,13 +520,13 @@ def test_a_new_trainer_gets_the_anchor_and_all_extents() -> None:
     crew = certified(writers=1, cores=1, extents=4)
     crew.decide(columns=4)
     crew.kill("trainer")
+    extent = crew.tasks[0].extent
     crew.finish(0)
-    (commit,) = crew.said(Commit)
-    assert commit.order == 0  # there is no trainer to notify
+    assert not crew.said(Commit)  # there is no trainer to notify
     crew.come("trainer")
     (restore,) = crew.said(Restore)
     held = tuple(extent for extent, owner in crew.owner.items() if owner == "trainer")
-    assert restore.pass_number == 0 and restore.extents == held and commit.extent in held
+    assert restore.pass_number == 0 and restore.extents == held and extent in held
 
 
 def test_a_first_trainer_that_comes_late_gets_the_anchor_and_all_extents() -> None:

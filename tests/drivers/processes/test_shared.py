@@ -122,17 +122,6 @@ def test_appended_pieces_are_read_by_those_who_mapped_early(segment: Segment) ->
     successor.close()
 
 
-def test_json_is_replaced(segment: Segment) -> None:
-    segment.write_json({"a": "x" * 5000, "ü": [1, 2.5, None]})
-    other = Segment.of_fd("other", os.dup(segment.fd))
-    assert other.read_json() == {"a": "x" * 5000, "ü": [1, 2.5, None]}
-    segment.write_json({})
-    assert other.read_json() == {}
-    segment.write_json({"a": "y" * 50_000})
-    assert len(other.read_json()["a"]) == 50_000
-    other.close()
-
-
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.ENOMEM])
 def test_lack_of_room_is_reported_and_nothing_is_kept(
     segment: Segment, code: int, monkeypatch: pytest.MonkeyPatch

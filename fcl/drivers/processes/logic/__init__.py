@@ -5,7 +5,7 @@
 The shell, that is the supervisor, turns messages, deaths and decisions into events, and carries out the
 instructions that the logic returns. The logic itself never waits, measures time or touches data.
 
-A run is a sequence of stages (``STAGES``), each a list of parts; the next stage begins when all parts of
+A run is a sequence of stages (``Stage``), each a list of parts; the next stage begins when all parts of
 the present one are done. Parts are dealt to writers as tasks. A task is complete when its Done arrives.
 The task of a dead writer is dealt again and its extent is free again: the shell reports a death only
 after reaping.

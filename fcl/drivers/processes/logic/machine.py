@@ -24,7 +24,6 @@ from fcl.drivers.processes.logic.protocol import (
     Published,
     Raised,
     Ready,
-    Redraw,
     Rejected,
     Restore,
     SendAnchor,
@@ -33,13 +32,11 @@ from fcl.drivers.processes.logic.protocol import (
     StopAsked,
     TakeProposal,
     Task,
-    TaskKind,
     Threads,
-    TrainerBusy,
     TrainerIdle,
 )
 from fcl.drivers.processes.logic.room import Room
-from fcl.drivers.processes.logic.stages import BETWEEN_PASSES, STAGES, Stage
+from fcl.drivers.processes.logic.stages import BETWEEN_PASSES, Stage
 from fcl.drivers.processes.logic.state import (
     Activity,
     Deaths,
@@ -143,9 +140,6 @@ class Logic:
                 self.trainer.published(event)
             case TrainerIdle(order):
                 self.trainer.idle(order)
-            case TrainerBusy():
-                require(self.trainer.informed, "a trainer is busy that is not informed")
-                self.trainer.state = Activity.BUSY
             case AnchorTaken(order):
                 self.trainer.anchor_taken(order)
             case Freed():
@@ -224,35 +218,35 @@ class Logic:
                 self.deaths.progress()
                 self._say(Prepared())
                 if settings.measure_parts:
-                    self._begin(Stage.MEASURE, settings.measure_parts)
+                    self.passes.begin(Stage.MEASURE, settings.measure_parts)
                 else:
                     self._first_pass()
             case Stage.MEASURE:
                 self._first_pass()
             case Stage.MARGINS:
-                self._begin(Stage.ACCEPT if self._taken is None else Stage.SEARCH, 1)
+                self.passes.begin(Stage.ACCEPT if self._taken is None else Stage.SEARCH, 1)
             case Stage.SEARCH | Stage.ACCEPT:
                 self._searched()
             case Stage.BLEND:
-                self._begin(Stage.ACCEPT, 1)
+                self.passes.begin(Stage.ACCEPT, 1)
             case Stage.RESIDUALS:
-                self._begin(Stage.PRICE, settings.price_parts)
+                self.passes.begin(Stage.PRICE, settings.price_parts)
             case Stage.PRICE:
-                self._begin(Stage.CERTIFY, 1)
+                self.passes.begin(Stage.CERTIFY, 1)
             case Stage.CERTIFY:
-                self._begin(Stage.DECIDE)
+                self.passes.begin(Stage.DECIDE)
                 self._say(Certify(self.pass_number))
                 self.validation.begin()
             case Stage.DROP:
                 if self.trainer.drop_order:
                     return False
-                self._begin(Stage.DRAW, 1)
+                self.passes.begin(Stage.DRAW, 1)
             case Stage.DRAW:
-                self._begin(Stage.SAMPLE, self._decided.sample_parts)
+                self.passes.begin(Stage.SAMPLE, self._decided.sample_parts)
             case Stage.SAMPLE:
                 self._begin_columns()
             case Stage.COLUMNS:
-                self._begin(Stage.WAIT)
+                self.passes.begin(Stage.WAIT)
             case Stage.WAIT:
                 return self._next_pass()
             case Stage.SCORING:
@@ -265,20 +259,16 @@ class Logic:
 
     def _first_pass(self) -> None:
         first = Stage.MARGINS if self.settings.resumed else Stage.RESIDUALS
-        self._begin(first, self.settings.margins_parts)
-
-    def _begin(self, stage: Stage, size: int = 0, batch: int = 1) -> None:
-        require(stage in STAGES[self.stage], f"{stage} cannot follow {self.stage}")
-        self.passes.begin(stage, size, batch)
+        self.passes.begin(first, self.settings.margins_parts)
 
     def _searched(self) -> None:
         """Act on the outcome of a search, or of the acceptance of a single point."""
         match self._outcome:
             case Outcome.ACCEPTED:
                 self.deaths.progress()
-                self._begin(Stage.RESIDUALS, self.settings.margins_parts)
+                self.passes.begin(Stage.RESIDUALS, self.settings.margins_parts)
             case Outcome.BLEND:
-                self._begin(Stage.BLEND, self.settings.margins_parts)
+                self.passes.begin(Stage.BLEND, self.settings.margins_parts)
             case Outcome.REJECTED:
                 self._reject()
             case other:
@@ -295,21 +285,21 @@ class Logic:
         if self.starting:
             self.starting = False
             self.passes.pass_number -= 1
-            self._begin(Stage.DECIDE)
+            self.passes.begin(Stage.DECIDE)
             self._say(Decide(self.pass_number))
             return
         stalled = taken.last_word and trainer.state == Activity.IDLE and trainer.proposal is None
         self.passes.pass_number -= 1
         order = trainer.give()
         if order:
-            self._say(Rejected(order, self.pass_number, taken.version))
+            self._say(Rejected(order))
         if stalled and trainer.informed:
             self._stall()
         else:
-            self._begin(Stage.WAIT)
+            self.passes.begin(Stage.WAIT)
 
     def _stall(self) -> None:
-        self._begin(Stage.DECIDE)
+        self.passes.begin(Stage.DECIDE)
         self._say(Certify(self.pass_number, stalled=True))
 
     def _next_pass(self) -> bool:
@@ -325,7 +315,7 @@ class Logic:
             assert self._taken is not None
             self.passes.pass_number += 1
             self._say(TakeProposal(self._taken.version, self.pass_number))
-            self._begin(Stage.MARGINS, self.settings.margins_parts)
+            self.passes.begin(Stage.MARGINS, self.settings.margins_parts)
             return True
         if trainer.state == Activity.IDLE:
             self._stall()
@@ -338,26 +328,25 @@ class Logic:
         self._decided = event
         if event.stop:
             if event.score_first and self.settings.validate_parts:
-                self._begin(Stage.SCORING)
+                self.passes.begin(Stage.SCORING)
                 self.validation.begin()
             else:
                 self._finish(Finish(event.stop))
         elif event.start:
             first = self.handed is None and not self.starting
             require(first, "an initial point after the beginning")
-            self.starting, self._taken = True, Published(0, 0.0, worth=True)
+            self.starting, self._taken = True, Published(0, worth=True)
             self.passes.pass_number += 1
-            self._begin(Stage.MARGINS, self.settings.margins_parts)
+            self.passes.begin(Stage.MARGINS, self.settings.margins_parts)
         elif event.redraw:
-            self._say(Redraw(self.pass_number))
             order = self.trainer.give()
             if order:
                 self.trainer.drop_order = order
                 self._say(DropAll(order))
-                self._begin(Stage.DROP)
+                self.passes.begin(Stage.DROP)
             else:
                 self.room.release_all()
-                self._begin(Stage.DRAW, 1)
+                self.passes.begin(Stage.DRAW, 1)
         else:
             self._begin_columns()
 
@@ -388,7 +377,7 @@ class Logic:
     # -- columns -----------------------------------------------------------------------------------
 
     def _begin_columns(self) -> None:
-        self._begin(Stage.COLUMNS, self._decided.columns, self.settings.batch)
+        self.passes.begin(Stage.COLUMNS, self._decided.columns, self.settings.batch)
         self.room.crowded = self._decided.crowded
         self._hand_over(self.pass_number)
 
@@ -420,8 +409,8 @@ class Logic:
         while (lane := self.lane_with_work()) and (writer := self.next_writer()):
             self._serial += 1
             part = lane.parts.deal(self._serial)
-            kind = TaskKind(Stage.MARGINS if lane.stage == Stage.BLEND else lane.stage)
-            extent = self.extents.grant(writer.number) if kind == TaskKind.COLUMNS else -1
+            kind = Stage.MARGINS if lane.stage == Stage.BLEND else lane.stage
+            extent = self.extents.grant(writer.number) if kind == Stage.COLUMNS else -1
             writer.task = Task(kind, part.start, part.stop, lane.pass_number, self._serial, extent)
             self._say(Deal(writer.number, writer.task))
 
@@ -430,10 +419,10 @@ class Logic:
         task = writer.task
         if task is None or task.serial != event.serial:
             return
-        if task.kind == TaskKind.COLUMNS:
+        if task.kind == Stage.COLUMNS:
             self.room.stored(task, event.stored)
         else:
             self._lane(task.serial).parts.finish(task.serial, task.size)
-        if task.kind in (TaskKind.SEARCH, TaskKind.ACCEPT):
+        if task.kind in (Stage.SEARCH, Stage.ACCEPT):
             self._outcome = event.outcome
         writer.task = None

@@ -1,7 +1,8 @@
 """The protocol of the decision logic: settings, tasks, events and instructions.
 
 All classes are frozen and contain only numbers and names. Roles are ``"writer"`` and ``"trainer"``; the
-trainer has number 0.
+trainer has number 0. Children send most events themselves, and the trainer receives orders: these classes
+are messages, and have fields that only the shell or the trainer reads.
 """
 
 from __future__ import annotations
@@ -9,26 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from enum import StrEnum
 
+from fcl.drivers.processes.codec import message
+from fcl.drivers.processes.logic.stages import Stage
+
 WRITER = "writer"
 TRAINER = "trainer"
-
-
-class TaskKind(StrEnum):
-    """The kind of work of a writer's task."""
-
-    PREPARE = "prepare"
-    MEASURE = "measure"
-    MARGINS = "margins"
-    SEARCH = "search"
-    ACCEPT = "accept"
-    RESIDUALS = "residuals"
-    PRICE = "price"
-    CERTIFY = "certify"
-    DRAW = "draw"
-    SAMPLE = "sample"
-    COLUMNS = "columns"
-    VALIDATE = "validate"
-    SCORE = "score"
 
 
 class Outcome(StrEnum):
@@ -67,7 +53,7 @@ class Settings:
                 raise ValueError(f"{name} must be at least {bound}, got {getattr(self, name)}")
 
 
-@dataclass(frozen=True)
+@message
 class Task:
     """Work for one writer: parts [start, stop) of a stage.
 
@@ -76,7 +62,7 @@ class Task:
     also identifies the grant of the extent.
     """
 
-    kind: TaskKind
+    kind: Stage  #: one of TASKS
     start: int
     stop: int
     pass_number: int
@@ -87,6 +73,32 @@ class Task:
     def size(self) -> int:
         """Number of parts."""
         return self.stop - self.start
+
+
+@message
+class SharedPoint:
+    """Where in shared memory a point is."""
+
+    place: str = ""  #: of :data:`fcl.drivers.processes.layout.POINTS`
+    n_weights: int = 0
+    intercept: float = 0.0
+
+
+@message
+class TrainerAnchor:
+    """A certified anchor, as it is sent to the trainer."""
+
+    pass_number: int
+    margins: int  #: which vector of margins is the anchor's
+    point: SharedPoint
+    target: float  #: violation at which the trainer may stop
+    violation: float  #: largest |slope_j| over the family
+    total_r: float  #: sum of the residuals
+    total_q: float  #: sum of the curvatures
+    version: int  #: of the proposal that led to the anchor
+    decrease: float  #: of the objective on all rows
+    beta: float
+    n_coming: int = 0  #: columns to come, if the trainer should wait for most of them
 
 
 class Event:
@@ -100,7 +112,7 @@ class Instruction:
 # -- events ----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@message
 class Ready(Event):
     """A spawned child has finished its imports and waits for work."""
 
@@ -130,29 +142,36 @@ class Died(Event):
     number: int
 
 
-@dataclass(frozen=True)
+@message
 class Raised(Event):
     """A child has reported an exception, from a bug in fcl or bad input; it would occur again."""
 
     role: str
     number: int
+    type: str = ""  #: qualified name, as "fcl.errors.InputError"
+    text: str = ""  #: with its notes
+    traceback: str = ""
+    is_input: bool = False  #: whether it is an InputError
+    doing: str = ""  #: what the child was doing; empty before its first task or order
 
 
-@dataclass(frozen=True)
+@message
 class Published(Event):
     """The trainer proposes a point.
 
     worth: whether the trainer estimates that a pass would pay off.
     last_word: whether the local problem is solved, so that no better point will come.
+    decrease: of the objective, as the trainer expects.
     """
 
     version: int
-    violation: float
     worth: bool
     last_word: bool = False
+    point: SharedPoint = SharedPoint()
+    decrease: float = 0.0
 
 
-@dataclass(frozen=True)
+@message
 class TrainerIdle(Event):
     """The trainer has nothing to do.
 
@@ -165,19 +184,14 @@ class TrainerIdle(Event):
     order: int
 
 
-@dataclass(frozen=True)
-class TrainerBusy(Event):
-    """The trainer has found work by itself."""
-
-
-@dataclass(frozen=True)
+@message
 class AnchorTaken(Event):
     """The trainer has copied the anchor of this order; the anchor's places may be overwritten."""
 
     order: int
 
 
-@dataclass(frozen=True)
+@message
 class Freed(Event):
     """The trainer has released extents, and keeps ``spare`` empty ones.
 
@@ -192,11 +206,11 @@ class Freed(Event):
 
 @dataclass(frozen=True)
 class Decided(Event):
-    """The answer to Certify.
+    """The answer to Certify or Decide.
 
     stop: a reason to end, or "". score_first: validate this anchor before the end.
     columns: length of the list of columns to make. redraw: draw a new sample first, in ``sample_parts``
-        parts.
+        parts, once the trainer has dropped all columns.
     crowded: too few slots are free, so some columns have to be evicted before others are made.
     start: after the first pass: the next pass tries the initial point, which is already in its place.
     """
@@ -276,13 +290,6 @@ class Decide(Instruction):
 
 
 @dataclass(frozen=True)
-class Redraw(Instruction):
-    """Count a new draw; the sample is drawn once the trainer has dropped all columns."""
-
-    pass_number: int
-
-
-@dataclass(frozen=True)
 class Validate(Instruction):
     """Copy the certified anchor into the place ``validated``, which no task reads now."""
 
@@ -321,21 +328,22 @@ class Finish(Instruction):
 # -- orders: instructions that reach the trainer ---------------------------------------------------
 
 
-@dataclass(frozen=True)
+@message
 class Order(Instruction):
     """Base class of orders to the trainer, numbered from 1 through all its incarnations."""
 
     order: int
 
 
-@dataclass(frozen=True)
+@message
 class SendAnchor(Order):
     """Send the certified anchor of a pass; answered by AnchorTaken(order)."""
 
     pass_number: int
+    anchor: TrainerAnchor | None = None
 
 
-@dataclass(frozen=True)
+@message
 class Restore(Order):
     """As SendAnchor, for a trainer that replaces a dead one; with all extents of the trainer.
 
@@ -345,47 +353,42 @@ class Restore(Order):
 
     pass_number: int
     extents: tuple[int, ...]
+    anchor: TrainerAnchor | None = None
+    n_held: int = 0  #: number of the trainer's columns, whose slots the array ``held`` begins with
 
 
-@dataclass(frozen=True)
+@message
 class Commit(Order):
-    """An extent with columns [start, stop) of the list now belongs to the trainer.
-
-    With order 0 there is no trainer to send it to: a later Restore will name the extent.
-    """
+    """The first ``count`` columns of an extent now belong to the trainer."""
 
     extent: int
-    start: int
-    stop: int
-    pass_number: int
-    serial: int
+    count: int
+    pass_number: int  #: of the anchor at which they were made
 
 
-@dataclass(frozen=True)
+@message
 class Lend(Order):
     """Lend the trainer an empty extent for compaction."""
 
     extent: int
 
 
-@dataclass(frozen=True)
+@message
 class MakeRoom(Order):
-    """Evict until ``wanted`` extents are empty, as far as possible.
+    """Evict until ``wanted`` extents are empty and ``columns`` gone, as far as possible.
 
     It is answered by Freed(.., order). ``wanted`` is 0 if only the number of columns has to fall.
     """
 
     wanted: int
+    columns: int = 0
 
 
-@dataclass(frozen=True)
+@message
 class DropAll(Order):
     """Drop all columns and spares; answered by Freed(all extents, 0, order)."""
 
 
-@dataclass(frozen=True)
+@message
 class Rejected(Order):
-    """The proposal did not lower the objective; the anchor of ``pass_number`` remains."""
-
-    pass_number: int
-    version: int
+    """The trainer's proposal did not lower the objective; the anchor remains."""

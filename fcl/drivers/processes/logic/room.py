@@ -114,8 +114,8 @@ class Room:
         if stored:
             self.extents.commit(task.extent)
             self.trainer.commit_order = order = self.trainer.give()
-            stop = task.start + stored
-            self._say(Commit(order, task.extent, task.start, stop, task.pass_number, task.serial))
+            if order:  # else a later Restore will name the extent
+                self._say(Commit(order, task.extent, stored, task.pass_number))
         else:
             self.extents.give_back(task.extent)
         self._passes.parts.finish(task.serial, stored)

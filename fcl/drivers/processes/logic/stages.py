@@ -1,10 +1,10 @@
-"""The stages of a run, and the stages that may follow each."""
+"""The stages of a run."""
 
 from __future__ import annotations
 
 from enum import StrEnum
 
-__all__ = ["BETWEEN_PASSES", "STAGES", "Stage"]
+__all__ = ["BETWEEN_PASSES", "TASKS", "Stage"]
 
 
 class Stage(StrEnum):
@@ -16,7 +16,7 @@ class Stage(StrEnum):
     MARGINS = "margins"
     SEARCH = "search"
     BLEND = "blend"  #: margins of a point on the segment from anchor to proposal
-    ACCEPT = "accept"
+    ACCEPT = "accept"  #: of one point: after BLEND, or of a checkpoint
     RESIDUALS = "residuals"
     PRICE = "price"
     CERTIFY = "certify"
@@ -35,30 +35,17 @@ class Stage(StrEnum):
     SCORE = "score"
 
 
-_AFTER_A_SEARCH = (Stage.RESIDUALS, Stage.BLEND, Stage.WAIT, Stage.DECIDE)
-
-#: Stage -> the stages that may follow it; FINISHED may follow any stage.
-STAGES: dict[Stage, tuple[Stage, ...]] = {
-    Stage.PREPARE: (Stage.MEASURE, Stage.RESIDUALS, Stage.MARGINS),
-    Stage.MEASURE: (Stage.RESIDUALS, Stage.MARGINS),
-    # ACCEPT without SEARCH: the first pass of a resumed run
-    Stage.MARGINS: (Stage.SEARCH, Stage.ACCEPT),
-    Stage.SEARCH: _AFTER_A_SEARCH,
-    Stage.BLEND: (Stage.ACCEPT,),
-    Stage.ACCEPT: _AFTER_A_SEARCH,  # BLEND: back to the anchor of a checkpoint
-    Stage.RESIDUALS: (Stage.PRICE,),
-    Stage.PRICE: (Stage.CERTIFY,),
-    Stage.CERTIFY: (Stage.DECIDE,),
-    # MARGINS: of an initial point
-    Stage.DECIDE: (Stage.DROP, Stage.DRAW, Stage.COLUMNS, Stage.SCORING, Stage.MARGINS),
-    Stage.DROP: (Stage.DRAW,),
-    Stage.DRAW: (Stage.SAMPLE,),
-    Stage.SAMPLE: (Stage.COLUMNS,),
-    Stage.COLUMNS: (Stage.WAIT,),
-    Stage.WAIT: (Stage.MARGINS, Stage.DECIDE),
-    Stage.SCORING: (),
-    Stage.FINISHED: (),
-}
+_WITHOUT_TASKS = (
+    Stage.BLEND,
+    Stage.DECIDE,
+    Stage.DROP,
+    Stage.WAIT,
+    Stage.SCORING,
+    Stage.FINISHED,
+    Stage.OFF,
+)
+#: Stages whose parts are tasks; the tasks of BLEND are those of MARGINS.
+TASKS = tuple(stage for stage in Stage if stage not in _WITHOUT_TASKS)
 
 #: Stages in which the shared vectors belong to the anchor that was sent, which a new trainer can take.
 BETWEEN_PASSES = (Stage.COLUMNS, Stage.WAIT)

@@ -1,4 +1,4 @@
-"""The components of the decision logic's state, each with its own invariants."""
+"""The components of the decision logic's state."""
 
 from __future__ import annotations
 
@@ -77,13 +77,6 @@ class Parts:
         self.dropped.extend(self.waiting)
         self.waiting.clear()
 
-    def validate(self) -> None:
-        ranges = [*self.waiting, *self.dealt.values(), *self.done, *self.dropped]
-        times = Counter(part for one in ranges for part in one)
-        wrong = {part: n for part, n in times.items() if n != 1 or not 0 <= part < self.size}
-        require(not wrong, f"parts held more than once, or unknown: {wrong}")
-        require(len(times) == self.size, f"{self.size - len(times)} of {self.size} parts are lost")
-
 
 @dataclass
 class Lane:
@@ -147,10 +140,6 @@ class Extents:
             self.committed.remove(extent)
             self.free.append(extent)
 
-    def validate(self) -> None:
-        held = sorted([*self.free, *self.granted, *self.committed])
-        require(held == list(range(self.n)), f"each of {self.n} extents has one owner, got {held}")
-
 
 @dataclass(frozen=True)
 class Tokens:
@@ -203,11 +192,6 @@ class WriterSide:
     def died(self) -> None:
         self.incarnation += 1
         self.ready, self.task = False, None
-
-    def validate(self) -> None:
-        require(
-            self.ready or self.task is None, f"writer {self.number} has a task, but is not ready"
-        )
 
 
 class Activity(StrEnum):
@@ -264,7 +248,7 @@ class TrainerSide:
     def idle(self, order: int) -> None:
         require(order <= self.order, f"idle after order {order}, the last was {self.order}")
         if order == self.order:
-            self._require_answered()
+            self.require_answered()
             self.state = Activity.IDLE
 
     def freed(self, spare: int, order: int) -> None:
@@ -299,14 +283,7 @@ class TrainerSide:
             return True
         return self.fresh and (proposal.worth or proposal.last_word)
 
-    def validate(self) -> None:
-        if self.state == Activity.IDLE or not self.informed:
-            self._require_answered()
-        if not self.informed:
-            at_work = self.state == Activity.BUSY or self.proposal is not None
-            require(not at_work, "a trainer works that is not informed")
-        require(self.state != Activity.ABSENT or not self.informed, "an absent trainer is informed")
-
-    def _require_answered(self) -> None:
+    def require_answered(self) -> None:
+        """Raise LogicError if an order is unanswered although there is nothing to do."""
         waiting = [n for n in (self.anchor_order, self.room_order, self.drop_order) if n]
         require(not waiting, f"orders {waiting} are not answered, but the trainer is {self.state}")

@@ -2,25 +2,50 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from fcl.drivers.processes.logic.machine import Logic
-from fcl.drivers.processes.logic.protocol import TaskKind
 from fcl.drivers.processes.logic.stages import BETWEEN_PASSES, Stage
-from fcl.drivers.processes.logic.state import Activity, require
+from fcl.drivers.processes.logic.state import Activity, Parts, TrainerSide, require
 
 __all__ = ["check_invariants"]
 
 
 def check_invariants(logic: Logic) -> None:
-    """Raise LogicError if an invariant is broken; for tests, since it takes O(parts)."""
+    """Raise LogicError if an invariant is broken; takes O(parts)."""
     if logic.finished:
         return
-    for part in (logic.passes.parts, logic.validation.lane.parts, logic.extents, logic.trainer):
-        part.validate()
+    for parts in (logic.passes.parts, logic.validation.lane.parts):
+        _check_parts(parts)
+    extents = logic.extents
+    held = sorted([*extents.free, *extents.granted, *extents.committed])
+    expected = list(range(extents.n))
+    require(held == expected, f"each of {extents.n} extents has one owner, got {held}")
     for writer in logic.writers:
-        writer.validate()
+        sound = writer.ready or writer.task is None
+        require(sound, f"writer {writer.number} has a task, but is not ready")
+    _check_trainer(logic.trainer)
     _check_tasks(logic)
     _check_passes(logic)
     _check_sharing(logic)
+
+
+def _check_parts(parts: Parts) -> None:
+    ranges = [*parts.waiting, *parts.dealt.values(), *parts.done, *parts.dropped]
+    times = Counter(part for one in ranges for part in one)
+    wrong = {part: n for part, n in times.items() if n != 1 or not 0 <= part < parts.size}
+    require(not wrong, f"parts held more than once, or unknown: {wrong}")
+    require(len(times) == parts.size, f"{parts.size - len(times)} of {parts.size} parts are lost")
+
+
+def _check_trainer(trainer: TrainerSide) -> None:
+    if trainer.state == Activity.IDLE or not trainer.informed:
+        trainer.require_answered()
+    if not trainer.informed:
+        at_work = trainer.state == Activity.BUSY or trainer.proposal is not None
+        require(not at_work, "a trainer works that is not informed")
+    absent = trainer.state == Activity.ABSENT
+    require(not (absent and trainer.informed), "an absent trainer is informed")
 
 
 def _check_tasks(logic: Logic) -> None:
@@ -28,7 +53,7 @@ def _check_tasks(logic: Logic) -> None:
     dealt = logic.passes.parts.dealt | logic.validation.lane.parts.dealt
     held = {task.serial: range(task.start, task.stop) for task in tasks.values()}
     require(held == dealt, f"dealt parts {dealt} are not the tasks {held} of the writers")
-    extents = {task.extent: n for n, task in tasks.items() if task.kind == TaskKind.COLUMNS}
+    extents = {task.extent: n for n, task in tasks.items() if task.kind == Stage.COLUMNS}
     granted = logic.extents.granted
     require(
         granted == extents, f"granted extents {granted} differ from the extents of tasks {extents}"
