@@ -1,0 +1,44 @@
+"""The losses by name; each has its own module."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+from fcl.checks import positive, shown
+from fcl.errors import InputError
+from fcl.objective.losses.base import Loss
+from fcl.objective.losses.huber import Huber
+from fcl.objective.losses.logistic import Logistic
+from fcl.objective.losses.poisson import Poisson
+from fcl.objective.losses.squared import Squared
+from fcl.objective.losses.squared_hinge import SquaredHinge
+
+__all__ = ["LOSSES", "Loss", "find_loss"]
+
+LOSSES: dict[str, type[Loss]] = {
+    kind.name: kind for kind in (Logistic, Squared, SquaredHinge, Huber, Poisson)
+}
+
+
+def find_loss(text: str) -> Loss:
+    """Parse the text of a loss: ``logistic``, or ``NAME:OPTION=NUMBER`` such as ``huber:delta=2``.
+
+    Raises InputError that lists the losses, or names the wrong option.
+    """
+    name, _, rest = text.partition(":") if isinstance(text, str) else ("", "", "")
+    kind = LOSSES.get(name.replace("-", "_"))
+    if kind is None:
+        raise InputError(f"unknown loss {shown(text)}; expected one of {', '.join(LOSSES)}")
+    known = {field.name for field in fields(kind)}
+    options: dict[str, float] = {}
+    for part in rest.split(",") if rest else ():
+        option, _, value = part.partition("=")
+        if option not in known or option in options:
+            expected = f"{', '.join(known)}, once" if known else "no options"
+            raise InputError(f"loss {shown(text)}: expected {expected}, got {shown(part)}")
+        try:
+            number = float(value)
+        except ValueError:
+            number = float("nan")
+        options[option] = positive(f"loss {shown(text)}: {option}", number)
+    return kind(**options)
