@@ -156,7 +156,7 @@ class Forked(subprocess.Popen):  # type: ignore[type-arg]
             standard = [number if fd < 0 else fd for number, fd in enumerate(own)]
             fds = [*standard, *pass_fds]
             self._end = NURSERY.request(
-                [os.fspath(a) for a in args[1:]],
+                [os.fsdecode(a) for a in args[1:]],
                 {os.fsdecode(k): os.fsdecode(v) for k, v in environment.items()},
                 fds,
                 wanted=[0, 1, 2, *pass_fds],
@@ -201,7 +201,7 @@ def _is_program(args: Any) -> bool:
     """Whether this interpreter runs a script, a module, code, or a writer or trainer."""
     if not isinstance(args, list | tuple) or args[0] != sys.executable:
         return False
-    first = os.fspath(args[1])
+    first = os.fsdecode(args[1])
     return first in ("-c", "-m") or not first.startswith("-") or args[-6] in child.ROLES
 
 
