@@ -53,11 +53,12 @@ def run_tests(*names: str, timeout: float, **settings: str) -> None:
 
 
 @inside
+@pytest.mark.timeout(600)
 def test_uncompiled_kernels_pass_the_same_tests(tmp_path: Path) -> None:
     """Numpy checks the bounds of indices, which compiled kernels do not."""
     run_tests(
         *FILES,
-        timeout=240,
+        timeout=580,
         NUMBA_DISABLE_JIT="1",
         NUMBA_CACHE_DIR=str(tmp_path),
     )
