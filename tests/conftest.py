@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
-import pytest
+# Before numpy is imported: for problems of this size, more threads only get into each other's way,
+# above all if several tests run at a time.
+for _name in ("OMP", "OPENBLAS", "MKL", "NUMEXPR"):
+    os.environ[f"{_name}_NUM_THREADS"] = "1"
+os.environ.update({"VECLIB_MAXIMUM_THREADS": "1", "BLOSC_NTHREADS": "1"})
 
-from fcl.drivers.processes import children
-from tests.nursery import Nursery
+import psutil  # noqa: E402
+import pytest  # noqa: E402
 
-NURSERY = Nursery()
+from fcl.drivers.processes import children  # noqa: E402
+from tests import nursery  # noqa: E402
+
 SHARED_MEMORY = Path("/dev/shm")
 PREFIX = "fcl"
 PATIENCE = 2.0  # seconds in which children must exit after a request
@@ -39,10 +46,13 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the tests that a broken build fails: imports, kernels, a solver, a whole run."""
     items.sort(key=lambda item: not item.nodeid.startswith(FIRST))
+    for item in items:
+        if item.get_closest_marker("thorough") and not os.environ.get("FCL_TEST_THOROUGH"):
+            item.add_marker(pytest.mark.skip(reason="only if FCL_TEST_THOROUGH is set"))
 
 
 def pytest_sessionfinish() -> None:
-    NURSERY.close()
+    nursery.NURSERY.close()
 
 
 @pytest.fixture(autouse=True)
@@ -52,8 +62,11 @@ def forked_children(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Fork writers and trainers from a nursery, unless the test asks for fresh interpreters."""
-    if hasattr(os, "pidfd_open") and not request.node.get_closest_marker("fresh_interpreters"):
-        monkeypatch.setattr(children, "start", NURSERY.start)
+    marked = request.node.get_closest_marker
+    if hasattr(os, "pidfd_open") and not marked("fresh_interpreters"):
+        monkeypatch.setattr(children, "start", nursery.start)
+        if marked("forked_commands"):
+            monkeypatch.setattr(subprocess, "Popen", nursery.Forked)
 
 
 @pytest.fixture(autouse=True)
@@ -85,7 +98,19 @@ def _environment() -> dict[str, str]:
 
 def _children() -> list[psutil.Process]:
     # with pytest-xdist each worker sees only its own children
-    return psutil.Process().children(recursive=True)
+    own = psutil.Process()
+    if Path(f"/proc/{own.pid}/task/{own.pid}/children").exists():
+        # psutil looks at all processes of the system, which takes 3 ms twice a test
+        with contextlib.suppress(OSError, psutil.NoSuchProcess):
+            return [psutil.Process(pid) for pid in _descendants(own.pid)]
+    return own.children(recursive=True)
+
+
+def _descendants(pid: int) -> Iterator[int]:
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        for child in map(int, (task / "children").read_text().split()):
+            yield child
+            yield from _descendants(child)
 
 
 def _wait_until_gone(before: set[psutil.Process]) -> list[str]:
@@ -94,7 +119,7 @@ def _wait_until_gone(before: set[psutil.Process]) -> list[str]:
     while True:
         alive = []
         for child in _children():
-            if child in before or child.pid == NURSERY.pid:
+            if child in before or child.pid == nursery.NURSERY.pid:
                 continue
             try:
                 command = " ".join(child.cmdline())

@@ -15,6 +15,8 @@ from fcl.features import KmerFamily
 #: Whether kernels run as plain Python, or with bounds checks: the same tests at smaller sizes.
 INTERPRETED = bool(numba.config.DISABLE_JIT)
 CHECKED = bool(numba.config.BOUNDSCHECK)
+#: Whether more cases are asked for, in the environment.
+THOROUGH = bool(os.environ.get("FCL_TEST_THOROUGH"))
 BLOCK_ROWS = 64 if INTERPRETED else 256
 #: Three blocks and a shorter fourth, whose size is not a multiple of 64.
 MAX_ROWS = 3 * BLOCK_ROWS + 37
@@ -24,9 +26,9 @@ UNKNOWN = ("none", "few", "many", "all", "rows", "first", "last", "one block")
 
 
 def examples(n: int) -> settings:
-    """The same n random cases in every run; fewer if kernels are slow."""
-    few = max(3, n // 5) if INTERPRETED or CHECKED else n
-    return settings(max_examples=few, deadline=None, derandomize=True, database=None)
+    """The same random cases in every run: n if THOROUGH, else fewer, above all if kernels are slow."""
+    share = 12 if INTERPRETED else 1 if THOROUGH else 3
+    return settings(max_examples=max(3, n // share), deadline=None, derandomize=True, database=None)
 
 
 def make_windows(seed: int, n: int, length: int, unknown: str) -> np.ndarray:

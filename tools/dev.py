@@ -365,7 +365,9 @@ def demo(binaries: pathlib.Path, installation: float) -> int:
 
 def test(binaries: pathlib.Path, arguments: list[str]) -> int:
     """Run pytest with the arguments; without arguments, all tests on all cores."""
-    return run([binaries / "python", "-m", "pytest", *(arguments or ["-n", "auto"])])
+    # worksteal: most tests of a file run in one process, which makes what they share once
+    everything = ["-n", "auto", "--dist", "worksteal"]
+    return run([binaries / "python", "-m", "pytest", *(arguments or everything)])
 
 
 def lint(binaries: pathlib.Path) -> int:

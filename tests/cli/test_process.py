@@ -18,13 +18,17 @@ from click.testing import Result
 from fcl.cli.common import printable
 from fcl.model import load_model
 
+pytestmark = pytest.mark.forked_commands
+
 FCL = [sys.executable, "-m", "fcl"]
 OPTIONS = ["--features", "kmers:d=2", "--C", "1", "--max-passes", "1", "--driver", "inline"]
 
 
 def shell(line: str, *arguments: str | bytes | Path) -> subprocess.CompletedProcess[bytes]:
     """A line of sh in which "$@" is the command."""
-    command = ["sh", "-c", line, "sh", *FCL, *map(os.fspath, arguments)]
+    command = [*FCL, *map(os.fspath, arguments)]
+    if line != '"$@"':
+        command = ["sh", "-c", line, "sh", *command]
     return subprocess.run(command, capture_output=True, timeout=240)
 
 

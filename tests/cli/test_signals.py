@@ -15,6 +15,8 @@ import pytest
 
 from fcl.model import load_model
 
+pytestmark = pytest.mark.forked_commands
+
 # conftest.py lends its trainer; this one reports passes until it is asked to stop
 SCRIPT = """
 import sys, time
@@ -106,6 +108,7 @@ def test_a_dropped_connection_that_hangs_up_twice_saves(
     assert process.returncode == 143
 
 
+@pytest.mark.fresh_interpreters  # inherit what is ignored
 def test_nohup_continues(model_file: Path, data: Path, tmp_path: Path) -> None:
     out = tmp_path / "o.fcl"
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the command inherits it

@@ -158,7 +158,7 @@ def test_optimum_without_intercept(text: str) -> None:
     check(train(text, intercept=False), explicit(text, 0.2, intercept=False))
 
 
-@pytest.mark.parametrize("text", [BAGS[0], BAGS[3], *CONCATS[:3]])
+@pytest.mark.parametrize("text", [BAGS[3], CONCATS[1]])
 def test_scikit_learn_agrees(text: str) -> None:
     """Factors by dividing columns: sum f |w| with x w is sum |v| with (x / f) v."""
     problem = explicit(text, 0.2)
@@ -174,7 +174,7 @@ def test_scikit_learn_agrees(text: str) -> None:
     assert theirs <= ours.objective * (1.0 + 1e-5)
 
 
-@pytest.mark.parametrize("text", [BAGS[1], BAGS[3], BAGS[4], BAGS[5], *CONCATS[:3]])
+@pytest.mark.parametrize("text", [BAGS[1], BAGS[4], CONCATS[0], CONCATS[2]])
 def test_two_drivers_and_a_sample_agree(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     problem = explicit(text, 0.2)
     here = train(text)

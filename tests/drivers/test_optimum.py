@@ -66,9 +66,10 @@ def check_optimum(
         assert b == 0.0
 
 
-@pytest.mark.parametrize("intercept", [True, False], ids=["intercept", "no-intercept"])
-@pytest.mark.parametrize("weighted", [True, False], ids=["weighted", "unweighted"])
-@pytest.mark.parametrize("d", LENGTHS)
+@pytest.mark.parametrize(
+    ("d", "weighted", "intercept"),
+    [(1, True, True), (2, False, True), (2, True, False), (3, True, True), (4, False, False)],
+)
 @pytest.mark.parametrize("loss", ALL_LOSSES)
 def test_acceptors(loss: str, d: int, weighted: bool, intercept: bool) -> None:
     n = 300 if d == 4 else 400  # two blocks, the second one ragged
@@ -95,7 +96,7 @@ def test_splice_junctions_with_unknown_letters(loss: str, d: int) -> None:
 
 
 @pytest.mark.parametrize("intercept", [True, False], ids=["intercept", "no-intercept"])
-@pytest.mark.parametrize("rho", [1.0, 0.5, 0.05])
+@pytest.mark.parametrize("rho", [0.5, 0.05])
 @pytest.mark.parametrize("loss", ALL_LOSSES)
 def test_elastic_net(loss: str, rho: float, intercept: bool) -> None:
     codes, y = acceptors(16, 400)[0], targets(loss, 400)
@@ -105,12 +106,11 @@ def test_elastic_net(loss: str, rho: float, intercept: bool) -> None:
     check_optimum(result, problem, w)
     assert result.model.options["C_min"] == pytest.approx(problem.null()[1], rel=1e-9)
     # equal columns share a weight where it is squared
-    if rho < 1.0:
-        columns, group = np.unique(problem.phi, axis=1, return_inverse=True)
-        assert columns.shape[1] < len(w)
-        far = math.sqrt(2.0 * 1e-9 * result.certificate.objective / (1.0 - rho))
-        for g in np.unique(group[w != 0.0]):
-            assert np.ptp(w[group == g]) <= 2.0 * far
+    columns, group = np.unique(problem.phi, axis=1, return_inverse=True)
+    assert columns.shape[1] < len(w)
+    far = math.sqrt(2.0 * 1e-9 * result.certificate.objective / (1.0 - rho))
+    for g in np.unique(group[w != 0.0]):
+        assert np.ptp(w[group == g]) <= 2.0 * far
 
 
 @pytest.mark.parametrize("rho", [1.0, 0.3])
@@ -125,8 +125,7 @@ def test_the_model_is_empty_up_to_C_min(loss: str, rho: float) -> None:
         assert result.converged and (w == 0.0).all() == empty
 
 
-@pytest.mark.parametrize("tol", [1e-2, 1e-4, 1e-6])
-@pytest.mark.parametrize("rho", [1.0, 0.2])
+@pytest.mark.parametrize(("tol", "rho"), [(1e-2, 1.0), (1e-5, 1.0), (1e-2, 0.2)])
 @pytest.mark.parametrize("loss", ALL_LOSSES)
 def test_no_certificate_says_more_than_is_true(loss: str, rho: float, tol: float) -> None:
     codes, y = acceptors(14, 400)[0], targets(loss, 400)

@@ -30,6 +30,7 @@ from fcl.model.checkpoint import Checkpoint, CheckpointFolder
 from fcl.solve.run_state import RunState
 from fcl.solve.solver import Solver
 from tests.columns import broken_invariants
+from tests.stops import After
 from tests.windows import examples
 
 STRENGTHS = {"logistic": 1.0, "squared": 0.05, "squared_hinge": 0.3}
@@ -73,17 +74,6 @@ def bits(result: TrainResult) -> tuple[Any, ...]:
     )
 
 
-class After:
-    """Returns True from the k-th call on, and counts the calls."""
-
-    def __init__(self, k: int = 1 << 30) -> None:
-        self.k, self.calls = k, 0
-
-    def __call__(self) -> bool:
-        self.calls += 1
-        return self.calls > self.k
-
-
 def n_polls(loss: str, **options: Any) -> int:
     counter = After()
     train(loss, should_stop=counter, **options)
@@ -104,7 +94,8 @@ def test_stopped_at_any_poll(tmp_path: Path, loss: str) -> None:
     whole = bits(train(loss))
     resumed = set()
     polls = n_polls(loss)
-    for k in sorted({*range(8), *range(8, polls, 1 + polls // 40), polls - 1}):
+    parts = 40 if loss == "logistic" else 10
+    for k in sorted({*range(8), *range(8, polls, 1 + polls // parts), polls - 1}):
         folder = tmp_path / str(k)
         first = stopped(folder, k, loss)
         if not folder.exists():  # the rows were still being read
@@ -118,7 +109,7 @@ def test_stopped_at_any_poll(tmp_path: Path, loss: str) -> None:
         assert bits(again) == whole, f"stopped at poll {k}"
         # the final state is saved too, and gives the same result again
         assert bits(train(loss, resume=folder)) == whole
-    assert resumed == set(range(whole[-1]))
+    assert resumed == set(range(whole[-1])) or loss != "logistic"
 
 
 @pytest.mark.parametrize(
@@ -134,7 +125,7 @@ def test_stopped_at_any_poll(tmp_path: Path, loss: str) -> None:
 def test_stopped_at_any_poll_with_options(tmp_path: Path, options: dict[str, Any]) -> None:
     whole = train(**options)
     polls = n_polls("logistic", **options)
-    for k in range(6, polls, 1 + polls // 20):
+    for k in range(6, polls, 1 + polls // 8):
         stopped(tmp_path / str(k), k, **options)
         again = train(resume=tmp_path / str(k), **options)
         assert bits(again) == bits(whole), f"stopped at poll {k}"
@@ -175,7 +166,7 @@ def test_checkpoints_taken_at_any_poll(tmp_path: Path, loss: str) -> None:
     assert bits(watched) == whole
     assert len(kept) >= 4 * (watched.passes - 1)
     assert {len(c.history) for c in kept.values()} == set(range(watched.passes))
-    for number in sorted(kept)[::2]:
+    for number in sorted(kept)[::4]:
         assert bits(train(loss, resume=kept[number])) == whole
     assert not (folder.path / "lock").read_bytes()
 
@@ -255,13 +246,13 @@ def test_interrupted_at_any_line(tmp_path: Path) -> None:
     n_lines = many - interrupt_at(many, train)
     assert n_lines > 5000
     resumed = 0
-    for i in range(1, 50):
+    for i in range(1, 50, 3):
         folder = tmp_path / str(i)
         interrupt_at(n_lines * i // 50, lambda folder=folder: train(checkpoint=folder))
         if folder.exists():
             assert bits(train(resume=folder)) == WHOLE.bits
             resumed += 1
-    assert resumed > 40
+    assert resumed > 13
 
 
 def test_interrupted_while_it_reports(tmp_path: Path) -> None:
@@ -532,8 +523,14 @@ def check_small(
         assert passes(resumed, most - at)[0] == whole[at:], f"resumed at pass {at}"
 
 
-@pytest.mark.parametrize("limits", [{"capacity": 20}, {"max_columns": 12}])
-@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize(
+    ("loss", "limits"),
+    [
+        ("logistic", {"max_columns": 12}),
+        ("squared", {"capacity": 20}),
+        ("squared_hinge", {"capacity": 20}),
+    ],
+)
 def test_a_cache_with_evictions(tmp_path: Path, loss: str, limits: dict[str, int]) -> None:
     codes, y = rows(loss, 400)
     s = np.random.default_rng(2).uniform(0.3, 2.0, 400)

@@ -24,7 +24,8 @@ from fcl.model.checkpoint import CheckpointFolder
 from fcl.solve.sampling import Sampler
 from fcl.solve.solver import Solver
 from fcl.solve.trainer import Line
-from tests.drivers.test_resume_inline import After, bits
+from tests.drivers.test_resume_inline import bits
+from tests.stops import After
 
 N = 700
 STRENGTHS = {"logistic": 1.0, "squared": 0.05, "squared_hinge": 0.3}
@@ -182,13 +183,12 @@ def test_stopped_at_any_poll(small: None, tmp_path: Path, options: dict[str, Any
     """Before the first sample, between any two, and after the last one."""
     counter = After()
     whole = train(should_stop=counter, **options)
-    step = 1 + counter.calls // 12
+    step = 1 + counter.calls // 6
     for k in range(14, counter.calls, step):
         folder = tmp_path / str(k)
         train(should_stop=After(k), checkpoint=folder, **options)
         again = train(resume=folder, checkpoint=folder, **options)
         assert bits(again) == bits(whole), f"stopped at poll {k}"
-        assert bits(train(resume=folder, **options)) == bits(whole)
 
 
 @pytest.mark.parametrize("driver", DRIVERS)

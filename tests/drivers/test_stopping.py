@@ -17,6 +17,7 @@ from fcl.drivers.events import Event, PassDone, Started, Stopped
 from fcl.drivers.session import Session
 from fcl.drivers.train import TrainResult
 from fcl.solve.solver import Solver
+from tests.stops import After
 
 
 @pytest.fixture(scope="module")
@@ -47,27 +48,16 @@ def check(result: TrainResult, problem: Problem, best: Solution, reason: str) ->
     assert result.model.support.tolist() == matches.tolist()
 
 
-class Stop:
-    """A ``should_stop`` that returns True from the k-th call on."""
-
-    def __init__(self, k: int) -> None:
-        self.left = k
-
-    def __call__(self) -> bool:
-        self.left -= 1
-        return self.left < 0
-
-
 def test_stopped_at_every_poll(problem: Problem, best: Solution) -> None:
-    counter = Stop(1 << 30)
+    counter = After()
     train(should_stop=counter)
-    polls = (1 << 30) - counter.left
+    polls = counter.calls
     assert polls > 20
     with_result, moved, objectives = 0, 0, []
     for k in range(polls):
         try:
             with pytest.warns(fcl.ConvergenceWarning, match="interrupted: relative gap"):
-                result = train(should_stop=Stop(k))
+                result = train(should_stop=After(k))
         except KeyboardInterrupt:
             assert with_result == 0  # only before the first pass was done
             continue
@@ -132,7 +122,7 @@ def test_out_of_time_at_every_look_at_the_clock(
     problem: Problem, best: Solution, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The run abandons unfinished columns, and returns the last certified model."""
-    clock = Stop(1 << 30)
+    clock = After()
     begun, done = [], []
     admit = Solver.admit
 
@@ -146,12 +136,12 @@ def test_out_of_time_at_every_look_at_the_clock(
     monkeypatch.setattr(Solver, "admit", watched)
     monkeypatch.setattr(planning, "STAGING", 1000)  # batches of a few columns
     assert train(tol=1e-6, max_time=1.0).converged
-    looks = (1 << 30) - clock.left
+    looks = clock.calls
     passes_before, within = 0, 0
     for k in range(looks):
         begun.clear()
         done.clear()
-        clock = Stop(k)
+        clock = After(k)
         result = train(tol=1e-6, max_time=1.0, warn=False)
         if result.converged:  # by the pass that the point of the trainer was worth
             break
@@ -194,9 +184,9 @@ def test_scratch_files_are_closed_whatever_happens(tmp_path: Path) -> None:
     before = set(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else set()
     for k in (0, 3, 12):  # while reading, and before the first pass
         with pytest.raises(KeyboardInterrupt):
-            fcl.train(data, "kmers:d=2", **options, should_stop=Stop(k))
+            fcl.train(data, "kmers:d=2", **options, should_stop=After(k))
     with pytest.warns(fcl.ConvergenceWarning):
-        fcl.train(data, "kmers:d=2", **options, should_stop=Stop(16))
+        fcl.train(data, "kmers:d=2", **options, should_stop=After(16))
     assert not list(tmp_path.iterdir())
     if before:
         assert set(os.listdir("/proc/self/fd")) == before

@@ -13,6 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+pytestmark = pytest.mark.forked_commands
+
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "fcl" / "features" / "README.md").read_text(encoding="utf-8")
 EXAMPLES = ROOT / "examples" / "generators"

@@ -17,6 +17,8 @@ from fcl.errors import InputError, ModelFileError
 from fcl.features import family_from_config, parse_features
 from fcl.model import Model, load_model
 
+pytestmark = pytest.mark.forked_commands
+
 MODULE = """
 from pathlib import Path
 from fcl.features import Generator

@@ -32,8 +32,9 @@ def draw(problem: Problem, size: int, seed: int = 0) -> tuple[np.ndarray, np.nda
     return rows, inclusion[rows]
 
 
-@pytest.mark.parametrize("intercept", [True, False])
-@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize(
+    ("loss", "intercept"), [("logistic", False), ("squared", True), ("squared_hinge", False)]
+)
 def test_far_too_few_rows_reach_the_same_objective(loss: str, intercept: bool) -> None:
     codes, problem = problem_of(loss, intercept)
     best = problem.solve()

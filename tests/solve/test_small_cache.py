@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from explicit import dense_weights, explicit_family, make_solver, run
-from judge import LOSSES, Problem, confirm, kmer_matrix
+from judge import Problem, confirm, kmer_matrix
 from rows import acceptors, pyrimidines
 
 import fcl
@@ -23,8 +23,9 @@ def _problem(loss: str, intercept: bool = True) -> tuple[np.ndarray, Problem]:
     return codes, Problem(kmer_matrix(codes, 3), y, s, loss, STRENGTHS[loss], intercept)
 
 
-@pytest.mark.parametrize("intercept", [True, False])
-@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize(
+    ("loss", "intercept"), [("logistic", True), ("squared", False), ("squared_hinge", True)]
+)
 def test_gap_is_reached_with_frozen_weights(loss: str, intercept: bool) -> None:
     codes, problem = _problem(loss, intercept)
     best = problem.solve()

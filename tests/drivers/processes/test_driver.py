@@ -22,6 +22,7 @@ import fcl
 from fcl.drivers import plan
 from fcl.drivers.events import Event, PassDone, Prepared, Started
 from fcl.model.checkpoint import CheckpointFolder
+from tests.stops import After
 
 STRENGTHS = {"logistic": 1.0, "squared": 0.05, "squared_hinge": 0.3}
 N, LENGTH, D, BLOCK_ROWS = 500, 14, 3, 64
@@ -103,17 +104,6 @@ def same_optimum(a: fcl.TrainResult, b: fcl.TrainResult) -> None:
 def same_first_pass(a: fcl.TrainResult, b: fcl.TrainResult) -> None:
     first, other = a.model.history[0], b.model.history[0]
     assert [first[name] for name in PRICED] == [other[name] for name in PRICED]
-
-
-class After:
-    """Returns True from the k-th call on."""
-
-    def __init__(self, k: int) -> None:
-        self.left = k
-
-    def __call__(self) -> bool:
-        self.left -= 1
-        return self.left < 0
 
 
 # -- the same optimum ------------------------------------------------------------------------------

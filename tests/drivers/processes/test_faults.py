@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from dataclasses import asdict
 from pathlib import Path
 
+import psutil
 import pytest
 
 import fcl.drivers.processes
@@ -15,6 +17,8 @@ from fcl.drivers.processes.trainer import _ORDERS
 from fcl.model import atomic
 from tools import faults
 from tools.campaign import cases, command, jobs, run
+
+pytestmark = pytest.mark.forked_commands
 
 SEED = 4
 #: Cases with their settings. Starting processes takes nearly all of the time.
@@ -47,9 +51,18 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> jobs.Job:
     return jobs.Job(tmp_path_factory.mktemp("faults"), jobs.SMALL)
 
 
+def children(command: command.Command, role: str) -> list[int]:
+    """Process ids of the children of a role, which the nursery has named."""
+    with contextlib.suppress(psutil.Error):
+        found = psutil.Process(command.pid).children(recursive=True)
+        return [process.pid for process in found if process.name() == role]
+    return []
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_fault(name: str, job: jobs.Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "LIMIT", 120.0)  # the machine may be busy
+    monkeypatch.setattr(command.Command, "children", children)
     case = next(case for case in cases.all_cases() if case.name == name)
     outcome = run.Run(0, case, SEED, job, tmp_path / "run", CASES[name]).go()
     if outcome.skipped:

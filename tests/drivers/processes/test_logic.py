@@ -45,6 +45,7 @@ from fcl.drivers.processes.logic.protocol import (
     Validate,
 )
 from fcl.drivers.processes.logic.state import LogicError, WriterSide
+from tests.windows import THOROUGH
 
 
 def certified(**changes: Any) -> Crew:
@@ -921,4 +922,6 @@ class Runs(RuleBasedStateMachine):
 
 
 TestRuns = Runs.TestCase
-TestRuns.settings = hypothesis_settings(max_examples=300, stateful_step_count=60, deadline=None)
+TestRuns.settings = hypothesis_settings(
+    max_examples=300 if THOROUGH else 100, stateful_step_count=60, deadline=None
+)
