@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 import fcl
-from tests.windows import THOROUGH
 from tools.fuzz import __main__ as fuzz
 from tools.fuzz import certify, commands, kinds, verdict
 from tools.fuzz.case import Case, Trial
@@ -21,7 +20,7 @@ from tools.fuzz.stock import FAMILIES, make_stock
 SEED = 2024
 #: Kinds that run separate processes are left out; the tests of the commands cover them.
 INSIDE = [kind for kind in kinds.KINDS if kind not in ("streams", "processes")]
-RUNS, PARTS = (300, 10) if THOROUGH else (90, 3)
+RUNS, PARTS = 300, 10
 
 
 @pytest.fixture(scope="module")
