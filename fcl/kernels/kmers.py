@@ -147,15 +147,18 @@ def in_steps(x, inverse):
 
 
 @kernel
-def add_to_table(block, k, d, r, inverse, codes, table):
+def add_to_table(planes, k, d, r, inverse, codes, table):
     """Add r_i in steps to ``table[code of the window at k]`` for the rows of a block, in place.
+
+    This and :func:`add_margins` are called so often that the microseconds of passing a whole block count.
 
     inverse : as in :func:`in_steps`.
     table : int64 (4^d,).
     """
-    for start in range(0, block.n_rows, CHUNK):
-        stop = min(block.n_rows, start + CHUNK)
-        window_codes(block.planes, k, d, start, stop, codes)
+    n_rows = r.shape[0]
+    for start in range(0, n_rows, CHUNK):
+        stop = min(n_rows, start + CHUNK)
+        window_codes(planes, k, d, start, stop, codes)
         part = r[start:stop]
         for i in range(stop - start):
             table[codes[i]] += in_steps(part[i], inverse)
@@ -208,11 +211,12 @@ def fold_table(cares, values, weights, d, table):
 
 
 @kernel
-def add_margins(block, k, d, table, codes, m):
+def add_margins(planes, k, d, table, codes, m):
     """Add ``table[code of the window at k]`` to the margins of a block of rows, in place."""
-    for start in range(0, block.n_rows, CHUNK):
-        stop = min(block.n_rows, start + CHUNK)
-        window_codes(block.planes, k, d, start, stop, codes)
+    n_rows = m.shape[0]
+    for start in range(0, n_rows, CHUNK):
+        stop = min(n_rows, start + CHUNK)
+        window_codes(planes, k, d, start, stop, codes)
         part = m[start:stop]
         for i in range(stop - start):
             part[i] += table[codes[i]]

@@ -183,7 +183,7 @@ class BagPricer:
         d, part, inverse = self.family.d, rows.raw(block.rows), rows.inverse
         for k, span in spans(self.family):
             table = self._tables[span]
-            kmers.add_to_table(block, k, span, part, inverse, self._windows.codes, table)
+            kmers.add_to_table(block.planes, k, span, part, inverse, self._windows.codes, table)
             if len(block.unknown_rows):
                 bags.move_unknown(
                     block, k, span, d, part, inverse, self._windows, table, self._five

@@ -102,7 +102,7 @@ class MarginPart:
             if not len(self.table):
                 self.table = np.empty(4**span)
                 kmers.fold_table(*patterns, span, self.table)
-            kmers.add_margins(block, k, span, self.table, buffers.codes, out)
+            kmers.add_margins(block.planes, k, span, self.table, buffers.codes, out)
         else:
             kmers.add_patterns(block, k, span, *patterns, buffers.codes, out)
         if len(block.unknown_rows):

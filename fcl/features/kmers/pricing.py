@@ -180,7 +180,9 @@ class KmerPricer:
             block = self.family.block(self.prepared, number, letters)
             part = rows.raw(block.rows)
             for t, k in enumerate(request.tolist()):
-                kmers.add_to_table(block, k, d, part, inverse, self._buffers.codes, tables[t])
+                kmers.add_to_table(
+                    block.planes, k, d, part, inverse, self._buffers.codes, tables[t]
+                )
                 if len(block.unknown_rows):
                     used[t] = kmers.take_unknown(
                         block, k, d, part, inverse, self._buffers, tables[t], used[t], self._items
