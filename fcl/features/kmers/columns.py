@@ -96,7 +96,8 @@ class MarginPart:
         """Add the margins of a block of prepared rows, in place."""
         from fcl.kernels import kmers
 
-        k, span, buffers = self.position, self.span, window_buffers(block.n_rows)
+        k, span = self.position, self.span
+        buffers = window_buffers(block.n_rows if len(block.unknown_rows) else 0)
         patterns = self.cares, self.values, self.weights
         if self.tabled:
             if not len(self.table):
