@@ -144,7 +144,13 @@ def test_liblinear_logistic() -> None:
     version = tuple(map(int, sklearn.__version__.split(".")[:2]))
     l1 = {"l1_ratio": 1.0} if version >= (1, 8) else {"penalty": "l1"}
     theirs = LogisticRegression(
-        solver="liblinear", C=0.7, fit_intercept=False, tol=1e-10, max_iter=100_000, **l1
+        solver="liblinear",
+        C=0.7,
+        fit_intercept=False,
+        tol=1e-8,
+        random_state=0,
+        max_iter=100_000,
+        **l1,
     )
     theirs.fit(problem.phi, problem.y, sample_weight=problem.s)
     value = problem.objective(theirs.coef_[0], 0.0)
@@ -156,7 +162,13 @@ def test_liblinear_squared_hinge() -> None:
     problem = _problem("squared_hinge", 0.3, weighted=False)
     ours = problem.solve()
     theirs = LinearSVC(
-        penalty="l1", dual=False, C=0.3, fit_intercept=False, tol=1e-10, max_iter=100_000
+        penalty="l1",
+        dual=False,
+        C=0.3,
+        fit_intercept=False,
+        tol=1e-8,
+        random_state=0,
+        max_iter=100_000,
     )
     theirs.fit(problem.phi, problem.y)
     value = problem.objective(theirs.coef_[0], 0.0)
