@@ -137,8 +137,9 @@ class ClippedProblem:
         if self._whole is not None:
             self._minimise_quadratic(self._whole, tolerance, cease)
         else:
+            before = self.w
             self._approach(cease)
-            self._thin_out()
+            self._thin_out(before)
         while steps < MOST_STEPS and idle < MOST_IDLE_STEPS:
             if cease() or (steps >= LEAST_STEPS and hurry()):
                 break
@@ -229,11 +230,11 @@ class ClippedProblem:
             if lower < WORTH * self.value:
                 break
 
-    def _thin_out(self) -> None:
+    def _thin_out(self, before: Floats) -> None:
         """Remove the weights of columns that depend on others, as far as no margin changes.
 
         Sweeps over more columns than rows leave most weights nonzero, and Newton steps would remove them
-        one by one.
+        one by one. If a ridge leaves no column dependent, the weights ``before`` come back.
         """
         active = np.flatnonzero(self.signs)
         if len(active) <= len(self.s):
@@ -242,9 +243,11 @@ class ClippedProblem:
         gram = part @ part.T + self.extra[np.ix_(active, active)]
         face = Face(gram, *(x[active] for x in (self.a, self.w, self.slope, self.signs)))
         face.leave_flats(newton_step(face.hessian, face.right())[1])
-        w = self.w.copy()
-        w[active] = 0.0
-        w[active[face.active]] = face.w
+        w = before
+        if len(face.active) <= len(self.s):
+            w = self.w.copy()
+            w[active] = 0.0
+            w[active[face.active]] = face.w
         self._move(1.0, w - self.w)
 
     def _move(self, beta: float, step: Floats, zeroed: int = -1) -> None:
