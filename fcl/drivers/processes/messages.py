@@ -21,24 +21,59 @@ class SetUp:
 
 
 @message
+class TriedPoint:
+    """For ``margins``, ``search`` and ``accept``: the point that this pass tries."""
+
+    margins: int  #: which vector of margins is the anchor's
+    objective: float  #: of the anchor; infinite if it is not known yet
+    anchor: SharedPoint
+    point: SharedPoint
+    beta: float  #: share of the step that the point took
+    has_fallback: bool  #: whether another point is tried if this one is worse
+
+
+@message
+class ResidualsInput:
+    """For ``residuals``: the anchor's vector of margins and intercept."""
+
+    margins: int
+    intercept: float
+
+
+@message
+class PricingInput:
+    """For ``price``."""
+
+    n_watched: int  #: watched features, listed in ``watch_ids``
+    threshold: float  #: of prices
+
+
+@message
+class SampleSize:
+    """For ``draw``."""
+
+    draw: int  #: number of the draw, from 1
+    n_rows: int  #: rows to draw
+
+
+@message
+class ColumnRoom:
+    """For ``columns``: slots for the columns of this task."""
+
+    n_slots: int
+    is_short: bool  #: whether there may be too little room for all columns of the list
+
+
+#: A SharedPoint is the point to validate.
+Input = TriedPoint | ResidualsInput | PricingInput | SampleSize | ColumnRoom | SharedPoint
+
+
+@message
 class Assign:
-    """Do a task; the other values are those of the outer loop, and most tasks need only some."""
+    """Do a task; most tasks need an input beside what is in shared memory."""
 
     task: Task
-    anchor: int = 0  #: which vector of margins is the anchor's
-    objective: float = 0.0  #: of the anchor; infinite if it is not known yet
-    intercept: float = 0.0  #: of the anchor
-    origin: SharedPoint = SharedPoint()  #: the anchor's weights
-    tried: SharedPoint = SharedPoint()  #: the point that this pass tries
-    beta: float = 0.0  #: share of the step that the tried point took
-    has_fallback: bool = False  #: whether another point is tried if this one is worse
-    n_watched: int = 0  #: watched features, listed in ``watch_ids``
-    threshold: float = 0.0  #: of prices
-    draw: int = 0  #: number of the draw of the sample, from 1
-    n_sampled: int = 0  #: rows to draw
-    n_slots: int = 0  #: slots for the columns of this task
-    room_is_short: bool = False
-    validated: SharedPoint = SharedPoint()  #: the point to validate
+    input: Input | None = None
 
 
 @message
@@ -73,8 +108,28 @@ class BoundResult:
     total_q: float
 
 
-#: An int is the number of rows drawn, or of columns stored in the extent; a float is a score.
-Result = SearchResult | BoundResult | int | float
+@message
+class RowsDrawn:
+    """How many rows a new sample has."""
+
+    n: int
+
+
+@message
+class ColumnsStored:
+    """How many columns a task has stored in its extent."""
+
+    n: int
+
+
+@message
+class Score:
+    """The validation score."""
+
+    value: float
+
+
+Result = SearchResult | BoundResult | RowsDrawn | ColumnsStored | Score
 
 
 @message

@@ -22,7 +22,21 @@ from fcl.drivers.processes.logic.protocol import (
     TrainerAnchor,
 )
 from fcl.drivers.processes.logic.stages import Stage
-from fcl.drivers.processes.messages import Assign, BoundResult, Result, SearchResult
+from fcl.drivers.processes.messages import (
+    Assign,
+    BoundResult,
+    ColumnRoom,
+    ColumnsStored,
+    Input,
+    PricingInput,
+    ResidualsInput,
+    Result,
+    RowsDrawn,
+    SampleSize,
+    Score,
+    SearchResult,
+    TriedPoint,
+)
 from fcl.drivers.processes.slots import SlotBook
 from fcl.drivers.processes.wanted import GradientTable, WantedColumns
 from fcl.drivers.session import Session
@@ -136,36 +150,38 @@ class OuterLoopState:
     # -- tasks ---------------------------------------------------------------------------------
 
     def work(self, task: Task) -> Assign:
-        """The message that assigns a task, with the values that it needs."""
-        n_slots = 0
+        """The message that assigns a task, with the input that it needs."""
+        return Assign(task, self._input(task))
+
+    def _input(self, task: Task) -> Input | None:
         match task.kind:
-            case Stage.PRICE if self._watch_pass != task.pass_number:
-                self._begin_pricing(task.pass_number)
+            case Stage.MARGINS | Stage.SEARCH | Stage.ACCEPT:
+                has_fallback = self._fallback is not None
+                unknown = self._resuming and not has_fallback
+                return TriedPoint(
+                    self.vectors.anchor,
+                    math.inf if unknown else self.outer.objective,
+                    self._anchor_at,
+                    self._tried_at,
+                    self._tried.beta,
+                    has_fallback,
+                )
+            case Stage.RESIDUALS:
+                return ResidualsInput(self.vectors.anchor, self.outer.point.intercept)
+            case Stage.PRICE:
+                if self._watch_pass != task.pass_number:
+                    self._begin_pricing(task.pass_number)
+                return PricingInput(self._n_watched, self.outer.threshold)
             case Stage.DRAW:
                 self.slots.clear()
+                return SampleSize(self._sample.draws, self._sample.wanted)
             case Stage.COLUMNS:
                 slots = self.slots.allot(task.serial, task.size)
                 self.columns.allot(task.start, slots)
-                n_slots = len(slots)
-        has_fallback = self._fallback is not None
-        unknown = self._resuming and not has_fallback
-        return Assign(
-            task,
-            anchor=self.vectors.anchor,
-            objective=math.inf if unknown else self.outer.objective,
-            intercept=self.outer.point.intercept,
-            origin=self._anchor_at,
-            tried=self._tried_at,
-            beta=self._tried.beta,
-            has_fallback=has_fallback,
-            n_watched=self._n_watched,
-            threshold=self.outer.threshold,
-            draw=self._sample.draws,
-            n_sampled=self._sample.wanted,
-            n_slots=n_slots,
-            room_is_short=self.columns.short,
-            validated=self._validated_at,
-        )
+                return ColumnRoom(len(slots), self.columns.short)
+            case Stage.VALIDATE:
+                return self._validated_at
+        return None
 
     def done(self, task: Task, result: Result | None) -> None:
         """Record the result of a task."""
@@ -174,14 +190,14 @@ class OuterLoopState:
                 self._searched(result)
             case BoundResult():
                 self._bound = result
-            case int() if task.kind == Stage.DRAW:
-                self._sample.drawn = result
-                self.layout.array("sample_size")[:] = (result, self._sample.draws)
-            case int():
-                slots = self.columns.made(task.start, task.stop, result)
+            case RowsDrawn(n):
+                self._sample.drawn = n
+                self.layout.array("sample_size")[:] = (n, self._sample.draws)
+            case ColumnsStored(n):
+                slots = self.columns.made(task.start, task.stop, n)
                 self.slots.settle(task.serial, slots)
-            case float():
-                self._score = result
+            case Score(value):
+                self._score = value
 
     def lost(self, task: Task) -> None:
         """Note that the writer of a task died: the slots of a ``columns`` task are free again."""

@@ -20,7 +20,14 @@ from fcl.drivers.processes.logic.machine import Logic
 from fcl.drivers.processes.logic.protocol import WRITER
 from fcl.drivers.processes.logic.stages import Stage
 from fcl.drivers.processes.memory import Meter
-from fcl.drivers.processes.messages import Assign, ProposalTaken, SearchResult, SetUp, TaskDone
+from fcl.drivers.processes.messages import (
+    Assign,
+    ColumnsStored,
+    ProposalTaken,
+    SearchResult,
+    SetUp,
+    TaskDone,
+)
 from fcl.drivers.processes.outer_loop import OuterLoopState
 from fcl.drivers.processes.roster import Roster
 from fcl.drivers.processes.setup import Shared
@@ -192,8 +199,9 @@ class Supervisor:
         self.session.spent(STEPS.get(task.kind, task.kind), done.seconds)
         if self._outer_loop is not None:
             self._outer_loop.done(task, done.result)
-        outcome = done.result.outcome if isinstance(done.result, SearchResult) else None
-        stored = done.result if isinstance(done.result, int) else 0
+        result = done.result
+        outcome = result.outcome if isinstance(result, SearchResult) else None
+        stored = result.n if isinstance(result, ColumnsStored) else 0
         self._tell(protocol.Done(writer, done.serial, outcome, stored))
 
     def _on_exit(self, child: Child) -> None:

@@ -9,6 +9,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -20,10 +21,19 @@ from fcl.drivers.processes.logic.protocol import WRITER, Outcome, Ready, SharedP
 from fcl.drivers.processes.messages import (
     Assign,
     BoundResult,
+    ColumnRoom,
+    ColumnsStored,
+    Input,
+    PricingInput,
+    ResidualsInput,
     Result,
+    RowsDrawn,
+    SampleSize,
+    Score,
     SearchResult,
     SetUp,
     TaskDone,
+    TriedPoint,
 )
 from fcl.features.base import ColumnMaker
 from fcl.objective import find_loss
@@ -63,23 +73,23 @@ class Writer:
             match self.link.receive():
                 case SetUp(config):
                     self._set_up(Config.from_json(config))
-                case Assign() as work:
-                    self._do(work.task, work)
+                case Assign(task, given):
+                    self._do(task, given)
 
-    def _do(self, task: Task, work: Assign) -> None:
+    def _do(self, task: Task, given: Input | None) -> None:
         """Do a task by the method that has the name of its kind."""
-        do: Callable[[Task, Assign], Result | None] = getattr(self, f"_{task.kind}")
+        do: Callable[[Task, Any], Result | None] = getattr(self, f"_{task.kind}")
         self.link.doing = f"in the task {task.kind}, parts {task.start} to {task.stop}"
         fault(f"{task.kind}-begin")
         since = time.process_time()
-        result = do(task, work)
+        result = do(task, given)
         spent = time.process_time() - since
         fault(f"{task.kind}-done")
         self.link.send(TaskDone(task.serial, spent, result))
 
     # -- reading -------------------------------------------------------------------------------
 
-    def _prepare(self, task: Task, _: Assign) -> None:
+    def _prepare(self, task: Task, _: None) -> None:
         from fcl.data import open_data
 
         which, first, stop = self.config.parts["prepare"][task.start]
@@ -115,31 +125,31 @@ class Writer:
         _, first, stop = self.config.parts[kind][task.start]
         return range(first, stop)
 
-    def _measure(self, task: Task, _: Assign) -> None:
+    def _measure(self, task: Task, _: None) -> None:
         self.passes.measure(self._part("price", task))
 
-    def _margins(self, task: Task, work: Assign) -> None:
-        self.passes.vectors.anchor = work.anchor
-        point = self.layout.read_point(work.tried)
+    def _margins(self, task: Task, tried: TriedPoint) -> None:
+        self.passes.vectors.anchor = tried.margins
+        point = self.layout.read_point(tried.point)
         self.passes.write_margins(point, self._part("margins", task))
 
-    def _search(self, _: Task, work: Assign) -> SearchResult:
-        self.passes.vectors.anchor = work.anchor
-        anchor = self.layout.read_point(work.origin)
-        proposal = self.layout.read_point(work.tried)
-        found = self.passes.search(anchor, work.objective, proposal)
+    def _search(self, _: Task, tried: TriedPoint) -> SearchResult:
+        self.passes.vectors.anchor = tried.margins
+        anchor = self.layout.read_point(tried.anchor)
+        proposal = self.layout.read_point(tried.point)
+        found = self.passes.search(anchor, tried.objective, proposal)
         if found.point is None or found.beta == 1.0:
-            return self._found(found, work.tried)
+            return self._found(found, tried.point)
         point = self.layout.write_point("found", found.point)
         return SearchResult(Outcome.BLEND, found.objective, found.beta, point)
 
-    def _accept(self, _: Task, work: Assign) -> SearchResult:
-        self.passes.vectors.anchor = work.anchor
-        point = self.layout.read_point(work.tried)
-        found = self.passes.settled(point, work.objective, work.beta, point.intercept)
-        if work.has_fallback and found.point is None:
+    def _accept(self, _: Task, tried: TriedPoint) -> SearchResult:
+        self.passes.vectors.anchor = tried.margins
+        point = self.layout.read_point(tried.point)
+        found = self.passes.settled(point, tried.objective, tried.beta, point.intercept)
+        if tried.has_fallback and found.point is None:
             return SearchResult(Outcome.BLEND)
-        return self._found(found, work.tried)
+        return self._found(found, tried.point)
 
     @staticmethod
     def _found(found: steps.Searched, tried: SharedPoint) -> SearchResult:
@@ -148,17 +158,17 @@ class Writer:
         point = replace(tried, intercept=found.point.intercept)
         return SearchResult(Outcome.ACCEPTED, found.objective, found.beta, point)
 
-    def _residuals(self, task: Task, work: Assign) -> None:
-        self.passes.vectors.anchor = work.anchor
-        self.passes.write_residuals(work.intercept, self._part("margins", task))
+    def _residuals(self, task: Task, anchor: ResidualsInput) -> None:
+        self.passes.vectors.anchor = anchor.margins
+        self.passes.write_residuals(anchor.intercept, self._part("margins", task))
 
-    def _price(self, task: Task, work: Assign) -> None:
+    def _price(self, task: Task, given: PricingInput) -> None:
         passes, layout, config = self.passes, self.layout, self.config
         part = self._part("price", task)
-        watch = layout.array("watch_ids")[: work.n_watched]
+        watch = layout.array("watch_ids")[: given.n_watched]
         if self._dual is None or self._dual[0] != task.pass_number:
             self._dual = task.pass_number, passes.dual_point()
-        prices = passes.price(self._dual[1], watch, work.threshold, part, task.pass_number)
+        prices = passes.price(self._dual[1], watch, given.threshold, part, task.pass_number)
         self._scatter(layout.array("watched"), prices.watched)
         at = KEEP_PER_GROUP * part.start
         found = len(prices.ids)
@@ -181,7 +191,7 @@ class Writer:
         own = np.flatnonzero(part)
         target[own] = part[own]
 
-    def _certify(self, _: Task, __: Assign) -> BoundResult:
+    def _certify(self, _: Task, __: None) -> BoundResult:
         largest = float(self.layout.array("priced_largest").max())
         excess = math.fsum(self.layout.array("priced_excess"))
         bound = self.passes.bound(self.passes.dual_point(), largest, excess)
@@ -189,22 +199,22 @@ class Writer:
 
     # -- the sample ----------------------------------------------------------------------------
 
-    def _draw(self, _: Task, work: Assign) -> int:
+    def _draw(self, _: Task, size: SampleSize) -> RowsDrawn:
         layout, passes = self.layout, self.passes
-        blocks = -(-work.n_sampled // self.config.block_rows)  # the number of sample tasks
+        blocks = -(-size.n_rows // self.config.block_rows)  # the number of sample tasks
         rows = layout.array("sample_rows")[: blocks * self.config.block_rows]
         n = draw_rows(
             passes.objective,
             passes.vectors.curvatures,
-            work.n_sampled,
-            seed_of_draw(self.options.seed, work.draw),
+            size.n_rows,
+            seed_of_draw(self.options.seed, size.draw),
             rows,
             layout.array("sample_s"),
         )
         layout.array("sample_y")[:n] = passes.objective.y[rows[:n]]
-        return n
+        return RowsDrawn(n)
 
-    def _sample(self, task: Task, _: Assign) -> None:
+    def _sample(self, task: Task, _: None) -> None:
         chosen = self.layout.prepared(2)
         number = task.start
         drawn = int(self.layout.array("sample_size")[1])
@@ -219,14 +229,14 @@ class Writer:
 
     # -- columns -------------------------------------------------------------------------------
 
-    def _columns(self, task: Task, work: Assign) -> int:
+    def _columns(self, task: Task, room: ColumnRoom) -> ColumnsStored:
         """Make columns of a part of the list, and store as many as fit into the granted extent.
 
         If room is short, the columns that promise most for their bytes come first. The order of storing
         is written to ``job_order``, with the other features behind. The supervisor reorders the list, so
         that a writer that dies here leaves the list unchanged.
         """
-        start, stop, short = task.start, task.stop, work.room_is_short
+        start, stop, short = task.start, task.stop, room.is_short
         layout, config = self.layout, self.config
         store = self._columns_store()
         ids = layout.array("job_ids")[start:stop].copy()
@@ -250,7 +260,7 @@ class Writer:
                 turn = np.argsort(np.where(part + start == 0, -np.inf, -worth), kind="stable")
             for t in turn:
                 size = int(staged.sizes[t])
-                if len(stored) < work.n_slots and into + size <= end:
+                if len(stored) < room.n_slots and into + size <= end:
                     # an empty column is placed at the beginning, since the end belongs to the next extent
                     place = into if size else begin
                     store.write(int(slots[len(stored)]), staged, int(t), place)
@@ -262,7 +272,7 @@ class Writer:
                 break  # the rest is dealt again
         self._enter(task, stored)
         fault("columns-commit")
-        return len(stored)
+        return ColumnsStored(len(stored))
 
     def _enter(self, task: Task, stored: list[int]) -> None:
         """Write what the trainer needs to know of the stored columns, by slot."""
@@ -297,9 +307,9 @@ class Writer:
 
     # -- validation ----------------------------------------------------------------------------
 
-    def _validate(self, task: Task, work: Assign) -> None:
+    def _validate(self, task: Task, validated: SharedPoint) -> None:
         valid = self.layout.prepared(1)
-        point = self.layout.read_point(work.validated)
+        point = self.layout.read_point(validated)
         blocks = self._part("validate", task)
         margins = self.layout.array("valid_margins")
         self.family.write_margins(valid, point.ids, point.weights, margins, blocks)
@@ -309,6 +319,6 @@ class Writer:
         if offset is not None:
             margins[rows] += offset[rows]
 
-    def _score(self, _: Task, __: Assign) -> float:
+    def _score(self, _: Task, __: None) -> Score:
         rows = (self.layout.array(f"valid_{name}") for name in ("y", "s", "margins"))
-        return find_loss(self.options.loss).score(*rows)
+        return Score(find_loss(self.options.loss).score(*rows))

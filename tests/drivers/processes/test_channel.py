@@ -24,7 +24,13 @@ from fcl.drivers.processes.logic.protocol import (
     Task,
 )
 from fcl.drivers.processes.logic.stages import TASKS
-from fcl.drivers.processes.messages import Assign, SearchResult, TaskDone
+from fcl.drivers.processes.messages import (
+    Assign,
+    ColumnRoom,
+    RowsDrawn,
+    SearchResult,
+    TaskDone,
+)
 
 Pair = tuple[Channel, socket.socket]
 INT64 = st.integers(-(2**63), 2**63 - 1)
@@ -67,9 +73,15 @@ def read(theirs: socket.socket, n: int) -> list[Any]:
             TaskDone,
             INT64,
             st.floats(allow_nan=False),
-            st.none() | INT64 | st.builds(SearchResult, st.sampled_from(Outcome)),
+            st.none()
+            | st.builds(RowsDrawn, INT64)
+            | st.builds(SearchResult, st.sampled_from(Outcome)),
         )
-        | st.builds(Assign, st.builds(Task, st.sampled_from(TASKS), INT64, INT64, INT64, INT64)),
+        | st.builds(
+            Assign,
+            st.builds(Task, st.sampled_from(TASKS), INT64, INT64, INT64, INT64),
+            st.none() | st.builds(ColumnRoom, INT64, st.booleans()) | st.just(SharedPoint("tried")),
+        ),
         max_size=4,
     ),
     st.lists(st.integers(1, 300)),
