@@ -45,8 +45,8 @@ MOST_STEPS = 2000
 MOST_IDLE_STEPS = 5
 #: Steps after which a request to hurry ends the search.
 LEAST_STEPS = 100
-#: Models that :meth:`ClippedProblem._approach` makes at most, and the decrease of the objective, as a
-#: share of it, that makes another model worthwhile.
+#: Maximum number of models in :meth:`ClippedProblem._approach`, and the smallest relative decrease of the
+#: objective after which another model is worthwhile.
 MOST_MODELS, WORTH = 50, 1e-4
 #: Violation at which the sweeps over a model end.
 ROUGH = 1e-2
@@ -113,11 +113,10 @@ class ClippedProblem:
         if free:
             self.pulls += pull_b * intercept_slopes
             self.extra += view.intercept_floor * np.outer(intercept_slopes, intercept_slopes)
-        #: number of active weights beyond which their columns depend on each other
-        self.rank = k + free if self.extra.any() else len(self.s)
-        #: the local objective at w
-        self.value = at.loss + float(self.a @ np.abs(self.w) + 0.5 * at.ridge @ at.weights**2)
-        self.rounding = np.finfo(float).eps * self.value
+        #: number of active weights beyond which their columns depend on each other; floors over all rows
+        #: are within rounding
+        self.rank = k + free if at.ridge.any() or not view.complete else len(self.s)
+        self.ridge_at_start = 0.5 * float(at.ridge @ at.weights**2)
         self.signs = np.sign(self.w)
         #: the Hessian of all weights, if no row is ever flat
         self._whole: Floats | None = None
@@ -163,8 +162,7 @@ class ClippedProblem:
                 continue
             rows, signs = self.curved, self.signs
             self._move(beta, step, zeroed)
-            self.value -= lower
-            if lower > self.rounding:
+            if lower > np.finfo(float).eps * self.value:
                 idle = 0
             elif zeroed < 0:  # a weight that became 0 is progress, even if rounding hides its gain
                 idle += 1
@@ -226,7 +224,6 @@ class ClippedProblem:
             if beta <= 0.0:
                 break
             self._move(beta, step, zeroed)
-            self.value -= lower
             if lower < WORTH * self.value:
                 break
 
@@ -234,7 +231,7 @@ class ClippedProblem:
         """Remove the weights of columns that depend on others, as far as no margin changes.
 
         Sweeps over more columns than rows leave most weights nonzero, and Newton steps would remove them
-        one by one. If a ridge leaves no column dependent, the weights ``before`` come back.
+        one by one. If a ridge leaves no column dependent, the weights ``before`` come back instead.
         """
         active = np.flatnonzero(self.signs)
         if len(active) <= len(self.s):
@@ -242,7 +239,7 @@ class ClippedProblem:
         part = self.phi[active]
         gram = part @ part.T + self.extra[np.ix_(active, active)]
         face = Face(gram, *(x[active] for x in (self.a, self.w, self.slope, self.signs)))
-        face.leave_flats(newton_step(face.hessian, face.right())[1])
+        face.leave_flats(newton_step(face.hessian, face.right())[1], level=True)
         w = before
         if len(face.active) <= len(self.s):
             w = self.w.copy()
@@ -260,11 +257,19 @@ class ClippedProblem:
         self._update()
 
     def _update(self) -> None:
-        """Update the set of curved rows and the slopes of the smooth part."""
+        """Update the set of curved rows, the slopes of the smooth part, and the local objective."""
         slopes = 2.0 * self.beyond
         self.curved = (slopes > self.low) & (slopes < self.high)
-        residuals = self.s * np.clip(slopes, self.low, self.high)
-        self.slope = self.phi @ residuals + self.pulls + self.extra @ (self.w - self.start)
+        slopes = np.clip(slopes, self.low, self.high)
+        d = self.w - self.start
+        pulled = self.extra @ d
+        self.slope = self.phi @ (self.s * slopes) + self.pulls + pulled
+        #: the local objective at w
+        self.value = self.ridge_at_start + float(
+            self.s @ (slopes * (self.beyond - 0.25 * slopes))
+            + self.a @ np.abs(self.w)
+            + d @ (self.pulls + 0.5 * pulled)
+        )
 
     def _hessian(self, active: Columns) -> Floats:
         """The Hessian over the active weights: of the curved rows, ridge and floors."""

@@ -213,9 +213,9 @@ def minimise_quadratic(
 
 
 def entering(slope: Floats, a: Floats, out: Columns, tolerance: float, rank: int) -> Columns:
-    """Of weights that are 0, those to make active together: the worst violator first.
+    """The weights of 0 that should become active together, the worst violator first.
 
-    It always helps, and most others near it will stay active.
+    Making the worst violator active always helps, and most others near it will stay active.
 
     Parameters
     ----------
@@ -289,19 +289,25 @@ class Face:
         """Minus the slopes within the orthant; 0 for weights that have become 0."""
         return np.where(self.signs == 0.0, 0.0, -(self.slope + self.a * self.signs))
 
-    def leave_flats(self, flats: Floats) -> bool:
+    def leave_flats(self, flats: Floats, level: bool = False) -> bool:
         """Move along directions of zero curvature, as long as that is downhill, until weights are 0.
 
-        flats : float64 (active, directions), orthonormal.  Returns whether a weight has become 0.
+        flats : float64 (active, directions), orthonormal.
+        level : also move along directions in which the quadratic is level.
+        Returns whether a weight has become 0.
         """
         left = False
         while flats.shape[1]:
             right = self.right()
             step = flats @ (flats.T @ right)
-            if np.abs(step).max() <= FLAT_SLOPE * self.a.min():
-                break
-            step /= FLAT * np.abs(step).max()
-            _, zeroed = _along(0.0, self.a, self.w, right, step)
+            zeroed = -1
+            if np.abs(step).max() > FLAT_SLOPE * self.a.min():
+                step /= FLAT * np.abs(step).max()
+                _, zeroed = _along(0.0, self.a, self.w, right, step)
+            elif level:
+                step = flats[:, 0]
+                with np.errstate(divide="ignore", invalid="ignore"):
+                    zeroed = int(np.argmin(np.where(self.w != 0.0, np.abs(self.w / step), np.inf)))
             if zeroed < 0:
                 break
             self._move(-self.w[zeroed] / step[zeroed] * step, zeroed)

@@ -286,8 +286,8 @@ class Trainer:
             problem = clipped.ClippedProblem(view, working, local, self._m, pulls, pull_b)
             # the tolerance is tight, since rounding may hide violations while values still differ
             return problem.minimise(min(tolerance, 1e-6), self.inner.cease, self.inner.hurry)
-        # where the curvature jumps, the minimum of a model that was cut is not worth its price
-        if self._careful and not (self._raised and view.objective.loss.clipped):
+        # where the curvature jumps, the search would cut a step to the exact minimum short again
+        if self._careful and not (0.0 < self._raised < 1.0 and view.objective.loss.clipped):
             some = np.flatnonzero((local.weights != 0.0) | (np.abs(slopes) > 1.0))
             if len(some) <= self._exact.most and n * len(some) ** 2 <= DEAR_HESSIAN:
                 part = self._exact.minimise(view, working, local.take(some), self._q, tolerance)
