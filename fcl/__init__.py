@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from fcl.objective.metrics import average_precision as average_precision
     from fcl.version import __version__ as __version__
 
-# module -> the public names that it defines
+# module -> the public names that it offers
 _NAMES = {
     "fcl.version": ("__version__",),
     "fcl.data": ("DataSet", "open_data"),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 import itertools
 import logging
+import math
 import os
 import zlib
 from abc import ABC, abstractmethod
@@ -21,6 +22,7 @@ from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
 import numpy as np
 
 from fcl.errors import InputError
+from fcl.units import format_bytes
 
 _log = logging.getLogger("fcl")
 
@@ -88,6 +90,22 @@ class RowReader(ABC, Generic[Block_co]):
             row_bytes = self.dtype.itemsize * int(np.prod(self.shape[1:], dtype=np.int64))
         return self.chunk_rows * row_bytes
 
+    def read_all(self) -> Block_co:
+        """Read all rows; raises InputError if they need more memory than the machine has.
+
+        A file of a few bytes may declare any number of rows that were never written.
+        """
+        item = max(8, self.dtype.itemsize)  # numbers become float64
+        needed = item * math.prod(self.shape) + self.chunk_bytes
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        if needed > memory:
+            raise InputError(
+                f"{self.name} has {math.prod(self.shape):,} values, which need "
+                f"{format_bytes(needed)}, but this machine has {format_bytes(memory)}; train on fewer "
+                "rows, or write the array again in smaller chunks"
+            )
+        return self.read(0, self.shape[0])
+
     def missing_chunks(self) -> int:
         """Number of storage chunks that were never written; their rows read as the fill value."""
         return 0
@@ -99,9 +117,18 @@ class ChunkedReader(RowReader[np.ndarray]):
     #: shape of the chunks that are decoded one by one
     _chunks: tuple[int, ...]
 
+    @property
+    def chunk_bytes(self) -> int:
+        # a chunk is decoded as a whole, however much of it lies outside the array
+        stored = 0 if self.dtype == VARIABLE_TEXT else self.dtype.itemsize * math.prod(self._chunks)
+        return max(super().chunk_bytes, stored)
+
     @abstractmethod
     def _read_cell(self, cell: tuple[slice, ...]) -> np.ndarray:
-        """Read a part of the array; any error that is not an InputError means that it is damaged."""
+        """Read a part of the array.
+
+        Any error but InputError and MemoryError means that it is damaged.
+        """
 
     @abstractmethod
     def _where(self, index: tuple[int, ...]) -> str:

@@ -92,7 +92,7 @@ class CategoricalReader(RowReader[np.ndarray]):
             )
         if len(categories.shape) != 1:
             raise InputError(f"{categories.name} has shape {categories.shape}; expected (number,)")
-        self._categories = categories.read(0, categories.shape[0])
+        self._categories = categories.read_all()
 
     def read(self, start: int, stop: int) -> np.ndarray:
         codes = self._codes.read(start, stop)

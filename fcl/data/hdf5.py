@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import math
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -56,7 +57,7 @@ class Hdf5Reader(ChunkedReader):
         if self._dataset.chunks is None:
             return 0
         cells = [-(-n // c) for n, c in zip(self.shape, self._chunks, strict=True)]
-        return int(np.prod(cells)) - self._dataset.id.get_num_chunks()
+        return math.prod(cells) - self._dataset.id.get_num_chunks()
 
     def _read_cell(self, cell: tuple[slice, ...]) -> np.ndarray:
         if self._variable_text:

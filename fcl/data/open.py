@@ -23,7 +23,6 @@ from fcl.data.sparse import SparseMatrix, from_matrix, is_matrix
 from fcl.data.targets import check_weights
 from fcl.data.zarr import ZarrContainer, is_zarr
 from fcl.errors import InputError
-from fcl.units import format_bytes
 
 logger = logging.getLogger("fcl")
 
@@ -99,12 +98,12 @@ def open_data(
     elif is_matrix(source):
         rows = from_matrix(source, "X")
     else:
+        path, group = _split_group(source)
         for option, path_inside in (("x", x), ("y", y), ("weights", weights), ("offset", offset)):
             if not isinstance(path_inside, str | np.ndarray | None):
                 raise InputError(
-                    f"{option}: expected the name of an array in {os.fspath(source)}, got {path_inside!r}"
+                    f"{option}: expected the name of an array in {path}, got {path_inside!r}"
                 )
-        path, group = _split_group(source)
         container = _open_container(path, group)
         name = container.name
         rows = open_rows(container, x)
@@ -118,16 +117,17 @@ def open_data(
     target_name = "y"
     if y is not None:
         column = _open_column(container, y, rows, "y")
-        target_name, target = column.name, _read_column(column)
+        target_name, target = column.name, column.read_all().reshape(-1)
     weight_values = None
     if weights is not None:
         column = _open_column(container, weights, rows, "weights")
-        weight_values = check_weights(_read_column(column), rows.shape[0], column.name)
+        values = column.read_all().reshape(-1)
+        weight_values = check_weights(values, rows.shape[0], column.name)
     stamps = container.stamps() if container else []
     data = DataSet(name, rows, target, weight_values, target_name=target_name, stamps=stamps)
     if offset is not None:
         column = _open_column(container, offset, rows, "offset")
-        data = data.with_offset(_read_column(column), column.name)
+        data = data.with_offset(column.read_all().reshape(-1), column.name)
     if container:
         where = os.path.abspath(path) + (f"{GROUP_SEPARATOR}/{group}" if group else "")
         data.source = {"source": where, "x": x}
@@ -204,18 +204,3 @@ def _open_column(
             "values; they must agree"
         )
     return column
-
-
-def _read_column(column: RowReader[np.ndarray]) -> np.ndarray:
-    """Read all values of a column; raises InputError if they exceed the memory of the machine.
-
-    A file of a few bytes may declare any number of rows that were never written.
-    """
-    needed = 8 * column.shape[0]  # they become float64
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    if needed > memory:
-        raise InputError(
-            f"{column.name} has {column.shape[0]:,} values, which need {format_bytes(needed)}, but "
-            f"this machine has {format_bytes(memory)}; train on fewer rows"
-        )
-    return column.read(0, column.shape[0]).reshape(-1)

@@ -37,7 +37,8 @@ class PreparedRows:
     records : uint8 (blocks, \*record_shape) or None
         Memory for the records that another object owns.
     file, file_start : int or None, int
-        Descriptor of a file that another object owns, and the position of the records in it.
+        Descriptor of a file that another object owns, and the position of the records in it; it is not
+        closed here.
     load_sides : callable or None
         Returns the side arrays of a block that was prepared elsewhere.
     checksums : uint64 (blocks,) or None

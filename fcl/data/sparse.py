@@ -90,7 +90,7 @@ class SparseRows:
         return np.repeat(np.arange(len(self)), np.diff(self.indptr))
 
     def __getitem__(self, rows: slice | np.ndarray) -> SparseRows:
-        """A slice of the rows, which shares the memory of the entries, or a copy of rows by number."""
+        """Some rows: a slice shares the memory of the entries; an array of row numbers gives a copy."""
         entries: slice | np.ndarray
         if isinstance(rows, slice):
             start, stop, _ = rows.indices(len(self))

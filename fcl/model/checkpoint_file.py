@@ -202,8 +202,8 @@ class Checkpoint:
     block_checksums: npt.NDArray[np.uint64]
 
 
-#: the fields that the header contains as they are
 _NOT_PLAIN = ("version", "arrays", "state", "history", "block_checksums")
+#: fields of the header for which :func:`plain` suffices
 _PLAIN = tuple(f.name for f in fields(Checkpoint) if f.name not in _NOT_PLAIN)
 
 

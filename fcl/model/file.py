@@ -28,7 +28,7 @@ from fcl.model.archive import (
 from fcl.model.atomic import atomic_file
 from fcl.objective import find_loss
 
-__all__ = ["FORMAT", "HEADER", "VERSION", "check_header", "read_model", "write_model"]
+__all__ = ["ARRAYS", "FORMAT", "HEADER", "VERSION", "check_header", "read_model", "write_model"]
 
 FORMAT = "fcl-model"
 VERSION = 1
@@ -130,10 +130,13 @@ def check_header(header: Mapping[str, Any]) -> None:
 
 
 def _header_bytes(header: Mapping[str, Any]) -> bytes:
-    """The header as stored; raises ValueError if a reader would reject it."""
+    """The header as stored; raises ValueError if a reader would reject it, or lose a part of it."""
     # format and version come first, for people who open the file in a pager
     content = write_json({"format": FORMAT, "version": VERSION, **header})
-    _HEADER_TABLE("", read_json(content))
+    stored = read_json(content)
+    kept = {"format": FORMAT, "version": VERSION, **_HEADER_TABLE("", stored)}
+    if extra := schema.undeclared(stored, kept):
+        raise ValueError(f"undeclared in the header of a model: {', '.join(extra)}")
     return content
 
 

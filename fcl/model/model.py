@@ -173,7 +173,6 @@ class Model:
             "family": plain(self.family.to_config()),
             "n_active": self.n_active,
             **{f.name: plain(getattr(self, f.name)) for f in fields(self) if f.name not in named},
-            "certificate": self.certificate.to_dict(),
         }
 
     # -- prediction

@@ -21,7 +21,18 @@ from fcl.kernels import descent
 from fcl.solve.state import Columns, Floats, LocalPoint, Step, WorkingSet
 from fcl.solve.view import RowView, column_moments
 
-__all__ = ["ExactModel", "minimise_quadratic", "newton_step"]
+__all__ = [
+    "CHUNK_ENTRIES",
+    "FIRST_SWEEPS",
+    "FLAT_SLOPE",
+    "MOST_COLUMNS",
+    "ExactModel",
+    "Face",
+    "entering",
+    "minimise_quadratic",
+    "newton_step",
+    "takes_all",
+]
 
 #: Number of columns up to which a Hessian is computed.
 MOST_COLUMNS = 1024

@@ -52,7 +52,8 @@ class Priced:
 class Certified(Certificate):
     """What a pass proved about the anchor.
 
-    The bound is the best over all passes; for a sampled family, that of the last pass.
+    The bound is the best over all passes; for a sampled family, that of the last pass. ``max_violation``
+    is an upper bound, and ``passes`` is not set.
     """
 
     def progressed(self, before: Certified | None) -> bool:
@@ -306,6 +307,7 @@ class Outer:
         """Adopt a recomputed bound, but at most the bound that the checkpoint claims.
 
         Both come from the residuals at ``point``. The lower one is proved, and matches the bound that the
-        run had before the checkpoint.
+        run had before the checkpoint. A bound of NaN, at a forged point, proves nothing.
         """
-        self.bound, self.best = min(bound, claimed), point
+        if not math.isnan(bound):
+            self.bound, self.best = min(bound, claimed), point

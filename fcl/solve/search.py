@@ -65,8 +65,7 @@ def search(
 
     step : float64 (n,), overwritten with m' - m_e.  factors : penalty factors by feature id.
     """
-    for rows in objective.blocks():
-        np.subtract(proposed_margins[rows], anchor.margins[rows], out=step[rows])
+    np.subtract(proposed_margins, anchor.margins, out=step)
     ids = np.union1d(anchor.point.ids, proposed.ids)
     w = anchor.point.weights_of(ids)
     dw = proposed.weights_of(ids) - w

@@ -339,3 +339,38 @@ def test_change_of_size_alone(store, arrays):
     os.utime(source, ns=(status.st_atime_ns, status.st_mtime_ns))
     with pytest.raises(InputError, match=rf"was {status.st_size} bytes, is {status.st_size + 1}"):
         dataset.check_unchanged()
+
+
+# -- sizes that files declare ----------------------------------------------------------------------
+
+
+def test_text_wider_than_the_memory(tmp_path):
+    with h5py.File(tmp_path / "wide.h5", "w") as file:
+        file["X"] = np.zeros((1000, 2))
+        file.create_dataset("y", (1000,), "S100000000", chunks=(1,))
+    message = refusal(tmp_path / "wide.h5")
+    assert message.startswith("wide.h5:y has 1,000 values, which need 93.2 GiB, but this machine")
+
+
+def test_categories_that_were_never_written(tmp_path):
+    group = zarr.open_group(tmp_path / "many.zarr", mode="w")
+    group["X"] = np.zeros((2, 2))
+    y = group.create_group("y", attributes={"encoding-type": "categorical"})
+    y["codes"] = np.array([0, 1])
+    y.create_array("categories", shape=(2**34,), dtype="i8", chunks=(1,))
+    assert "many.zarr:y/categories has 17,179,869,184 values" in refusal(tmp_path / "many.zarr")
+
+
+@pytest.mark.parametrize("where", ["rows", "columns"])
+def test_chunks_larger_than_the_array(tmp_path, where):
+    """A chunk is decoded as a whole, so that a plan must count all of it."""
+    chunks = {"rows": (2**20, 2), "columns": (10, 2**21)}[where]
+    group = zarr.open_group(tmp_path / "big.zarr", mode="w")
+    group.create_array("X", shape=(10, 2), dtype="f8", chunks=chunks, fill_value=0)
+    rows = open_data(tmp_path / "big.zarr", y=None).rows
+    assert rows.chunk_bytes == 8 * chunks[0] * chunks[1]
+
+
+def test_lists_for_a_target():
+    message = refusal(np.zeros((2, 2)).tolist(), y=[0, 1])
+    assert message == "the source is a list; expected a path, a numpy array or a sparse matrix"

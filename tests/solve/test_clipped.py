@@ -1,6 +1,7 @@
 """Local problems of losses whose curvature jumps, held against the judge."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ from explicit import dense_weights, explicit_family, make_solver, run
 from judge import Problem
 
 from fcl.solve import clipped
+from fcl.solve.state import Step
 from tools.fuzz import reference
 
 JUMPING = ["squared_hinge", "huber:delta=0.5"]
@@ -55,19 +57,41 @@ def test_one_step_ends_a_local_problem(loss: str, rho: float) -> None:
     assert solved.steps <= 2
 
 
+@pytest.mark.parametrize("complements", [False, True])
 @pytest.mark.parametrize("loss", JUMPING)
-def test_more_columns_than_rows(loss: str) -> None:
-    """Rows are interpolated by few of many columns, so that sweeps leave dependent columns."""
+def test_more_columns_than_rows(
+    loss: str, complements: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows are interpolated by few of many columns, so that sweeps leave dependent columns.
+
+    With an intercept, a column and its complement are the same but for their sign: the objective is level
+    along the direction in which both grow.
+    """
     random = np.random.default_rng(5)
     phi = random.normal(size=(40, 300)).astype(np.float32).astype(np.float64)
+    if complements:
+        phi = (phi > 0.3).astype(np.float64)
+        phi[:, 150:] = 1.0 - phi[:, :150]
     y = phi[:, :5].sum(axis=1)
-    y = np.sign(y) if loss == "squared_hinge" else y
+    y = np.where(y > np.median(y), 1.0, -1.0) if loss == "squared_hinge" else y
     case = Problem(phi, y, np.ones(40), loss, 100.0, True)
     solver = make_solver(explicit_family(case.phi), case.phi, case, tol=1e-9)
+    steps: list[int] = []
+    minimise = clipped.ClippedProblem.minimise
+
+    def counted(*arguments: Any) -> Step:
+        step = minimise(*arguments)
+        steps.append(step.sweeps)
+        return step
+
+    monkeypatch.setattr(clipped.ClippedProblem, "minimise", counted)
     passes = run(solver, 40)
     assert passes[-1].gap <= 1e-9
     assert np.count_nonzero(dense_weights(solver)) <= 41
     assert case.violations(dense_weights(solver), solver.outer.point.intercept).max() < 1e-6
+    assert (
+        not complements or max(steps) <= 80
+    )  # one for each column and its complement were 115 and 227
 
 
 def test_beyond_its_size_a_model_takes_over(monkeypatch: pytest.MonkeyPatch) -> None:
