@@ -99,6 +99,18 @@ def test_a_start_on_a_sample_of_the_rows(monkeypatch: pytest.MonkeyPatch) -> Non
     assert left.converged and left.passes > 2
 
 
+def test_a_bad_start_leaves_no_trace_in_the_first_sample() -> None:
+    """The search that rejects it overwrites the residuals, but not what the trainer learns of them."""
+    data = windows()
+    options: dict[str, Any] = {"C": 0.3, "tol": 1e-6, "block_rows": 64, "row_view": 128}
+    other = fcl.open_data(data.rows.read(0, 500), y=~np.asarray(data.target))
+    bad = fcl.train(other, "kmers:d=4", **options).model
+    cold, warm = (fcl.train(data, "kmers:d=4", **options, initial=m).model for m in (None, bad))
+    assert len(cold.history) > 3
+    np.testing.assert_array_equal(warm.weights, cold.weights)
+    assert [h["objective"] for h in warm.history] == [h["objective"] for h in cold.history]
+
+
 def test_an_early_end_without_a_warning() -> None:
     with pytest.warns(ConvergenceWarning):
         fcl.train(windows(), "kmers:d=4", C=10.0, tol=1e-9, max_passes=1)
