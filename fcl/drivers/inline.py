@@ -120,7 +120,7 @@ class InlineRun:
         solver.between = self._making_columns
         solver.passes.on_progress = lambda share: session.working("pricing", share)
         solver.local.trainer.inner.cease = lambda: session.out_of_time or session.should_stop()
-        self.untried = session.first_point() if session.state is None else session.state.untried
+        self.untried = session.first_point()
         try:
             while (reason := self._pass(solver, valid)) is None:
                 self._poll()

@@ -67,7 +67,7 @@ class Session:
     history: list[dict[str, Any]] = field(default_factory=list)
     begun: float = field(default_factory=time.monotonic)
     fingerprint: str = ""
-    state: RunState | None = None  #: to resume from
+    state: RunState | None = None  #: to resume from; None if it was saved before the first pass
     idle: int = 0  #: passes in a row without progress
     rounding: float = math.nan  #: relative gap that rounding can cause, once it was estimated
     compile_seconds: float = JOB_SECONDS  #: estimated, if the cache lacks kernels
@@ -77,15 +77,12 @@ class Session:
 
         self.compilation = Compilation(lambda: self.report(Compiling(self.compile_seconds)))
         self._progress_from = self.begun + PROGRESS_EVERY
-        if self.continued is not None:
-            self.history.extend(self.continued.history)
-            self.state = RunState.from_file(self.continued.state, self.continued.arrays)
-            self.idle = self.state.idle
-
-    @property
-    def continued(self) -> Checkpoint | None:
-        """The checkpoint to resume from; None if it was saved before the first pass."""
-        return self.resumed if self.resumed is not None and self.resumed.history else None
+        self._saved: RunState | None = None
+        if self.resumed is not None:
+            self._saved = saved = RunState.from_file(self.resumed.state, self.resumed.arrays)
+            if self.resumed.history:
+                self.history.extend(self.resumed.history)
+                self.state, self.idle = saved, saved.idle
 
     @property
     def elapsed(self) -> float:
@@ -246,7 +243,12 @@ class Session:
         return {self.job.loss.metric: None if math.isnan(score) else score, "n_rows": rows.n}
 
     def first_point(self) -> Point | None:
-        """The initial point in the solver's units; None if there is none."""
+        """The point to try after the first pass of this run, in the solver's units; None if there is none.
+
+        It is the initial point, or that of the checkpoint. Call it once the features are measured.
+        """
+        if self._saved is not None:
+            return self._saved.untried
         start = self.start
         if start is None:
             return None

@@ -95,7 +95,7 @@ class Supervisor:
         self.shared: Shared
         self.roster: Roster
         self.logic: Logic
-        self._outer_loop: OuterLoopState | None = None  # once the rows are read
+        self._outer_loop: OuterLoopState | None = None  # once the features are measured
         self._tasks: dict[int, protocol.Task] = {}  # by writer
         self._failure: tuple[str, protocol.Raised] | None = None
         self._last_tick = self._last_sample = 0.0
@@ -105,7 +105,7 @@ class Supervisor:
 
     @property
     def outer_loop(self) -> OuterLoopState:
-        """The state of the outer loop, which exists once the rows are read."""
+        """The state of the outer loop, which exists once the features are measured."""
         assert self._outer_loop is not None
         return self._outer_loop
 
@@ -126,7 +126,7 @@ class Supervisor:
         try:
             shared.reserve()
             shared.prepare_own(self._reading)
-            first_pass = None if session.continued is None else len(session.history)
+            first_pass = None if session.state is None else len(session.history)
             self.logic = Logic(shared.settings(first_pass))
             return self._end(self._loop())
         except Exception:
@@ -264,6 +264,11 @@ class Supervisor:
                     self.shared.layout.array("threads")[0] = n
                 case protocol.Prepared():
                     self._prepared()
+                case protocol.Begin():
+                    rows = self.shared.layout.prepared(0)
+                    self._outer_loop = OuterLoopState(
+                        self.session, self.shared.layout, self.shared.vectors, rows
+                    )
                 case protocol.Order():
                     self.roster.send(self.roster.trainer, self._completed(instruction))
                 case protocol.TakeProposal():
@@ -293,26 +298,25 @@ class Supervisor:
 
     def _completed(self, order: protocol.Order) -> protocol.Order:
         """The order with the values that the logic does not know."""
-        outer_loop = self.outer_loop
         match order:
             case protocol.SendAnchor():
-                return replace(order, anchor=outer_loop.anchor)
+                return replace(order, anchor=self.outer_loop.anchor)
             case protocol.Restore():
-                return replace(order, anchor=outer_loop.anchor, n_held=outer_loop.list_held())
+                anchor, n_held = self.outer_loop.anchor, self.outer_loop.list_held()
+                return replace(order, anchor=anchor, n_held=n_held)
             case protocol.MakeRoom():
-                return replace(order, columns=outer_loop.too_many)
+                return replace(order, columns=self.outer_loop.too_many)
         return order
 
     def _prepared(self) -> None:
-        """All rows are read: complete the shared memory, and start the outer loop."""
+        """All rows are read: complete the shared memory."""
         session, shared = self.session, self.shared
         for rows in (session.job.train, session.job.valid):
             if rows is not None:
                 rows.data.check_unchanged()
-        rows_read = shared.layout.prepared(0)
-        session.prepared(time.monotonic() - self._reading_since, rows_read.checksums.copy())
+        checksums = shared.layout.prepared(0).checksums.copy()
+        session.prepared(time.monotonic() - self._reading_since, checksums)
         self.logic.extents.limit(shared.complete())
-        self._outer_loop = OuterLoopState(session, shared.layout, shared.vectors, rows_read)
         for child in self.roster:
             self._set_up(child)
 

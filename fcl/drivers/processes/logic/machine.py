@@ -7,6 +7,7 @@ from fcl.drivers.processes.logic.protocol import (
     WRITER,
     Abort,
     AnchorTaken,
+    Begin,
     Certify,
     Deal,
     Decide,
@@ -258,6 +259,7 @@ class Logic:
         return True
 
     def _first_pass(self) -> None:
+        self._say(Begin())
         first = Stage.MARGINS if self.settings.resumed else Stage.RESIDUALS
         self.passes.begin(first, self.settings.margins_parts)
 

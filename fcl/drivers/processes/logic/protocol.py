@@ -260,7 +260,12 @@ class Threads(Instruction):
 
 @dataclass(frozen=True)
 class Prepared(Instruction):
-    """All rows are prepared; complete the shared memory before the first pass."""
+    """All rows are prepared; complete the shared memory before features are measured."""
+
+
+@dataclass(frozen=True)
+class Begin(Instruction):
+    """All features are measured; start the outer loop before the first pass."""
 
 
 @dataclass(frozen=True)
