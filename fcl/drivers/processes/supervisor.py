@@ -303,6 +303,9 @@ class Supervisor:
                 return replace(order, anchor=self.outer_loop.anchor)
             case protocol.Restore():
                 anchor, n_held = self.outer_loop.anchor, self.outer_loop.list_held()
+                assert anchor is not None
+                made, size = self.logic.parts  # of the columns; none once all are made
+                anchor = replace(anchor, n_coming=min(anchor.n_coming, size - made))
                 return replace(order, anchor=anchor, n_held=n_held)
             case protocol.MakeRoom():
                 return replace(order, columns=self.outer_loop.too_many)

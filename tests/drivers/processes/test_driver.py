@@ -21,6 +21,9 @@ from rows import acceptors, pyrimidines
 import fcl
 from fcl.drivers import plan
 from fcl.drivers.events import Event, PassDone, Prepared, Started
+from fcl.drivers.processes import faults
+from fcl.drivers.processes.logic.protocol import Decided
+from fcl.drivers.processes.outer_loop import OuterLoopState
 from fcl.model.checkpoint import CheckpointFolder
 from tests.stops import After
 
@@ -318,6 +321,24 @@ def test_a_failure_to_save_does_not_hide_the_error_of_the_run(
     with pytest.raises(ZeroDivisionError, match="of the caller"):
         train(in_memory(), driver=driver, progress=progress, checkpoint=tmp_path / "checkpoints")
     assert "could not be saved: MemoryError: no room" in caplog.text
+
+
+def test_a_new_trainer_waits_for_no_column_that_is_there(
+    on_disk: fcl.DataSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It dies as it takes the last columns of the first pass, and its successor begins at once."""
+    stalls: list[int] = []
+    stalled = OuterLoopState.stalled
+
+    def spied(self: OuterLoopState) -> Decided:
+        stalls.append(len(self.session.history))
+        return stalled(self)
+
+    monkeypatch.setattr(OuterLoopState, "stalled", spied)
+    monkeypatch.setenv(faults.VARIABLE, "trainer:0:order-commit:2:kill")
+    result = train(on_disk, writers=1)
+    check(result)
+    assert 1 not in stalls
 
 
 @pytest.mark.fresh_interpreters
