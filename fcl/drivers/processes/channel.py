@@ -27,7 +27,7 @@ class Channel:
     def __init__(self, end: socket.socket) -> None:
         end.setblocking(False)
         self._socket = end
-        self._queue: deque[bytes] = deque()
+        self._queue: deque[memoryview] = deque()
         self._frames = Frames()
         self.closed = False
 
@@ -57,7 +57,7 @@ class Channel:
                 f"bug in fcl: expected at most {MAX_QUEUED} messages to wait for a child, got "
                 f"one more ({type(message).__name__}); please report it"
             )
-        self._queue.append(pack(message))
+        self._queue.append(memoryview(pack(message)))
         if len(self._queue) == 1:
             self.flush()
 

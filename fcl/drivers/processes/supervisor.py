@@ -25,7 +25,6 @@ from fcl.drivers.processes.messages import (
     ColumnsStored,
     ProposalTaken,
     SearchResult,
-    SetUp,
     TaskDone,
 )
 from fcl.drivers.processes.outer_loop import OuterLoopState
@@ -257,7 +256,8 @@ class Supervisor:
         for instruction in instructions:
             match instruction:
                 case protocol.Spawn(role, number, incarnation):
-                    self._set_up(self.roster.spawn(role, number, incarnation))
+                    child = self.roster.spawn(role, number, incarnation)
+                    self.roster.send(child, self.shared.set_up)
                 case protocol.Deal(number, task):
                     self._deal(number, task)
                 case protocol.Threads(n):
@@ -321,10 +321,7 @@ class Supervisor:
         session.prepared(time.monotonic() - self._reading_since, checksums)
         self.logic.extents.limit(shared.complete())
         for child in self.roster:
-            self._set_up(child)
-
-    def _set_up(self, child: Child) -> None:
-        self.roster.send(child, SetUp(self.shared.config.to_json()))
+            self.roster.send(child, shared.set_up)
 
     # -- reports -------------------------------------------------------------------------------
 
