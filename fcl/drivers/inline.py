@@ -137,16 +137,13 @@ class InlineRun:
                 with session.timed("margins and search"):
                     self.beta = solver.propose(solver.proposal())
         except KeyboardInterrupt:
-            session.saver.save()
             if not session.history:
                 raise
             reason = StopReason.INTERRUPTED
         except OutOfTime:
             reason = StopReason.MAX_TIME
-        except Exception:  # perhaps from the user's feature class: keep the progress so far
-            session.saver.rescue()
-            raise
-        session.saver.save()
+        finally:  # also after an error, perhaps in the user's feature class
+            session.saver.save()
         return session.result(solver.outer, solver.passes, reason, peak_memory)
 
     def _pass(self, solver: Solver, valid: PreparedRows | None) -> StopReason | None:

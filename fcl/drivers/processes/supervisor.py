@@ -128,9 +128,6 @@ class Supervisor:
             first_pass = None if session.state is None else len(session.history)
             self.logic = Logic(shared.settings(first_pass))
             return self._end(self._loop())
-        except Exception:
-            session.saver.rescue()  # does nothing if the newest state is on disk already
-            raise
         finally:
             self.roster.close()
             shared.close()
@@ -146,6 +143,8 @@ class Supervisor:
             return over.instruction
         except KeyboardInterrupt:
             return protocol.Finish(StopReason.INTERRUPTED)
+        finally:
+            self.session.saver.save()
 
     def _poll_stop(self) -> None:
         if self.session.should_stop():
@@ -361,9 +360,8 @@ class Supervisor:
     # -- the end -------------------------------------------------------------------------------
 
     def _end(self, instruction: protocol.Instruction) -> TrainResult:
-        """Save, end all children, and make the result."""
+        """End all children, and make the result, or raise the error that ended the run."""
         session = self.session
-        session.saver.save()
         if isinstance(instruction, protocol.Abort):
             assert self._failure is not None
             raise _exception(*self._failure)
@@ -374,7 +372,8 @@ class Supervisor:
         if self._outer_loop is None or not session.history or not self._outer_loop.verified:
             raise KeyboardInterrupt
         self._peak_memory()
-        self.roster.dismiss()  # for the only long computations of this process children free memory
+        # the long computations that follow may use the memory that the children held
+        self.roster.dismiss()
         return session.result(
             self._outer_loop.outer,
             self._outer_loop.passes,

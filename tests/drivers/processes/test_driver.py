@@ -320,7 +320,43 @@ def test_a_failure_to_save_does_not_hide_the_error_of_the_run(
     monkeypatch.setattr(CheckpointFolder, "save", save)
     with pytest.raises(ZeroDivisionError, match="of the caller"):
         train(in_memory(), driver=driver, progress=progress, checkpoint=tmp_path / "checkpoints")
-    assert "could not be saved: MemoryError: no room" in caplog.text
+    assert "could not be saved: MemoryError('no room')" in caplog.text
+
+
+@pytest.mark.parametrize("driver", ["inline", "processes"])
+@pytest.mark.parametrize("polls", [20, 1 << 30])
+def test_a_failure_to_save_does_not_discard_the_model(
+    tmp_path: Path, driver: str, polls: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither a finished one, nor that of an interrupted run; nor does it end a run that goes on."""
+
+    def save(self: CheckpointFolder, checkpoint: object) -> Path:
+        raise ValueError("cannot be read again")
+
+    monkeypatch.setattr(CheckpointFolder, "save", save)
+    options: dict[str, Any] = {"checkpoint": tmp_path / "c", "checkpoint_every": 1e-3}
+    seen: list[Event] = []
+    stop = After(polls)
+    result = train(
+        driver=driver,
+        **options,
+        progress=lambda event: seen.append(event) if isinstance(event, PassDone) else None,
+        should_stop=lambda: bool(seen) and stop(),
+    )
+    assert result.checkpoint_failed
+    assert result.converged or (result.reason == "interrupted" and polls == 20)
+
+
+def test_a_failure_to_save_does_not_hide_the_error_of_a_child(
+    tmp_path: Path, on_disk: fcl.DataSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def save(self: CheckpointFolder, checkpoint: object) -> Path:
+        raise MemoryError("no room")
+
+    monkeypatch.setattr(CheckpointFolder, "save", save)
+    monkeypatch.setenv(faults.VARIABLE, "writer:0:columns-begin:1:raise")
+    with pytest.raises(fcl.FclError, match="fault injected at 'columns-begin'"):
+        train(on_disk, checkpoint=tmp_path / "c")
 
 
 def test_a_new_trainer_waits_for_no_column_that_is_there(
