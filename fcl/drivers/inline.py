@@ -13,7 +13,7 @@ import numpy as np
 
 from fcl.cache import ColumnCache
 from fcl.data.prepared import PreparedRows
-from fcl.drivers.processes.memory import peak_memory
+from fcl.drivers.memory import peak_memory
 from fcl.drivers.result import StopReason, TrainResult
 from fcl.drivers.session import Session
 from fcl.features.standardized import attach_scales

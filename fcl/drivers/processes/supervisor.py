@@ -12,6 +12,7 @@ from collections import deque
 from dataclasses import replace
 from typing import Any
 
+from fcl.drivers.memory import Meter
 from fcl.drivers.processes.children import Child
 from fcl.drivers.processes.compilation import compile_kernels
 from fcl.drivers.processes.faults import arm, fault
@@ -19,7 +20,6 @@ from fcl.drivers.processes.logic import protocol
 from fcl.drivers.processes.logic.machine import Logic
 from fcl.drivers.processes.logic.protocol import WRITER
 from fcl.drivers.processes.logic.stages import Stage
-from fcl.drivers.processes.memory import Meter
 from fcl.drivers.processes.messages import (
     Assign,
     ColumnsStored,
