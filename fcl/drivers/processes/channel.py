@@ -40,11 +40,6 @@ class Channel:
         """Whether messages are queued until the socket is writable."""
         return bool(self._queue)
 
-    @property
-    def queued(self) -> int:
-        """Number of queued messages."""
-        return len(self._queue)
-
     def send(self, message: Any) -> None:
         """Send a message, or queue it; nothing happens if the child is gone.
 

@@ -258,9 +258,10 @@ class OuterLoopState:
         self._untried = self._proposal
         self._offer()
 
-    def take_proposal(self) -> None:
-        """Try the trainer's latest proposal in the next pass."""
+    def take_proposal(self, version: int) -> None:
+        """Try the trainer's latest proposal, which has this version, in the next pass."""
         assert self._proposal is not None
+        assert self._proposal.version == version
         self._try(self._proposal)
 
     def validate(self) -> None:

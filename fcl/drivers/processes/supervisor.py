@@ -96,7 +96,6 @@ class Supervisor:
         self.logic: Logic
         self._outer_loop: OuterLoopState | None = None  # once the features are measured
         self._tasks: dict[int, protocol.Task] = {}  # by writer
-        self._failure: tuple[str, protocol.Raised] | None = None
         self._last_tick = self._last_sample = 0.0
         self._events: deque[protocol.Event] = deque()
         self._telling = False
@@ -185,8 +184,6 @@ class Supervisor:
             case protocol.Published():
                 self.outer_loop.proposed(message)
                 self.roster.send(child, ProposalTaken())
-            case protocol.Raised():
-                self._failure = child.name, message
         self._tell(message)
 
     def _on_task_done(self, writer: int, done: TaskDone) -> None:
@@ -270,9 +267,9 @@ class Supervisor:
                     )
                 case protocol.Order():
                     self.roster.send(self.roster.trainer, self._completed(instruction))
-                case protocol.TakeProposal():
-                    self.outer_loop.take_proposal()
-                case protocol.Certify(_, True):
+                case protocol.TakeProposal(version):
+                    self.outer_loop.take_proposal(version)
+                case protocol.Stalled():
                     self._tell(self.outer_loop.stalled())
                 case protocol.Certify(number):
                     self.outer_loop.certify(number)
@@ -298,14 +295,16 @@ class Supervisor:
     def _completed(self, order: protocol.Order) -> protocol.Order:
         """The order with the values that the logic does not know."""
         match order:
-            case protocol.SendAnchor():
-                return replace(order, anchor=self.outer_loop.anchor)
-            case protocol.Restore():
-                anchor, n_held = self.outer_loop.anchor, self.outer_loop.list_held()
+            case protocol.SendAnchor() | protocol.Restore():
+                anchor = self.outer_loop.anchor
                 assert anchor is not None
+                assert anchor.pass_number == order.pass_number
                 made, size = self.logic.parts  # of the columns; none once all are made
                 anchor = replace(anchor, n_coming=min(anchor.n_coming, size - made))
-                return replace(order, anchor=anchor, n_held=n_held)
+                order = replace(order, anchor=anchor)
+                if isinstance(order, protocol.Restore):
+                    order = replace(order, n_held=self.outer_loop.list_held())
+                return order
             case protocol.MakeRoom():
                 return replace(order, columns=self.outer_loop.too_many)
         return order
@@ -363,8 +362,7 @@ class Supervisor:
         """End all children, and make the result, or raise the error that ended the run."""
         session = self.session
         if isinstance(instruction, protocol.Abort):
-            assert self._failure is not None
-            raise _exception(*self._failure)
+            raise _exception(instruction.raised)
         if isinstance(instruction, protocol.Fail):
             raise self.roster.repeated_deaths(instruction.role, self.logic.settings.max_deaths)
         assert isinstance(instruction, protocol.Finish)
@@ -386,13 +384,15 @@ class Supervisor:
         return self.meter.peak
 
 
-def _exception(name: str, raised: protocol.Raised) -> Exception:
+def _exception(raised: protocol.Raised) -> Exception:
     """The exception to raise for that of a child: an InputError, or an FclError with a traceback."""
     if raised.is_input:
         kinds = {"BudgetError": BudgetError, "GeneratorError": GeneratorError}
         text = raised.text
         if not raised.doing:  # this process accepted the same input
-            text = f"{name} failed at its start, in a separate process: {text}"
+            text = f"{raised.name} failed at its start, in a separate process: {text}"
         return kinds.get(raised.type.rpartition(".")[2], InputError)(text)
     doing = raised.doing or "at its start"
-    return FclError(f"{name} failed {doing} with {raised.type}: {raised.text}\n{raised.traceback}")
+    return FclError(
+        f"{raised.name} failed {doing} with {raised.type}: {raised.text}\n{raised.traceback}"
+    )
