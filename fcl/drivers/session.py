@@ -197,7 +197,10 @@ class Session:
         return limit is not None and self.elapsed >= limit
 
     def passed(self, certified: Certified, **measured: Any) -> None:
-        """Report a pass and add it to the history; ``measured``: other fields of :class:`PassDone`."""
+        """Report a pass and add it to the history.
+
+        measured : the remaining fields of :class:`PassDone`.
+        """
         event = PassDone(
             number=len(self.history),
             seconds=self.elapsed,
@@ -243,7 +246,7 @@ class Session:
         return {self.job.loss.metric: None if math.isnan(score) else score, "n_rows": rows.n}
 
     def first_point(self) -> Point | None:
-        """The point to try after the first pass of this run, in the solver's units; None if there is none.
+        """The point that no search has judged yet, in the solver's units; None if there is none.
 
         It is the initial point, or that of the checkpoint. Call it once the features are measured.
         """
@@ -275,7 +278,8 @@ class Session:
         job, options = self.job, self.job.options
         point, certified = outer.point, outer.certified()  # perhaps newer than the last pricing
         support = passes.counts(point.ids)
-        # the worst case of rounding could dwarf the largest violation
+        # at most a small share of the largest violation is added, since the worst case of rounding could
+        # dwarf it
         rounded = min(
             passes.rounded_slope(point, job.intercept_shift, outer.reach),
             MOST_ROUNDING * certified.max_violation,
