@@ -39,6 +39,7 @@ from fcl.drivers.processes.logic.protocol import (
     SendAnchor,
     Settings,
     Spawn,
+    Stalled,
     TakeProposal,
     Task,
     Threads,
@@ -327,12 +328,20 @@ class Crew:
                     assert version in self.published
                     assert self.trainer and not self.anchors_due, "its margins may be in use"
                     assert not self.tasks or set(self.kinds()) <= set(BESIDE)
-                case Certify():
-                    self._certify(instruction)
-                case Decide(pass_number):
-                    assert self.rejected and pass_number == self.certified[-1]
-                    self._close()
-                    self.kind, self.done, self.lossless = "decided", Counter(), True
+                case Certify(pass_number):
+                    assert self.kind == "certify"
+                    expected = (
+                        self.certified[-1] + 1 if self.certified else self.settings.first_pass
+                    )
+                    assert pass_number == expected
+                    self.certified.append(expected)
+                    self._decision_is_due()
+                case Stalled():
+                    assert not self.trainer_busy or self.rejected
+                    self._decision_is_due()
+                case Decide():
+                    assert self.rejected
+                    self._decision_is_due()
                 case Abort() | Fail() | Finish():
                     self.over = instruction
         check_invariants(self.logic)
@@ -433,15 +442,8 @@ class Crew:
         if self.kind != "columns" or self.lossless:
             assert len(self.done) == n, f"{self.kind}: {len(self.done)} of {n} parts done"
 
-    def _certify(self, certify: Certify) -> None:
-        if certify.stalled:
-            assert certify.pass_number == self.certified[-1]
-            assert not self.trainer_busy or self.rejected
-        else:
-            assert self.kind == "certify"
-            expected = self.certified[-1] + 1 if self.certified else self.settings.first_pass
-            assert certify.pass_number == expected
-            self.certified.append(expected)
+    def _decision_is_due(self) -> None:
+        assert self.logic.pass_number == self.certified[-1]
         self._close()
         self.kind, self.done, self.lossless = "decided", Counter(), True
 

@@ -10,10 +10,10 @@ import sys
 import time
 from pathlib import Path
 
+from fcl.drivers.memory import rss_anon
 from fcl.drivers.processes.child import IGNORED, Link
 from fcl.drivers.processes.codec import message
 from fcl.drivers.processes.faults import fault
-from fcl.drivers.processes.memory import rss_anon
 from fcl.errors import InputError
 
 HERE = Path(__file__).parent

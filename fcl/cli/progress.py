@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from rich.live import Live
     from rich.table import Table
 
-__all__ = ["JsonLog", "LineView", "LiveView", "View", "class_weight_text", "pass_items"]
+__all__ = ["JsonLog", "LineView", "LiveView", "View", "class_weight_text", "pass_items", "say"]
 
 #: Seconds without a line after which a :class:`LineView` shows the progress of the pass.
 PROGRESS_LINE_EVERY = 5.0
@@ -112,7 +112,7 @@ def progress_line(event: StepProgress) -> str:
 
 
 def say(event: Event) -> None:
-    """Write the lines of an event that any view shows as messages."""
+    """Write the messages that every view but the quiet one shows for an event."""
     match event:
         case Started():
             messages.say(started_line(event))

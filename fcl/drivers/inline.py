@@ -13,7 +13,7 @@ import numpy as np
 
 from fcl.cache import ColumnCache
 from fcl.data.prepared import PreparedRows
-from fcl.drivers.processes.memory import peak_memory
+from fcl.drivers.memory import peak_memory
 from fcl.drivers.result import StopReason, TrainResult
 from fcl.drivers.session import Session
 from fcl.features.standardized import attach_scales
@@ -120,7 +120,7 @@ class InlineRun:
         solver.between = self._making_columns
         solver.passes.on_progress = lambda share: session.working("pricing", share)
         solver.local.trainer.inner.cease = lambda: session.out_of_time or session.should_stop()
-        self.untried = session.first_point() if session.state is None else session.state.untried
+        self.untried = session.first_point()
         try:
             while (reason := self._pass(solver, valid)) is None:
                 self._poll()
@@ -137,16 +137,13 @@ class InlineRun:
                 with session.timed("margins and search"):
                     self.beta = solver.propose(solver.proposal())
         except KeyboardInterrupt:
-            session.saver.save()
             if not session.history:
                 raise
             reason = StopReason.INTERRUPTED
         except OutOfTime:
             reason = StopReason.MAX_TIME
-        except Exception:  # perhaps from the user's feature class: keep the progress so far
-            session.saver.rescue()
-            raise
-        session.saver.save()
+        finally:  # also after an error, perhaps in the user's feature class
+            session.saver.save()
         return session.result(solver.outer, solver.passes, reason, peak_memory)
 
     def _pass(self, solver: Solver, valid: PreparedRows | None) -> StopReason | None:

@@ -125,13 +125,27 @@ class Saver:
             self.save(requested)
 
     def save(self, anyway: bool = False) -> None:
-        """Save the newest state, unless it is on disk already and ``anyway`` is False."""
+        """Save the newest state, unless it is on disk already and ``anyway`` is False.
+
+        An error while saving is logged, so that it does not replace the error of the run.
+        """
         if self._folder is None or self._offered is None or not (self._fresh or anyway):
             return
         self._last = time.monotonic()
-        state, n_passes = self._offered
+        try:
+            path = self._folder.save(self._checkpoint(*self._offered))
+        except Exception as error:
+            self.failed = True
+            why = error if isinstance(error, CheckpointError) else repr(error)
+            _log.warning("the newest state could not be saved: %s", why)
+            return
+        self.failed = self._fresh = False
+        if anyway:
+            _log.warning("checkpoint written to %s", path)
+
+    def _checkpoint(self, state: RunState, n_passes: int) -> Checkpoint:
         numbers, arrays = state.to_file()
-        checkpoint = Checkpoint(
+        return Checkpoint(
             options=self._options,
             family=self._job.family.to_config(),
             fingerprint=self._fingerprint,
@@ -143,23 +157,6 @@ class Saver:
             elapsed=self.elapsed,
             driver=self._options["driver"],
         )
-        try:
-            path = self._folder.save(checkpoint)
-        except CheckpointError as error:
-            self.failed = True
-            _log.warning("%s", error)
-            return
-        self.failed = self._fresh = False
-        if anyway:
-            _log.warning("checkpoint written to %s", path)
-
-    def rescue(self) -> None:
-        """Save the newest state of a run that failed; its error matters more than one of saving."""
-        try:
-            self.save()
-        except Exception as error:
-            self.failed = True
-            _log.warning("the newest state could not be saved: %s: %s", type(error).__name__, error)
 
     @property
     def elapsed(self) -> float:

@@ -67,7 +67,7 @@ class Session:
     history: list[dict[str, Any]] = field(default_factory=list)
     begun: float = field(default_factory=time.monotonic)
     fingerprint: str = ""
-    state: RunState | None = None  #: to resume from
+    state: RunState | None = None  #: to resume from; None if it was saved before the first pass
     idle: int = 0  #: passes in a row without progress
     rounding: float = math.nan  #: relative gap that rounding can cause, once it was estimated
     compile_seconds: float = JOB_SECONDS  #: estimated, if the cache lacks kernels
@@ -77,15 +77,12 @@ class Session:
 
         self.compilation = Compilation(lambda: self.report(Compiling(self.compile_seconds)))
         self._progress_from = self.begun + PROGRESS_EVERY
-        if self.continued is not None:
-            self.history.extend(self.continued.history)
-            self.state = RunState.from_file(self.continued.state, self.continued.arrays)
-            self.idle = self.state.idle
-
-    @property
-    def continued(self) -> Checkpoint | None:
-        """The checkpoint to resume from; None if it was saved before the first pass."""
-        return self.resumed if self.resumed is not None and self.resumed.history else None
+        self._saved: RunState | None = None
+        if self.resumed is not None:
+            self._saved = saved = RunState.from_file(self.resumed.state, self.resumed.arrays)
+            if self.resumed.history:
+                self.history.extend(self.resumed.history)
+                self.state, self.idle = saved, saved.idle
 
     @property
     def elapsed(self) -> float:
@@ -200,7 +197,10 @@ class Session:
         return limit is not None and self.elapsed >= limit
 
     def passed(self, certified: Certified, **measured: Any) -> None:
-        """Report a pass and add it to the history; ``measured``: other fields of :class:`PassDone`."""
+        """Report a pass and add it to the history.
+
+        measured : the remaining fields of :class:`PassDone`.
+        """
         event = PassDone(
             number=len(self.history),
             seconds=self.elapsed,
@@ -246,7 +246,12 @@ class Session:
         return {self.job.loss.metric: None if math.isnan(score) else score, "n_rows": rows.n}
 
     def first_point(self) -> Point | None:
-        """The initial point in the solver's units; None if there is none."""
+        """The point that no search has judged yet, in the solver's units; None if there is none.
+
+        It is the initial point, or that of the checkpoint. Call it once the features are measured.
+        """
+        if self._saved is not None:
+            return self._saved.untried
         start = self.start
         if start is None:
             return None
@@ -273,7 +278,8 @@ class Session:
         job, options = self.job, self.job.options
         point, certified = outer.point, outer.certified()  # perhaps newer than the last pricing
         support = passes.counts(point.ids)
-        # the worst case of rounding could dwarf the largest violation
+        # at most a small share of the largest violation is added, since the worst case of rounding could
+        # dwarf it
         rounded = min(
             passes.rounded_slope(point, job.intercept_shift, outer.reach),
             MOST_ROUNDING * certified.max_violation,

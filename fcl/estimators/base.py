@@ -57,7 +57,8 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
 
     def _store(self, given: dict[str, Any]) -> None:
         """Store the arguments of the constructor, as scikit-learn demands: unchanged, by their names."""
-        for name in self._get_param_names():
+        # not only the parameters of this class: a subclass may have others, or fewer
+        for name in given.keys() - {"self"}:
             setattr(self, name, given[name])
 
     # -- fit -----------------------------------------------------------------------------------

@@ -78,7 +78,7 @@ _STATE = schema.record(
     evicted=schema.whole(),
     last=schema.record(objective=schema.Maybe(_FINITE), bound=schema.Maybe(_ANY)),
     sample=schema.Maybe(_SAMPLE),
-    untried_intercept=schema.Maybe(_FINITE),  # of a point to be tried before the anchor
+    untried_intercept=schema.Maybe(_FINITE),  # of a point that no search has judged yet
 )
 _COMMAND_VALUE_KINDS = (type(None), bool, int, float, str)
 

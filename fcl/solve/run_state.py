@@ -42,7 +42,7 @@ class RunState:
     beta: float = 0.0  #: share of the last step that was taken
     evicted: int = 0  #: columns evicted before the last pass
     last: Certified | None = None  #: of the last pass, only for :meth:`Certified.progressed`
-    untried: Point | None = None  #: a point to try before the anchor
+    untried: Point | None = None  #: a point that no search has judged yet
 
     def to_file(self) -> tuple[dict[str, Any], Arrays]:
         """Numbers and arrays by name, as ``fcl/model/CHECKPOINT.md`` declares them."""

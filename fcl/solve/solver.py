@@ -131,6 +131,7 @@ class Solver:
         self._prices: Prices | None = None
         self._frozen = Point(np.empty(0, np.int64), np.empty(0), 0.0)
         self._frozen_gradients = np.empty(0)
+        self._totals = 0.0, 0.0  # of the residuals and curvatures at the priced anchor
         self._solved: Solved | None = None
         #: sorted ids, and curvatures over all rows, of features that may be cached at the anchor
         self._exact: tuple[Ids, Floats] | None = None
@@ -175,6 +176,7 @@ class Solver:
         self._frozen = outer.frozen(cached)
         watch = np.concatenate([cached, self._frozen.ids])
         self._prices, bound = passes.prove(watch, outer.threshold, number)
+        self._totals = passes.totals()  # now, since a search overwrites the residuals
         prices = self._prices
         n = len(cached)
         self._frozen_gradients = prices.watched[n:]
@@ -194,7 +196,7 @@ class Solver:
                 passes.vectors.accepted,
                 prices.watched[:n],
                 self._exact_curvatures(cached),
-                *passes.totals(),
+                *self._totals,
             )
             self.local.return_to_anchor()
         return certified
@@ -285,7 +287,7 @@ class Solver:
         settled = np.zeros(int(back.sum()))
         self._take_rows(*sampler.draw(passes, point))
         self.local.move_anchor(
-            *(point, passes.vectors.accepted, np.empty(0), np.empty(0)), *passes.totals()
+            point, passes.vectors.accepted, np.empty(0), np.empty(0), *self._totals
         )
         self.local.return_to_anchor()
         return Selection(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,7 +11,9 @@ import pytest
 
 import fcl
 from fcl.drivers import plan
-from fcl.errors import ConvergenceWarning, InputError
+from fcl.drivers.events import Event, PassDone, Prepared
+from fcl.drivers.processes import setup
+from fcl.errors import BudgetError, ConvergenceWarning, InputError
 
 drivers = pytest.mark.parametrize("driver", ["inline", "processes"])
 
@@ -52,6 +56,43 @@ def test_a_start_worse_than_the_null_model_is_left(driver: str) -> None:
     result = fcl.train(data, "kmers:d=3", C=0.3, tol=1e-6, initial=bad, driver=driver)
     assert result.converged and result.passes > 2
     assert result.certificate.objective == pytest.approx(good.certificate.objective, rel=2e-6)
+
+
+@drivers
+@pytest.mark.parametrize("moment", [Prepared, PassDone])
+@pytest.mark.parametrize("standardize", [False, True])
+def test_a_run_that_is_stopped_keeps_its_start(
+    tmp_path: Path, driver: str, moment: type[Event], standardize: bool
+) -> None:
+    """In or just after pass 0; the resumed run tries it where the run would have."""
+    if driver == "processes" and standardize and moment is Prepared:
+        pytest.skip("the features are not measured yet, and nothing is saved")
+    random = np.random.default_rng(3)
+    X = random.normal(size=(300, 8)) * np.logspace(-1, 1, 8)
+    data = fcl.open_data(X, y=X @ random.normal(size=8) > 0.0)
+    options: dict[str, Any] = {"C": 0.3, "tol": 1e-7, "standardize": standardize, "warn": False}
+    model = fcl.train(data, "columns", **options).model
+    seen: list[Event] = []
+    stopping = {
+        "progress": lambda event: seen.append(event) if isinstance(event, moment) else None,
+        "should_stop": lambda: bool(seen),
+        "checkpoint": tmp_path / "c",
+    }
+    with contextlib.suppress(KeyboardInterrupt):
+        fcl.train(data, "columns", **options, initial=model, driver=driver, **stopping)
+    assert seen
+    again = fcl.train(data, "columns", **options, driver=driver, resume=tmp_path / "c")
+    assert again.converged and again.passes == 2
+    np.testing.assert_array_equal(again.model.ids, model.ids)
+
+
+def test_a_start_without_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(setup, "ACTIVE_A_COLUMN", 0)
+    monkeypatch.setattr(setup, "LEAST_ACTIVE", 8)
+    model = fcl.train(windows(), "kmers:d=4", C=0.3).model
+    assert len(model.ids) > 8
+    with pytest.raises(BudgetError, match=r"at most 8 features with a weight.* raise --memory"):
+        fcl.train(windows(), "kmers:d=4", C=0.3, initial=model, driver="processes")
 
 
 @pytest.mark.parametrize(
@@ -97,6 +138,18 @@ def test_a_start_on_a_sample_of_the_rows(monkeypatch: pytest.MonkeyPatch) -> Non
     bad = fcl.train(other, "kmers:d=4", **options).model
     left = fcl.train(data, "kmers:d=4", **options, initial=bad, driver="processes")
     assert left.converged and left.passes > 2
+
+
+def test_a_bad_start_leaves_no_trace_in_the_first_sample() -> None:
+    """The search that rejects it overwrites the residuals, but not what the trainer learns of them."""
+    data = windows()
+    options: dict[str, Any] = {"C": 0.3, "tol": 1e-6, "block_rows": 64, "row_view": 128}
+    other = fcl.open_data(data.rows.read(0, 500), y=~np.asarray(data.target))
+    bad = fcl.train(other, "kmers:d=4", **options).model
+    cold, warm = (fcl.train(data, "kmers:d=4", **options, initial=m).model for m in (None, bad))
+    assert len(cold.history) > 3
+    np.testing.assert_array_equal(warm.weights, cold.weights)
+    assert [h["objective"] for h in warm.history] == [h["objective"] for h in cold.history]
 
 
 def test_an_early_end_without_a_warning() -> None:

@@ -418,6 +418,19 @@ def test_warm_start(n_classes: int, driver: str) -> None:
     )
 
 
+class Named(FCLClassifier):
+    def __init__(self, name: str = "a", C: float = 1.0) -> None:
+        super().__init__(C=C)
+        self.name = name
+
+
+def test_subclasses_with_parameters_of_their_own(X: np.ndarray, y: np.ndarray) -> None:
+    """All other parameters have the defaults of the class above."""
+    given = clone(Named("b", C=0.2)).fit(X, y)
+    assert given.get_params() == {"name": "b", "C": 0.2}
+    np.testing.assert_array_equal(given.coef_, FCLClassifier(C=0.2).fit(X, y).coef_)
+
+
 def test_warm_start_of_the_regressor_and_without_an_intercept(X: np.ndarray) -> None:
     y = X @ np.arange(12.0) + 5.0
     model = FCLRegressor(warm_start=True, tol=1e-8).fit(X, y)

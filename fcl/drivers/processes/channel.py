@@ -27,7 +27,7 @@ class Channel:
     def __init__(self, end: socket.socket) -> None:
         end.setblocking(False)
         self._socket = end
-        self._queue: deque[bytes] = deque()
+        self._queue: deque[memoryview] = deque()
         self._frames = Frames()
         self.closed = False
 
@@ -39,11 +39,6 @@ class Channel:
     def wants_write(self) -> bool:
         """Whether messages are queued until the socket is writable."""
         return bool(self._queue)
-
-    @property
-    def queued(self) -> int:
-        """Number of queued messages."""
-        return len(self._queue)
 
     def send(self, message: Any) -> None:
         """Send a message, or queue it; nothing happens if the child is gone.
@@ -57,7 +52,7 @@ class Channel:
                 f"bug in fcl: expected at most {MAX_QUEUED} messages to wait for a child, got "
                 f"one more ({type(message).__name__}); please report it"
             )
-        self._queue.append(pack(message))
+        self._queue.append(memoryview(pack(message)))
         if len(self._queue) == 1:
             self.flush()
 

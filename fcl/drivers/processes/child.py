@@ -95,7 +95,7 @@ class Link:
         threading.Thread(target=target, args=arguments, name=f"fcl-{name}", daemon=True).start()
 
     def receive(self) -> Any:
-        """The next message; waits for one."""
+        """Wait for the next message, and return it."""
         message = self._received.get()
         if isinstance(message, self.urgent):
             with self._counting:
@@ -127,8 +127,7 @@ class Link:
         text = "\n".join([str(error), *getattr(error, "__notes__", ())])
         self.send(
             Raised(
-                self.role,
-                self.number,
+                f"{self.role} {self.number} (pid {os.getpid()})",  # as `Child.name`
                 f"{type(error).__module__}.{type(error).__qualname__}",
                 text[:MAX_TEXT],
                 "".join(traceback.format_exception(error))[-MAX_TRACEBACK:],

@@ -19,9 +19,9 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
+from fcl.drivers.memory import oom_kills
 from fcl.drivers.processes.channel import Channel
 from fcl.drivers.processes.child import IGNORED
-from fcl.drivers.processes.memory import oom_kills
 from fcl.drivers.processes.shared import Segment, above_stdio
 from fcl.errors import FclError
 

@@ -42,20 +42,18 @@ class Frames:
     """Cuts a stream of bytes into messages."""
 
     def __init__(self) -> None:
-        self._rest = b""
+        self._rest = bytearray()
 
     def feed(self, data: bytes) -> list[Any]:
         """Add bytes of the stream; return the messages that are complete with them."""
-        data, at = self._rest + data, 0
-        messages = []
-        while len(data) - at >= _LENGTH.size:
-            start = at + _LENGTH.size
-            stop = start + _LENGTH.unpack_from(data, at)[0]
-            if stop > len(data):
+        rest, messages, start = self._rest, [], _LENGTH.size
+        rest += data
+        while len(rest) >= start:
+            stop = start + _LENGTH.unpack_from(rest)[0]
+            if len(rest) < stop:
                 break
-            messages.append(json.loads(data[start:stop], object_hook=_decoded))
-            at = stop
-        self._rest = data[at:]
+            messages.append(json.loads(rest[start:stop], object_hook=_decoded))
+            del rest[:stop]
         return messages
 
 

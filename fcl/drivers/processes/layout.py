@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -64,7 +64,7 @@ class Config:
     cores: int
     record_shape: Sequence[int]  #: of a prepared block
     parts: dict[str, list[list[int]]]  #: ranges of each kind of task: [set, first, stop]
-    #: whether the rows are read; the values below are set only then
+    #: whether the memory is planned; the values below are set only then
     ready: bool = False
     max_columns: int = 0
     entries: int = 0
@@ -77,7 +77,7 @@ class Config:
 
     def to_json(self) -> str:
         """The configuration as text."""
-        return json.dumps(asdict(self))
+        return json.dumps(vars(self))
 
     @classmethod
     def from_json(cls, text: str) -> Config:
@@ -183,7 +183,9 @@ class Layout:
         self._sizes[segment] = at
 
     def allocate(self) -> None:
-        """Make the segments as large as the layout; only before any process has mapped what is freed.
+        """Give each segment exactly the size of its layout.
+
+        Call it only while no process has mapped a part that this frees.
 
         Raises BudgetError if there is not enough room.
         """

@@ -63,7 +63,7 @@ class _Proposal:
 
 
 class OuterLoopState:
-    """State of the outer loop of a run whose rows are read.
+    """State of the outer loop of a run whose rows are read, and whose features are measured.
 
     Parameters
     ----------
@@ -114,6 +114,9 @@ class OuterLoopState:
         self._sample = job.sample_size(self.config.view_rows, self.store.capacity)
         if session.state is not None:
             self._resume(session.state)
+            return
+        start = session.first_point()
+        self._untried = None if start is None else _Proposal(0, start)
         self._offer()
 
     def _resume(self, state: RunState) -> None:
@@ -123,7 +126,8 @@ class OuterLoopState:
             self.outer.point = replace(self.outer.point, intercept=0.0)
         self.beta, self.certified, self._recall = state.beta, state.last, state.cached
         point = self.outer.point
-        if state.untried is not None and len(state.untried.ids) <= self.config.max_active:
+        self.session.saver.offer(state)
+        if state.untried is not None:
             self._fallback, point = point, state.untried  # the trainer was ahead of the anchor
             self._untried = _Proposal(0, point)
         self._try(_Proposal(0, point))
@@ -242,7 +246,8 @@ class OuterLoopState:
         """Note that the tried point was accepted or rejected."""
         if self._untried is not None and self._untried.version == self._tried.version:
             self._untried = None
-        self._offer()
+        if not self._repeated:  # else the checkpoint holds more than this run knows so far
+            self._offer()
 
     # -- proposals -----------------------------------------------------------------------------
 
@@ -253,9 +258,10 @@ class OuterLoopState:
         self._untried = self._proposal
         self._offer()
 
-    def take_proposal(self) -> None:
-        """Try the trainer's latest proposal in the next pass."""
+    def take_proposal(self, version: int) -> None:
+        """Try the trainer's latest proposal, which has this version, in the next pass."""
         assert self._proposal is not None
+        assert self._proposal.version == version
         self._try(self._proposal)
 
     def validate(self) -> None:
@@ -344,7 +350,8 @@ class OuterLoopState:
         stop = self.session.reason(self.certified, self._rounding)
         if stop:
             return Decided(stop=stop, score_first=True)
-        if self._try_start():
+        if self._untried is not None and self._untried.version == 0:  # the initial point
+            self._try(self._untried)
             return Decided(start=True)
         return self._prepare_columns(self._decrease)
 
@@ -371,16 +378,6 @@ class OuterLoopState:
             parts = -(-self._sample.wanted // self.job.options.block_rows)
             return Decided(columns=columns, redraw=True, sample_parts=parts)
         return Decided(columns=columns, crowded=self.too_many > 0)
-
-    def _try_start(self) -> bool:
-        """Try the initial point in the next pass; False if there is none, or no room for it."""
-        start, self.session.start = self.session.first_point(), None
-        if start is None or len(start.ids) > self.config.max_active:
-            return False
-        self._untried = _Proposal(0, start)
-        self._try(self._untried)
-        self._offer()
-        return True
 
     def _merge_prices(self) -> None:
         """Merge the prices of all parts of the family."""

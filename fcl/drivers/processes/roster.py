@@ -101,7 +101,10 @@ class Roster:
     # -- ends ----------------------------------------------------------------------------------
 
     def kill_if_hung(self, child: Child, now: float) -> None:
-        """Kill a child that has sent no heartbeat for too long. now : of time.monotonic()."""
+        """Kill a child that has sent no heartbeat for too long.
+
+        now : the current value of time.monotonic().
+        """
         silent = child.silent(self._segments["control"], now)
         if child.alive() and silent > (DEADLINE if child.heard else STARTING * DEADLINE):
             _log.warning("%s has been silent for %.0f s and is killed", child.name, silent)

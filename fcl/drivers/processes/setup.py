@@ -11,10 +11,11 @@ import numpy as np
 
 from fcl.cache.store import largest_column
 from fcl.drivers.job import Job, Rows, available_cores
+from fcl.drivers.memory import on_tmpfs
 from fcl.drivers.plan import ACTIVE_A_COLUMN, LEAST_ACTIVE, Plan
 from fcl.drivers.processes.layout import MOST_BATCH, Config, Layout, segment_names
 from fcl.drivers.processes.logic.protocol import Settings
-from fcl.drivers.processes.memory import on_tmpfs
+from fcl.drivers.processes.messages import SetUp
 from fcl.drivers.processes.shared import Segment
 from fcl.errors import BudgetError
 from fcl.features.base import Family
@@ -77,6 +78,7 @@ class Shared:
     def _lay_out(self) -> None:
         self.layout = Layout(self.config, self.segments.__getitem__)
         self.layout.allocate()
+        self.set_up = SetUp(self.config.to_json())  #: the message for all children
 
     def _share(self, rows: Rows, which: int) -> Rows:
         """Move targets, weights and offsets to shared memory."""

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from fcl.drivers.processes.memory import available_memory
+from fcl.drivers.memory import available_memory
 from fcl.errors import BudgetError, reason
 from fcl.units import format_bytes
 

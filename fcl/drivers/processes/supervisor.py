@@ -12,6 +12,7 @@ from collections import deque
 from dataclasses import replace
 from typing import Any
 
+from fcl.drivers.memory import Meter
 from fcl.drivers.processes.children import Child
 from fcl.drivers.processes.compilation import compile_kernels
 from fcl.drivers.processes.faults import arm, fault
@@ -19,13 +20,11 @@ from fcl.drivers.processes.logic import protocol
 from fcl.drivers.processes.logic.machine import Logic
 from fcl.drivers.processes.logic.protocol import WRITER
 from fcl.drivers.processes.logic.stages import Stage
-from fcl.drivers.processes.memory import Meter
 from fcl.drivers.processes.messages import (
     Assign,
     ColumnsStored,
     ProposalTaken,
     SearchResult,
-    SetUp,
     TaskDone,
 )
 from fcl.drivers.processes.outer_loop import OuterLoopState
@@ -95,9 +94,8 @@ class Supervisor:
         self.shared: Shared
         self.roster: Roster
         self.logic: Logic
-        self._outer_loop: OuterLoopState | None = None  # once the rows are read
+        self._outer_loop: OuterLoopState | None = None  # once the features are measured
         self._tasks: dict[int, protocol.Task] = {}  # by writer
-        self._failure: tuple[str, protocol.Raised] | None = None
         self._last_tick = self._last_sample = 0.0
         self._events: deque[protocol.Event] = deque()
         self._telling = False
@@ -105,7 +103,7 @@ class Supervisor:
 
     @property
     def outer_loop(self) -> OuterLoopState:
-        """The state of the outer loop, which exists once the rows are read."""
+        """The state of the outer loop, which exists once the features are measured."""
         assert self._outer_loop is not None
         return self._outer_loop
 
@@ -126,12 +124,9 @@ class Supervisor:
         try:
             shared.reserve()
             shared.prepare_own(self._reading)
-            first_pass = None if session.continued is None else len(session.history)
+            first_pass = None if session.state is None else len(session.history)
             self.logic = Logic(shared.settings(first_pass))
             return self._end(self._loop())
-        except Exception:
-            session.saver.rescue()  # does nothing if the newest state is on disk already
-            raise
         finally:
             self.roster.close()
             shared.close()
@@ -147,6 +142,8 @@ class Supervisor:
             return over.instruction
         except KeyboardInterrupt:
             return protocol.Finish(StopReason.INTERRUPTED)
+        finally:
+            self.session.saver.save()
 
     def _poll_stop(self) -> None:
         if self.session.should_stop():
@@ -187,8 +184,6 @@ class Supervisor:
             case protocol.Published():
                 self.outer_loop.proposed(message)
                 self.roster.send(child, ProposalTaken())
-            case protocol.Raised():
-                self._failure = child.name, message
         self._tell(message)
 
     def _on_task_done(self, writer: int, done: TaskDone) -> None:
@@ -257,18 +252,24 @@ class Supervisor:
         for instruction in instructions:
             match instruction:
                 case protocol.Spawn(role, number, incarnation):
-                    self._set_up(self.roster.spawn(role, number, incarnation))
+                    child = self.roster.spawn(role, number, incarnation)
+                    self.roster.send(child, self.shared.set_up)
                 case protocol.Deal(number, task):
                     self._deal(number, task)
                 case protocol.Threads(n):
                     self.shared.layout.array("threads")[0] = n
                 case protocol.Prepared():
                     self._prepared()
+                case protocol.Begin():
+                    rows = self.shared.layout.prepared(0)
+                    self._outer_loop = OuterLoopState(
+                        self.session, self.shared.layout, self.shared.vectors, rows
+                    )
                 case protocol.Order():
                     self.roster.send(self.roster.trainer, self._completed(instruction))
-                case protocol.TakeProposal():
-                    self.outer_loop.take_proposal()
-                case protocol.Certify(_, True):
+                case protocol.TakeProposal(version):
+                    self.outer_loop.take_proposal(version)
+                case protocol.Stalled():
                     self._tell(self.outer_loop.stalled())
                 case protocol.Certify(number):
                     self.outer_loop.certify(number)
@@ -293,31 +294,32 @@ class Supervisor:
 
     def _completed(self, order: protocol.Order) -> protocol.Order:
         """The order with the values that the logic does not know."""
-        outer_loop = self.outer_loop
         match order:
-            case protocol.SendAnchor():
-                return replace(order, anchor=outer_loop.anchor)
-            case protocol.Restore():
-                return replace(order, anchor=outer_loop.anchor, n_held=outer_loop.list_held())
+            case protocol.SendAnchor() | protocol.Restore():
+                anchor = self.outer_loop.anchor
+                assert anchor is not None
+                assert anchor.pass_number == order.pass_number
+                made, size = self.logic.parts  # of the columns; none once all are made
+                anchor = replace(anchor, n_coming=min(anchor.n_coming, size - made))
+                order = replace(order, anchor=anchor)
+                if isinstance(order, protocol.Restore):
+                    order = replace(order, n_held=self.outer_loop.list_held())
+                return order
             case protocol.MakeRoom():
-                return replace(order, columns=outer_loop.too_many)
+                return replace(order, columns=self.outer_loop.too_many)
         return order
 
     def _prepared(self) -> None:
-        """All rows are read: complete the shared memory, and start the outer loop."""
+        """All rows are read: complete the shared memory."""
         session, shared = self.session, self.shared
         for rows in (session.job.train, session.job.valid):
             if rows is not None:
                 rows.data.check_unchanged()
-        rows_read = shared.layout.prepared(0)
-        session.prepared(time.monotonic() - self._reading_since, rows_read.checksums.copy())
+        checksums = shared.layout.prepared(0).checksums.copy()
+        session.prepared(time.monotonic() - self._reading_since, checksums)
         self.logic.extents.limit(shared.complete())
-        self._outer_loop = OuterLoopState(session, shared.layout, shared.vectors, rows_read)
         for child in self.roster:
-            self._set_up(child)
-
-    def _set_up(self, child: Child) -> None:
-        self.roster.send(child, SetUp(self.shared.config.to_json()))
+            self.roster.send(child, shared.set_up)
 
     # -- reports -------------------------------------------------------------------------------
 
@@ -357,12 +359,10 @@ class Supervisor:
     # -- the end -------------------------------------------------------------------------------
 
     def _end(self, instruction: protocol.Instruction) -> TrainResult:
-        """Save, end all children, and make the result."""
+        """End all children, and make the result, or raise the error that ended the run."""
         session = self.session
-        session.saver.save()
         if isinstance(instruction, protocol.Abort):
-            assert self._failure is not None
-            raise _exception(*self._failure)
+            raise _exception(instruction.raised)
         if isinstance(instruction, protocol.Fail):
             raise self.roster.repeated_deaths(instruction.role, self.logic.settings.max_deaths)
         assert isinstance(instruction, protocol.Finish)
@@ -370,7 +370,8 @@ class Supervisor:
         if self._outer_loop is None or not session.history or not self._outer_loop.verified:
             raise KeyboardInterrupt
         self._peak_memory()
-        self.roster.dismiss()  # for the only long computations of this process children free memory
+        # the long computations that follow may use the memory that the children held
+        self.roster.dismiss()
         return session.result(
             self._outer_loop.outer,
             self._outer_loop.passes,
@@ -383,13 +384,15 @@ class Supervisor:
         return self.meter.peak
 
 
-def _exception(name: str, raised: protocol.Raised) -> Exception:
+def _exception(raised: protocol.Raised) -> Exception:
     """The exception to raise for that of a child: an InputError, or an FclError with a traceback."""
     if raised.is_input:
         kinds = {"BudgetError": BudgetError, "GeneratorError": GeneratorError}
         text = raised.text
         if not raised.doing:  # this process accepted the same input
-            text = f"{name} failed at its start, in a separate process: {text}"
+            text = f"{raised.name} failed at its start, in a separate process: {text}"
         return kinds.get(raised.type.rpartition(".")[2], InputError)(text)
     doing = raised.doing or "at its start"
-    return FclError(f"{name} failed {doing} with {raised.type}: {raised.text}\n{raised.traceback}")
+    return FclError(
+        f"{raised.name} failed {doing} with {raised.type}: {raised.text}\n{raised.traceback}"
+    )

@@ -49,7 +49,7 @@ WORTH_STEPS = 4
 #: first few columns would soon be worthless, and writers make the others faster with the trainer's core.
 WAIT_SHARE = 0.9
 
-#: Names of the orders: of the methods that carry them out, in messages, and as fault points.
+#: Order -> its name: that of its method (after an underscore), of its fault point, and in error messages.
 _ORDERS = {
     SendAnchor: "anchor",
     Restore: "restore",

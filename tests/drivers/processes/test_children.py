@@ -167,7 +167,8 @@ def test_an_exception_arrives_with_its_traceback(spawn: Spawn, is_input: bool) -
     child.channel.send(Echo())  # never read
     [failure] = receive(child)
     assert isinstance(failure, Raised)
-    assert (failure.is_input, failure.doing) == (is_input, "at a test")
+    assert (failure.name, failure.doing) == (child.name, "at a test")
+    assert failure.is_input == is_input
     assert child.wait(LIMIT) and child.cause() == "ended with exit code 1"
     if is_input:
         assert failure.type == "fcl.errors.InputError"
@@ -244,9 +245,8 @@ def test_a_stopped_child_blocks_nobody_and_is_killed(spawn: Spawn) -> None:
     receive(child)
     stop(child)
     start = time.monotonic()
-    while not child.channel.queued:
+    while not child.channel.wants_write:
         child.channel.send(Echo())
-    assert child.channel.wants_write
     dismiss([child], patience=0.1)
     assert time.monotonic() - start < 5 and child.cause().endswith("(SIGKILL) by fcl")
 
@@ -256,7 +256,7 @@ def test_messages_of_a_stopped_child_arrive_when_it_continues(spawn: Spawn) -> N
     receive(child)
     stop(child)
     sent = 0
-    while child.channel.queued < 100:
+    while len(child.channel._queue) < 100:
         child.channel.send(Echo(sent))
         sent += 1
     os.kill(child.pid, signal.SIGCONT)

@@ -21,6 +21,9 @@ from rows import acceptors, pyrimidines
 import fcl
 from fcl.drivers import plan
 from fcl.drivers.events import Event, PassDone, Prepared, Started
+from fcl.drivers.processes import faults
+from fcl.drivers.processes.logic.protocol import Decided
+from fcl.drivers.processes.outer_loop import OuterLoopState
 from fcl.model.checkpoint import CheckpointFolder
 from tests.stops import After
 
@@ -273,15 +276,14 @@ def test_a_resumed_run_that_is_stopped_at_once_loses_nothing(
     before = folder.load()
     best = inline().model
     untried = {"untried_ids": best.ids, "untried_weights": best.weights}
+    saved = replace(
+        before,
+        state={**before.state, "untried_intercept": best.intercept},
+        arrays={**before.arrays, **untried},
+    )
     with folder:
         folder.begin(before)
-        folder.save(
-            replace(
-                before,
-                state={**before.state, "untried_intercept": best.intercept},
-                arrays={**before.arrays, **untried},
-            )
-        )
+        folder.save(saved)
     read: list[Event] = []
 
     def progress(event: Event) -> None:
@@ -298,8 +300,9 @@ def test_a_resumed_run_that_is_stopped_at_once_loses_nothing(
         )
     after = folder.load()
     assert after.number > before.number + 1
-    assert set(after.arrays["cached"]) == set(before.arrays["cached"]) != set()
-    for name, values in untried.items():
+    assert after.state == saved.state and len(after.arrays["cached"])
+    assert after.arrays.keys() == saved.arrays.keys()
+    for name, values in saved.arrays.items():
         assert np.array_equal(after.arrays[name], values)
 
 
@@ -317,7 +320,61 @@ def test_a_failure_to_save_does_not_hide_the_error_of_the_run(
     monkeypatch.setattr(CheckpointFolder, "save", save)
     with pytest.raises(ZeroDivisionError, match="of the caller"):
         train(in_memory(), driver=driver, progress=progress, checkpoint=tmp_path / "checkpoints")
-    assert "could not be saved: MemoryError: no room" in caplog.text
+    assert "could not be saved: MemoryError('no room')" in caplog.text
+
+
+@pytest.mark.parametrize("driver", ["inline", "processes"])
+@pytest.mark.parametrize("polls", [20, 1 << 30])
+def test_a_failure_to_save_does_not_discard_the_model(
+    tmp_path: Path, driver: str, polls: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither a finished one, nor that of an interrupted run; nor does it end a run that goes on."""
+
+    def save(self: CheckpointFolder, checkpoint: object) -> Path:
+        raise ValueError("cannot be read again")
+
+    monkeypatch.setattr(CheckpointFolder, "save", save)
+    options: dict[str, Any] = {"checkpoint": tmp_path / "c", "checkpoint_every": 1e-3}
+    seen: list[Event] = []
+    stop = After(polls)
+    result = train(
+        driver=driver,
+        **options,
+        progress=lambda event: seen.append(event) if isinstance(event, PassDone) else None,
+        should_stop=lambda: bool(seen) and stop(),
+    )
+    assert result.checkpoint_failed
+    assert result.converged or (result.reason == "interrupted" and polls == 20)
+
+
+def test_a_failure_to_save_does_not_hide_the_error_of_a_child(
+    tmp_path: Path, on_disk: fcl.DataSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def save(self: CheckpointFolder, checkpoint: object) -> Path:
+        raise MemoryError("no room")
+
+    monkeypatch.setattr(CheckpointFolder, "save", save)
+    monkeypatch.setenv(faults.VARIABLE, "writer:0:columns-begin:1:raise")
+    with pytest.raises(fcl.FclError, match="fault injected at 'columns-begin'"):
+        train(on_disk, checkpoint=tmp_path / "c")
+
+
+def test_a_new_trainer_waits_for_no_column_that_is_there(
+    on_disk: fcl.DataSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It dies as it takes the last columns of the first pass, and its successor begins at once."""
+    stalls: list[int] = []
+    stalled = OuterLoopState.stalled
+
+    def spied(self: OuterLoopState) -> Decided:
+        stalls.append(len(self.session.history))
+        return stalled(self)
+
+    monkeypatch.setattr(OuterLoopState, "stalled", spied)
+    monkeypatch.setenv(faults.VARIABLE, "trainer:0:order-commit:2:kill")
+    result = train(on_disk, writers=1)
+    check(result)
+    assert 1 not in stalls
 
 
 @pytest.mark.fresh_interpreters

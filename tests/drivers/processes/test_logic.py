@@ -38,6 +38,7 @@ from fcl.drivers.processes.logic.protocol import (
     SendAnchor,
     Settings,
     Spawn,
+    Stalled,
     StopAsked,
     TakeProposal,
     Threads,
@@ -128,7 +129,7 @@ def test_the_next_pass_searches_toward_the_proposal() -> None:
     assert [order.pass_number for order in crew.said(SendAnchor)] == [0]
     crew.trainer_works()
     publish(crew)
-    assert crew.said(TakeProposal) == [TakeProposal(1, 1)]
+    assert crew.said(TakeProposal) == [TakeProposal(1)]
     kinds = []
     while crew.tasks:
         kinds.append(crew.kind)
@@ -157,7 +158,7 @@ def test_a_rejected_proposal_costs_no_pricing_and_no_number() -> None:
     assert len(crew.said(Rejected)) == 1
     assert crew.logic.stage == "wait" and crew.logic.pass_number == 0 and not crew.tasks
     publish(crew)
-    assert crew.said(TakeProposal) == [TakeProposal(2, 1)]
+    assert crew.said(TakeProposal) == [TakeProposal(2)]
 
 
 def test_a_rejected_last_word_ends_in_a_stalled_certificate() -> None:
@@ -166,13 +167,13 @@ def test_a_rejected_last_word_ends_in_a_stalled_certificate() -> None:
     rest(crew)
     crew.finish_stage()
     crew.finish_stage(outcome="rejected")
-    assert crew.said(Certify) == [Certify(0, stalled=True)]
+    assert crew.said(Stalled)
 
 
 def test_a_stalled_run_continues_if_the_shell_requests_it() -> None:
     crew = waiting()
     rest(crew)
-    assert crew.said(Certify) == [Certify(0, stalled=True)]
+    assert crew.said(Stalled)
     crew.decide(columns=1)
     assert [order.pass_number for order in crew.said(SendAnchor)] == [0]
     crew.run_on()
@@ -217,7 +218,7 @@ def test_a_point_to_begin_with_is_tried_after_the_null_model(trainer: bool, outc
         assert not crew.said(SendAnchor) and not crew.said(Restore)
         crew.finish_stage(outcome=outcome)
     if outcome == "rejected":
-        assert kinds == ["margins", "search"] and crew.said(Decide) == [Decide(0)]
+        assert kinds == ["margins", "search"] and crew.said(Decide)
     else:
         assert kinds == ["margins", "search", "residuals", "price", "certify"]
         assert crew.said(Certify) == [Certify(1)]
@@ -249,14 +250,14 @@ def test_a_proposal_that_is_not_worth_a_pass_waits_for_a_better_one() -> None:
     publish(crew, worth=False)
     assert not crew.last
     publish(crew)
-    assert crew.said(TakeProposal) == [TakeProposal(2, 1)]
+    assert crew.said(TakeProposal) == [TakeProposal(2)]
 
 
 def test_of_an_idle_trainer_anything_new_is_worth_a_pass() -> None:
     crew = waiting()
     publish(crew, worth=False)
     rest(crew)
-    assert crew.said(TakeProposal) == [TakeProposal(1, 1)]
+    assert crew.said(TakeProposal) == [TakeProposal(1)]
 
 
 def test_margins_wait_until_the_trainer_has_taken_the_anchor() -> None:
@@ -266,7 +267,7 @@ def test_margins_wait_until_the_trainer_has_taken_the_anchor() -> None:
     assert crew.tell(Published(1, worth=True)) == []
     assert crew.tell(AnchorTaken(sent.order)) == []  # made with the old anchor: a newer one is due
     assert crew.logic.stage == "wait"
-    assert TakeProposal(2, 1) in crew.tell(Published(2, worth=True))
+    assert TakeProposal(2) in crew.tell(Published(2, worth=True))
 
 
 def test_a_proposal_made_with_the_old_anchor_is_taken_if_nothing_else_comes() -> None:
@@ -276,7 +277,7 @@ def test_a_proposal_made_with_the_old_anchor_is_taken_if_nothing_else_comes() ->
     crew.tell(Published(1, worth=True))
     crew.tell(AnchorTaken(sent.order))
     assert crew.logic.stage == "wait"
-    assert TakeProposal(1, 1) in crew.tell(TrainerIdle(sent.order))
+    assert TakeProposal(1) in crew.tell(TrainerIdle(sent.order))
 
 
 def test_idle_is_believed_only_after_the_last_order() -> None:
@@ -297,7 +298,7 @@ def test_a_pass_begins_only_when_the_columns_of_the_last_are_made() -> None:
     assert crew.logic.stage == "columns"
     (number,) = crew.tasks
     crew.finish(number)
-    assert crew.said(TakeProposal) == [TakeProposal(1, 1)]
+    assert crew.said(TakeProposal) == [TakeProposal(1)]
 
 
 # -- columns and extents ---------------------------------------------------------------------------
@@ -597,7 +598,7 @@ def test_a_proposal_dies_with_its_trainer() -> None:
     crew.come("trainer")
     crew.trainer_works()
     rest(crew)
-    assert crew.said(Certify) == [Certify(0, stalled=True)]
+    assert crew.said(Stalled)
 
 
 def test_a_new_trainer_is_asked_for_room_though_the_dead_one_had_none() -> None:
@@ -647,7 +648,7 @@ def test_deaths_are_forgotten_with_each_accepted_anchor() -> None:
 def test_an_exception_of_a_child_is_the_end() -> None:
     crew = Crew()
     crew.everybody_comes()
-    assert crew.tell(Raised("writer", 1)) == [Abort("writer", 1)]
+    assert crew.tell(Raised("writer 1")) == [Abort(Raised("writer 1"))]
 
 
 # -- validation ------------------------------------------------------------------------------------
@@ -655,7 +656,7 @@ def test_an_exception_of_a_child_is_the_end() -> None:
 
 def test_validation_comes_after_the_columns_and_does_not_hold_up_a_pass() -> None:
     crew = certified(validate_parts=2)
-    assert crew.said(Validate) == [Validate(0)] and not crew.tasks
+    assert crew.said(Validate) and not crew.tasks
     crew.decide(columns=2)
     assert crew.kinds() == ["columns"]
     crew.trainer_works()
@@ -691,7 +692,7 @@ def test_validation_that_has_not_begun_gives_way_to_that_of_the_next_anchor(star
     while not crew.said(Certify):
         assert not set(crew.kinds()) & set(BESIDE)
         crew.finish(0)
-    assert crew.said(Validate) == ([] if started else [Validate(1)])
+    assert len(crew.said(Validate)) == (not started)
 
 
 @pytest.mark.parametrize("started", [True, False])

@@ -7,6 +7,7 @@ from fcl.drivers.processes.logic.protocol import (
     WRITER,
     Abort,
     AnchorTaken,
+    Begin,
     Certify,
     Deal,
     Decide,
@@ -29,6 +30,7 @@ from fcl.drivers.processes.logic.protocol import (
     SendAnchor,
     Settings,
     Spawn,
+    Stalled,
     StopAsked,
     TakeProposal,
     Task,
@@ -36,7 +38,7 @@ from fcl.drivers.processes.logic.protocol import (
     TrainerIdle,
 )
 from fcl.drivers.processes.logic.room import Room
-from fcl.drivers.processes.logic.stages import BETWEEN_PASSES, Stage
+from fcl.drivers.processes.logic.stages import BETWEEN_PASSES, TASKS, Stage
 from fcl.drivers.processes.logic.state import (
     Activity,
     Deaths,
@@ -134,8 +136,8 @@ class Logic:
                 self._done(event)
             case Died(role, number):
                 self._died(role, number)
-            case Raised(role, number):
-                self._finish(Abort(role, number))
+            case Raised():
+                self._finish(Abort(event))
             case Published():
                 self.trainer.published(event)
             case TrainerIdle(order):
@@ -258,6 +260,7 @@ class Logic:
         return True
 
     def _first_pass(self) -> None:
+        self._say(Begin())
         first = Stage.MARGINS if self.settings.resumed else Stage.RESIDUALS
         self.passes.begin(first, self.settings.margins_parts)
 
@@ -286,7 +289,7 @@ class Logic:
             self.starting = False
             self.passes.pass_number -= 1
             self.passes.begin(Stage.DECIDE)
-            self._say(Decide(self.pass_number))
+            self._say(Decide())
             return
         stalled = taken.last_word and trainer.state == Activity.IDLE and trainer.proposal is None
         self.passes.pass_number -= 1
@@ -300,7 +303,7 @@ class Logic:
 
     def _stall(self) -> None:
         self.passes.begin(Stage.DECIDE)
-        self._say(Certify(self.pass_number, stalled=True))
+        self._say(Stalled())
 
     def _next_pass(self) -> bool:
         """Begin a pass if there is a proposal for it; returns whether anything began.
@@ -314,7 +317,7 @@ class Logic:
             self._taken, trainer.proposal = trainer.proposal, None
             assert self._taken is not None
             self.passes.pass_number += 1
-            self._say(TakeProposal(self._taken.version, self.pass_number))
+            self._say(TakeProposal(self._taken.version))
             self.passes.begin(Stage.MARGINS, self.settings.margins_parts)
             return True
         if trainer.state == Activity.IDLE:
@@ -410,6 +413,7 @@ class Logic:
             self._serial += 1
             part = lane.parts.deal(self._serial)
             kind = Stage.MARGINS if lane.stage == Stage.BLEND else lane.stage
+            require(kind in TASKS, f"a task in stage {kind}")
             extent = self.extents.grant(writer.number) if kind == Stage.COLUMNS else -1
             writer.task = Task(kind, part.start, part.stop, lane.pass_number, self._serial, extent)
             self._say(Deal(writer.number, writer.task))

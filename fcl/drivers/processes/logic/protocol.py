@@ -1,8 +1,8 @@
 """The protocol of the decision logic: settings, tasks, events and instructions.
 
-All classes are frozen and contain only numbers and names. Roles are ``"writer"`` and ``"trainer"``; the
-trainer has number 0. Children send most events themselves, and the trainer receives orders: these classes
-are messages, and have fields that only the shell or the trainer reads.
+All classes are frozen and contain no arrays. Roles are ``"writer"`` and ``"trainer"``; the trainer has
+number 0. Children send most events themselves, and the trainer receives orders: these classes are
+messages, and have fields that only the shell or the trainer reads.
 """
 
 from __future__ import annotations
@@ -146,8 +146,7 @@ class Died(Event):
 class Raised(Event):
     """A child has reported an exception, from a bug in fcl or bad input; it would occur again."""
 
-    role: str
-    number: int
+    name: str  #: of the child, for people
     type: str = ""  #: qualified name, as "fcl.errors.InputError"
     text: str = ""  #: with its notes
     traceback: str = ""
@@ -206,7 +205,7 @@ class Freed(Event):
 
 @dataclass(frozen=True)
 class Decided(Event):
-    """The answer to Certify or Decide.
+    """The answer to Certify, Stalled or Decide.
 
     stop: a reason to end, or "". score_first: validate this anchor before the end.
     columns: length of the list of columns to make. redraw: draw a new sample first, in ``sample_parts``
@@ -260,7 +259,12 @@ class Threads(Instruction):
 
 @dataclass(frozen=True)
 class Prepared(Instruction):
-    """All rows are prepared; complete the shared memory before the first pass."""
+    """All rows are prepared; complete the shared memory before features are measured."""
+
+
+@dataclass(frozen=True)
+class Begin(Instruction):
+    """All features are measured; start the outer loop before the first pass."""
 
 
 @dataclass(frozen=True)
@@ -268,32 +272,28 @@ class TakeProposal(Instruction):
     """Make the trainer's latest proposal the point of this pass."""
 
     version: int
-    pass_number: int
 
 
 @dataclass(frozen=True)
 class Certify(Instruction):
-    """Do the bookkeeping of a pass and answer with Decided.
-
-    stalled: there was no new pass, since the trainer could not improve the certified anchor.
-    """
+    """Do the bookkeeping of a pass and answer with Decided."""
 
     pass_number: int
-    stalled: bool = False
+
+
+@dataclass(frozen=True)
+class Stalled(Instruction):
+    """The trainer could not improve the certified anchor: answer with Decided again."""
 
 
 @dataclass(frozen=True)
 class Decide(Instruction):
     """The initial point is not better than the certified anchor: answer with Decided again."""
 
-    pass_number: int
-
 
 @dataclass(frozen=True)
 class Validate(Instruction):
     """Copy the certified anchor into the place ``validated``, which no task reads now."""
-
-    pass_number: int
 
 
 @dataclass(frozen=True)
@@ -314,8 +314,7 @@ class Fail(Instruction):
 class Abort(Instruction):
     """The end: a child raised an exception."""
 
-    role: str
-    number: int
+    raised: Raised
 
 
 @dataclass(frozen=True)
@@ -347,14 +346,14 @@ class SendAnchor(Order):
 class Restore(Order):
     """As SendAnchor, for a trainer that replaces a dead one; with all extents of the trainer.
 
-    It is given only between passes, when margins, residuals and prices are those of this anchor. Extents
-    without a committed column are spare.
+    It is given only between passes, when margins and prices are those of this anchor. Extents without a
+    committed column are spare.
     """
 
     pass_number: int
     extents: tuple[int, ...]
     anchor: TrainerAnchor | None = None
-    n_held: int = 0  #: number of the trainer's columns, whose slots the array ``held`` begins with
+    n_held: int = 0  #: number of the trainer's columns; the array ``held`` begins with their slots
 
 
 @message

@@ -47,5 +47,6 @@ _WITHOUT_TASKS = (
 #: Stages whose parts are tasks; the tasks of BLEND are those of MARGINS.
 TASKS = tuple(stage for stage in Stage if stage not in _WITHOUT_TASKS)
 
-#: Stages in which the shared vectors belong to the anchor that was sent, which a new trainer can take.
+#: Stages in which the margins and prices are those of the anchor that was sent, which a new trainer can
+#: take.
 BETWEEN_PASSES = (Stage.COLUMNS, Stage.WAIT)

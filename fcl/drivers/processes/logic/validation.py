@@ -49,7 +49,7 @@ class Validation:
         if lane.stage == Stage.OFF:
             lane.pass_number = number
             lane.begin(Stage.VALIDATE, self.n_parts)
-            self._say(Validate(number))
+            self._say(Validate())
         elif is_last:
             lane.parts.drop_waiting()
 

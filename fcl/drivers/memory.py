@@ -42,18 +42,14 @@ class Meter:
     ) -> None:
         self._pids = pids
         self._segments = segments
-        self.total = 0  #: bytes at the last sample
         self.peak = 0  #: largest total of all samples
-        self.shared = 0  #: bytes of segments at the last sample
-        self.by_process: dict[str, int] = {}  #: anonymous bytes by name at the last sample
 
     def sample(self) -> int:
         """Take a sample, and return the total in bytes."""
-        self.by_process = {name: rss_anon(pid) for name, pid in self._pids().items()}
-        self.shared = sum(segment.allocated for segment in self._segments())
-        self.total = sum(self.by_process.values()) + self.shared
-        self.peak = max(self.peak, self.total)
-        return self.total
+        shared = sum(segment.allocated for segment in self._segments())
+        total = sum(map(rss_anon, self._pids().values())) + shared
+        self.peak = max(self.peak, total)
+        return total
 
 
 def rss_anon(pid: int) -> int:
