@@ -75,7 +75,7 @@ class Columns(Generator):
         if not isinstance(block, SparseColumns):
             return np.asarray(block[:, ids])
         out = np.zeros((len(ids), block.n_rows), block.values.dtype)
-        matrix.sparse_columns(block, ids, out)
+        matrix.sparse_columns(block.entries(), ids, out)
         return out.T
 
     def gradients(self, first: int, last: int, block: Any, residuals: Floats) -> Floats:
@@ -83,7 +83,7 @@ class Columns(Generator):
 
         out = np.zeros(last - first)
         if isinstance(block, SparseColumns):
-            matrix.sparse_sums(block, first, last, residuals, out)
+            matrix.sparse_sums(block.entries(), first, last, residuals, out)
         else:
             matrix.dense_sums(block.T[first:last], residuals, out)
         return out
@@ -93,7 +93,7 @@ class Columns(Generator):
 
         out = np.empty((5, last - first))
         if isinstance(block, SparseColumns):
-            matrix.sparse_moments(block, first, last, weights, out)
+            matrix.sparse_moments(block.entries(), first, last, weights, out)
         else:
             matrix.dense_moments(block.T[first:last], weights, out)
         return out
@@ -103,7 +103,7 @@ class Columns(Generator):
 
         if isinstance(block, SparseColumns):
             out = np.zeros(block.n_rows)
-            matrix.sparse_margins(block, ids, weights, out)
+            matrix.sparse_margins(block.entries(), ids, weights, out)
         else:
             out = np.zeros(block.shape[0])
             matrix.dense_margins(block.T, ids, weights, out)

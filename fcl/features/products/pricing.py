@@ -76,7 +76,7 @@ def kernel_block(block: Any) -> tuple[Parts, int]:
 
     if isinstance(block, SparseColumns):
         nothing = np.empty((0, 0), block.values.dtype)
-        return Parts(nothing, block.columns, block.start, block.rows, block.values), block.n_rows
+        return Parts(nothing, *block.entries()), block.n_rows
     matrix = block.T
     if matrix.strides[1] != matrix.itemsize:  # rows that were not prepared
         matrix = np.ascontiguousarray(matrix)
