@@ -9,6 +9,8 @@ Counts are sums over positions, so all positions share one table. Presence is no
 a row are visited together, and each distinct code counts once.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
 from fcl.kernels import kernel
@@ -23,6 +25,16 @@ from fcl.kernels.kmers import (
 
 #: Number of rows whose letters are unpacked at a time: one line of the first-level cache per plane.
 LETTER_ROWS = 64
+
+
+class RowBuffers(NamedTuple):
+    """Buffers of the kernels that process a block row by row, LETTER_ROWS rows at a time."""
+
+    cursors: np.ndarray  # int64 (L,), the next unknown row of each position
+    letters: np.ndarray  # uint8 (LETTER_ROWS, L)
+    codes: np.ndarray  # int64 (n_positions,), of a row
+    windows: np.ndarray  # uint32 (L, LETTER_ROWS) if a search prices the patterns, else empty
+    hits: np.ndarray  # uint32 (LETTER_ROWS,), what is found in the windows
 
 
 @kernel
@@ -207,7 +219,6 @@ def add_squares_of(counts, units, squares, present):
 
 
 # -- row by row, without wildcards -------------------------------------------------------------
-# The kernels that follow get their buffers as :class:`fcl.features.bag.columns.RowBuffers`.
 
 
 @kernel
