@@ -111,7 +111,7 @@ class SearchPricer:
         self._buffers = row_buffers(family)
         self._nodes = np.zeros((d, occurrences.NODE), np.int64)
         self._sums = np.zeros((d, 2, 4 * d), np.int64)
-        self._heap = Heap(keep)
+        self._keep = keep
         self._units = np.zeros(prepared.n_rows, np.int64)
         self._units_of: tuple[bytes, range] | None = None
         #: what is listed: letter, row blocks, and number of occurrences
@@ -190,12 +190,12 @@ class SearchPricer:
         family, d = self.family, self.family.d
         low, high = self._codes(part)
         letter, n, node = self._letter(part), len(listed.occurrences), self._nodes[0]
-        wanted = self._heap.begin(query, step, family.integer_bound, known, sums)
+        heap = Heap(query, self._keep, step, family.integer_bound, known, sums)
         # the letter with nothing behind, which is always canonical or never
         alone = (letter + 1) * 5 ** (d - 1) - 1
         if low <= alone < high and self._is_feature(alone):
             total = int(occurrences.distinct_sum(self._occurrences, n, listed.units))
-            candidates.take(alone, total, wanted)
+            candidates.take(alone, total, heap.wanted)
         node[:] = 0
         node[occurrences.SPAN], node[occurrences.PREFIX] = 1, letter
         node[occurrences.STOP] = node[occurrences.CUTS] = n
@@ -214,13 +214,13 @@ class SearchPricer:
                 self._sums,
                 at,
                 WORK,
-                wanted,
+                heap.wanted,
             )
         if not family.both:
-            return self._heap.prices(high - low)
+            return heap.prices(high - low)
         codes = family.canonical()[0]
         first, last = np.searchsorted(codes, [low, high])
-        found = self._heap.prices(int(last - first))
+        found = heap.prices(int(last - first))
         return replace(found, ids=np.searchsorted(codes, found.ids).astype(np.int64))
 
     def _is_feature(self, code: int) -> bool:

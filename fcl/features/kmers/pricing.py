@@ -157,7 +157,7 @@ class KmerPricer:
             ) from error
         self._buffers = window_buffers(prepared.block_rows)
         self._flats = np.empty((2, 5**patterns.FLAT_LETTERS), np.int64)
-        self._heap = Heap(keep)
+        self._keep = keep
         self._five_cells = np.empty(0, np.int64)
         self._unknown = unknown
         # a group can be any positions (a scan of a few features omits some), so allow for the largest
@@ -268,9 +268,11 @@ class KmerPricer:
         elif n_items * (d + 1) > len(self._stack):
             self._stack = np.empty(n_items * (d + 1), np.int32)
         spare = np.empty(len(known), np.int64)
-        wanted = self._heap.begin(query, step, self.family.integer_bound, known, spare)
-        patterns.scan_patterns(cells, d, radix, items, self._stack, k * each, self._flats, wanted)
-        return self._heap.prices(each)
+        heap = Heap(query, self._keep, step, self.family.integer_bound, known, spare)
+        patterns.scan_patterns(
+            cells, d, radix, items, self._stack, k * each, self._flats, heap.wanted
+        )
+        return heap.prices(each)
 
 
 def _cut(items: Items, some: slice) -> Items:
