@@ -48,7 +48,7 @@ FEATURES_LIMIT = 1 << 62
 #: conditions of the original.
 FINE_ROWS = 4096
 #: The largest multiple of the step in a :class:`StepColumns`.
-MOST_STEPS = 127
+MOST_STEPS = np.iinfo(np.int8).max
 
 
 @dataclass(frozen=True)

@@ -213,7 +213,7 @@ class Prices:
     #: features; 0 without a level
     excess: Floats
     reach: float = 0.0  #: the bound on |phi_ij| / f_j that ``largest`` and ``excess`` rely on
-    n_visited: int = 0  #: number of features whose sums were made
+    n_visited: int = 0  #: number of features whose sums were made, for tests and benchmarks
 
 
 def merge_prices(parts: Sequence[Prices]) -> Prices:

@@ -10,7 +10,7 @@ from fcl.kernels.bits import population, splitmix, trailing_zeros
 from fcl.kernels.columns import BITS, DENSE, FINE, ROWS, STEPS, VALUES
 
 #: The largest |multiple| of the step in STEPS.
-MOST_STEPS = 127
+MOST_STEPS = np.iinfo(np.int8).max
 
 
 @kernel
