@@ -43,19 +43,20 @@ class Columns(Generator):
 
     def fit(self, sample: Any) -> None:
         self.n_features = sample.n_columns if isinstance(sample, SparseColumns) else sample.shape[1]
-        if self.factors is not None and len(self.factors) != self.n_features:
+        if self.factors is None:
+            return
+        if len(self.factors) != self.n_features:
             raise InputError(
                 f"columns: expected {self.n_features} penalty factors, one per column, got "
                 f"{len(self.factors)}"
             )
-        if self.factors is not None:
-            factors = np.asarray(self.factors, np.float64)
-            wrong = np.flatnonzero(~(factors > 0.0))
-            if len(wrong):
-                raise InputError(
-                    f"columns: expected penalty factors above 0, got {factors[wrong[0]]:g} for column "
-                    f"{wrong[0]}; inf excludes a column"
-                )
+        factors = np.asarray(self.factors, np.float64)
+        wrong = np.flatnonzero(~(factors > 0.0))
+        if len(wrong):
+            raise InputError(
+                f"columns: expected penalty factors above 0, got {factors[wrong[0]]:g} for column "
+                f"{wrong[0]}; inf excludes a column"
+            )
 
     def check_restored(self, width: int) -> None:
         if self.n_features != width or (self.factors is not None and len(self.factors) != width):
