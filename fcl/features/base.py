@@ -282,7 +282,7 @@ class Family(ABC):
     ) -> Iterator[tuple[int, tuple[np.ndarray, ...]]]:
         """Read the kept rows and prepare them; yields the number and side arrays of each block.
 
-        blocks : of ``prepared``, to be filled; None for all.
+        blocks : the blocks of ``prepared`` to fill; None: all.
         """
         size = prepared.block_rows
         first, last = 0, prepared.n_rows

@@ -257,7 +257,7 @@ def scan_watched(
     """Price only watched features, with at most one request.
 
     own : bool, for each watched feature, whether it is in a part of the query.
-    request : called with the distinct features of these, increasing; returns the request for their sums.
+    request : called with these features, distinct and increasing; returns the request for their sums.
     read : called with these features and the answer; returns their sums.
     """
     watched = np.zeros(len(query.watched))

@@ -1,9 +1,8 @@
 """Patterns anywhere in a window: sums, margins and columns of counts and of presence.
 
-Prepared rows, codes and patterns (care, value) are defined in :mod:`fcl.kernels.kmers`. A pattern with
-wildcards also has a *five code*: its letters as digits in base 5 (wildcard = 4), the first letter being
-the most significant. Windows that contain an unknown letter, or that the end of the row cuts off, have a
-five code too, in which 4 stands for every unknown or missing letter; only a wildcard matches these.
+Prepared rows, codes, patterns (care, value) and five codes are defined in :mod:`fcl.kernels.kmers`. Only
+a wildcard matches an unknown letter, or a letter beyond the end of the row. Kernels that take a position
+k get :class:`fcl.kernels.kmers.WindowBuffers`; those that go row by row get :class:`RowBuffers`.
 
 Counts are sums over positions, so all positions share one table. Presence is not such a sum: the codes of
 a row are visited together, and each distinct code counts once.

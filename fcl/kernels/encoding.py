@@ -68,7 +68,7 @@ def store_bits(words, n_rows, limit, arena16, arena64, offset):
 
 @kernel
 def mix_place(x, place):
-    """Mix a uint64 with its position in a column; a float32 value is in the upper half of it."""
+    """Mix a value's bits with its position in the column; a float32 value is in the upper 32 bits."""
     x += np.uint64(0x9E3779B97F4A7C15) * np.uint64(place)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     return x ^ (x >> np.uint64(31))

@@ -8,7 +8,9 @@ int32 has the rows of position p at ``unknown_start[p] : unknown_start[p + 1]`` 
 
 **Codes.** The window of d letters at position k has the code sum_t letter_t 4^(d - 1 - t), with the first
 letter most significant. A *pattern* is a pair (care, value) of such bit fields; it matches a code if
-``code & care == value``. Wildcard letters have 0 in both.
+``code & care == value``. Wildcard letters have 0 in both. A pattern also has a *five code*: its letters
+as digits in base 5 (wildcard = 4), with the first letter most significant. So has a window, in which 4
+stands for every unknown letter and every letter beyond the end of the row.
 """
 
 from typing import NamedTuple
@@ -42,7 +44,8 @@ class WindowBuffers(NamedTuple):
     codes: np.ndarray  # uint32 (CHUNK,), of some rows
     # uint32 (n_rows,), 3 for each unknown letter of a row's window, as in a code; all 0 between calls
     masks: np.ndarray
-    rows: np.ndarray  # int32 (n_rows,), those with unknown letters as they are found
+    # int32 (n_rows,), the rows with unknown letters, in the order in which they are found
+    rows: np.ndarray
 
 
 @kernel
@@ -328,10 +331,7 @@ def match_bits(block, k, d, cares, values, buffers, bits):
 
 @kernel
 def five_code(code, mask, span, d):
-    """The *five code* of a window of ``span`` letters, padded to d: its letters as digits in base 5.
-
-    4 stands for a wildcard, or for an unknown letter, where ``mask`` is 3.
-    """
+    """The five code of a window of ``span`` letters, padded to d; ``mask`` is 3 at unknown letters."""
     at = 0
     for t in range(span):
         shift = 2 * (span - 1 - t)

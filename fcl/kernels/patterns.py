@@ -161,7 +161,7 @@ def scan_patterns(cells, d, radix, items, stack, first_id, flats, wanted):
         no pattern of its own; its cells are added only to those of the wildcard.
     items : the windows that are not in the table; there are none with radix 5. Carrying a few items down
         the tree is faster than summing a larger table.
-    stack : int32 (>= (d + 1) * n_items,), overwritten.
+    stack : int32 (>= (d + 1) * len(items.code),), overwritten.
     flats : int64 (2, 5^FLAT_LETTERS), overwritten.
     wanted : :class:`fcl.kernels.candidates.Wanted`.
     """

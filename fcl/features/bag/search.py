@@ -48,7 +48,7 @@ WORK = 1 << 25
 
 
 def letter_counts(family: BagFamily, prepared: PreparedRows) -> npt.NDArray[np.int64]:
-    """Occurrences of each letter in all rows, int64 (4,); with both strands of both."""
+    """Occurrences of each letter in all rows, on both strands if the family has both: int64 (4,)."""
     from fcl.kernels import occurrences
 
     counts = np.zeros(4, np.int64)
@@ -71,7 +71,7 @@ def list_bytes(family: BagFamily, prepared: PreparedRows) -> int:
 
 @dataclass
 class Listed:
-    """Where a letter is, and the residuals: what the search reads in the place of sums.
+    """Where a letter is, and the residuals: what the search reads instead of sums.
 
     occurrences : int64, of the letter in some rows; see :mod:`fcl.kernels.occurrences`.
     units : int64 (n_rows,), residuals in steps; 0 in other rows.
@@ -137,7 +137,7 @@ class SearchPricer:
         return Listed(both, sums.units + more.units)
 
     def scan(self, query: PriceQuery, step: float) -> Scan:
-        """The excess is infinite where all features have some."""
+        """The excess is infinite if every feature has one."""
         codes = self.family.codes(query.watched)
         known, where = np.unique(codes, return_inverse=True)
         sums = np.zeros(len(known), np.int64)
@@ -155,7 +155,7 @@ class SearchPricer:
     # -- parts ---------------------------------------------------------------------------------
 
     def _codes(self, part: int) -> tuple[int, int]:
-        """The codes of a part: from, and below."""
+        """The range of codes of a part: first, and one past the last."""
         each = 4 * 5 ** (self.family.d - 1) // self.n_parts
         return part * each, (part + 1) * each
 
@@ -224,7 +224,7 @@ class SearchPricer:
         return replace(found, ids=np.searchsorted(codes, found.ids).astype(np.int64))
 
     def _is_feature(self, code: int) -> bool:
-        """Whether a pattern has an id of its own: of both strands the one of the smaller code has."""
+        """Whether a pattern has an id; with both strands, only the one with the smaller code has one."""
         from fcl.kernels import bags
 
         d = self.family.d

@@ -41,7 +41,7 @@ Keep = npt.NDArray[np.bool_] | None
 
 
 class Stored:
-    """How blocks are stored: here, as a matrix (n, width), column by column in the bytes of a record."""
+    """Stores blocks as records: by default a matrix (n, width), column by column."""
 
     width: int
     dtype: str
