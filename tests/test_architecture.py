@@ -114,6 +114,14 @@ def test_modules_do_not_import_in_a_circle() -> None:
     assert not circle(across, str)
 
 
+@pytest.mark.parametrize("own", ["features", "objective", "cache", "solve"])
+def test_named_tuples_for_kernels_are_defined_among_kernels(own: str) -> None:
+    """Compiled code refers to fields by position, and the key of its cache covers fcl/kernels alone."""
+    for name, path in MODULES.items():
+        if folder(name) == f"fcl.{own}":
+            assert "namedtuple" not in path.read_text(encoding="utf-8").lower(), name
+
+
 def test_the_check_sees_imports() -> None:
     source = """
 import fcl.cache

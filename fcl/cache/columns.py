@@ -126,7 +126,6 @@ class ColumnCache(LiveColumns):
         super().__init__(Store(capacity, max_columns, n_rows, block_rows))
         self.block_rows = block_rows
         self._binary, self._step = binary, step
-        self.n_blocks = self.store.n_blocks
         self.largest = need  #: upper bound of the bytes of a column
         self.used = 0  #: bytes in use, always at the beginning of the arena
         self._free = list(range(max_columns - 1, -1, -1))  # slots

@@ -155,7 +155,8 @@ class Store:
         for b, made in enumerate(staged.blocks):
             if isinstance(made, BitColumns):
                 limit = self._limit(made.n_rows)
-                stored = encoding.store_bits(made.bits[t], made.n_rows, limit, pieces, at + used)
+                into = pieces.arena16, pieces.arena64, at + used
+                stored = encoding.store_bits(made.bits[t], made.n_rows, limit, *into)
             elif isinstance(made, StepColumns):
                 stored = encoding.store_steps(made.steps[t], made.step, pieces, at + used)
             else:

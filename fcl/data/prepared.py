@@ -47,7 +47,7 @@ class PreparedRows:
     Raises
     ------
     InputError
-        The scratch folder has no room for ``bytes_needed``, or cannot be written to.
+        The scratch folder has no room for the records, or cannot be written to.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class PreparedRows:
         self.n_blocks = -(-n_rows // block_rows)
         self._record_bytes = int(np.prod(record_shape))
         if scratch is not None:
-            self._own_file = file = _allocate(Path(scratch), self.bytes_needed)
+            self._own_file = file = _allocate(Path(scratch), self.n_blocks * self._record_bytes)
         elif records is None and file is None:
             records = np.empty((self.n_blocks, *record_shape), np.uint8)
         self._records, self._file, self._file_start = records, file, file_start
@@ -82,11 +82,6 @@ class PreparedRows:
         self.checksums = np.zeros(self.n_blocks, np.uint64) if checksums is None else checksums
 
     @property
-    def bytes_needed(self) -> int:
-        """Bytes of all records, in memory or on disk."""
-        return self.n_blocks * self._record_bytes
-
-    @property
     def in_memory(self) -> bool:
         """Whether the records are in memory."""
         return self._records is not None
@@ -95,6 +90,10 @@ class PreparedRows:
         """The rows of a block, as a slice of the data."""
         start = block * self.block_rows
         return slice(start, min(start + self.block_rows, self.n_rows))
+
+    def numbers(self, blocks: range | None) -> range:
+        """The numbers of the given blocks; None: of all."""
+        return range(self.n_blocks) if blocks is None else blocks
 
     def blocks(self) -> Iterator[tuple[int, slice]]:
         """Iterate over the numbers and row ranges of all blocks, in order."""

@@ -1,10 +1,13 @@
 """Families of features.
 
 ``base``       the interface between families and the solver
+``prices``     pricing as a map-reduce over row blocks
+``candidates``  collects the candidates of a pass from sums
 ``generator``  the interface for families that users write, and its adapter to ``base``
 ``registry``   looks up families by name
 ``spec``       families written as text, not yet bound to rows
 ``concat``     combines several families into one
+``standardized``  features divided by their standard deviations
 ``windows``    base class of the families over windows of letters
 ``kmers``, ``bag``, ``plain``, ``products``, ``fourier``  the built-in families
 """

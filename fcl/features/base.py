@@ -48,7 +48,7 @@ FEATURES_LIMIT = 1 << 62
 #: conditions of the original.
 FINE_ROWS = 4096
 #: The largest multiple of the step in a :class:`StepColumns`.
-MOST_STEPS = 127
+MOST_STEPS = np.iinfo(np.int8).max
 
 
 @dataclass(frozen=True)
@@ -282,7 +282,7 @@ class Family(ABC):
     ) -> Iterator[tuple[int, tuple[np.ndarray, ...]]]:
         """Read the kept rows and prepare them; yields the number and side arrays of each block.
 
-        blocks : of ``prepared``, to be filled; None for all.
+        blocks : the blocks of ``prepared`` to fill; None: all.
         """
         size = prepared.block_rows
         first, last = 0, prepared.n_rows

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from fcl.features.prices import Floats, Ids, PriceQuery, Prices, in_units, within
-
-if TYPE_CHECKING:
-    from fcl.kernels.candidates import Wanted
 
 __all__ = ["Collector", "Heap"]
 
@@ -40,7 +36,7 @@ class Collector:
     def __init__(
         self, query: PriceQuery, keep: int, *, searched: bool = False, reach: float = 0.0
     ) -> None:
-        self._query, self._keep = query, keep
+        self._query, self._keep, self._searched = query, keep, searched
         self._known = np.unique(query.watched)
         self._bar = query.threshold  # candidates must be above this
         self._level = math.inf if query.level is None else query.level
@@ -65,8 +61,10 @@ class Collector:
         """Take the sums of some features into account; returns the indices of possible candidates.
 
         factors : penalty factors of the features.
-        reach : bound on |phi_ij|, of each feature or of all; None: the ``reach`` of the collector.
+        reach : bound on |phi_ij|, of each feature or of all; None: the ``reach`` of the collector, which
+            a search must use, since it has skipped features by it.
         """
+        assert reach is None or not self._searched
         size = np.abs(sums) / factors
         self.n_visited += len(sums)
         if reach is not None:
@@ -132,49 +130,59 @@ class Collector:
 
 
 class Heap:
-    """Collects the same as :class:`Collector`, in kernels that search a tree of integer sums.
+    """Collects the same as :class:`Collector`, in a kernel that searches a tree of integer sums.
 
-    See :mod:`fcl.kernels.candidates`.
+    Parameters
+    ----------
+    query : PriceQuery
+    keep : int
+        Number of candidates to keep.
+    step : float
+        Step of the sums.
+    reach : float
+        Bound on |phi_ij|.
+    known : int64 (k,)
+        Watched features of the part, increasing.
+    known_sums : int64 (k,)
+        Overwritten with the sums of these features.
+
+    Attributes
+    ----------
+    wanted : Wanted
+        What the kernel gets; see :mod:`fcl.kernels.candidates`.
     """
 
-    def __init__(self, keep: int) -> None:
-        from fcl.kernels import candidates
+    def __init__(
+        self,
+        query: PriceQuery,
+        keep: int,
+        step: float,
+        reach: float,
+        known: Ids,
+        known_sums: npt.NDArray[np.int64],
+    ) -> None:
+        from fcl.kernels.candidates import FOUND, Wanted
 
-        self._ids = np.empty(keep, np.int64)
-        self._sums = np.empty(keep, np.int64)
-        self._found = np.empty(candidates.FOUND)
-
-    def begin(
-        self, query: PriceQuery, step: float, reach: float, known: Ids, known_sums: npt.NDArray[Any]
-    ) -> Wanted:
-        """Begin a part.
-
-        known : watched features of the part, increasing.
-        known_sums : int64, overwritten with the sums of these features.
-        """
-        from fcl.kernels.candidates import Wanted
-
-        self._found[:] = 0.0
-        self._step, self._change = step, query.imbalance * reach
-        self._reach, self._level = reach, query.level
+        self._step, self._reach, self._change = step, reach, query.imbalance * reach
         floor = math.inf if query.level is None else (query.level - self._change) / step
         self._endless = floor <= 0.0
         if self._endless:
             floor = math.inf
         threshold = int(min(query.threshold / step, ENDLESS)) if query.find else ENDLESS
-        return Wanted(threshold, floor, known, known_sums, self._ids, self._sums, self._found)
+        ids, sums = np.empty((2, keep), np.int64)
+        self.wanted = Wanted(threshold, floor, known, known_sums, ids, sums, np.zeros(FOUND))
 
     def prices(self, n_priced: int) -> Prices:
         """The prices that the kernel found in the part, unordered and without watched sums."""
         from fcl.kernels import candidates
 
-        found, step = self._found, self._step
+        found, step = self.wanted.found, self._step
         n = int(found[candidates.COUNT])
         largest = max(found[candidates.LARGEST], found[candidates.SKIPPED])
         excess = math.inf if self._endless else float(found[candidates.EXCESS]) * step * step
         return Prices(
-            ids=self._ids[:n].copy(),
-            gradients=in_units(self._sums[:n], step),
+            ids=self.wanted.heap_id[:n],
+            gradients=in_units(self.wanted.heap_value[:n], step),
             largest=float(largest) * step + self._change,
             watched=np.empty(0),
             n_priced=n_priced,

@@ -43,19 +43,20 @@ class Columns(Generator):
 
     def fit(self, sample: Any) -> None:
         self.n_features = sample.n_columns if isinstance(sample, SparseColumns) else sample.shape[1]
-        if self.factors is not None and len(self.factors) != self.n_features:
+        if self.factors is None:
+            return
+        if len(self.factors) != self.n_features:
             raise InputError(
                 f"columns: expected {self.n_features} penalty factors, one per column, got "
                 f"{len(self.factors)}"
             )
-        if self.factors is not None:
-            factors = np.asarray(self.factors, np.float64)
-            wrong = np.flatnonzero(~(factors > 0.0))
-            if len(wrong):
-                raise InputError(
-                    f"columns: expected penalty factors above 0, got {factors[wrong[0]]:g} for column "
-                    f"{wrong[0]}; inf excludes a column"
-                )
+        factors = np.asarray(self.factors, np.float64)
+        wrong = np.flatnonzero(~(factors > 0.0))
+        if len(wrong):
+            raise InputError(
+                f"columns: expected penalty factors above 0, got {factors[wrong[0]]:g} for column "
+                f"{wrong[0]}; inf excludes a column"
+            )
 
     def check_restored(self, width: int) -> None:
         if self.n_features != width or (self.factors is not None and len(self.factors) != width):
@@ -75,7 +76,7 @@ class Columns(Generator):
         if not isinstance(block, SparseColumns):
             return np.asarray(block[:, ids])
         out = np.zeros((len(ids), block.n_rows), block.values.dtype)
-        matrix.sparse_columns(block, ids, out)
+        matrix.sparse_columns(block.entries(), ids, out)
         return out.T
 
     def gradients(self, first: int, last: int, block: Any, residuals: Floats) -> Floats:
@@ -83,7 +84,7 @@ class Columns(Generator):
 
         out = np.zeros(last - first)
         if isinstance(block, SparseColumns):
-            matrix.sparse_sums(block, first, last, residuals, out)
+            matrix.sparse_sums(block.entries(), first, last, residuals, out)
         else:
             matrix.dense_sums(block.T[first:last], residuals, out)
         return out
@@ -93,7 +94,7 @@ class Columns(Generator):
 
         out = np.empty((5, last - first))
         if isinstance(block, SparseColumns):
-            matrix.sparse_moments(block, first, last, weights, out)
+            matrix.sparse_moments(block.entries(), first, last, weights, out)
         else:
             matrix.dense_moments(block.T[first:last], weights, out)
         return out
@@ -103,7 +104,7 @@ class Columns(Generator):
 
         if isinstance(block, SparseColumns):
             out = np.zeros(block.n_rows)
-            matrix.sparse_margins(block, ids, weights, out)
+            matrix.sparse_margins(block.entries(), ids, weights, out)
         else:
             out = np.zeros(block.shape[0])
             matrix.dense_margins(block.T, ids, weights, out)

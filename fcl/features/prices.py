@@ -213,7 +213,7 @@ class Prices:
     #: features; 0 without a level
     excess: Floats
     reach: float = 0.0  #: the bound on |phi_ij| / f_j that ``largest`` and ``excess`` rely on
-    n_visited: int = 0  #: number of features whose sums were made
+    n_visited: int = 0  #: number of features whose sums were made, for tests and benchmarks
 
 
 def merge_prices(parts: Sequence[Prices]) -> Prices:
@@ -257,7 +257,7 @@ def scan_watched(
     """Price only watched features, with at most one request.
 
     own : bool, for each watched feature, whether it is in a part of the query.
-    request : called with the distinct features of these, increasing; returns the request for their sums.
+    request : called with these features, distinct and increasing; returns the request for their sums.
     read : called with these features and the answer; returns their sums.
     """
     watched = np.zeros(len(query.watched))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -15,11 +15,11 @@ from fcl.features.base import Family, Ids
 if TYPE_CHECKING:
     from fcl.data.base import RowReader
     from fcl.data.sequences import SequenceReader
+    from fcl.kernels.kmers import WindowBlock, WindowBuffers
 
 __all__ = [
-    "WindowBlock",
-    "WindowBuffers",
     "WindowFamily",
+    "buffers_for",
     "pattern_code",
     "pattern_text",
     "window_buffers",
@@ -83,38 +83,17 @@ def pattern_code(name: str, pattern: str, d: int, radix: int) -> int:
     return code
 
 
-class WindowBlock(NamedTuple):
-    """A prepared row block in the layout that the kernels read; see :mod:`fcl.kernels.kmers`."""
-
-    planes: npt.NDArray[np.uint8]
-    unknown_start: npt.NDArray[np.int64]
-    unknown_rows: npt.NDArray[np.int32]
-    first_row: int
-    n_rows: int
-
-    @property
-    def rows(self) -> slice:
-        """The rows of the block among all rows."""
-        return slice(self.first_row, self.first_row + self.n_rows)
-
-
-class WindowBuffers(NamedTuple):
-    """Buffers for the windows at one position of the rows of a block."""
-
-    codes: npt.NDArray[np.uint32]  #: of some rows
-    #: of each row, 3 for each unknown letter of its window, as in a code; all 0 between calls
-    masks: npt.NDArray[np.uint32]
-    rows: npt.NDArray[
-        np.int32
-    ]  #: the rows with unknown letters, in the order in which they are found
-
-
 def window_buffers(n_rows: int) -> WindowBuffers:
     """Buffers for blocks of up to ``n_rows`` rows."""
-    from fcl.kernels import kmers
+    from fcl.kernels.kmers import CHUNK, WindowBuffers
 
-    codes = np.empty(kmers.CHUNK, np.uint32)
+    codes = np.empty(CHUNK, np.uint32)
     return WindowBuffers(codes, np.zeros(n_rows, np.uint32), np.empty(n_rows, np.int32))
+
+
+def buffers_for(block: WindowBlock) -> WindowBuffers:
+    """Buffers for one block; without unknown letters only codes are needed."""
+    return window_buffers(block.n_rows if len(block.unknown_rows) else 0)
 
 
 class WindowFamily(Family):
@@ -170,6 +149,8 @@ class WindowFamily(Family):
 
         A block from a scratch file may hold no other letters, and is valid until the next is read.
         """
+        from fcl.kernels.kmers import WindowBlock
+
         first, stop, _ = letters.indices(self.length)
         record, (start, unknown) = prepared.read(number, slice(first // 4, -(-stop // 4)))
         rows = prepared.rows_of(number)
@@ -177,6 +158,8 @@ class WindowFamily(Family):
 
     def block_of(self, raw: np.ndarray) -> WindowBlock:
         """Prepare raw rows as one block."""
+        from fcl.kernels.kmers import WindowBlock
+
         record = np.zeros(self.record_shape(len(raw)), np.uint8)
         start, unknown = self.prepare(raw, record, len(raw))
         return WindowBlock(record, start, unknown, 0, len(raw))

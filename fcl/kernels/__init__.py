@@ -1,10 +1,12 @@
-"""Numba functions over plain arrays and scalars: no I/O, no logging, no classes of fcl.
+"""Numba functions over arrays, scalars and named tuples of these.
 
-Every kernel is declared with :func:`kernel`. By convention, so that each kernel is compiled only once,
-arrays are C-contiguous and writeable: float64 for margins, residuals and gradients, int64 for ids and
-offsets. The caller provides the buffers, and the first line of a docstring says which are written. A call
-should take at most about 100 ms (loops are split by row blocks), because signal handlers of the main
-thread wait for it to return.
+They do no I/O and no logging, and use no other classes of fcl. Every kernel is declared with
+:func:`kernel`. By convention, so that each kernel is compiled only once, arrays are C-contiguous and
+writeable, except blocks of sparse rows, which are read-only: float64 for margins, residuals and
+gradients, int64 for ids and offsets. Named tuples are defined in this folder, because compiled code
+refers to their fields by position. The caller provides the buffers, and the first line of a docstring
+says which are written. A call should take at most about 100 ms (loops are split by row blocks), because
+signal handlers of the main thread wait for it to return.
 """
 
 from __future__ import annotations

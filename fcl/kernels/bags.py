@@ -1,13 +1,14 @@
 """Patterns anywhere in a window: sums, margins and columns of counts and of presence.
 
-Prepared rows, codes and patterns (care, value) are defined in :mod:`fcl.kernels.kmers`. A pattern with
-wildcards also has a *five code*: its letters as digits in base 5 (wildcard = 4), the first letter being
-the most significant. Windows that contain an unknown letter, or that the end of the row cuts off, have a
-five code too, in which 4 stands for every unknown or missing letter; only a wildcard matches these.
+Prepared rows, codes, patterns (care, value) and five codes are defined in :mod:`fcl.kernels.kmers`. Only
+a wildcard matches an unknown letter, or a letter beyond the end of the row. Kernels that take a position
+k get :class:`fcl.kernels.kmers.WindowBuffers`; those that go row by row get :class:`RowBuffers`.
 
 Counts are sums over positions, so all positions share one table. Presence is not such a sum: the codes of
 a row are visited together, and each distinct code counts once.
 """
+
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,6 +24,16 @@ from fcl.kernels.kmers import (
 
 #: Number of rows whose letters are unpacked at a time: one line of the first-level cache per plane.
 LETTER_ROWS = 64
+
+
+class RowBuffers(NamedTuple):
+    """Buffers of the kernels that process a block row by row, LETTER_ROWS rows at a time."""
+
+    cursors: np.ndarray  # int64 (L,), the next unknown row of each position
+    letters: np.ndarray  # uint8 (LETTER_ROWS, L)
+    codes: np.ndarray  # int64 (n_positions,), of a row
+    windows: np.ndarray  # uint32 (L, LETTER_ROWS) if a search prices the patterns, else empty
+    hits: np.ndarray  # uint32 (LETTER_ROWS,), what is found in the windows
 
 
 @kernel
@@ -207,7 +218,6 @@ def add_squares_of(counts, units, squares, present):
 
 
 # -- row by row, without wildcards -------------------------------------------------------------
-# The kernels that follow get their buffers as :class:`fcl.features.bag.columns.RowBuffers`.
 
 
 @kernel

@@ -41,7 +41,7 @@ else:
 
 @kernel
 def splitmix(x, place):
-    """The hash SplitMix64 of a uint64 at a place, which is from 1 on."""
+    """SplitMix64: the hash of a uint64 and its place, a whole number above 0."""
     x += np.uint64(0x9E3779B97F4A7C15) * np.uint64(place)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

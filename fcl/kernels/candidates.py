@@ -85,8 +85,8 @@ def take(feature, total, wanted):
     """Take the sum of a feature into account: updates ``known_sums``, the heap and ``found`` in place.
 
     ``found`` holds the largest size; the largest bound of skipped features; the number of kept features;
-    the sum of max(0, size - floor)^2; the number of features whose sum was made. The caller updates the
-    second and the last.
+    the sum of max(0, size - floor)^2; the number of features whose sum was made. ``found[SKIPPED]`` and
+    ``found[VISITED]`` are updated by the caller.
     """
     floor, known, found = wanted.floor, wanted.known, wanted.found
     size = abs(total)

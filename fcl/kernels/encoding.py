@@ -10,7 +10,7 @@ from fcl.kernels.bits import population, splitmix, trailing_zeros
 from fcl.kernels.columns import BITS, DENSE, FINE, ROWS, STEPS, VALUES
 
 #: The largest |multiple| of the step in STEPS.
-MOST_STEPS = 127
+MOST_STEPS = np.iinfo(np.int8).max
 
 
 @kernel
@@ -48,8 +48,11 @@ def bits_to_rows(words, n_words, rows):
 
 
 @kernel
-def store_bits(words, n_rows, limit, pieces, offset):
-    """Write one bitmap piece to the arena at ``offset`` bytes; returns (encoding, count, bytes)."""
+def store_bits(words, n_rows, limit, arena16, arena64, offset):
+    """Write one bitmap piece to the arena at ``offset`` bytes; returns (encoding, count, bytes).
+
+    It takes two arrays, because the microseconds of passing all pieces count.
+    """
     n_words = (n_rows + 63) >> 6
     total = 0
     for w in range(n_words):
@@ -57,15 +60,15 @@ def store_bits(words, n_rows, limit, pieces, offset):
     if total > limit:
         at = offset >> 3
         for w in range(n_words):
-            pieces.arena64[at + w] = words[w]
+            arena64[at + w] = words[w]
         return BITS, np.int64(total), 8 * n_words
-    bits_to_rows(words, n_words, pieces.arena16[offset >> 1 :])
+    bits_to_rows(words, n_words, arena16[offset >> 1 :])
     return ROWS, np.int64(total), (2 * np.int64(total) + 7) & ~7
 
 
 @kernel
 def mix_place(x, place):
-    """Mix a uint64 with its position in a column; a float32 value is in the upper half of it."""
+    """Mix a value's bits with its position in the column; a float32 value is in the upper 32 bits."""
     x += np.uint64(0x9E3779B97F4A7C15) * np.uint64(place)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     return x ^ (x >> np.uint64(31))

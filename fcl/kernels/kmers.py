@@ -4,13 +4,16 @@
 (ceil(L / 4), m); byte ``planes[g, i]`` holds the letters 4 g .. 4 g + 3 of row i, the first in the
 highest bits. The code of a window is therefore a shift and a mask of up to four neighbouring planes,
 which are read sequentially. Unknown letters are stored as 0 (A) and listed by position: ``unknown_rows``
-int32 has the rows of position p at ``unknown_start[p] : unknown_start[p + 1]`` (int64 (L + 1,)). Kernels
-get the block as :class:`fcl.features.windows.WindowBlock`, and buffers as ``WindowBuffers``.
+int32 has the rows of position p at ``unknown_start[p] : unknown_start[p + 1]`` (int64 (L + 1,)).
 
 **Codes.** The window of d letters at position k has the code sum_t letter_t 4^(d - 1 - t), with the first
 letter most significant. A *pattern* is a pair (care, value) of such bit fields; it matches a code if
-``code & care == value``. Wildcard letters have 0 in both.
+``code & care == value``. Wildcard letters have 0 in both. A pattern also has a *five code*: its letters
+as digits in base 5 (wildcard = 4), with the first letter most significant. So has a window, in which 4
+stands for every unknown letter and every letter beyond the end of the row.
 """
+
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,6 +21,31 @@ from fcl.kernels import kernel
 
 #: Number of rows whose codes are made at a time: the codes stay in the first-level cache.
 CHUNK = 2048
+
+
+class WindowBlock(NamedTuple):
+    """A block of prepared rows."""
+
+    planes: np.ndarray  # uint8 (ceil(L / 4), >= n_rows)
+    unknown_start: np.ndarray  # int64 (L + 1,)
+    unknown_rows: np.ndarray  # int32
+    first_row: int
+    n_rows: int
+
+    @property
+    def rows(self) -> slice:
+        """The rows of the block among all rows."""
+        return slice(self.first_row, self.first_row + self.n_rows)
+
+
+class WindowBuffers(NamedTuple):
+    """Buffers for the windows at one position of the rows of a block."""
+
+    codes: np.ndarray  # uint32 (CHUNK,), of some rows
+    # uint32 (n_rows,), 3 for each unknown letter of a row's window, as in a code; all 0 between calls
+    masks: np.ndarray
+    # int32 (n_rows,), the rows with unknown letters, in the order in which they are found
+    rows: np.ndarray
 
 
 @kernel
@@ -303,10 +331,7 @@ def match_bits(block, k, d, cares, values, buffers, bits):
 
 @kernel
 def five_code(code, mask, span, d):
-    """The *five code* of a window of ``span`` letters, padded to d: its letters as digits in base 5.
-
-    4 stands for a wildcard, or for an unknown letter, where ``mask`` is 3.
-    """
+    """The five code of a window of ``span`` letters, padded to d; ``mask`` is 3 at unknown letters."""
     at = 0
     for t in range(span):
         shift = 2 * (span - 1 - t)

@@ -1,12 +1,22 @@
 """Sums over the columns of a matrix that is stored column by column, dense or sparse.
 
-Dense: ``matrix`` (m, n), whose row j is column j. Sparse: ``block``, a
-:class:`fcl.features.generator.forms.SparseColumns`.
+Dense: ``matrix`` (m, n), whose row j is column j. Sparse: :class:`Entries`.
 """
+
+from typing import NamedTuple
 
 import numpy as np
 
 from fcl.kernels import kernel
+
+
+class Entries(NamedTuple):
+    """The entries of sparse rows in column order, without the empty columns."""
+
+    columns: np.ndarray  # int64, increasing
+    start: np.ndarray  # int64: the entries of columns[t] are at start[t] : start[t + 1]
+    rows: np.ndarray  # uint16, increasing within a column
+    values: np.ndarray
 
 
 @kernel
@@ -76,9 +86,9 @@ def dense_margins(matrix, ids, weights, out):
 
 
 @kernel
-def sparse_sums(block, first, last, r, out):
+def sparse_sums(entries, first, last, r, out):
     """Write sum_i r_i x_ij to out[j - first] for all columns first <= j < last that have entries."""
-    columns, start, rows, values = block.columns, block.start, block.rows, block.values
+    columns, start, rows, values = entries
     t = np.searchsorted(columns, first)
     while t < columns.shape[0] and columns[t] < last:
         g = 0.0
@@ -89,9 +99,9 @@ def sparse_sums(block, first, last, r, out):
 
 
 @kernel
-def sparse_moments(block, first, last, s, out):
+def sparse_moments(entries, first, last, s, out):
     """As :func:`dense_moments` for the columns first <= j < last; writes to out[:, j - first]."""
-    columns, start, rows, values = block.columns, block.start, block.rows, block.values
+    columns, start, rows, values = entries
     total = 0.0
     for i in range(s.shape[0]):
         total += s[i]
@@ -129,9 +139,9 @@ def sparse_moments(block, first, last, s, out):
 
 
 @kernel
-def sparse_margins(block, ids, weights, out):
+def sparse_margins(entries, ids, weights, out):
     """Add weights[k] times column ids[k] (increasing) to ``out``, in place."""
-    columns, start, rows, values = block.columns, block.start, block.rows, block.values
+    columns, start, rows, values = entries
     t = 0
     for k in range(ids.shape[0]):
         t += np.searchsorted(columns[t:], ids[k])
@@ -143,9 +153,9 @@ def sparse_margins(block, ids, weights, out):
 
 
 @kernel
-def sparse_columns(block, ids, out):
+def sparse_columns(entries, ids, out):
     """Write the columns ``ids`` (increasing) to out (k, n), which must be zero on entry."""
-    columns, start, rows, values = block.columns, block.start, block.rows, block.values
+    columns, start, rows, values = entries
     t = 0
     for k in range(ids.shape[0]):
         t += np.searchsorted(columns[t:], ids[k])

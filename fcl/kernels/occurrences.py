@@ -10,9 +10,10 @@ bits each, the last the lowest. A letter has its one bit (A the lowest), an unkn
 beyond the end of the row none, which a wildcard alone matches. So the bits of the occurrences of a row
 or-ed together are the children that the row has.
 
-Codes of patterns are five codes as in :mod:`fcl.kernels.bags`. For columns and margins windows have three
+Codes of patterns are five codes (:mod:`fcl.kernels.kmers`). For columns and margins windows have three
 bits a letter instead, the first in the highest: 0-3, or 4 for none; a *pattern* is a pair (care, value)
-of such bit fields and matches a window when ``window & care == value``.
+of such bit fields and matches a window when ``window & care == value``. Buffers are
+:class:`fcl.kernels.bags.RowBuffers`, overwritten.
 """
 
 import numpy as np
@@ -49,8 +50,10 @@ def count_first(block, both, buffers, counts):
 def list_occurrences(block, d, both, first, buffers, out, count):
     """List the occurrences of a letter in a block, in the order of rows, behind ``count`` others.
 
+    Returns their number with the others.
+
     out : int64 (room for all,).
-    both : also those of the other strand, read backwards.  Returns their number with the others.
+    both : whether to list those of the other strand too, read backwards.
     """
     letters = buffers.letters
     length = letters.shape[1]
@@ -202,19 +205,20 @@ def _split(occurrences, node, q, alive, cursors):
 def search(occurrences, d, both, r, low, high, nodes, sums, level, work, wanted):
     """Visit the patterns of a part of the tree that can exceed a threshold, depth first.
 
-    A subtree whose bound is no more than threshold and floor is skipped, unless a known pattern is in it.
+    A subtree is skipped if its bound exceeds neither threshold nor floor, unless it contains a known
+    pattern. Returns the next level, -1 at the end.
 
     occurrences : the list of the first node, and room behind it for those of the nodes on the path. A
         node for which it does not suffice is read from the list above.
     both : of a pattern and its reverse complement the one of the smaller code alone is taken; the list
         is of both strands.
-    low, high : codes of the part; children of the first node outside are left alone.
+    low, high : codes of the part; children of the first node outside this range are not visited.
     r : int64 (n_rows,), the residuals in steps.
     nodes, sums : int64 (d, NODE), int64 (d, 2, 4 d): the path, and the sums of its nodes' children. The
         first node is a letter, with the sums made already; at the start with PLACE d - 1 and LETTER 4.
     level : where on the path the search stands, at the start 0.
-    work : after about so many steps it pauses.
-    wanted : :class:`fcl.kernels.candidates.Wanted`. Returns the next level, -1 at the end.
+    work : number of steps after which the search pauses, approximately.
+    wanted : :class:`fcl.kernels.candidates.Wanted`.
     """
     cursors = np.empty(9, np.int64)
     while level >= 0 and work > 0:

@@ -39,8 +39,9 @@ def pattern_sums(table, items, cares, values, d, out):
             if sub == 0:
                 break
         for e in range(items.code.shape[0]):
-            if np.int64(items.mask[e]) & cares[j] == 0:
-                total += items.value[e] if np.int64(items.code[e]) & cares[j] == fixed else 0
+            code, unknown = np.int64(items.code[e]), np.int64(items.mask[e])
+            if unknown & cares[j] == 0 and code & cares[j] == fixed:
+                total += items.value[e]
         out[j] = total
 
 
@@ -160,7 +161,7 @@ def scan_patterns(cells, d, radix, items, stack, first_id, flats, wanted):
         no pattern of its own; its cells are added only to those of the wildcard.
     items : the windows that are not in the table; there are none with radix 5. Carrying a few items down
         the tree is faster than summing a larger table.
-    stack : int32 (>= (d + 1) * n_items,), overwritten.
+    stack : int32 (>= (d + 1) * len(items.code),), overwritten.
     flats : int64 (2, 5^FLAT_LETTERS), overwritten.
     wanted : :class:`fcl.kernels.candidates.Wanted`.
     """
@@ -230,7 +231,7 @@ def scan_patterns(cells, d, radix, items, stack, first_id, flats, wanted):
         up, down = _both_sums(cells, at, size)
         for e in range(first, into):
             x = value[stack[e]]
-            if x > 0.0:
+            if x > 0:
                 up += x
             else:
                 down -= x

@@ -91,6 +91,10 @@ class Report:
         """The checks that failed."""
         return [check for check in self.checks if check.fault]
 
+    def failed(self, name: str) -> bool:
+        """Whether the check of this name was made and failed."""
+        return any(check.name == name for check in self.faults)
+
     def __str__(self) -> str:
         return "\n".join([self.family, *(f"  {check}" for check in self.checks)])
 
@@ -129,7 +133,7 @@ def check_generator(generator: Generator, data: DataSet | Any, training: bool = 
     report = Report(name_of(generator), [])
     _try(report, "options", _options, generator)
     _try(report, "home", check_home, generator)
-    family = None if report.checks[0].fault else _try(report, "fit", _fit, generator, rows)
+    family = None if report.failed("options") else _try(report, "fit", _fit, generator, rows)
     if family is not None:
         _examine(report, family, rows, training)
     if report.faults:
@@ -165,7 +169,7 @@ def _examine(report: Report, family: GeneratedFamily, rows: Any, training: bool)
     if one is None:
         return
     _try(report, "columns", one.columns_right)
-    if report.checks[-1].fault:
+    if report.failed("columns"):
         return  # later checks would only repeat this fault
     _try(report, "columns again", one.again)
     _try(report, "columns of single features", one.columns_alone)
@@ -178,7 +182,7 @@ def _examine(report: Report, family: GeneratedFamily, rows: Any, training: bool)
             _try(report, faster, getattr(one, faster))
     _try(report, "describe", one.describe_right)
     _try(report, "stored", one.stored)
-    if not any(check.fault for check in report.checks if check.name == "home"):
+    if not report.failed("home"):
         _try(report, "another process", one.elsewhere)
     if training and not report.faults:
         _try(report, "training", one.trained)

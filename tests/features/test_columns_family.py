@@ -278,6 +278,18 @@ def test_what_a_class_gets_cannot_be_written_to() -> None:
     assert forms.read_only(X).base is X
 
 
+def test_a_sparse_block_is_no_sequence() -> None:
+    X, _ = table("float64")
+    rows = fcl.open_data(csr_array(X), y=None).rows
+    bound = bind_features(Columns(), rows)
+    assert isinstance(bound, GeneratedFamily)
+    (_, _, raw) = next(bound.read_rows(rows, N))
+    block, again = bound.block_of(raw), bound.block_of(raw)
+    assert block in (again, block) and block != again
+    with pytest.raises(TypeError):
+        len(block)
+
+
 def test_side_arrays_are_planned_for(tmp_path: Path) -> None:
     """This includes those that writers made: the plan after reading has room for all of them."""
     X, _ = table("float64")

@@ -106,6 +106,18 @@ def test_booleans_are_binary() -> None:
         assert family_from_config(family.to_config()).n_features == family.n_features
 
 
+def test_a_second_fit_numbers_the_products_anew() -> None:
+    products = Products(2)
+    for m, degree, binary in ((4, 2, False), (9, 2, False), (9, 3, False), (9, 3, True)):
+        products.degree, products.binary = degree, binary
+        products.fit(np.zeros((5, m)))
+        assert products.n_features == products.numbering.n_features
+        assert products.cuts()[-1] == m
+        last = products.numbering.tuples(np.array([products.n_features - 1]))[0]
+        assert products.describe(products.n_features - 1).startswith(f"x{last[-1]}")
+        assert last[0] == m - 1
+
+
 @pytest.mark.parametrize("degree", [0, -1, 2.0, True, "two", 65])
 def test_invalid_degrees(degree: object) -> None:
     with pytest.raises(InputError, match="degree"):

@@ -68,7 +68,7 @@ def test_sums_moments_and_additions(made: Filled) -> None:
     size_g, size_h = np.abs(phi) @ np.abs(r), h
     order = rng.permutation(len(phi))
     found_g, found_h = np.zeros(len(phi)), np.zeros(len(phi))
-    for block in range(cache.n_blocks):
+    for block in range(cache.store.n_blocks):
         part_g, part_h = np.empty(len(phi)), np.empty(len(phi))
         kernels.block_moments(pieces, order, block, r, q, part_g, part_h)
         found_g += part_g
@@ -79,14 +79,14 @@ def test_sums_moments_and_additions(made: Filled) -> None:
     deltas = rng.normal(size=len(phi))
     deltas[0] = 0.0
     m = r.copy()
-    for block in rng.permutation(cache.n_blocks):
+    for block in rng.permutation(cache.store.n_blocks):
         kernels.add_block(pieces, order, deltas, block, m)
     close(m, r + deltas @ phi[order], np.abs(r) + np.abs(deltas) @ np.abs(phi[order]))
 
 
 def marked(chosen: np.ndarray, cache: ColumnCache) -> np.ndarray:
     """The chosen rows as bitmaps."""
-    wanted = np.ones((cache.n_blocks, -(-cache.block_rows // 64)), np.uint64)
+    wanted = np.ones((cache.store.n_blocks, -(-cache.block_rows // 64)), np.uint64)
     kernels.mark_rows(chosen, cache.block_rows, wanted)
     return wanted
 

@@ -3,39 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from fcl.data.prepared import PreparedRows
 from fcl.features.base import BitColumns, ColumnMaker, Columns, DenseColumns, Floats, Ids
-from fcl.features.windows import WindowBlock, window_buffers
+from fcl.features.windows import buffers_for, window_buffers
 
 if TYPE_CHECKING:
     from fcl.features.bag.family import BagFamily
-
-
-class RowBuffers(NamedTuple):
-    """Buffers of the kernels that process a block row by row, LETTER_ROWS rows at a time."""
-
-    cursors: npt.NDArray[np.int64]  #: (L,), the next unknown row of each position
-    letters: npt.NDArray[np.uint8]  #: (LETTER_ROWS, L)
-    codes: npt.NDArray[np.int64]  #: (n_positions,), of a row
-    windows: npt.NDArray[np.uint32]  #: (L, LETTER_ROWS) if a search prices the patterns, else empty
-    hits: npt.NDArray[np.uint32]  #: (LETTER_ROWS,), what is found in the windows
+    from fcl.kernels.bags import RowBuffers
+    from fcl.kernels.kmers import WindowBlock
 
 
 def row_buffers(family: BagFamily) -> RowBuffers:
     """Buffers for the rows of a family."""
-    from fcl.kernels import bags
+    from fcl.kernels.bags import LETTER_ROWS, RowBuffers
 
     return RowBuffers(
         np.empty(family.length, np.int64),
-        np.empty((bags.LETTER_ROWS, family.length), np.uint8),
+        np.empty((LETTER_ROWS, family.length), np.uint8),
         np.empty(family.n_positions, np.int64),
-        np.empty((family.length if family.searched else 0, bags.LETTER_ROWS), np.uint32),
-        np.empty(bags.LETTER_ROWS, np.uint32),
+        np.empty((family.length if family.searched else 0, LETTER_ROWS), np.uint32),
+        np.empty(LETTER_ROWS, np.uint32),
     )
 
 
@@ -188,7 +180,7 @@ class BagScorer:
                 block, d, family.both, self._tables[d], self._buffers, self._stamps, out
             )
             return
-        buffers = window_buffers(block.n_rows)
+        buffers = buffers_for(block)
         for k, span in spans(family):
             table = self._tables[span]
             kmers.add_margins(block.planes, k, span, table, buffers.codes, out)

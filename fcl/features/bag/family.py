@@ -218,7 +218,7 @@ class BagFamily(WindowFamily):
         blocks: range | None = None,
     ) -> None:
         scorer = BagScorer(self, ids, weights)
-        for number in range(prepared.n_blocks) if blocks is None else blocks:
+        for number in prepared.numbers(blocks):
             block = self.block(prepared, number)
             out[block.rows] = 0.0
             scorer.add(block, out[block.rows])

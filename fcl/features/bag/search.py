@@ -48,7 +48,7 @@ WORK = 1 << 25
 
 
 def letter_counts(family: BagFamily, prepared: PreparedRows) -> npt.NDArray[np.int64]:
-    """Occurrences of each letter in all rows, int64 (4,); with both strands of both."""
+    """Occurrences of each letter in all rows, on both strands if the family has both: int64 (4,)."""
     from fcl.kernels import occurrences
 
     counts = np.zeros(4, np.int64)
@@ -71,7 +71,7 @@ def list_bytes(family: BagFamily, prepared: PreparedRows) -> int:
 
 @dataclass
 class Listed:
-    """Where a letter is, and the residuals: what the search reads in the place of sums.
+    """Where a letter is, and the residuals: what the search reads instead of sums.
 
     occurrences : int64, of the letter in some rows; see :mod:`fcl.kernels.occurrences`.
     units : int64 (n_rows,), residuals in steps; 0 in other rows.
@@ -111,7 +111,7 @@ class SearchPricer:
         self._buffers = row_buffers(family)
         self._nodes = np.zeros((d, occurrences.NODE), np.int64)
         self._sums = np.zeros((d, 2, 4 * d), np.int64)
-        self._heap = Heap(keep)
+        self._keep = keep
         self._units = np.zeros(prepared.n_rows, np.int64)
         self._units_of: tuple[bytes, range] | None = None
         #: what is listed: letter, row blocks, and number of occurrences
@@ -137,7 +137,7 @@ class SearchPricer:
         return Listed(both, sums.units + more.units)
 
     def scan(self, query: PriceQuery, step: float) -> Scan:
-        """The excess is infinite where all features have some."""
+        """The excess is infinite if every feature has one."""
         codes = self.family.codes(query.watched)
         known, where = np.unique(codes, return_inverse=True)
         sums = np.zeros(len(known), np.int64)
@@ -155,7 +155,7 @@ class SearchPricer:
     # -- parts ---------------------------------------------------------------------------------
 
     def _codes(self, part: int) -> tuple[int, int]:
-        """The codes of a part: from, and below."""
+        """The range of codes of a part: first, and one past the last."""
         each = 4 * 5 ** (self.family.d - 1) // self.n_parts
         return part * each, (part + 1) * each
 
@@ -190,12 +190,12 @@ class SearchPricer:
         family, d = self.family, self.family.d
         low, high = self._codes(part)
         letter, n, node = self._letter(part), len(listed.occurrences), self._nodes[0]
-        wanted = self._heap.begin(query, step, family.integer_bound, known, sums)
+        heap = Heap(query, self._keep, step, family.integer_bound, known, sums)
         # the letter with nothing behind, which is always canonical or never
         alone = (letter + 1) * 5 ** (d - 1) - 1
         if low <= alone < high and self._is_feature(alone):
             total = int(occurrences.distinct_sum(self._occurrences, n, listed.units))
-            candidates.take(alone, total, wanted)
+            candidates.take(alone, total, heap.wanted)
         node[:] = 0
         node[occurrences.SPAN], node[occurrences.PREFIX] = 1, letter
         node[occurrences.STOP] = node[occurrences.CUTS] = n
@@ -214,17 +214,17 @@ class SearchPricer:
                 self._sums,
                 at,
                 WORK,
-                wanted,
+                heap.wanted,
             )
         if not family.both:
-            return self._heap.prices(high - low)
+            return heap.prices(high - low)
         codes = family.canonical()[0]
         first, last = np.searchsorted(codes, [low, high])
-        found = self._heap.prices(int(last - first))
+        found = heap.prices(int(last - first))
         return replace(found, ids=np.searchsorted(codes, found.ids).astype(np.int64))
 
     def _is_feature(self, code: int) -> bool:
-        """Whether a pattern has an id of its own: of both strands the one of the smaller code has."""
+        """Whether a pattern has an id; with both strands, only the one with the smaller code has one."""
         from fcl.kernels import bags
 
         d = self.family.d

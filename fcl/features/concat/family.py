@@ -244,7 +244,7 @@ class ConcatFamily(Family):
         out: Floats,
         blocks: range | None = None,
     ) -> None:
-        blocks = range(prepared.n_blocks) if blocks is None else blocks
+        blocks = prepared.numbers(blocks)
         size = max(1, SUM_ROWS // prepared.block_rows)
         used = list(self.split(ids))
         for at in range(blocks.start, blocks.stop, size):

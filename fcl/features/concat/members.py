@@ -56,7 +56,7 @@ class PartRows(PreparedRows):
         blocks: range | None = None,
         record: npt.NDArray[np.uint8] | None = None,
     ) -> None:
-        blocks = range(whole.n_blocks) if blocks is None else blocks
+        blocks = whole.numbers(blocks)
         first = blocks.start * whole.block_rows
         last = min(blocks.stop * whole.block_rows, whole.n_rows)
         # no records of its own: the methods below read those of the whole set

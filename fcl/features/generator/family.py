@@ -255,7 +255,7 @@ class GeneratedFamily(Family):
         out: Floats,
         blocks: range | None = None,
     ) -> None:
-        for number in range(prepared.n_blocks) if blocks is None else blocks:
+        for number in prepared.numbers(blocks):
             rows = prepared.rows_of(number)
             block = self.block(prepared, number)
             out[rows] = self._margins(ids, weights, block, number, rows.stop - rows.start)

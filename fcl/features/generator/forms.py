@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,7 @@ from fcl.features.windows import window_reader
 if TYPE_CHECKING:
     from fcl.data.base import RowReader
     from fcl.data.sparse import SparseRows
+    from fcl.kernels.matrix import Entries
 
 __all__ = [
     "MatrixRecord",
@@ -40,7 +41,7 @@ Keep = npt.NDArray[np.bool_] | None
 
 
 class Stored:
-    """How blocks are stored: here, as a matrix (n, width), column by column in the bytes of a record."""
+    """Stores blocks as records: by default a matrix (n, width), column by column."""
 
     width: int
     dtype: str
@@ -173,7 +174,8 @@ class NumberForm(_NumericForm):
         return np.asarray(raw, self.dtype)
 
 
-class SparseColumns(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class SparseColumns:
     """A block of sparse rows in column order, without the empty columns.
 
     The entries of column ``columns[t]`` are at ``start[t] : start[t + 1]`` of ``rows`` and ``values``.
@@ -215,6 +217,12 @@ class SparseColumns(NamedTuple):
             len(rows),
             rows.n_columns,
         )
+
+    def entries(self) -> Entries:
+        """The arrays in the form that kernels read."""
+        from fcl.kernels.matrix import Entries
+
+        return Entries(self.columns, self.start, self.rows, self.values)
 
     def to_scipy(self) -> Any:
         """Convert to ``scipy.sparse.csc_array`` (n, m)."""

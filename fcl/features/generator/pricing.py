@@ -168,11 +168,11 @@ class GeneratedPricer:
             return (yield from self._scan_watched(query, len(drawn)))
         prices, done = [], 0
         fresh = within(query.watched, drawn.start, drawn.stop)
+        drawn_at = query.watched % len(drawn)
         for group in self._groups(query.parts, len(drawn)):
             places = [self._features(part, len(drawn)) for part in group]
             ranges = [(first + drawn.start, last + drawn.start) for first, last in places]
             # watched features that earlier passes have drawn, if the family is sampled
-            drawn_at = query.watched % len(drawn)
             homes = [within(drawn_at, *place) & ~fresh for place in places]
             others = [np.unique(query.watched[home]) for home in homes]
             share, done = done / len(query.parts), done + len(group)

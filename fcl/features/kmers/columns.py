@@ -11,10 +11,11 @@ import numpy.typing as npt
 
 from fcl.data.prepared import PreparedRows
 from fcl.features.base import BitColumns, ColumnMaker, Columns, Floats, Ids
-from fcl.features.windows import WindowBlock, window_buffers
+from fcl.features.windows import buffers_for, window_buffers
 
 if TYPE_CHECKING:
     from fcl.features.kmers.family import KmerFamily
+    from fcl.kernels.kmers import WindowBlock
 
 #: Patterns of at most this many letters get a table of margins; longer ones are matched one by one.
 TABLE_LETTERS = 9
@@ -97,7 +98,7 @@ class MarginPart:
         from fcl.kernels import kmers
 
         k, span = self.position, self.span
-        buffers = window_buffers(block.n_rows if len(block.unknown_rows) else 0)
+        buffers = buffers_for(block)
         patterns = self.cares, self.values, self.weights
         if self.tabled:
             if not len(self.table):

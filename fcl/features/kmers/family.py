@@ -157,7 +157,7 @@ class KmerFamily(WindowFamily):
         blocks: range | None = None,
     ) -> None:
         scorer = KmerScorer(self, ids, weights)
-        blocks = range(prepared.n_blocks) if blocks is None else blocks
+        blocks = prepared.numbers(blocks)
         for number in blocks:
             out[prepared.rows_of(number)] = 0.0
         # only a few tables at a time, so that they stay in the cache of the core

@@ -23,7 +23,7 @@ from fcl.features.prices import (
     merge_prices,
     only_watched,
 )
-from fcl.features.windows import WindowBlock, window_buffers
+from fcl.features.windows import window_buffers
 
 if TYPE_CHECKING:
     from fcl.features.kmers.family import KmerFamily
@@ -79,7 +79,7 @@ def unknown_counts(family: KmerFamily, prepared: PreparedRows) -> npt.NDArray[np
         start, unknown = prepared.sides(number)
         if not len(unknown):
             continue
-        block = WindowBlock(no_planes, start, unknown, rows.start, rows.stop - rows.start)
+        block = kmers.WindowBlock(no_planes, start, unknown, rows.start, rows.stop - rows.start)
         for k in range(len(counts)):
             n = kmers.unknown_windows(block, k, family.d, buffers)
             buffers.masks[buffers.rows[:n]] = 0
@@ -157,7 +157,7 @@ class KmerPricer:
             ) from error
         self._buffers = window_buffers(prepared.block_rows)
         self._flats = np.empty((2, 5**patterns.FLAT_LETTERS), np.int64)
-        self._heap = Heap(keep)
+        self._keep = keep
         self._five_cells = np.empty(0, np.int64)
         self._unknown = unknown
         # a group can be any positions (a scan of a few features omits some), so allow for the largest
@@ -268,9 +268,11 @@ class KmerPricer:
         elif n_items * (d + 1) > len(self._stack):
             self._stack = np.empty(n_items * (d + 1), np.int32)
         spare = np.empty(len(known), np.int64)
-        wanted = self._heap.begin(query, step, self.family.integer_bound, known, spare)
-        patterns.scan_patterns(cells, d, radix, items, self._stack, k * each, self._flats, wanted)
-        return self._heap.prices(each)
+        heap = Heap(query, self._keep, step, self.family.integer_bound, known, spare)
+        patterns.scan_patterns(
+            cells, d, radix, items, self._stack, k * each, self._flats, heap.wanted
+        )
+        return heap.prices(each)
 
 
 def _cut(items: Items, some: slice) -> Items:

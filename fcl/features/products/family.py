@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,6 +34,16 @@ __all__ = ["Products"]
 #: Largest number of factors of a product.
 MOST_DEGREE = 64
 
+_numbering = lru_cache(maxsize=2)(Numbering)
+
+
+@lru_cache(maxsize=2)
+def _cuts(numbering: Numbering) -> Ids:
+    n_features = numbering.n_features
+    wanted = max(1, min(MOST_PARTS, numbering.n_columns, n_features // LEAST_PART))
+    shares = [n_features * t // wanted for t in range(wanted + 1)]
+    return np.unique(np.searchsorted(numbering.below(), np.array(shares, np.int64)))
+
 
 class Products(Generator):
     """All products of 1 to ``degree`` columns of dense or sparse numbers.
@@ -59,8 +70,6 @@ class Products(Generator):
         self.binary = flag("products: binary", binary)
         if self.degree > MOST_DEGREE:
             raise InputError(f"products: degree must be at most {MOST_DEGREE}, got {degree}")
-        self._numbering: Numbering | None = None
-        self._cuts: Ids | None = None
 
     # -- properties ----------------------------------------------------------------------------
 
@@ -99,9 +108,7 @@ class Products(Generator):
     @property
     def numbering(self) -> Numbering:
         """Converts between ids and columns of the products; available after :meth:`fit`."""
-        if self._numbering is None:
-            self._numbering = Numbering(self.columns_, self.degree, repeats=not self.binary)
-        return self._numbering
+        return _numbering(self.columns_, self.degree, not self.binary)
 
     def describe(self, feature: int, names: Sequence[str] | None = None) -> str:
         columns = self.numbering.tuples(np.array([feature], np.int64))[0]
@@ -166,12 +173,7 @@ class Products(Generator):
 
     def cuts(self) -> Ids:
         """The first value of the largest column of the products in each part: int64 (parts + 1,)."""
-        if self._cuts is None:
-            wanted = max(1, min(MOST_PARTS, self.columns_, self.n_features // LEAST_PART))
-            shares = [self.n_features * t // wanted for t in range(wanted + 1)]
-            below = self.numbering.below()
-            self._cuts = np.unique(np.searchsorted(below, np.array(shares, np.int64)))
-        return self._cuts
+        return _cuts(self.numbering)
 
     def price_parts(self) -> int:
         return len(self.cuts()) - 1

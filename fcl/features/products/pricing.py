@@ -76,7 +76,7 @@ def kernel_block(block: Any) -> tuple[Parts, int]:
 
     if isinstance(block, SparseColumns):
         nothing = np.empty((0, 0), block.values.dtype)
-        return Parts(nothing, block.columns, block.start, block.rows, block.values), block.n_rows
+        return Parts(nothing, *block.entries()), block.n_rows
     matrix = block.T
     if matrix.strides[1] != matrix.itemsize:  # rows that were not prepared
         matrix = np.ascontiguousarray(matrix)
@@ -235,11 +235,10 @@ class ProductPricer:
             made = buffers(tuples.shape[1], len(r))
             step = max(1, CALL_ENTRIES // max(1, len(by_rows.columns) + len(r)))
             for at in range(0, len(tuples), step):
-                few, into = (
-                    tuples[at : at + step],
-                    (offsets[at : at + step], bounded, out[0], out[-1]),
+                few, starts = tuples[at : at + step], offsets[at : at + step]
+                products.expand(
+                    parts, by_rows, few, self._repeats, made, r, starts, bounded, out[0], out[-1]
                 )
-                products.expand(parts, by_rows, few, self._repeats, made, r, *into)
         return out
 
     def _make_pairs(self, request: Pairs, number: int, rows: RowVector) -> Floats:
