@@ -287,8 +287,10 @@ def _divide(
     entries = min(MAX_ENTRIES, MIN_ENTRIES + spare // 3 // entry)
     entries = min(entries, 2 * min(max_columns, family.n_features) * (n_view + 1))
     spare -= (entries - MIN_ENTRIES) * entry
-    # a cache in which all columns fit at their largest size is large enough
+    # a cache in which all columns fit at their largest size is large enough; of its extents at most a
+    # quarter is with writers, kept for moves, or incomplete
     most = min(max_columns, family.n_features) * column
+    most += most // 3 if writers else 0
     cache_bytes = (MIN_CACHE_COLUMNS + (writers is not None)) * column + min(spare, most)
     if may_shrink and cache_bytes < min(COMFORTABLE_COLUMNS, family.n_features) * column:
         raise BudgetError("memory: the sample could be smaller")  # make_plan tries that next

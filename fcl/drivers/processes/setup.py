@@ -28,9 +28,11 @@ __all__ = ["Shared"]
 
 #: Parts of a stage per writer: enough to balance the work, few enough to cost little.
 PARTS_A_WRITER = 4
-#: Smallest extent in bytes, and the number of columns of the largest size that an extent should hold.
+#: An extent has at least this many bytes, and room for this many columns of the largest size, ...
 LEAST_EXTENT = 1 << 20
 COLUMNS_AN_EXTENT = 16
+#: ... unless a small cache would then have fewer extents than this, plus some for each writer.
+LEAST_EXTENTS, EXTENTS_A_WRITER = 16, 4
 MOST_EXTENTS = 1024
 
 
@@ -157,8 +159,13 @@ class Shared:
         plan = self.plan
         column = self._largest(plan.view_rows)
         # many extents of many columns each: a writer leaves a part of its last extent unused
-        size = min(max(LEAST_EXTENT, COLUMNS_AN_EXTENT * column), plan.cache_bytes // 16)
-        self._extent_bytes = max(size, column, plan.cache_bytes // MOST_EXTENTS) // 8 * 8
+        size = min(
+            max(LEAST_EXTENT, COLUMNS_AN_EXTENT * column),
+            plan.cache_bytes // (LEAST_EXTENTS + EXTENTS_A_WRITER * plan.writers),
+        )
+        if size < COLUMNS_AN_EXTENT * column:
+            size = max(1, size // column) * column
+        self._extent_bytes = -(-max(size, plan.cache_bytes // MOST_EXTENTS) // 8) * 8
         self.n_extents = max(plan.cache_bytes // self._extent_bytes, 2)
         reserved = self._complete(plan, self._extent_bytes, self.n_extents)
         Layout(reserved, self.segments.__getitem__).allocate()

@@ -1,0 +1,47 @@
+"""The shared memory of a run is large enough for what it is for."""
+
+import numpy as np
+import pytest
+
+import fcl
+from fcl.drivers.job import make_job
+from fcl.drivers.processes.layout import MOST_BATCH
+from fcl.drivers.processes.setup import Shared
+
+
+@pytest.mark.parametrize("writers", [1, 2, 8])
+@pytest.mark.parametrize("n_features", [1, 5, 20, 41, 100, 1000])
+def test_a_small_family_fits_into_the_cache(n_features: int, writers: int) -> None:
+    """Also while writers hold extents, and one is kept for moves."""
+    random = np.random.default_rng(0)
+    X, y = random.normal(size=(200, n_features)), random.normal(size=200)
+    job = make_job(
+        fcl.open_data(X, y=y),
+        "columns",
+        C=1.0,
+        loss="squared",
+        driver="processes",
+        writers=writers,
+        memory="4GiB",
+    )
+    shared = Shared(job)
+    try:
+        shared.reserve()
+        shared.prepare_own(lambda share: None)
+        extents = shared.complete()
+        with_writers = min(writers, -(-n_features // MOST_BATCH))
+        columns_an_extent = shared.config.extent_bytes // shared._largest(0)
+        assert (extents - 1 - with_writers) * columns_an_extent >= n_features
+    finally:
+        shared.close()
+
+
+def test_all_columns_are_active() -> None:
+    """Each of the few features has a weight; a cache without room for one of them would never settle."""
+    random = np.random.default_rng(3)
+    X = random.normal(size=(200, 20))
+    y = 1e4 * (X[:, :4] @ [1.0, -2.0, 0.5, 1.5] + 0.3 * random.standard_t(2, size=200))
+    options = {"C": 1.0, "loss": "huber:delta=0.5", "tol": 1e-6, "max_passes": 20}
+    result = fcl.train(fcl.open_data(X, y=y), "columns", driver="processes", writers=2, **options)
+    assert result.converged
+    assert result.model.n_active == 20
