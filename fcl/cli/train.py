@@ -189,10 +189,13 @@ def _check_outputs(request: _Request) -> None:
         return
     from fcl.model.checkpoint import CheckpointFolder
 
-    refuse_same(folder, "--checkpoint", **inputs)
+    place = CheckpointFolder(folder)
+    if (
+        not place.numbers()
+    ):  # a folder with checkpoints is no part of the data, even if it lies there
+        refuse_same(folder, "--checkpoint", **inputs)
     for option, path, _ in outputs:
         refuse_same(path, option, checkpoint=folder)
-    place = CheckpointFolder(folder)
     place.check()
     if request.resumed is not None or options["overwrite"] or not place.numbers():
         return

@@ -74,7 +74,7 @@ class CheckpointFolder:
 
     def numbers(self) -> list[int]:
         """Numbers of the checkpoints in the folder, increasing, damaged ones included."""
-        if not self.path.is_dir():
+        if not os.path.isdir(self.path):  # False, too, for an impossible name
             return []
         try:
             names = os.listdir(self.path)

@@ -27,8 +27,8 @@ def out(tmp_path: Path) -> Path:
 def start(data: Path, out: Path, driver: Any, run: Run, model: Model) -> Callable[..., Path]:
     """``start(options...)``: a job that was stopped; the folder of its checkpoint."""
 
-    def start(*arguments: object, command: Any = ...) -> Path:
-        result = run("train", data, "--features", "kmers:d=3", "--C", 0.1, "--out", out, *arguments)
+    def start(*arguments: object, command: Any = ..., rows: Path = data) -> Path:
+        result = run("train", rows, "--features", "kmers:d=3", "--C", 0.1, "--out", out, *arguments)
         assert result.exit_code == 0, result.output
         call = driver.calls[-1]
         with CheckpointFolder(call["checkpoint"]) as folder:
@@ -80,6 +80,19 @@ def test_nothing_but_the_folder(
             assert again[name] == first[name], name
     assert again["data"].weights is not None and again["intercept"] is False
     assert "reading" in result.stderr  # outputs are those of now: not quiet, no log
+
+
+def test_a_folder_among_the_arrays(
+    tmp_path: Path, start: Callable[..., Path], driver: Any, run: Run
+) -> None:
+    """A checkpoint may lie in the folder of the data, where it is no part of them."""
+    codes = np.random.default_rng(0).integers(0, 4, (600, 14)).astype(np.uint8)
+    np.save(tmp_path / "X.npy", codes)
+    np.save(tmp_path / "y.npy", np.arange(600) % 2)
+    folder = start("--checkpoint", tmp_path / "ck", rows=tmp_path)
+    result = run("train", "--resume", folder, "--out", tmp_path / "b.fcl")
+    assert result.exit_code == 0, result.output
+    assert driver.calls[-1]["checkpoint"] == str(folder)
 
 
 def test_from_another_folder(
