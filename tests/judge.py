@@ -100,6 +100,8 @@ class Problem:
     @property
     def delta(self) -> float:
         """Of the Huber loss."""
+        if not self.loss.startswith("huber:delta="):
+            raise ValueError(f"the judge has no formula for {self.loss}")
         return float(self.loss.partition("=")[2])
 
     @property
@@ -117,8 +119,8 @@ class Problem:
             return np.maximum(0.0, 1.0 - self.y * m) ** 2
         if self.loss == "poisson":
             return np.where(self.y > 0.0, self.y * _above_tangent(m - _log(self.y)), _exp(m))
-        away = np.abs(self.y - m)
-        return np.where(away <= self.delta, away**2, self.delta * (2.0 * away - self.delta))
+        away, delta = np.abs(self.y - m), self.delta
+        return np.where(away <= delta, away**2, delta * (2.0 * away - delta))
 
     def slopes(self, m: np.ndarray) -> np.ndarray:
         if self.loss == "squared":
@@ -177,10 +179,10 @@ class Problem:
             "logistic": (np.minimum(-y, 0.0), np.maximum(-y, 0.0)),
             "squared_hinge": (np.where(y > 0.0, -none, 0.0), np.where(y > 0.0, 0.0, none)),
             "poisson": (-y, none),
-        }.get(self.loss, (0.0, 0.0))
-        if self.loss.startswith("huber"):
+        }.get(self.loss, (None, None))
+        if low is None or high is None:
             low, high = np.full(len(y), -2.0 * self.delta), np.full(len(y), 2.0 * self.delta)
-        return np.asarray(low), np.asarray(high)
+        return low, high
 
     def conjugates(self, u: np.ndarray) -> np.ndarray:
         """loss* of each row, for u in its domain."""
@@ -197,7 +199,9 @@ class Problem:
             # where only one of the two is above 0
             one = v * _log(v) - v - self.y * _log(self.y) + self.y
             return np.where(positive, both, one)
-        return u * u / 4.0 + u * self.y
+        if self.loss == "squared" or self.delta:
+            return u * u / 4.0 + u * self.y
+        raise ValueError(f"the judge has no formula for {self.loss}")
 
     def dual(self, theta: np.ndarray) -> float:
         """D(theta), which is -inf outside the domain; the caller ensures that theta is feasible."""

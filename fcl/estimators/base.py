@@ -91,7 +91,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
     def _loss(self) -> Loss:
         """The loss; raises InputError unless it is a loss for the targets of this estimator."""
         names = [name for name, kind in LOSSES.items() if kind.classifies == self._classifies]
-        if str(self.loss).partition(":")[0] not in names:
+        if str(self.loss).partition(":")[0].replace("-", "_") not in names:
             raise InputError(f"loss must be one of {', '.join(names)}, got {self.loss!r}")
         return find_loss(self.loss)
 

@@ -104,7 +104,11 @@ def loss_slope_curvature(loss, y, m):
 
 @kernel
 def majorant(loss, y, m, share):
-    """The least curvature at ``m`` for a model after a step was shortened; ``share`` is in (0, 1].
+    """A lower limit of the curvature at ``m`` for the model after a line search has cut a step short.
+
+    It is at least 0. With a share of 1, the quadratic that touches the loss at ``m`` and has this
+    curvature, or that of the loss if it is larger, lies above the loss where it can; a smaller share in
+    (0, 1] gives at most as much.
 
     Logistic: ``share`` times tanh(m / 2) / (2 m), the curvature with which a quadratic lies above the
     loss everywhere (Jaakkola and Jordan 2000). Squared: 0, because the loss's own curvature is enough.
@@ -131,7 +135,10 @@ def majorant(loss, y, m, share):
 
 @kernel
 def conjugate(loss, y, u):
-    """The convex conjugate sup_m (u m - loss(y, m)); u outside the domain is clipped to its edge."""
+    """The convex conjugate sup_m (u m - loss(y, m)).
+
+    Rounding may put u just outside the domain, so it is clipped to the edge.
+    """
     code, parameter = loss
     if code == LOGISTIC:
         a = min(max(-y * u, 0.0), 1.0)

@@ -13,9 +13,12 @@ import numpy as np
 import pytest
 from click.testing import Result
 
+import fcl
 from fcl.errors import BudgetError, CheckpointError, InputError, RepeatedDeaths
 from fcl.model import load_model
 from fcl.objective import LOSSES
+
+ROOT = Path(__file__).resolve().parents[2]
 
 Run = Callable[..., Result]
 
@@ -563,12 +566,16 @@ def test_from_python_exceptions_pass(data: Path, tmp_path: Path, driver: Any) ->
         command.main(arguments, standalone_mode=False)
 
 
-def test_help_names_all_losses() -> None:
+def test_help_and_pages_name_all_losses() -> None:
     from fcl.cli.train import command
 
     (loss,) = [param for param in command.params if param.name == "loss"]
-    for name in LOSSES:
-        assert name in loss.help  # type: ignore[attr-defined]
+    pages = [ROOT / "README.md", ROOT / "fcl" / "model" / "README.md"]
+    texts = [loss.to_info_dict()["help"], fcl.train.__doc__, *(p.read_text() for p in pages)]
+    for name, kind in LOSSES.items():
+        estimator = fcl.FCLClassifier if kind.classifies else fcl.FCLRegressor
+        for text in (*texts, estimator.__doc__):
+            assert name in str(text)
 
 
 def test_data_without_target_is_for_prediction(

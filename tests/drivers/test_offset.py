@@ -58,7 +58,7 @@ def test_optimum(loss: str, intercept: bool, rho: float) -> None:
     check(result, problem_of(loss, intercept, rho))
 
 
-@pytest.mark.parametrize("loss", ["logistic", "poisson", "squared"])
+@pytest.mark.parametrize("loss", ALL_LOSSES)
 def test_processes(loss: str, tmp_path: Path) -> None:
     X, y, s, o = table(loss)
     for name, array in {"X": X, "y": y, "s": s, "o": o}.items():
@@ -76,6 +76,7 @@ def test_processes(loss: str, tmp_path: Path) -> None:
     name, score = next(iter(measured[1].items()))
     expected = {
         "auprc": lambda: fcl.average_precision(y, margins, s),
+        "mae": lambda: np.average(np.abs(y - margins), weights=s),
         "mse": lambda: np.average((y - margins) ** 2, weights=s),
         "deviance": lambda: 2.0 * np.average(problem_of(loss).losses(margins), weights=s),
     }[name]()

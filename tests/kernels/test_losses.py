@@ -65,12 +65,12 @@ def _poisson(y: np.longdouble, m: np.longdouble) -> tuple[object, object, object
 
 
 def _xlogx(v: float) -> float:
-    return v * math.log(v) if v > 0.0 else 0.0
+    return v * np.log(v) if v > 0.0 else 0.0
 
 
 def _entropy(y: float, u: float) -> float:
     a = min(max(-y * u, 0.0), 1.0)
-    return sum(x * math.log(x) for x in (a, 1.0 - a) if x > 0.0)
+    return sum(x * np.log(x) for x in (a, 1.0 - a) if x > 0.0)
 
 
 #: The test table, with one entry for each loss.
@@ -206,8 +206,15 @@ def test_domains(name: str) -> None:
     assert (low <= 0.0).all() and (high >= 0.0).all()
     for yi, a, b in zip(y, low, high, strict=True):
         assert losses.conjugate(loss.kernel, yi, 0.0) == 0.0
-        slopes = [losses.loss_slope_curvature(loss.kernel, yi, m)[0] for m in (-30.0, 0.4, 30.0)]
+        slopes = [losses.loss_slope_curvature(loss.kernel, yi, m)[0] for m in SIGNED]
         assert all(a <= u <= b for u in slopes)
+        # the domain is no wider than the slopes: residuals beyond them would give false bounds
+        assert not math.isfinite(a) or min(slopes) == pytest.approx(a, abs=1e-12)
+        assert not math.isfinite(b) or max(slopes) == pytest.approx(b, abs=1e-12)
+        for u in (-1e-3, 1e-3):  # where a formula that cancels would lose half of its digits
+            if a <= u <= b:
+                expected = float(TABLE[name].conjugate(Long(yi), Long(u)))
+                assert losses.conjugate(loss.kernel, yi, u) == pytest.approx(expected, rel=1e-12)
         for edge, out in ((a, -1.0), (b, 1.0)):
             if math.isfinite(edge):
                 at = losses.conjugate(loss.kernel, yi, edge)
@@ -215,6 +222,12 @@ def test_domains(name: str) -> None:
                 assert math.isfinite(at) and beyond == pytest.approx(at, abs=1e-12)
             else:
                 assert math.isfinite(losses.conjugate(loss.kernel, yi, out * 1e3))
+    kernel = loss.kernel
+    moved = [
+        losses.loss_value(kernel, yi, 0.4) - losses.loss_value(kernel, yi - 0.125, 0.275)
+        for yi in y
+    ]
+    assert loss.translates == (np.abs(moved).max() < 1e-9)
     assert loss.unbounded == bool((np.isinf(low) & np.isinf(high)).all())
     assert loss.conic == bool(
         ((low == 0.0) | np.isinf(low)).all() and ((high == 0.0) | np.isinf(high)).all()
