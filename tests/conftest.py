@@ -16,6 +16,7 @@ for _name in ("OMP", "OPENBLAS", "MKL", "NUMEXPR"):
     os.environ[f"{_name}_NUM_THREADS"] = "1"
 os.environ.update({"VECLIB_MAXIMUM_THREADS": "1", "BLOSC_NTHREADS": "1"})
 
+import hypothesis  # noqa: E402
 import psutil  # noqa: E402
 import pytest  # noqa: E402
 
@@ -38,6 +39,10 @@ FIRST = (
 )
 # pytest changes the first at every phase; OpenMP and scikit-learn set the others when imported
 IGNORED_VARIABLES = ("PYTEST_CURRENT_TEST", "KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK")
+
+# the same random cases in every run, however long a busy machine takes for one
+hypothesis.settings.register_profile("fcl", deadline=None, derandomize=True, database=None)
+hypothesis.settings.load_profile("fcl")
 
 # commands inherit what is ignored, and a runner behind nohup ignores this one: they would, too
 signal.signal(signal.SIGHUP, signal.SIG_DFL)

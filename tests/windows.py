@@ -28,7 +28,7 @@ UNKNOWN = ("none", "few", "many", "all", "rows", "first", "last", "one block")
 def examples(n: int) -> settings:
     """The same random cases in every run: n if THOROUGH, else fewer, above all if kernels are slow."""
     share = 12 if INTERPRETED else 1 if THOROUGH else 3
-    return settings(max_examples=max(3, n // share), deadline=None, derandomize=True, database=None)
+    return settings(max_examples=max(3, n // share))
 
 
 def make_windows(seed: int, n: int, length: int, unknown: str) -> np.ndarray:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import scipy.sparse
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fcl.data import NumericReader, SparseRowReader, SparseRows, check_columns, open_data
@@ -49,7 +49,6 @@ def refusal(array, keep=None, block_rows=100):
     return str(caught.value)
 
 
-@settings(deadline=None)
 @given(
     data=st.data(),
     n_rows=st.integers(1, 60),

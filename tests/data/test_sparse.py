@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import scipy.sparse
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fcl.data import SequenceReader, SparseRowReader, SparseRows, open_data
@@ -163,7 +163,6 @@ def test_scipy_is_not_imported():
 # -- canonical form ------------------------------------------------------------------------------
 
 
-@settings(deadline=None)
 @given(data=st.data(), n_rows=st.integers(1, 25), n_columns=st.integers(1, 12))
 def test_any_order_and_stored_zeros(data, n_rows, n_columns):
     seed = data.draw(st.integers(0, 2**32 - 1))
@@ -196,7 +195,6 @@ def test_any_order_and_stored_zeros(data, n_rows, n_columns):
 # -- chunks --------------------------------------------------------------------------------------
 
 
-@settings(deadline=None)
 @given(
     chunk_rows=st.integers(1, 400),
     step=st.integers(1, 3000),

@@ -165,7 +165,7 @@ def test_bound_at_the_optimum_is_the_judges(
         assert bound <= best.objective * (1.0 + 1e-12)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_no_residuals_give_too_high_a_bound(
     solved: dict[tuple[str, bool], tuple[Problem, Solution]], data: st.DataObject

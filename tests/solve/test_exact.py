@@ -20,7 +20,7 @@ def violation(hessian: np.ndarray, g: np.ndarray, a: np.ndarray, start: np.ndarr
     )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     seed=st.integers(0, 10**6),
     k=st.integers(1, 25),

@@ -924,5 +924,5 @@ class Runs(RuleBasedStateMachine):
 
 TestRuns = Runs.TestCase
 TestRuns.settings = hypothesis_settings(
-    max_examples=300 if THOROUGH else 100, stateful_step_count=60, deadline=None
+    max_examples=300 if THOROUGH else 100, stateful_step_count=60
 )
