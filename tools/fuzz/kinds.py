@@ -338,7 +338,7 @@ def _judge_warnings(caught: list[warnings.WarningMessage]) -> list[str]:
         # warnings of scikit-learn's checks of arrays
         expected |= "/sklearn/" in warning.filename
         expected |= str(warning.message).startswith("The number of unique classes")
-        expected |= name == "DataConversionWarning"  # for a column of targets; check_estimator wants it
+        expected |= name == "DataConversionWarning"  # check_estimator wants it
         if not expected and not issubclass(warning.category, hidden):
             found.append(f"warning: {name}: {str(warning.message)[:120]}")
     return sorted(set(found))
