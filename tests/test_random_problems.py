@@ -84,6 +84,7 @@ def test_hard_small_problems_are_solved(key: str) -> None:
     case = Case(0, x, y, None, features, options, [], problem)
     verdict = problems.run(case, SECONDS)
     assert not verdict.faults, verdict.to_dict()
+    assert verdict.figures["gap"] <= options["tol"], verdict.to_dict()
 
 
 @pytest.fixture(scope="module")

@@ -133,6 +133,7 @@ class ClippedProblem:
         """
         steps = idle = 0
         settled = False
+        rounding = np.finfo(float).eps * self.value  # of the sums from which the steps begin
         if self._whole is not None:
             self._minimise_quadratic(self._whole, tolerance, cease)
         else:
@@ -162,7 +163,7 @@ class ClippedProblem:
                 continue
             rows, signs = self.curved, self.signs
             self._move(beta, step, zeroed)
-            if lower > np.finfo(float).eps * self.value:
+            if lower > rounding:
                 idle = 0
             elif zeroed < 0:  # a weight that became 0 is progress, even if rounding hides its gain
                 idle += 1
