@@ -62,7 +62,7 @@ class ExtentCache(LiveColumns):
             if self.store.ids[slot] == DROPPED:
                 continue  # dropped by a previous trainer
             size = int(self.store.sizes[slot])
-            if size == 0:  # after the last byte of a full extent it would count as the next one's
+            if size == 0:  # behind a full extent it would belong to the next extent
                 self.store.first[slot] = at
             end = max(end, int(self.store.first[slot]) + size - at)
             self._waiting.add(int(slot))

@@ -19,7 +19,7 @@ def evict_order(
     first, so that every group of features eventually meets every other. Columns that are not ``seen`` by
     a local solve and a pass are not evicted.
 
-    All arrays have one entry per live column, in the order of admission; ``slopes`` are those of
+    All arrays have one entry per live column, in the order of admission; ``slopes`` are defined in
     :mod:`fcl.objective.penalty`, over all rows.
     """
     order = np.lexsort(

@@ -53,7 +53,7 @@ def check_block_rows(block_rows: int) -> None:
 def largest_column(n_rows: int, block_rows: int, binary: bool = True, step: float = 0.0) -> int:
     """Bytes of the largest column: bitmaps of all blocks, int8 if there is a step, or floats.
 
-    They do not decrease with the number of rows.
+    This size does not decrease with the number of rows.
     """
     full, rest = divmod(n_rows, block_rows)
     if binary:

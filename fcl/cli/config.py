@@ -152,7 +152,7 @@ def checked_value(option: Option, key: str, value: Any, path: str) -> Any:
 
 
 def _is_usable(text: str) -> bool:
-    """Whether a text can be an argument of a command, as bytes that are not UTF-8 can."""
+    """Whether a text can be an argument of a command, in which bytes need not be UTF-8."""
     try:
         return b"\0" not in os.fsencode(text)
     except UnicodeEncodeError:

@@ -31,7 +31,7 @@ class _StandardStream(io.FileIO):
     """A wrapper of standard output or error that ignores writes once nobody reads the stream.
 
     Output without a reader (a closed pipe, a terminal that hung up) is discarded. Other errors of
-    standard output, such as a full disk, are raised once; errors of standard error never.
+    standard output, such as a full disk, are raised once; errors of standard error are never raised.
     """
 
     _lost = False

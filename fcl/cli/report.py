@@ -110,7 +110,7 @@ def _passes(number: int) -> str:
 
 
 def _factors(model: Model) -> str:
-    """Words for standardization, and for penalty factors if that of a feature differs from 1."""
+    """Words for standardization, and for penalty factors if any factor differs from 1."""
     words = []
     if (model.family.penalty_factors(model.ids) != 1.0).any():
         words.append("each term j times its penalty factor")

@@ -127,7 +127,7 @@ class ChunkedReader(RowReader[np.ndarray]):
     def _read_cell(self, cell: tuple[slice, ...]) -> np.ndarray:
         """Read a part of the array.
 
-        Any error but InputError and MemoryError means that it is damaged.
+        Any error but InputError and MemoryError means that the array is damaged.
         """
 
     @abstractmethod

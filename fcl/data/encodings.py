@@ -135,7 +135,7 @@ def _refuse_missing(name: str, start: int, missing: np.ndarray) -> None:
 
 
 def _encoding(container: Container, path: str) -> str:
-    """The encoding-type of a group; empty if it has none."""
+    """The encoding-type of a group, or an empty text."""
     kind = container.attribute(path, "encoding-type")
     if kind is None and (old := container.attribute(path, "h5sparse_format")):
         return f"{old}_matrix"

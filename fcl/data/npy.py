@@ -125,7 +125,7 @@ class NpyContainer(Container):
 
 
 def open_npy(path: Path, group: str) -> Container:
-    """Open the container at a path; raises InputError for a group, since it has none."""
+    """Open the container at a path; raises InputError for a group, since ``.npy`` has no groups."""
     if group:
         raise InputError(f"{path} has no groups, so ::/{group} cannot be found in it")
     return NpyContainer(path)

@@ -135,7 +135,7 @@ def open_data(
 
 
 def _open_container(path: Path, group: str) -> Container:
-    """Open the container at a path; raises ``InputError`` if there is none of a known format."""
+    """Open the container at a path; raises ``InputError`` if no known format matches."""
     kind = file_kind(path)
     if not kind:
         folder = path.parent

@@ -29,7 +29,7 @@ _PIECE_ROWS = 1 << 20
 
 
 class SparseMatrix(Protocol):
-    """A sparse matrix in memory, such as those of scipy."""
+    """A sparse matrix in memory, such as a SciPy matrix."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -52,7 +52,7 @@ class SparseRows:
     indices : int32 (entries,), or int64 if there are more than 2^31 columns
         Columns of the entries, strictly increasing within a row.
     data : (entries,) of any real dtype
-        Values of the entries, none of them 0.
+        Values of the entries, all different from 0.
     n_columns : int
         Number of columns of the whole matrix.
     """
@@ -128,7 +128,7 @@ class SparseRowReader(RowReader[SparseRows]):
     ``InputError`` for arrays that do not fit together, a column out of range, or a duplicate entry.
     Entries are sorted by column, and stored zeros are dropped.
 
-    ``chunk_rows`` is the largest power of 2 such that as many rows, from any multiple of it on, fit into
+    ``chunk_rows`` is the largest power of 2 such that all aligned blocks of this many rows fit into
     ``BLOCK_BYTES``; at least 1, and at most the number of rows. A storage chunk of entries that ends
     beyond the requested rows is kept for the next read, so that reading in order decodes each chunk once.
     """

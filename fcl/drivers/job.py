@@ -57,7 +57,7 @@ class Job:
     valid: Rows | None
     labels: tuple[Any, Any] | None  #: (negative, positive); None for regression
     sum_weights: float  #: of the training rows, before class weights
-    #: The intercept in the user's units minus that of ``train``, whose rows are centred
+    #: The intercept in the user's units minus the intercept of ``train``, whose rows are centred
     #: (:func:`_centred`).
     intercept_shift: float
     plan: Plan
@@ -72,7 +72,7 @@ class Job:
         return os.fspath(self.options.scratch or tempfile.gettempdir())
 
     def sample_size(self, most: int, cache_bytes: int, locked: bool = False) -> SampleSize:
-        """The size of the trainer's sample of rows; the arguments are those of SampleSize."""
+        """The size of the trainer's sample of rows; arguments as in SampleSize."""
         n, row_view = self.train.n, self.options.row_view
         first = first_sample(n, most, row_view)
         return SampleSize(n, most, first, cache_bytes, row_view != "auto", locked)
@@ -233,7 +233,7 @@ def _centred(
 
     Margins are about as large as targets and offsets, and around 1e6 they would lose six digits to
     rounding. If the loss depends on y - m alone, offsets are subtracted from the targets. A free
-    intercept then absorbs the mean of the targets, or for other losses that of the offsets.
+    intercept then absorbs the mean of the targets, or for other losses the mean of the offsets.
     """
     rows = [train] if valid is None else [train, valid]
     if loss.translates:
@@ -262,7 +262,7 @@ def _class_factors(by_class: str | tuple[tuple[Any, float], ...], rows: Rows) ->
 def _plan(
     options: Options, family: Family, train: Rows, valid: Rows | None, smaller_blocks: bool
 ) -> Plan:
-    """Plan the memory; with ``smaller_blocks`` the message of a BudgetError may suggest these."""
+    """Plan the memory; with ``smaller_blocks`` a BudgetError may suggest smaller blocks."""
 
     def divide(budget: int, block_rows: int) -> Plan:
         sizes = _sizes(family, train, valid, block_rows)

@@ -166,7 +166,7 @@ def _field(path: Path, name: str, unit: int = 1024, default: int = 0) -> int:
 
 
 def _number(path: Path) -> int | None:
-    """The number in a file; None if it has none."""
+    """The number in a file; None if the file has no number."""
     try:
         return int(path.read_text())
     except (OSError, ValueError):  # "max"

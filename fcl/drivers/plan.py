@@ -86,7 +86,7 @@ class Plan:
     scratch_bytes: int  #: of the scratch file; 0 without one
     writers: int = 0  #: writer processes; 0: a single process
     view_rows: int = 0  #: most rows of the trainer's sample; 0: it has all rows
-    hessian_columns: int = 0  #: most columns that there is memory to make a whole Hessian for
+    hessian_columns: int = 0  #: most columns whose whole Hessian fits in memory
 
     @property
     def total(self) -> int:

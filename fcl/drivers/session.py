@@ -246,9 +246,9 @@ class Session:
         return {self.job.loss.metric: None if math.isnan(score) else score, "n_rows": rows.n}
 
     def first_point(self) -> Point | None:
-        """The point that no search has judged yet, in the solver's units; None if there is none.
+        """The checkpoint's untried point, or else the initial point, in the solver's units; or None.
 
-        It is the initial point, or that of the checkpoint. Call it once the features are measured.
+        Call it once the features are measured.
         """
         if self._saved is not None:
             return self._saved.untried

@@ -102,7 +102,7 @@ def train(
         penalty(w) = sum_j f_j [ rho |w_j| + (1 - rho) w_j^2 / 2 ]
 
     with rho = ``l1_ratio`` and the family's penalty factors f_j (1 for k-mers). With ``standardize``,
-    the penalty is that of sd_j w_j instead of w_j.
+    the penalty applies to sd_j w_j instead of w_j.
 
     Parameters
     ----------
@@ -140,7 +140,7 @@ def train(
     memory : int or str
         Budget in bytes or as "4GiB"; covers everything, all processes together.
     max_time, max_passes : float (seconds), int
-        Stop earlier, with the best model so far and a ConvergenceWarning. The time is that of this call,
+        Stop earlier, with the best model so far and a ConvergenceWarning. The time counts from this call,
         and at least one pass is made; the inline driver finishes a pass that has begun, and makes one
         more for a point on which its trainer was working. Passes count over the whole job, without pass
         0, which prices the null model.

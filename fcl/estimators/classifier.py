@@ -68,7 +68,7 @@ class FCLClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         after the change of a single value of X, and the fit then starts from 0. ``"columns"``,
         ``"products"`` and families over letters learn only the width of the rows.
     random_state : int, RandomState or None
-        Seed of the samples of rows and of the order of coordinates; None is 0.
+        Seed of the samples of rows and of the order of coordinates; None means 0.
     n_jobs : int or None
         Number of writers of the driver ``processes``: -1 for all cores, None for the default of
         :func:`fcl.train`. The driver ``inline`` ignores it.

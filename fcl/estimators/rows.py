@@ -41,7 +41,7 @@ class Training:
 
     @property
     def sum_weights(self) -> float:
-        """Sum of the sample weights; the number of rows if there are none."""
+        """Sum of the sample weights, or the number of rows without weights."""
         return float(len(self.target) if self.weights is None else self.weights.sum())
 
     @property

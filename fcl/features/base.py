@@ -95,7 +95,7 @@ def value_type(n_rows: int) -> type[np.float32] | type[np.float64]:
 
 
 def empty_columns(family: Family, k: int, n_rows: int, dtype: Any) -> Columns:
-    """k columns of a family on one row block, to be filled; ``dtype`` is that of arbitrary values."""
+    """k columns of a family on one row block, to be filled; ``dtype`` is for arbitrary values."""
     if family.binary:
         return BitColumns(np.empty((k, -(-n_rows // 64)), np.uint64), n_rows)
     if family.step:

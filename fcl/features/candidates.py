@@ -85,7 +85,7 @@ class Collector:
             self.largest = max(self.largest, float(bounds.max()) + change)
 
     def add(self, ids: Ids, sums: Floats, factors: Floats | float = 1.0) -> None:
-        """Add candidates, and keep the largest of those that are not watched."""
+        """Add candidates except watched features, and keep the largest."""
         new = ~np.isin(ids, self._known)
         if not new.any():
             return

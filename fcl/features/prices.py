@@ -202,7 +202,7 @@ class Prices:
     g~_j is g_j for the balanced residuals.
     """
 
-    ids: Ids  #: features with large |g_j| / f_j, none of them watched; increasing
+    ids: Ids  #: unwatched features with large |g_j| / f_j, increasing
     gradients: Floats  #: g_j of these features
     #: upper bound on |g_j| / f_j and |g~_j| / f_j over all priced features; equal to the largest
     #: |g_j| / f_j if that is above the threshold and nothing is balanced

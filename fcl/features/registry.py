@@ -1,4 +1,4 @@
-"""Looks up families by name: those of fcl, of installed packages, and of users."""
+"""Looks up families of fcl, of installed packages and of users by name."""
 
 from __future__ import annotations
 

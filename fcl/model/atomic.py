@@ -51,7 +51,7 @@ step: Callable[[str], None] = _no_step
 
 
 def check_name(path: str | os.PathLike[str]) -> None:
-    """Raise InputError if the file system rejects this name or that of its temporary file."""
+    """Raise InputError if the file system rejects this name or the name of its temporary file."""
     for name in (os.fspath(path), _beside(Path(path))):
         try:
             os.lstat(name)

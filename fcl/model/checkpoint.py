@@ -87,7 +87,7 @@ class CheckpointFolder:
         """Mark the checkpoints of earlier jobs, before the first one of this job is saved.
 
         Checkpoints up to ``resumed`` belong to this job; newer ones are damaged. If ``resumed`` is None,
-        none belongs to this job. The others are removed once a checkpoint of this job is safe.
+        all belong to earlier jobs. Both kinds are removed once this job has saved a checkpoint.
         """
         kept = 0 if resumed is None else resumed.number
         self._obsolete = {number for number in self.numbers() if number > kept}
@@ -217,7 +217,7 @@ class CheckpointFolder:
     def load(self) -> Checkpoint:
         """The newest valid checkpoint; damaged ones are skipped with a warning.
 
-        Raises InputError if there is none, or if it was made by a newer version.
+        Raises InputError if there is no valid checkpoint, or if a newer version made it.
         """
         shown = os.fspath(self.path)
         if not os.path.isdir(shown):  # also False if the name is too long
@@ -254,7 +254,7 @@ class CheckpointFolder:
 
         Arguments that are None are not known yet, and not compared.
 
-        options : effective options, of which those in FIXED are compared. An option that is missing in
+        options : effective options; only the options in FIXED are compared. An option that is missing in
             the checkpoint of an earlier version counts as its default.
         fingerprint : hash of the data now.
         checksums : uint64 (blocks,), to compare with ``block_checksums``.

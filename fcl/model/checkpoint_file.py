@@ -44,7 +44,7 @@ _KIND = "a checkpoint"
 _HEADER = "header.json"
 _CHECKSUMS = "block_checksums.npy"
 
-# -- the schema: numbers from which a job continues; the resumed job takes none of them as proven
+# -- the schema: numbers from which a job continues; the resumed job takes no number as proven
 
 _AT_LEAST_0 = schema.number(0.0)
 _FINITE = schema.number()
@@ -97,7 +97,7 @@ def _command(where: str, value: Any) -> dict[str, Any]:
 
 
 def _options(where: str, value: Any) -> dict[str, Any]:
-    """Keep all options, to compare with those of the resumed job; validate the two that are used."""
+    """Keep all options, to compare with the resumed job's; validate the two that fcl uses."""
     used = schema.record(
         block_rows=schema.Maybe(schema.whole(64, 65_536)),
         command=schema.Maybe(schema.nullable(_command)),
@@ -158,7 +158,7 @@ class Damaged(Exception):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Checkpoint:
-    """The state of a job between two passes; the fields are those of the header, and the arrays.
+    """The state of a job between two passes: the fields of the header, and the arrays.
 
     Attributes
     ----------

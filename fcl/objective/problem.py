@@ -131,7 +131,7 @@ class Objective:
         )
 
     def raise_curvatures(self, m: Floats, b: float, share: float, q: Floats) -> None:
-        """Raise curvatures, in place, to at least a share of those of a majoriser of the loss."""
+        """Raise curvatures, in place, to at least a share of the curvatures of the loss's majoriser."""
         from fcl.kernels import losses
 
         def block(rows: slice) -> None:
@@ -165,8 +165,8 @@ class Objective:
     ) -> float:
         """The b that minimises sum s loss(m + b) + slope * b + floor * b^2 / 2, to rounding error.
 
-        If ``dm`` is given, the margins are m + beta * dm. Newton steps inside a bracket of the root of
-        the derivative; where a step leaves the bracket, bisection, or expansion of an open end.
+        If ``dm`` is given, the margins are m + beta * dm. Takes Newton steps in a bracket of the root
+        of the derivative; where a step leaves the bracket, bisects it, or expands its open end.
         """
         if not self.intercept:
             return 0.0

@@ -249,7 +249,7 @@ class ClippedProblem:
         self._move(1.0, w - self.w)
 
     def _move(self, beta: float, step: Floats, zeroed: int = -1) -> None:
-        """Take a share of a step, with which a weight becomes 0, or none if it is -1."""
+        """Take a share of a step; the weight of index ``zeroed``, unless it is -1, becomes 0."""
         self.w = self.w + beta * step
         if zeroed >= 0:
             self.w[zeroed] = 0.0

@@ -15,7 +15,7 @@ __all__ = ["Conditions"]
 class Conditions:
     """The optimality conditions of features of a family.
 
-    Arguments ``gradients`` are g_j, float64 (k,), parallel to ids and weights. Slopes are those of
+    Arguments ``gradients`` are g_j, float64 (k,), parallel to ids and weights. Slopes are defined in
     :mod:`fcl.objective.penalty`: at an optimum |slope| <= 1 where the weight is 0.
     """
 

@@ -86,8 +86,8 @@ class LocalSolver:
     def has_equal(self, feature: int, nonzeros: int, hash_: int, gradient: float) -> bool:
         """Whether a cached column makes a column of this count, hash and gradient redundant.
 
-        It does if the two are equal and the cached one is not penalised more. Squares in the penalty
-        spread a weight over equal columns, so none of them is redundant. Columns that differ only outside
+        It does if the two are equal and the cached one is not penalised more. With squares in the penalty
+        no column is redundant, as a weight spreads over equal columns. Columns that differ only outside
         the sample, or by less than the cache rounds, look equal: then their gradients over all rows, at
         the anchor, must agree too.
         """
@@ -112,7 +112,7 @@ class LocalSolver:
         """Numbers of the columns that may be evicted, the most dispensable first.
 
         A column with a weight at the anchor is not dead, even if the trainer has since moved the weight
-        to 0: on eviction the weight returns to that of the anchor.
+        to 0: on eviction the weight returns to the anchor's.
         """
         n = self.cache.n
         weights, factor = self.live_weights, self.working.factor[:n]

@@ -52,7 +52,7 @@ class Priced:
 class Certified(Certificate):
     """What a pass proved about the anchor.
 
-    The bound is the best over all passes; for a sampled family, that of the last pass. ``max_violation``
+    The bound is the best over all passes; for a sampled family, the last pass's. ``max_violation``
     is an upper bound, and ``passes`` is not set.
     """
 
@@ -138,7 +138,7 @@ class Outer:
     ) -> Certified:
         """Record the prices of the anchor, with these features watched, and the dual bound.
 
-        drawn : for a sampled family, the features that the pass drew; the bound is that of the problem
+        drawn : for a sampled family, the features that the pass drew; the bound holds for the problem
             restricted to drawn and watched features.
         """
         if (drawn is None) != (self.n_features is not None):
@@ -282,7 +282,7 @@ class Outer:
 
         A checkpoint is not trusted: its numbers steer the run but prove nothing. The bound and ``C_min``
         are unknown until the point whose residuals gave the bound, and the null model, are priced again.
-        The objective is that of the checkpoint until the caller recomputes it.
+        The objective is the checkpoint's until the caller recomputes it.
         """
         for field in fields(state):
             setattr(self, field.name, getattr(state, field.name))

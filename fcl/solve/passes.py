@@ -35,7 +35,7 @@ class Vectors:
     """Vectors over all rows, float64 (n_rows,) unless stated otherwise.
 
     margins : of the anchor and of the proposed point, without intercepts; ``anchor`` is the index of the
-        anchor's.
+        anchor's margins.
     residuals : at the anchor; during a search, the difference of the margins.
     curvatures : at the anchor.
     units : int64, the residuals as multiples of their grid; all pricing processes write the same values.
@@ -161,7 +161,7 @@ class Passes:
     def settled(self, point: Point, value: float, beta: float, guess: float) -> Searched:
         """Fit the intercept of a point whose margins are the proposed ones.
 
-        Rejects the point if its objective exceeds ``value``, that of the anchor, by more than rounding.
+        Rejects the point if its objective exceeds ``value``, the anchor's, by more than rounding.
         """
         margins = self.vectors.proposed
         b = self.objective.best_intercept(margins, guess)
@@ -217,7 +217,7 @@ class Passes:
     def bound(self, dual: DualPoint, largest: float, excess: float) -> float:
         """The dual bound, given the largest |g~_j| / f_j and the excess of the whole family.
 
-        If the pass drew a sample of the features, it bounds the problem restricted to the sample.
+        If the pass drew a sample of the features, the bound is for the problem restricted to the sample.
         """
         return self.objective.dual_bound(dual.residuals, largest, excess)
 

@@ -35,7 +35,7 @@ ROUNDED = 256 * np.finfo(float).eps
 def polished_bound(passes: Passes, point: Point, threshold: float) -> float:
     """A dual bound from corrected residuals; -inf for a sampled family, no weights or too many.
 
-    The vector of residuals must hold those of the anchor ``point``, and holds them again on return.
+    The vector of residuals must hold the residuals at the anchor ``point``; the call restores them.
     threshold : |g_j| / f_j below which prices need not be exact.
     """
     objective, k = passes.objective, len(point.ids)

@@ -42,8 +42,8 @@ FEW_ROWS = 1 << 16
 #: final phase, in which the error of the sample dominates.
 SLOW = 0.7
 STEADY = 0.98
-#: Minimum rows of the sample per cached column: with fewer the products of columns are mostly noise, with
-#: more they take longer to read and more memory. For a trainer that never waits and leaves its anchor.
+#: Minimum rows of the sample per cached column: with fewer rows, products of columns are mostly noise;
+#: more rows take more time and memory. For a trainer that never waits and leaves its anchor.
 ROWS_A_COLUMN = 25
 #: ... and for a trainer in lock-step with the passes.
 LOCKED_ROWS_A_COLUMN = 12
@@ -204,16 +204,16 @@ class SampleSize:
         return SampleState(**{name: getattr(self, name) for name in _OF_SIZE}, **more)
 
     def restore(self, state: SampleState) -> bool:
-        """Restore a :meth:`state`; returns False if its sample must not be drawn again.
+        """Restore a :meth:`state`; returns whether its sample may be drawn again.
 
-        It must not if it does not fit in memory, or if the job requests another size.
+        It may not if it does not fit in memory, or if the job requests another size.
         """
         self.wanted = min(max(state.wanted, self._first), self.most)
         for name in _OF_SIZE[2:]:
             setattr(self, name, getattr(state, name))
         if not self.draws or (state.wanted == self.wanted and self.drawn <= self.most):
             return True
-        # the next anchor is that of a new sample
+        # a new sample is drawn at the next anchor
         self.age, self.objective = 0, min(self.objective, self.last_objective)
         return False
 
@@ -372,7 +372,7 @@ def draw_rows(
 
 
 def _rare_class(objective: Objective, size: int) -> int:
-    """The label (-1, +1) of a class small enough to be drawn as a whole; 0 if there is none."""
+    """The label (-1, +1) of a class small enough to be drawn as a whole; 0 if neither class is."""
     if not objective.loss.classifies:
         return 0
     positive = sum(int((objective.y[b] > 0).sum()) for b in objective.blocks())

@@ -11,7 +11,7 @@ from fcl.features.prices import Prices
 from fcl.solve.conditions import Conditions
 from fcl.solve.state import Floats, Ids, Point
 
-#: Relative difference up to which gradients count as those of equal columns.
+#: Relative difference of gradients up to which their columns count as equal.
 SAME_GRADIENT = 1e-10
 
 

@@ -83,7 +83,7 @@ class Solver:
     staging : int
         Bytes for columns on their way to the cache.
     hessian_columns : int
-        Number of columns for whose whole Hessian there is memory.
+        Number of columns whose whole Hessian fits in memory.
     """
 
     def __init__(
@@ -440,7 +440,7 @@ class Solver:
         self.local.working.seen[:n] = state.seen[kept]
 
     def _place(self, point: Point) -> None:
-        """Write the margins of a point as those of the anchor."""
+        """Write the margins of a point as the anchor's margins."""
         self.passes.write_margins(point, self._all_blocks)
         self.passes.vectors.anchor = 1 - self.passes.vectors.anchor
 
@@ -451,7 +451,7 @@ class Solver:
         return prices.largest, bound
 
     def _check_objective(self, outer: Outer) -> None:
-        """Recompute the objective of a restored anchor, and check that of the checkpoint against it."""
+        """Recompute the objective of a restored anchor, and check the checkpoint's against it."""
         if not self.objective.intercept:
             outer.point = replace(outer.point, intercept=0.0)
         point, margins = outer.point, self.passes.vectors.accepted

@@ -57,7 +57,7 @@ class Anchor:
     """An accepted point, with its margins (float64 (n,), without the intercept) and objective.
 
     The objective never exceeds that of the previous anchor: of two values that differ by rounding alone
-    it is the lower one.
+    the anchor keeps the lower one.
     """
 
     point: Point

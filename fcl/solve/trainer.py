@@ -98,10 +98,10 @@ class Trainer:
     Parameters
     ----------
     inner : InnerModel
-        Minimises models by coordinate descent; its maximum numbers of rows and columns, and its team of
-        threads, are those of the trainer.
+        Minimises models by coordinate descent; the trainer has the same maximum numbers of rows and
+        columns, and the same team of threads.
     hessian_columns : int
-        Number of columns for whose whole Hessian there is memory.
+        Number of columns whose whole Hessian fits in memory.
     """
 
     def __init__(self, inner: InnerModel, hessian_columns: int = MOST_COLUMNS) -> None:
@@ -110,7 +110,7 @@ class Trainer:
         self.inner = inner
         self._exact = ExactModel(min(hessian_columns, inner.max_columns))
         self._exact.cease = lambda: self.inner.cease()  # noqa: PLW0108  it is set later
-        self._raised = 0.0  # share of a majoriser's curvatures that bounds those of the model below
+        self._raised = 0.0  # share of a majoriser's curvatures that bounds the model's from below
         self._careful = False  # whether coordinate descent on a sample has proved insufficient
         self._team = inner.team
         # the local problem that is being solved
@@ -162,7 +162,7 @@ class Trainer:
     def start(self, view: RowView, working: WorkingSet, anchor_b: float, b: float) -> None:
         """Start a local problem at the weights of the working set and the intercept b.
 
-        Recomputes the margins from those of the anchor and the change of the weights.
+        Recomputes the margins from the anchor's margins and the change of the weights.
         """
         n = working.cache.n
         np.add(view.margins, b, out=self._m)

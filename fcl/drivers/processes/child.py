@@ -140,7 +140,7 @@ class Link:
         """Start the heartbeat: a thread that increments our counter (int64) in ``control``.
 
         parent : process id of the supervisor. The thread ends this process once its parent is another
-            one, since the socket shows no end while a process that the supervisor forked has it open.
+            process, since the socket shows no end while a process that the supervisor forked has it open.
         """
         self._start("beat", self._beat, parent)
 
@@ -177,7 +177,7 @@ def main(arguments: Sequence[str]) -> NoReturn:
     arguments : role, number, incarnation, index, process id of the supervisor, and the inherited
         descriptors as JSON: "socket", and the segments by name.
 
-    It skips the clean-up of the interpreter, in which a thread or a handler could block forever; the
+    This skips the clean-up of the interpreter, in which a thread or a handler could block forever; the
     operating system releases everything that a child holds.
     """
     _die_with_parent()

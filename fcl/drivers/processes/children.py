@@ -1,7 +1,7 @@
 """Children of the supervisor: starting, watching, killing and reaping them.
 
 Each child has one owner. The owner closes the channel to ask a child to exit, and kills and reaps a child
-that does not. It reuses nothing that a child held before the child is reaped.
+that does not exit. It reuses nothing that a child held before the child is reaped.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class Child:
     """A child process and the supervisor's end of its channel; made by :meth:`spawn`.
 
     index : position of its heartbeat in the segment ``control``.
-    sentinel : a pidfd that becomes readable when the child ends, for selectors. None where the system has
-        none (macOS): there the end of the channel shows it, or polling :meth:`alive`.
+    sentinel : a pidfd that becomes readable when the child ends, for selectors. None without a pidfd
+        (macOS): the end of the channel, or polling :meth:`alive`, then shows that the child has ended.
     """
 
     def __init__(
@@ -133,7 +133,7 @@ class Child:
 
     @property
     def status(self) -> int | None:
-        """Exit code, or minus the fatal signal; None while it runs. Reaps an ended child."""
+        """Exit code, or minus the fatal signal's number; None while it runs. Reaps an ended child."""
         return self._process.poll()
 
     def alive(self) -> bool:
@@ -188,7 +188,7 @@ class Child:
         return f"{words}, {sender[self._out_of_memory()]}"
 
     def cure(self) -> str:
-        """Advice that may prevent such an end; empty if there is none."""
+        """Advice that may prevent this kind of end, or an empty text."""
         if self.status != -signal.SIGKILL or self._killed or self._out_of_memory() is False:
             return ""
         return "lower --memory or --writers" + (

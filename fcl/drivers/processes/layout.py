@@ -172,7 +172,7 @@ class Layout:
         return -(-n_rows // self.config.block_rows)
 
     def _table(self, segment: str, *arrays: tuple[Any, tuple[int, ...], str]) -> None:
-        """Lay out the arrays of a segment: dtype, shape, and the names of those that have both."""
+        """Lay out the arrays of a segment: each item gives a dtype, a shape, and the arrays' names."""
         table, at = {}, 0
         for dtype, shape, names in arrays:
             kind = np.dtype(dtype)
@@ -185,7 +185,7 @@ class Layout:
     def allocate(self) -> None:
         """Give each segment exactly the size of its layout.
 
-        Call it only while no process has mapped a part that this frees.
+        Call it only while no process has mapped a part that will be freed.
 
         Raises BudgetError if there is not enough room.
         """
@@ -203,7 +203,7 @@ class Layout:
     # -- arrays --------------------------------------------------------------------------------
 
     def array(self, name: str) -> np.ndarray:
-        """The array of this name; KeyError if there is none."""
+        """The array of this name; raises KeyError if the name is unknown."""
         for segment, table in self._tables.items():
             if name in table:
                 at, dtype, shape = table[name]

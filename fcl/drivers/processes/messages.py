@@ -1,7 +1,7 @@
 """The messages between the supervisor and its children.
 
 Many classes of the decision logic (:mod:`fcl.drivers.processes.logic`) are messages: orders to the
-trainer, and the events that children send. Messages contain no arrays: those are in shared memory
+trainer, and the events that children send. Messages contain no arrays: arrays are in shared memory
 (:mod:`fcl.drivers.processes.layout`).
 """
 

@@ -95,7 +95,7 @@ class Shared:
         return Rows(rows.data, rows.keep, y, s, offset)
 
     def prepare_own(self, between: Callable[[float], None]) -> None:
-        """Prepare rows that children cannot read: those of arrays in this process's memory.
+        """Prepare rows that children cannot read: arrays in this process's memory.
 
         between : called after each block, with the share of the blocks that are read.
         """

@@ -326,7 +326,7 @@ class Supervisor:
     def _report_progress(self) -> None:
         """Report the progress of the stage, from tasks done and from shares of tasks under way."""
         stage = self.logic.stage
-        if stage not in LONG or not self._tasks:  # such as while writers are starting
+        if stage not in LONG or not self._tasks:  # for instance while writers are starting
             return
         done, size = self.logic.parts
         shares = self.shared.layout.array("shares")
@@ -385,7 +385,7 @@ class Supervisor:
 
 
 def _exception(raised: protocol.Raised) -> Exception:
-    """The exception to raise for that of a child: an InputError, or an FclError with a traceback."""
+    """Convert a child's exception to an InputError, or to an FclError with a traceback."""
     if raised.is_input:
         kinds = {"BudgetError": BudgetError, "GeneratorError": GeneratorError}
         text = raised.text

@@ -41,7 +41,7 @@ from fcl.solve.view import RowView
 
 __all__ = ["TrainerProcess"]
 
-#: A pass is worth its time once the local violation is at most this share of that over the family ...
+#: A pass is worth its time once the local violation is at most this share of the family's ...
 WORTH_SHARE = 0.1
 #: ... or after this many steps from one anchor.
 WORTH_STEPS = 4
@@ -49,7 +49,7 @@ WORTH_STEPS = 4
 #: first few columns would soon be worthless, and writers make the others faster with the trainer's core.
 WAIT_SHARE = 0.9
 
-#: Order -> its name: that of its method (after an underscore), of its fault point, and in error messages.
+#: Order -> its name, also used for its method (after an underscore), fault point and error messages.
 _ORDERS = {
     SendAnchor: "anchor",
     Restore: "restore",
@@ -296,9 +296,9 @@ class TrainerProcess:
         self._working = not self._lacking
 
     def _make_room(self, order: MakeRoom) -> None:
-        """Evict until so many extents are empty and so many columns gone, if possible.
+        """Evict columns until enough extents are empty and enough columns are gone, if possible.
 
-        All dead columns may go, but columns with a weight only up to half of the cache, so that enough of
+        All dead columns may go; columns with a weight may go up to half of the cache, so that enough of
         the working set remains.
         """
         local, cache = self.local, self.cache

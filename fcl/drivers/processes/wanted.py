@@ -90,8 +90,8 @@ class WantedColumns:
         prices, known : at the anchor of ``outer``.
         cached : slots and features of the committed columns.
         recall : features whose columns should be made again, whatever their violation.
-        drop_cache : whether all columns are about to be dropped; those of features with a weight are then
-            made again.
+        drop_cache : whether all columns are about to be dropped; columns of features with a weight are
+            then made again.
         """
         slots, cached_ids = cached
         there = np.empty(0, np.int64) if drop_cache else cached_ids

@@ -233,7 +233,7 @@ class Writer:
         """Make columns of a part of the list, and store as many as fit into the granted extent.
 
         If room is short, the columns that promise most for their bytes come first. The order of storing
-        is written to ``job_order``, with the other features behind. The supervisor reorders the list, so
+        is written to ``job_order``, followed by the other features. The supervisor reorders the list, so
         that a writer that dies here leaves the list unchanged.
         """
         start, stop, short = task.start, task.stop, room.is_short

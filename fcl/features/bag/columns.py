@@ -32,7 +32,7 @@ def row_buffers(family: BagFamily) -> RowBuffers:
 
 
 def spans(family: BagFamily) -> list[tuple[int, int]]:
-    """(position, letters) of the windows of a row; with wildcards, including those cut off at its end."""
+    """(position, letters) of the windows of a row; with wildcards, also windows cut off at its end."""
     most = family.length if family.wildcards else family.n_positions
     return [(k, min(family.d, family.length - k)) for k in range(most)]
 

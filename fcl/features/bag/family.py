@@ -10,7 +10,7 @@ either is present.
 
 With one strand, the id of a feature is its code: the letters as digits in base 4, or 5 with wildcards
 (wildcard = 4), the first letter being the most significant. With both strands, ids number the *canonical*
-patterns, those whose code is at most that of the reverse complement, by increasing code.
+patterns by increasing code: a canonical pattern's code is at most its reverse complement's.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class BagFamily(WindowFamily):
         if not self.wildcards:
             return (4**self.d + (0 if self.d % 2 else 2**self.d)) // 2
         # sums over the number of letters m from the first to the last non-wildcard: all patterns, and
-        # those that are their own reverse complement (if m is odd, the middle letter is then a wildcard)
+        # patterns that equal their reverse complement (if m is odd, the middle letter is then a wildcard)
         spans = range(2, self.d + 1)
         every = 4 + sum(16 * 5 ** (m - 2) for m in spans)
         own = sum(4 * 5 ** ((m - 2) // 2) for m in spans)

@@ -39,8 +39,8 @@ from fcl.features.prices import (
 if TYPE_CHECKING:
     from fcl.features.bag.family import BagFamily
 
-#: Room for the occurrences of a path, in those of the most frequent letter. Of letters that are equally
-#: frequent it takes 7 / 3: those of the first, of all four behind it, and of four of a quarter each time.
+#: Room for the occurrences of a path, per occurrence of the most frequent letter: 5 / 2. Equally frequent
+#: letters need 1 + (1 + 1/4 + 1/16 + ...) = 7 / 3: the first letter's list, and each node's children's.
 PATH_ROOM = 5, 2
 BYTES_AN_OCCURRENCE = 8
 #: Steps between two polls for other work of the process: about 0.1 s.
@@ -84,9 +84,9 @@ class Listed:
 class SearchPricer:
     """Exact prices of all patterns; see :class:`fcl.features.prices.Pricer`.
 
-    Parts are the patterns of two leading letters. Of each the ``keep`` largest candidates are kept. A
+    Parts are the patterns of two leading letters. Each part keeps its ``keep`` largest candidates. A
     request is a letter, 0 to 3, and sums are :class:`Listed`: presence has no sums that several
-    processes could make and add, so the rows themselves are brought together.
+    processes could make and add, so lists of occurrences are merged instead.
     """
 
     def __init__(self, family: BagFamily, prepared: PreparedRows, keep: int) -> None:
@@ -137,7 +137,7 @@ class SearchPricer:
         return Listed(both, sums.units + more.units)
 
     def scan(self, query: PriceQuery, step: float) -> Scan:
-        """The excess is infinite if every feature has one."""
+        """Price some parts; the excess is infinite if every feature has an excess."""
         codes = self.family.codes(query.watched)
         known, where = np.unique(codes, return_inverse=True)
         sums = np.zeros(len(known), np.int64)
@@ -160,7 +160,7 @@ class SearchPricer:
         return part * each, (part + 1) * each
 
     def _has(self, part: int, known: Ids) -> bool:
-        """Whether some of these codes, increasing, are of the part."""
+        """Whether some of these codes, increasing, belong to the part."""
         low, high = np.searchsorted(known, self._codes(part))
         return bool(low < high)
 
@@ -191,7 +191,7 @@ class SearchPricer:
         low, high = self._codes(part)
         letter, n, node = self._letter(part), len(listed.occurrences), self._nodes[0]
         heap = Heap(query, self._keep, step, family.integer_bound, known, sums)
-        # the letter with nothing behind, which is always canonical or never
+        # the pattern of the letter alone: the search visits only patterns of more letters
         alone = (letter + 1) * 5 ** (d - 1) - 1
         if low <= alone < high and self._is_feature(alone):
             total = int(occurrences.distinct_sum(self._occurrences, n, listed.units))

@@ -2,7 +2,7 @@
 
     penalty(w) = sum over members m of f_m penalty_m(weights of m)
 
-The ids of a member follow those of the members before it, and so do its parts for pricing. Two members
+The ids of a member follow the ids of the members before it, and so do its parts for pricing. Two members
 may contain the same column: of equal columns the optimum uses only the one with the smallest factor (any
 of them if the factors are equal). That column is also admitted first, because candidates are ranked by
 |g_j| / f_j; the others are then skipped as duplicates.

@@ -1,4 +1,4 @@
-"""Rows, columns and prices of several families, from those of the members."""
+"""Combines the rows, columns and prices of several families."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class PartRows(PreparedRows):
         blocks = whole.numbers(blocks)
         first = blocks.start * whole.block_rows
         last = min(blocks.stop * whole.block_rows, whole.n_rows)
-        # no records of its own: the methods below read those of the whole set
+        # no records of its own: the methods below read the records of the whole set
         none = np.empty((0, *slot.shape), np.uint8)
         super().__init__(last - first, whole.block_rows, slot.shape, records=none)
         self._whole, self._slot, self._number, self._first = whole, slot, number, blocks.start

@@ -191,7 +191,7 @@ class Generator(ABC):
     def pricer(self, family: GeneratedFamily, prepared: PreparedRows, keep: int) -> Pricer:
         """A pricer that replaces the default, which computes all columns.
 
-        A class that overrides this method must also define the three that follow.
+        A class that overrides this method must also define the next three methods.
         """
         raise NotImplementedError
 

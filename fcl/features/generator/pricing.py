@@ -55,7 +55,7 @@ def pricing_bytes(n_features: int, n_parts: int) -> int:
 class Gradients:
     """A request for the sums of some ranges (first, last) of features, and the largest |value| in each.
 
-    others : further features for each range, increasing; their sums follow those of all ranges.
+    others : further features for each range, increasing; their sums follow the sums of all ranges.
     """
 
     ranges: list[tuple[int, int]]

@@ -30,7 +30,7 @@ from fcl.features.generator.family import GeneratedFamily
 __all__ = ["Trial", "made_again", "take"]
 
 #: Tolerances for rounding errors of a value, relative to the largest |value| of its column. Matrix
-#: products round differently for different numbers of rows; the trainer tells columns apart from 1e-5 on.
+#: products round differently for different numbers of rows; the trainer detects differences from 1e-5 on.
 SAME_FLOAT64, SAME_FLOAT32 = 1e-9, 1e-5
 #: Tolerance for a float64 sum, relative to the sum of the |terms|. Rounding errors are about 1e-16 times
 #: the square root of the number of terms; a float32 sum has errors of 1e-8 and more.

@@ -69,7 +69,7 @@ class KmerColumns(ColumnMaker):
 
 
 def margin_table_bytes(family: KmerFamily, scratch: bool) -> int:
-    """Bytes of the tables that exist together: one, or those of a group of positions."""
+    """Bytes of the tables that exist together: one table, or the tables of a group of positions."""
     table: int = 8 * 4 ** min(family.d, TABLE_LETTERS)
     return table * (SCRATCH_POSITIONS if scratch else 1)
 

@@ -1,6 +1,6 @@
 """Ids of products: by degree, then in the combinatorial number system.
 
-A product of k columns c_1 > c_2 > ... > c_k has, among those of its degree, the number
+A product of k columns c_1 > c_2 > ... > c_k has, among the products of its degree, the number
 
     C(c_1, k) + C(c_2, k - 1) + ... + C(c_k, 1)
 

@@ -1,7 +1,7 @@
 """Prices products: sums all pairs of dense columns, and searches the tree of products otherwise.
 
-The children of a product are its products with one more column, whose number is no larger than that of
-its last column. If k more factors may follow, every feature below a product phi satisfies
+The children of a product have one more column, whose number is at most the number of the product's
+last column. If k more factors may follow, every feature below a product phi satisfies
 
     |g| <= U^k sum_i |r_i phi_i|,                                      and for columns that are >= 0
     |g| <= U^k max(sum over r_i > 0 of r_i phi_i, sum over r_i < 0 of |r_i| phi_i)

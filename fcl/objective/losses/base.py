@@ -99,5 +99,5 @@ class Loss(ABC):
         return type(self).mean is not Loss.mean
 
     def intercept_step(self, slope: float, curvature: float) -> float:
-        """The intercept's step towards a root of its slope; NaN if there is none."""
+        """The intercept's step towards a root of its slope; NaN if no step can be computed."""
         return -slope / curvature if curvature > 0.0 else np.nan

@@ -16,7 +16,7 @@ successor gets one Restore, between passes, with the anchor and all extents that
 
 The logic relies on these rules of the shell and the trainer:
 
-- events of a child arrive in the order in which the child sent them, and none from a former incarnation;
+- events of a child arrive in the order in which the child sent them, and never from a former incarnation;
 - the trainer handles orders one by one; before it sends TrainerIdle, it answers MakeRoom and DropAll by
   Freed, SendAnchor and Restore by AnchorTaken; and it sends TrainerIdle after *each* order that leaves it
   without work;

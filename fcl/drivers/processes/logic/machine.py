@@ -308,7 +308,7 @@ class Logic:
     def _next_pass(self) -> bool:
         """Begin a pass if there is a proposal for it; returns whether anything began.
 
-        Its margins overwrite those of the former anchor, so the trainer must have taken the present one.
+        Its margins overwrite the former anchor's, so the trainer must have taken the present anchor.
         """
         trainer = self.trainer
         if not trainer.informed or trainer.anchor_order:
@@ -356,7 +356,7 @@ class Logic:
     def _restore(self) -> None:
         """Send the anchor to a trainer that replaces a dead one.
 
-        Only between passes: in the middle of one, margins and residuals are overwritten, and the pass
+        Only between passes: in the middle of a pass, margins and residuals are overwritten, and the pass
         would have to wait until the trainer has copied them. Until then the writers use its cores.
         """
         new = self.trainer.state != Activity.ABSENT and not self.trainer.informed

@@ -35,7 +35,7 @@ class Settings:
     extents: int  #: of the arena; at least 2, since one is lent to the trainer
     batch: int  #: most columns per task
     prepare_parts: int
-    margins_parts: int  #: also those of residuals
+    margins_parts: int  #: also the parts of residuals
     price_parts: int
     measure_parts: int = 0  #: 0: features are not standardised
     validate_parts: int = 0  #: 0: no validation
@@ -122,7 +122,7 @@ class Ready(Event):
 
 @dataclass(frozen=True)
 class Done(Event):
-    """A writer has completed its task; ignored unless the serial is that of its present task.
+    """A writer has completed its task; ignored unless the serial belongs to its present task.
 
     outcome: for ``search`` and ``accept`` tasks.
     stored: for ``columns`` tasks, how many of the columns are in the extent.
@@ -346,7 +346,7 @@ class SendAnchor(Order):
 class Restore(Order):
     """As SendAnchor, for a trainer that replaces a dead one; with all extents of the trainer.
 
-    It is given only between passes, when margins and prices are those of this anchor. Extents without a
+    Sent only between passes, while margins and prices belong to this anchor. Extents without a
     committed column are spare.
     """
 
@@ -374,7 +374,7 @@ class Lend(Order):
 
 @message
 class MakeRoom(Order):
-    """Evict until ``wanted`` extents are empty and ``columns`` gone, as far as possible.
+    """Evict until ``wanted`` extents are empty and ``columns`` columns are gone, as far as possible.
 
     It is answered by Freed(.., order). ``wanted`` is 0 if only the number of columns has to fall.
     """

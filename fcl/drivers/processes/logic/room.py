@@ -19,7 +19,7 @@ __all__ = ["Room"]
 
 
 class Room:
-    """Lends extents to the trainer, requests others, and commits those that writers filled.
+    """Lends extents to the trainer, requests extents, and commits the extents that writers filled.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ class Room:
         return bool(self.extents.free) and not self.crowded
 
     def lend(self) -> None:
-        """Lend the trainer an empty extent for compaction, if it has none; writers come second.
+        """Lend the trainer an empty extent for compaction, unless it has one; writers come second.
 
         It does nothing while rows are read: there is no cache yet, and an order makes the trainer busy,
         which would take a core from the readers.
@@ -94,7 +94,7 @@ class Room:
             # lend first: an extent that goes back to the trainer is no room for writers, and counting it
             # as room could repeat the request forever
             self.lend()
-            # when crowded, the request was for slots, and says nothing of extents
+            # when crowded, the request was for slots, and says nothing about extents
             if not extents.free and not self.crowded:
                 trainer.denied = trainer.room_order
             trainer.room_order, self.crowded = 0, False
@@ -108,7 +108,7 @@ class Room:
         """Commit the extent into which a writer has put the first ``stored`` columns of its task.
 
         If ``stored`` is 0, the first column does not fit into an empty extent, and the whole task is
-        dropped: trying the other columns one by one would cost a pass over the rows each.
+        dropped: each further column to try would cost a pass over the rows.
         """
         require(0 <= stored <= task.size, f"{stored} columns stored of {task}")
         if stored:

@@ -44,9 +44,9 @@ _WITHOUT_TASKS = (
     Stage.FINISHED,
     Stage.OFF,
 )
-#: Stages whose parts are tasks; the tasks of BLEND are those of MARGINS.
+#: Stages that are also kinds of tasks; the parts of BLEND are dealt as MARGINS tasks.
 TASKS = tuple(stage for stage in Stage if stage not in _WITHOUT_TASKS)
 
-#: Stages in which the margins and prices are those of the anchor that was sent, which a new trainer can
-#: take.
+#: Stages in which margins and prices still belong to the certified anchor, so that a new trainer can
+#: take it.
 BETWEEN_PASSES = (Stage.COLUMNS, Stage.WAIT)

@@ -95,7 +95,7 @@ class Lane:
 class Extents:
     """Who holds each extent of the arena.
 
-    It is nobody (free), a writer (granted) or the trainer (committed). An extent that the trainer is
+    An extent is free, granted to a writer, or committed to the trainer. An extent that the trainer is
     about to drop stays committed until Freed arrives, so no process reads or writes a free extent.
     """
 
@@ -275,7 +275,7 @@ class TrainerSide:
 
     @property
     def worth_a_pass(self) -> bool:
-        """Whether to take the proposal; if the trainer is idle in any case: none better will come."""
+        """Whether to take the proposal; always if the trainer is idle, since no better one will come."""
         proposal = self.proposal
         if proposal is None:
             return False
