@@ -42,7 +42,7 @@ SCORED_ROWS = 1 << 16
 
 
 def split(folder: Path) -> Path:
-    """Write the windows of I-IV and those of V once; return the folder of both."""
+    """Write the windows of I-IV and of V once; return the folder of both."""
     if not (folder / "chromosome.npy").exists():
         sys.exit(f"{folder}: expected chromosome.npy, which make_celegans.py writes; it is missing")
     names = ("seq.npy", "y.npy", "chromosome.npy")
@@ -164,7 +164,7 @@ def peer(args: argparse.Namespace) -> None:
 
 
 def C_of(args: argparse.Namespace) -> float:
-    """C of the peers, scaled so that their losses have the total weight of those of all rows."""
+    """C of the peers, scaled so that their losses have the same total weight as those of all rows."""
     return float(args.C * args.every)
 
 

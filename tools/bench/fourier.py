@@ -145,7 +145,7 @@ def mnist(args: argparse.Namespace) -> None:
     order = np.random.default_rng(0).permutation(len(x))[: args.rows]
     x, y = x[order], np.where(y[order] % 2 == 0, 1, -1)
     test_y = np.where(test_y % 2 == 0, 1, -1)
-    # Pixels are not standardised: those that are nearly always 0 would get the largest scales.
+    # Pixels are not standardised: pixels that are nearly always 0 would get the largest scales.
     features = Fourier(n=args.features, standardise=False, dtype=NUMBERS[args.dtype])
     data = fcl.open_data(x, y=y)
     print(

@@ -6,7 +6,7 @@
 
 Every run is a separate ``fcl-train`` on windows of C. elegans on disk; kernels are compiled beforehand.
 Seconds are from the start of the command to a certified relative gap, and include starting processes,
-reading and preparing. With several runs, times are medians, and the other figures are those of the run
+reading and preparing. With several runs, times are medians, and the other figures come from the run
 of median time. ``--drivers inline,processes`` compares drivers.
 """
 

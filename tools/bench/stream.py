@@ -173,7 +173,7 @@ def measure(streamed: Pass, repeat: int) -> dict[str, float]:
 def fitted(
     codes: npt.NDArray[np.uint8], y: npt.NDArray[np.int8], d: int, C: float, rows: int
 ) -> Point:
-    """Train on some of the rows: a point near the optimum, like those of most passes."""
+    """Train on some of the rows, to a point near the optimum, as in most passes."""
     from fcl import open_data
     from fcl.drivers.train import train
     from fcl.solve.state import Point

@@ -32,7 +32,7 @@ from tools.bench.products import read_libsvm
 
 TOLERANCES = (1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
 REFERENCE = 1e-8
-#: Times are given relative to that of this tolerance.
+#: Times are given relative to the time of this tolerance.
 TIMED_BY = 1e-6
 #: Number of digits to fit, so few that the fits take seconds.
 DIGITS = 3_000

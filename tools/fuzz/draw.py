@@ -197,7 +197,7 @@ def _numbers(
     if not hard and random.random() < 0.4:
         wide = 0.0
     if wide:
-        # For products, the scales are those of the features, or, which is far harder, of the columns.
+        # For products, the scales apply to the features or, which is far harder, to the columns.
         power = 1.0 if hard and degree > 1 and chance(0.2, "products of wide columns") else degree
         X = X * 10.0 ** (random.uniform(-min(wide, 6.0), wide, m) / power)
         chance(1.0, f"scales of 10^{wide:g}")

@@ -26,7 +26,7 @@ def _rows(case: Case) -> str:
 
 
 def _command(case: Case) -> str:
-    """Choose a command; those with more options come more often."""
+    """Choose a command; commands with more options come more often."""
     return max(
         case.rng.sample(sorted(commands()), k=2), key=lambda name: len(commands()[name].params)
     )

@@ -5,7 +5,7 @@ regression", 2007) comes near the optimum, whatever the scales of the columns. N
 orthant of the nonzero weights complete the solution (feature-sign search, Lee et al. 2007). Columns are
 centred and scaled first. Sums are computed in extended precision (``numpy.longdouble``, which is float64
 on some machines), linear systems in float64, or in extended precision if they are small. The objective
-and its dual bound are those of :mod:`tests.judge`, on arrays in extended precision: a bound just below
+and its dual bound come from :mod:`tests.judge`, on arrays in extended precision: a bound just below
 the objective proves that the reference is right.
 """
 
@@ -47,7 +47,7 @@ def extended(problem: Problem) -> Problem:
 def solve(problem: Problem) -> Solution:
     """Solve a problem as precisely as possible; return the point, its objective and a dual bound.
 
-    The objective is always that of the point; the bound shows how near the optimum is.
+    The objective is always the point's; the bound shows how near the optimum is.
     """
     exact = extended(problem)
     scaled = Scaled.make(exact)

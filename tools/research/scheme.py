@@ -3,7 +3,7 @@
 
     python tools/research/scheme.py [--every 160] [--d 8] [--C 0.1] [--limit 40] [--cache 500]
 
-*The paper's scheme* (Matsushima 2016): features are proposed at random, priced in batches (those of one
+*The paper's scheme* (Matsushima 2016): features are proposed at random, priced in batches (all of one
 position together, so that its letters are read once), and enter a bounded cache if they violate the
 optimality condition. The trainer takes one random cached column at a time, and makes a Newton step with a
 line search. When the cache is full, random columns are evicted, and their weights frozen. The writer has

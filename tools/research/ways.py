@@ -1,4 +1,4 @@
-"""Methods of minimising the trainer's inner model: the kept one, and those that were rejected.
+"""Methods of minimising the trainer's inner model: the kept method, and the rejected ones.
 
 Each method is a function of a :class:`State`; ``inner.py`` runs them on models of a real training.
 """
@@ -136,7 +136,7 @@ def interleaved(state: State) -> None:
 
 
 def two_sets(state: State) -> None:
-    """Sweep over all columns; then over those with a weight until they converge."""
+    """Sweep over all columns; then over the columns with a weight until they converge."""
     order, tolerance = state.recorded.order, state.recorded.tolerance
     while state.sweep(order) > tolerance:
         active = order[state.w[order] != 0.0]
