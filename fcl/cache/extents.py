@@ -69,7 +69,7 @@ class ExtentCache(LiveColumns):
         self._ends[extent] = end
 
     def adopt(self, slot: int) -> None:
-        """Append a column of an owned extent to the live ones."""
+        """Append a column of an owned extent to the live columns."""
         self._waiting.discard(slot)
         self._slots[self.n] = slot
         self.n += 1

@@ -1,4 +1,4 @@
-"""Shared by the commands: one-line errors, exit codes, and messages beside a live view."""
+"""Shared by the commands: one-line errors, exit codes, and messages above a live view."""
 
 from __future__ import annotations
 

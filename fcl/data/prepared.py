@@ -75,7 +75,7 @@ class PreparedRows:
             records = np.empty((self.n_blocks, *record_shape), np.uint8)
         self._records, self._file, self._file_start = records, file, file_start
         self._buffer = np.empty(record_shape if records is None else 0, np.uint8)
-        self._buffered = (-1, 0, 0)  # the block in the buffer, and the range of it that is valid
+        self._buffered = (-1, 0, 0)  # the block in the buffer, and its valid range
         self._load_sides = load_sides
         self._sides: list[SideArrays | None] = [None] * self.n_blocks
         #: uint64, one per prepared block: shows whether two reads of the data gave the same rows

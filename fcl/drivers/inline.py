@@ -52,7 +52,7 @@ class InlineRun:
         self.session.saver.poll()
 
     def _poll_time(self) -> None:
-        """As :meth:`_poll`, and check the time limit; for use once the anchor is certified."""
+        """Like :meth:`_poll`, but also check the time limit; for use once the anchor is certified."""
         self._poll()
         if self.session.out_of_time:
             raise OutOfTime

@@ -166,7 +166,7 @@ class FCLClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
             returns. ``GridSearchCV``, ``cross_val_score`` and others that split rows need arrays.
         y : array-like (n,) or str
             Labels of any kind, of at least two classes. With a path also the name of the array of labels
-            (None: ``y``); with an opened data set None for its own.
+            (None: ``y``); with an opened data set, None takes its own.
         sample_weight : array-like (n,), str or None
             At least 0: a row of weight 2 counts twice, a row of weight 0 not at all. With a path also the
             name of an array.

@@ -87,7 +87,7 @@ def open_training(
 ) -> Training:
     """Open the rows, target and weights of a fit; sets n_features_in_ and feature_names_in_.
 
-    y : an array; with a path also the name of an array (None: ``y``), with a data set None for its own.
+    y : an array; with a path also an array's name (None: ``y``); with a data set, None takes its own.
     sample_weight, offset : an array or None; with a path also the name of an array.
     """
     if is_data_set(X):

@@ -123,7 +123,7 @@ class Objective:
     def residuals_curvatures_of(
         self, rows: slice, m: Floats, b: float, r: Floats, q: Floats
     ) -> None:
-        """As :meth:`residuals_curvatures`, on one row block of vectors over all rows."""
+        """Like :meth:`residuals_curvatures`, on one row block of vectors over all rows."""
         from fcl.kernels import losses
 
         losses.residuals_curvatures(

@@ -384,7 +384,7 @@ class InnerModel:
         """The same point with centred columns, for which the free intercept compensates.
 
         The curvature of a column after elimination of the intercept is the difference of two sums; in
-        float32 nothing of it is left for a column of 5,000 +- 1. Only columns with a value in every row
+        float32 nothing is left of it for a column of 5,000 +- 1. Only columns with a value in every row
         of the sample are centred; others would become dense. Returns the point and the means.
         """
         k = len(at.columns)

@@ -308,7 +308,7 @@ class Solver:
     def _has_equal(
         self, staged: StagedColumns, t: int, gradient: float, first: int, entered: Floats
     ) -> bool:
-        """As :meth:`LocalSolver.has_equal`, including columns that have just entered."""
+        """Like :meth:`LocalSolver.has_equal`, including columns that have just entered."""
         if self.local.view.approximate:
             self.local.working.gradients[first : self.cache.n] = entered
         return self.local.has_equal(

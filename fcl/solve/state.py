@@ -95,7 +95,7 @@ class WorkingSet:
 
     @staticmethod
     def bytes_for(max_columns: int) -> int:
-        """Bytes of the arrays beside the cache."""
+        """Bytes of the arrays, without the cache."""
         return max_columns * (6 * 8 + 1)
 
     def reset(self, j: int, factor: float, weight: float, gradient: float) -> None:

@@ -24,7 +24,7 @@ from fcl.parallel import SERIAL, Team
 from fcl.solve.state import Columns, Floats, Ids, WorkingSet
 
 #: kappa of a complete view, for rows of weight 1 and C <= 1: keeps a step finite where a column has no
-#: curvature left. It scales with the sample weights, and stays negligible beside the penalty.
+#: curvature left. It scales with the sample weights, and stays negligible against the penalty.
 LEAST_CURVATURE = 1e-12
 #: Generous bound of the change of a scalar product by float32, relative to the norms of both vectors.
 ROUNDED = 1e-5

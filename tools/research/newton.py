@@ -213,7 +213,7 @@ class OneVariableNewton:
     def solve(
         self, view: RowView, working: WorkingSet, anchor_b: float, target: float, max_steps: int
     ) -> Solved:
-        """As :meth:`fcl.solve.trainer.Trainer.solve`; ``max_steps`` is ignored."""
+        """Like :meth:`fcl.solve.trainer.Trainer.solve`; ``max_steps`` is ignored."""
         n = working.cache.n
         if not view.objective.penalty.pure_l1 or (working.factor[:n] != 1.0).any():
             raise ValueError("OneVariableNewton is for the L1 norm, without factors")

@@ -145,7 +145,7 @@ def two_sets(state: State) -> None:
 
 
 def shrinking(state: State) -> None:
-    """As liblinear: leave out columns at zero well inside the bounds, and check all at the end."""
+    """Like liblinear: leave out columns at zero well inside the bounds, and check all at the end."""
     order, tolerance = state.recorded.order, state.recorded.tolerance
     while True:
         columns, largest = order, np.inf

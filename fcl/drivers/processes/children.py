@@ -69,7 +69,7 @@ class Child:
         self._process = process
         self._killed = False
         self._oom_kills = oom_kills()
-        self.heard = False  #: whether a heartbeat was seen; before, it may still be importing
+        self.heard = False  #: whether a heartbeat was seen; before, the child may be importing
         self._beat: tuple[int, float] | None = None  # its counter, and when that last changed
 
     @classmethod
@@ -137,11 +137,11 @@ class Child:
         return self._process.poll()
 
     def alive(self) -> bool:
-        """Whether it runs or is stopped; reaps a child that has ended."""
+        """Whether the child runs or is stopped; reaps it if it has ended."""
         return self.status is None
 
     def wait(self, timeout: float) -> bool:
-        """Wait up to `timeout` seconds for its end; returns whether it has ended, and is reaped."""
+        """Wait up to `timeout` seconds for the child's end; returns whether it ended and is reaped."""
         try:
             self._process.wait(max(timeout, 0.0))
         except subprocess.TimeoutExpired:
@@ -149,9 +149,9 @@ class Child:
         return True
 
     def kill(self) -> None:
-        """Kill and reap it; messages that it sent before can still be received.
+        """Kill and reap the child; messages that it sent before can still be received.
 
-        Raises FclError if it is not gone within REAP seconds, since what it held cannot be reused then.
+        Raises FclError if the child is not gone in REAP seconds, since what it held cannot be reused.
         """
         if self.alive():
             self._killed = True
@@ -163,7 +163,7 @@ class Child:
                 )
 
     def cause(self) -> str:
-        """How it ended, as a phrase to follow its name: ``was killed by signal 15 (SIGTERM)``.
+        """How the child ended, as a phrase to follow its name: ``was killed by signal 15 (SIGTERM)``.
 
         For SIGKILL, the phrase names the sender as far as it is known.
         """
@@ -216,7 +216,7 @@ class Child:
         self._beat = None
 
     def close(self) -> None:
-        """Kill it if it still runs, and close channel and sentinel."""
+        """Kill the child if it still runs, and close channel and sentinel."""
         try:
             self.kill()
         finally:

@@ -70,7 +70,7 @@ Input = TriedPoint | ResidualsInput | PricingInput | SampleSize | ColumnRoom | S
 
 @message
 class Assign:
-    """Do a task; most tasks need an input beside what is in shared memory."""
+    """Do a task; most tasks need an input besides what is in shared memory."""
 
     task: Task
     input: Input | None = None

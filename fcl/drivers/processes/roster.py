@@ -113,7 +113,7 @@ class Roster:
     def reap(self, child: Child) -> list[Any]:
         """Remove a child that is gone or unreachable; return its last messages.
 
-        It is killed if necessary. The caller has to close it.
+        Kills the child if necessary. The caller has to close it.
         """
         self._remove(child)
         child.wait(DYING)

@@ -49,7 +49,7 @@ class SlotBook:
         return slots
 
     def settle(self, serial: int, used: Ints) -> None:
-        """Commit the slots that a task has used, none if its writer died; free the others."""
+        """Commit the slots that a task has used (none if its writer died), and free its others."""
         slots = self._tasks.pop(serial, np.empty(0, np.int64))
         self._state[slots] = _FREE
         self._state[used] = _COMMITTED

@@ -59,7 +59,7 @@ ON_FEATURES = (
 )
 #: Stages of a pass that may take long; the others only stream vectors over rows.
 LONG = ("prepare", "margins", "blend", "price", "sample", "columns")
-#: Tasks that run beside the passes.
+#: Tasks that run alongside the passes.
 BESIDE = (Stage.VALIDATE, Stage.SCORE)
 
 #: Kind of task -> its name in the report of times.

@@ -239,7 +239,7 @@ class TrainerProcess:
         self._promised = {}
 
     def _update_below(self) -> None:
-        """Recompute how far the point is below the anchor; return to the anchor if it is above."""
+        """Recompute how far the point is below the anchor; return to the anchor if the point is above."""
         local = self.local
         self._below = local.trainer.rise(local.view, local.working)
         if self._below > 0.0:
@@ -325,7 +325,7 @@ class TrainerProcess:
                 gone += 1
             if gone:
                 local.evict(keep)
-                self._update_below()  # evicted columns may have raised it above the anchor
+                self._update_below()  # evictions may have raised the point above the anchor
                 fault("compaction")
                 if short:
                     given += cache.give_back(short, all_but=1)

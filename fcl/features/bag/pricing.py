@@ -56,7 +56,7 @@ class Squares:
     """A request for sum_i v_i phi_ij^2, or for the sum of v_i over the rows where phi_ij is not 0.
 
     ids : features, increasing.
-    squared : whether the former is requested.
+    squared : whether sums of squares are requested.
     """
 
     ids: Ids

@@ -120,7 +120,7 @@ class ConcatColumns(ColumnMaker):
         ]
 
     def order(self, ids: Ids) -> npt.NDArray[np.intp]:
-        """Order by member, and within a member in the order that it prefers."""
+        """Order by member, and within a member in the order that the member prefers."""
         family = self.family
         return np.concatenate(
             [own[self._makers[m].order(family.local(m, ids[own]))] for m, own in family.split(ids)]

@@ -50,7 +50,7 @@ class Generator(ABC):
         None: every pass prices all features. Otherwise the number of features that each pass draws from
         a family too large for that, a divisor of ``n_features``: pass k draws ``per_pass`` features from
         k * per_pass on. It prices these and the features with a weight or a cached column, and its
-        certificate covers only these.
+        certificate covers only the priced features.
     n_features : int
         Number of features; set by :meth:`fit`.
     """
@@ -114,7 +114,7 @@ class Generator(ABC):
     def prepare(self, block: Any) -> np.ndarray:
         """A compact form of a block, made once: array (n, c), with c and dtype the same for all blocks.
 
-        All other methods get it instead of the block.
+        All other methods get this form instead of the block.
         """
         raise NotImplementedError
 

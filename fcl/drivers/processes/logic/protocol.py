@@ -344,7 +344,7 @@ class SendAnchor(Order):
 
 @message
 class Restore(Order):
-    """As SendAnchor, for a trainer that replaces a dead one; with all extents of the trainer.
+    """Like SendAnchor, for a trainer that replaces a dead one; with all extents of the trainer.
 
     Sent only between passes, while margins and prices belong to this anchor. Extents without a
     committed column are spare.

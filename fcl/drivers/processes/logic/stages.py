@@ -8,7 +8,7 @@ __all__ = ["BETWEEN_PASSES", "TASKS", "Stage"]
 
 
 class Stage(StrEnum):
-    """A stage of the passes; OFF, VALIDATE and SCORE belong to the validation beside them."""
+    """A stage of the passes; OFF, VALIDATE and SCORE belong to the validation alongside."""
 
     PREPARE = "prepare"
     MEASURE = "measure"  #: standard deviations of the features
@@ -29,7 +29,7 @@ class Stage(StrEnum):
     WAIT = "wait"
     SCORING = "scoring"
     FINISHED = "finished"
-    # beside the passes
+    # alongside the passes
     OFF = "off"
     VALIDATE = "validate"
     SCORE = "score"

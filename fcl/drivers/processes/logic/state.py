@@ -80,7 +80,7 @@ class Parts:
 
 @dataclass
 class Lane:
-    """A sequence of stages, one at a time: the passes, or the validation beside them."""
+    """A sequence of stages, one at a time: the passes, or the validation alongside."""
 
     stage: Stage
     pass_number: int
@@ -206,22 +206,22 @@ class Activity(StrEnum):
 class TrainerSide:
     """The trainer as the logic sees it.
 
-    It gets numbered orders, one after the other. Its answers name the order that they answer, so that a
+    The trainer gets numbered orders, one by one. Its answers name the order that they answer, so that a
     message from before a later order is not mistaken for an answer to that order.
     """
 
     incarnation: int = 0
     state: Activity = Activity.ABSENT
-    informed: bool = False  #: whether it knows the anchor and the extents that it holds
+    informed: bool = False  #: whether the trainer knows the anchor and its extents
     order: int = 0  #: the last order
-    anchor_order: int = 0  #: a SendAnchor or Restore that it has not answered, or 0
-    room_order: int = 0  #: a MakeRoom that it has not answered, or 0
-    drop_order: int = 0  #: a DropAll that it has not answered, or 0
+    anchor_order: int = 0  #: a SendAnchor or Restore without an answer, or 0
+    room_order: int = 0  #: a MakeRoom without an answer, or 0
+    drop_order: int = 0  #: a DropAll without an answer, or 0
     denied: int = 0  #: the last MakeRoom that freed no extent
     handed_order: int = 0  #: the last SendAnchor or Restore
     lend_order: int = 0  #: the last Lend
     commit_order: int = 0  #: the last Commit
-    spare: int = 0  #: empty extents that it keeps for compaction
+    spare: int = 0  #: empty extents that the trainer keeps for compaction
     proposal: Published | None = None  #: the newest proposal that no pass has taken
     fresh: bool = False  #: whether the proposal was made with the present anchor
 
@@ -234,12 +234,12 @@ class TrainerSide:
         return self.order
 
     def ready(self, nothing_to_know: bool) -> None:
-        """Note that it is ready; unless there is nothing to know yet, a Restore will inform it."""
+        """Note that the trainer is ready; a Restore will inform it, unless there is nothing to know."""
         require(self.state == Activity.ABSENT, "the trainer is ready twice")
         self.state, self.informed = Activity.IDLE, nothing_to_know
 
     def died(self) -> None:
-        """Note its death: its orders stay unanswered, but its extents and spares are kept."""
+        """Note the trainer's death: its orders stay unanswered, its extents and spares are kept."""
         self.incarnation += 1
         self.state, self.informed = Activity.ABSENT, False
         self.anchor_order = self.room_order = self.drop_order = 0
@@ -252,7 +252,7 @@ class TrainerSide:
             self.state = Activity.IDLE
 
     def freed(self, spare: int, order: int) -> None:
-        """Note that it freed extents; its number of spares is out of date if one was lent since."""
+        """Note freed extents; the trainer's number of spares is out of date if one was lent since."""
         require(self.informed, "extents freed by a trainer that holds none")
         require(order <= self.order, f"freed after order {order}, the last was {self.order}")
         if order >= self.lend_order:
@@ -260,7 +260,7 @@ class TrainerSide:
 
     @property
     def refuses_room(self) -> bool:
-        """Whether it freed no extent when last asked, and got neither columns nor an anchor since."""
+        """Whether the trainer freed no extent when last asked, and got no columns or anchor since."""
         return self.informed and self.denied > max(self.commit_order, self.handed_order)
 
     def published(self, proposal: Published) -> None:

@@ -1,4 +1,4 @@
-"""Validation of anchors, beside the passes."""
+"""Validation of anchors, alongside the passes."""
 
 from __future__ import annotations
 
