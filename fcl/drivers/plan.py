@@ -61,7 +61,7 @@ ALL_ROWS = 1 << 16
 SAMPLE_SHARE = 1 / 16
 LEAST_SAMPLE = 1 << 15
 #: A sample may grow only while the cache holds this many columns of the largest size over it, and thus
-#: several times as many real ones: vectors over more rows would take memory from more useful columns.
+#: several times as many real columns: vectors over more rows would take memory from more useful columns.
 COMFORTABLE_COLUMNS = 8192
 
 

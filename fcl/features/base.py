@@ -185,7 +185,7 @@ class Family(ABC):
 
     @property
     def step(self) -> float:
-        """The step of which all values are multiples, from -127 to 127 times; 0 for arbitrary values."""
+        """All values are multiples of this step, from -127 to 127 times; 0 for arbitrary values."""
         return 0.0
 
     @property

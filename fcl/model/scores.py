@@ -1,4 +1,4 @@
-"""Scores of rows in a file, written in blocks so that neither data nor scores must fit in memory.
+"""Scores of rows in a file, written in blocks so that neither data nor scores need to fit in memory.
 
 The format is chosen by the suffix; a file or store appears when it is complete.
 """

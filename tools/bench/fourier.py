@@ -9,8 +9,8 @@
 ``speed`` counts one value for every row and feature: the cosine of an angle, multiplied by a residual and
 summed, on one core. ``mnist`` trains even against odd digits with several values of C, and prints the
 number of features in the model and the test error. For comparison it prints the test error of logistic
-regression with a squared penalty on as many random features, with the strength that is best on the test
-rows, which favours that method.
+regression with a squared penalty on equally many random features, with the strength that is best on the
+test rows, which favours that method.
 """
 
 from __future__ import annotations

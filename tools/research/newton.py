@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from fcl.solve.state import Floats, WorkingSet
     from fcl.solve.view import RowView
 
-LOSS = LOGISTIC, 0.0  # code and parameter, of which the logistic loss has none
+LOSS = LOGISTIC, 0.0  # code and parameter, which the logistic loss ignores
 
 
 @kernel

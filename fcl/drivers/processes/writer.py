@@ -57,7 +57,7 @@ class Writer:
         self._store: Store | None = None
         self._maker: tuple[int, ColumnMaker] | None = None
         self._dual: tuple[int, DualPoint] | None = None  # pass priced last, and its dual point
-        self._sampled = 0  # number of the draw of which we have prepared rows
+        self._sampled = 0  # number of the draw whose rows we have prepared
         self._sides_end: int | None = None  # where our side arrays of the sample begin
 
     def _set_up(self, config: Config) -> None:

@@ -43,7 +43,7 @@ class Generator(ABC):
     binary : bool
         Whether all values are 0 or 1; the cache then needs a sixth of the memory.
     step : float
-        0, or the step of which all values are exact multiples, from -127 to 127 times; the cache then
+        0, or a step: all values are its exact multiples, from -127 to 127 times; the cache then
         needs a quarter of the memory. float32 must represent all these multiples exactly, as it does for
         steps with at most 17 significant bits, such as 1 or 0.25, but not 0.1.
     per_pass : int or None

@@ -12,7 +12,7 @@ __all__ = ["Validation"]
 
 
 class Validation:
-    """Validates certified anchors, as many as there is time for, and the last one in any case.
+    """Validates as many certified anchors as time allows, and always the last one.
 
     Parameters
     ----------
