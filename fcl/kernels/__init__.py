@@ -1,12 +1,12 @@
-"""Numba functions over arrays, scalars and named tuples of these.
+"""Kernels: numba functions over arrays, scalars and named tuples.
 
-They do no I/O and no logging, and use no other classes of fcl. Every kernel is declared with
-:func:`kernel`. By convention, so that each kernel is compiled only once, arrays are C-contiguous and
-writeable, except blocks of sparse rows, which are read-only: float64 for margins, residuals and
-gradients, int64 for ids and offsets. Named tuples are defined in this folder, because compiled code
-refers to their fields by position. The caller provides the buffers, and the first line of a docstring
-says which are written. A call should take at most about 100 ms (loops are split by row blocks), because
-signal handlers of the main thread wait for it to return.
+A kernel does no I/O and no logging, and uses no classes of fcl except the named tuples of this folder,
+which are defined here because compiled code refers to their fields by position. The decorator
+:func:`kernel` declares a kernel. So that each kernel is compiled only once, arrays are C-contiguous and
+writeable, except blocks of sparse rows, which are read-only; margins, residuals and gradients are
+float64, ids and offsets int64. The caller provides the buffers, and the first line of a docstring says
+which buffers the kernel writes. A call should take at most about 100 ms (loops are split by row blocks),
+because signal handlers of the main thread wait for the call to return.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def _candidate_folders() -> list[Path]:
 
 
 def _usable(folder: Path) -> bool:
-    """Whether the folder is writeable, and belongs to this user, so that nobody else put code there."""
+    """Whether the folder is writeable, and belongs to this user, so that no other user put code there."""
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         if folder.stat().st_uid != os.getuid():
@@ -137,7 +137,7 @@ class Compilation(event.Listener):  # type: ignore[misc]
         self._begun = begun
         self._thread = threading.get_ident()
         self._announced = False
-        self._depth = 0  # compiling a kernel also compiles those that it calls
+        self._depth = 0  # compiling a kernel also compiles the kernels that it calls
         self._since = self._seconds = 0.0
 
     def __enter__(self) -> Compilation:

@@ -2,10 +2,10 @@
 
 Prepared rows, codes, patterns (care, value) and five codes are defined in :mod:`fcl.kernels.kmers`. Only
 a wildcard matches an unknown letter, or a letter beyond the end of the row. Kernels that take a position
-k get :class:`fcl.kernels.kmers.WindowBuffers`; those that go row by row get :class:`RowBuffers`.
+k get :class:`fcl.kernels.kmers.WindowBuffers`; row-by-row kernels get :class:`RowBuffers`.
 
-Counts are sums over positions, so all positions share one table. Presence is not such a sum: the codes of
-a row are visited together, and each distinct code counts once.
+Counts are sums over positions, so all positions share one table. Presence is not a sum over
+positions: the codes of a row are visited together, and each distinct code counts once.
 """
 
 from typing import NamedTuple
@@ -56,11 +56,11 @@ def reverse_complement(code, d, radix):
 
 @kernel
 def list_canonical(d, radix, out):
-    """Write the canonical codes, which are at most those of their reverse complements; returns the count.
+    """Write the canonical codes, which are at most the reverse complement's code; returns their number.
 
     The first letter is never a wildcard.
 
-    out : int32 (2, >= count), overwritten with the codes and those of the reverse complements.
+    out : int32 (2, >= count), overwritten with the codes and the codes of the reverse complements.
     """
     count = 0
     for code in range(4 * radix ** (d - 1)):
@@ -118,7 +118,7 @@ def sum_wildcards(cells, d):
 
 @kernel
 def both_sums(cells, codes, others, out):
-    """Write the sum of each pattern's cell and that of its reverse complement, if it is another."""
+    """Write the sum of each pattern's cell and, if different, its reverse complement's cell."""
     for j in range(codes.shape[0]):
         total = cells[codes[j]]
         if others[j] != codes[j]:
@@ -247,8 +247,8 @@ def unpack_letters(block, start, buffers):
 def row_codes(letters, d, both, out):
     """Write the code of every window of d letters of a row to ``out`` (n_positions,).
 
-    The code is -1 if a letter is unknown; with ``both`` it is the smaller of the code and that of the
-    reverse complement.
+    The code is -1 if a letter is unknown; with ``both`` it is the smaller of the code and the
+    reverse complement's code.
     """
     last = 2 * (d - 1)
     full = (1 << (2 * d)) - 1

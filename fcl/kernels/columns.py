@@ -243,7 +243,7 @@ def centre(start, stop, n_rows, values, q, total, lean, curve, centres):
     """Subtract the weighted mean from each gathered column that has an entry in every row, in place.
 
     q : float64 (n_rows,); ``total`` is its sum.
-    lean, curve : as :func:`gather_chosen` wrote them; updated to those of the centred columns.
+    lean, curve : as :func:`gather_chosen` wrote them; updated for the centred columns.
     centres : float64 (columns,), overwritten with the means, or 0 for columns that are not centred.
     """
     for t in range(start.shape[0]):

@@ -76,7 +76,7 @@ def mix_place(x, place):
 
 @kernel
 def common_step(values):
-    """A step of which all values are exact multiples, from -127 to 127 times; 0.0 if none is found.
+    """Find a step: all values are its exact multiples, from -127 to 127 times; 0.0 if no step is found.
 
     The values must be exact in float32. This tries 1 and the smallest |value|; for most columns without
     a step it returns after a few rows.
@@ -101,7 +101,7 @@ def common_step(values):
 
 @kernel
 def measure_values(values, coarse, rest, block, counts, sizes, hashes):
-    """As :func:`measure_bits` for float32 or float64 values (c, n_rows); counts are numbers of nonzeros.
+    """Like :func:`measure_bits` for float32 or float64 values (c, n_rows); counts are of nonzeros.
 
     Equal values have equal hashes, whichever encoding stores them.
 
@@ -136,7 +136,7 @@ def fine_bytes(count):
 
 @kernel
 def measure_steps(steps, step, bits, block, counts, sizes, hashes):
-    """As :func:`measure_values` for multiples of a step, int8 (c, n_rows).
+    """Like :func:`measure_values` for multiples of a step, int8 (c, n_rows).
 
     bits : uint32 (256,); at k + 128, float32(k step) viewed as uint32.
     """
@@ -183,7 +183,7 @@ def store_values(values, pieces, offset):
 
 @kernel
 def store_steps(steps, step, pieces, offset):
-    """As :func:`store_values` for multiples of a step, int8 (n_rows,)."""
+    """Like :func:`store_values` for multiples of a step, int8 (n_rows,)."""
     return _store_multiples(steps, step, step, pieces, offset)
 
 

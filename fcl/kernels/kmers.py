@@ -254,7 +254,7 @@ def add_margins(planes, k, d, table, codes, m):
 def add_patterns(block, k, d, cares, values, weights, codes, m):
     """Add to the margins of a block the weights of the patterns that match at k, in place.
 
-    As :func:`add_margins` without a table; faster if 4^d is large and there are few patterns.
+    Like :func:`add_margins` without a table; faster if 4^d is large and there are few patterns.
     """
     for start in range(0, block.n_rows, CHUNK):
         stop = min(block.n_rows, start + CHUNK)

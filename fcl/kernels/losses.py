@@ -106,9 +106,9 @@ def loss_slope_curvature(loss, y, m):
 def majorant(loss, y, m, share):
     """A lower limit of the curvature at ``m`` for the model after a line search has cut a step short.
 
-    It is at least 0. With a share of 1, the quadratic that touches the loss at ``m`` and has this
-    curvature, or that of the loss if it is larger, lies above the loss where it can; a smaller share in
-    (0, 1] gives at most as much.
+    It is at least 0. With a share of 1, the quadratic that touches the loss at ``m`` with this curvature,
+    or with the loss's own if larger, lies above the loss where a quadratic can; a smaller share in (0, 1]
+    gives at most the same limit.
 
     Logistic: ``share`` times tanh(m / 2) / (2 m), the curvature with which a quadratic lies above the
     loss everywhere (Jaakkola and Jordan 2000). Squared: 0, because the loss's own curvature is enough.

@@ -100,7 +100,7 @@ def sparse_sums(entries, first, last, r, out):
 
 @kernel
 def sparse_moments(entries, first, last, s, out):
-    """As :func:`dense_moments` for the columns first <= j < last; writes to out[:, j - first]."""
+    """Like :func:`dense_moments` for the columns first <= j < last; writes to out[:, j - first]."""
     columns, start, rows, values = entries
     total = 0.0
     for i in range(s.shape[0]):

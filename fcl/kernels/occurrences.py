@@ -1,19 +1,19 @@
 """Presence of patterns with wildcards anywhere in a window: a search in the tree of patterns.
 
-**The tree.** A node is a pattern that ends in a letter, of ``span`` letters with the wildcards between;
-its children have some wildcards and one more letter. So every pattern is one node. A node's
-*occurrences* are listed in the order of rows. Those of its children are among them, and so are their
-rows: the positive and the negative residuals of its distinct rows bound all sums below it.
+**The tree.** A node is a pattern of ``span`` letters, counting wildcards, that ends in a letter. A child
+appends any number of wildcards and one letter, so every pattern is exactly one node. A node's
+*occurrences* are listed in the order of rows, and include the occurrences of its children. The sums of
+positive and of negative residuals over the node's distinct rows therefore bound all sums below the node.
 
-**Occurrences.** int64: the row in the bits from ROW_BIT on, below it the letters behind the first, four
-bits each, the last the lowest. A letter has its one bit (A the lowest), an unknown one or what lies
-beyond the end of the row none, which a wildcard alone matches. So the bits of the occurrences of a row
-or-ed together are the children that the row has.
+**Occurrences.** An occurrence is an int64 with the row in the bits from ROW_BIT on. Below the row are the
+letters behind the first letter, four bits for each, the last letter lowest. A known letter sets one bit
+(A the lowest); an unknown letter, or a place beyond the end of the row, sets no bit, and matches only a
+wildcard. The bitwise or of the occurrences of a row thus shows which children the row has.
 
-Codes of patterns are five codes (:mod:`fcl.kernels.kmers`). For columns and margins windows have three
-bits a letter instead, the first in the highest: 0-3, or 4 for none; a *pattern* is a pair (care, value)
-of such bit fields and matches a window when ``window & care == value``. Buffers are
-:class:`fcl.kernels.bags.RowBuffers`, overwritten.
+Codes of patterns are five codes (:mod:`fcl.kernels.kmers`). For columns and margins, windows have three
+bits per letter, the first letter in the highest: 0-3, or 4 for no known letter. A *pattern* is a pair
+(care, value) of such bit fields; it matches a window if ``window & care == value``. Kernels overwrite
+their ``buffers``, which are :class:`fcl.kernels.bags.RowBuffers`.
 """
 
 import numpy as np
@@ -22,11 +22,11 @@ from fcl.kernels import kernel
 from fcl.kernels.bags import LETTER_ROWS, reverse_complement, unpack_letters
 from fcl.kernels.candidates import SKIPPED, VISITED, edge, first_of, take
 
-#: Occurrences have their row from this bit on; below it is room for the nine letters behind the first.
+#: The lowest bit of an occurrence's row; the bits below hold the nine letters behind the first letter.
 ROW_BIT = 36
 MOST_ROWS = 1 << (63 - ROW_BIT)
-#: What a node on the path of a search consists of; int64 each. CUTS are the bounds of the lists of the
-#: four children that are visited next.
+#: Fields of a node on the path of a search, int64 each. From CUTS on, five bounds delimit the lists of
+#: the four children that are visited next.
 SPAN, PREFIX, START, STOP, NEED, PLACE, LETTER, ALIVE, CUTS = range(9)
 NODE = CUTS + 5
 
@@ -48,12 +48,10 @@ def count_first(block, both, buffers, counts):
 
 @kernel
 def list_occurrences(block, d, both, first, buffers, out, count):
-    """List the occurrences of a letter in a block, in the order of rows, behind ``count`` others.
+    """Append the occurrences of a letter in a block to a list, in the order of rows; returns its length.
 
-    Returns their number with the others.
-
-    out : int64 (room for all,).
-    both : whether to list those of the other strand too, read backwards.
+    out : int64 (capacity,), the list; its first ``count`` items are kept.
+    both : whether to list the occurrences in the reverse complements of the rows too.
     """
     letters = buffers.letters
     length = letters.shape[1]
@@ -70,7 +68,7 @@ def list_occurrences(block, d, both, first, buffers, out, count):
                     if letter == first:
                         out[count] = row | window
                         count += 1
-                    # one letter on: what was the first is behind it
+                    # at the next position, this letter is the first behind
                     bit = (1 << letter) if letter < 4 else 0
                     window = ((bit << (4 * (d - 1))) | window) >> 4
     return count
@@ -81,7 +79,7 @@ def list_occurrences(block, d, both, first, buffers, out, count):
 
 @kernel
 def _add_row(seen, x, up, down):
-    """Add x to the sums of the children whose bits are set: to ``up`` if it is positive."""
+    """Add x to the sums of the children whose bits are set: to ``up`` if x > 0, else to ``down``."""
     out = up if x > 0 else down
     for j in range(up.shape[0]):
         out[j] += x if (seen >> j) & 1 else 0
@@ -89,7 +87,7 @@ def _add_row(seen, x, up, down):
 
 @kernel
 def _expand_last(occurrences, need, r, up, down):
-    """The sums of the four children with nothing behind them: half of all the work is there."""
+    """Write the sums of the four children whose letter has the last place: half of all work is here."""
     u0 = u1 = u2 = u3 = 0
     d0 = d1 = d2 = d3 = 0
     last = -1
@@ -120,11 +118,11 @@ def _expand_last(occurrences, need, r, up, down):
 
 @kernel
 def expand(occurrences, node, d, r, sums):
-    """Write the sums of all children of a node: positive and negative r of their distinct rows.
+    """Write sums for all children of a node: of positive and of negative r over their distinct rows.
 
-    node : int64 (NODE,); its occurrences are those of its list that have the bits NEED.
+    node : int64 (NODE,); its occurrences are the items of its list with all bits of NEED set.
     r : int64 (n_rows,).
-    sums : int64 (2, 4 d); that of the child with the letter c, and q letters behind it, is 4 q + c.
+    sums : int64 (2, 4 d); the child with the letter c, and q letters behind c, has the index 4 q + c.
     """
     children = 4 * (d - node[SPAN])
     need = node[NEED]
@@ -166,10 +164,10 @@ def distinct_sum(occurrences, n, r):
 
 @kernel
 def _split(occurrences, node, q, alive, cursors):
-    """List the occurrences of some children of a node: those with q letters left behind theirs.
+    """List the occurrences of the children whose letter has q letters behind it, child by child.
 
-    alive : bit c is set for the child with the letter c.  Writes behind ``node[CUTS]``, sets the other
-    cuts; where there is no room for that, they are -1.  cursors : int64 (9,), overwritten.
+    The lists begin at ``node[CUTS]``; the other cuts are set to their ends, or to -1 if there is no room.
+    alive : bit c is set to list the child with the letter c.  cursors : int64 (9,), overwritten.
     """
     need, shift = node[NEED], 4 * q
     a = c = g = t = 0
@@ -189,7 +187,7 @@ def _split(occurrences, node, q, alive, cursors):
     cuts[2] = cuts[1] + c
     cuts[3] = cuts[2] + g
     cuts[4] = cuts[3] + t
-    # without a branch, which would be guessed wrong three times in four; what is not wanted goes behind
+    # no branch, since it would be mispredicted three times in four: other items go behind the lists
     cursors[0] = cuts[4]
     for letter in range(4):
         cursors[1 << letter] = cuts[letter]
@@ -206,29 +204,29 @@ def search(occurrences, d, both, r, low, high, nodes, sums, level, work, wanted)
     """Visit the patterns of a part of the tree that can exceed a threshold, depth first.
 
     A subtree is skipped if its bound exceeds neither threshold nor floor, unless it contains a known
-    pattern. Returns the next level, -1 at the end.
+    pattern. Returns the level to continue at, or -1 at the end.
 
-    occurrences : the list of the first node, and room behind it for those of the nodes on the path. A
-        node for which it does not suffice is read from the list above.
-    both : of a pattern and its reverse complement the one of the smaller code alone is taken; the list
-        is of both strands.
+    occurrences : the list of the first node, followed by room for the lists of the nodes on the path. A
+        node whose list does not fit is read from its parent's list.
+    both : whether the list is of both strands; of a pattern and its reverse complement, only the pattern
+        with the smaller code is then taken.
     low, high : codes of the part; children of the first node outside this range are not visited.
     r : int64 (n_rows,), the residuals in steps.
-    nodes, sums : int64 (d, NODE), int64 (d, 2, 4 d): the path, and the sums of its nodes' children. The
-        first node is a letter, with the sums made already; at the start with PLACE d - 1 and LETTER 4.
-    level : where on the path the search stands, at the start 0.
-    work : number of steps after which the search pauses, approximately.
+    nodes, sums : int64 (d, NODE), int64 (d, 2, 4 d): the path, and the sums of its nodes' children. At
+        the start, the first node is a letter with sums already made, PLACE d - 1 and LETTER 4.
+    level : index in the path at which to continue, 0 at the start.
+    work : approximate number of steps after which the search pauses.
     wanted : :class:`fcl.kernels.candidates.Wanted`.
     """
     cursors = np.empty(9, np.int64)
     while level >= 0 and work > 0:
         node = nodes[level]
         span = node[SPAN]
-        if node[PLACE] < 0:  # it is new
+        if node[PLACE] < 0:  # the node is new
             expand(occurrences, node, d, r, sums[level])
             work -= node[STOP] - node[START]
             node[PLACE], node[LETTER] = d - span, 4
-        if node[LETTER] == 4:  # to the next place
+        if node[LETTER] == 4:  # go to the next place
             node[PLACE] -= 1
             q = node[PLACE]
             if q < 0:
@@ -331,7 +329,7 @@ def add_margins(block, d, cares, values, weights, buffers, m):
 
 @kernel
 def mark_patterns(block, d, cares, values, buffers, bits):
-    """Write the bitmaps of features to ``bits`` uint64 (k, >= ceil(n_rows / 64)); see above."""
+    """Write bitmaps of features to ``bits`` uint64 (k, >= ceil(n_rows / 64)); see :func:`add_margins`."""
     windows, hits = buffers.windows, buffers.hits
     for start in range(0, block.n_rows, LETTER_ROWS):
         stop = unpack_letters(block, start, buffers)

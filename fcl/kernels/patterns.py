@@ -148,7 +148,7 @@ def five_letter_table(table, d, items, out):
 
 @kernel
 def scan_patterns(cells, d, radix, items, stack, first_id, flats, wanted):
-    """Visit all those of the 4 * 5^(d-1) patterns of one position whose sums can exceed a threshold.
+    """Visit those patterns of one position, out of 4 * 5^(d-1), whose sums can exceed a threshold.
 
     The tree of patterns is searched depth first, one letter per level (A, C, G, T, wildcard; the first
     letter is never a wildcard). A node holds the table of the letters that follow its prefix. All its
@@ -158,8 +158,8 @@ def scan_patterns(cells, d, radix, items, stack, first_id, flats, wanted):
 
     cells : int64 (scan_size(d, radix),); the first radix^d hold the table, the others are overwritten.
     radix : 4, or 5 for a table in which unknown is a letter (:func:`five_letter_table`). This letter has
-        no pattern of its own; its cells are added only to those of the wildcard.
-    items : the windows that are not in the table; there are none with radix 5. Carrying a few items down
+        no pattern of its own; its cells are added only to the wildcard's cells.
+    items : the windows that are not in the table; empty with radix 5. Carrying a few items down
         the tree is faster than summing a larger table.
     stack : int32 (>= (d + 1) * len(items.code),), overwritten.
     flats : int64 (2, 5^FLAT_LETTERS), overwritten.
