@@ -153,7 +153,7 @@ def _cgroups() -> Iterator[tuple[int, Path]]:
 
 
 def _field(path: Path, name: str, unit: int = 1024, default: int = 0) -> int:
-    """The number after ``name`` in a file of lines, times `unit`; `default` if there is none."""
+    """The number after ``name`` in a file of lines, times `unit`; `default` if there is no number."""
     try:
         with path.open(encoding="ascii", errors="replace") as lines:
             for line in lines:

@@ -160,5 +160,5 @@ class Saver:
 
     @property
     def elapsed(self) -> float:
-        """Seconds of work, including those up to the checkpoint that the job resumes from."""
+        """Seconds of work, including work before the checkpoint that the job resumes from."""
         return self._earlier + time.monotonic() - self._begun

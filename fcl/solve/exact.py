@@ -323,7 +323,7 @@ class Face:
                 break
             self._move(-self.w[zeroed] / step[zeroed] * step, zeroed)
             left = True
-            # reflect the basis so that only one direction moves this weight, and drop that one
+            # reflect the basis so that only one direction moves this weight, and drop that direction
             normal = flats[zeroed].copy()
             pivot = int(np.argmax(np.abs(normal)))
             normal[pivot] += math.copysign(float(np.linalg.norm(normal)), float(normal[pivot]))

@@ -256,7 +256,7 @@ class Sampler:
         return self._view(passes, 0)
 
     def draw(self, passes: Passes, origin: Point) -> tuple[RowView, PreparedRows]:
-        """Draw a sample by the curvatures of the passes, which must be those at ``origin``."""
+        """Draw a sample by the curvatures of the passes, which must be computed at ``origin``."""
         self.size.draws += 1
         return self._draw(passes, origin)
 

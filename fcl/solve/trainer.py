@@ -122,7 +122,7 @@ class Trainer:
         self._undo: tuple[Columns, Floats, float] | None = None
 
     def resize(self, n_rows: int) -> None:
-        """Set the number of rows of the view, at most that of the buffers."""
+        """Set the number of rows of the view, at most the size of the buffers."""
         # residuals, curvatures, margins of a step, margins with the intercept
         self._r, self._q, self._dm, self._m = (buffer[:n_rows] for buffer in self._buffers)
 

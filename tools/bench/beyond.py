@@ -164,7 +164,7 @@ def peer(args: argparse.Namespace) -> None:
 
 
 def C_of(args: argparse.Namespace) -> float:
-    """C of the peers, scaled so that their losses have the same total weight as those of all rows."""
+    """C of the peers, scaled so that their losses have the same total weight as all rows' losses."""
     return float(args.C * args.every)
 
 

@@ -94,7 +94,7 @@ class Roster:
                 yield child
 
     def watch(self, child: Child) -> None:
-        """Watch for messages from the child, and for room to send those that are queued."""
+        """Watch for messages from the child, and for room to send queued messages."""
         mask = selectors.EVENT_READ | (selectors.EVENT_WRITE if child.channel.wants_write else 0)
         self._selector.modify(child.channel, mask, child)
 
