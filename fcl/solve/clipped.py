@@ -42,7 +42,7 @@ __all__ = ["MOST_ENTRIES", "ClippedProblem"]
 MOST_ENTRIES = 2 * CHUNK_ENTRIES
 #: Maximum steps, and maximum consecutive steps whose decrease is within the objective's rounding.
 MOST_STEPS = 2000
-MOST_IDLE_STEPS = 5
+MOST_IDLE_STEPS = 12
 #: Steps after which a request to hurry ends the search.
 LEAST_STEPS = 100
 #: Maximum number of models in :meth:`ClippedProblem._approach`, and the smallest relative decrease of the
@@ -52,6 +52,8 @@ MOST_MODELS, WORTH = 50, 1e-4
 ROUGH = 1e-2
 #: Curvature of a scaled column, and of the intercept, where no row is curved.
 LEAST_CURVATURE = 1e-9
+#: Error of a sum by rounding, as a share of the sum of its terms' sizes.
+ROUNDED = 4 * np.finfo(float).eps
 #: Slope of an active weight, as a share of the tolerance, up to which it counts as settled.
 AT_REST = 0.1
 
@@ -155,7 +157,8 @@ class ClippedProblem:
             step[active], flats = newton_step(self._hessian(active), right)
             if flats.shape[1]:
                 along = flats @ (flats.T @ right)
-                if (np.abs(along) > FLAT_SLOPE * self.unit[active]).any():
+                noise = FLAT_SLOPE * self.unit[active] + self._slope_rounding(active)
+                if (np.abs(along) > noise).any():
                     step[active] = along
             beta, lower, zeroed = self._lowest(step)
             if beta <= 0.0:  # rounding of the slopes; weights of 0 may still violate
@@ -261,7 +264,7 @@ class ClippedProblem:
         """Update the set of curved rows, the slopes of the smooth part, and the local objective."""
         slopes = 2.0 * self.beyond
         self.curved = (slopes > self.low) & (slopes < self.high)
-        slopes = np.clip(slopes, self.low, self.high)
+        self.row_slopes = slopes = np.clip(slopes, self.low, self.high)
         d = self.w - self.start
         pulled = self.extra @ d
         self.slope = self.phi @ (self.s * slopes) + self.pulls + pulled
@@ -271,6 +274,11 @@ class ClippedProblem:
             + self.a @ np.abs(self.w)
             + d @ (self.pulls + 0.5 * pulled)
         )
+
+    def _slope_rounding(self, active: Columns) -> Floats:
+        """Rounding errors of the slopes, which are sums over the rows."""
+        rounding: Floats = ROUNDED * (np.abs(self.phi[active]) @ (self.s * np.abs(self.row_slopes)))
+        return rounding
 
     def _hessian(self, active: Columns) -> Floats:
         """The Hessian over the active weights: of the curved rows, ridge and floors."""

@@ -117,6 +117,7 @@ class Outer:
         self.reach = 0.0  #: bound of |phi_ij| / f_j that the last pass relied on
         #: known after the first pricing; infinite after :meth:`restore`, until it is computed again
         self.C_min = math.nan
+        self._polished = False  # whether the candidates are those of a polished bound
         self._priced = False  # whether max_violation belongs to this anchor
         self._last: Priced | None = None  # what the last pass over a sampled family priced
         self.gap = math.inf  #: absolute, after the last pass
@@ -161,7 +162,7 @@ class Outer:
         self.sharpness = max(0.3 * self.sharpness, 1e-6) if lower else 1.0
         self.bound, self.gap = bound, gap
         self.max_violation = violation
-        self._priced = True
+        self._priced, self._polished = True, False
         return self.certified()
 
     def _largest_slope(self, prices: Prices, watch: Ids) -> float:
@@ -182,12 +183,16 @@ class Outer:
         certified = self.certified()
         return self.sharpness < 0.1 and certified.scope is Scope.FAMILY and certified.gap > self.tol
 
-    def raise_bound(self, bound: float) -> Certified:
+    def raise_bound(self, bound: float, polished: bool = False) -> Certified:
         """Adopt another bound of the whole problem if it is better.
+
+        polished : whether the candidates are features that violate where this bound was proved; then all
+            of them are selected, since their violations at the anchor are rounding errors.
 
         Raises InputError for a bound above the objective by more than rounding.
         """
         self._gap_to(bound)
+        self._polished = polished
         bound = min(bound, self.objective)
         if bound > self.bound:
             self.bound, self.best = bound, self.point
@@ -268,7 +273,7 @@ class Outer:
     ) -> Selection:
         """Select the features to make columns of, by violation."""
         most = max(LEAST_ADMITTED, len(self.point.ids))
-        tolerance = 0.1 * self.target()
+        tolerance = -math.inf if self._polished else 0.1 * self.target()
         return select(prices, frozen_gradients, frozen, cached, self.conditions, most, tolerance)
 
     # -- checkpoints ---------------------------------------------------------------------------

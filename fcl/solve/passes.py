@@ -210,6 +210,10 @@ class Passes:
         curvatures = RowVector.on_grid(values, total, self.family.integer_bound**2)
         return sums_of(self.pricer, ids, curvatures, self._blocks, parts=parts)
 
+    def gradients(self, ids: Ids) -> Floats:
+        """g_j of some features at the residuals in the vectors."""
+        return sums_of(self.pricer, ids, self.dual_point().residuals, self._blocks, power=1)
+
     def counts(self, ids: Ids) -> Ids:
         """Number of rows where each of some features is not 0, int64 (k,)."""
         return np.rint(sums_of(self.pricer, ids, ones(), self._blocks, power=0)).astype(np.int64)

@@ -10,13 +10,15 @@ residuals for a vector that meets the optimality conditions of the nonzero weigh
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, field
 
 import numpy as np
 
+from fcl.features.prices import Prices
 from fcl.solve.passes import Passes
-from fcl.solve.state import Floats, Point
+from fcl.solve.state import Floats, Ids, Point
 
-__all__ = ["polished_bound"]
+__all__ = ["Polished", "polish"]
 
 #: Maximum weights, and entries of their columns: a few milliseconds of work.
 MOST_WEIGHTS = 512
@@ -27,51 +29,85 @@ CORRECTIONS = 4
 DEPENDENT = 1e-13
 #: A residual within this share of an end of the domain counts as being at that end.
 EDGE = 1e-9
+#: Weights that move no margin by more than this share of the largest change are left by rounding; without
+#: them, the columns that remain are better conditioned.
+FIRM = 1e-10
+#: Maximum features that are returned.
+MOST_CANDIDATES = 8
 #: Error of a margin relative to the sum of its terms' sizes: rounding, and changes that rounding hides
 #: from the trainer.
 ROUNDED = 256 * np.finfo(float).eps
 
 
-def polished_bound(passes: Passes, point: Point, threshold: float) -> float:
-    """A dual bound from corrected residuals; -inf for a sampled family, no weights or too many.
+@dataclass(frozen=True)
+class Polished:
+    """The result of :func:`polish`."""
 
-    The vector of residuals must hold the residuals at the anchor ``point``; the call restores them.
+    bound: float = -math.inf
+    #: features that violate at the corrected residuals, and their gradients at the anchor
+    ids: Ids = field(default_factory=lambda: np.empty(0, np.int64))
+    gradients: Floats = field(default_factory=lambda: np.empty(0))
+
+
+def polish(passes: Passes, point: Point, threshold: float) -> Polished:
+    """Correct the residuals of the anchor, and price the family there.
+
+    Finds nothing for a sampled family, no weights or too many. The vector of residuals must hold the
+    residuals at the anchor ``point``; the call restores them.
+
     threshold : |g_j| / f_j below which prices need not be exact.
     """
     objective, k = passes.objective, len(point.ids)
     n = objective.n_rows
     if not 0 < k <= MOST_WEIGHTS or n * (k + 1) > MOST_ENTRIES or passes.sampled:
-        return -math.inf
+        return Polished()
     penalty, factors = objective.penalty, passes.conditions.factors(point.ids)
-    columns = np.ones((k + objective.intercept, n))
-    target = np.zeros(len(columns))
+    columns = np.zeros((k, n))
     for t in range(k):
         passes.family.write_margins(
             passes.prepared, point.ids[t : t + 1], np.ones(1), columns[t], None
         )
+    hidden = _hidden(passes, point, columns)
     signs, ridge = np.sign(point.weights), penalty.ridge(factors) * point.weights
-    target[:k] = -(penalty.absolute(factors) * signs + ridge) / objective.C
+    target = -(penalty.absolute(factors) * signs + ridge) / objective.C
     norms = np.maximum(np.sqrt(np.einsum("ij,ij->i", columns, columns)), 1e-300)
-    columns /= norms[:, None]
-    target /= norms
+    moves = norms * np.abs(point.weights)
+    firm = moves > FIRM * moves.max()
+    columns, target = columns[firm] / norms[firm, None], target[firm] / norms[firm]
+    if objective.intercept:
+        columns = np.vstack([columns, np.full((1, n), 1.0 / math.sqrt(n))])
+        target = np.append(target, 0.0)
     residuals = passes.vectors.residuals
     own = residuals.copy()
     low, high = (end * objective.s for end in objective.loss.domain(objective.y))
     # residuals at an end of the domain stay there, as on the linear pieces of the Huber loss
     ends = (own <= _within(low)) | (own >= _within(high))
-    hidden = _hidden(passes, point, columns[:k] * norms[:k, None])
     sizes = np.maximum(np.where(ends, 0.0, np.abs(own)), hidden)
-    best = -math.inf
+    nothing = np.empty(0, np.int64)
+    best = Polished()
     try:
         # the second start drops everything that the conditions do not require, which is noise where rows
         # are interpolated
         for start in (own, np.where(ends, own, 0.0)):
             residuals[:] = _corrected(start, sizes, columns, target, low, high)
-            best = max(best, passes.prove(np.empty(0, np.int64), threshold)[1])
+            prices, bound = passes.prove(nothing, threshold)
+            if bound > best.bound:
+                best = Polished(bound, _violating(passes, prices, point))
     finally:
         residuals[:] = own
     # the objective that this bound is compared with still comes from rounded margins
-    return best - passes.rounded_value(point)
+    bound = best.bound - passes.rounded_value(point)
+    return Polished(bound, best.ids, passes.gradients(best.ids))
+
+
+def _violating(passes: Passes, prices: Prices, point: Point) -> Ids:
+    """The worst features without a weight that violate at these prices, in increasing order."""
+    conditions = passes.conditions
+    new = ~np.isin(prices.ids, point.ids)
+    ids = prices.ids[new]
+    over = conditions.violations(ids, prices.gradients[new], np.zeros(len(ids)))
+    worst = np.argsort(-over, kind="stable")[:MOST_CANDIDATES]
+    return np.sort(ids[worst[over[worst] > 0.0]])
 
 
 def _hidden(passes: Passes, point: Point, columns: Floats) -> Floats:

@@ -37,7 +37,7 @@ from fcl.solve.inner import InnerModel
 from fcl.solve.local import LocalSolver
 from fcl.solve.outer import Certified, Outer
 from fcl.solve.passes import Passes, Vectors
-from fcl.solve.polish import polished_bound
+from fcl.solve.polish import polish
 from fcl.solve.run_state import RunState
 from fcl.solve.sampling import LastStep, Sampler
 from fcl.solve.select import Selection
@@ -183,7 +183,10 @@ class Solver:
         drawn = self.family.features_in_pass(number) if passes.sampled else None
         certified = outer.certify(prices, watch, bound, drawn)
         if outer.stands_still:
-            certified = outer.raise_bound(polished_bound(passes, outer.point, outer.threshold))
+            polished = polish(passes, outer.point, outer.threshold)
+            certified = outer.raise_bound(polished.bound, polished=len(polished.ids) > 0)
+            if len(polished.ids):
+                self._prices = replace(prices, ids=polished.ids, gradients=polished.gradients)
         self._exact = None
         if not self._wants_sample():
             if not self.local.view.complete:
@@ -411,7 +414,7 @@ class Solver:
                     self._place(best)
                     _, bound = self._bound_at(best, outer.threshold)
                 if bound < claimed:
-                    bound = max(bound, polished_bound(passes, best, outer.threshold))
+                    bound = max(bound, polish(passes, best, outer.threshold).bound)
                 outer.prove(best, bound, claimed)
         cached = state.cached
         if self.sampler is not None:

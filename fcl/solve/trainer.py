@@ -170,6 +170,8 @@ class Trainer:
         moved = np.flatnonzero(away)
         add_columns(working, moved, away[moved], self._m, self._team)
         self.intercept, self._anchor_b = b, anchor_b
+        if self._is_clipped(view, n):  # minimised directly, unless rounding spoils the step
+            self._raised = 0.0
         self._before, self._undo = math.inf, None
 
     def rise(self, view: RowView, working: WorkingSet) -> float:

@@ -43,7 +43,7 @@ from fcl.drivers.session import Session
 from fcl.features.prices import Prices
 from fcl.solve.outer import Certified, Outer
 from fcl.solve.passes import KEEP_PER_GROUP, Passes, Vectors
-from fcl.solve.polish import polished_bound
+from fcl.solve.polish import polish
 from fcl.solve.run_state import RunState
 from fcl.solve.sampling import LastStep
 from fcl.solve.solver import null_outer
@@ -314,8 +314,12 @@ class OuterLoopState:
         drawn = self.job.family.features_in_pass(pass_number) if self.passes.sampled else None
         self.certified = outer.certify(self._prices, watch, bound, drawn)
         if outer.stands_still:
-            polished = polished_bound(self.passes, outer.point, outer.threshold)
-            self.certified = outer.raise_bound(polished)
+            polished = polish(self.passes, outer.point, outer.threshold)
+            found = polished.ids
+            self.certified = outer.raise_bound(polished.bound, polished=len(found) > 0)
+            if len(found):
+                self._prices = replace(self._prices, ids=found, gradients=polished.gradients)
+                self._curvatures = self.passes.curvature_sums(found)
         if not self._repeated:  # a pass repeated after resuming cannot show progress
             self.session.counted(before, self.certified)
         self._repeated = False
