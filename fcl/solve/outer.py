@@ -26,6 +26,7 @@ LEAST_ADMITTED = 512
 CONTRADICTION = 1e-9
 #: The trainer stops at this share of the largest violation over the family.
 TRAIN_SHARE = 0.3
+_NOTHING: Ids = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,7 @@ class Outer:
         self.reach = 0.0  #: bound of |phi_ij| / f_j that the last pass relied on
         #: known after the first pricing; infinite after :meth:`restore`, until it is computed again
         self.C_min = math.nan
-        self._polished = False  # whether the candidates are those of a polished bound
+        self._wanted = _NOTHING  # features to select, whatever their violation
         self._priced = False  # whether max_violation belongs to this anchor
         self._last: Priced | None = None  # what the last pass over a sampled family priced
         self.gap = math.inf  #: absolute, after the last pass
@@ -162,7 +163,7 @@ class Outer:
         self.sharpness = max(0.3 * self.sharpness, 1e-6) if lower else 1.0
         self.bound, self.gap = bound, gap
         self.max_violation = violation
-        self._priced, self._polished = True, False
+        self._priced, self._wanted = True, _NOTHING
         return self.certified()
 
     def _largest_slope(self, prices: Prices, watch: Ids) -> float:
@@ -183,16 +184,16 @@ class Outer:
         certified = self.certified()
         return self.sharpness < 0.1 and certified.scope is Scope.FAMILY and certified.gap > self.tol
 
-    def raise_bound(self, bound: float, polished: bool = False) -> Certified:
+    def raise_bound(self, bound: float, wanted: Ids | None = None) -> Certified:
         """Adopt another bound of the whole problem if it is better.
 
-        polished : whether the candidates are features that violate where this bound was proved; then all
-            of them are selected, since their violations at the anchor are rounding errors.
+        wanted : features that violate where this bound was proved, which are selected even if rounding
+            hides their violations at the anchor.
 
         Raises InputError for a bound above the objective by more than rounding.
         """
         self._gap_to(bound)
-        self._polished = polished
+        self._wanted = _NOTHING if wanted is None else wanted
         bound = min(bound, self.objective)
         if bound > self.bound:
             self.bound, self.best = bound, self.point
@@ -273,8 +274,17 @@ class Outer:
     ) -> Selection:
         """Select the features to make columns of, by violation."""
         most = max(LEAST_ADMITTED, len(self.point.ids))
-        tolerance = -math.inf if self._polished else 0.1 * self.target()
-        return select(prices, frozen_gradients, frozen, cached, self.conditions, most, tolerance)
+        tolerance = 0.1 * self.target()
+        return select(
+            prices,
+            frozen_gradients,
+            frozen,
+            cached,
+            self.conditions,
+            most,
+            tolerance,
+            self._wanted,
+        )
 
     # -- checkpoints ---------------------------------------------------------------------------
 

@@ -9,8 +9,9 @@ residuals for a vector that meets the optimality conditions of the nonzero weigh
 
 from __future__ import annotations
 
+import itertools
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -48,6 +49,15 @@ class Polished:
     ids: Ids = field(default_factory=lambda: np.empty(0, np.int64))
     gradients: Floats = field(default_factory=lambda: np.empty(0))
 
+    def added_to(self, prices: Prices) -> Prices:
+        """The prices of the anchor, with these features after the other candidates."""
+        new = ~np.isin(self.ids, prices.ids)
+        return replace(
+            prices,
+            ids=np.concatenate([prices.ids, self.ids[new]]),
+            gradients=np.concatenate([prices.gradients, self.gradients[new]]),
+        )
+
 
 def polish(passes: Passes, point: Point, threshold: float) -> Polished:
     """Correct the residuals of the anchor, and price the family there.
@@ -73,23 +83,24 @@ def polish(passes: Passes, point: Point, threshold: float) -> Polished:
     norms = np.maximum(np.sqrt(np.einsum("ij,ij->i", columns, columns)), 1e-300)
     moves = norms * np.abs(point.weights)
     firm = moves > FIRM * moves.max()
-    columns, target = columns[firm] / norms[firm, None], target[firm] / norms[firm]
+    columns, target = columns / norms[:, None], target / norms
     if objective.intercept:
         columns = np.vstack([columns, np.full((1, n), 1.0 / math.sqrt(n))])
-        target = np.append(target, 0.0)
+        target, firm = np.append(target, 0.0), np.append(firm, True)
     residuals = passes.vectors.residuals
     own = residuals.copy()
     low, high = (end * objective.s for end in objective.loss.domain(objective.y))
     # residuals at an end of the domain stay there, as on the linear pieces of the Huber loss
     ends = (own <= _within(low)) | (own >= _within(high))
     sizes = np.maximum(np.where(ends, 0.0, np.abs(own)), hidden)
+    # a start from 0 drops everything that the conditions do not require, which is noise where rows are
+    # interpolated
+    starts = own, np.where(ends, own, 0.0)
     nothing = np.empty(0, np.int64)
     best = Polished()
     try:
-        # the second start drops everything that the conditions do not require, which is noise where rows
-        # are interpolated
-        for start in (own, np.where(ends, own, 0.0)):
-            residuals[:] = _corrected(start, sizes, columns, target, low, high)
+        for some, start in itertools.product((slice(None), firm)[: 2 - bool(firm.all())], starts):
+            residuals[:] = _corrected(start, sizes, columns[some], target[some], low, high)
             prices, bound = passes.prove(nothing, threshold)
             if bound > best.bound:
                 best = Polished(bound, _violating(passes, prices, point))

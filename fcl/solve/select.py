@@ -39,6 +39,7 @@ def select(
     conditions: Conditions,
     most: int,
     tolerance: float,
+    wanted: Ids,
 ) -> Selection:
     """Select new and frozen features by violation, the largest first.
 
@@ -59,6 +60,8 @@ def select(
         Maximum number of features.
     tolerance : float
         Features that violate by at most this are not selected.
+    wanted : int64
+        Candidates that are selected first, whatever their violation.
     """
     new = ~np.isin(prices.ids, cached) & ~np.isin(prices.ids, frozen.ids)
     ids, gradients = prices.ids[new], prices.gradients[new]
@@ -71,8 +74,9 @@ def select(
     gradients = np.concatenate([gradients, frozen_gradients])
     weights = np.concatenate([np.zeros(len(violations)), frozen.weights])
     violations = np.concatenate([violations, frozen_violations])
-    order = np.lexsort((ids, -violations))
-    order = order[violations[order] > tolerance][:most]
+    others = ~np.isin(ids, wanted)
+    order = np.lexsort((ids, -violations, others))
+    order = order[(violations[order] > tolerance) | ~others[order]][:most]
     return Selection(ids[order], violations[order], gradients[order], weights[order])
 
 

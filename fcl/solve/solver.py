@@ -184,14 +184,13 @@ class Solver:
         certified = outer.certify(prices, watch, bound, drawn)
         if outer.stands_still:
             polished = polish(passes, outer.point, outer.threshold)
-            certified = outer.raise_bound(polished.bound, polished=len(polished.ids) > 0)
-            if len(polished.ids):
-                self._prices = replace(prices, ids=polished.ids, gradients=polished.gradients)
+            certified = outer.raise_bound(polished.bound, polished.ids)
+            self._prices = polished.added_to(prices)
         self._exact = None
         if not self._wants_sample():
             if not self.local.view.complete:
                 # candidates are included, since another pass over the rows would take as long again
-                ids = np.concatenate([watch, prices.ids])
+                ids = np.concatenate([watch, self._prices.ids])
                 order = np.argsort(ids, kind="stable")
                 self._exact = ids[order], passes.curvature_sums(ids)[order]
             self.local.move_anchor(

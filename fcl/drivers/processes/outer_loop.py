@@ -315,11 +315,11 @@ class OuterLoopState:
         self.certified = outer.certify(self._prices, watch, bound, drawn)
         if outer.stands_still:
             polished = polish(self.passes, outer.point, outer.threshold)
-            found = polished.ids
-            self.certified = outer.raise_bound(polished.bound, polished=len(found) > 0)
-            if len(found):
-                self._prices = replace(self._prices, ids=found, gradients=polished.gradients)
-                self._curvatures = self.passes.curvature_sums(found)
+            self.certified = outer.raise_bound(polished.bound, polished.ids)
+            n_priced = len(self._prices.ids)
+            self._prices = polished.added_to(self._prices)
+            added = self.passes.curvature_sums(self._prices.ids[n_priced:])
+            self._curvatures = np.concatenate([self._curvatures, added])
         if not self._repeated:  # a pass repeated after resuming cannot show progress
             self.session.counted(before, self.certified)
         self._repeated = False
