@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -17,6 +18,8 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+
+from fcl.drivers import kinds
 
 SCRIPT = Path(__file__).parent.parent / "tools" / "dev.py"
 
@@ -349,6 +352,14 @@ def test_the_exit_code_is_that_of_the_command(dev):
     assert dev.run(["sh", "-c", "kill -KILL $$"]) == 128 + signal.SIGKILL
 
 
+def test_commands_side_by_side(dev):
+    meet = "touch {}; while [ ! -e {} ]; do sleep 0.01; done; exit {}"
+    with tempfile.TemporaryDirectory() as folder:
+        a, b = Path(folder, "a"), Path(folder, "b")
+        commands = (["sh", "-c", meet.format(*names)] for names in ((a, b, 0), (b, a, 3)))
+        assert dev.run(*commands) == 3
+
+
 def test_a_termination_is_passed_on(tmp_path):
     code = (
         f"import runpy; dev = runpy.run_path({str(SCRIPT)!r}, run_name='dev')\n"
@@ -372,6 +383,30 @@ def test_lint_runs_every_check(dev, monkeypatch):
     monkeypatch.setattr(dev, "run", fail)
     assert dev.lint(Path("bin")) == 1
     assert seen == ["ruff", "ruff", "mypy"]
+
+
+def test_all_tests_run_once_the_kernels_are_compiled(dev, monkeypatch):
+    seen = []
+
+    def pretend(*commands, **_):
+        seen.append([[Path(command[0]).name, *map(str, command[1:])] for command in commands])
+        return failure if len(seen) == 1 else 0
+
+    monkeypatch.setattr(dev, "run", pretend)
+    failure = 0
+    assert dev.test(Path("bin"), []) == 0
+    (first, second), (pytest_command,) = seen
+    named = {name for command in (first, second) for name in kinds.kinds_named(command[-1])}
+    assert named == set(kinds.KIND_SECONDS)
+    assert pytest_command[:3] == ["python", "-m", "pytest"]
+    seen.clear()
+    failure = 1
+    assert dev.test(Path("bin"), []) == 1
+    assert len(seen) == 1
+    seen.clear()
+    failure = 0
+    assert dev.test(Path("bin"), ["-k", "x"]) == 0
+    assert seen == [[["python", "-m", "pytest", "-k", "x"]]]
 
 
 def test_demo_compiles_trains_and_inspects(dev, monkeypatch, capsys):

@@ -33,6 +33,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 OLDEST_PYTHON = (3, 11)
 # the extras in pyproject.toml that each command needs
 EXTRAS: dict[str, set[str]] = {"demo": set(), "test": {"test"}, "lint": {"lint"}}
+#: Families of all kinds, in two sets whose kernels take equally long to compile.
+FEATURES = "kmers + fourier", "columns + products:degree=2"
 DEMO_CONFIG = "examples/celegans/demo.toml"
 # Written into the environment when its creation starts, and again when it is complete. It marks a
 # folder that this tool made and may delete; any other folder is left alone.
@@ -303,36 +305,37 @@ def ready_venv(extras: set[str], verbose: bool) -> Iterator[tuple[pathlib.Path, 
 # --- the commands ---------------------------------------------------------------------------
 
 
-def run(command: Sequence[str | pathlib.Path], **options: Any) -> int:
-    """Run a command in ROOT, and return its exit code, or 128 + n if signal n ended it.
+def run(*commands: Sequence[str | pathlib.Path], **options: Any) -> int:
+    """Run commands side by side in ROOT; return the largest exit code, 128 + n if signal n ended one.
 
-    The terminal sends SIGINT to both processes: the command decides what to do, so this process
-    ignores it. SIGTERM is sent only to this process, which forwards it.
+    The terminal sends SIGINT to all processes: the commands decide what to do, so this process ignores
+    it. SIGTERM is sent only to this process, which forwards it.
     """
     started: list[subprocess.Popen[Any]] = []
     early: list[int] = []
 
     def pass_on(number: int, _: object) -> None:
-        if started:
-            started[0].send_signal(number)
-        else:
-            early.append(number)
+        early.append(number)
+        for child in started:
+            child.send_signal(number)
 
-    # Set before the command starts, so that no signal is lost; the command does not inherit them.
+    # Set before the commands start, so that no signal is lost; the commands do not inherit them.
     earlier = {
         signal.SIGINT: signal.signal(signal.SIGINT, lambda *_: None),
         signal.SIGTERM: signal.signal(signal.SIGTERM, pass_on),
     }
     try:
-        with subprocess.Popen(command, cwd=ROOT, env=clean_env(), **options) as child:
-            started.append(child)
-            for number in early:
-                child.send_signal(number)
-            status = child.wait()
+        with contextlib.ExitStack() as stack:
+            for command in commands:
+                child = subprocess.Popen(command, cwd=ROOT, env=clean_env(), **options)
+                started.append(stack.enter_context(child))
+                for number in early:
+                    child.send_signal(number)
+            codes = [child.wait() for child in started]
     finally:
         for number, handler in earlier.items():
             signal.signal(number, handler)
-    return status if status >= 0 else 128 - status
+    return max(code if code >= 0 else 128 - code for code in codes)
 
 
 def demo(binaries: pathlib.Path, installation: float) -> int:
@@ -365,9 +368,18 @@ def demo(binaries: pathlib.Path, installation: float) -> int:
 
 def test(binaries: pathlib.Path, arguments: list[str]) -> int:
     """Run pytest with the arguments; without arguments, all tests on all cores."""
-    # worksteal: most tests of a file run in one process, which makes what they share once
-    everything = ["-n", "auto", "--dist", "worksteal"]
-    return run([binaries / "python", "-m", "pytest", *(arguments or everything)])
+    if arguments:
+        return run([binaries / "python", "-m", "pytest", *arguments])
+    # otherwise the workers of pytest, and the children of their tests, would compile the same kernels
+    say("compiling the kernels (cached for later runs)")
+    warm_up = [binaries / "fcl-train", "--quiet", "--warmup", "--features"]
+    status = run(*([*warm_up, features] for features in FEATURES))
+    if status:
+        return status
+    # More workers than cores, since many tests wait for their children. worksteal: most tests of a file
+    # run in one process, which makes what they share once.
+    workers = str(3 * (os.cpu_count() or 2) // 2)
+    return run([binaries / "python", "-m", "pytest", "-n", workers, "--dist", "worksteal"])
 
 
 def lint(binaries: pathlib.Path) -> int:
