@@ -43,7 +43,7 @@ Progress = Callable[[Event], None]
 #: Passes in a row without progress after which a run ends if rounding explains the gap ...
 MAX_IDLE = 4
 #: ... and after which it ends in any case.
-PATIENCE = 50
+PATIENCE = 30
 #: The estimate of rounding assumes the worst case. A larger estimate could explain any gap, so it does
 #: not end the run. This is also the largest share of the largest violation that is added for rounding.
 MOST_ROUNDING = 1e-3

@@ -59,13 +59,21 @@ class Polished:
         )
 
 
-def polish(passes: Passes, point: Point, threshold: float) -> Polished:
+def polish(
+    passes: Passes,
+    point: Point,
+    threshold: float,
+    violation: float = math.inf,
+    reach: float = 0.0,
+) -> Polished:
     """Correct the residuals of the anchor, and price the family there.
 
     Finds nothing for a sampled family, no weights or too many. The vector of residuals must hold the
     residuals at the anchor ``point``; the call restores them.
 
     threshold : |g_j| / f_j below which prices need not be exact.
+    violation : largest violation at the anchor; features are returned if rounding explains it.
+    reach : bound of |phi_ij| / f_j, see :class:`fcl.features.prices.Prices`.
     """
     objective, k = passes.objective, len(point.ids)
     n = objective.n_rows
@@ -108,6 +116,8 @@ def polish(passes: Passes, point: Point, threshold: float) -> Polished:
         residuals[:] = own
     # the objective that this bound is compared with still comes from rounded margins
     bound = best.bound - passes.rounded_value(point)
+    if violation > passes.rounded_slope(point, 0.0, reach):
+        return Polished(bound)
     return Polished(bound, best.ids, passes.gradients(best.ids))
 
 

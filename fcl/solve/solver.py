@@ -183,7 +183,9 @@ class Solver:
         drawn = self.family.features_in_pass(number) if passes.sampled else None
         certified = outer.certify(prices, watch, bound, drawn)
         if outer.stands_still:
-            polished = polish(passes, outer.point, outer.threshold)
+            polished = polish(
+                passes, outer.point, outer.threshold, outer.max_violation - 1.0, outer.reach
+            )
             certified = outer.raise_bound(polished.bound, polished.ids)
             self._prices = polished.added_to(prices)
         self._exact = None
