@@ -372,9 +372,9 @@ def test(binaries: pathlib.Path, arguments: list[str]) -> int:
         return run([binaries / "python", "-m", "pytest", *arguments])
     # otherwise the workers of pytest, and the children of their tests, would compile the same kernels
     say("compiling the kernels (cached for later runs)")
-    warm_up: list[str | pathlib.Path] = [binaries / "fcl-train", "--quiet", "--warmup", "--features"]
-    compile_all: list[list[str | pathlib.Path]] = [[*warm_up, names] for names in FEATURES]
-    status = run(*compile_all)
+    program = str(binaries / "fcl-train")
+    warm_ups = [[program, "--quiet", "--warmup", "--features", names] for names in FEATURES]
+    status = run(*warm_ups)
     if status:
         return status
     # More workers than cores, since many tests wait for their children. worksteal: most tests of a file
