@@ -71,21 +71,26 @@ def hard_small(key: str, random: np.random.Generator | None = None) -> Case:
     features = features.replace("hard_features:Pairs", "generators:Pairs")
     features = features.replace("hard_features:Steps", "generators:Hinges")
     x, y = HARD_SMALL[f"{key}_X"], HARD_SMALL[f"{key}_y"]
+    weights = HARD_SMALL.get(f"{key}_w")
     if random is not None:
         rows = random.permutation(len(y))
         x, y = np.ascontiguousarray(x[rows][:, random.permutation(x.shape[1])]), y[rows]
-    s = np.ones(len(y))
+        weights = None if weights is None else weights[rows]
+    s = np.ones(len(y)) if weights is None else weights.copy()
     if isinstance(options["class_weight"], dict):
         options["class_weight"] = {float(k): v for k, v in options["class_weight"].items()}
-        s[y == 1.0] = options["class_weight"][1.0]
+        s[y == 1.0] *= options["class_weight"][1.0]
     elif options["class_weight"] == "balanced":
-        s = np.where(y > 0.0, 0.5 * len(y) / (y > 0.0).sum(), 0.5 * len(y) / (y < 0.0).sum())
-    phi, factors = explicit_matrix(features, x, np.ones(len(x), bool), 400)
+        total = s.sum()
+        for label in (-1.0, 1.0):
+            s[y == label] *= 0.5 * total / s[y == label].sum()
+    keep = s > 0.0
+    phi, factors = explicit_matrix(features, x, keep, 400)
     problem = Problem(
-        *(phi, y, s, options["loss"], options["C"]),
+        *(phi[keep], y[keep], s[keep], options["loss"], options["C"]),
         *(options["intercept"], options["l1_ratio"], factors),
     )
-    return Case(0, x, y, None, features, options, [], problem)
+    return Case(0, x, y, weights, features, options, [], problem)
 
 
 def assert_solved(case: Case) -> None:

@@ -14,6 +14,7 @@ import math
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+import numpy.typing as npt
 
 from fcl.features.prices import Prices
 from fcl.solve.passes import Passes
@@ -26,6 +27,8 @@ MOST_WEIGHTS = 512
 MOST_ENTRIES = 1 << 16
 #: Number of corrections of a vector; each one corrects the rounding of the one before.
 CORRECTIONS = 4
+#: Shares of the rows that move: at first all, later those with the smallest residuals.
+SHARES = 1.0, 0.5, 0.25
 #: A column depends on the others if its component orthogonal to them is below this share of the largest.
 DEPENDENT = 1e-13
 #: A residual within this share of an end of the domain counts as being at that end.
@@ -154,18 +157,39 @@ def _corrected(
     start: Floats, sizes: Floats, columns: Floats, target: Floats, low: Floats, high: Floats
 ) -> Floats:
     """A vector in [low, high] near ``start``, by ``sizes``, with columns @ vector = target."""
+    vector, exact = start.copy(), columns.astype(np.longdouble)
+    scale = np.where(target != 0.0, np.abs(target), max(np.abs(target).max(), 1e-300))
+    best, least = vector, math.inf
+    for share in SHARES:
+        # the numbers of the last rows are small, and so float64 rounds them to finer steps
+        some = np.where(np.abs(vector) <= np.quantile(np.abs(vector), share), sizes, 0.0)
+        if not some.any():
+            break
+        vector = _nearer(vector, np.sqrt(some), columns, exact, target, low, high)
+        miss = float((np.abs(target - exact @ vector) / scale).max())
+        if miss < least:
+            best, least = vector, miss
+    return best
+
+
+def _nearer(
+    vector: Floats,
+    roots: Floats,
+    columns: Floats,
+    exact: npt.NDArray[np.longdouble],
+    target: Floats,
+    low: Floats,
+    high: Floats,
+) -> Floats:
+    """The vector after the shortest corrections, in units of ``roots``, from independent columns."""
     from scipy.linalg import qr, solve_triangular
 
-    roots = np.sqrt(sizes)
-    exact_columns = columns.astype(np.longdouble)
-    # the shortest correction, from linearly independent columns
     basis, triangle, order = qr((columns * roots).T, mode="economic", pivoting=True)
     beyond = np.abs(np.diag(triangle))
     rank = int(np.count_nonzero(beyond > DEPENDENT * beyond[0]))
     basis, triangle, order = basis[:, :rank], triangle[:rank, :rank], order[:rank]
-    vector = start.copy()
     for _ in range(CORRECTIONS):
-        missing = (target - exact_columns @ vector).astype(np.float64)[order]
+        missing = (target - exact @ vector).astype(np.float64)[order]
         move = solve_triangular(triangle, missing, trans="T", check_finite=False)
         vector = np.clip(vector + roots * (basis @ move), low, high)
     return vector
