@@ -10,7 +10,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from pathlib import Path
@@ -352,12 +351,11 @@ def test_the_exit_code_is_that_of_the_command(dev):
     assert dev.run(["sh", "-c", "kill -KILL $$"]) == 128 + signal.SIGKILL
 
 
-def test_commands_side_by_side(dev):
-    meet = "touch {}; while [ ! -e {} ]; do sleep 0.01; done; exit {}"
-    with tempfile.TemporaryDirectory() as folder:
-        a, b = Path(folder, "a"), Path(folder, "b")
-        commands = (["sh", "-c", meet.format(*names)] for names in ((a, b, 0), (b, a, 3)))
-        assert dev.run(*commands) == 3
+def test_commands_side_by_side(dev, tmp_path):
+    meet = "touch {}; for i in $(seq 500); do [ -e {} ] && exit {}; sleep 0.01; done; exit 9"
+    names = (("a", "b", 0), ("b", "a", 3))
+    commands = [["sh", "-c", f"cd {tmp_path}; " + meet.format(*some)] for some in names]
+    assert dev.run(*commands) == 3
 
 
 def test_a_termination_is_passed_on(tmp_path):

@@ -312,10 +312,10 @@ def run(*commands: Sequence[str | pathlib.Path], **options: Any) -> int:
     it. SIGTERM is sent only to this process, which forwards it.
     """
     started: list[subprocess.Popen[Any]] = []
-    early: list[int] = []
+    received: list[int] = []
 
     def pass_on(number: int, _: object) -> None:
-        early.append(number)
+        received.append(number)
         for child in started:
             child.send_signal(number)
 
@@ -329,7 +329,7 @@ def run(*commands: Sequence[str | pathlib.Path], **options: Any) -> int:
             for command in commands:
                 child = subprocess.Popen(command, cwd=ROOT, env=clean_env(), **options)
                 started.append(stack.enter_context(child))
-                for number in early:
+                for number in received:
                     child.send_signal(number)
             codes = [child.wait() for child in started]
     finally:
@@ -379,7 +379,9 @@ def test(binaries: pathlib.Path, arguments: list[str]) -> int:
         return status
     # More workers than cores, since many tests wait for their children. worksteal: most tests of a file
     # run in one process, which makes what they share once.
-    workers = str(3 * (os.cpu_count() or 2) // 2)
+    affinity = getattr(os, "sched_getaffinity", None)  # not on macOS
+    cores = len(affinity(0)) if affinity else os.cpu_count() or 1
+    workers = str(max(1, 3 * cores // 2))
     return run([binaries / "python", "-m", "pytest", "-n", workers, "--dist", "worksteal"])
 
 

@@ -118,7 +118,7 @@ class Outer:
         self.reach = 0.0  #: bound of |phi_ij| / f_j that the last pass relied on
         #: known after the first pricing; infinite after :meth:`restore`, until it is computed again
         self.C_min = math.nan
-        self._wanted = _NOTHING  # features to select, whatever their violation
+        self._wanted = _NOTHING  # features to select, whatever their gradients
         self._priced = False  # whether max_violation belongs to this anchor
         self._last: Priced | None = None  # what the last pass over a sampled family priced
         self.gap = math.inf  #: absolute, after the last pass
@@ -184,7 +184,7 @@ class Outer:
         certified = self.certified()
         return self.sharpness < 0.1 and certified.scope is Scope.FAMILY and certified.gap > self.tol
 
-    def raise_bound(self, bound: float, wanted: Ids | None = None) -> Certified:
+    def raise_bound(self, bound: float, wanted: Ids = _NOTHING) -> Certified:
         """Adopt another bound of the whole problem if it is better.
 
         wanted : features that violate where this bound was proved, which are selected even if rounding
@@ -193,7 +193,7 @@ class Outer:
         Raises InputError for a bound above the objective by more than rounding.
         """
         self._gap_to(bound)
-        self._wanted = _NOTHING if wanted is None else wanted
+        self._wanted = wanted
         bound = min(bound, self.objective)
         if bound > self.bound:
             self.bound, self.best = bound, self.point

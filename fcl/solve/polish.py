@@ -17,12 +17,13 @@ import numpy as np
 import numpy.typing as npt
 
 from fcl.features.prices import Prices
+from fcl.solve.outer import Outer
 from fcl.solve.passes import Passes
 from fcl.solve.state import Floats, Ids, Point
 
-__all__ = ["Polished", "polish"]
+__all__ = ["Polished", "polish", "polished_bound"]
 
-#: Maximum weights, and entries of their columns: a few milliseconds of work.
+#: Maximum weights, and entries of their columns: a few milliseconds of work, and up to four pricings.
 MOST_WEIGHTS = 512
 MOST_ENTRIES = 1 << 16
 #: Number of corrections of a vector; each one corrects the rounding of the one before.
@@ -36,8 +37,8 @@ EDGE = 1e-9
 #: Weights that move no margin by more than this share of the largest change are left by rounding; without
 #: them, the columns that remain are better conditioned.
 FIRM = 1e-10
-#: Maximum features that are returned.
-MOST_CANDIDATES = 8
+#: Maximum features that are returned, and the violation that they must exceed.
+MOST_CANDIDATES, LEAST_VIOLATION = 8, 1e-12
 #: Error of a margin relative to the sum of its terms' sizes: rounding, and changes that rounding hides
 #: from the trainer.
 ROUNDED = 256 * np.finfo(float).eps
@@ -47,13 +48,13 @@ ROUNDED = 256 * np.finfo(float).eps
 class Polished:
     """The result of :func:`polish`."""
 
-    bound: float = -math.inf
+    bound: float
     #: features that violate at the corrected residuals, and their gradients at the anchor
     ids: Ids = field(default_factory=lambda: np.empty(0, np.int64))
     gradients: Floats = field(default_factory=lambda: np.empty(0))
 
     def added_to(self, prices: Prices) -> Prices:
-        """The prices of the anchor, with these features after the other candidates."""
+        """The prices of the anchor, with these features after the other candidates, in no order."""
         new = ~np.isin(self.ids, prices.ids)
         return replace(
             prices,
@@ -62,26 +63,46 @@ class Polished:
         )
 
 
-def polish(
-    passes: Passes,
-    point: Point,
-    threshold: float,
-    violation: float = math.inf,
-    reach: float = 0.0,
-) -> Polished:
+def polish(passes: Passes, outer: Outer, known: Ids) -> Polished:
     """Correct the residuals of the anchor, and price the family there.
+
+    If rounding explains the largest violation at the anchor, the result has the features that violate at
+    the corrected residuals, except ``known`` ones: those with a weight or a cached column.
+    """
+    bound, prices = _corrected_prices(
+        passes, outer.point, outer.threshold, outer.objective * (1.0 - outer.tol)
+    )
+    hidden = outer.max_violation - 1.0 <= passes.rounded_slope(outer.point, 0.0, outer.reach)
+    if prices is None or not hidden:
+        return Polished(bound)
+    conditions = passes.conditions
+    new = ~np.isin(prices.ids, known)
+    ids = prices.ids[new]
+    over = conditions.violations(ids, prices.gradients[new], np.zeros(len(ids)))
+    worst = np.argsort(-over, kind="stable")[:MOST_CANDIDATES]
+    ids = np.sort(ids[worst[over[worst] > LEAST_VIOLATION]])
+    return Polished(bound, ids, passes.gradients(ids))
+
+
+def polished_bound(passes: Passes, point: Point, threshold: float) -> float:
+    """The dual bound from corrected residuals of a point, which the vector of residuals must hold."""
+    return _corrected_prices(passes, point, threshold, math.inf)[0]
+
+
+def _corrected_prices(
+    passes: Passes, point: Point, threshold: float, enough: float
+) -> tuple[float, Prices | None]:
+    """The best bound from corrected residuals, and the prices there.
 
     Finds nothing for a sampled family, no weights or too many. The vector of residuals must hold the
     residuals at the anchor ``point``; the call restores them.
 
-    threshold : |g_j| / f_j below which prices need not be exact.
-    violation : largest violation at the anchor; features are returned if rounding explains it.
-    reach : bound of |phi_ij| / f_j, see :class:`fcl.features.prices.Prices`.
+    threshold : |g_j| / f_j below which prices need not be exact.  enough : bound at which to stop.
     """
     objective, k = passes.objective, len(point.ids)
     n = objective.n_rows
     if not 0 < k <= MOST_WEIGHTS or n * (k + 1) > MOST_ENTRIES or passes.sampled:
-        return Polished()
+        return -math.inf, None
     penalty, factors = objective.penalty, passes.conditions.factors(point.ids)
     columns = np.zeros((k, n))
     for t in range(k):
@@ -98,40 +119,30 @@ def polish(
     if objective.intercept:
         columns = np.vstack([columns, np.full((1, n), 1.0 / math.sqrt(n))])
         target, firm = np.append(target, 0.0), np.append(firm, True)
+    subsets = [np.ones(len(firm), bool)] if firm.all() else [np.ones(len(firm), bool), firm]
     residuals = passes.vectors.residuals
     own = residuals.copy()
     low, high = (end * objective.s for end in objective.loss.domain(objective.y))
     # residuals at an end of the domain stay there, as on the linear pieces of the Huber loss
     ends = (own <= _within(low)) | (own >= _within(high))
     sizes = np.maximum(np.where(ends, 0.0, np.abs(own)), hidden)
-    # a start from 0 drops everything that the conditions do not require, which is noise where rows are
+    # the second start drops everything that the conditions do not require, which is noise where rows are
     # interpolated
     starts = own, np.where(ends, own, 0.0)
-    nothing = np.empty(0, np.int64)
-    best = Polished()
+    # the objective that the bound is compared with comes from rounded margins
+    rounded = passes.rounded_value(point)
+    best: tuple[float, Prices | None] = -math.inf, None
     try:
-        for some, start in itertools.product((slice(None), firm)[: 2 - bool(firm.all())], starts):
+        for some, start in itertools.product(subsets, starts):
             residuals[:] = _corrected(start, sizes, columns[some], target[some], low, high)
-            prices, bound = passes.prove(nothing, threshold)
-            if bound > best.bound:
-                best = Polished(bound, _violating(passes, prices, point))
+            prices, bound = passes.prove(np.empty(0, np.int64), threshold)
+            if bound - rounded > best[0]:
+                best = bound - rounded, prices
+            if best[0] >= enough:
+                break
     finally:
         residuals[:] = own
-    # the objective that this bound is compared with still comes from rounded margins
-    bound = best.bound - passes.rounded_value(point)
-    if violation > passes.rounded_slope(point, 0.0, reach):
-        return Polished(bound)
-    return Polished(bound, best.ids, passes.gradients(best.ids))
-
-
-def _violating(passes: Passes, prices: Prices, point: Point) -> Ids:
-    """The worst features without a weight that violate at these prices, in increasing order."""
-    conditions = passes.conditions
-    new = ~np.isin(prices.ids, point.ids)
-    ids = prices.ids[new]
-    over = conditions.violations(ids, prices.gradients[new], np.zeros(len(ids)))
-    worst = np.argsort(-over, kind="stable")[:MOST_CANDIDATES]
-    return np.sort(ids[worst[over[worst] > 0.0]])
+    return best
 
 
 def _hidden(passes: Passes, point: Point, columns: Floats) -> Floats:

@@ -61,12 +61,13 @@ def select(
     tolerance : float
         Features that violate by at most this are not selected.
     wanted : int64
-        Candidates that are selected first, whatever their violation.
+        Candidates that count as violating by as much as the largest violation.
     """
     new = ~np.isin(prices.ids, cached) & ~np.isin(prices.ids, frozen.ids)
     ids, gradients = prices.ids[new], prices.gradients[new]
     if conditions.penalty.pure_l1:
         first = _first_of_equals(ids, gradients, conditions.factors(ids))
+        first = np.union1d(first, np.flatnonzero(np.isin(ids, wanted)))
         ids, gradients = ids[first], gradients[first]
     violations = conditions.violations(ids, gradients, np.zeros(len(ids)))
     frozen_violations = conditions.violations(frozen.ids, frozen_gradients, frozen.weights)
@@ -74,9 +75,9 @@ def select(
     gradients = np.concatenate([gradients, frozen_gradients])
     weights = np.concatenate([np.zeros(len(violations)), frozen.weights])
     violations = np.concatenate([violations, frozen_violations])
-    others = ~np.isin(ids, wanted)
-    order = np.lexsort((ids, -violations, others))
-    order = order[(violations[order] > tolerance) | ~others[order]][:most]
+    violations[np.isin(ids, wanted)] = max(violations.max(initial=0.0), 2.0 * tolerance)
+    order = np.lexsort((ids, -violations))
+    order = order[violations[order] > tolerance][:most]
     return Selection(ids[order], violations[order], gradients[order], weights[order])
 
 

@@ -37,7 +37,7 @@ from fcl.solve.inner import InnerModel
 from fcl.solve.local import LocalSolver
 from fcl.solve.outer import Certified, Outer
 from fcl.solve.passes import Passes, Vectors
-from fcl.solve.polish import polish
+from fcl.solve.polish import polish, polished_bound
 from fcl.solve.run_state import RunState
 from fcl.solve.sampling import LastStep, Sampler
 from fcl.solve.select import Selection
@@ -183,9 +183,7 @@ class Solver:
         drawn = self.family.features_in_pass(number) if passes.sampled else None
         certified = outer.certify(prices, watch, bound, drawn)
         if outer.stands_still:
-            polished = polish(
-                passes, outer.point, outer.threshold, outer.max_violation - 1.0, outer.reach
-            )
+            polished = polish(passes, outer, watch)
             certified = outer.raise_bound(polished.bound, polished.ids)
             self._prices = polished.added_to(prices)
         self._exact = None
@@ -415,7 +413,7 @@ class Solver:
                     self._place(best)
                     _, bound = self._bound_at(best, outer.threshold)
                 if bound < claimed:
-                    bound = max(bound, polish(passes, best, outer.threshold).bound)
+                    bound = max(bound, polished_bound(passes, best, outer.threshold))
                 outer.prove(best, bound, claimed)
         cached = state.cached
         if self.sampler is not None:

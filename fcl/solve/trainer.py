@@ -170,8 +170,8 @@ class Trainer:
         moved = np.flatnonzero(away)
         add_columns(working, moved, away[moved], self._m, self._team)
         self.intercept, self._anchor_b = b, anchor_b
-        if self._is_clipped(view, n):  # minimised directly, unless rounding spoils the step
-            self._raised = 0.0
+        if n and self._is_clipped(view, n) and self._is_cheap(view, n):
+            self._raised = 0.0  # minimise directly again, until rounding spoils a step
         self._before, self._undo = math.inf, None
 
     def rise(self, view: RowView, working: WorkingSet) -> float:

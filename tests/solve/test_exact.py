@@ -66,9 +66,9 @@ def test_columns_of_all_scales_in_a_few_passes(loss: str, intercept: bool) -> No
     score = phi[:, 7] + phi[:, 12] / 10.0**3.5 + rng.normal(size=60)
     y = score if loss == "squared" else np.where(score > 0.0, 1.0, -1.0)
     problem = Problem(phi, y, rng.uniform(0.5, 2.0, 60), loss, 300.0, intercept)
-    solver = make_solver(explicit_family(phi), phi, problem, tol=1e-9)
+    solver = make_solver(explicit_family(phi), phi, problem, tol=1e-8)
     passes = run(solver, 40)
-    assert passes[-1].gap <= 1e-9, f"{len(passes)} passes"
+    assert passes[-1].gap <= 1e-8, f"{len(passes)} passes"
     w = np.zeros(15)
     w[solver.outer.point.ids] = solver.outer.point.weights
     objective = problem.objective(w, solver.outer.point.intercept)

@@ -314,9 +314,7 @@ class OuterLoopState:
         drawn = self.job.family.features_in_pass(pass_number) if self.passes.sampled else None
         self.certified = outer.certify(self._prices, watch, bound, drawn)
         if outer.stands_still:
-            polished = polish(
-                self.passes, outer.point, outer.threshold, outer.max_violation - 1.0, outer.reach
-            )
+            polished = polish(self.passes, outer, watch)
             self.certified = outer.raise_bound(polished.bound, polished.ids)
             n_priced = len(self._prices.ids)
             self._prices = polished.added_to(self._prices)
