@@ -15,7 +15,7 @@ import numpy as np
 from fcl.checks import file_kind
 from fcl.data.base import Container, RowReader
 from fcl.data.dataset import DataSet
-from fcl.data.encodings import open_column, open_rows
+from fcl.data.encodings import open_column, open_rows, read_column_names
 from fcl.data.hdf5 import Hdf5Container, is_hdf5
 from fcl.data.memory import MemoryReader
 from fcl.data.npy import is_npy, open_npy
@@ -123,8 +123,15 @@ def open_data(
         column = _open_column(container, weights, rows, "weights")
         values = column.read_all().reshape(-1)
         weight_values = check_weights(values, rows.shape[0], column.name)
-    stamps = container.stamps() if container else []
-    data = DataSet(name, rows, target, weight_values, target_name=target_name, stamps=stamps)
+    data = DataSet(
+        name,
+        rows,
+        target,
+        weight_values,
+        target_name=target_name,
+        column_names=_column_names(container, rows),
+        stamps=container.stamps() if container else [],
+    )
     if offset is not None:
         column = _open_column(container, offset, rows, "offset")
         data = data.with_offset(column.read_all().reshape(-1), column.name)
@@ -179,6 +186,13 @@ def _split_group(source: Any) -> tuple[Path, str]:
         text, _, group = text.rpartition(GROUP_SEPARATOR)
         return Path(text), group.strip("/")
     return Path(text), ""
+
+
+def _column_names(container: Container | None, rows: RowReader[Any]) -> list[str] | None:
+    """Names of the columns of numeric rows, where the container has them."""
+    if container is None or len(rows.shape) != 2 or rows.dtype.kind not in "biuf":
+        return None
+    return read_column_names(container, rows.shape[1])
 
 
 def _open_column(
