@@ -1,5 +1,4 @@
-"""From foreign files (FASTA, intervals and a genome, ...) to a Zarr group; see the README beside."""
+"""From foreign files (FASTA, intervals and a genome, ...) to a Zarr group: ``fcl.convert.run.convert``.
 
-from fcl.convert.run import Summary, convert
-
-__all__ = ["Summary", "convert"]
+The package imports nothing, so that the help of the command is fast.
+"""

@@ -13,9 +13,10 @@ import pytest
 from scipy.sparse import csr_matrix
 
 import fcl
-from fcl.convert import arrays, convert, registry, run
+from fcl.convert import arrays, registry, run
 from fcl.convert.contract import Budget, Categorical, Layout, Rows, Source
 from fcl.convert.options import TABLE
+from fcl.convert.run import convert
 from fcl.data.foreign import FORMATS
 from fcl.data.sparse import SparseRows
 from fcl.errors import BudgetError, InputError
