@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import functools
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,8 +12,8 @@ from fcl.checks import shown
 from fcl.convert.contract import Budget, Column, Layout, Rows, Source
 from fcl.convert.files import InputFile
 from fcl.convert.labels import HEADER, HeaderPattern, NameTable, TextColumn
-from fcl.convert.letters import Codes, Cut, Filter, Ints, decoded
-from fcl.convert.records import pieces
+from fcl.convert.letters import Codes, Cut, Filter, Ints
+from fcl.convert.records import Piece, pieces
 from fcl.errors import InputError
 
 __all__ = ["Options", "open_source"]
@@ -31,27 +32,47 @@ class Options:
     both_strands: bool = False
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Batch:
     """Complete records; ``codes`` holds their letters one after the other."""
 
     file: InputFile
     headers: list[bytes]
-    lines: Ints
     lengths: Ints
     codes: Codes
+    find_lines: Callable[[], Ints]
 
     @property
     def starts(self) -> Ints:
         return np.cumsum(self.lengths) - self.lengths
 
+    @functools.cached_property
+    def lines(self) -> Ints:
+        """Line numbers of the headers, from 1; counted only where a message needs them."""
+        return self.find_lines()
+
     def __len__(self) -> int:
         return len(self.headers)
 
+    def text(self) -> list[str]:
+        """The headers as text."""
+        if not self.headers:
+            return []
+        joined = b"\n".join(self.headers).replace(b"\r", b"")
+        return joined.decode("utf-8", "replace").split("\n")
+
+    def names(self) -> list[str]:
+        """The first word of each header; empty where there is none."""
+        headers = self.text()
+        if not any(
+            blank in header for header in (b"".join(self.headers),) for blank in (b" ", b"\t")
+        ):
+            return headers
+        return [(header.split(None, 1) or [""])[0] for header in headers]
+
     def where(self, record: int) -> str:
         """A record in words, for messages."""
-        name = shown(self.headers[record].decode("utf-8", "replace"))
-        return f"{self.file.name}: line {self.lines[record]}: the record {name}"
+        return f"{self.file.name}: line {self.lines[record]}"
 
 
 def open_source(inputs: list[InputFile], options: Options, budget: Budget) -> Source:
@@ -86,7 +107,7 @@ class _FastaSource(Source):
             if lookup is not None and lookup.table is not None:
                 self.inputs.append(lookup.table.file)
         self._width = options.length
-        self._names: dict[str, str] = {}  # of records that are looked up -> where they are
+        self._names: dict[str, str] = {}  # of records that are looked up, and where they are
         if len(inputs) == 2 and options.label is None:
             self.notes.append(f"labels: 1 for {inputs[0].name}, -1 for {inputs[1].name}")
 
@@ -103,31 +124,60 @@ class _FastaSource(Source):
         records = np.arange(self.rows_in, self.rows_in + len(batch))
         self.rows_in += len(batch)
         keep = self._long_enough(batch)
-        headers = [header.decode("utf-8", "replace") for header in batch.headers]
-        names = [header.partition(" ")[0].partition("\t")[0] for header in headers]
-        places = {}
-        for lookup in (self._labels, self._groups):
-            if lookup is not None:
-                places[lookup] = lookup.find(batch, headers, names, self._names)
-                missing = keep & (places[lookup] < 0)
-                if missing.any():
-                    self.dropped[f"without a {lookup.what} in the table"] += int(missing.sum())
-                    keep &= ~missing
+        names = batch.names()
+        self._check_names(batch, names)
+        places = {
+            lookup: self._places(lookup, batch, names, keep)
+            for lookup in (self._labels, self._groups)
+            if lookup is not None
+        }
         kept = np.flatnonzero(keep)
-        if self._width is None and len(kept):
-            self._width = int(batch.lengths[kept[0]])
-        cut = Cut(self._width or 1, self._options.anchor, self._options.pad)
+        columns = {
+            lookup.option: lookup.column(found[kept], batch, kept)
+            for lookup, found in places.items()
+        }
+        if len(self._files) == 2 and self._labels is None:
+            columns["--label"] = np.full(len(kept), 1 - 2 * file_number, np.int8)
+        obs: dict[str, Column] = {"name": np.array(names, np.dtypes.StringDType())[kept]}
+        if "--groups" in columns:
+            obs["group"] = columns["--groups"]
+        x, padded = self._cut(batch, kept)
+        rows = Rows(x, records[kept], columns.get("--label"), None, obs)
+        return self._filter.apply(rows, self.dropped, padded)
+
+    def _cut(self, batch: _Batch, kept: Ints) -> tuple[Codes, Ints]:
+        """The rows of records, and how many letters of each were filled up."""
         lengths = batch.lengths[kept]
-        y: Column | None = None
-        if self._labels is not None:
-            y = self._labels.column(places[self._labels][kept], batch.lines[kept])
-        elif len(self._files) == 2:
-            y = np.full(len(kept), 1 - 2 * file_number, np.int8)
-        obs: dict[str, Column] = {"name": decoded([names[i].encode() for i in kept])}
-        if self._groups is not None:
-            obs["group"] = self._groups.column(places[self._groups][kept], batch.lines[kept])
-        rows = Rows(cut.rows(batch.codes, batch.starts[kept], lengths), records[kept], y, None, obs)
-        return self._filter.apply(rows, self.dropped, np.maximum(0, cut.length - lengths))
+        if self._width is None and len(kept):
+            self._width = int(lengths[0])
+        cut = Cut(self._width or 1, self._options.anchor, self._options.pad)
+        return cut.rows(batch.codes, batch.starts[kept], lengths), np.maximum(
+            0, cut.length - lengths
+        )
+
+    def _check_names(self, batch: _Batch, names: list[str]) -> None:
+        """Raise InputError for a name that occurs twice, if records are looked up by name."""
+        lookups = (self._labels, self._groups)
+        if all(lookup is None or lookup.table is None for lookup in lookups):
+            return
+        for i, name in enumerate(names):
+            if name in self._names:
+                raise InputError(
+                    f"two records have the name {shown(name)}: {self._names[name]} and {batch.where(i)}; "
+                    "expected each name once, as labels and groups are looked up by name"
+                )
+            self._names[name] = batch.where(i)
+
+    def _places(
+        self, lookup: _Lookup, batch: _Batch, names: list[str], keep: np.ndarray
+    ) -> np.ndarray:
+        """Where the values of records are; records without one are taken out of ``keep``."""
+        places = lookup.find(batch, names)
+        missing = keep & (places < 0)
+        if missing.any():
+            self.dropped[f"without a {lookup.what} in {lookup.source}"] += int(missing.sum())
+            keep &= ~missing
+        return places
 
     def _long_enough(self, batch: _Batch) -> np.ndarray:
         """Which records make rows; those that do not are counted, or refused without ``--length``."""
@@ -147,8 +197,8 @@ class _FastaSource(Source):
             if other.any():
                 at = int(other.argmax())
                 raise InputError(
-                    f"{batch.where(at)} has {batch.lengths[at]:,} letters, but the first has {width:,}; "
-                    "give --length L and --anchor center, start or end to cut all to one length"
+                    f"{batch.where(at)}: the record has {batch.lengths[at]:,} letters, but the "
+                    f"first has {width:,}; give --length L and --anchor center, start or end to cut all to one length"
                 )
         return ~empty
 
@@ -157,9 +207,11 @@ class _Lookup:
     """Labels or groups of records: by a pattern over their headers, or by name in a table."""
 
     def __init__(self, option: str, text: str) -> None:
-        self.what = option.strip("-").rstrip("s")
+        self.option = option
+        self.what = option.strip("-").removesuffix("s")
         self.pattern = HeaderPattern.parse(option, text) if text.startswith(HEADER) else None
         self.table = None if self.pattern else NameTable.read(option, text)
+        self.source = "" if self.table is None else self.table.file.name
         self._column = TextColumn(option)
         self._found: list[str] = []
 
@@ -167,50 +219,52 @@ class _Lookup:
     def of(cls, option: str, text: str | None) -> _Lookup | None:
         return None if text is None else cls(option, text)
 
-    def find(
-        self, batch: _Batch, headers: list[str], names: list[str], seen: dict[str, str]
-    ) -> np.ndarray:
+    def find(self, batch: _Batch, names: list[str]) -> np.ndarray:
         """Places of the values of the records, for :meth:`column`; -1 for one without a value."""
-        if self.pattern is not None:
-            found = (self.pattern.find(h, batch.where(i)) for i, h in enumerate(headers))
-            self._found = list(found)
-            return np.arange(len(headers))
-        assert self.table is not None
-        for i, name in enumerate(names):
-            where = f"{batch.file.name} line {batch.lines[i]}"
-            if seen.setdefault(name, where) != where:
-                raise InputError(
-                    f"two records have the name {shown(name)}: {seen[name]} and {where}; expected each "
-                    "name once, as labels and groups are looked up by name"
-                )
-        return self.table.find(names)
+        if self.table is not None:
+            return self.table.find(names)
+        assert self.pattern is not None
+        headers = enumerate(batch.text())
+        self._found = [self.pattern.find(header, batch.where, i) for i, header in headers]
+        return np.arange(len(batch))
 
-    def column(self, places: np.ndarray, lines: Ints) -> Column:
-        """The values at these places, which belong to records in these lines."""
+    def column(self, places: np.ndarray, batch: _Batch, records: Ints) -> Column:
+        """The values at these places, which belong to these records of a batch."""
         if self.table is not None:
             return self.table.take(places)
-        return self._column.encode([self._found[i] for i in places], lines.tolist())
+        found = [self._found[i] for i in places]
+        return self._column.encode(found, lambda i: batch.where(int(records[i])))
 
 
 def _batches(file: InputFile, budget: Budget) -> Iterator[_Batch]:
     """The records of a file; a record that continues in the next piece waits for its end."""
-    header, line, waiting = None, 0, list[Codes]()
+    header: bytes | None = None
+    before: Piece | None = None  # in which the waiting record begins
+    waiting: list[Codes] = []
     for piece in pieces(file, budget.block):
         waiting.append(piece.continued)
         _check_size(file, header, waiting, budget)
         if not piece.headers:
             continue
-        headers, lines, lengths = piece.headers, piece.lines(), piece.lengths
+        headers, lengths = piece.headers, piece.lengths
         if header is not None:
-            headers, lines = [header, *headers], np.concatenate([[line], lines])
+            headers = [header, *headers]
             lengths = np.concatenate([[sum(map(len, waiting))], lengths])
         codes = np.concatenate([*waiting, piece.codes])
         end = len(codes) - int(lengths[-1])
-        yield _Batch(file, headers[:-1], lines[:-1], lengths[:-1], codes[:end])
-        header, line, waiting = headers[-1], int(lines[-1]), [codes[end:].copy()]
+        lines = functools.partial(_lines, before, piece)
+        yield _Batch(file, headers[:-1], lengths[:-1], codes[:end], lines)
+        header, before, waiting = headers[-1], piece, [codes[end:].copy()]
     assert header is not None
     letters = np.concatenate(waiting)
-    yield _Batch(file, [header], np.array([line]), np.array([len(letters)]), letters)
+    lines = functools.partial(_lines, before, None)
+    yield _Batch(file, [header], np.array([len(letters)]), letters, lines)
+
+
+def _lines(before: Piece | None, piece: Piece | None) -> Ints:
+    """Lines of the last record of a piece, and of all but the last one of the next piece."""
+    first = np.empty(0, np.int64) if before is None else before.lines()[-1:]
+    return first if piece is None else np.concatenate([first, piece.lines()[:-1]])
 
 
 def _check_size(

@@ -120,6 +120,7 @@ class _IntervalSource(Source):
         self._contigs: dict[str, int] = {}  # names in the intervals -> contigs
         self._label = TextColumn("--label")
         self._group = Categories()
+        self._named: bool | None = None
         self._reversed = 0
 
     @property
@@ -158,7 +159,7 @@ class _IntervalSource(Source):
         }
         if strand is not None:
             obs["strand"] = Categorical(strand[keep], list(_STRANDS))
-        if sites.has("name"):
+        if self._has_names(sites):
             obs["name"] = np.array(sites.text("name"), np.dtypes.StringDType())[keep]
         if self._options.groups is not None:
             obs["group"] = self._group_column(sites, keep)
@@ -204,14 +205,12 @@ class _IntervalSource(Source):
         """Codes of the strands: 0 is +, 1 is -, 2 is unknown."""
         if self._options.no_strand or not sites.has("strand"):
             return None
-        words = sites.text("strand")
-        code = {word: number for number, word in enumerate(_STRANDS)} | {"": 2}
-        found = np.array([code.get(word, -1) for word in words], np.int8)
+        found = sites.letters("strand", "".join(_STRANDS))
         if (found < 0).any():
             at = int((found < 0).argmax())
             raise InputError(
-                f"{sites.where(at)}: expected a strand (+, - or .) in column 6, got {shown(words[at])}; "
-                "give --no-strand to ignore the column"
+                f"{sites.where(at)}: expected a strand (+, - or .) in column 6, got "
+                f"{shown(sites.text('strand')[at])}; give --no-strand to ignore the column"
             )
         return found
 
@@ -250,8 +249,7 @@ class _IntervalSource(Source):
     def _y(self, sites: Intervals, keep: np.ndarray, file_number: int) -> Column | None:
         if self._options.label is not None:
             words = sites.text(sites.find(self._options.label))
-            self._label.what = sites.file.name
-            return self._label.encode([words[i] for i in keep], sites.lines[keep].tolist())
+            return self._label.encode([words[i] for i in keep], lambda i: sites.where(int(keep[i])))
         if len(self._files) > 1:
             return np.full(len(keep), 1 - 2 * file_number, np.int8)
         return None
@@ -260,3 +258,9 @@ class _IntervalSource(Source):
         assert self._options.groups is not None
         words = sites.text(sites.find(self._options.groups))
         return self._group.encode([words[i] for i in keep])
+
+    def _has_names(self, sites: Intervals) -> bool:
+        """Whether the first lines have names, other than a dot as a placeholder."""
+        if self._named is None:
+            self._named = sites.has("name") and set(sites.text("name")) - {".", ""} != set()
+        return self._named

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -20,16 +21,28 @@ __all__ = ["HeaderPattern", "NameTable", "TextColumn", "column_of", "fields_of",
 HEADER = "header:"
 
 
+def numbers_of(values: Sequence[str]) -> np.ndarray | None:
+    """Text as finite float64 numbers; None if any value is no such number."""
+    text = " ".join(values)
+    if not text.isascii() or "_" in text or "," in text:
+        return None
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        try:
+            # about four times as fast as a conversion of each value
+            found = np.fromstring(text, np.float64, sep=" ")
+        except (ValueError, DeprecationWarning):
+            return None
+    return found if len(found) == len(values) and np.isfinite(found).all() else None
+
+
 def column_of(values: Sequence[str]) -> Column:
     """A whole column: integers, finite numbers, or else a categorical of text."""
-    for number in (int, float):
-        try:
-            found = np.array([number(value) for value in values])
-        except (ValueError, OverflowError):
-            continue
-        if found.dtype.kind in "if" and np.isfinite(found).all():
-            return found
-    return Categories().encode(values)
+    found = numbers_of(values)
+    if found is None:
+        return Categories().encode(values)
+    whole = np.abs(found).max(initial=0.0) < 2**53 and bool((found == np.rint(found)).all())
+    return found.astype(np.int64) if whole else found
 
 
 class Categories:
@@ -54,29 +67,25 @@ class Categories:
 class TextColumn:
     """A column of text, block by block: numbers if the first value is one, else a categorical.
 
-    what : names the column in messages.
+    what : the option that names the column, for messages.
     """
 
     what: str
     _is_number: bool | None = None
     _categories: Categories = field(default_factory=Categories)
 
-    def encode(self, values: Sequence[str], lines: Sequence[int]) -> Column:
-        """The values of a block, which stand in these lines; InputError names one that is no number."""
+    def encode(self, values: Sequence[str], where: Callable[[int], str]) -> Column:
+        """The values of a block; an InputError names the place of one that is no number."""
         if self._is_number is None and values:
             self._is_number = _number(values[0]) is not None
         if not self._is_number:
             return self._categories.encode(values)
-        try:
-            numbers = np.array(values, np.float64)
-        except ValueError:
-            numbers = np.array([np.nan if _number(v) is None else float(v) for v in values])
-        wrong = ~np.isfinite(numbers)
-        if wrong.any():
-            at = int(wrong.argmax())
+        numbers = numbers_of(values)
+        if numbers is None:
+            at = next((i for i, value in enumerate(values) if _number(value) is None), 0)
             raise InputError(
-                f"{self.what}: line {lines[at]}: expected a finite number, as the first value is one, "
-                f"got {shown(values[at])}"
+                f"{where(at)}: {self.what}: expected a finite number, as the first value is one, got "
+                f"{shown(values[at])}"
             )
         return numbers
 
@@ -105,13 +114,14 @@ class HeaderPattern:
                 f"{option}: {text.removeprefix(HEADER)!r} is not a regular expression: {error}"
             ) from None
 
-    def find(self, header: str, where: str) -> str:
+    def find(self, header: str, where: Callable[[int], str], record: int) -> str:
         """The text in a header; InputError names the place if the expression does not match."""
         match = self.pattern.search(header)
         value = match and match[1 if self.pattern.groups else 0]
         if value is None:
             raise InputError(
-                f"{where}: expected a header that matches {self.pattern.pattern!r}, got {shown(header)}"
+                f"{where(record)}: expected a header that matches {self.pattern.pattern!r}, got "
+                f"{shown(header)}"
             )
         return value
 

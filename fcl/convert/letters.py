@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -132,8 +131,3 @@ def take(rows: Rows, index: np.ndarray, x: np.ndarray | None = None) -> Rows:
         weights=None if rows.weights is None else rows.weights[index],
         obs={name: some(column) for name, column in rows.obs.items()},
     )
-
-
-def decoded(names: Sequence[bytes]) -> np.ndarray:
-    """Names as text, which may hold bytes that are not UTF-8."""
-    return np.array([name.decode("utf-8", "replace") for name in names], np.dtypes.StringDType())

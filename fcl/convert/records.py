@@ -23,7 +23,7 @@ class Piece:
     continued : Codes
         Letters of the last record of the piece before.
     headers : list of bytes
-        Header lines without the ``>``.
+        Header lines without the ``>``; there may be a carriage return at the end.
     lengths : int64 (records,)
         Letters of each record in this piece.
     codes : uint8 (letters,)
@@ -39,7 +39,7 @@ class Piece:
 
     def lines(self) -> Ints:
         """Line numbers of the headers, from 1."""
-        counts = [part.count(b"\n") + 1 for part in self._parts]
+        counts = np.array([part.count(b"\n") + 1 for part in self._parts], np.int64)
         return self._first_line + np.cumsum(counts)[:-1]
 
 
@@ -54,7 +54,8 @@ def pieces(file: InputFile, slice_bytes: int) -> Iterator[Piece]:
         The file has no record, or text before the first one, or something that is no nucleotide; the
         message names file and line.
     """
-    line, carry, found = 1, b"\n", False
+    # the number of the line that text[0] belongs to, which may be the end of a line carried over
+    line, carry, found = 0, b"\n", False
     for data in file.slices(slice_bytes):
         text = carry + data
         parts = text.split(b"\n>")
@@ -64,11 +65,9 @@ def pieces(file: InputFile, slice_bytes: int) -> Iterator[Piece]:
             carry = b"\n>" + parts.pop()
         if not found:
             _check_start(file, parts[0], line)
-        # the first newline was invented, and a newline that is carried was counted before
-        first_line = line - text.startswith(b"\n")
-        yield _piece(file, parts, first_line)
+        yield _piece(file, parts, line)
         found = found or len(parts) > 1
-        line = first_line + text.count(b"\n", 0, len(text) - len(carry)) + (carry == b"\n")
+        line += text.count(b"\n", 0, len(text) - len(carry))
     if carry.startswith(b"\n>"):
         yield _piece(file, [b"", carry[2:] + b"\n"], line)
     elif not found:
@@ -78,7 +77,7 @@ def pieces(file: InputFile, slice_bytes: int) -> Iterator[Piece]:
 def _check_start(file: InputFile, text: bytes, line: int) -> None:
     """Raise InputError for text before the first record."""
     if rest := text.lstrip(BLANK):
-        line += text[: len(text) - len(rest)].count(b"\n") - text.startswith(b"\n")
+        line += text[: len(text) - len(rest)].count(b"\n")
         shown = rest.partition(b"\n")[0][:40].decode("utf-8", "replace")
         raise InputError(
             f"{file.name}: line {line}: expected a record, which begins with >, got {shown!r}"
@@ -90,7 +89,7 @@ def _piece(file: InputFile, parts: list[bytes], first_line: int) -> Piece:
     letters = [encode(sequence) for _, _, sequence in cut]
     piece = Piece(
         continued=np.frombuffer(encode(parts[0]), np.uint8),
-        headers=[header.rstrip(BLANK) for header, _, _ in cut],
+        headers=[header for header, _, _ in cut],
         lengths=np.fromiter(map(len, letters), np.int64, len(letters)),
         codes=np.frombuffer(b"".join(letters), np.uint8),
         _parts=parts,
