@@ -19,6 +19,7 @@ from fcl.errors import InputError
 
 __all__ = ["Genome", "Renaming", "Windows"]
 
+_SLICE_BYTES = 4 << 20
 _TWO_BIT = (b"\x43\x27\x41\x1a", b"\x1a\x41\x27\x43")
 
 
@@ -82,7 +83,7 @@ class Genome:
         lines: list[int] = []
         starts: list[int] = []
         end = 0
-        for piece in pieces(file, budget.block):
+        for piece in pieces(file, min(budget.block, _SLICE_BYTES)):
             self._scratch.write(piece.continued.data)
             self._scratch.write(piece.codes.data)
             end += len(piece.continued)

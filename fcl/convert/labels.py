@@ -71,20 +71,21 @@ class TextColumn:
     """
 
     what: str
+    must_be_number: bool = False
     _is_number: bool | None = None
     _categories: Categories = field(default_factory=Categories)
 
     def encode(self, values: Sequence[str], where: Callable[[int], str]) -> Column:
         """The values of a block; an InputError names the place of one that is no number."""
         if self._is_number is None and values:
-            self._is_number = _number(values[0]) is not None
+            self._is_number = self.must_be_number or _number(values[0]) is not None
         if not self._is_number:
             return self._categories.encode(values)
         numbers = numbers_of(values)
         if numbers is None:
             at = next((i for i, value in enumerate(values) if _number(value) is None), 0)
             raise InputError(
-                f"{where(at)}: {self.what}: expected a finite number, as the first value is one, got "
+                f"{where(at)}: {self.what}: expected a finite number, as in the first row, got "
                 f"{shown(values[at])}"
             )
         return numbers

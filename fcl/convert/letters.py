@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from fcl.convert.contract import Categorical, Column, Rows
 from fcl.data.sequences import CODE_OF_BYTE, UNKNOWN
+from fcl.errors import InputError
 
-__all__ = ["BLANK", "Cut", "Filter", "encode", "first_invalid", "reverse_complement"]
+__all__ = ["BLANK", "Cut", "Filter", "Trimmer", "encode", "first_invalid", "reverse_complement"]
 
 Codes = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]
@@ -78,6 +80,59 @@ class Cut:
                 (place < 0) | (place >= lengths[short, None]), UNKNOWN, rows[short]
             )
         return rows
+
+
+@dataclass
+class Trimmer:
+    """Rows of one length from sequences that may have several; the first one decides without ``length``.
+
+    length : ``--length``.
+    anchor, pad : see :class:`Cut`.
+    """
+
+    length: int | None
+    anchor: str = "center"
+    pad: bool = False
+    width: int = field(default=0, init=False)  #: letters of a row; 0 until there is one
+
+    def __post_init__(self) -> None:
+        if self.pad and self.length is None:
+            raise InputError("--pad: give --length too, the letters of a row")
+        if self.anchor == "summit":
+            raise InputError("--anchor summit is for narrowPeak; expected center, start or end")
+        self.width = self.length or 0
+
+    def keep(
+        self, lengths: Ints, dropped: Counter[str], where: Callable[[int], str]
+    ) -> npt.NDArray[np.bool_]:
+        """Which sequences make rows; those that do not are counted, or refused without ``length``."""
+        filled = lengths > 0
+        _count(dropped, "without letters", ~filled)
+        if self.length is None and filled.any():
+            self.width = self.width or int(lengths[filled.argmax()])
+            other = filled & (lengths != self.width)
+            if other.any():
+                at = int(other.argmax())
+                raise InputError(
+                    f"{where(at)}: the sequence has {lengths[at]:,} letters, but the first has "
+                    f"{self.width:,}; give --length L and --anchor center, start or end to cut all to "
+                    "one length"
+                )
+        if self.length is None or self.pad:
+            return filled
+        short = filled & (lengths < self.length)
+        _count(dropped, f"shorter than {self.length} letters", short)
+        return filled & ~short
+
+    def rows(self, codes: Codes, starts: Ints, lengths: Ints) -> tuple[Codes, Ints]:
+        """The rows of sequences, and how many letters of each were filled up."""
+        cut = Cut(max(self.width, 1), self.anchor, self.pad)
+        return cut.rows(codes, starts, lengths), np.maximum(0, cut.length - lengths)
+
+
+def _count(dropped: Counter[str], why: str, which: npt.NDArray[np.bool_]) -> None:
+    if which.any():
+        dropped[why] += int(which.sum())
 
 
 @dataclass(frozen=True)

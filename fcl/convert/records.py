@@ -9,6 +9,7 @@ import numpy as np
 
 from fcl.convert.files import InputFile
 from fcl.convert.letters import BLANK, Codes, Ints, encode, first_invalid
+from fcl.data.sequences import CODE_OF_BYTE
 from fcl.errors import InputError
 
 __all__ = ["Piece", "pieces"]
@@ -86,7 +87,7 @@ def _check_start(file: InputFile, text: bytes, line: int) -> None:
 
 def _piece(file: InputFile, parts: list[bytes], first_line: int) -> Piece:
     cut = [part.partition(b"\n") for part in parts[1:]]
-    letters = [encode(sequence) for _, _, sequence in cut]
+    letters = [sequence.translate(CODE_OF_BYTE, BLANK) for _, _, sequence in cut]
     piece = Piece(
         continued=np.frombuffer(encode(parts[0]), np.uint8),
         headers=[header for header, _, _ in cut],
