@@ -6,6 +6,7 @@ import difflib
 import mmap
 import tempfile
 from dataclasses import dataclass
+from typing import IO
 
 import numpy as np
 
@@ -68,24 +69,24 @@ class Genome:
             )
         self.file_name = file.name
         self.names: dict[str, int] = {}
-        self._scratch = tempfile.TemporaryFile(dir=budget.scratch)  # noqa: SIM115
-        starts = self._write(file, budget)
+        with tempfile.TemporaryFile(dir=budget.scratch) as scratch:
+            starts = self._write(file, budget, scratch)
+            scratch.flush()
+            if not starts[-1]:
+                raise InputError(f"{file.name}: expected contigs with letters, found none")
+            self._map = mmap.mmap(scratch.fileno(), int(starts[-1]), access=mmap.ACCESS_READ)
         self._starts, self.lengths = starts[:-1], np.diff(starts)
-        self._scratch.flush()
-        if not starts[-1]:
-            raise InputError(f"{file.name}: expected contigs with letters, found none")
-        self._map = mmap.mmap(self._scratch.fileno(), int(starts[-1]), access=mmap.ACCESS_READ)
         self._codes = np.frombuffer(self._map, np.uint8)
         self._is_large = starts[-1] > budget.total // 2
 
-    def _write(self, file: InputFile, budget: Budget) -> Ints:
+    def _write(self, file: InputFile, budget: Budget, scratch: IO[bytes]) -> Ints:
         """Write the codes; returns where each contig begins, and the end."""
         lines: list[int] = []
         starts: list[int] = []
         end = 0
         for piece in pieces(file, min(budget.block, _SLICE_BYTES)):
-            self._scratch.write(piece.continued.data)
-            self._scratch.write(piece.codes.data)
+            scratch.write(piece.continued.data)
+            scratch.write(piece.codes.data)
             end += len(piece.continued)
             for header, line in zip(piece.headers, piece.lines().tolist(), strict=True):
                 name = (header.split() or [b""])[0].decode("utf-8", "replace")
