@@ -16,6 +16,7 @@ from fcl.checks import file_kind
 from fcl.data.base import Container, RowReader
 from fcl.data.dataset import DataSet
 from fcl.data.encodings import open_column, open_rows, read_column_names
+from fcl.data.foreign import refuse_foreign
 from fcl.data.hdf5 import Hdf5Container, is_hdf5
 from fcl.data.memory import MemoryReader
 from fcl.data.npy import is_npy, open_npy
@@ -154,6 +155,7 @@ def _open_container(path: Path, group: str) -> Container:
     for recognise, open_container in FORMATS:
         if recognise(path, head):
             return open_container(path, group)
+    refuse_foreign(path)
     found = "a folder with neither Zarr metadata nor .npy files" if kind == "folder" else "a file"
     advice = "; store the arrays of an .npz with np.save" if path.suffix == ".npz" else ""
     raise InputError(
