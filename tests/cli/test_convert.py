@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -129,8 +130,6 @@ def test_names_of_columns(tmp_path: Path, run: Run) -> None:
     assert "weight of <b>x</b>" in run("inspect", tmp_path / "m.fcl").stdout
     estimator = fcl.FCLClassifier(C=0.5).fit(data)
     assert set(estimator.feature_names_out_) <= set(names) and len(estimator.feature_names_out_)
+    empty: Any = []
     with pytest.raises(InputError, match="feature_names: expected 0, one for each id, got 1"):
-        from dataclasses import replace
-
-        empty: Any = []
         replace(result.model, ids=empty, weights=empty, support=empty, feature_names=["a"])
