@@ -41,7 +41,7 @@ def test_a_table_of_sequences(tmp_path: Path, run: Run, monkeypatch: pytest.Monk
         "convert", "t.tsv", "o.zarr", "--x", "2", "--length", 3, "--pad", "--quiet", "--overwrite"
     )
     assert (again.exit_code, again.output) == (0, "")
-    assert fcl.open_data("o.zarr", y=None).rows.read(1, 2).tolist() == [[0, 1, 4]]
+    assert fcl.open_data("o.zarr", y=None).rows.read(1, 2).tolist() == [[4, 0, 1]]
 
 
 @pytest.mark.parametrize(
