@@ -145,5 +145,7 @@ class Appended:
             chunks=(chunk, *self._row_shape),
             shards=(shard, *self._row_shape) if shard > chunk else None,
             compressors=ZstdCodec(level=ZSTD_LEVEL),
+            # a chunk that is left out reads as zeros, but looks as if the writer had failed
+            config={"write_empty_chunks": True},
             attributes={"encoding-type": encoding, "encoding-version": "0.2.0"},
         )

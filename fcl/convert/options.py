@@ -44,7 +44,10 @@ _OPTIONS = {
         metavar="WHERE",
     ),
     "weights": _column(help="Column of the sample weights."),
-    "groups": _column(help="Column of the groups, such as chrom, which folds do not split."),
+    "groups": _column(
+        help="Groups, which folds do not split: a column, such as chrom; for FASTA as --label.",
+        metavar="WHERE",
+    ),
     "length": _sequence(FROM_1, help="Cut sequences or windows to this length.", metavar="L"),
     "anchor": _sequence(
         one_of("center", "start", "end", "summit"),

@@ -28,6 +28,8 @@ __all__ = ["Progress", "Summary", "convert"]
 #: called with (stored bytes read, bytes of all inputs or None, rows written)
 Progress = Callable[[int, int | None, int], None]
 
+#: What the interpreter and the libraries take at most.
+_INTERPRETER_BYTES = 192 << 20
 #: Least memory beyond the interpreter.
 _LEAST_BYTES = 64 << 20
 _MIB = 1 << 20
@@ -74,7 +76,9 @@ class _Shares:
     @classmethod
     def of(cls, memory: int, scratch: str) -> _Shares:
         """Divide a budget; raises BudgetError, with the smallest one, if it is too small."""
-        free = memory - psutil.Process().memory_info().rss
+        # a notebook may hold any data of its own
+        held = min(psutil.Process().memory_info().rss, _INTERPRETER_BYTES)
+        free = memory - held
         if free < _LEAST_BYTES:
             smallest = -(-(memory - free + _LEAST_BYTES) // _MIB) * _MIB
             raise BudgetError(

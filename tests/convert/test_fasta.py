@@ -47,7 +47,7 @@ def made(
     tmp_path: Path, *inputs: Path | str, **options: Any
 ) -> tuple[list[list[int]], Any, Summary]:
     out = tmp_path / "o.zarr"
-    summary = convert(inputs, out, memory="2GiB", overwrite=True, **options)
+    summary = convert(inputs, out, overwrite=True, **options)
     return *read(out), summary
 
 
@@ -184,7 +184,7 @@ def test_bad_files(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     Path("u.tsv").write_text("a\t1\nb\t2\na\t3\n")
     Path("v.tsv").write_text("a\t1\nb\n")
     with pytest.raises(InputError) as caught:
-        convert(["x.fa"], "o.zarr", memory="2GiB", **options)
+        convert(["x.fa"], "o.zarr", **options)
     assert message in str(caught.value)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["t.tsv", "u.tsv", "v.tsv", "x.fa"]
 
@@ -199,7 +199,7 @@ def test_damaged_files(tmp_path: Path) -> None:
     ):
         (tmp_path / name).write_bytes(content)
         with pytest.raises(InputError, match=message) as caught:
-            convert([tmp_path / name], tmp_path / "o.zarr", memory="2GiB")
+            convert([tmp_path / name], tmp_path / "o.zarr")
         assert name in str(caught.value) and not (tmp_path / "o.zarr").exists()
 
 

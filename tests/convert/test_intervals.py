@@ -56,7 +56,7 @@ def made(folder: Path, **options: Any) -> tuple[list[list[int]], Any, Summary]:
     if not path.exists():
         path.write_text("".join("\t".join(map(str, site)) + "\n" for site in SITES))
     out = folder / "o.zarr"
-    arguments = {"genome": str(folder / "g.fa"), "memory": "2GiB", "overwrite": True} | options
+    arguments = {"genome": str(folder / "g.fa"), "overwrite": True} | options
     summary = convert([path], out, **arguments)
     data = fcl.open_data(out, y=None)
     return data.rows.read(0, data.n_rows).tolist(), zarr.open_group(out, mode="r"), summary
@@ -185,6 +185,6 @@ def test_bad_files(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     for name, content in files.items():
         Path(name).write_text(content)
     with pytest.raises(InputError) as caught:
-        convert(["s.bed"], "o.zarr", **({"genome": "g.fa", "memory": "2GiB"} | options))
+        convert(["s.bed"], "o.zarr", **({"genome": "g.fa"} | options))
     assert message in str(caught.value)
     assert {path.name for path in tmp_path.iterdir()} == files.keys()
