@@ -117,7 +117,8 @@ class _IntervalSource(Source):
         self._length = self._shape.length
         self._filter = Filter(options.max_unknown, options.both_strands)
         self._renaming = Renaming.parse(options.rename)
-        self._contigs: dict[str, int] = {}  # names in the intervals -> contigs
+        self._chroms = Categories()  # names in the intervals
+        self._contigs: list[int] = []  # their numbers in the genome
         self._label = TextColumn("--label")
         self._group = Categories()
         self._named: bool | None = None
@@ -215,12 +216,11 @@ class _IntervalSource(Source):
         return found
 
     def _contigs_of(self, sites: Intervals, genome: Genome) -> Ints:
-        words = sites.text("chrom")
-        for word in dict.fromkeys(words):
-            if word not in self._contigs:
-                where = sites.where(words.index(word))
-                self._contigs[word] = self._renaming.find(word, genome, where)
-        return np.fromiter(map(self._contigs.__getitem__, words), np.int64, len(words))
+        words = self._chroms.encode(sites.text("chrom"))
+        for word in words.categories[len(self._contigs) :]:
+            where = sites.where(sites.text("chrom").index(word))
+            self._contigs.append(self._renaming.find(word, genome, where))
+        return np.array(self._contigs, np.int64)[words.codes]
 
     def _kept(self, sites: Intervals, windows: Windows, genome: Genome) -> np.ndarray:
         """Numbers of the windows that become rows; the others are counted, or refused."""
@@ -249,7 +249,7 @@ class _IntervalSource(Source):
     def _y(self, sites: Intervals, keep: np.ndarray, file_number: int) -> Column | None:
         if self._options.label is not None:
             words = sites.text(sites.find(self._options.label))
-            return self._label.encode([words[i] for i in keep], lambda i: sites.where(int(keep[i])))
+            return self._label.encode(_some(words, keep), lambda i: sites.where(int(keep[i])))
         if len(self._files) > 1:
             return np.full(len(keep), 1 - 2 * file_number, np.int8)
         return None
@@ -257,10 +257,14 @@ class _IntervalSource(Source):
     def _group_column(self, sites: Intervals, keep: np.ndarray) -> Categorical:
         assert self._options.groups is not None
         words = sites.text(sites.find(self._options.groups))
-        return self._group.encode([words[i] for i in keep])
+        return self._group.encode(_some(words, keep))
 
     def _has_names(self, sites: Intervals) -> bool:
         """Whether the first lines have names, other than a dot as a placeholder."""
         if self._named is None:
             self._named = sites.has("name") and set(sites.text("name")) - {".", ""} != set()
         return self._named
+
+
+def _some(words: list[str], keep: np.ndarray) -> list[str]:
+    return words if len(keep) == len(words) else [words[i] for i in keep]

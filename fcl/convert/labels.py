@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import re
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -55,11 +55,18 @@ class Categories:
     def encode(self, values: Sequence[str]) -> Categorical:
         """The codes of a block; new values become new categories."""
         codes = self._codes
-        for value in dict.fromkeys(values):
+        if values and values.count(values[0]) == len(values):  # as in files sorted by contig
+            distinct: Iterable[str] = values[:1]
+        else:
+            distinct = dict.fromkeys(values)
+        for value in distinct:
             if value not in codes:
                 codes[value] = len(codes)
                 self.texts.append(value)
-        found = np.fromiter(map(codes.__getitem__, values), np.int32, len(values))
+        if isinstance(distinct, dict):
+            found = np.fromiter(map(codes.__getitem__, values), np.int32, len(values))
+        else:
+            found = np.full(len(values), codes[values[0]], np.int32)
         return Categorical(found, self.texts)
 
 
