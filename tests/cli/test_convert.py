@@ -57,6 +57,7 @@ def test_a_table_of_sequences(tmp_path: Path, run: Run, monkeypatch: pytest.Monk
         ("s\ty\nACGT\t1\nACGT\tx\n", [], "line 3: --y: expected a finite number"),
         ("s\ty\nACGT\tx\n", ["--weights", "y"], "--weights: expected a finite number"),
         ("s\ty\nACGT\tx\n", ["--groups", "z"], "has no column 'z'"),
+        ("s\ty\nACGT\tx\nAC\t\n", ["--length", "2"], "line 3: --y: expected a value, got an empty"),
         ("s\ty\nACGT\tx\n", ["--length", "0"], "--length"),
         ("s\ty\nACGT\tx\n", ["--max-unknown", "2"], "--max-unknown"),
         ("s\ty\nACGT\tx\n", ["--format", "vw"], "vw"),

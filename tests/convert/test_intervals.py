@@ -10,6 +10,9 @@ import pytest
 import zarr
 
 import fcl
+from fcl.convert.contract import Budget
+from fcl.convert.files import InputFile
+from fcl.convert.genome import Genome, Windows
 from fcl.convert.run import Summary, convert
 from fcl.errors import InputError
 
@@ -62,7 +65,6 @@ def made(folder: Path, **options: Any) -> tuple[list[list[int]], Any, Summary]:
     return data.rows.read(0, data.n_rows).tolist(), zarr.open_group(out, mode="r"), summary
 
 
-@pytest.mark.parametrize("no_strand", [False, True])
 @pytest.mark.parametrize(
     "options",
     [
@@ -71,14 +73,16 @@ def made(folder: Path, **options: Any) -> tuple[list[list[int]], Any, Summary]:
         {"window": "1:9", "anchor": "center"},
         {"length": 8},
         {"length": 7, "anchor": "start"},
+        {"length": 5, "anchor": "start", "no_strand": True},
         {"length": 6, "anchor": "end"},
         {"length": 95, "anchor": "center"},
     ],
     ids=str,
 )
-def test_windows(no_strand: bool, options: dict[str, Any], tmp_path: Path) -> None:
+def test_windows(options: dict[str, Any], tmp_path: Path) -> None:
     options = {"edges": "pad"} | options
-    rows, group, summary = made(tmp_path, no_strand=no_strand, label="5", groups="chrom", **options)
+    rows, group, summary = made(tmp_path, label="5", groups="chrom", **options)
+    no_strand = "no_strand" in options
     low, high = (int(n) for n in options.get("window", f"0:{options.get('length')}").split(":"))
     expected = []
     for i, site in enumerate(SITES):
@@ -139,6 +143,12 @@ def test_summits_and_negatives(tmp_path: Path) -> None:
 def test_whole_intervals(tmp_path: Path) -> None:
     (tmp_path / "s.bed").write_text("1\t3\t9\n2\t0\t6\n")
     assert made(tmp_path)[0] == [window("1", 3, 6, False), window("2", 0, 6, False)]
+    # a genome that is larger than the budget is read again for each block
+    genome = Genome(InputFile(tmp_path / "g.fa"), Budget(10, 7))
+    assert genome.lengths.tolist() == [90, 40]
+    for reverse in (False, True):
+        site = Windows(np.array([1]), np.array([-3]), np.array([reverse]))
+        assert genome.cut(site, 44).tolist() == [window("2", -3, 44, reverse)]
 
 
 BAD = {
