@@ -140,6 +140,15 @@ def test_summits_and_negatives(tmp_path: Path) -> None:
     assert rows[0] == window("1", 22, 3, False)
 
 
+def test_files_with_other_columns(tmp_path: Path) -> None:
+    (tmp_path / "s.bed").write_text("1\t20\t24\tp\t0\t-\n")
+    (tmp_path / "n.bed").write_text("2\t10\t14\n")
+    rows, group, _ = made(tmp_path, negatives=str(tmp_path / "n.bed"))
+    assert rows == [window("1", 20, 4, True), window("2", 10, 4, False)]
+    assert group["obs/name"][:].tolist() == ["p", ""]
+    assert fcl.open_data(tmp_path / "o.zarr", y="obs/strand").target.tolist() == ["-", "."]
+
+
 def test_whole_intervals(tmp_path: Path) -> None:
     (tmp_path / "s.bed").write_text("1\t3\t9\n2\t0\t6\n")
     assert made(tmp_path)[0] == [window("1", 3, 6, False), window("2", 0, 6, False)]
