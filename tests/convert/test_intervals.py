@@ -92,6 +92,9 @@ def test_windows(options: dict[str, Any], tmp_path: Path) -> None:
         if inside or options["edges"] == "pad":
             expected.append((i, first, window(site[0], first, high - low, reverse)))
     assert rows == [row for _, _, row in expected]
+    opened = fcl.open_data(tmp_path / "o.zarr", groups="obs/group")
+    assert opened.groups is not None
+    assert opened.groups.tolist() == [SITES[i][0] for i, _, _ in expected]
     kept = [i for i, _, _ in expected]
     assert group["obs/source_row"][:].tolist() == kept
     assert group["obs/start"][:].tolist() == [first for _, first, _ in expected]
