@@ -112,7 +112,7 @@ def convert(
     inputs : sequence of path
         ``-`` is standard input.
     out : path
-        The Zarr folder, which becomes visible when it is complete.
+        The Zarr folder, which becomes visible when it is complete; its name ends in ``.zarr``.
     format : str, optional
         Format of the inputs; by default found by their names and first bytes.
     memory : int or str
@@ -134,6 +134,10 @@ def convert(
         An option, or a record of a file; the message names it, and no output is left.
     """
     since = time.perf_counter()
+    if not os.fspath(out).endswith(".zarr"):  # it may be an input, if the output was forgotten
+        raise InputError(
+            f"the last argument is the output: expected a name that ends in .zarr, got {os.fspath(out)}"
+        )
     target = check_output(out, overwrite, folder=True)
     shares = _Shares.of(parse_size(memory, "memory"), str(target.parent))
     files = [InputFile(path) for path in _checked_inputs(inputs)]

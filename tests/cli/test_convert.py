@@ -81,6 +81,10 @@ def test_an_input_is_never_replaced(tmp_path: Path, run: Run) -> None:
     (tmp_path / "x.fa").write_text(">a\nA\n")
     result = run("convert", tmp_path / "x.fa", tmp_path / "x.fa", "--overwrite")
     assert result.exit_code == 2 and "would replace input 1" in result.stderr
+    (tmp_path / "y.fa").write_text(">a\nA\n")
+    result = run("convert", tmp_path / "x.fa", tmp_path / "y.fa", "--overwrite")
+    assert result.exit_code == 2 and "expected a name that ends in .zarr, got" in result.stderr
+    assert (tmp_path / "y.fa").read_text() == ">a\nA\n"
 
 
 def test_train_says_how_to_convert(
