@@ -112,5 +112,5 @@ def _refuse_letter(file: InputFile, parts: list[bytes], first_line: int) -> None
             letter = line.translate(None, BLANK)[at : at + 1].decode("latin-1")
             raise InputError(
                 f"{file.name}: line {first_line + number}: {letter!r} is not a nucleotide; expected A, "
-                "C, G, T, U or an ambiguity code (N R Y S W K M B D H V) in either case"
+                "C, G, T, U, an ambiguity code (N R Y S W K M B D H V) or a gap (-), in either case"
             )

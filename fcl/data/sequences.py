@@ -1,6 +1,7 @@
 """Rows as nucleotide sequences: blocks of codes, however they are stored.
 
-Codes are A = 0, C = 1, G = 2, T = U = 3; N and the other ambiguity codes are 4, unknown. Stored forms:
+Codes are A = 0, C = 1, G = 2, T = U = 3; N, the other ambiguity codes and gaps (-) are 4, unknown. Stored
+forms:
 
     (n, L) integers 0-4             the codes
     (n, L) integers, S1 or U1       ASCII letters, one per element
@@ -21,7 +22,7 @@ from fcl.data.sparse import SparseRowReader
 from fcl.errors import InputError
 
 UNKNOWN = 4
-LETTERS = {"A": 0, "C": 1, "G": 2, "T": 3, "U": 3} | dict.fromkeys("NRYSWKMBDHV", UNKNOWN)
+LETTERS = {"A": 0, "C": 1, "G": 2, "T": 3, "U": 3} | dict.fromkeys("NRYSWKMBDHV-", UNKNOWN)
 
 _BAD = 255  # in the look-up table: not a letter
 CODE_OF_BYTE = bytes(LETTERS.get(chr(byte).upper(), _BAD) for byte in range(256))
@@ -153,7 +154,7 @@ class SequenceReader(BlockReader):
         if len(sequence) != self.length:
             raise InputError(
                 f"{self.rows.name}: row {row} has {len(sequence)} letters, row 0 has "
-                f"{self.length}; all sequences must have the same length"
+                f"{self.length}; all sequences must have the same length (for bags pad them with N)"
             )
 
     def _refuse(self, row: int, column: int, value: int) -> NoReturn:
@@ -167,8 +168,8 @@ class SequenceReader(BlockReader):
                 )
             shown = repr(chr(value)) if self._text or 32 < value < 127 else str(value)
             raise InputError(
-                f"{where} is {shown}, not a nucleotide; expected A, C, G, T, U or an ambiguity "
-                "code (N R Y S W K M B D H V) in either case"
+                f"{where} is {shown}, not a nucleotide; expected A, C, G, T, U, an ambiguity "
+                "code (N R Y S W K M B D H V) or a gap (-), in either case"
             )
         if is_letter:
             raise InputError(

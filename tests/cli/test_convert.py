@@ -52,7 +52,7 @@ def test_a_table_of_sequences(tmp_path: Path, run: Run, monkeypatch: pytest.Monk
             [],
             "t.tsv: line 3: expected 2 columns, as in the first line, got 1",
         ),
-        ("s\ty\nACGT\t1\nAC-T\t2\n", [], "line 3: expected a sequence of A, C, G, T, U"),
+        ("s\ty\nACGT\t1\nAC~T\t2\n", [], "line 3: expected a sequence of A, C, G, T, U"),
         ("s\ty\nACGT\t1\nAC T\t2\n", [], "line 3: expected a sequence"),
         ("s\ty\nACGT\t1\nACGT\tx\n", [], "line 3: --y: expected a finite number"),
         ("s\ty\nACGT\tx\n", ["--weights", "y"], "--weights: expected a finite number"),

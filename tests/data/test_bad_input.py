@@ -75,8 +75,13 @@ def test_unreadable_file(tmp_path, monkeypatch):
 
 
 def test_source_of_a_wrong_type():
-    assert refusal([1, 2]) == (
-        "the source is a list; expected a path, a numpy array or a sparse matrix"
+    assert refusal(3) == (
+        "the source is of type int; expected a path, a numpy array, a list of sequences, a sparse "
+        "matrix or a data frame"
+    )
+    assert "rows of different lengths" in refusal([[1, 2], [3]])
+    assert refusal("ACGTACGT").endswith(
+        'does not exist; a sequence is given in a list: ["ACGTACGT"]'
     )
 
 
@@ -373,6 +378,8 @@ def test_chunks_larger_than_the_array(tmp_path, where):
     assert rows.chunk_bytes == 8 * chunks[0] * chunks[1]
 
 
-def test_lists_for_a_target():
-    message = refusal(np.zeros((2, 2)).tolist(), y=[0, 1])
-    assert message == "the source is a list; expected a path, a numpy array or a sparse matrix"
+def test_lists():
+    data = open_data([[0.0, 1.0], [2.0, 3.0]], y=[0, 1])
+    assert data.rows.read(0, 2).tolist() == [[0.0, 1.0], [2.0, 3.0]]
+    assert data.target.tolist() == [0, 1]
+    assert open_data(["ACGT", "AAAA"], y=None).rows.read(1, 2).tolist() == ["AAAA"]
