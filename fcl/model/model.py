@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,13 +14,19 @@ from fcl.errors import InputError, ModelFileError
 from fcl.model.archive import installed_version, now
 from fcl.model.certificate import Certificate
 from fcl.model.file import ARRAYS, HEADER, read_model, write_model
+from fcl.model.frames import features_frame
+from fcl.model.history import History
+from fcl.model.html import model_html
 from fcl.objective.losses import Loss, find_loss
 from fcl.parallel import one_blas_thread
 from fcl.plain import plain
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from fcl.data import DataSet
     from fcl.features.base import Family
+    from fcl.model.explain import Explanation
 
 __all__ = ["BLOCK_ROWS", "FeatureRow", "Model", "load_model", "opened"]
 
@@ -71,8 +77,8 @@ class Model:
     certificate : Certificate
     options : mapping
         The options of the training.
-    history : sequence of mappings
-        One for each pass.
+    history : History
+        A list with one mapping for each pass; ``history.to_dataframe()`` is a table of the passes.
     created : str
         Time of creation in UTC, ISO 8601.
     fcl_version : str
@@ -98,7 +104,7 @@ class Model:
     fingerprint: str
     certificate: Certificate
     options: Mapping[str, Any] = field(default_factory=dict)
-    history: Sequence[Mapping[str, Any]] = field(default_factory=list)
+    history: History = field(default_factory=History)
     created: str = field(default_factory=now)
     fcl_version: str = field(default_factory=installed_version)
 
@@ -106,7 +112,11 @@ class Model:
         gap = f"{self.certificate.gap:.2g}"
         return f"<Model {self.family.name}: {len(self.ids):,} active, {self.loss}, gap {gap}>"
 
+    def _repr_html_(self) -> str:
+        return model_html(self)
+
     def __post_init__(self) -> None:
+        object.__setattr__(self, "history", History(self.history))
         for name, dtype in (("ids", np.int64), ("weights", np.float64), ("support", np.int64)):
             array = np.array(getattr(self, name), dtype=dtype, order="C")
             array.flags.writeable = False
@@ -263,6 +273,36 @@ class Model:
             return self.loss_object.mean(margins)
         return np.asarray(self.labels)[(margins > 0).astype(np.intp)]
 
+    def explain(
+        self, data: DataSet | Any, top: int | None = None, offset: Offset | None = None
+    ) -> Explanation:
+        """How features add up to the margins of rows.
+
+        Parameters
+        ----------
+        data : DataSet, path or array
+            A data set, or a source for :func:`fcl.open_data`; no target is needed.
+        top : int, optional
+            Number of contributions to keep for each row, the largest |w_j phi_j(x)|; None: all of them,
+            which takes 16 bytes for each row and active feature.
+        offset : array-like (n,) or str
+            As in :meth:`iter_margins`.
+
+        Returns
+        -------
+        Explanation
+            ``margins = intercept + offset + contributions.sum(axis=1) + others``, up to rounding.
+
+        Raises
+        ------
+        InputError
+            As from :meth:`iter_margins`; or `top` is not a whole number above 0.
+        """
+        from fcl.model.explain import Explanation, iter_explanations
+
+        parts = list(iter_explanations(self, opened(data, offset), top))
+        return Explanation.concatenate(parts)
+
     # -- descriptions
 
     def describe(self, top: int | None = None) -> list[FeatureRow]:
@@ -281,6 +321,19 @@ class Model:
                 float(self.weights[i]),
                 int(self.support[i]),
             )
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """The active features by decreasing |weight|: id, feature, weight, support.
+
+        If features are patterns of letters, the columns motif, position (relative to the origin of the
+        family, missing if the pattern matches anywhere) and strand (``.`` for either) follow.
+
+        Raises
+        ------
+        InputError
+            pandas is not installed.
+        """
+        return features_frame(self)
 
 
 def load_model(path: str | os.PathLike[str], trusted: Collection[str] = ()) -> Model:
