@@ -118,18 +118,21 @@ class Explanation:
         return cls(parts[0].model, *joined)
 
 
-def iter_explanations(model: Model, data: DataSet, top: int | None) -> Iterator[Explanation]:
-    """Explain the rows of a data set in order, one block at a time; see :meth:`Model.explain`."""
+def iter_explanations(
+    model: Model, data: DataSet, top: int | None, keep: npt.NDArray[np.bool_] | None = None
+) -> Iterator[Explanation]:
+    """Explain the rows of a data set in order, one block at a time; see :meth:`Model.explain`.
+
+    keep : bool (n,), the rows to explain; None: all.
+    """
     k = len(model.ids)
     top = k if top is None else min(whole("top", top, 1), k)
     model.require_offset(data)
-    for start, stop, values in iter_values(model.family, model.ids, data.rows):
+    offset = np.zeros(data.n_rows) if data.offset is None else data.offset
+    offset = offset if keep is None else offset[keep]
+    for start, stop, values in iter_values(model.family, model.ids, data.rows, keep):
         with one_blas_thread():
-            yield _explain(model, values * model.weights, _offset(data, start, stop), top)
-
-
-def _offset(data: DataSet, start: int, stop: int) -> Floats:
-    return np.zeros(stop - start) if data.offset is None else data.offset[start:stop]
+            yield _explain(model, values * model.weights, offset[start:stop], top)
 
 
 def _explain(model: Model, contributions: Floats, offset: Floats, top: int) -> Explanation:
