@@ -62,7 +62,7 @@ class Explanation:
     offset : float64 (n,)
         Offsets of the rows; zeros without offsets.
     indices : int64 (n, top)
-        Indices of features in ``model.ids``, by decreasing |contribution|, ties by id.
+        Indices of features in ``model.ids``, by decreasing |contribution|.
     contributions : float64 (n, top)
         Weight times value of these features; 0 for features that are 0 in the row.
     others : float64 (n,)
@@ -136,11 +136,22 @@ def iter_explanations(
 
 
 def _explain(model: Model, contributions: Floats, offset: Floats, top: int) -> Explanation:
-    order = np.argsort(-np.abs(contributions), axis=1, kind="stable")
-    largest = np.take_along_axis(contributions, order, axis=1)
-    others = largest[:, top:].sum(axis=1)
     margins = contributions.sum(axis=1) + model.intercept + offset
-    return Explanation(model, margins, offset, order[:, :top], largest[:, :top], others)
+    order = _largest(np.abs(contributions), top)
+    largest = np.take_along_axis(contributions, order, axis=1)
+    np.put_along_axis(contributions, order, 0.0, axis=1)
+    return Explanation(model, margins, offset, order, largest, contributions.sum(axis=1))
+
+
+def _largest(sizes: Floats, top: int) -> npt.NDArray[np.int64]:
+    """Indices of the ``top`` largest numbers of each row, the largest first: int64 (n, top)."""
+    k = sizes.shape[1]
+    if not 0 < top < k:
+        return np.argsort(-sizes, axis=1, kind="stable")[:, :top]
+    # without sorting the whole row
+    order = np.sort(np.argpartition(sizes, k - top, axis=1)[:, k - top :], axis=1)
+    ranks = np.argsort(-np.take_along_axis(sizes, order, axis=1), axis=1, kind="stable")
+    return np.take_along_axis(order, ranks, axis=1)
 
 
 def iter_values(

@@ -25,7 +25,9 @@ __all__ = [
     "COLOURS",
     "FAINT",
     "INK",
-    "SERIES",
+    "PAGE",
+    "SECOND",
+    "THIRD",
     "Drawing",
     "drawing",
     "log_axis",
@@ -41,10 +43,9 @@ COLOURS = {
     "#030303": ("--accent", "#0b6bcb"),
     "#040404": ("--second", "#d9480f"),
     "#050505": ("--third", "#2b8a3e"),
-    "#060606": ("--fourth", "#9c36b5"),
+    "#060606": ("--page", "#ffffff"),
 }
-INK, FAINT, ACCENT, SECOND, THIRD, FOURTH = COLOURS
-SERIES = (ACCENT, SECOND, THIRD, FOURTH)
+INK, FAINT, ACCENT, SECOND, THIRD, PAGE = COLOURS
 
 _STYLE: Any = {
     "svg.fonttype": "none",  # text stays text
@@ -120,10 +121,11 @@ def _svg(figure: Figure) -> str:
 
 
 def themed(svg: str) -> str:
-    """A drawing for the page: its colours are variables, and it fills the width of its place."""
+    """A drawing for the page: its colours are variables, and it shrinks with the page."""
     for placeholder, (variable, _) in COLOURS.items():
         svg = svg.replace(placeholder, f"var({variable})")
-    return re.sub(r' (width|height)="[\d.]+pt"', "", svg, count=2)
+    svg = re.sub(r' height="[\d.]+pt"', "", svg, count=1)
+    return re.sub(r' width="([\d.]+pt)"', r' style="max-width: \1"', svg, count=1)
 
 
 def standalone(svg: str) -> str:

@@ -47,8 +47,8 @@ def meme_text(model: Model, top: int) -> str:
     motifs = dict(_strongest(model, top))
     if not motifs:
         raise InputError(
-            f"expected a model with patterns of letters (kmers, bag), got {model.family.name} with "
-            f"{model.n_active:,} active features"
+            "motifs in MEME format: expected a model with patterns of letters (kmers, bag), got "
+            f"{model.family.name} with {model.n_active:,} active features"
         )
     both = any(motif.both_strands for motif, _, _ in motifs.values())
     head = _HEAD.format(strands="+ -" if both else "+")

@@ -138,7 +138,7 @@ def thresholds(curve: Curve) -> list[tuple[str, float]]:
     best = int(np.argmax(2.0 * recall * precision / both))
     enough = int(np.argmax(recall >= 0.95))  # recall increases
     return [
-        ("margin 0", 0.0),
+        ("margin above 0", float(np.nextafter(0.0, 1.0))),  # as predictions do
         ("best F1", float(curve.thresholds[best])),
         ("95 % recall", float(curve.thresholds[enough])),
     ]
@@ -148,7 +148,7 @@ def confusion_at(
     rule: str, threshold: float, y: Floats, margins: Floats, weights: Floats
 ) -> Confusion:
     """The weighted confusion matrix if margins of at least ``threshold`` are positive."""
-    chosen = margins >= threshold if threshold else margins > 0.0  # as predictions do
+    chosen = margins >= threshold
     positive = y > 0
     cells = (chosen & positive, chosen & ~positive, ~chosen & positive, ~chosen & ~positive)
     return Confusion(rule, threshold, *(float(weights[cell].sum()) for cell in cells))

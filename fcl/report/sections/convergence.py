@@ -87,9 +87,11 @@ def _facts(history: History) -> list[tuple[str, str]]:
 
 def _caption(curves: _Curves) -> str:
     text = "Objective and lower bound; relative gap with the tolerance; active and cached features"
-    return (
-        f"{text}; {short(curves.metric)} of the validation rows." if curves.metric else f"{text}."
-    )
+    return f"{text}; {_metric(curves)} of the validation rows." if curves.metric else f"{text}."
+
+
+def _metric(curves: _Curves) -> str:
+    return short(curves.metric.upper(), 12)
 
 
 def _table(history: History) -> Table:
@@ -113,7 +115,8 @@ def _draw(curves: _Curves, tol: float) -> str:
             if curves.metric:
                 own[3].plot(x, curves.validation, ".-", color=THIRD)
             own[-1].set_xlabel("seconds" if column == 0 else "passes")
-        names = ["objective", "relative gap", "features", f"validation\n{short(curves.metric, 12)}"]
+        drawn.axes[-1, 1].locator_params(axis="x", integer=True)
+        names = ["objective", "relative gap", "features", f"validation\n{_metric(curves)}"]
         for axes, name in zip(drawn.axes[:, 0], names, strict=False):
             axes.set_ylabel(name)
         drawn.axes[0, 1].legend(["objective", "bound"], loc="upper right")

@@ -10,7 +10,7 @@ from fcl.model import Certificate
 from fcl.model.certificate import Scope
 from fcl.objective import Penalty
 from fcl.report.contract import Context, Figure, Section, Table
-from fcl.report.figures import ACCENT, INK, SECOND, drawing, log_axis
+from fcl.report.figures import ACCENT, INK, PAGE, SECOND, drawing, log_axis
 from fcl.units import format_bytes, format_seconds
 
 __all__ = ["number", "proof", "section"]
@@ -104,7 +104,9 @@ def _gap_bar(gap: float, tol: float) -> Figure:
         log_axis(axes, "x", low, 1.0)
         axes.set_xlim(1.0, low)
         axes.barh([0.0], [shown - 1.0], left=1.0, height=0.8, color=ACCENT, alpha=0.85)
-        axes.text(shown, 0.0, f" gap {gap:.2e}", va="center", ha="right", color=INK)
+        inside = math.log(shown) <= 0.25 * math.log(low)  # the bar is long enough for its text
+        side, colour = ("right", PAGE) if inside else ("left", INK)
+        axes.text(shown, 0.0, f" gap {gap:.2e} ", va="center", ha=side, color=colour)
         if 0.0 < tol < 1.0:
             axes.axvline(tol, color=SECOND, linewidth=1.6)
             axes.text(tol, 0.62, f" tolerance {tol:.0e}", ha="left", va="bottom", color=SECOND)

@@ -38,9 +38,9 @@ def section(context: Context) -> Section | None:
     for chosen in _choose(context, measured):
         blocks += _blocks(context, measured, chosen)
     lead = (
-        "A margin is the sum of the contributions of the features (weight times value), the intercept"
-        f" ({context.model.intercept:+.4g})"
-        + (" and the offset of the row." if context.model.has_offset else ".")
+        f"A margin is the intercept ({context.model.intercept:+.4g}) plus the contributions of the "
+        "features, weight times value"
+        + (", plus the row's offset." if context.model.has_offset else ".")
     )
     if measured.letters is not None:
         lead += (
@@ -92,12 +92,12 @@ def _blocks(context: Context, measured: Measured, chosen: _Chosen) -> list[Figur
     title = (
         f"{chosen.title}: row {chosen.row:,}, target {target}, margin {explained.margins[0]:+.4g}."
     )
-    table = _table(context, explained, chosen, title)
-    if measured.letters is None:
-        return [table]
     family = model.family
+    if all(family.motif(int(model.ids[index])) is None for index in explained.indices[0]):
+        return [_table(context, explained, chosen, title)]
     ((_, _, codes),) = family.read_rows(measured.data.rows, 64, keep)
-    return [_logo(context, explained, chosen, window_text(codes[0])), table]
+    logo = _logo(context, explained, chosen, window_text(codes[0]), title)
+    return [logo, _table(context, explained, chosen, "")]
 
 
 def _table(context: Context, explained: Explanation, chosen: _Chosen, title: str) -> Table:
@@ -119,7 +119,9 @@ def _table(context: Context, explained: Explanation, chosen: _Chosen, title: str
     return Table(f"row_{chosen.key}", head, shown, title)
 
 
-def _logo(context: Context, explained: Explanation, chosen: _Chosen, text: str) -> Figure:
+def _logo(
+    context: Context, explained: Explanation, chosen: _Chosen, text: str, title: str
+) -> Figure:
     model = context.model
     pairs = zip(explained.indices[0].tolist(), explained.contributions[0].tolist(), strict=True)
     found = ((model.family.motif(int(model.ids[index])), value) for index, value in pairs if value)
@@ -136,4 +138,4 @@ def _logo(context: Context, explained: Explanation, chosen: _Chosen, text: str) 
         for i, (letter, value) in enumerate(zip(text, letters, strict=True))
     ]
     data = Table(f"letters_{chosen.key}", ["position", "letter", "contribution"], rows, shown=False)
-    return Figure(f"row_{chosen.key}", drawn.svg, f"{chosen.title}, row {chosen.row:,}.", data)
+    return Figure(f"row_{chosen.key}", drawn.svg, title, data)

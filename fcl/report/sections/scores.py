@@ -168,7 +168,7 @@ def _confusions(found: list[Confusion]) -> Table:
     ]  # fmt: skip
     rows = [
         [
-            c.rule, c.threshold, c.true_positive, c.false_positive, c.false_negative, c.true_negative,
+            c.rule, round(c.threshold, 12), c.true_positive, c.false_positive, c.false_negative, c.true_negative,
             c.precision, c.recall, c.f1,
         ]
         for c in found

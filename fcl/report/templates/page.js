@@ -64,7 +64,9 @@ function sortable(figure) {
   }
 
   head.forEach((name, i) => {
-    element("th", name, headings).addEventListener("click", () => {
+    const heading = element("th", name, headings);
+    if (rows.some((r) => typeof r[i] === "number")) heading.className = "number";
+    heading.addEventListener("click", () => {
       descending = i === column ? !descending : true;
       column = i;
       draw();
