@@ -8,7 +8,6 @@ from enum import StrEnum
 
 from fcl.model.certificate import Certificate, Scope
 from fcl.model.history import History
-from fcl.model.html import model_html
 from fcl.model.model import Model
 from fcl.units import format_bytes
 
@@ -73,7 +72,7 @@ class TrainResult:
 
     def _repr_html_(self) -> str:
         spent = f"{self.passes:,} passes, peak memory {format_bytes(self.peak_memory)}"
-        return model_html(self.model, [("stopped", self.message), ("spent", spent)])
+        return self.model.to_html([("stopped", self.message), ("spent", spent)])
 
 
 def end_in_words(

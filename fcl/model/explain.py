@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -19,14 +19,36 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from fcl.data import DataSet
-    from fcl.model.model import Model
 
-__all__ = ["Contribution", "Explanation", "iter_explanations", "iter_values"]
+__all__ = ["Contribution", "Explanation", "LinearModel", "iter_explanations", "iter_values"]
 
 #: Approximate bytes of the values of all features on one block of rows.
 BLOCK_BYTES = 32 << 20
 #: Bytes of a column maker's buffers.
 BUFFER_BYTES = 8 << 20
+
+
+class LinearModel(Protocol):
+    """What an explanation needs of a :class:`fcl.Model`."""
+
+    @property
+    def family(self) -> Family:
+        """The family of the features."""
+
+    @property
+    def ids(self) -> Ids:
+        """Ids of the features, increasing."""
+
+    @property
+    def weights(self) -> Floats:
+        """Their weights."""
+
+    @property
+    def intercept(self) -> float:
+        """A part of every margin."""
+
+    def require_offset(self, data: DataSet) -> None:
+        """Raise InputError if the data lack an offset that the model needs."""
 
 
 class Contribution(NamedTuple):
@@ -57,7 +79,8 @@ class Explanation:
 
     Attributes
     ----------
-    model : Model
+    model : LinearModel
+        Such as the :class:`fcl.Model`.
     margins : float64 (n,)
     offset : float64 (n,)
         Offsets of the rows; zeros without offsets.
@@ -69,7 +92,7 @@ class Explanation:
         Sum of the contributions of all other features.
     """
 
-    model: Model
+    model: LinearModel
     margins: Floats
     offset: Floats
     indices: npt.NDArray[np.int64]
@@ -119,7 +142,7 @@ class Explanation:
 
 
 def iter_explanations(
-    model: Model, data: DataSet, top: int | None, keep: npt.NDArray[np.bool_] | None = None
+    model: LinearModel, data: DataSet, top: int | None, keep: npt.NDArray[np.bool_] | None = None
 ) -> Iterator[Explanation]:
     """Explain the rows of a data set in order, one block at a time; see :meth:`Model.explain`.
 
@@ -135,7 +158,7 @@ def iter_explanations(
             yield _explain(model, values * model.weights, offset[start:stop], top)
 
 
-def _explain(model: Model, contributions: Floats, offset: Floats, top: int) -> Explanation:
+def _explain(model: LinearModel, contributions: Floats, offset: Floats, top: int) -> Explanation:
     margins = contributions.sum(axis=1) + model.intercept + offset
     order = _largest(np.abs(contributions), top)
     largest = np.take_along_axis(contributions, order, axis=1)

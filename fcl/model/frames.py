@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 from fcl.errors import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import pandas as pd
 
-    from fcl.model.model import Model
+    from fcl.features.motif import Motif
 
 __all__ = ["features_frame", "import_pandas"]
 
@@ -23,12 +25,12 @@ def import_pandas() -> Any:
     return pandas
 
 
-def features_frame(model: Model) -> pd.DataFrame:
-    """The active features of a model; see :meth:`Model.to_dataframe`."""
+def features_frame(
+    rows: Sequence[tuple[int, str, float, int]], motifs: Sequence[Motif | None]
+) -> pd.DataFrame:
+    """The features of a model and their patterns; see :meth:`fcl.Model.to_dataframe`."""
     pd = import_pandas()
-    rows = model.describe()
     frame = pd.DataFrame(rows, columns=["id", "feature", "weight", "support"])
-    motifs = [model.family.motif(row.id) for row in rows]
     if any(motifs):
         frame["motif"] = [motif and motif.pattern for motif in motifs]
         positions = [motif and motif.position for motif in motifs]

@@ -5,49 +5,42 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from html import escape
-from typing import TYPE_CHECKING
 
 from fcl.checks import shortened
+from fcl.model.certificate import Certificate
 
-if TYPE_CHECKING:
-    from fcl.model.model import Model
-
-__all__ = ["facts_html", "model_html"]
+__all__ = ["TOP", "certificate_facts", "features_html", "table_html"]
 
 #: Number of features that a notebook shows.
 TOP = 10
 
+_LEFT = "style='text-align:left'"
 
-def model_html(model: Model, facts: Iterable[tuple[str, str]] = ()) -> str:
-    """A model as two tables: its certificate, with more facts if given, and its strongest features."""
-    certificate = model.certificate
+
+def certificate_facts(certificate: Certificate) -> list[tuple[str, str]]:
+    """Objective, bound and gap of a certificate as (name, text)."""
     bound = certificate.bound
-    lines = [
-        ("features", f"{model.family.name}, {model.n_active:,} active"),
-        ("loss", f"{model.loss}, C {model.C:.6g}"),
+    return [
         ("objective", f"{certificate.objective:.8g}"),
         ("bound", f"{bound:.8g}" if math.isfinite(bound) else "unknown"),
         ("gap", f"{certificate.gap:.3g} relative, over {certificate.scope_text}"),
-        *facts,
     ]
-    return facts_html("fcl model", lines) + _features_html(model)
 
 
-def facts_html(title: str, facts: Iterable[tuple[str, str]]) -> str:
-    """A table of two columns; names and texts are escaped."""
+def table_html(title: str, facts: Iterable[tuple[str, str]]) -> str:
+    """A table of names and texts, which are escaped."""
     rows = "".join(
-        f"<tr><th style='text-align:left'>{escape(name)}</th>"
-        f"<td style='text-align:left'>{escape(text)}</td></tr>"
+        f"<tr><th {_LEFT}>{escape(name)}</th><td {_LEFT}>{escape(text)}</td></tr>"
         for name, text in facts
     )
     return f"<table><caption>{escape(title)}</caption>{rows}</table>"
 
 
-def _features_html(model: Model) -> str:
+def features_html(features: Iterable[tuple[int, str, float, int]]) -> str:
+    """A table of features (id, description, weight, rows), which are escaped; empty without features."""
     rows = "".join(
-        f"<tr><td style='text-align:left'>{escape(shortened(row.feature))}</td>"
-        f"<td>{row.weight:+.5g}</td><td>{row.support:,}</td></tr>"
-        for row in model.iter_features(TOP)
+        f"<tr><td {_LEFT}>{escape(shortened(words))}</td><td>{weight:+.5g}</td><td>{n:,}</td></tr>"
+        for _, words, weight, n in features
     )
-    head = "<tr><th style='text-align:left'>feature</th><th>weight</th><th>rows</th></tr>"
+    head = f"<tr><th {_LEFT}>feature</th><th>weight</th><th>rows</th></tr>"
     return f"<table><caption>strongest features</caption>{head}{rows}</table>" if rows else ""

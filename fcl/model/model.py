@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,7 +16,7 @@ from fcl.model.certificate import Certificate
 from fcl.model.file import ARRAYS, HEADER, read_model, write_model
 from fcl.model.frames import features_frame
 from fcl.model.history import History
-from fcl.model.html import model_html
+from fcl.model.html import TOP, certificate_facts, features_html, table_html
 from fcl.objective.losses import Loss, find_loss
 from fcl.parallel import one_blas_thread
 from fcl.plain import plain
@@ -113,7 +113,16 @@ class Model:
         return f"<Model {self.family.name}: {len(self.ids):,} active, {self.loss}, gap {gap}>"
 
     def _repr_html_(self) -> str:
-        return model_html(self)
+        return self.to_html()
+
+    def to_html(self, facts: Iterable[tuple[str, str]] = ()) -> str:
+        """Tables of the certificate, of more facts (name, text), and of the strongest features."""
+        own = [
+            ("features", f"{self.family.name}, {self.n_active:,} active"),
+            ("loss", f"{self.loss}, C {self.C:.6g}"),
+        ]
+        lines = [*own, *certificate_facts(self.certificate), *facts]
+        return table_html("fcl model", lines) + features_html(self.describe(TOP))
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "history", History(self.history))
@@ -333,7 +342,8 @@ class Model:
         InputError
             pandas is not installed.
         """
-        return features_frame(self)
+        rows = self.describe()
+        return features_frame(rows, [self.family.motif(row.id) for row in rows])
 
 
 def load_model(path: str | os.PathLike[str], trusted: Collection[str] = ()) -> Model:

@@ -20,7 +20,7 @@ from fcl.report.contract import Context, Figure, Section, Table
 from fcl.report.make import Report, make_report
 from fcl.report.measured import measure
 from fcl.report.page import cell, render
-from fcl.report.sections import sections
+from fcl.report.sections import features, rows, scores
 from tests.report.conftest import Case, table_case
 
 HOSTILE = [
@@ -157,9 +157,10 @@ def test_reports_without_rows_and_without_features(kmers: Case, tmp_path: Path) 
 def test_regression() -> None:
     case = table_case(labels=None, loss="squared")
     context = Context(case.model, Path("m.fcl"), "", None, measure(case.model, case.data))
-    found = {section.key: section for section in sections(context)}
+    shown = rows.section(context)
+    assert shown is not None
     residuals = case.data.target - case.margins
-    facts = dict(found["scores"].facts)
+    facts = dict(scores.section(context).facts)
     assert float(facts["MSE"]) == pytest.approx(np.mean(residuals**2), rel=1e-5)
     assert float(facts["mean absolute error"]) == pytest.approx(np.abs(residuals).mean(), rel=1e-5)
     share = (
@@ -168,7 +169,7 @@ def test_regression() -> None:
         - residuals.mean() ** 2 / np.var(case.data.target)
     )
     assert float(facts["R squared"]) == pytest.approx(share, abs=1e-4)
-    tables = [block for block in found["rows"].blocks if isinstance(block, Table)]
+    tables = [block for block in shown.blocks if isinstance(block, Table)]
     captions = " ".join(table.caption for table in tables)
     for row in (case.margins.argmax(), residuals.argmax(), residuals.argmin()):
         assert f"row {row:,}," in captions
@@ -179,14 +180,15 @@ def test_regression() -> None:
 
 def test_rows_of_a_classification(kmers: Case) -> None:
     context = Context(kmers.model, Path("m.fcl"), "", None, measure(kmers.model, kmers.data))
-    rows = next(section for section in sections(context) if section.key == "rows")
+    section = rows.section(context)
+    assert section is not None
     positive, weighted = kmers.data.target == "yes", kmers.data.weights > 0
     best = np.where(positive & weighted, kmers.margins, -np.inf).argmax()
     worst = np.where(~positive & weighted, kmers.margins, -np.inf).argmax()
-    figures = [block for block in rows.blocks if isinstance(block, Figure)]
+    figures = [block for block in section.blocks if isinstance(block, Figure)]
     captions = [figure.caption for figure in figures]
     assert f"true positive: row {best}," in captions[0] and f"row {worst}," in captions[1]
-    tables = [block for block in rows.blocks if isinstance(block, Table)]
+    tables = [block for block in section.blocks if isinstance(block, Table)]
     for figure, table in zip(figures, tables, strict=True):
         assert figure.data is not None
         letters = sum(line[2] for line in figure.data.rows)
@@ -197,8 +199,7 @@ def test_rows_of_a_classification(kmers: Case) -> None:
 def test_equal_columns_are_folded() -> None:
     case = table_case()
     context = Context(case.model, Path("m.fcl"), "", None, measure(case.model, case.data))
-    features = next(section for section in sections(context) if section.key == "features")
-    (table,) = [block for block in features.blocks if isinstance(block, Table)]
+    (table,) = [b for b in features.section(context).blocks if isinstance(b, Table)]
     assert [row[1] for row in table.rows] == ["x4", "x0", "x1"]
     assert table.rows[2][-1] == "x3 (-0.25)"
 

@@ -155,9 +155,7 @@ def _calibration(bins: Bins, predicted: str, observed: str) -> Figure:
     head = ["predicted", "observed", "low", "high", "rows"]
     columns = (bins.predicted, bins.observed, bins.low, bins.high, bins.rows)
     rows = [list(row) for row in zip(*columns, strict=True)]
-    caption = (
-        "Ten quantile bins of the predictions, with intervals of 95 %; dashed: perfect calibration."
-    )
+    caption = "Ten quantile bins of the predictions, with 95 % intervals; dashed: perfect."
     return Figure("calibration", drawn.svg, caption, Table("calibration", head, rows, shown=False))
 
 
@@ -168,14 +166,12 @@ def _confusions(found: list[Confusion]) -> Table:
     ]  # fmt: skip
     rows = [
         [
-            c.rule, round(c.threshold, 12), c.true_positive, c.false_positive, c.false_negative, c.true_negative,
-            c.precision, c.recall, c.f1,
+            c.rule, round(c.threshold, 12), c.true_positive, c.false_positive, c.false_negative,
+            c.true_negative, c.precision, c.recall, c.f1,
         ]
         for c in found
     ]  # fmt: skip
-    caption = (
-        "Confusion at three thresholds, in sums of sample weights. The thresholds fit these rows."
-    )
+    caption = "Confusion at three thresholds, in sums of sample weights."
     return Table("confusion", head, rows, caption)
 
 
