@@ -1,8 +1,8 @@
-"""Data frames; pandas is imported only when a frame is asked for."""
+"""Features of a model as rows and as a data frame; pandas is imported only for the frame."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fcl.errors import InputError
 
@@ -13,7 +13,16 @@ if TYPE_CHECKING:
 
     from fcl.features.motif import Motif
 
-__all__ = ["features_frame", "import_pandas"]
+__all__ = ["FeatureRow", "features_frame", "import_pandas"]
+
+
+class FeatureRow(NamedTuple):
+    """One active feature: id, description, weight, and number of training rows where it is not 0."""
+
+    id: int
+    feature: str
+    weight: float
+    support: int
 
 
 def import_pandas() -> Any:
@@ -25,12 +34,10 @@ def import_pandas() -> Any:
     return pandas
 
 
-def features_frame(
-    rows: Sequence[tuple[int, str, float, int]], motifs: Sequence[Motif | None]
-) -> pd.DataFrame:
+def features_frame(rows: Sequence[FeatureRow], motifs: Sequence[Motif | None]) -> pd.DataFrame:
     """The features of a model and their patterns; see :meth:`fcl.Model.to_dataframe`."""
     pd = import_pandas()
-    frame = pd.DataFrame(rows, columns=["id", "feature", "weight", "support"])
+    frame = pd.DataFrame(rows, columns=FeatureRow._fields)
     if any(motifs):
         frame["motif"] = [motif and motif.pattern for motif in motifs]
         positions = [motif and motif.position for motif in motifs]

@@ -8,6 +8,7 @@ from html import escape
 
 from fcl.checks import shortened
 from fcl.model.certificate import Certificate
+from fcl.model.frames import FeatureRow
 
 __all__ = ["TOP", "certificate_facts", "features_html", "table_html"]
 
@@ -36,11 +37,12 @@ def table_html(title: str, facts: Iterable[tuple[str, str]]) -> str:
     return f"<table><caption>{escape(title)}</caption>{rows}</table>"
 
 
-def features_html(features: Iterable[tuple[int, str, float, int]]) -> str:
-    """A table of features (id, description, weight, rows), which are escaped; empty without features."""
+def features_html(features: Iterable[FeatureRow]) -> str:
+    """A table of features, whose descriptions are escaped; empty without features."""
     rows = "".join(
-        f"<tr><td {_LEFT}>{escape(shortened(words))}</td><td>{weight:+.5g}</td><td>{n:,}</td></tr>"
-        for _, words, weight, n in features
+        f"<tr><td {_LEFT}>{escape(shortened(row.feature))}</td>"
+        f"<td>{row.weight:+.5g}</td><td>{row.support:,}</td></tr>"
+        for row in features
     )
     head = f"<tr><th {_LEFT}>feature</th><th>weight</th><th>rows</th></tr>"
     return f"<table><caption>strongest features</caption>{head}{rows}</table>" if rows else ""

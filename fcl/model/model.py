@@ -5,16 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from fcl.errors import InputError, ModelFileError
 from fcl.model.archive import installed_version, now
+from fcl.model.arrays import checked_arrays
 from fcl.model.certificate import Certificate
 from fcl.model.file import ARRAYS, HEADER, read_model, write_model
-from fcl.model.frames import features_frame
+from fcl.model.frames import FeatureRow, features_frame
 from fcl.model.history import History
 from fcl.model.html import TOP, certificate_facts, features_html, table_html
 from fcl.objective.losses import Loss, find_loss
@@ -36,15 +37,6 @@ Offset = str | npt.ArrayLike
 
 #: the default block size of training; a block of windows takes a few MB
 BLOCK_ROWS = 65_536
-
-
-class FeatureRow(NamedTuple):
-    """One active feature: id, description, weight, and number of training rows where it is not 0."""
-
-    id: int
-    feature: str
-    weight: float
-    support: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,31 +118,15 @@ class Model:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "history", History(self.history))
-        for name, dtype in (("ids", np.int64), ("weights", np.float64), ("support", np.int64)):
-            array = np.array(getattr(self, name), dtype=dtype, order="C")
-            array.flags.writeable = False
+        for name, array in checked_arrays(self.ids, self.weights, self.support).items():
             object.__setattr__(self, name, array)
-        if self.ids.ndim != 1 or not self.ids.shape == self.weights.shape == self.support.shape:
-            raise InputError(
-                "ids, weights and support must be three vectors of one length, got shapes "
-                f"{self.ids.shape}, {self.weights.shape} and {self.support.shape}"
-            )
-        wrong = np.flatnonzero(self.ids[1:] <= self.ids[:-1])
-        if wrong.size:
-            at = int(wrong[0]) + 1
-            raise InputError(
-                f"ids must increase strictly, got {self.ids[at]} after {self.ids[at - 1]} "
-                f"at position {at}"
-            )
         if self.ids.size and (self.ids[0] < 0 or self.ids[-1] >= self.family.n_features):
             raise InputError(
                 f"ids must be in [0, {self.family.n_features}), the features of the family, got "
                 f"{self.ids[0]} to {self.ids[-1]}"
             )
-        if not (np.isfinite(self.weights).all() and np.isfinite(self.intercept)):
+        if not np.isfinite(self.intercept):
             raise InputError("weights and intercept must be finite")
-        if (self.support < 0).any():
-            raise InputError("support counts rows and cannot be negative")
         find_loss(self.loss)
 
     @property
