@@ -138,7 +138,7 @@ def thresholds(curve: Curve) -> list[tuple[str, float]]:
     best = int(np.argmax(2.0 * recall * precision / both))
     enough = int(np.argmax(recall >= 0.95))  # recall increases
     return [
-        ("margin above 0", float(np.nextafter(0.0, 1.0))),  # as predictions do
+        ("margin > 0", float(np.nextafter(0.0, 1.0))),  # as predictions do
         ("best F1", float(curve.thresholds[best])),
         ("95 % recall", float(curve.thresholds[enough])),
     ]

@@ -43,7 +43,7 @@ def test_thresholds_and_confusion() -> None:
     assert found["95 % recall"] == max(cut for cut, recall in recalls.items() if recall >= 0.95)
     for rule, cut in found.items():
         got = scores.confusion_at(rule, cut, Y, MARGINS, WEIGHTS)
-        predicted = margins > 0 if rule == "margin above 0" else margins >= cut
+        predicted = margins > 0 if rule == "margin > 0" else margins >= cut
         tn, fp, fn, tp = confusion_matrix(y > 0, predicted).ravel()
         cells = (got.true_positive, got.false_positive, got.false_negative, got.true_negative)
         assert cells == (tp, fp, fn, tn)

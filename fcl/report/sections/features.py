@@ -57,8 +57,10 @@ class _Placed:
 def _facts(context: Context) -> list[tuple[str, str]]:
     weights = context.model.weights
     positive, negative = int((weights > 0.0).sum()), int((weights < 0.0).sum())
-    up, down = ("up", "down") if context.model.labels is None else context.labels[::-1]
-    facts = [(f"towards {up}", f"{positive:,}"), (f"towards {down}", f"{negative:,}")]
+    up, down = "raise the prediction", "lower the prediction"
+    if context.model.labels is not None:
+        down, up = (f"towards {label}" for label in context.labels)
+    facts = [(up, f"{positive:,}"), (down, f"{negative:,}")]
     if context.measured is not None:
         stats = context.measured.features
         distinct = len(np.unique(stats.group))
@@ -85,6 +87,7 @@ def _positions(placed: Sequence[_Placed]) -> Figure:
         top.set_ylabel("patterns")
         by_length.bar(np.arange(1, len(sizes)), sizes[1:], color=ACCENT)
         by_length.set_xlabel("fixed letters")
+        by_length.set_xticks(np.arange(1, len(sizes)))
         _heat(bottom, letters, at, width)
         bottom.set_xlabel("position")
         bottom.sharex(top)

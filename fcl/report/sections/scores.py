@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fcl.report.contract import Context, Figure, Section, Table, name_text
-from fcl.report.figures import ACCENT, FAINT, INK, SECOND, drawing, short
+from fcl.report.figures import ACCENT, FAINT, INK, SECOND, drawing, log_axis, short
 from fcl.report.measured import Measured
 from fcl.report.scores import (
     Bins,
@@ -30,6 +30,8 @@ Floats = npt.NDArray[np.float64]
 
 #: Bins of a histogram.
 BINS = 50
+#: Predictions whose means differ by this factor are drawn on a log scale.
+LOG_FROM = 1_000.0
 #: Groups that the page shows: the largest ones.
 MOST_GROUPS = 40
 TRAINING = "The model was trained on these rows, so that scores on new rows are usually lower."
@@ -146,16 +148,25 @@ def _edges(values: Floats) -> Floats:
 
 def _calibration(bins: Bins, predicted: str, observed: str) -> Figure:
     ends = [min(bins.predicted.min(), bins.low.min()), max(bins.predicted.max(), bins.high.max())]
+    caption = "Ten quantile bins of the predictions, with 95 % intervals; dashed: perfect."
+    low, observed_means = bins.low, bins.observed
     with drawing(4.6, 3.6) as drawn:
+        if bins.predicted[0] > 0.0 and bins.predicted[-1] > LOG_FROM * bins.predicted[0]:
+            ends = [bins.predicted[0] / 2.0, 1.5 * ends[1]]
+            caption += " On the log scale, shares of 0 are at the lower edge."
+            # a log scale has no 0
+            low, observed_means = np.maximum(low, ends[0]), np.maximum(observed_means, ends[0])
+            for which in "xy":
+                log_axis(drawn.axes, which, *ends)
+            drawn.axes.set(xlim=ends, ylim=ends)
         drawn.axes.plot(ends, ends, color=SECOND, linewidth=1.0, linestyle="--")
-        drawn.axes.vlines(bins.predicted, bins.low, bins.high, color=ACCENT, linewidth=1.2)
-        drawn.axes.plot(bins.predicted, bins.observed, "o", color=ACCENT, markersize=4)
+        drawn.axes.vlines(bins.predicted, low, bins.high, color=ACCENT, linewidth=1.2)
+        drawn.axes.plot(bins.predicted, observed_means, "o", color=ACCENT, markersize=4)
         drawn.axes.set(xlabel=predicted, ylabel=observed)
         drawn.axes.set_title("calibration")
     head = ["predicted", "observed", "low", "high", "rows"]
     columns = (bins.predicted, bins.observed, bins.low, bins.high, bins.rows)
     rows = [list(row) for row in zip(*columns, strict=True)]
-    caption = "Ten quantile bins of the predictions, with 95 % intervals; dashed: perfect."
     return Figure("calibration", drawn.svg, caption, Table("calibration", head, rows, shown=False))
 
 
