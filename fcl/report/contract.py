@@ -34,8 +34,8 @@ class Table:
     shown : bool
         Whether the page shows the table; otherwise only the CSV file has it.
     sortable : bool
-        Whether the page sorts and filters the table. Its last column holds the names of features with
-        equal columns, which the page folds.
+        Whether the page sorts and filters the table. Its last column is folded: the page shows the text
+        before the first colon, and the rest on a click.
     """
 
     name: str

@@ -19,7 +19,7 @@ __all__ = ["draw_logo", "logo_range"]
 #: The usual colours of nucleotides, which are readable on light and dark pages.
 LETTER_COLOURS = {"A": "#2f9e44", "C": "#1c7ed6", "G": "#f08c00", "T": "#e03131"}
 #: Letters that a logo draws at most: the highest ones. Each takes about 300 bytes of the page.
-MOST_LETTERS = 1_000
+MOST_LETTERS = 600
 #: Width of a letter, as a share of the distance between positions.
 WIDTH = 0.92
 

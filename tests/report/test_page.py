@@ -201,7 +201,7 @@ def test_equal_columns_are_folded() -> None:
     context = Context(case.model, Path("m.fcl"), "", None, measure(case.model, case.data))
     (table,) = [b for b in features.section(context).blocks if isinstance(b, Table)]
     assert [row[1] for row in table.rows] == ["x4", "x0", "x1"]
-    assert table.rows[2][-1] == "x3 (-0.25)"
+    assert table.rows[2][-1] == "1 equal: x3 (-0.25)"
 
 
 def test_a_missing_package_and_missing_names(

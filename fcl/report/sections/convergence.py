@@ -19,6 +19,8 @@ Floats = npt.NDArray[np.float64]
 
 #: Passes that the pictures show; longer histories are thinned evenly.
 MOST_PASSES = 500
+#: Passes that are marked with dots, each of which takes 100 bytes.
+MOST_DOTS = 60
 #: Columns of the CSV file.
 COLUMNS = (
     "number", "objective", "bound", "gap", "max_violation", "priced", "cached", "active", "evicted",
@@ -50,6 +52,11 @@ class _Curves:
     cached: Floats
     metric: str
     validation: Floats
+
+    @property
+    def style(self) -> str:
+        """Lines, with a dot for each pass if there are few."""
+        return ".-" if len(self.gap) <= MOST_DOTS else "-"
 
     @classmethod
     def of(cls, history: History) -> _Curves:
@@ -113,7 +120,7 @@ def _draw(curves: _Curves, tol: float) -> str:
             _gap(own[1], x, curves, tol)
             _features(own[2], x, curves)
             if curves.metric:
-                own[3].plot(x, curves.validation, ".-", color=THIRD)
+                own[3].plot(x, curves.validation, curves.style, color=THIRD)
             own[-1].set_xlabel("seconds" if column == 0 else "passes")
         drawn.axes[-1, 1].locator_params(axis="x", integer=True)
         names = ["objective", "relative gap", "features", f"validation\n{_metric(curves)}"]
@@ -126,8 +133,8 @@ def _draw(curves: _Curves, tol: float) -> str:
 
 
 def _objective(axes: Any, x: Floats, curves: _Curves) -> None:
-    axes.plot(x, curves.objective, ".-", color=ACCENT)
-    axes.plot(x, curves.bound, ".-", color=SECOND)
+    axes.plot(x, curves.objective, curves.style, color=ACCENT)
+    axes.plot(x, curves.bound, curves.style, color=SECOND)
     first, last = np.nanmax(curves.objective), np.nanmin(curves.objective)
     spread = max(first - last, 1e-3 * abs(last), 1e-12)
     lowest = np.nanmin(curves.bound, initial=last)
@@ -137,7 +144,7 @@ def _objective(axes: Any, x: Floats, curves: _Curves) -> None:
 
 def _gap(axes: Any, x: Floats, curves: _Curves, tol: float) -> None:
     gap = np.where(curves.gap > 0.0, curves.gap, np.nan)
-    axes.plot(x, gap, ".-", color=ACCENT)
+    axes.plot(x, gap, curves.style, color=ACCENT)
     smallest = np.nanmin(np.append(gap, tol), initial=1.0)
     log_axis(axes, "y", max(smallest, 1e-16), max(1.0, np.nanmax(gap, initial=1.0)))
     if tol > 0.0:
@@ -145,6 +152,6 @@ def _gap(axes: Any, x: Floats, curves: _Curves, tol: float) -> None:
 
 
 def _features(axes: Any, x: Floats, curves: _Curves) -> None:
-    axes.plot(x, curves.active, ".-", color=ACCENT)
-    axes.plot(x, curves.cached, ".-", color=SECOND)
+    axes.plot(x, curves.active, curves.style, color=ACCENT)
+    axes.plot(x, curves.cached, curves.style, color=SECOND)
     axes.set_ylim(bottom=0.0)

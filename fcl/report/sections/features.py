@@ -10,14 +10,14 @@ import numpy.typing as npt
 
 from fcl.features.motif import Motif
 from fcl.report.contract import Context, Figure, Section, Table
-from fcl.report.figures import ACCENT, drawing
+from fcl.report.figures import ACCENT, drawing, short
 
 __all__ = ["section"]
 
 #: Features in the table of the page.
 MOST_ROWS = 1_000
 #: Features with equal columns that are named beside the first one.
-MOST_EQUAL = 10
+MOST_EQUAL = 5
 #: Positions in a picture; neighbouring positions of longer windows are added up.
 MOST_POSITIONS = 300
 
@@ -176,11 +176,16 @@ def _measured(context: Context, index: int) -> list[float | None]:
 
 
 def _equal(context: Context, members: Sequence[int]) -> str:
+    """The features of equal columns as ``2 equal: a (+1); b (-2)``; empty if there are none."""
+    if not members:
+        return ""
     words = [
-        f"{context.feature(i)} ({context.model.weights[i]:+.3g})" for i in members[:MOST_EQUAL]
+        f"{short(context.feature(i))} ({context.model.weights[i]:+.3g})"
+        for i in members[:MOST_EQUAL]
     ]
     more = len(members) - len(words)
-    return "; ".join(words) + (f"; and {more:,} more" if more else "")
+    names = "; ".join(words) + (f"; and {more:,} more" if more else "")
+    return f"{len(members):,} equal: {names}"
 
 
 def _caption(context: Context, rows: Sequence[object]) -> str:

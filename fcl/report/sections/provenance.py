@@ -15,6 +15,8 @@ from fcl.version import __version__
 
 __all__ = ["section"]
 
+#: Options that the page shows; a stranger's file may hold any number.
+MOST_OPTIONS = 100
 PACKAGES = ("numpy", "numba", "scikit-learn", "matplotlib")
 
 
@@ -31,7 +33,8 @@ def section(context: Context) -> Section:
         ("same options again", _command(context)),
         ("to a smaller gap", _resume(context)),
     ]
-    options = [[name, _text(value)] for name, value in sorted(model.options.items())]
+    given = sorted(model.options.items())[:MOST_OPTIONS]
+    options = [[_text(name), _text(value)] for name, value in given]
     table = Table("options", ["option", "value"], options, "The options of the training.")
     return Section("provenance", "Provenance", "", facts, [table])
 

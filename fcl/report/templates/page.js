@@ -42,9 +42,10 @@ function sortable(figure) {
       const cell = element("td", i === folded ? null : shown(value), line);
       if (typeof value === "number") cell.className = "number";
       if (i === folded && value) {
+        const colon = value.indexOf(": "); // 2 equal: names
         const details = element("details", null, cell);
-        element("summary", value.split("; ").length + " equal", details);
-        element("div", value, details);
+        element("summary", value.slice(0, colon), details);
+        element("div", value.slice(colon + 2), details);
       }
     });
   }
