@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree import ElementTree
@@ -20,7 +21,7 @@ from fcl.report.contract import Context, Figure, Section, Table
 from fcl.report.make import Report, make_report
 from fcl.report.measured import measure
 from fcl.report.page import cell, render
-from fcl.report.sections import features, rows, scores
+from fcl.report.sections import convergence, features, head, rows, scores
 from tests.report.conftest import Case, table_case
 
 HOSTILE = [
@@ -140,8 +141,6 @@ def test_the_same_bytes_twice_and_the_numbers_of_the_model(kmers: Case, tmp_path
 
 
 def test_reports_without_rows_and_without_features(kmers: Case, tmp_path: Path) -> None:
-    from dataclasses import replace
-
     path = tmp_path / "m.fcl"
     none = np.zeros(0)
     empty = replace(
@@ -231,3 +230,29 @@ def test_cells_and_the_order_of_sections() -> None:
     html = render("t", made)
     assert html.index('id="b"') < html.index('id="a"') and "n &amp; m" in html
     assert Columns().describe(3) == "x3"
+
+
+HUGE = 1.7e308
+ODD = [
+    [{}],
+    [{"number": 1, "gap": 0.1}],
+    [{"number": "a", "busy": "x", "validation": "y", "seconds": None}],
+    [
+        {"seconds": HUGE, "objective": HUGE, "bound": -HUGE, "gap": HUGE, "active": -1},
+        {"gap": 1e-300},
+    ],
+    [{"validation": {"m": HUGE}, "busy": {"a": None}}, {"validation": {"m": None}, "gap": -1}],
+]
+
+
+@pytest.mark.parametrize(
+    ("history", "tol"), list(zip(ODD, [1e-3, "x", 0, HUGE, 1e-320], strict=True))
+)
+def test_odd_histories(kmers: Case, history: list[dict[str, object]], tol: object) -> None:
+    """A history is a claim of the file, which may hold anything."""
+    certificate = replace(kmers.model.certificate, gap=1e-300)
+    options = {"tol": tol, "memory": HUGE}
+    model = replace(kmers.model, history=history, options=options, certificate=certificate)
+    context = Context(model, Path("m.fcl"), "")
+    assert convergence.section(context) is not None
+    assert head.section(context).key == "head"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy.typing as npt
 from fcl.model import History
 from fcl.report.contract import Context, Figure, Section, Table
 from fcl.report.figures import ACCENT, SECOND, THIRD, drawing, log_axis, short
-from fcl.report.sections.head import number
+from fcl.report.sections.head import LEAST_GAP, number
 
 __all__ = ["section"]
 
@@ -21,6 +22,8 @@ Floats = npt.NDArray[np.float64]
 MOST_PASSES = 500
 #: Passes that are marked with dots, each of which takes 100 bytes.
 MOST_DOTS = 60
+#: Larger numbers, from a damaged or forged history, are not drawn.
+MOST_DRAWN = 1e100
 #: Columns of the CSV file.
 COLUMNS = (
     "number", "objective", "bound", "gap", "max_violation", "priced", "cached", "active", "evicted",
@@ -63,8 +66,14 @@ class _Curves:
         at = np.unique(np.linspace(0, len(history) - 1, MOST_PASSES).astype(np.intp))
         metric, validation = history.validation()
         names = ("number", "objective", "bound", "gap", "active", "cached")
-        own = {name: history.column(name)[at] for name in names}
-        return cls(history.elapsed()[at], **own, metric=metric, validation=validation[at])
+        own = {name: _drawable(history.column(name)[at]) for name in names}
+        seconds, scores = _drawable(history.elapsed()[at]), _drawable(validation[at])
+        return cls(seconds, **own, metric=metric, validation=scores)
+
+
+def _drawable(values: Floats) -> Floats:
+    """Numbers with NaN in place of those whose differences could overflow in a picture."""
+    return np.where(np.abs(values) < MOST_DRAWN, values, np.nan)
 
 
 def _lead(history: History) -> str:
@@ -85,9 +94,10 @@ def _facts(history: History) -> list[tuple[str, str]]:
     for record in history:
         shares = record.get("busy")
         for name, share in (shares if isinstance(shares, dict) else {}).items():
-            busy.setdefault(short(name), []).append(number(share))
+            if math.isfinite(number(share)):
+                busy.setdefault(short(name), []).append(number(share))
     if busy:
-        means = ", ".join(f"{name} {np.nanmean(shares):.0%}" for name, shares in busy.items())
+        means = ", ".join(f"{name} {np.mean(shares):.0%}" for name, shares in busy.items())
         facts.append(("busy, mean over passes", short(means, 300)))
     return facts
 
@@ -135,7 +145,10 @@ def _draw(curves: _Curves, tol: float) -> str:
 def _objective(axes: Any, x: Floats, curves: _Curves) -> None:
     axes.plot(x, curves.objective, curves.style, color=ACCENT)
     axes.plot(x, curves.bound, curves.style, color=SECOND)
-    first, last = np.nanmax(curves.objective), np.nanmin(curves.objective)
+    known = curves.objective[np.isfinite(curves.objective)]
+    if not len(known):
+        return
+    first, last = known.max(), known.min()
     spread = max(first - last, 1e-3 * abs(last), 1e-12)
     lowest = np.nanmin(curves.bound, initial=last)
     # early bounds are so low that they would flatten the objective
@@ -145,9 +158,10 @@ def _objective(axes: Any, x: Floats, curves: _Curves) -> None:
 def _gap(axes: Any, x: Floats, curves: _Curves, tol: float) -> None:
     gap = np.where(curves.gap > 0.0, curves.gap, np.nan)
     axes.plot(x, gap, curves.style, color=ACCENT)
-    smallest = np.nanmin(np.append(gap, tol), initial=1.0)
-    log_axis(axes, "y", max(smallest, 1e-16), max(1.0, np.nanmax(gap, initial=1.0)))
-    if tol > 0.0:
+    marked = tol if 0.0 < tol < 1.0 else 1.0
+    smallest = np.nanmin(np.append(gap, marked))
+    log_axis(axes, "y", max(smallest, LEAST_GAP), max(1.0, np.nanmax(gap, initial=1.0)))
+    if marked == tol:
         axes.axhline(tol, color=SECOND, linewidth=1.0, linestyle="--")
 
 

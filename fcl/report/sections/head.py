@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from fcl.checks import shortened
 from fcl.model import Certificate
 from fcl.model.certificate import Scope
@@ -13,7 +15,7 @@ from fcl.report.contract import Context, Figure, Section, Table
 from fcl.report.figures import ACCENT, INK, PAGE, SECOND, drawing, log_axis
 from fcl.units import format_bytes, format_seconds
 
-__all__ = ["number", "proof", "section"]
+__all__ = ["LEAST_GAP", "number", "proof", "section"]
 
 #: The smallest gap that the picture shows.
 LEAST_GAP = 1e-16
@@ -86,28 +88,35 @@ def _certificate(certificate: Certificate) -> list[tuple[str, str]]:
 def _effort(context: Context) -> list[tuple[str, str]]:
     history, options = context.model.history, context.model.options
     facts = [("passes", f"{max(0, context.model.certificate.passes - 1):,} after the null model's")]
-    if not history:
-        return facts
-    facts.append(("time", format_seconds(float(history.elapsed()[-1]))))
-    peak, budget = max(history.column("memory_bytes")), number(options.get("memory"))
+    seconds = _largest(history.elapsed())
+    if math.isfinite(seconds):
+        facts.append(("time", format_seconds(seconds)))
+    peak, budget = _largest(history.column("memory_bytes")), number(options.get("memory"))
     if math.isfinite(peak):
         limit = f" of {format_bytes(budget)}" if math.isfinite(budget) else ""
         facts.append(("peak memory", format_bytes(peak) + limit))
     return facts
 
 
+def _largest(values: np.ndarray) -> float:
+    """The largest known number; NaN without any."""
+    known = values[np.isfinite(values)]
+    return float(known.max()) if len(known) else math.nan
+
+
 def _gap_bar(gap: float, tol: float) -> Figure:
     shown = min(max(gap, LEAST_GAP), 1.0)
     with drawing(9.0, 0.95) as drawn:
         axes = drawn.axes
-        low = min(shown, tol if tol > 0.0 else shown) / 3.0
+        marked = 0.0 < tol < 1.0
+        low = max(min(shown, tol if marked else shown), LEAST_GAP) / 3.0
         log_axis(axes, "x", low, 1.0)
         axes.set_xlim(1.0, low)
         axes.barh([0.0], [shown - 1.0], left=1.0, height=0.8, color=ACCENT, alpha=0.85)
         inside = math.log(shown) <= 0.25 * math.log(low)  # the bar is long enough for its text
         side, colour = ("right", PAGE) if inside else ("left", INK)
         axes.text(shown, 0.0, f" gap {gap:.2e} ", va="center", ha=side, color=colour)
-        if 0.0 < tol < 1.0:
+        if marked:
             axes.axvline(tol, color=SECOND, linewidth=1.6)
             axes.text(tol, 0.62, f" tolerance {tol:.0e}", ha="left", va="bottom", color=SECOND)
         axes.set_ylim(-0.55, 1.3)
