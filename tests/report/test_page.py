@@ -16,12 +16,13 @@ import pytest
 
 from fcl.errors import InputError
 from fcl.features import Columns
+from fcl.options import Options
 from fcl.report import extras
 from fcl.report.contract import Context, Figure, Section, Table
 from fcl.report.make import Report, make_report
 from fcl.report.measured import measure
 from fcl.report.page import cell, render
-from fcl.report.sections import convergence, features, head, rows, scores
+from fcl.report.sections import convergence, features, head, provenance, rows, scores
 from tests.report.conftest import Case, table_case
 
 HOSTILE = [
@@ -193,6 +194,18 @@ def test_rows_of_a_classification(kmers: Case) -> None:
         letters = sum(line[2] for line in figure.data.rows)
         margin = table.rows[-1][3]
         assert letters + kmers.model.intercept == pytest.approx(margin)
+
+
+def test_the_command_with_the_same_options(kmers: Case) -> None:
+    given = {"C": 0.1, "alpha": 0.2, "memory": 4 << 30, "writers": 0, "seed": 3, "tol": 1e-5}
+    options = Options(features="kmers:d=3", **given).of_job() | {
+        "class_weight": [[0, 1.0], ["b c", 2.5]]
+    }
+    context = Context(replace(kmers.model, options=options), Path("m.fcl"), "")
+    assert dict(provenance.section(context).facts)["same options again"] == (
+        "fcl-train DATA --features kmers:d=3 --C 0.1 --class-weight '0=1.0,b c=2.5' --tol 1e-05 "
+        "--driver inline --seed 3 --out MODEL"
+    )
 
 
 def test_equal_columns_are_folded() -> None:

@@ -65,7 +65,13 @@ def _command(context: Context) -> str:
     for option in TRAINING:
         value = context.model.options.get(option.name)
         default = option.default if option.command_default is None else option.command_default
-        if option.name in JOB_DEFAULTS and option.name != "alpha" and value not in (None, default):
+        # 0 writers stand for the driver inline; alpha follows from C
+        if value in (None, default, option.check(default)) or (option.name, value) == (
+            "writers",
+            0,
+        ):
+            continue
+        if option.name in JOB_DEFAULTS and option.name != "alpha":
             words += _spelled(option.spelled, option.name, value)
     return shortened(" ".join([*words, "--out", "MODEL"]), 1_000)
 
@@ -75,9 +81,7 @@ def _spelled(option: str, name: str, value: Any) -> list[str]:
     if isinstance(value, bool):
         return [option if value else f"--no-{option[2:]}"]
     if name == "class_weight" and isinstance(value, list):
-        value = ",".join(f"{label}={weight:.17g}" for label, weight in value)
-    if isinstance(value, float):
-        value = f"{value:.17g}"
+        value = ",".join(f"{label}={weight!r}" for label, weight in value)
     return [option, shlex.quote(str(value))]
 
 
