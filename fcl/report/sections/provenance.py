@@ -62,16 +62,12 @@ def _data(context: Context) -> list[tuple[str, str]]:
 def _command(context: Context) -> str:
     """A command with the options of the model that differ from the defaults of ``fcl-train``."""
     words = ["fcl-train", "DATA"]
-    for option in TRAINING:
+    for option in (option for option in TRAINING if option.name in JOB_DEFAULTS):
         value = context.model.options.get(option.name)
         default = option.default if option.command_default is None else option.command_default
-        # 0 writers stand for the driver inline; alpha follows from C
-        if value in (None, default, option.check(default)) or (option.name, value) == (
-            "writers",
-            0,
-        ):
-            continue
-        if option.name in JOB_DEFAULTS and option.name != "alpha":
+        # alpha follows from C, and 0 writers from the driver
+        implied = option.name == "alpha" or (option.name, value) == ("writers", 0)
+        if not implied and value not in (None, option.check(default)):
             words += _spelled(option.spelled, option.name, value)
     return shortened(" ".join([*words, "--out", "MODEL"]), 1_000)
 
