@@ -18,7 +18,7 @@ function shown(value) {
 
 function compare(a, b) {
   if (a === null || b === null) return (a === null) - (b === null);
-  if (typeof a === "string") return a < b ? 1 : a > b ? -1 : 0; // "descending" begins with A
+  if (typeof a === "string") return a < b ? 1 : a > b ? -1 : 0;
   return Math.abs(b) - Math.abs(a) || b - a;
 }
 
@@ -68,7 +68,8 @@ function sortable(figure) {
     const heading = element("th", name, headings);
     if (rows.some((r) => typeof r[i] === "number")) heading.className = "number";
     heading.addEventListener("click", () => {
-      descending = i === column ? !descending : true;
+      // the first click shows the largest numbers, and the texts that begin with A
+      descending = i === column ? !descending : rows.some((r) => typeof r[i] === "number");
       column = i;
       draw();
     });
