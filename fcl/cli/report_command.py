@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from fcl.report.make import Report
 
-__all__ = ["command", "main", "report_on_training"]
+__all__ = ["command", "main", "report_on_training", "say_how_to_report"]
 
 EPILOG = """\
 \b
@@ -163,10 +163,15 @@ def report_on_training(model: str, options: Mapping[str, Any], trusted: Collecti
     except Exception as error:  # the model is safe, and a report can be made later
         why = reason(error) if isinstance(error, OSError) else error
         messages.say(f"error: the report could not be written: {why}; the model is not affected")
-        messages.say(f"try again with: fcl-report {model} --data DATA --out {out}")
+        say_how_to_report(model, out)
         return
     if not options["quiet"]:
         messages.say(f"report in {out}")
+
+
+def say_how_to_report(model: str, out: str) -> None:
+    """Name the command that makes the report of a training that did not make it."""
+    messages.say(f"no report; make it with: fcl-report {model} --data DATA --out {out}")
 
 
 def main() -> None:

@@ -267,9 +267,12 @@ def _train(request: _Request, stop: Stop) -> int:
         folder = None if result.checkpoint_failed else options["checkpoint"]
         show(result_lines(result, written, options["memory"], view.validation, folder))
     if options["report"] is not None:
-        from fcl.cli.report_command import report_on_training
+        from fcl.cli.report_command import report_on_training, say_how_to_report
 
-        report_on_training(written, options, _trusted(options, request.given))
+        if stop.signum is None:
+            report_on_training(written, options, _trusted(options, request.given))
+        else:
+            say_how_to_report(written, options["report"])
     if failed:
         return EXIT_FAILED
     if result.checkpoint_failed:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -90,11 +91,16 @@ def test_the_report_of_a_training(data: Path, tmp_path: Path, driver: Any, run: 
         assert refused.exit_code == 2 and message in refused.stderr, refused.output
     out.unlink()
     report.unlink()
+    driver.before_end = lambda arguments: os.kill(os.getpid(), signal.SIGTERM)
+    stopped = run(*arguments, "--report", report)
+    assert stopped.exit_code == 143 and out.exists() and not report.exists()
+    assert "no report; make it with: fcl-report" in stopped.stderr
+    out.unlink()
     driver.before_end = lambda arguments: os.remove(data / "y.npy")
     failed = run(*arguments, "--report", report)
     assert failed.exit_code == 0 and out.exists() and not report.exists()
     assert "the report could not be written: " in failed.stderr
-    assert f"try again with: fcl-report {out} --data DATA --out {report}" in failed.stderr
+    assert f"no report; make it with: fcl-report {out} --data DATA --out {report}" in failed.stderr
 
 
 def test_explained_scores(
