@@ -68,7 +68,7 @@ def _bars(context: Context, stats: FeatureStats) -> Figure:
     sides = [_largest(stats, weights < 0.0), _largest(stats, weights > 0.0)]
     titles = ["lower the prediction", "raise the prediction"]
     if context.model.labels is not None:
-        titles = [f"towards {short(label, 30)}" for label in context.labels]
+        titles = [f"towards {short(label, 22)}" for label in context.labels]
     n = max(1, *map(len, sides))
     most = float(stats.spread.max(initial=1e-12))
     with drawing(9.0, 0.7 + 0.22 * n, columns=2) as drawn:

@@ -146,7 +146,9 @@ def _table(context: Context) -> Table:
         first = members[0]
         row = [float(model.weights[first]), context.feature(first), int(model.support[first])]
         rows.append([*row, *_measured(context, first), _equal(context, members[1:])])
-    return Table("features", [*head, "equal columns"], rows, _caption(context, rows), sortable=True)
+    return Table(
+        "features", [*head, "equal columns"], rows, _caption(context, len(groups)), sortable=True
+    )
 
 
 def _groups(context: Context, order: npt.NDArray[np.intp]) -> list[list[int]]:
@@ -188,7 +190,7 @@ def _equal(context: Context, members: Sequence[int]) -> str:
     return f"{len(members):,} equal: {names}"
 
 
-def _caption(context: Context, rows: Sequence[object]) -> str:
+def _caption(context: Context, n_lines: int) -> str:
     text = "Rows: training rows in which the feature is not 0."
     if context.measured is not None:
         n = context.measured.features.n_rows
@@ -198,6 +200,6 @@ def _caption(context: Context, rows: Sequence[object]) -> str:
             f" Effect: standard deviation of weight times value, over {n:,} rows. Features with equal "
             "columns on these rows are folded into one line."
         )
-    if context.model.n_active > len(rows):
-        text += f" The table has the {len(rows):,} strongest lines."
+    if n_lines > MOST_ROWS:
+        text += f" The table has the {MOST_ROWS:,} strongest of {n_lines:,} lines."
     return text
