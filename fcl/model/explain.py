@@ -156,8 +156,7 @@ def iter_explanations(
     offset = np.zeros(data.n_rows) if data.offset is None else data.offset
     offset = offset if keep is None else offset[keep]
     for start, stop, values in iter_values(model.family, model.ids, data.rows, keep):
-        with one_blas_thread():
-            yield _explain(model, values * model.weights, offset[start:stop], top)
+        yield _explain(model, values * model.weights, offset[start:stop], top)
 
 
 def _explain(model: LinearModel, contributions: Floats, offset: Floats, top: int) -> Explanation:
@@ -207,7 +206,11 @@ def iter_values(
     # beyond FINE_ROWS, columns are rounded to float32
     size = min(max(64, size), FINE_ROWS, family.most_block_rows())
     for start, stop, raw in family.read_rows(rows, size, keep):
-        yield start, stop, _values(family, ids, raw, size)
+        with (
+            one_blas_thread()
+        ):  # as margins are computed: the number of threads changes the rounding
+            values = _values(family, ids, raw, size)
+        yield start, stop, values
 
 
 def _values(family: Family, ids: Ids, raw: Any, block_rows: int) -> Floats:
