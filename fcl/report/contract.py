@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -123,6 +124,12 @@ class Context:
             words = self.model.family.describe(int(self.model.ids[index]), self.names)
             self._words[index] = name_text(words)
         return self._words[index]
+
+    @cached_property
+    def origin(self) -> int:
+        """The position in a window that descriptions of the features call 0."""
+        motifs = (self.model.family.motif(int(feature)) for feature in self.model.ids)
+        return next((m.origin for m in motifs if m is not None and m.start is not None), 0)
 
     @property
     def labels(self) -> tuple[str, str]:

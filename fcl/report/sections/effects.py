@@ -29,7 +29,7 @@ def section(context: Context) -> Section | None:
             "The height of a letter is the mean margin of the rows that have it at this position, minus "
             "the mean margin of all rows. It includes what other letters contribute that occur with it."
         )
-        figure = _logo(measured.letters, _origin(context))
+        figure = _logo(measured.letters, context.origin)
         return Section("effects", "Effects of letters", lead, blocks=[figure])
     lead = (
         "The features that move the margins most: the standard deviation over "
@@ -38,12 +38,6 @@ def section(context: Context) -> Section | None:
     return Section(
         "effects", "Effects of features", lead, blocks=[_bars(context, measured.features)]
     )
-
-
-def _origin(context: Context) -> int:
-    """The position that descriptions of the features call 0."""
-    motifs = (context.model.family.motif(int(feature)) for feature in context.model.ids)
-    return next((motif.origin for motif in motifs if motif is not None), 0)
 
 
 def _logo(letters: LetterEffects, origin: int) -> Figure:

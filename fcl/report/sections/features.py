@@ -35,7 +35,7 @@ def section(context: Context) -> Section:
     ]
     blocks: list[Figure | Table] = []
     if placed:
-        blocks.append(_positions(placed))
+        blocks.append(_positions(placed, context.origin))
     blocks.append(_table(context))
     lead = f"{model.n_active:,} features have a weight, of {model.family.n_features:,}."
     return Section("features", "Features", lead, _facts(context), blocks)
@@ -72,9 +72,8 @@ def _facts(context: Context) -> list[tuple[str, str]]:
 # -- patterns by position --------------------------------------------------------------------------
 
 
-def _positions(placed: Sequence[_Placed]) -> Figure:
+def _positions(placed: Sequence[_Placed], origin: int) -> Figure:
     """Count of patterns by position and by length, and |weight| by position and letter."""
-    origin = placed[0].motif.origin
     length = max(p.start + len(p.motif.pattern) for p in placed)
     width = -(-length // MOST_POSITIONS)
     letters = _letter_weights(placed, length, width)

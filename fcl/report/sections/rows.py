@@ -127,7 +127,7 @@ def _logo(
     found = ((model.family.motif(int(model.ids[index])), value) for index, value in pairs if value)
     motifs = [(motif, value) for motif, value in found if motif is not None]
     letters = letter_contributions(text, motifs)
-    origin = motifs[0][0].origin if motifs else 0
+    origin = context.origin
     heights = np.zeros((len(text), 5))
     heights[np.arange(len(text)), ["ACGTN".index(letter) for letter in text]] = letters
     with drawing(9.0, 1.7) as drawn:
