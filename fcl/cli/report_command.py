@@ -91,7 +91,7 @@ def _check_folder(option: str, folder: str, overwrite: bool) -> None:
     if os.path.isdir(folder):
         if os.listdir(folder) and not overwrite:
             raise InputError(f"{option} {folder}: is not empty; choose another, or add --overwrite")
-    elif os.path.exists(folder) or not os.path.isdir(os.path.dirname(os.path.abspath(folder))):
+    elif os.path.lexists(folder) or not os.path.isdir(os.path.dirname(os.path.abspath(folder))):
         raise InputError(f"{option} {folder}: expected a folder, or a new name in a folder")
 
 
