@@ -83,7 +83,13 @@ def _check_outputs(model: str, out: str, options: Mapping[str, Any]) -> None:
     check_output(out, options["overwrite"])
     for option in ("save_plots", "save_data"):
         if options[option] is not None:
-            _check_folder(f"--{option.replace('_', '-')}", options[option], options["overwrite"])
+            name = f"--{option.replace('_', '-')}"
+            refuse_same(options[option], name, **inputs)
+            if os.path.realpath(options[option]) == os.path.realpath(out):
+                raise InputError(
+                    f"{name} {options[option]}: is the file of --out; choose another name"
+                )
+            _check_folder(name, options[option], options["overwrite"])
 
 
 def _check_folder(option: str, folder: str, overwrite: bool) -> None:

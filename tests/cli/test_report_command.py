@@ -60,6 +60,7 @@ def test_wrong_reports_write_nothing(
         ((model_file, "--out", out, "--data", data, "--names", tmp_path / "names"), "12 names"),
         ((model_file, "--out", out, "--names", tmp_path / "no"), "cannot be read"),
         ((model_file, "--out", out, "--save-plots", tmp_path / "full"), "is not empty"),
+        ((model_file, "--out", out, "--save-plots", out), "is the file of --out"),
         ((model_file, "--out", out, "--save-data", tmp_path / "no" / "no"), "in a folder"),
     ]:
         result = run("report_command", *arguments)

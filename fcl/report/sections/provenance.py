@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import shlex
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import Any
 
 from fcl.checks import shortened, shown
@@ -83,9 +83,10 @@ def _spelled(option: str, name: str, value: Any) -> list[str]:
 
 def _resume(context: Context) -> str:
     """The command that continues the training, if its checkpoints are beside the model file."""
-    folder = Path(f"{context.path}.checkpoint")
-    command = f"fcl-train --resume {shlex.quote(folder.name)} --tol SMALLER"
-    if folder.is_dir():
+    folder = f"{context.path}.checkpoint"
+    name = os.path.basename(folder)
+    command = f"fcl-train --resume {shlex.quote(name)} --tol SMALLER"
+    if os.path.isdir(folder):
         return shortened(command, 400)
     return (
         f"{shortened(command, 400)}, with the checkpoints of the training, which are not beside the "
