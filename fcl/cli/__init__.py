@@ -9,4 +9,8 @@ COMMANDS = {
     "train": ("fcl.cli.train", "train a sparse model on data of any size, with a certificate"),
     "predict": ("fcl.cli.predict", "score the rows of a data set with a model"),
     "inspect": ("fcl.cli.inspect", "show the features of a model and its certificate"),
+    "report": (
+        "fcl.cli.report_command",
+        "write a page about a model: certificate, scores, effects",
+    ),
 }

@@ -30,6 +30,7 @@ from fcl.features.base import is_sampled
 from fcl.features.standardized import deviations, plain
 from fcl.model.certificate import Certificate, Scope
 from fcl.model.checkpoint import Checkpoint, CheckpointFolder
+from fcl.model.history import History
 from fcl.model.model import Model
 from fcl.solve.outer import Certified, Outer
 from fcl.solve.passes import Passes
@@ -312,7 +313,7 @@ class Session:
             fingerprint=self.fingerprint,
             certificate=certificate,
             options={**options.of_job(), "C_min": outer.C_min if known else None},
-            history=self.history,
+            history=History(self.history),
         )
         message = end_in_words(reason, certificate, options.tol, self.rounding)
         self.compiled()

@@ -11,7 +11,7 @@ import pytest
 
 import fcl
 
-HEAVY = ["numba", "zarr", "h5py", "sklearn", "matplotlib", "scipy", "pandas"]
+HEAVY = ["numba", "zarr", "h5py", "sklearn", "matplotlib", "scipy", "pandas", "jinja2"]
 
 
 def python(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -31,7 +31,7 @@ def test_import_fcl_is_light() -> None:
     assert imported_by("import fcl; dir(fcl); fcl.InputError", [*HEAVY, "numpy", "click"]) == []
 
 
-@pytest.mark.parametrize("name", ["train", "predict", "inspect"])
+@pytest.mark.parametrize("name", ["train", "predict", "inspect", "report_command"])
 def test_help_is_light(name: str) -> None:
     code = (
         f"from fcl.cli.{name} import command\n"
