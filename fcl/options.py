@@ -84,7 +84,8 @@ def _whole(check: Check) -> Kind:
     return Kind("integer", check, "a whole number", (int,), _parsed(int, check))
 
 
-def _one_of(*words: str) -> Kind:
+def one_of(*words: str) -> Kind:
+    """The kind of an option that takes one of these words."""
     name = f"[{'|'.join(words)}]"
     return Kind(name, lambda name, value: checks.choice(name, value, words), "a string", (str,))
 
@@ -252,7 +253,7 @@ class Options:
 
     memory: int = _running(SIZE, "Memory budget of all processes together.", "4GiB")
     driver: str = _running(
-        _one_of("inline", "processes"),
+        one_of("inline", "processes"),
         "Many processes, or one process (inline) with bitwise reproducible results.",
         "inline",
         command_default="processes",

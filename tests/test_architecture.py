@@ -17,7 +17,7 @@ ROOT = Path(__file__).parent.parent / "fcl"
 LEVELS = (
     ("cli", "estimators", "testing"),
     ("report",),
-    ("drivers",),
+    ("drivers", "convert"),
     ("solve",),
     ("cache", "features", "data", "model"),
     ("objective",),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,7 +16,9 @@ __all__ = [
     "KEPT",
     "MAY_CHANGE",
     "TABLE",
+    "GroupedCommand",
     "TrainCommand",
+    "click_option",
     "import_option",
     "overwrite_option",
     "train_options",
@@ -84,21 +87,48 @@ MAY_CHANGE = ", ".join(
 )
 
 
-class TrainCommand(Command):
-    """A command whose help lists the options in groups."""
+class GroupedCommand(Command):
+    """A command whose help lists the options in groups; subclasses set the table and the groups."""
+
+    table: Mapping[str, Option]
+    groups: Sequence[str]
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        groups: dict[str, list[tuple[str, str]]] = {name: [] for name in GROUPS}
+        groups: dict[str, list[tuple[str, str]]] = {name: [] for name in self.groups}
         elsewhere = {"imports": "model"}
         for param in self.get_params(ctx):
             name = str(param.name)
-            group = TABLE[name].group if name in TABLE else elsewhere.get(name, "output")
+            group = self.table[name].group if name in self.table else elsewhere.get(name, "output")
             record = param.get_help_record(ctx) if isinstance(param, click.Option) else None
             if record is not None:
                 groups[group].append(record)
         for group, records in groups.items():
             with formatter.section(group.capitalize()):
                 formatter.write_dl(records)
+
+
+class TrainCommand(GroupedCommand):
+    """``fcl-train``: its help lists the options in groups."""
+
+    table = TABLE
+    groups = GROUPS
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments; a second file is an error that shows how to convert both."""
+        files = [Path(each) for each in args if not each.startswith("-")]
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError:
+            from fcl.data.foreign import convert_line, find_format  # late: it imports NumPy
+
+            found = [(path, find_format(path, b"")) for path in files[:2] if path.is_file()]
+            (path, first), *others = [*found, (Path(), None)]
+            if first is None or not others or others[0][1] != first:
+                raise
+            raise InputError(
+                f"{path} and {others[0][0]} are files to convert first: "
+                f"{convert_line(path, first, others[0][0])}"
+            ) from None
 
 
 if TYPE_CHECKING:
@@ -124,7 +154,8 @@ class _Value(ParamType):
 Decorator = Callable[[Any], Any]
 
 
-def _click_option(option: Option) -> Decorator:
+def click_option(option: Option) -> Decorator:
+    """The click option, or for ``data`` the argument, that a declared option becomes."""
     default = option.default if option.command_default is None else option.command_default
     if option.name == "data":
         return click.argument("data", required=False, type=_Value(option.kind))
@@ -168,7 +199,7 @@ def version_option() -> Decorator:
 
 def x_option() -> Decorator:
     """``--x``: the array of rows."""
-    return _click_option(_X)
+    return click_option(_X)
 
 
 def import_option() -> Decorator:
@@ -184,12 +215,12 @@ def import_option() -> Decorator:
 
 def overwrite_option() -> Decorator:
     """``--overwrite``: whether to replace existing outputs."""
-    return _click_option(_OVERWRITE)
+    return click_option(_OVERWRITE)
 
 
 def train_options(function: Any) -> Any:
     """Decorate a function with all options of ``fcl-train``."""
-    own = [_click_option(option) for option in TABLE.values()]
+    own = [click_option(option) for option in TABLE.values()]
     for decorate in reversed([*own, import_option(), version_option()]):
         function = decorate(function)
     return function

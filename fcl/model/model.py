@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,7 @@ from fcl.plain import plain
 
 if TYPE_CHECKING:
     import pandas as pd
+    from scipy.sparse import csr_array
 
     from fcl.data import DataSet
     from fcl.features.base import Family
@@ -71,6 +72,8 @@ class Model:
         The options of the training.
     history : History
         A list with one mapping for each pass; ``history.to_dataframe()`` is a table of the passes.
+    feature_names : sequence of str (k,), or None
+        Descriptions of the features by the names of the columns of X; None if the columns have no names.
     created : str
         Time of creation in UTC, ISO 8601.
     fcl_version : str
@@ -97,6 +100,7 @@ class Model:
     certificate: Certificate
     options: Mapping[str, Any] = field(default_factory=dict)
     history: History = field(default_factory=History)
+    feature_names: Sequence[str] | None = None
     created: str = field(default_factory=now)
     fcl_version: str = field(default_factory=installed_version)
 
@@ -127,6 +131,10 @@ class Model:
             )
         if not np.isfinite(self.intercept):
             raise InputError("weights and intercept must be finite")
+        if self.feature_names is not None and len(self.feature_names) != len(self.ids):
+            raise InputError(
+                f"feature_names: expected {len(self.ids)}, one for each id, got {len(self.feature_names)}"
+            )
         find_loss(self.loss)
 
     @property
@@ -163,7 +171,8 @@ class Model:
 
     def header(self) -> dict[str, Any]:
         """The header of the model file, which holds everything except the arrays."""
-        named = ("family", *ARRAYS)
+        unnamed = self.feature_names is None
+        named = ("family", *ARRAYS, *(["feature_names"] if unnamed else []))
         return {
             "family": plain(self.family.to_config()),
             "n_active": self.n_active,
@@ -288,7 +297,29 @@ class Model:
         parts = list(iter_explanations(self, opened(data, offset), top))
         return Explanation.concatenate(parts)
 
+    def columns(self, data: DataSet | Any) -> csr_array:
+        """The values of the active features in all rows, a sparse matrix of float64 (n, k).
+
+        Column t belongs to ``ids[t]``: ``columns @ weights + intercept`` are the margins, up to rounding
+        and without offsets.
+
+        data : a data set, or a source for :func:`fcl.open_data`; no target is needed.  Raises InputError
+        as :meth:`iter_margins` does.
+        """
+        from scipy.sparse import csr_array, vstack
+
+        from fcl.model.explain import iter_values
+
+        values = iter_values(self.family, self.ids, opened(data).rows)
+        return vstack([csr_array(block) for _, _, block in values], format="csr")
+
     # -- descriptions
+
+    def feature_text(self, index: int) -> str:
+        """The description of a feature, by its index in ``ids``."""
+        if self.feature_names is not None:
+            return self.feature_names[index]
+        return self.family.describe(int(self.ids[index]))
 
     def describe(self, top: int | None = None) -> list[FeatureRow]:
         """The active features by decreasing |weight|, ties by id; at most `top` features."""
@@ -299,10 +330,9 @@ class Model:
         active = np.flatnonzero(self.weights)
         order = active[np.argsort(-np.abs(self.weights[active]), kind="stable")]
         for i in order[:top]:
-            feature = int(self.ids[i])
             yield FeatureRow(
-                feature,
-                self.family.describe(feature),
+                int(self.ids[i]),
+                self.feature_text(i),
                 float(self.weights[i]),
                 int(self.support[i]),
             )
