@@ -1,0 +1,124 @@
+"""CSV files with very many columns.
+
+pyarrow takes memory and time for each column of each block. Here the values of a block are one column,
+which pyarrow converts at once; rows and columns are recovered from the positions.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fcl.convert.files import InputFile
+from fcl.convert.rereading import complete_lines
+from fcl.convert.tables.contract import (
+    Batch,
+    Selection,
+    TextInNumbersError,
+    import_pyarrow,
+    texts_of,
+)
+from fcl.errors import InputError
+
+if TYPE_CHECKING:
+    from fcl.convert.tables.delimited import DelimitedFile
+
+__all__ = ["wide_batches"]
+
+#: No value holds it, so that the values of a block are parsed as one column.
+_NO_DELIMITER = "\x01"
+
+
+def wide_batches(table: DelimitedFile, file: InputFile, selection: Selection) -> Iterator[Batch]:
+    """Iterate over the rows of a CSV file; see :meth:`TableFile.batches`."""
+    row = 0
+    is_first = True
+    for _, text in complete_lines(file, table.block_bytes):
+        lines = text.replace(b"\r\n", b"\n").strip(b"\n").split(b"\n")
+        lines = [line for line in lines if line.strip()]
+        if is_first and lines:
+            is_first = False
+            lines = lines[table.first_row - 1 :]
+        if lines:
+            yield _batch(_values(table, lines, row), table, selection, row)
+            row += len(lines)
+
+
+def _values(table: DelimitedFile, lines: list[bytes], row: int) -> Any:
+    """The values of the lines, row after row, as an array of text of pyarrow."""
+    pyarrow = import_pyarrow()
+    delimiter = table.delimiter.encode()
+    if table.quote and any(b'"' in line for line in lines):
+        return _quoted_values(table, lines, row)
+    for number, line in enumerate(lines):
+        if line.count(delimiter) + 1 != len(table.columns):
+            text = line[:200].decode("utf-8", "replace")
+            raise table.ragged(row + number, line.count(delimiter) + 1, text)
+    flat = b"\n".join(lines).replace(delimiter, b"\n") + b"\n"
+    try:
+        return _one_column(pyarrow, flat)
+    except pyarrow.ArrowInvalid as error:
+        raise InputError(
+            f"{table.where(row)}: this row, or one of {len(lines) - 1} after it, cannot be read as UTF-8 "
+            f"text: {error}"
+        ) from None
+
+
+def _one_column(pyarrow: Any, flat: bytes) -> Any:
+    from pyarrow import csv as arrow_csv
+
+    table = arrow_csv.read_csv(
+        pyarrow.py_buffer(flat),
+        arrow_csv.ReadOptions(use_threads=False, block_size=len(flat) + 1, column_names=["values"]),
+        arrow_csv.ParseOptions(delimiter=_NO_DELIMITER, quote_char=False, ignore_empty_lines=False),
+        arrow_csv.ConvertOptions(column_types={"values": pyarrow.string()}),
+    )
+    return table.column(0).combine_chunks()
+
+
+def _quoted_values(table: DelimitedFile, lines: list[bytes], row: int) -> Any:
+    values: list[str] = []
+    text = io.StringIO("\n".join(line.decode("utf-8", "replace") for line in lines), newline="")
+    for number, record in enumerate(csv.reader(text, delimiter=table.delimiter)):
+        if len(record) != len(table.columns):
+            raise table.ragged(row + number, len(record), table.delimiter.join(record)[:200])
+        values += record
+    return import_pyarrow().array(values, import_pyarrow().string())
+
+
+def _batch(values: Any, table: DelimitedFile, selection: Selection, row: int) -> Batch:
+    width = len(table.columns)
+    n_rows = len(values) // width
+    starts = np.arange(n_rows) * width
+    columns = np.asarray(selection.numbers, np.int64)
+    if len(columns) == width:
+        numbers = values
+    else:
+        numbers = values.take((starts[:, None] + columns).ravel())
+    texts = [texts_of(values.take(starts + column), table.missing) for column in selection.texts]
+    shape = n_rows, len(columns)
+    return Batch(_numbers(numbers, table, selection, row).reshape(shape), texts)
+
+
+def _numbers(values: Any, table: DelimitedFile, selection: Selection, row: int) -> np.ndarray:
+    from pyarrow import compute
+
+    pyarrow = import_pyarrow()
+    values = compute.utf8_trim_whitespace(values)
+    if table.decimal != ".":
+        values = compute.replace_substring(values, table.decimal, ".")
+    lacking = compute.is_in(values, value_set=pyarrow.array(sorted(table.missing)))
+    values = compute.if_else(lacking, None, values)
+    try:
+        found = compute.cast(values, pyarrow.float64())
+    except pyarrow.ArrowInvalid:
+        for place, value in enumerate(values.to_pylist()):
+            if value is not None and not table.mean_number(value):
+                line, column = divmod(place, len(selection.numbers))
+                raise TextInNumbersError(selection.numbers[column], row + line, value) from None
+        raise
+    return np.asarray(found.to_numpy(zero_copy_only=False), np.float64)
