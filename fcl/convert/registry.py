@@ -31,7 +31,7 @@ READERS = {
     "svmlight": "fcl.convert.svmlight",
     "table": "fcl.convert.tables.delimited",
     "parquet": "fcl.convert.tables.parquet",
-    "plink": "fcl.convert.plink",
+    "plink": "fcl.convert.plink.reader",
 }
 
 

@@ -96,8 +96,8 @@ def complete_lines(file: InputFile, size: int) -> Iterator[tuple[int, bytes]]:
         waiting.append(piece)
         if sum(map(len, waiting)) > _LONGEST * size:
             raise InputError(
-                f"{file.name}: line {first} has more than {_LONGEST * size:,} bytes; raise --memory, or check "
-                "whether the lines end with a newline"
+                f"{file.name}: line {first} has more than {_LONGEST * size:,} bytes; raise "
+                "--memory, or check whether the lines end with a newline"
             )
     if rest := b"".join(waiting):
         yield first, rest

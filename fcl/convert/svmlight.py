@@ -21,8 +21,8 @@ from fcl.errors import InputError
 
 __all__ = ["Options", "open_source"]
 
-#: A slice of text becomes up to so many times its bytes: entries as they are parsed, and as arrays.
-_GROWTH = 8
+#: Bytes of a slice of text; a larger one is not faster, and takes 10 times as much memory when parsed.
+_SLICE = 4 << 20
 _MOST_COLUMNS = np.iinfo(np.int32).max
 
 
@@ -74,11 +74,12 @@ class _SvmlightSource(Source):
 
     def blocks(self, budget: Budget) -> Iterator[Rows]:
         for file in self._files:
-            for lines in _lines(file.last(), _slice_bytes(budget)):
+            for lines in _lines(file.last(), min(_SLICE, budget.block)):
                 yield self._rows(lines)
         if not self._width:
             raise InputError(
-                f"{self._files[0].name}: expected entries ID:VALUE, found none in {self.rows_in:,} lines"
+                f"{self._files[0].name}: expected entries ID:VALUE, found none in "
+                f"{self.rows_in:,} lines"
             )
 
     def _find_base(self, budget: Budget) -> int:
@@ -86,7 +87,9 @@ class _SvmlightSource(Source):
         if self._options.zero_based != "auto":
             return 0 if self._options.zero_based == "yes" else 1
         slices = (
-            lines.text for file in self._files for lines in _lines(file.again(), budget.block)
+            lines.text
+            for file in self._files
+            for lines in _lines(file.again(), min(_SLICE, budget.block))
         )
         base = 0 if any(_has_id_0(text) for text in slices) else 1
         found = "an id is 0" if base == 0 else "no id is 0"
@@ -181,10 +184,6 @@ class _SvmlightSource(Source):
         if found == last:
             return f"the id {found} stands twice; expected each id once, in ascending order"
         return f"the id {found} comes after {last}; expected ids in ascending order: sort each line"
-
-
-def _slice_bytes(budget: Budget) -> int:
-    return max(1 << 16, min(budget.block, budget.total // _GROWTH))
 
 
 def _lines(file: InputFile, size: int) -> Iterator[_Lines]:

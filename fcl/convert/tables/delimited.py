@@ -116,8 +116,9 @@ class DelimitedFile(TableFile):
     def ragged(self, row: int, found: int, text: str) -> InputError:
         """The error of a row that has another number of values than the header."""
         return InputError(
-            f"{self.where(row)}: expected {len(self.columns):,} values, got {found:,}: {shown(text)}; "
-            "enclose values that contain the delimiter in quotation marks, or give --delimiter"
+            f"{self.where(row)}: expected {len(self.columns):,} values, got {found:,}: "
+            f"{shown(text)}; enclose values that contain the delimiter in quotation marks, or "
+            "give --delimiter"
         )
 
     # -- the sample --------------------------------------------------------------------------------
@@ -134,8 +135,8 @@ class DelimitedFile(TableFile):
                     break
         except csv.Error as error:
             raise InputError(
-                f"{self.name}: line {reader.line_num}: {error}; is a quotation mark not closed? give "
-                "--no-quotes if the marks are part of the text"
+                f"{self.name}: line {reader.line_num}: {error}; is a quotation mark not closed? "
+                "give --no-quotes if the marks are part of the text"
             ) from None
         if len(records) > 1 and not sample.whole and len(records) <= _SAMPLE_ROWS:
             records.pop()  # it may be cut off
@@ -146,14 +147,15 @@ class DelimitedFile(TableFile):
         for number, name in enumerate(self.columns, 1):
             if name and seen.setdefault(name, number) != number:
                 raise InputError(
-                    f"{self.name}: the columns {seen[name]} and {number} have the same name {shown(name)}; "
-                    "rename one of them, or give --no-header if the first line holds values"
+                    f"{self.name}: the columns {seen[name]} and {number} have the same name "
+                    f"{shown(name)}; rename one of them, or give --no-header if the first line "
+                    "holds values"
                 )
         fractions = [re.fullmatch(r"[-+]?\d*\.\d+(e[-+]?\d+)?", name) for name in self.columns]
         if 2 * sum(map(bool, fractions)) > len(self.columns):
             raise InputError(
-                f"{self.name}: expected the names of the columns in the first line, got numbers such as "
-                f"{next(name for name in self.columns if name)}; give --no-header"
+                f"{self.name}: expected the names of the columns in the first line, got numbers "
+                f"such as {next(name for name in self.columns if name)}; give --no-header"
             )
 
     def _is_text(self, column: int, records: Sequence[Sequence[str]]) -> bool:
@@ -177,8 +179,9 @@ class DelimitedFile(TableFile):
             raise self._explained(str(error), order, ragged) from None
         if self.quote and stream.quotes % 2:
             raise InputError(
-                f"{self.name}: has an odd number of quotation marks ({stream.quotes:,}), so that one of them "
-                "does not end; close it, or give --no-quotes if the marks are part of the text"
+                f"{self.name}: has an odd number of quotation marks ({stream.quotes:,}), so that "
+                "one of them does not end; close it, or give --no-quotes if the marks are part "
+                "of the text"
             )
 
     def _open(
@@ -236,8 +239,8 @@ class DelimitedFile(TableFile):
     def not_utf8(self, row: int, column: int) -> InputError:
         """The error of bytes that are not UTF-8."""
         return InputError(
-            f"{self.where(row)}: the column {shown(self.columns[column])} is not UTF-8 text; convert the "
-            "file: iconv -f latin1 -t utf-8"
+            f"{self.where(row)}: the column {shown(self.columns[column])} is not UTF-8 text; "
+            "convert the file: iconv -f latin1 -t utf-8"
         )
 
 

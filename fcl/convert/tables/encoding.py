@@ -22,7 +22,8 @@ _TRUE, _FALSE = {"true", "True", "TRUE"}, {"false", "False", "FALSE"}
 
 @dataclass(frozen=True)
 class _OneHot:
-    """A column of text: value -> column of X; ``missing`` is that of rows without a value, or -1."""
+    """A column of text: value -> column of X; ``missing`` is that of rows without a value, or "
+    "-1."""
 
     place: int  #: in the texts of a batch
     columns: dict[str, int]
@@ -86,8 +87,8 @@ class Encoding:
             if value is None:
                 if not _is_flag(survey.texts[place]):
                     raise InputError(
-                        f"{table.name}: the column {shown(name)} holds text, but numbers in --like; expected "
-                        "the same kind"
+                        f"{table.name}: the column {shown(name)} holds text, but numbers in "
+                        "--like; expected the same kind"
                     )
                 columns = dict.fromkeys(_TRUE, number)
             else:

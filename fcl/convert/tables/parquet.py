@@ -42,8 +42,8 @@ def open_source(inputs: list[InputFile], options: Options, budget: Budget) -> So
     for file in inputs:
         if file.is_stdin or file.compressed:
             raise InputError(
-                f"{file.name}: a Parquet file is read from its end, so it must be an uncompressed file on "
-                "disk; save it first"
+                f"{file.name}: a Parquet file is read from its end, so it must be an "
+                "uncompressed file on disk; save it first"
             )
     files = [_ParquetFile(Reread(file), budget) for file in inputs]
     return TableSource(inputs, files, options, budget)
@@ -112,8 +112,9 @@ class _ParquetFile(TableFile):
         if self._kinds[column] == "other":
             kind = self._schema.field(column).type
             raise InputError(
-                f"{self.name}: the column {shown(self.columns[column])} is of the type {kind}; expected "
-                f"numbers, booleans or text: leave it out with --x '!{self.columns[column]}'"
+                f"{self.name}: the column {shown(self.columns[column])} is of the type {kind}; "
+                "expected numbers, booleans or text: leave it out with --x "
+                f"'!{self.columns[column]}'"
             )
 
 

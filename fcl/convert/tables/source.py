@@ -75,7 +75,8 @@ class TableSource(Source):
     def attributes(self) -> dict[str, Any]:
         if self._encoding.unknown:
             self.notes.append(
-                f"categories: {self._encoding.unknown:,} values are not in --like; all their columns are 0"
+                f"categories: {self._encoding.unknown:,} values are not in --like; all their "
+                "columns are 0"
             )
         if self._options.missing != "mean":
             return {}
@@ -116,7 +117,8 @@ class TableSource(Source):
         if dtype == np.float32 and options.dtype == "float32" and wide.any():
             name = encoding.names[encoding.number_columns[int(wide.argmax())]]
             raise InputError(
-                f"--dtype float32 cannot hold values of the column {shown(name)}; give --dtype float64"
+                f"--dtype float32 cannot hold values of the column {shown(name)}; give --dtype "
+                "float64"
             )
         names = encoding.names
         return Layout("sparse" if kind == "sparse" else "dense", dtype, len(names), names)

@@ -172,8 +172,8 @@ class Survey:
             column = self.selection.numbers[place]
             if np.isinf(numbers[line, place]):
                 raise InputError(
-                    f"{file.where(row + line)}: the column {shown(file.columns[column])} is infinite; "
-                    "expected a finite number"
+                    f"{file.where(row + line)}: the column {shown(file.columns[column])} is "
+                    "infinite; expected a finite number"
                 )
             self._check_missing(file, np.ones(1, bool), column, row + line)
         if self.roles.weights is not None:
@@ -213,14 +213,14 @@ class Survey:
             raise InputError(
                 f"{file.name}: the column {shown(file.columns[column])} has more than "
                 f"{self.options.max_categories:,} different texts, such as "
-                f"{shown(next(iter(stats.codes)))}; leave it out with --x '!{file.columns[column]}', or raise "
-                "--max-categories"
+                f"{shown(next(iter(stats.codes)))}; leave it out with --x "
+                f"'!{file.columns[column]}', or raise --max-categories"
             )
 
     def _mixed(self, file: TableFile, row: int, column: int, what: str, text: str) -> InputError:
         name = file.columns[column]
         return InputError(
             f"{file.where(row)}: the column {shown(name)} holds {what}; correct it, give --na "
-            f"{shown(text)} if this means a missing value, or --categorical {shown(name)} if all its values "
-            "are categories"
+            f"{shown(text)} if this means a missing value, or --categorical {shown(name)} if all "
+            "its values are categories"
         )

@@ -63,8 +63,8 @@ def _values(table: DelimitedFile, lines: list[bytes], row: int) -> Any:
         return _one_column(pyarrow, flat)
     except pyarrow.ArrowInvalid as error:
         raise InputError(
-            f"{table.where(row)}: this row, or one of {len(lines) - 1} after it, cannot be read as UTF-8 "
-            f"text: {error}"
+            f"{table.where(row)}: this row, or one of {len(lines) - 1} after it, cannot be read "
+            f"as UTF-8 text: {error}"
         ) from None
 
 
