@@ -102,10 +102,13 @@ class Budget:
         For everything that a source holds at once, beyond the interpreter and the writer.
     block : int
         For one block: the X of its rows, or the slice of the file that it comes from.
+    scratch : str or None
+        Folder for temporary files, which is the one of the output; None for the system's.
     """
 
     total: int
     block: int
+    scratch: str | None = None
 
     def block_rows(self, row_bytes: int) -> int:
         """How many rows of this size make a block."""

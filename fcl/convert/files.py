@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from fcl.checks import file_kind
 from fcl.errors import InputError
@@ -40,8 +40,6 @@ class InputFile:
         For messages.
     size : int or None
         Stored bytes; None for standard input.
-    done : int
-        Stored bytes that were read so far.
 
     Raises
     ------
@@ -54,8 +52,6 @@ class InputFile:
         self.is_stdin = os.fspath(path) == STDIN
         self.name = "standard input" if self.is_stdin else os.fspath(path)
         self.size: int | None = None
-        self.done = 0
-        self._hash: Any = hashlib.sha256()
         self._is_read = False
         if not self.is_stdin:
             kind = file_kind(path)
@@ -64,7 +60,8 @@ class InputFile:
                 raise InputError(f"{self.name} {what}")
             self.size = os.stat(path).st_size
         with self._named_errors():
-            self._stored = io.BufferedReader(_Counted(self), HEAD_BYTES)
+            self._raw = _Counted(None if self.is_stdin else self.path)
+            self._stored = io.BufferedReader(self._raw, HEAD_BYTES)
             magic_bytes = self._stored.peek(8)
             opener = next(
                 (open_ for magic, open_ in _OPENERS if magic_bytes.startswith(magic)), None
@@ -72,6 +69,11 @@ class InputFile:
             self._plain: Any = self._stored if opener is None else opener(self._stored)
         self.compressed = opener is not None
         self._pending = b""
+
+    @property
+    def done(self) -> int:
+        """Stored bytes that were read so far."""
+        return self._raw.done
 
     @property
     def head(self) -> bytes:
@@ -108,7 +110,7 @@ class InputFile:
         return {
             "name": STDIN if self.is_stdin else self.path.name,
             "bytes": self.done,
-            "sha256": self._hash.hexdigest(),
+            "sha256": self._raw.hash.hexdigest(),
         }
 
     def _read(self, size: int) -> bytes:
@@ -137,25 +139,24 @@ class InputFile:
 
 
 class _Counted(io.RawIOBase):
-    """The stored bytes of an input file, which are counted and hashed."""
+    """The stored bytes of a file, or of standard input, which are counted and hashed."""
 
-    def __init__(self, owner: InputFile) -> None:
-        self._owner = owner
-        self._file: IO[bytes] = (
-            sys.stdin.buffer if owner.is_stdin else open(owner.path, "rb", buffering=0)  # noqa: SIM115
-        )
+    def __init__(self, path: Path | None) -> None:
+        self.done = 0
+        self.hash = hashlib.sha256()
+        self._is_stdin = path is None
+        self._file: Any = sys.stdin.buffer if path is None else open(path, "rb", 0)  # noqa: SIM115
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        found = self._file.readinto(buffer)  # type: ignore[attr-defined]
-        count = found or 0
-        self._owner._hash.update(memoryview(buffer)[:count])
-        self._owner.done += count
+        count = self._file.readinto(buffer) or 0
+        self.hash.update(memoryview(buffer)[:count])
+        self.done += count
         return count
 
     def close(self) -> None:
-        if not self._owner.is_stdin:
+        if not self._is_stdin:
             self._file.close()
         super().close()

@@ -18,6 +18,7 @@ from typing import Any
 from fcl.convert.contract import Budget, Source
 from fcl.convert.files import InputFile
 from fcl.convert.options import TABLE
+from fcl.convert.sequences import is_sequence_table
 from fcl.data.foreign import find_format
 from fcl.errors import InputError
 
@@ -52,7 +53,7 @@ def _format_of(file: InputFile, options: dict[str, Any]) -> str:
     name = "" if found is None else found.name
     if name in ("", "table") and "genome" in options:
         return "bed"  # a table of sites
-    if name == "table" and "sequence" in options:
+    if name == "table" and "x" in options and is_sequence_table(file.head, options["x"]):
         return "sequences"
     if name in READERS:
         return name

@@ -73,7 +73,7 @@ class _Shares:
     store: StoreLayout
 
     @classmethod
-    def of(cls, memory: int) -> _Shares:
+    def of(cls, memory: int, scratch: str) -> _Shares:
         """Divide a budget; raises BudgetError, with the smallest one, if it is too small."""
         free = memory - psutil.Process().memory_info().rss
         if free < _LEAST_BYTES:
@@ -87,7 +87,7 @@ class _Shares:
         shard = min(64 * _MIB, free // 8)
         block = min(16 * _MIB, free // 16)
         return cls(
-            Budget(total=free - 4 * shard, block=block),
+            Budget(free - 4 * shard, block, scratch),
             StoreLayout(chunk_bytes=min(16 * _MIB, shard), shard_bytes=shard),
         )
 
@@ -131,8 +131,8 @@ def convert(
         An option, or a record of a file; the message names it, and no output is left.
     """
     since = time.perf_counter()
-    shares = _Shares.of(parse_size(memory, "memory"))
-    check_output(out, overwrite, folder=True)
+    target = check_output(out, overwrite, folder=True)
+    shares = _Shares.of(parse_size(memory, "memory"), str(target.parent))
     files = [InputFile(path) for path in _checked_inputs(inputs)]
     given = _checked_options(options)
     kind = format or format_of(files, given)

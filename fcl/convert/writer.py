@@ -60,7 +60,9 @@ class RowWriter:
         self._store.__exit__(*error)
 
     def append(self, rows: Rows, layout: Layout) -> None:
-        """Append a block; the first one decides which columns there are, and their dtypes."""
+        """Append a block; the first one with rows decides which columns there are, and their dtypes."""
+        if not len(rows):
+            return
         columns = _columns(rows)
         if self._x is None:
             self._x = _open_x(self._store, layout)
@@ -70,8 +72,6 @@ class RowWriter:
             }
         if columns.keys() != self._columns.keys():
             raise AssertionError(f"columns {sorted(columns)}, expected {sorted(self._columns)}")
-        if not len(rows):
-            return
         self._x.append(rows.x)
         for path, values in columns.items():
             self._columns[path].append(values)

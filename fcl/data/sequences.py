@@ -24,7 +24,7 @@ UNKNOWN = 4
 LETTERS = {"A": 0, "C": 1, "G": 2, "T": 3, "U": 3} | dict.fromkeys("NRYSWKMBDHV", UNKNOWN)
 
 _BAD = 255  # in the look-up table: not a letter
-_CODE_OF_BYTE = bytes(LETTERS.get(chr(byte).upper(), _BAD) for byte in range(256))
+CODE_OF_BYTE = bytes(LETTERS.get(chr(byte).upper(), _BAD) for byte in range(256))
 
 # Letters are decoded in pieces that stay in the L2 cache, which more than doubles the speed.
 _PIECE_LETTERS = 1 << 18
@@ -126,7 +126,7 @@ class SequenceReader(BlockReader):
             if self._letters:
                 # bytes.translate is about twice as fast as indexing the table with an array
                 letters = values.astype(np.uint8, copy=False).tobytes()
-                flat = np.frombuffer(letters.translate(_CODE_OF_BYTE), dtype=np.uint8)
+                flat = np.frombuffer(letters.translate(CODE_OF_BYTE), dtype=np.uint8)
                 codes[...] = flat.reshape(codes.shape)
             else:
                 codes[...] = values
@@ -159,7 +159,7 @@ class SequenceReader(BlockReader):
     def _refuse(self, row: int, column: int, value: int) -> NoReturn:
         """Raise InputError for an element that is invalid, or a letter among codes or vice versa."""
         where = f"{self.rows.name}: row {row}, column {column}"
-        is_letter = 0 <= value < 256 and _CODE_OF_BYTE[value] != _BAD
+        is_letter = 0 <= value < 256 and CODE_OF_BYTE[value] != _BAD
         if self._letters:
             if not self._text and 0 <= value <= UNKNOWN:
                 raise InputError(

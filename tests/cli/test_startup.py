@@ -74,7 +74,7 @@ def test_the_command_fcl(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"fcl {fcl.__version__}\n"
     for arguments, code, said in (
         (["fcl-inspect", "nothing.fcl"], 2, "fcl-inspect: error: nothing.fcl"),
-        (["convert", "a.fa"], 2, "fcl convert: error: Missing argument 'OUT.zarr'"),
+        (["convert", "a.fa"], 2, "fcl convert: error: Missing argument 'IN...'"),
     ):
         with pytest.raises(SystemExit) as ended:
             main(arguments)

@@ -84,7 +84,9 @@ def test_a_source_comes_back(
 
     x, layout = layouts()[kind]
     if small:  # several shards of several chunks
-        monkeypatch.setattr(run, "StoreLayout", lambda **bytes: arrays.StoreLayout(64, 999, 5000))
+        monkeypatch.setattr(
+            run, "StoreLayout", lambda **bytes: arrays.StoreLayout(64, 999, 5000, 600)
+        )
     monkeypatch.setitem(registry.READERS, "given", "given")
     module = SimpleNamespace(Options=NoOptions, open_source=lambda i, o, b: Given(i, x, layout))
     monkeypatch.setattr(registry, "import_module", lambda name: module)
