@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import tempfile
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,14 +21,17 @@ class Reread:
     ----------
     file : InputFile
         Its bytes are hashed and counted once: by the copy, or by the last reading.
+    scratch : str or None
+        Folder of the copy; None for the system's.
     """
 
-    def __init__(self, file: InputFile) -> None:
+    def __init__(self, file: InputFile, scratch: str | None) -> None:
         self.file = file
         self.name = file.name
         self._copy: Any = None
         if file.is_stdin:
-            self._copy = tempfile.NamedTemporaryFile(prefix="fcl-stdin-")  # noqa: SIM115
+            self._copy = tempfile.NamedTemporaryFile(dir=scratch)  # noqa: SIM115
+            weakref.finalize(self, self._copy.close)
             for piece in file.slices(1 << 20):
                 self._copy.write(piece)
             self._copy.flush()

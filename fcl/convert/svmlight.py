@@ -58,7 +58,7 @@ class _Lines:
 class _SvmlightSource(Source):
     def __init__(self, inputs: list[InputFile], options: Options, budget: Budget) -> None:
         super().__init__(inputs)
-        self._files = [Reread(file) for file in inputs]
+        self._files = [Reread(file, budget.scratch) for file in inputs]
         self._options = options
         self._base = self._find_base(budget)
         self._width = options.columns or 0
@@ -116,7 +116,7 @@ class _SvmlightSource(Source):
             )
         except (ValueError, OverflowError) as error:
             raise self._explained(lines, str(error)) from None
-        if self._has_groups is None and len(y):
+        if self._has_groups is None and len(y) and len(groups) in (0, len(y)):
             self._has_groups = len(groups) > 0
             if self._has_groups:
                 self.notes.append("qid: stored as obs/qid")
@@ -159,7 +159,9 @@ class _SvmlightSource(Source):
         has_group = bool(entries) and entries[0].startswith(b"qid:")
         if has_group and not re.fullmatch(rb"qid:-?\d{1,18}", entries.pop(0)):
             return f"expected qid:INTEGER, got {_shown(words[1])}"
-        if self._has_groups is not None and has_group != self._has_groups:
+        if self._has_groups is None:
+            self._has_groups = has_group
+        if has_group != self._has_groups:
             expected = "a qid" if self._has_groups else "no qid"
             return f"expected {expected}, as in the lines before; give all lines a qid, or none"
         last = self._base - 1

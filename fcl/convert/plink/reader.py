@@ -116,7 +116,7 @@ class _PlinkSource(Source):
 
     def _transpose(self, budget: Budget) -> Transposed:
         """Read all variants, in blocks; count missing genotypes, and average the others."""
-        transposed = Transposed(len(self._kept))
+        transposed = Transposed(len(self._kept), budget.scratch)
         n_variants = len(self._trio.variants)
         if not len(self._kept):
             return transposed

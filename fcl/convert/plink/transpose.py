@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -17,16 +18,18 @@ class Transposed:
     """A matrix (n samples, variants) of int8 that is written by columns and read by rows.
 
     The scratch file holds one byte a genotype, in tiles of some variants of all samples, so that both
-    directions move long pieces. It is removed when it is closed, also after a crash.
+    directions move long pieces. It has no name, so that nothing is left of it.
     """
 
     n_samples: int
+    scratch: str | None  #: folder of the file; None for the system's
     _tiles: list[tuple[int, int]] = field(
         default_factory=list
     )  #: first variant, number of variants
 
     def __post_init__(self) -> None:
-        self._file = tempfile.TemporaryFile(prefix="fcl-genotypes-")  # noqa: SIM115
+        self._file = tempfile.TemporaryFile(dir=self.scratch)  # noqa: SIM115
+        weakref.finalize(self, self._file.close)
 
     @property
     def n_variants(self) -> int:
@@ -49,4 +52,3 @@ class Transposed:
                 tile = np.frombuffer(piece, np.int8).reshape(-1, width)
                 block[:, first : first + width] = tile
             yield block
-        self._file.close()

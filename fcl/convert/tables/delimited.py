@@ -35,6 +35,9 @@ __all__ = ["DelimitedFile", "Options", "open_source"]
 MOST_COLUMNS = 2000
 #: Rows of the sample that tells which columns look like text.
 _SAMPLE_ROWS = 1000
+#: A block of text takes several times its size when it is parsed.
+_BLOCKS = 4
+_SMALLEST_BLOCK = 1 << 16
 _DELIMITERS = ",;\t|"
 _PARSE_ERROR = re.compile(r"(?:In CSV column #(\d+): )?Row #(\d+): CSV conversion error to (.*)")
 
@@ -59,9 +62,9 @@ def open_source(inputs: list[InputFile], options: Options, budget: Budget) -> So
         An option names no column, or a file is not a table of the kind that the options describe.
     """
     import_pyarrow()
-    files = [DelimitedFile(Reread(file), options, budget) for file in inputs]
+    files = [DelimitedFile(Reread(file, budget.scratch), options, budget) for file in inputs]
     source = TableSource(inputs, files, options, budget)
-    source.notes += [note for note in {file.note: None for file in files} if note]
+    source.notes += dict.fromkeys(note for file in files for note in file.notes)
     return source
 
 
@@ -70,6 +73,8 @@ class DelimitedFile(TableFile):
 
     Attributes
     ----------
+    notes : list of str
+        For the summary.
     delimiter : str
     decimal : str
         The mark before decimals.
@@ -88,15 +93,16 @@ class DelimitedFile(TableFile):
         self.quote = not options.no_quotes
         self.decimal = options.decimal
         self.missing = frozenset(MISSING + tuple((options.na or "").split(",")))
-        self.block_bytes = max(1 << 16, budget.block // 4)
+        self.block_bytes = max(_SMALLEST_BLOCK, budget.block // _BLOCKS)
         self.first_row = 1 if options.no_header else 2
         sample = _Sample.of(file.again(), 4 * self.block_bytes)
         self.skipped_lines = sample.skipped_lines
         self.delimiter = _delimiter(options.delimiter, file, sample.text)
         usual = "\t" if plain_suffix(file.file.path) == ".tsv" else ","
         odd = self.delimiter != usual and options.delimiter is None
-        self.note = f"delimiter: {self.delimiter!r} (--delimiter)" if odd else ""
+        self.notes = [f"delimiter: {self.delimiter!r} (--delimiter)"] if odd else []
         records = self._records(sample)
+        self._is_empty = sample.whole and len(records) < self.first_row
         self.columns = [str(number) for number in range(1, len(records[0]) + 1)]
         if not options.no_header:
             self.columns = [name.strip() for name in records.pop(0)]
@@ -105,11 +111,13 @@ class DelimitedFile(TableFile):
 
     def batches(self, selection: Selection, last: bool) -> Iterator[Batch]:
         file = self.file.last() if last else self.file.again()
+        if self._is_empty:  # pyarrow has no clear message for it
+            return iter(())
         if len(self.columns) > MOST_COLUMNS:
             return wide_batches(self, file, selection)
         return self._narrow_batches(file, selection)
 
-    def mean_number(self, text: str) -> bool:
+    def is_number(self, text: str) -> bool:
         """Whether a text is a number, written with the decimal mark of the file."""
         return re.fullmatch(NUMBER, text.replace(self.decimal, ".")) is not None
 
@@ -151,6 +159,8 @@ class DelimitedFile(TableFile):
                     f"{shown(name)}; rename one of them, or give --no-header if the first line "
                     "holds values"
                 )
+        if all(self.is_number(name) for name in self.columns):
+            self.notes.append("header: the first line, although it holds numbers (--no-header)")
         fractions = [re.fullmatch(r"[-+]?\d*\.\d+(e[-+]?\d+)?", name) for name in self.columns]
         if 2 * sum(map(bool, fractions)) > len(self.columns):
             raise InputError(
@@ -161,7 +171,7 @@ class DelimitedFile(TableFile):
     def _is_text(self, column: int, records: Sequence[Sequence[str]]) -> bool:
         values = (record[column].strip() for record in records if len(record) > column)
         first = next((value for value in values if value not in self.missing), "0")
-        return not self.mean_number(first)
+        return not self.is_number(first)
 
     # -- files with few columns --------------------------------------------------------------------
 

@@ -43,11 +43,14 @@ class Encoding:
         Of X, for each of these.
     means : float64 (k,)
         Values for missing numbers, by place in a batch.
+    keeps_missing : bool
+        Whether texts without a value are a category.
     unknown : int
         Values of rows that no column of X stands for.
     """
 
     means: np.ndarray
+    keeps_missing: bool
     names: list[str] = field(default_factory=list)
     number_places: list[int] = field(default_factory=list)
     number_columns: list[int] = field(default_factory=list)
@@ -57,7 +60,7 @@ class Encoding:
     @classmethod
     def of(cls, survey: Survey) -> Encoding:
         """One column for each number, and one for each category, in alphabetical order."""
-        found = cls(survey.numbers.mean)
+        found = cls(survey.numbers.mean, survey.options.missing == "mean")
         for at in survey.roles.x:
             name = survey.files[0].columns[at]
             if at in survey.selection.numbers:
@@ -73,7 +76,7 @@ class Encoding:
     def like(cls, names: Sequence[str], means: dict[str, float], survey: Survey) -> Encoding:
         """The columns of another data set, by their names."""
         table, selection = survey.files[0], survey.selection
-        found = cls(survey.numbers.mean, list(names))
+        found = cls(survey.numbers.mean, survey.options.missing == "mean", list(names))
         texts: dict[int, _OneHot] = {}
         for number, (name, at, value) in enumerate(columns_like(table, names)):
             if at in selection.numbers:
@@ -104,6 +107,7 @@ class Encoding:
         self.names.append(name)
 
     def _add_text(self, name: str, place: int, stats: TextStats, is_flag: bool) -> None:
+        has_missing = stats.missing and self.keeps_missing
         start = len(self.names)
         if is_flag:
             self.names.append(name)
@@ -113,7 +117,7 @@ class Encoding:
             self.names += [f"{name}={value}" for value in values]
             columns = {value: start + code for code, value in enumerate(values)}
         missing = -1
-        if stats.missing:
+        if has_missing:
             missing = columns.get(NO_VALUE, len(self.names))
             if missing == len(self.names):
                 self.names.append(f"{name}={NO_VALUE}")

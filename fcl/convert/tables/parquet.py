@@ -45,7 +45,7 @@ def open_source(inputs: list[InputFile], options: Options, budget: Budget) -> So
                 f"{file.name}: a Parquet file is read from its end, so it must be an "
                 "uncompressed file on disk; save it first"
             )
-    files = [_ParquetFile(Reread(file), budget) for file in inputs]
+    files = [_ParquetFile(Reread(file, budget.scratch), budget) for file in inputs]
     return TableSource(inputs, files, options, budget)
 
 
@@ -85,13 +85,26 @@ class _ParquetFile(TableFile):
         pyarrow = import_pyarrow()
         numbers = np.empty((len(batch), len(selection.numbers)))
         for place, at in enumerate(selection.numbers):
-            column = compute.cast(batch.column(self.columns[at]), pyarrow.float64(), safe=False)
-            numbers[:, place] = column.to_numpy(zero_copy_only=False)
+            numbers[:, place] = self._floats(batch.column(self.columns[at]), at)
         texts = []
         for at in selection.texts:
             column = compute.cast(batch.column(self.columns[at]), pyarrow.string())
             texts.append(texts_of(column, self._missing))
         return Batch(numbers, texts)
+
+    def _floats(self, column: Any, at: int) -> np.ndarray:
+        from pyarrow import compute
+
+        pyarrow = import_pyarrow()
+        is_integer = pyarrow.types.is_integer(column.type)
+        try:
+            found = compute.cast(column, pyarrow.float64(), safe=is_integer)
+        except pyarrow.ArrowInvalid as error:
+            raise InputError(
+                f"{self.name}: the column {shown(self.columns[at])} has integers beyond 2^53, "
+                f"which are not exact as numbers ({error}); leave it out, or read it as --categorical"
+            ) from None
+        return np.asarray(found.to_numpy(zero_copy_only=False), np.float64)
 
     def _open(self) -> Any:
         from pyarrow import parquet

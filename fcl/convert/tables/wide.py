@@ -7,7 +7,6 @@ which pyarrow converts at once; rows and columns are recovered from the position
 from __future__ import annotations
 
 import csv
-import io
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -82,8 +81,16 @@ def _one_column(pyarrow: Any, flat: bytes) -> Any:
 
 def _quoted_values(table: DelimitedFile, lines: list[bytes], row: int) -> Any:
     values: list[str] = []
-    text = io.StringIO("\n".join(line.decode("utf-8", "replace") for line in lines), newline="")
-    for number, record in enumerate(csv.reader(text, delimiter=table.delimiter)):
+    for number, line in enumerate(lines):
+        text = line.decode("utf-8", "replace")
+        try:
+            record = next(csv.reader([text], delimiter=table.delimiter, strict=True))
+        except csv.Error as error:
+            raise InputError(
+                f"{table.where(row + number)}: a quotation mark is not closed in this line ({error}); "
+                "close it, give --no-quotes, or remove line breaks from values: tables with very many columns "
+                "cannot have them"
+            ) from None
         if len(record) != len(table.columns):
             raise table.ragged(row + number, len(record), table.delimiter.join(record)[:200])
         values += record
@@ -117,7 +124,7 @@ def _numbers(values: Any, table: DelimitedFile, selection: Selection, row: int) 
         found = compute.cast(values, pyarrow.float64())
     except pyarrow.ArrowInvalid:
         for place, value in enumerate(values.to_pylist()):
-            if value is not None and not table.mean_number(value):
+            if value is not None and not table.is_number(value):
                 line, column = divmod(place, len(selection.numbers))
                 raise TextInNumbersError(selection.numbers[column], row + line, value) from None
         raise
