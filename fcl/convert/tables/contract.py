@@ -47,6 +47,11 @@ class Selection:
     numbers: Sequence[int]
     texts: Sequence[int]
 
+    def places(self) -> tuple[dict[int, int], dict[int, int]]:
+        """Column -> its place among the numbers, and among the texts."""
+        numbers = {column: place for place, column in enumerate(self.numbers)}
+        return numbers, {column: place for place, column in enumerate(self.texts)}
+
 
 @dataclass(frozen=True)
 class Texts:

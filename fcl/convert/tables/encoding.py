@@ -61,12 +61,13 @@ class Encoding:
     def of(cls, survey: Survey) -> Encoding:
         """One column for each number, and one for each category, in alphabetical order."""
         found = cls(survey.numbers.mean, survey.options.missing == "mean")
+        numbers, texts = survey.selection.places()
         for at in survey.roles.x:
             name = survey.files[0].columns[at]
-            if at in survey.selection.numbers:
-                found._add_number(name, survey.selection.numbers.index(at))
+            if at in numbers:
+                found._add_number(name, numbers[at])
             else:
-                place = survey.selection.texts.index(at)
+                place = texts[at]
                 stats = survey.texts[place]
                 is_flag = at not in survey.categorical and _is_flag(stats)
                 found._add_text(name, place, stats, is_flag)
@@ -75,17 +76,18 @@ class Encoding:
     @classmethod
     def like(cls, names: Sequence[str], means: dict[str, float], survey: Survey) -> Encoding:
         """The columns of another data set, by their names."""
-        table, selection = survey.files[0], survey.selection
+        table = survey.files[0]
+        number_places, text_places = survey.selection.places()
         found = cls(survey.numbers.mean, survey.options.missing == "mean", list(names))
         texts: dict[int, _OneHot] = {}
         for number, (name, at, value) in enumerate(columns_like(table, names)):
-            if at in selection.numbers:
-                place = selection.numbers.index(at)
+            if at in number_places:
+                place = number_places[at]
                 found.means[place] = means.get(name, found.means[place])
                 found.number_places.append(place)
                 found.number_columns.append(number)
                 continue
-            place = selection.texts.index(at)
+            place = text_places[at]
             old = texts.get(at) or _OneHot(place, {})
             if value is None:
                 if not _is_flag(survey.texts[place]):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -57,10 +58,10 @@ class _ParquetFile(TableFile):
         with self._open() as opened:
             self._schema = opened.schema_arrow
         self.columns = list(self._schema.names)
-        for at, name in enumerate(self.columns):
-            if name in self.columns[:at]:
+        for name, count in Counter(self.columns).items():
+            if count > 1:
                 raise InputError(
-                    f"{self.name}: two columns have the name {shown(name)}; rename one"
+                    f"{self.name}: {count} columns have the name {shown(name)}; rename one of them"
                 )
         self._kinds = [_kind(field.type) for field in self._schema]
         self.looks_like_text = [kind != "number" for kind in self._kinds]

@@ -126,7 +126,7 @@ class TableSource(Source):
     def _note_columns(self) -> None:
         columns = self._files[0].columns
         survey, roles = self._survey, self._roles
-        texts = [columns[at] for at in survey.selection.texts if at in roles.x]
+        texts = [columns[at] for at in survey.selection.texts if at in set(roles.x)]
         if texts:
             self.notes.append(f"one-hot: {shown_columns(texts)}")
         if roles.unnamed:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from fcl.checks import shown
-from fcl.convert.numbers import loses_in_float32
+from fcl.convert.numbers import float32_loses, loses_in_float32
 from fcl.convert.tables.columns import ColumnOptions, Roles, matching
 from fcl.convert.tables.contract import (
     NUMBER,
@@ -51,7 +51,8 @@ class NumberStats:
         self.total += np.nansum(numbers, 0)
         self.nonzero += (there & (numbers != 0)).sum(0)
         self.whole &= ((np.trunc(numbers) == numbers) & (np.abs(numbers) < 1 << 53) | ~there).all(0)
-        self.needs_float64 |= loses_in_float32(numbers).any(0)
+        if float32_loses(numbers[there]):
+            self.needs_float64 |= loses_in_float32(numbers).any(0)
 
 
 @dataclass
@@ -126,6 +127,7 @@ class Survey:
             *roles.x,
             *(r for r in (roles.y, roles.weights, roles.groups) if r is not None),
         ]
+        self._x = set(roles.x)
         self._as_text = {at for at in self.used if at in self.categorical}
         self._as_text |= {at for at in self.used if table.looks_like_text[at]}
         if roles.weights in self._as_text:
@@ -167,15 +169,15 @@ class Survey:
             self._check_categories(file, place)
 
     def _check_numbers(self, file: TableFile, numbers: np.ndarray, row: int) -> None:
-        finite = np.isfinite(numbers)
-        for line, place in np.argwhere(~finite)[: 1 if self.options.missing == "error" else None]:
-            column = self.selection.numbers[place]
-            if np.isinf(numbers[line, place]):
-                raise InputError(
-                    f"{file.where(row + line)}: the column {shown(file.columns[column])} is "
-                    "infinite; expected a finite number"
-                )
-            self._check_missing(file, np.ones(1, bool), column, row + line)
+        infinite, missing = np.isinf(numbers), np.isnan(numbers)
+        if infinite.any():
+            line, place = np.argwhere(infinite)[0]
+            raise InputError(
+                f"{file.where(row + line)}: the column "
+                f"{shown(file.columns[self.selection.numbers[place]])} is infinite; expected a finite number"
+            )
+        for place in np.flatnonzero(missing.any(0)):
+            self._check_missing(file, missing[:, place], self.selection.numbers[place], row)
         if self.roles.weights is not None:
             weights = numbers[:, self.selection.numbers.index(self.roles.weights)]
             if (weights < 0).any():
@@ -189,11 +191,11 @@ class Survey:
         self, file: TableFile, missing: np.ndarray, column: int, first_row: int
     ) -> None:
         accepted = self.options.missing == "drop" or (
-            self.options.missing == "mean" and column in self.roles.x
+            self.options.missing == "mean" and column in self._x
         )
         if accepted or not missing.any():
             return
-        more = "drop, to leave out such rows" if column not in self.roles.x else "drop or mean"
+        more = "drop, to leave out such rows" if column not in self._x else "drop or mean"
         raise InputError(
             f"{file.where(first_row + int(missing.argmax()))}: the column "
             f"{shown(file.columns[column])} has no value; give --missing {more}"

@@ -88,8 +88,7 @@ def _quoted_values(table: DelimitedFile, lines: list[bytes], row: int) -> Any:
         except csv.Error as error:
             raise InputError(
                 f"{table.where(row + number)}: a quotation mark is not closed in this line ({error}); "
-                "close it, give --no-quotes, or remove line breaks from values: tables with very many columns "
-                "cannot have them"
+                "close it, give --no-quotes, or remove line breaks from values"
             ) from None
         if len(record) != len(table.columns):
             raise table.ragged(row + number, len(record), table.delimiter.join(record)[:200])
