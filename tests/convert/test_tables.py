@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 from converted import Converted, converted, refusal, saved
 
-from fcl.convert.tables import delimited
+from fcl.cli.umbrella import main
+from fcl.convert.tables import csvtable, delimited
 
 pa = pytest.importorskip("pyarrow")
 RNG = np.random.default_rng(8)
@@ -79,8 +80,8 @@ def test_csv(
     delimiter: str, end: str, pack: Any, name: str, parser: str, tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(delimited, "_SMALLEST_BLOCK", 256)
-    monkeypatch.setattr(delimited, "_BLOCKS", 1 << 24)  # many blocks
+    monkeypatch.setattr(csvtable, "_SMALLEST_BLOCK", 256)
+    monkeypatch.setattr(csvtable, "_BLOCKS", 1 << 24)  # many blocks
     content = b"\xef\xbb\xbf" + csv_of(TABLE, delimiter, end)
     found = converted(saved(tmp_path, name, pack(content)), **ROLES)
     check(found)
@@ -247,6 +248,26 @@ def test_like(tmp_path: Path) -> None:
     message = refusal(third, y="y", like=str(tmp_path / "train.zarr"))
     assert f"--like: {third} has no column for 'c=u'" in message
     assert "does not exist" in refusal(third, like=str(tmp_path / "no.zarr"))
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = saved(tmp_path, "a.csv", b"a,b\n1,2\n3\n")
+    with pytest.raises(SystemExit) as ended:
+        main(["convert", str(path), str(tmp_path / "o.zarr"), "--memory", "4GiB"])
+    assert ended.value.code == 2
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last.startswith(f"fcl convert: error: {path}: row 3 (the header is row 1): expected 2")
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(("name", "extra"), [("a.csv", "tables"), ("a.bed", "plink")])
+def test_without_the_extra(
+    name: str, extra: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for package in ("pyarrow", "bed_reader"):
+        monkeypatch.setitem(sys.modules, package, None)
+    path = saved(tmp_path, name, b"\x6c\x1b\x01" if extra == "plink" else b"a\n1\n")
+    assert f"pip install 'fcl[{extra}]'" in refusal(path)
 
 
 def test_files_that_need_no_conversion(tmp_path: Path) -> None:

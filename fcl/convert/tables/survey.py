@@ -171,12 +171,12 @@ class Survey:
     def _check_numbers(self, file: TableFile, numbers: np.ndarray, row: int) -> None:
         infinite, missing = np.isinf(numbers), np.isnan(numbers)
         if infinite.any():
-            line, place = np.argwhere(infinite)[0]
+            line, place = np.argwhere(infinite)[0].tolist()
+            name = shown(file.columns[self.selection.numbers[place]])
             raise InputError(
-                f"{file.where(row + line)}: the column "
-                f"{shown(file.columns[self.selection.numbers[place]])} is infinite; expected a finite number"
+                f"{file.where(row + line)}: the column {name} is infinite; expected a finite number"
             )
-        for place in np.flatnonzero(missing.any(0)):
+        for place in np.flatnonzero(missing.any(0)).tolist():
             self._check_missing(file, missing[:, place], self.selection.numbers[place], row)
         if self.roles.weights is not None:
             weights = numbers[:, self.selection.numbers.index(self.roles.weights)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -21,10 +21,8 @@ from fcl.convert.tables.contract import (
     import_pyarrow,
     texts_of,
 )
+from fcl.convert.tables.csvtable import CsvTable
 from fcl.errors import InputError
-
-if TYPE_CHECKING:
-    from fcl.convert.tables.delimited import DelimitedFile
 
 __all__ = ["wide_batches"]
 
@@ -32,7 +30,7 @@ __all__ = ["wide_batches"]
 _NO_DELIMITER = "\x01"
 
 
-def wide_batches(table: DelimitedFile, file: InputFile, selection: Selection) -> Iterator[Batch]:
+def wide_batches(table: CsvTable, file: InputFile, selection: Selection) -> Iterator[Batch]:
     """Iterate over the rows of a CSV file; see :meth:`TableFile.batches`."""
     row = 0
     is_first = True
@@ -47,7 +45,7 @@ def wide_batches(table: DelimitedFile, file: InputFile, selection: Selection) ->
             row += len(lines)
 
 
-def _values(table: DelimitedFile, lines: list[bytes], row: int) -> Any:
+def _values(table: CsvTable, lines: list[bytes], row: int) -> Any:
     """The values of the lines, row after row, as an array of text of pyarrow."""
     pyarrow = import_pyarrow()
     delimiter = table.delimiter.encode()
@@ -79,7 +77,7 @@ def _one_column(pyarrow: Any, flat: bytes) -> Any:
     return table.column(0).combine_chunks()
 
 
-def _quoted_values(table: DelimitedFile, lines: list[bytes], row: int) -> Any:
+def _quoted_values(table: CsvTable, lines: list[bytes], row: int) -> Any:
     values: list[str] = []
     for number, line in enumerate(lines):
         text = line.decode("utf-8", "replace")
@@ -96,7 +94,7 @@ def _quoted_values(table: DelimitedFile, lines: list[bytes], row: int) -> Any:
     return import_pyarrow().array(values, import_pyarrow().string())
 
 
-def _batch(values: Any, table: DelimitedFile, selection: Selection, row: int) -> Batch:
+def _batch(values: Any, table: CsvTable, selection: Selection, row: int) -> Batch:
     width = len(table.columns)
     n_rows = len(values) // width
     starts = np.arange(n_rows) * width
@@ -110,7 +108,7 @@ def _batch(values: Any, table: DelimitedFile, selection: Selection, row: int) ->
     return Batch(_numbers(numbers, table, selection, row).reshape(shape), texts)
 
 
-def _numbers(values: Any, table: DelimitedFile, selection: Selection, row: int) -> np.ndarray:
+def _numbers(values: Any, table: CsvTable, selection: Selection, row: int) -> np.ndarray:
     from pyarrow import compute
 
     pyarrow = import_pyarrow()
