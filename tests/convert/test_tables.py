@@ -136,6 +136,7 @@ def test_several_files_and_standard_input(tmp_path: Path, monkeypatch: pytest.Mo
         (b"a\nu\nNaN\n", {"missing": "drop"}, "a=u", [[1]]),
         (b'a,b\n1,5" x\n', {"no_quotes": True}, 'a,b=5" x', [[1, 1]]),
         (b"a,b\n 1 , x \n2,x\n", {}, "a,b=x", [[1, 1], [2, 1]]),
+        (b"a,b\n1,1 \n2,  \n3, NA\n", {"missing": "drop"}, "a,b", [[1, 1]]),
         # a column that begins with many missing values is decided by the first that is there
         (b"a\n" + b"NA\n" * 1100 + b"u\n", {"missing": "drop"}, "a=u", [[1]]),
     ],
@@ -173,6 +174,7 @@ LATE = b"1,2\n" * 20_000
         (b"\xef\xbb\xbf\n \n", {}, "expected a table, got an empty file"),
         (b"1.5,2.5\n3.5,4\n", {}, "got numbers such as 1.5; give --no-header"),
         (b"a,b\n1,\xff\n", {}, "line 2 is not UTF-8 text"),
+        (b"a\n" + b"z\n" * 600_000 + b"\xff\n", {}, "row 600002 (the header is row 1): the column 'a'"),
         (b'a,b\n1,"x\n3,z\n', {}, "quotation mark|expected 2 values"),
         (b"a\n" + b"\n".join(b"v%d" % i for i in range(9)), {"max_categories": 8},
          "the column 'a' has more than 8 different texts, such as 'v0'"),

@@ -94,6 +94,13 @@ class CsvTable(TableFile):
             "give --delimiter"
         )
 
+    def not_utf8(self, row: int, column: int) -> InputError:
+        """The error of bytes that are not UTF-8."""
+        return InputError(
+            f"{self.where(row)}: the column {shown(self.columns[column])} is not UTF-8 text; "
+            "convert the file: iconv -f latin1 -t utf-8"
+        )
+
     # -- the sample --------------------------------------------------------------------------------
 
     def _records(self, sample: _Sample) -> list[list[str]]:

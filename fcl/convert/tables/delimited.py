@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from fcl.checks import shown
 from fcl.convert.contract import Budget, Source
 from fcl.convert.files import InputFile
 from fcl.convert.rereading import ByteStream, Reread
@@ -26,6 +25,8 @@ __all__ = ["DelimitedFile", "Options", "open_source"]
 
 #: With more columns, pyarrow takes too much memory: about 12 KB for each.
 MOST_COLUMNS = 2000
+#: Blanks before a missing number.
+_BLANKS = 16
 _PARSE_ERROR = re.compile(r"(?:In CSV column #(\d+): )?Row #(\d+): CSV conversion error to (.*)")
 
 
@@ -104,7 +105,8 @@ class DelimitedFile(CsvTable):
                 arrow_csv.ConvertOptions(
                     column_types=types,
                     include_columns=list(types),
-                    null_values=sorted(self.missing),
+                    # pyarrow removes blanks around numbers, but compares before that
+                    null_values=[" " * n + text for text in self.missing for n in range(_BLANKS)],
                     decimal_point=self.decimal,
                 ),
             )
@@ -115,22 +117,19 @@ class DelimitedFile(CsvTable):
         if ragged:
             row = ragged[0]
             return self.ragged(row.number - self.first_row, row.actual_columns, row.text)
+        if "straddling" in message:
+            return InputError(
+                f"{self.name}: a row has more than {self.block_bytes:,} bytes; is a quotation mark not "
+                "closed (--no-quotes)? otherwise raise --memory"
+            )
         found = _PARSE_ERROR.match(message)
         if found is None:
-            more = "; is a quotation mark not closed (--no-quotes)?" if "straddl" in message else ""
-            return InputError(f"{self.name}: cannot be parsed as a table: {message}{more}")
+            return InputError(f"{self.name}: cannot be parsed as a table: {message}")
         column, row = int(found[1]), int(found[2]) - self.first_row
         value = re.search(r"invalid value '(.*)'", found[3], re.DOTALL)
         if value is not None:
             return TextInNumbersError(column, row, value[1])
         return self.not_utf8(row, column)
-
-    def not_utf8(self, row: int, column: int) -> InputError:
-        """The error of bytes that are not UTF-8."""
-        return InputError(
-            f"{self.where(row)}: the column {shown(self.columns[column])} is not UTF-8 text; "
-            "convert the file: iconv -f latin1 -t utf-8"
-        )
 
 
 def _converted(batch: Any, n_numbers: int, missing: frozenset[str]) -> Batch:

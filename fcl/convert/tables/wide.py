@@ -7,6 +7,7 @@ which pyarrow converts at once; rows and columns are recovered from the position
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -59,10 +60,9 @@ def _values(table: CsvTable, lines: list[bytes], row: int) -> Any:
     try:
         return _one_column(pyarrow, flat)
     except pyarrow.ArrowInvalid as error:
-        raise InputError(
-            f"{table.where(row)}: this row, or one of {len(lines) - 1} after it, cannot be read "
-            f"as UTF-8 text: {error}"
-        ) from None
+        place = re.search(r"Row #(\d+)", str(error))
+        at, column = divmod(int(place[1]) - 1 if place else 0, len(table.columns))
+        raise table.not_utf8(row + at, column) from None
 
 
 def _one_column(pyarrow: Any, flat: bytes) -> Any:
@@ -122,7 +122,7 @@ def _numbers(values: Any, table: CsvTable, selection: Selection, row: int) -> np
     except pyarrow.ArrowInvalid:
         for place, value in enumerate(values.to_pylist()):
             if value is not None and not table.is_number(value):
-                line, column = divmod(place, len(selection.numbers))
+                at, column = divmod(place, len(selection.numbers))
                 raise TextInNumbersError(selection.numbers[column], row + line, value) from None
         raise
     return np.asarray(found.to_numpy(zero_copy_only=False), np.float64)
