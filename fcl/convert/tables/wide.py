@@ -122,7 +122,7 @@ def _numbers(values: Any, table: CsvTable, selection: Selection, row: int) -> np
     except pyarrow.ArrowInvalid:
         for place, value in enumerate(values.to_pylist()):
             if value is not None and not table.is_number(value):
-                at, column = divmod(place, len(selection.numbers))
+                line, column = divmod(place, len(selection.numbers))
                 raise TextInNumbersError(selection.numbers[column], row + line, value) from None
         raise
     return np.asarray(found.to_numpy(zero_copy_only=False), np.float64)
