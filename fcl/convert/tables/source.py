@@ -44,27 +44,24 @@ class TableSource(Source):
         _check_same_columns(files)
         like = None if options.like is None else _Like.read(options.like)
         forced: list[int] = []
-        if like is not None:
-            found = columns_like(files[0], like.names)
-            forced = [at for _, at, value in found if value is not None]
-            names = dict.fromkeys(files[0].columns[at] for _, at, _ in found)
-            options = replace(options, x=None, max_categories=1 << 31)
+        if like is None:
             roles = Roles.of(files[0], options)
-            roles = replace(roles, x=sorted({at for _, at, _ in found}), unnamed=[])
-            assert names
         else:
-            roles = Roles.of(files[0], options)
+            roles, forced = like.roles(files[0], options)
         self._roles = roles
         self._survey = survey = Survey(files, roles, options, forced)
         if not survey.n_rows:
             raise InputError(f"{files[0].name}: has the names of columns, but no rows")
-        if like is not None:
-            self._encoding = Encoding.like(like.names, like.means, survey)
-        else:
+        if like is None:
             self._encoding = Encoding.of(survey)
+        else:
+            self._encoding = Encoding.like(like.names, like.means, survey)
         self._layout = self._find_layout()
-        self._labels: dict[int, dict[str, int]] = {
-            at: survey.texts[place].codes for place, at in enumerate(survey.selection.texts)
+        # the categories of the columns beside X
+        self._labels = {
+            at: (survey.texts[place].codes, list(survey.texts[place].codes))
+            for place, at in enumerate(survey.selection.texts)
+            if at in (roles.y, roles.groups)
         }
         self._note_columns()
 
@@ -133,7 +130,7 @@ class TableSource(Source):
             numbers = ", ".join(str(at + 1) for at in roles.unnamed)
             self.notes.append(f"left out: column {numbers}, which has no name")
         if roles.y in self._labels:
-            labels = sorted(self._labels[roles.y])
+            labels = sorted(self._labels[roles.y][1])
             if len(labels) == 2:
                 self.notes.append(
                     f"labels: {labels[1]} is the positive class, {labels[0]} the other"
@@ -178,9 +175,9 @@ class TableSource(Source):
         """A column beside X: numbers, integers if all of them are, or a categorical."""
         selection = self._survey.selection
         if at in selection.texts:
-            codes = self._labels[at]
+            codes, categories = self._labels[at]
             texts = batch.texts[selection.texts.index(at)]
-            return Categorical(texts.recoded(codes), list(codes))
+            return Categorical(texts.recoded(codes), categories)
         place = selection.numbers.index(at)
         whole = self._survey.numbers.whole[place]
         return batch.numbers[:, place].astype(np.int64 if whole else np.float64)
@@ -207,6 +204,15 @@ class _Like:
         attributes: Any = zarr.open_group(path, mode="r").attrs.get("fcl", {})
         means = attributes.get("means", {})
         return cls(list(names), {name: float(mean) for name, mean in means.items()})
+
+    def roles(self, table: TableFile, options: ColumnOptions) -> tuple[Roles, list[int]]:
+        """The roles of the columns of a table, and which of them are one-hot in this data set."""
+        if options.x is not None:
+            raise InputError("--like names the columns of X; leave out --x")
+        found = columns_like(table, self.names)
+        x = sorted({at for _, at, _ in found})
+        one_hot = [at for _, at, value in found if value is not None]
+        return replace(Roles.of(table, options), x=x, unnamed=[]), one_hot
 
 
 def _check_same_columns(files: Sequence[TableFile]) -> None:

@@ -211,12 +211,15 @@ class Survey:
             kinds = ("number", "text") if late is stats.number else ("text", "number")
             what = f"the {kinds[0]} {shown(late[1])}, but the {kinds[1]} {shown(other[1])} before"
             raise self._mixed(file, late[0], column, what, stats.text[1])
-        if len(stats.codes) > self.options.max_categories:
+        if self.options.like is None and len(stats.codes) > self.options.max_categories:
+            name = file.columns[column]
+            leave = (
+                f"leave it out with --x '!{name}'" if column in self._x else "name another column"
+            )
             raise InputError(
-                f"{file.name}: the column {shown(file.columns[column])} has more than "
+                f"{file.name}: the column {shown(name)} has more than "
                 f"{self.options.max_categories:,} different texts, such as "
-                f"{shown(next(iter(stats.codes)))}; leave it out with --x "
-                f"'!{file.columns[column]}', or raise --max-categories"
+                f"{shown(next(iter(stats.codes)))}; {leave}, or raise --max-categories"
             )
 
     def _mixed(self, file: TableFile, row: int, column: int, what: str, text: str) -> InputError:

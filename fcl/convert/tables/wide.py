@@ -60,7 +60,7 @@ def _values(table: CsvTable, lines: list[bytes], row: int) -> Any:
     try:
         return _one_column(pyarrow, flat)
     except pyarrow.ArrowInvalid as error:
-        place = re.search(r"Row #(\d+)", str(error))
+        place = re.search(r"Row #(\d+): CSV conversion", str(error))
         at, column = divmod(int(place[1]) - 1 if place else 0, len(table.columns))
         raise table.not_utf8(row + at, column) from None
 
@@ -80,7 +80,11 @@ def _one_column(pyarrow: Any, flat: bytes) -> Any:
 def _quoted_values(table: CsvTable, lines: list[bytes], row: int) -> Any:
     values: list[str] = []
     for number, line in enumerate(lines):
-        text = line.decode("utf-8", "replace")
+        try:
+            text = line.decode("utf-8")
+        except UnicodeDecodeError as error:
+            column = line.count(table.delimiter.encode(), 0, error.start)
+            raise table.not_utf8(row + number, min(column, len(table.columns) - 1)) from None
         try:
             record = next(csv.reader([text], delimiter=table.delimiter, strict=True))
         except csv.Error as error:
