@@ -104,11 +104,13 @@ def _summary_lines(summary: Summary, out: str) -> list[str]:
         f"{format_seconds(summary.seconds)}, {rate:,.0f} rows/s"
     ]
     if summary.classes is not None:
-        counts = (
-            f"{label}: {count:,}" for label, count in sorted(summary.classes.items(), key=str)
-        )
+        counts = (f"{_label(label)}: {n:,}" for label, n in sorted(summary.classes.items()))
         lines.append(f"classes      {', '.join(counts)}")
     return [*lines, f"next         {_train_line(summary, out)}"]
+
+
+def _label(label: Any) -> str:
+    return f"{label:g}" if isinstance(label, float) else str(label)
 
 
 def _train_line(summary: Summary, out: str) -> str:

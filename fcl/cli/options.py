@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -109,6 +110,23 @@ class TrainCommand(GroupedCommand):
 
     table = TABLE
     groups = GROUPS
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments; a second file is an error that shows how to convert both."""
+        files = [Path(each) for each in args if not each.startswith("-")]
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError:
+            from fcl.data.foreign import convert_line, find_format  # late: it imports NumPy
+
+            found = [(path, find_format(path, b"")) for path in files[:2] if path.is_file()]
+            (path, first), *others = [*found, (Path(), None)]
+            if first is None or not others or others[0][1] != first:
+                raise
+            raise InputError(
+                f"{path} and {others[0][0]} are files to convert first: "
+                f"{convert_line(path, first, others[0][0])}"
+            ) from None
 
 
 if TYPE_CHECKING:

@@ -145,6 +145,10 @@ def _check(request: _Request) -> None:
     options, given = request.options, request.given
     for name in ("data", "features"):
         if options[name] is None:
+            if options["data"] is not None:
+                from fcl.data.foreign import refuse_foreign
+
+                refuse_foreign(options["data"])
             what = "DATA" if name == "data" else "--features"
             raise click.UsageError(f"{what} is missing")
     for pair in RIVALS:

@@ -15,6 +15,8 @@ __all__ = ["Appended", "Store", "StoreLayout"]
 #: Zstandard's own default; lower levels are hardly faster on nucleotide codes.
 ZSTD_LEVEL = 3
 TEXT = np.dtypes.StringDType()
+#: Approximate memory of a short text.
+TEXT_BYTES = 64
 
 
 @dataclass(frozen=True)
@@ -24,11 +26,13 @@ class StoreLayout:
     chunk_rows: int = 65_536
     chunk_bytes: int = 16 << 20
     shard_bytes: int = 64 << 20
+    column_bytes: int = 8 << 20  #: of the shards of columns beside X, of which there may be many
 
-    def shard(self, row_bytes: int) -> tuple[int, int]:
-        """Rows of a chunk, and chunks of a shard, for rows of this size."""
+    def shard(self, row_bytes: int, is_column: bool) -> tuple[int, int]:
+        """Rows of a chunk and of a shard, for rows of this size."""
+        shard_bytes = self.column_bytes if is_column else self.shard_bytes
         chunk = max(1, min(self.chunk_rows, self.chunk_bytes // row_bytes))
-        return chunk, max(1, self.shard_bytes // (chunk * row_bytes))
+        return chunk, chunk * max(1, shard_bytes // (chunk * row_bytes))
 
 
 class Store:
@@ -58,12 +62,16 @@ class Store:
         self.root.create_group(path, attributes=found)
 
     def array(self, path: str, dtype: np.dtype, width: int | None = None) -> Appended:
-        """An array (n,) or (n, width) to which rows are appended."""
-        return Appended(self, path, dtype, () if width is None else (width,))
+        """An array (n,) or (n, width) to which parts of X are appended."""
+        return Appended(self, path, dtype, () if width is None else (width,), is_column=False)
+
+    def column(self, path: str, dtype: np.dtype) -> Appended:
+        """An array (n,) to which values are appended."""
+        return Appended(self, path, dtype, (), is_column=True)
 
     def text(self, path: str, values: Iterable[str]) -> None:
         """Write an array of text at once."""
-        array = self.array(path, TEXT)
+        array = self.column(path, TEXT)
         array.append(np.array(list(values), TEXT))
         array.finish()
 
@@ -72,24 +80,24 @@ class Appended:
     """An array that is written shard by shard, so that every chunk is compressed once."""
 
     def __init__(
-        self, store: Store, path: str, dtype: np.dtype, row_shape: tuple[int, ...]
+        self, store: Store, path: str, dtype: np.dtype, row_shape: tuple[int, ...], is_column: bool
     ) -> None:
         self._store, self._path, self._row_shape = store, path, row_shape
         self.dtype = np.dtype(dtype)
-        row_bytes = max(1, self.dtype.itemsize * int(np.prod(row_shape)))
-        self._chunk, chunks = store.layout.shard(row_bytes)
-        self._shard = self._chunk * chunks
+        item = TEXT_BYTES if self.dtype.kind == "T" else self.dtype.itemsize
+        row_bytes = max(1, item * int(np.prod(row_shape)))
+        self._chunk, self._shard = store.layout.shard(row_bytes, is_column)
         self._array: Any = None
         self._written: Future[None] | None = None
-        self._buffer = self._new_buffer()
+        self._parts: list[np.ndarray] = []
         self._filled = 0
         self.n_rows = 0
 
     def append(self, values: np.ndarray) -> None:
-        """Append rows, which are converted to the dtype of the array."""
+        """Append rows, which are converted to the dtype of the array, and must not change later."""
         while len(values):
             here = values[: self._shard - self._filled]
-            self._buffer[self._filled : self._filled + len(here)] = here
+            self._parts.append(here.astype(self.dtype, copy=False))
             self._filled += len(here)
             self.n_rows += len(here)
             values = values[len(here) :]
@@ -102,16 +110,14 @@ class Appended:
             self._flush()
         self._wait()
 
-    def _new_buffer(self) -> np.ndarray:
-        return np.empty((self._shard, *self._row_shape), self.dtype)
-
     def _flush(self) -> None:
         self._wait()
-        values = self._buffer[: self._filled]
+        empty = np.empty((0, *self._row_shape), self.dtype)
+        values = np.concatenate(self._parts) if self._parts else empty
         if self._array is None:
             self._array = self._create()
         self._written = self._store.thread.submit(self._write, self.n_rows, values)
-        self._buffer, self._filled = self._new_buffer(), 0
+        self._parts, self._filled = [], 0
 
     def _wait(self) -> None:
         if self._written is not None:
@@ -139,5 +145,7 @@ class Appended:
             chunks=(chunk, *self._row_shape),
             shards=(shard, *self._row_shape) if shard > chunk else None,
             compressors=ZstdCodec(level=ZSTD_LEVEL),
+            # a chunk that is left out reads as zeros, but looks as if the writer had failed
+            config={"write_empty_chunks": True},
             attributes={"encoding-type": encoding, "encoding-version": "0.2.0"},
         )

@@ -66,12 +66,10 @@ class _Batch:
 
     def names(self) -> list[str]:
         """The first word of each header; empty where there is none."""
-        headers = self.text()
-        if not any(
-            blank in header for header in (b"".join(self.headers),) for blank in (b" ", b"\t")
-        ):
-            return headers
-        return [(header.split(None, 1) or [""])[0] for header in headers]
+        joined = b"".join(self.headers)
+        if b" " not in joined and b"\t" not in joined:
+            return self.text()
+        return [(header.split(None, 1) or [""])[0] for header in self.text()]
 
     def where(self, record: int) -> str:
         """A record in words, for messages."""
@@ -145,11 +143,12 @@ class _FastaSource(Source):
         return self._filter.apply(rows, self.dropped, padded)
 
     def _check_names(self, batch: _Batch, names: list[str]) -> None:
-        """Raise InputError for a name that occurs twice, if records are looked up by name."""
+        """Raise InputError for a name that occurs twice, if its label or group is looked up."""
         lookups = (self._labels, self._groups)
-        if all(lookup is None or lookup.table is None for lookup in lookups):
-            return
-        for i, name in enumerate(names):
+        tables = [lookup.table.rows for lookup in lookups if lookup and lookup.table]
+        for i, name in enumerate(names if tables else ()):
+            if not any(name in table for table in tables):
+                continue
             if name in self._names:
                 raise InputError(
                     f"two records have the name {shown(name)}: {self._names[name]} and {batch.where(i)}; "

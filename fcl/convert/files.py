@@ -40,6 +40,8 @@ class InputFile:
         For messages.
     size : int or None
         Stored bytes; None for standard input.
+    elsewhere : int
+        Stored bytes that another library has read; a reader that uses one sets it, for the progress.
 
     Raises
     ------
@@ -52,6 +54,7 @@ class InputFile:
         self.is_stdin = os.fspath(path) == STDIN
         self.name = "standard input" if self.is_stdin else os.fspath(path)
         self.size: int | None = None
+        self.elsewhere = 0
         self._is_read = False
         if not self.is_stdin:
             kind = file_kind(path)
@@ -73,7 +76,7 @@ class InputFile:
     @property
     def done(self) -> int:
         """Stored bytes that were read so far."""
-        return self._raw.done
+        return max(self._raw.done, self.elsewhere)
 
     @property
     def head(self) -> bytes:
@@ -109,7 +112,7 @@ class InputFile:
                 pass
         return {
             "name": STDIN if self.is_stdin else self.path.name,
-            "bytes": self.done,
+            "bytes": self._raw.done,
             "sha256": self._raw.hash.hexdigest(),
         }
 

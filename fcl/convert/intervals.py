@@ -117,7 +117,8 @@ class _IntervalSource(Source):
         self._length = self._shape.length
         self._filter = Filter(options.max_unknown, options.both_strands)
         self._renaming = Renaming.parse(options.rename)
-        self._contigs: dict[str, int] = {}  # names in the intervals -> contigs
+        self._chroms = Categories()  # names in the intervals
+        self._contigs: list[int] = []  # their numbers in the genome
         self._label = TextColumn("--label")
         self._group = Categories()
         self._named: bool | None = None
@@ -129,12 +130,12 @@ class _IntervalSource(Source):
 
     def blocks(self, budget: Budget) -> Iterator[Rows]:
         genome = Genome(self._genome_file, budget)
-        names = list(genome.names)
+        contigs = list(genome.names)
         row_bytes = 2 * (self._length or _LINE_BYTES) + 8 * _LINE_BYTES
         size = max(1 << 16, budget.block_rows(row_bytes) * _LINE_BYTES)
         for number, file in enumerate(self._files):
             for sites in read_intervals(file, size):
-                yield self._rows(sites, genome, names, number)
+                yield self._rows(sites, genome, contigs, number)
         self._note_strands()
 
     def _note_strands(self) -> None:
@@ -145,7 +146,7 @@ class _IntervalSource(Source):
                 f"strand: {self._reversed:,} windows are reverse complements, by column 6 (strand)"
             )
 
-    def _rows(self, sites: Intervals, genome: Genome, names: list[str], number: int) -> Rows:
+    def _rows(self, sites: Intervals, genome: Genome, contigs: list[str], number: int) -> Rows:
         records = np.arange(self.rows_in, self.rows_in + len(sites))
         self.rows_in += len(sites)
         windows, strand = self._windows(sites, genome)
@@ -154,13 +155,14 @@ class _IntervalSource(Source):
         chosen = windows.select(keep)
         self._reversed += int(chosen.reverse.sum())
         obs: dict[str, Column] = {
-            "chrom": Categorical(chosen.contig.astype(np.int32), names),
+            "chrom": Categorical(chosen.contig.astype(np.int32), contigs),
             "start": chosen.first,
         }
-        if strand is not None:
+        if not self._options.no_strand:
             obs["strand"] = Categorical(strand[keep], list(_STRANDS))
         if self._has_names(sites):
-            obs["name"] = np.array(sites.text("name"), np.dtypes.StringDType())[keep]
+            names = sites.text("name") if sites.has("name") else [""] * len(sites)
+            obs["name"] = np.array(names, np.dtypes.StringDType())[keep]
         if self._options.groups is not None:
             obs["group"] = self._group_column(sites, keep)
         rows = Rows(
@@ -168,10 +170,10 @@ class _IntervalSource(Source):
         )
         return self._filter.apply(rows, self.dropped)
 
-    def _windows(self, sites: Intervals, genome: Genome) -> tuple[Windows, np.ndarray | None]:
-        """The windows of intervals, and their strands as codes; None if there is no strand."""
+    def _windows(self, sites: Intervals, genome: Genome) -> tuple[Windows, np.ndarray]:
+        """The windows of intervals, and their strands as codes."""
         strand = self._strands(sites)
-        reverse = np.zeros(len(sites), bool) if strand is None else strand == 1
+        reverse = strand == 1
         if self._length is None:
             self._length = int(sites.end[0] - sites.start[0])
         if self._shape.length is None and self._shape.before is None:
@@ -201,10 +203,10 @@ class _IntervalSource(Source):
         offset = sites.integers("summit")
         return np.where(offset < 0, -1, sites.start + offset)
 
-    def _strands(self, sites: Intervals) -> np.ndarray | None:
+    def _strands(self, sites: Intervals) -> np.ndarray:
         """Codes of the strands: 0 is +, 1 is -, 2 is unknown."""
         if self._options.no_strand or not sites.has("strand"):
-            return None
+            return np.full(len(sites), _STRANDS.index("."), np.int8)
         found = sites.letters("strand", "".join(_STRANDS))
         if (found < 0).any():
             at = int((found < 0).argmax())
@@ -215,12 +217,11 @@ class _IntervalSource(Source):
         return found
 
     def _contigs_of(self, sites: Intervals, genome: Genome) -> Ints:
-        words = sites.text("chrom")
-        for word in dict.fromkeys(words):
-            if word not in self._contigs:
-                where = sites.where(words.index(word))
-                self._contigs[word] = self._renaming.find(word, genome, where)
-        return np.fromiter(map(self._contigs.__getitem__, words), np.int64, len(words))
+        words = self._chroms.encode(sites.text("chrom"))
+        for word in words.categories[len(self._contigs) :]:
+            where = sites.where(sites.text("chrom").index(word))
+            self._contigs.append(self._renaming.find(word, genome, where))
+        return np.array(self._contigs, np.int64)[words.codes]
 
     def _kept(self, sites: Intervals, windows: Windows, genome: Genome) -> np.ndarray:
         """Numbers of the windows that become rows; the others are counted, or refused."""
@@ -249,7 +250,7 @@ class _IntervalSource(Source):
     def _y(self, sites: Intervals, keep: np.ndarray, file_number: int) -> Column | None:
         if self._options.label is not None:
             words = sites.text(sites.find(self._options.label))
-            return self._label.encode([words[i] for i in keep], lambda i: sites.where(int(keep[i])))
+            return self._label.encode(_some(words, keep), lambda i: sites.where(int(keep[i])))
         if len(self._files) > 1:
             return np.full(len(keep), 1 - 2 * file_number, np.int8)
         return None
@@ -257,10 +258,14 @@ class _IntervalSource(Source):
     def _group_column(self, sites: Intervals, keep: np.ndarray) -> Categorical:
         assert self._options.groups is not None
         words = sites.text(sites.find(self._options.groups))
-        return self._group.encode([words[i] for i in keep])
+        return self._group.encode(_some(words, keep))
 
     def _has_names(self, sites: Intervals) -> bool:
-        """Whether the first lines have names, other than a dot as a placeholder."""
+        """Whether the first lines have names, other than dots in their place."""
         if self._named is None:
             self._named = sites.has("name") and set(sites.text("name")) - {".", ""} != set()
         return self._named
+
+
+def _some(words: list[str], keep: np.ndarray) -> list[str]:
+    return words if len(keep) == len(words) else [words[i] for i in keep]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import re
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -55,11 +55,18 @@ class Categories:
     def encode(self, values: Sequence[str]) -> Categorical:
         """The codes of a block; new values become new categories."""
         codes = self._codes
-        for value in dict.fromkeys(values):
+        if values and values.count(values[0]) == len(values):  # as in files sorted by contig
+            distinct: Iterable[str] = values[:1]
+        else:
+            distinct = dict.fromkeys(values)
+        for value in distinct:
             if value not in codes:
                 codes[value] = len(codes)
                 self.texts.append(value)
-        found = np.fromiter(map(codes.__getitem__, values), np.int32, len(values))
+        if isinstance(distinct, dict):
+            found = np.fromiter(map(codes.__getitem__, values), np.int32, len(values))
+        else:
+            found = np.full(len(values), codes[values[0]], np.int32)
         return Categorical(found, self.texts)
 
 
@@ -79,6 +86,11 @@ class TextColumn:
         """The values of a block; an InputError names the place of one that is no number."""
         if self._is_number is None and values:
             self._is_number = self.must_be_number or _number(values[0]) is not None
+        if "" in values:
+            raise InputError(
+                f"{where(list(values).index(''))}: {self.what}: expected a value, got an empty cell; "
+                "fill it in, or remove the line"
+            )
         if not self._is_number:
             return self._categories.encode(values)
         numbers = numbers_of(values)
@@ -157,27 +169,33 @@ class NameTable:
         if not lines:
             raise InputError(f"{file.name}: expected a table, got an empty file")
         at, has_header = find_column(file.name, fields_of(lines[0][1]), column)
-        names: dict[str, int] = {}
-        seen: dict[str, int] = {}
+        rows, values = cls._read_lines(file, lines[has_header:], at)
+        if not has_header and _number(values[0]) is None and numbers_of(values[1:]) is not None:
+            values[0] = values[-1]  # the first line is a header, whose name no record has
+        return cls(file, rows, column_of(values))
+
+    @staticmethod
+    def _read_lines(
+        file: InputFile, lines: Sequence[tuple[int, str]], at: int
+    ) -> tuple[dict[str, int], list[str]]:
+        """Row by name, and the values of a column, of numbered lines."""
+        rows: dict[str, int] = {}
         values: list[str] = []
-        for number, line in lines[has_header:]:
+        for number, line in lines:
             cells = fields_of(line)
-            if len(cells) <= at:
+            if len(cells) <= at or not cells[at]:
                 raise InputError(
-                    f"{file.name}: line {number}: expected at least {at + 1} columns, got {len(cells)}"
+                    f"{file.name}: line {number}: expected a value in column {at + 1}, got none"
                 )
-            if cells[0] in seen:
+            if cells[0] in rows:
+                first, _ = lines[rows[cells[0]]]
                 raise InputError(
-                    f"{file.name}: the name {shown(cells[0])} is in the lines {seen[cells[0]]} and "
-                    f"{number}; expected each name once"
+                    f"{file.name}: the name {shown(cells[0])} is in the lines {first} and {number}; "
+                    "expected each name once"
                 )
-            seen[cells[0]] = number
-            names[cells[0]] = len(values)
+            rows[cells[0]] = len(values)
             values.append(cells[at])
-        head, rest = values[:1], values[1:]
-        if not has_header and _number(head[0]) is None and rest and _all_numbers(rest):
-            values[0] = rest[0]  # the first line is a header, whose name no record has
-        return cls(file, names, column_of(values))
+        return rows, values
 
     def find(self, names: Sequence[str]) -> np.ndarray:
         """The rows of the table of these names; -1 for a name that it lacks."""

@@ -19,7 +19,7 @@ Codes = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]
 
 BLANK = b" \t\r\n\v\f"  #: bytes between letters that are skipped
-_COMPLEMENT = bytes([3, 2, 1, 0, UNKNOWN])
+_COMPLEMENT = bytes([3, 2, 1, 0]).ljust(256, bytes([UNKNOWN]))
 
 
 def encode(text: bytes) -> bytes:
@@ -37,8 +37,7 @@ def first_invalid(codes: Codes) -> int:
 def reverse_complement(codes: Codes) -> Codes:
     """The reverse complements of rows (m, length), in new memory."""
     turned = np.ascontiguousarray(codes[:, ::-1])
-    table = bytes(range(256)).translate(_COMPLEMENT.ljust(256, bytes([UNKNOWN])))
-    return np.frombuffer(turned.tobytes().translate(table), np.uint8).reshape(codes.shape)
+    return np.frombuffer(turned.tobytes().translate(_COMPLEMENT), np.uint8).reshape(codes.shape)
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,10 @@ _OPTIONS = {
         metavar="WHERE",
     ),
     "weights": _column(help="Column of the sample weights."),
-    "groups": _column(help="Column of the groups, such as chrom, which folds do not split."),
+    "groups": _column(
+        help="Groups, which folds do not split: a column, such as chrom; for FASTA as --label.",
+        metavar="WHERE",
+    ),
     "name": _column(help="Column of the names of the rows."),
     "categorical": _column(help="Columns of numbers that are categories, as --x names columns."),
     "max_categories": _table(

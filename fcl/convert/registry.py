@@ -15,6 +15,7 @@ from dataclasses import fields
 from importlib import import_module
 from typing import Any
 
+from fcl.checks import shown
 from fcl.convert.contract import Budget, Source
 from fcl.convert.files import InputFile
 from fcl.convert.options import TABLE
@@ -82,6 +83,8 @@ def open_source(
     InputError
         The format does not take one of the options; or as the reader says.
     """
+    if format not in READERS:
+        raise InputError(f"--format: expected one of {', '.join(READERS)}, got {shown(format)}")
     module = import_module(READERS[format])
     known = [declared.name for declared in fields(module.Options)]
     for name in options:

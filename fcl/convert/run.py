@@ -29,6 +29,8 @@ __all__ = ["Progress", "Summary", "convert"]
 #: called with (stored bytes read, bytes of all inputs or None, rows written)
 Progress = Callable[[int, int | None, int], None]
 
+#: What the interpreter and the libraries take at most.
+_INTERPRETER_BYTES = 192 << 20
 #: Least memory beyond the interpreter.
 _LEAST_BYTES = 64 << 20
 _MIB = 1 << 20
@@ -75,7 +77,9 @@ class _Shares:
     @classmethod
     def of(cls, memory: int, scratch: str) -> _Shares:
         """Divide a budget; raises BudgetError, with the smallest one, if it is too small."""
-        free = memory - psutil.Process().memory_info().rss
+        # a notebook may hold any data of its own
+        held = min(psutil.Process().memory_info().rss, _INTERPRETER_BYTES)
+        free = memory - held
         if free < _LEAST_BYTES:
             smallest = -(-(memory - free + _LEAST_BYTES) // _MIB) * _MIB
             raise BudgetError(
@@ -109,7 +113,7 @@ def convert(
     inputs : sequence of path
         ``-`` is standard input.
     out : path
-        The Zarr folder, which becomes visible when it is complete.
+        The Zarr folder, which becomes visible when it is complete; its name ends in ``.zarr``.
     format : str, optional
         Format of the inputs; by default found by their names and first bytes.
     memory : int or str
@@ -131,6 +135,10 @@ def convert(
         An option, or a record of a file; the message names it, and no output is left.
     """
     since = time.perf_counter()
+    if not os.fspath(out).endswith(".zarr"):  # it may be an input, if the output was forgotten
+        raise InputError(
+            f"the last argument is the output: expected a name that ends in .zarr, got {os.fspath(out)}"
+        )
     target = check_output(out, overwrite, folder=True)
     shares = _Shares.of(parse_size(memory, "memory"), str(target.parent))
     files = [InputFile(path) for path in _checked_inputs(inputs)]

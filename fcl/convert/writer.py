@@ -138,14 +138,14 @@ def _open_column(store: Store, path: str, values: Column) -> _Part:
         return _CategoricalColumn(store, path)
     if values.dtype.kind in "OSUT":
         return _TextColumn(store, path)
-    return store.array(path, values.dtype)
+    return store.column(path, values.dtype)
 
 
 class _TextColumn:
     """Text that rarely repeats."""
 
     def __init__(self, store: Store, path: str) -> None:
-        self._array = store.array(path, TEXT)
+        self._array = store.column(path, TEXT)
 
     def append(self, values: np.ndarray) -> None:
         if values.dtype.kind == "S":
@@ -162,7 +162,7 @@ class _CategoricalColumn:
     def __init__(self, store: Store, path: str) -> None:
         store.group(path, "categorical", "0.2.0", ordered=False)
         self._store, self._path = store, path
-        self._codes: Appended = store.array(f"{path}/codes", np.dtype(np.int32))
+        self._codes: Appended = store.column(f"{path}/codes", np.dtype(np.int32))
         self._categories: list[str] = []
 
     def append(self, values: Categorical) -> None:

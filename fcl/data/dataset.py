@@ -32,6 +32,8 @@ class DataSet:
         Sample weights, finite, >= 0, not all 0; None if all rows have weight 1.
     offset : float64 (n,) or None
         Added to the margins, finite; None for zeros.
+    groups : (n,) of any dtype, or None
+        Groups of rows, which folds do not split.
     column_names : sequence of str, or None
         Names of the columns of X; None if they have none.
     """
@@ -54,6 +56,7 @@ class DataSet:
         self.offset = offset
         self.target_name = target_name
         self.column_names = column_names
+        self.groups: np.ndarray | None = None
         self._stamps = tuple(stamps)
         self._fingerprint: str | None = None
         #: arguments of ``open_data`` that open the same rows in another process; None: not possible

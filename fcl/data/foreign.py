@@ -5,13 +5,28 @@ Training needs chunks of rows that can be read again in any order, so these file
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["COMPRESSIONS", "FORMATS", "Format", "convert_line", "find_format", "plain_suffix"]
+from fcl.checks import file_kind
+from fcl.errors import InputError
+
+__all__ = [
+    "COMPRESSIONS",
+    "FORMATS",
+    "Format",
+    "convert_line",
+    "find_format",
+    "plain_suffix",
+    "refuse_foreign",
+]
+
+#: The first bytes of a file, by which formats are recognised.
+HEAD_BYTES = 4096
 
 #: Suffixes of compressed files, which precede recognition by name.
 COMPRESSIONS = (".gz", ".bgz", ".bz2")
@@ -89,8 +104,20 @@ def find_format(path: Path, head: bytes) -> Format | None:
     return next(by_content, None) or next(by_name, None)
 
 
-def convert_line(path: Path, found: Format) -> str:
-    """The command line that converts a file, to be completed where it has words in capitals."""
+def refuse_foreign(path: str | os.PathLike[str]) -> None:
+    """Raise InputError, with the command line that converts it, for a file in one of the formats."""
+    if file_kind(path) != "file":
+        return
+    with open(path, "rb") as file:
+        found = find_format(Path(path), file.read(HEAD_BYTES))
+    if found is not None:
+        line = convert_line(Path(path), found)
+        raise InputError(f"{os.fspath(path)} is {found.words}; convert it first: {line}")
+
+
+def convert_line(path: Path, found: Format, second: Path | None = None) -> str:
+    """The command line that converts one or two files, to be completed where it has capitals."""
     stem = path.name.partition(".")[0] or "data"
     out = shlex.quote(str(path.with_name(f"{stem}.zarr")))
-    return f"fcl convert {shlex.quote(str(path))} {found.example.replace('OUT', out, 1)}"
+    rest = found.example if second is None else f"{shlex.quote(str(second))} OUT"
+    return f"fcl convert {shlex.quote(str(path))} {rest.replace('OUT', out, 1)}"

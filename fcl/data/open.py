@@ -16,6 +16,7 @@ from fcl.checks import file_kind
 from fcl.data.base import Container, RowReader
 from fcl.data.dataset import DataSet
 from fcl.data.encodings import open_column, open_rows, read_column_names
+from fcl.data.foreign import refuse_foreign
 from fcl.data.hdf5 import Hdf5Container, is_hdf5
 from fcl.data.memory import MemoryReader
 from fcl.data.npy import is_npy, open_npy
@@ -58,6 +59,7 @@ def open_data(
     y: str | np.ndarray | None = "y",
     weights: str | np.ndarray | None = None,
     offset: str | np.ndarray | None = None,
+    groups: str | np.ndarray | None = None,
 ) -> DataSet:
     """Open a data set: read target, weights and offset, and leave X where it is stored.
 
@@ -79,6 +81,8 @@ def open_data(
     offset : str, array (n,) or None
         Name or values of numbers added to the margins in training and in prediction, such as the
         logarithms of exposures for counts.
+    groups : str, array (n,) or None
+        Name (``obs/chrom``) or values of the groups of rows, which folds do not split.
 
     Returns
     -------
@@ -99,7 +103,8 @@ def open_data(
         rows = from_matrix(source, "X")
     else:
         path, group = _split_group(source)
-        for option, path_inside in (("x", x), ("y", y), ("weights", weights), ("offset", offset)):
+        named = {"x": x, "y": y, "weights": weights, "offset": offset, "groups": groups}
+        for option, path_inside in named.items():
             if not isinstance(path_inside, str | np.ndarray | None):
                 raise InputError(
                     f"{option}: expected the name of an array in {path}, got {path_inside!r}"
@@ -135,6 +140,8 @@ def open_data(
     if offset is not None:
         column = _open_column(container, offset, rows, "offset")
         data = data.with_offset(column.read_all().reshape(-1), column.name)
+    if groups is not None:
+        data.groups = _open_column(container, groups, rows, "groups").read_all().reshape(-1)
     if container:
         where = os.path.abspath(path) + (f"{GROUP_SEPARATOR}/{group}" if group else "")
         data.source = {"source": where, "x": x}
@@ -154,6 +161,7 @@ def _open_container(path: Path, group: str) -> Container:
     for recognise, open_container in FORMATS:
         if recognise(path, head):
             return open_container(path, group)
+    refuse_foreign(path)
     found = "a folder with neither Zarr metadata nor .npy files" if kind == "folder" else "a file"
     advice = "; store the arrays of an .npz with np.save" if path.suffix == ".npz" else ""
     raise InputError(

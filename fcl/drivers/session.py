@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from fcl.checks import shortened
 from fcl.drivers.events import (
     Compiled,
     Compiling,
@@ -26,7 +27,7 @@ from fcl.drivers.job import Job
 from fcl.drivers.kinds import JOB_SECONDS
 from fcl.drivers.result import StopReason, TrainResult, end_in_words
 from fcl.drivers.saving import Saver
-from fcl.features.base import is_sampled
+from fcl.features.base import Ids, is_sampled
 from fcl.features.standardized import deviations, plain
 from fcl.model.certificate import Certificate, Scope
 from fcl.model.checkpoint import Checkpoint, CheckpointFolder
@@ -313,6 +314,7 @@ class Session:
             certificate=certificate,
             options={**options.of_job(), "C_min": outer.C_min if known else None},
             history=self.history,
+            feature_names=_feature_names(job, point.ids),
         )
         message = end_in_words(reason, certificate, options.tol, self.rounding)
         self.compiled()
@@ -327,3 +329,16 @@ class Session:
             len(self.history),
             self.saver.failed,
         )
+
+
+#: Maximum number of characters of a feature's description in a model.
+MOST_NAME = 1000
+
+
+def _feature_names(job: Job, ids: Ids) -> list[str] | None:
+    """Descriptions of features by the names of the columns; None if the columns have no names."""
+    names = job.train.data.column_names
+    if names is None:
+        return None
+    family = plain(job.family)
+    return [shortened(family.describe(feature, names), MOST_NAME) for feature in ids.tolist()]

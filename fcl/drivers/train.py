@@ -214,7 +214,7 @@ def train(
     job = _job(given)
     options = job.options
     _check_savable(job)
-    if warn and not options.standardize and (text := uneven_scales(job.family)):
+    if warn and not options.standardize and (text := _scales(job)):
         warnings.warn(text, ScaleWarning, stacklevel=2)
     start = None if initial is None else _start(job, initial)
     kept = options.of_job()
@@ -255,6 +255,11 @@ def train(
     if warn and not result.converged:
         warnings.warn(result.message, ConvergenceWarning, stacklevel=2)
     return result
+
+
+def _scales(job: Job) -> str:
+    """A warning of uneven scales of columns, by their names; empty if there is none."""
+    return uneven_scales(job.family, job.train.data.column_names)
 
 
 def _job(given: Mapping[str, Any]) -> Job:

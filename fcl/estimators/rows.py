@@ -97,6 +97,8 @@ def open_training(
         estimator.n_features_in_ = _width(spec, data)
         # removes the column names of an earlier fit
         _check_feature_names(estimator, data, reset=True)
+        if data.column_names is not None:
+            estimator.feature_names_in_ = np.array(data.column_names, dtype=object)
     elif takes_sequences(spec):
         if y is None:
             raise InputError("requires y to be passed, but the target y is None")
@@ -112,6 +114,8 @@ def open_training(
             estimator, X, y, accept_sparse="csr", dtype=(np.float64, np.float32), y_numeric=numeric
         )
         data = open_data(_canonical(X), y=None)
+        names = getattr(estimator, "feature_names_in_", None)
+        data.column_names = None if names is None else [str(name) for name in names]
         weights = _weights(sample_weight, data)
     if offset is not None and not is_data_set(X):
         data = data.with_offset(offset)

@@ -73,6 +73,8 @@ class Model:
         The options of the training.
     history : sequence of mappings
         One for each pass.
+    feature_names : sequence of str (k,), or None
+        Descriptions of the features by the names of the columns of X; None if the columns have no names.
     created : str
         Time of creation in UTC, ISO 8601.
     fcl_version : str
@@ -99,6 +101,7 @@ class Model:
     certificate: Certificate
     options: Mapping[str, Any] = field(default_factory=dict)
     history: Sequence[Mapping[str, Any]] = field(default_factory=list)
+    feature_names: Sequence[str] | None = None
     created: str = field(default_factory=now)
     fcl_version: str = field(default_factory=installed_version)
 
@@ -132,6 +135,10 @@ class Model:
             raise InputError("weights and intercept must be finite")
         if (self.support < 0).any():
             raise InputError("support counts rows and cannot be negative")
+        if self.feature_names is not None and len(self.feature_names) != len(self.ids):
+            raise InputError(
+                f"feature_names: expected {len(self.ids)}, one for each id, got {len(self.feature_names)}"
+            )
         find_loss(self.loss)
 
     @property
@@ -168,7 +175,8 @@ class Model:
 
     def header(self) -> dict[str, Any]:
         """The header of the model file, which holds everything except the arrays."""
-        named = ("family", *ARRAYS)
+        unnamed = self.feature_names is None
+        named = ("family", *ARRAYS, *(["feature_names"] if unnamed else []))
         return {
             "family": plain(self.family.to_config()),
             "n_active": self.n_active,
@@ -274,10 +282,10 @@ class Model:
         active = np.flatnonzero(self.weights)
         order = active[np.argsort(-np.abs(self.weights[active]), kind="stable")]
         for i in order[:top]:
-            feature = int(self.ids[i])
+            feature, names = int(self.ids[i]), self.feature_names
             yield FeatureRow(
                 feature,
-                self.family.describe(feature),
+                self.family.describe(feature) if names is None else names[i],
                 float(self.weights[i]),
                 int(self.support[i]),
             )

@@ -47,7 +47,7 @@ def made(
     tmp_path: Path, *inputs: Path | str, **options: Any
 ) -> tuple[list[list[int]], Any, Summary]:
     out = tmp_path / "o.zarr"
-    summary = convert(inputs, out, memory="2GiB", overwrite=True, **options)
+    summary = convert(inputs, out, overwrite=True, **options)
     return *read(out), summary
 
 
@@ -55,7 +55,7 @@ def text_of(group: Any, name: str) -> list[str]:
     return [str(value) for value in group[f"obs/{name}"][:]]
 
 
-@pytest.mark.parametrize("slice_bytes", [1, 2, 9, 64, 1 << 20])
+@pytest.mark.parametrize("slice_bytes", [1, 9, 1 << 20])
 def test_records_in_slices(
     slice_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -170,7 +170,7 @@ BAD = {
     "neither": (">a\nA\n", {"label": "x"}, "--label: expected header:REGEX or TABLE.tsv:COLUMN"),
     "twice": (">a\nA\n>b\nC\n>a x\nC\n", {"label": "t.tsv:2"}, "name 'a': x.fa: line 1 and x.fa: line 5"),
     "table": (">a\nA\n", {"label": "u.tsv:2"}, "'a' is in the lines 1 and 3"),
-    "ragged": (">a\nA\n", {"label": "v.tsv:2"}, "v.tsv: line 2: expected at least 2 columns, got 1"),
+    "ragged": (">a\nA\n", {"label": "v.tsv:2"}, "line 2: expected a value in column 2, got none"),
     "genome": (">a\nA\n", {"genome": "t.tsv"}, "--genome is not an option for the format fasta"),
 }  # fmt: skip
 
@@ -184,7 +184,7 @@ def test_bad_files(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     Path("u.tsv").write_text("a\t1\nb\t2\na\t3\n")
     Path("v.tsv").write_text("a\t1\nb\n")
     with pytest.raises(InputError) as caught:
-        convert(["x.fa"], "o.zarr", memory="2GiB", **options)
+        convert(["x.fa"], "o.zarr", **options)
     assert message in str(caught.value)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["t.tsv", "u.tsv", "v.tsv", "x.fa"]
 
@@ -199,7 +199,7 @@ def test_damaged_files(tmp_path: Path) -> None:
     ):
         (tmp_path / name).write_bytes(content)
         with pytest.raises(InputError, match=message) as caught:
-            convert([tmp_path / name], tmp_path / "o.zarr", memory="2GiB")
+            convert([tmp_path / name], tmp_path / "o.zarr")
         assert name in str(caught.value) and not (tmp_path / "o.zarr").exists()
 
 

@@ -55,7 +55,11 @@ class Given(Source):
                 source_row=rows,
                 y=rows % 2 * 2 - 1,
                 weights=rows + 0.5,
-                obs={"kind": Categorical(rows % 3, categories), "name": rows.astype("S4")},
+                obs={
+                    "kind": Categorical(rows % 3, categories),
+                    "name": rows.astype("S4"),
+                    "zero": 0 * rows,
+                },
             )
         self.dropped["too short"] += 2
 
@@ -92,9 +96,9 @@ def test_a_source_comes_back(
     monkeypatch.setattr(registry, "import_module", lambda name: module)
     (tmp_path / "in").write_text("abc")
     out = tmp_path / "out.zarr"
-    summary = convert([tmp_path / "in"], out, format="given", memory="2GiB")
+    summary = convert([tmp_path / "in"], out, format="given")
     assert (summary.rows_in, summary.rows, summary.classes) == (N, N, {-1: 500, 1: 500})
-    data = fcl.open_data(out, weights="weights")
+    data, group = fcl.open_data(out, weights="weights"), zarr.open_group(out, mode="r")
     read = data.rows.read(0, N)
     if kind == "sparse":
         assert data.rows.shape == (N, 3)
@@ -102,10 +106,11 @@ def test_a_source_comes_back(
         x = x.toarray()
     assert np.array_equal(read, x)
     assert data.column_names == layout.names
+    # a chunk that is left out would be reported as missing
+    assert group["obs/zero"].nchunks_initialized == group["obs/zero"].nchunks
     assert data.target is not None and data.weights is not None
     assert data.target.tolist() == [-1, 1] * 500
     assert np.array_equal(data.weights, np.arange(N) + 0.5)
-    group = zarr.open_group(out, mode="r")
     assert fcl.open_data(out, y="obs/kind").target.tolist() == [str(i % 3) for i in range(N)]
     assert fcl.open_data(out, y="obs/name").target.tolist() == [str(i) for i in range(N)]
     found: Any = group.attrs["fcl"]

@@ -10,6 +10,9 @@ import pytest
 import zarr
 
 import fcl
+from fcl.convert.contract import Budget
+from fcl.convert.files import InputFile
+from fcl.convert.genome import Genome, Windows
 from fcl.convert.run import Summary, convert
 from fcl.errors import InputError
 
@@ -56,13 +59,12 @@ def made(folder: Path, **options: Any) -> tuple[list[list[int]], Any, Summary]:
     if not path.exists():
         path.write_text("".join("\t".join(map(str, site)) + "\n" for site in SITES))
     out = folder / "o.zarr"
-    arguments = {"genome": str(folder / "g.fa"), "memory": "2GiB", "overwrite": True} | options
+    arguments = {"genome": str(folder / "g.fa"), "overwrite": True} | options
     summary = convert([path], out, **arguments)
     data = fcl.open_data(out, y=None)
     return data.rows.read(0, data.n_rows).tolist(), zarr.open_group(out, mode="r"), summary
 
 
-@pytest.mark.parametrize("no_strand", [False, True])
 @pytest.mark.parametrize(
     "options",
     [
@@ -71,14 +73,16 @@ def made(folder: Path, **options: Any) -> tuple[list[list[int]], Any, Summary]:
         {"window": "1:9", "anchor": "center"},
         {"length": 8},
         {"length": 7, "anchor": "start"},
+        {"length": 5, "anchor": "start", "no_strand": True},
         {"length": 6, "anchor": "end"},
         {"length": 95, "anchor": "center"},
     ],
     ids=str,
 )
-def test_windows(no_strand: bool, options: dict[str, Any], tmp_path: Path) -> None:
+def test_windows(options: dict[str, Any], tmp_path: Path) -> None:
     options = {"edges": "pad"} | options
-    rows, group, summary = made(tmp_path, no_strand=no_strand, label="5", groups="chrom", **options)
+    rows, group, summary = made(tmp_path, label="5", groups="chrom", **options)
+    no_strand = "no_strand" in options
     low, high = (int(n) for n in options.get("window", f"0:{options.get('length')}").split(":"))
     expected = []
     for i, site in enumerate(SITES):
@@ -88,6 +92,9 @@ def test_windows(no_strand: bool, options: dict[str, Any], tmp_path: Path) -> No
         if inside or options["edges"] == "pad":
             expected.append((i, first, window(site[0], first, high - low, reverse)))
     assert rows == [row for _, _, row in expected]
+    opened = fcl.open_data(tmp_path / "o.zarr", groups="obs/group")
+    assert opened.groups is not None
+    assert opened.groups.tolist() == [SITES[i][0] for i, _, _ in expected]
     kept = [i for i, _, _ in expected]
     assert group["obs/source_row"][:].tolist() == kept
     assert group["obs/start"][:].tolist() == [first for _, first, _ in expected]
@@ -136,9 +143,24 @@ def test_summits_and_negatives(tmp_path: Path) -> None:
     assert rows[0] == window("1", 22, 3, False)
 
 
+def test_files_with_other_columns(tmp_path: Path) -> None:
+    (tmp_path / "s.bed").write_text("1\t20\t24\tp\t0\t-\n")
+    (tmp_path / "n.bed").write_text("2\t10\t14\n")
+    rows, group, _ = made(tmp_path, negatives=str(tmp_path / "n.bed"))
+    assert rows == [window("1", 20, 4, True), window("2", 10, 4, False)]
+    assert group["obs/name"][:].tolist() == ["p", ""]
+    assert fcl.open_data(tmp_path / "o.zarr", y="obs/strand").target.tolist() == ["-", "."]
+
+
 def test_whole_intervals(tmp_path: Path) -> None:
     (tmp_path / "s.bed").write_text("1\t3\t9\n2\t0\t6\n")
     assert made(tmp_path)[0] == [window("1", 3, 6, False), window("2", 0, 6, False)]
+    # a genome that is larger than the budget is read again for each block
+    genome = Genome(InputFile(tmp_path / "g.fa"), Budget(10, 7))
+    assert genome.lengths.tolist() == [90, 40]
+    for reverse in (False, True):
+        site = Windows(np.array([1]), np.array([-3]), np.array([reverse]))
+        assert genome.cut(site, 44).tolist() == [window("2", -3, 44, reverse)]
 
 
 BAD = {
@@ -185,6 +207,6 @@ def test_bad_files(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     for name, content in files.items():
         Path(name).write_text(content)
     with pytest.raises(InputError) as caught:
-        convert(["s.bed"], "o.zarr", **({"genome": "g.fa", "memory": "2GiB"} | options))
+        convert(["s.bed"], "o.zarr", **({"genome": "g.fa"} | options))
     assert message in str(caught.value)
     assert {path.name for path in tmp_path.iterdir()} == files.keys()

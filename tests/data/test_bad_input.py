@@ -43,13 +43,15 @@ def test_missing_path_suggests_the_nearest(tmp_path, store, arrays):
 def test_unknown_formats(tmp_path):
     (tmp_path / "folder").mkdir()
     (tmp_path / "file.csv").write_text("1,2\n")
+    (tmp_path / "file.doc").write_text("1,2\n")
     np.savez(tmp_path / "data.npz", X=np.zeros(3))
     assert "folder is a folder with neither Zarr metadata nor .npy files" in refusal(
         tmp_path / "folder"
     )
-    assert "file.csv is a file, in no format known to fcl; expected a Zarr" in refusal(
-        tmp_path / "file.csv"
+    assert "file.doc is a file, in no format known to fcl; expected a Zarr" in refusal(
+        tmp_path / "file.doc"
     )
+    assert "file.csv is a table; convert it first: fcl convert" in refusal(tmp_path / "file.csv")
     assert refusal(tmp_path / "data.npz").endswith("store the arrays of an .npz with np.save")
 
 
