@@ -21,6 +21,7 @@ __all__ = [
     "TableFile",
     "TextInNumbersError",
     "Texts",
+    "floats_of",
     "import_pyarrow",
     "shown_columns",
     "texts_of",
@@ -136,11 +137,18 @@ def import_pyarrow() -> Any:
     return pyarrow
 
 
+def floats_of(column: Any) -> np.ndarray:
+    """An array of float64 of pyarrow, NaN for null: its ``to_numpy`` would import pandas."""
+    batch = import_pyarrow().RecordBatch.from_arrays([column], ["values"])
+    return np.asarray(batch.to_tensor(null_to_nan=True).to_numpy()[:, 0])
+
+
 def texts_of(column: Any, missing: frozenset[str]) -> Texts:
     """The texts of an array of pyarrow, without blanks around them."""
-    found = column.dictionary_encode()
-    codes = found.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-    values = [str(value).strip() for value in found.dictionary.to_pylist()]
+    # pyarrow imports pandas, which takes memory, to fill missing values, and in to_numpy
+    found = column.dictionary_encode(null_encoding="encode")
+    codes = np.from_dlpack(found.indices)
+    values = [(value or "").strip() for value in found.dictionary.to_pylist()]
     if lacking := [code for code, value in enumerate(values) if value in missing]:
         codes = np.where(np.isin(codes, lacking), -1, codes)
     return Texts(codes, values)

@@ -25,6 +25,8 @@ _SAMPLE_ROWS = 1000
 #: A block of text takes several times its size when it is parsed.
 _BLOCKS = 4
 _SMALLEST_BLOCK = 1 << 16
+#: Blanks before a missing value.
+_BLANKS = 16
 _DELIMITERS = ",;\t|"
 
 
@@ -81,6 +83,11 @@ class CsvTable(TableFile):
             self.columns = [name.strip() for name in records.pop(0)]
             self._check_header()
         self.looks_like_text = [self._is_text(index, records) for index in range(len(self.columns))]
+
+    @property
+    def null_values(self) -> list[str]:
+        """Texts without a value for pyarrow, which compares before it removes blanks."""
+        return [" " * blanks + text for text in self.missing for blanks in range(_BLANKS)]
 
     def is_number(self, text: str) -> bool:
         """Whether a text is a number, written with the decimal mark of the file."""

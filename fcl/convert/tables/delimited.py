@@ -25,8 +25,6 @@ __all__ = ["DelimitedFile", "Options", "open_source"]
 
 #: With more columns, pyarrow takes too much memory: about 12 KB for each.
 MOST_COLUMNS = 2000
-#: Blanks before a missing number.
-_BLANKS = 16
 _PARSE_ERROR = re.compile(r"(?:In CSV column #(\d+): )?Row #(\d+): CSV conversion error to (.*)")
 
 
@@ -58,9 +56,14 @@ class DelimitedFile(CsvTable):
 
     # -- files with few columns --------------------------------------------------------------------
 
+    @property
+    def _block(self) -> int:
+        # pyarrow reads up to 32 blocks ahead
+        return max(256, self.block_bytes // 4)
+
     def _narrow_batches(self, file: InputFile, selection: Selection) -> Iterator[Batch]:
         pyarrow = import_pyarrow()
-        stream = ByteStream(file, self.block_bytes)
+        stream = ByteStream(file, self._block)
         ragged: list[Any] = []
         try:
             for batch in self._open(pyarrow, stream, selection, ragged):
@@ -91,7 +94,7 @@ class DelimitedFile(CsvTable):
                 # threads would lose the numbers of rows in errors
                 arrow_csv.ReadOptions(
                     use_threads=False,
-                    block_size=self.block_bytes,
+                    block_size=self._block,
                     skip_rows=self.skipped_lines,
                     skip_rows_after_names=self.first_row - 1,
                     column_names=[str(index) for index in range(len(self.columns))],
@@ -105,8 +108,7 @@ class DelimitedFile(CsvTable):
                 arrow_csv.ConvertOptions(
                     column_types=types,
                     include_columns=list(types),
-                    # pyarrow removes blanks around numbers, but compares before that
-                    null_values=[" " * n + text for text in self.missing for n in range(_BLANKS)],
+                    null_values=self.null_values,
                     decimal_point=self.decimal,
                 ),
             )
@@ -119,7 +121,7 @@ class DelimitedFile(CsvTable):
             return self.ragged(row.number - self.first_row, row.actual_columns, row.text)
         if "straddling" in message:
             return InputError(
-                f"{self.name}: a row has more than {self.block_bytes:,} bytes; is a quotation mark not "
+                f"{self.name}: a row has more than {self._block:,} bytes; is a quotation mark not "
                 "closed (--no-quotes)? otherwise raise --memory"
             )
         found = _PARSE_ERROR.match(message)

@@ -14,7 +14,14 @@ from fcl.convert.contract import Budget, Source
 from fcl.convert.files import InputFile
 from fcl.convert.rereading import Reread
 from fcl.convert.tables.columns import ColumnOptions
-from fcl.convert.tables.contract import Batch, Selection, TableFile, import_pyarrow, texts_of
+from fcl.convert.tables.contract import (
+    Batch,
+    Selection,
+    TableFile,
+    floats_of,
+    import_pyarrow,
+    texts_of,
+)
 from fcl.convert.tables.source import TableSource
 from fcl.errors import InputError
 
@@ -105,7 +112,7 @@ class _ParquetFile(TableFile):
                 f"{self.name}: the column {shown(self.columns[at])} has integers beyond 2^53, "
                 f"which are not exact as numbers ({error}); leave it out, or read it as --categorical"
             ) from None
-        return np.asarray(found.to_numpy(zero_copy_only=False), np.float64)
+        return floats_of(found)
 
     def _open(self) -> Any:
         from pyarrow import parquet

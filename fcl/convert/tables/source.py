@@ -162,7 +162,8 @@ class TableSource(Source):
         y = None if self._roles.y is None else self._column(batch, self._roles.y)
         weights = None
         if self._roles.weights is not None:
-            weights = batch.numbers[:, self._survey.selection.numbers.index(self._roles.weights)]
+            at = self._survey.selection.numbers.index(self._roles.weights)
+            weights = batch.numbers[:, at].copy()  # the writer may keep it
         return Rows(encode(batch, self._layout.dtype), source_row, y, weights, obs)
 
     def _complete(self, batch: Batch) -> np.ndarray:

@@ -19,6 +19,7 @@ from fcl.convert.tables.contract import (
     Batch,
     Selection,
     TextInNumbersError,
+    floats_of,
     import_pyarrow,
     texts_of,
 )
@@ -58,23 +59,29 @@ def _values(table: CsvTable, lines: list[bytes], row: int) -> Any:
             raise table.ragged(row + number, line.count(delimiter) + 1, text)
     flat = b"\n".join(lines).replace(delimiter, b"\n") + b"\n"
     try:
-        return _one_column(pyarrow, flat)
+        return _one_column(table, flat)
     except pyarrow.ArrowInvalid as error:
         place = re.search(r"Row #(\d+): CSV conversion", str(error))
         at, column = divmod(int(place[1]) - 1 if place else 0, len(table.columns))
         raise table.not_utf8(row + at, column) from None
 
 
-def _one_column(pyarrow: Any, flat: bytes) -> Any:
+def _one_column(table: CsvTable, flat: bytes) -> Any:
+    """The lines as an array of text; null without a value."""
     from pyarrow import csv as arrow_csv
 
-    table = arrow_csv.read_csv(
+    pyarrow = import_pyarrow()
+    found = arrow_csv.read_csv(
         pyarrow.py_buffer(flat),
         arrow_csv.ReadOptions(use_threads=False, block_size=len(flat) + 1, column_names=["values"]),
         arrow_csv.ParseOptions(delimiter=_NO_DELIMITER, quote_char=False, ignore_empty_lines=False),
-        arrow_csv.ConvertOptions(column_types={"values": pyarrow.string()}),
+        arrow_csv.ConvertOptions(
+            column_types={"values": pyarrow.string()},
+            null_values=table.null_values,
+            strings_can_be_null=True,
+        ),
     )
-    return table.column(0).combine_chunks()
+    return found.column(0).combine_chunks()
 
 
 def _quoted_values(table: CsvTable, lines: list[bytes], row: int) -> Any:
@@ -95,7 +102,7 @@ def _quoted_values(table: CsvTable, lines: list[bytes], row: int) -> Any:
         if len(record) != len(table.columns):
             raise table.ragged(row + number, len(record), table.delimiter.join(record)[:200])
         values += record
-    return import_pyarrow().array(values, import_pyarrow().string())
+    return _one_column(table, "\n".join(values).encode() + b"\n")
 
 
 def _batch(values: Any, table: CsvTable, selection: Selection, row: int) -> Batch:
@@ -103,24 +110,29 @@ def _batch(values: Any, table: CsvTable, selection: Selection, row: int) -> Batc
     n_rows = len(values) // width
     starts = np.arange(n_rows) * width
     columns = np.asarray(selection.numbers, np.int64)
-    if len(columns) == width:
-        numbers = values
-    else:
-        numbers = values.take((starts[:, None] + columns).ravel())
-    texts = [texts_of(values.take(starts + column), table.missing) for column in selection.texts]
+    numbers = values
+    if len(columns) < width:
+        numbers = _taken(values, (starts[:, None] + columns).ravel())
+    texts = [texts_of(_taken(values, starts + at), table.missing) for at in selection.texts]
     shape = n_rows, len(columns)
     return Batch(_numbers(numbers, table, selection, row).reshape(shape), texts)
 
 
+def _taken(values: Any, places: np.ndarray) -> Any:
+    """The values at these places; pyarrow would import pandas to convert the places."""
+    pyarrow = import_pyarrow()
+    buffers = [None, pyarrow.py_buffer(np.ascontiguousarray(places, np.int64))]
+    return values.take(pyarrow.Array.from_buffers(pyarrow.int64(), len(places), buffers))
+
+
 def _numbers(values: Any, table: CsvTable, selection: Selection, row: int) -> np.ndarray:
+    """The values as numbers, NaN if missing: float64 (m * k,)."""
     from pyarrow import compute
 
     pyarrow = import_pyarrow()
     values = compute.utf8_trim_whitespace(values)
     if table.decimal != ".":
         values = compute.replace_substring(values, table.decimal, ".")
-    lacking = compute.is_in(values, value_set=pyarrow.array(sorted(table.missing)))
-    values = compute.if_else(lacking, None, values)
     try:
         found = compute.cast(values, pyarrow.float64())
     except pyarrow.ArrowInvalid:
@@ -129,4 +141,4 @@ def _numbers(values: Any, table: CsvTable, selection: Selection, row: int) -> np
                 line, column = divmod(place, len(selection.numbers))
                 raise TextInNumbersError(selection.numbers[column], row + line, value) from None
         raise
-    return np.asarray(found.to_numpy(zero_copy_only=False), np.float64)
+    return floats_of(found)
