@@ -6,17 +6,16 @@ Feature j is cos(<omega_j, z> + b_j), where z are the standardised inputs: the m
 counter-based random number generator (:mod:`fcl.kernels.fourier`), so no feature needs to be stored.
 
 **The feature is the floating-point function** that is computed here: columns, prices, margins and
-predictions all compute the angles by matrix products of the same shape, and the cosines by the same
-kernel. The Gaussian kernel uses float32: values differ from exact arithmetic with the same omega by about
-1e-6 (for angles of a few turns; tests measure it). The Laplace kernel uses float64, because its
-frequencies have heavy tails.
+predictions all compute the angles and cosines by the same kernels, which give the same bits wherever a
+row or feature stands, and on every machine. The Gaussian kernel uses float32: values differ from exact
+arithmetic with the same omega by about 1e-6 (for angles of a few turns; tests measure it). The Laplace
+kernel uses float64, because its frequencies have heavy tails.
 
 With ``dtype="int8"`` **the feature is the rounded function**, round(127 cos(...)) times STEP, which is
 1/127 up to a relative error of 5e-7. This is not an approximation in the cache but a different feature:
 columns, prices, margins, certificate and predictions all use the same rounded values. Multiples of STEP
 are exact in float32. Rounding moves a cosine by at most 1/254, and the cache holds four times as many
-columns. On a machine that rounds matrix products differently, about one value in 10,000 is the next
-step: models hardly change, but such a machine may reject a checkpoint.
+columns.
 """
 
 from __future__ import annotations
@@ -296,20 +295,16 @@ class Fourier(Generator):
 def _tiles(block: Any, wave: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
     """Angles of a block (n, m), one tile of rows at a time: (rows, turns without the phases).
 
-    Every matrix product has the same shape, because a product of another shape might add in another
-    order, and the result for a row must not depend on the number of rows in its block. The last tile is
-    padded with zeros.
+    The turns may have more rows than the tile; what they hold there is arbitrary.
     """
+    from fcl.kernels import fourier
+
     n, m = block.shape
-    if block.strides[0] != block.itemsize:
-        block = np.asfortranarray(block)
-    turns = np.empty((TILE_ROWS, TILE_FEATURES), wave.dtype)
+    height = min(TILE_ROWS, n + -n % 4)  # the kernel takes four rows at a time
+    z = np.zeros((height, m), wave.dtype, order="F")
+    turns = np.empty((height, TILE_FEATURES), wave.dtype)
     for at in range(0, n, TILE_ROWS):
         rows = slice(at, min(at + TILE_ROWS, n))
-        part = block[rows]
-        if len(part) < TILE_ROWS:
-            part = np.zeros((TILE_ROWS, m), wave.dtype, order="F")
-            part[: n - at] = block[rows]
-        with np.errstate(over="ignore", invalid="ignore"):  # the result is validated
-            np.matmul(part, wave, out=turns)
+        z[: rows.stop - at] = block[rows]
+        fourier.angles(z, wave, turns)
         yield rows, turns

@@ -202,7 +202,8 @@ class Prices:
     g~_j is g_j for the balanced residuals.
     """
 
-    ids: Ids  #: unwatched features with large |g_j| / f_j, increasing
+    #: features with large |g_j| / f_j: those of a scan are unwatched and increasing; polishing adds others
+    ids: Ids
     gradients: Floats  #: g_j of these features
     #: upper bound on |g_j| / f_j and |g~_j| / f_j over all priced features; equal to the largest
     #: |g_j| / f_j if that is above the threshold and nothing is balanced

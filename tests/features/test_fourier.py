@@ -100,6 +100,26 @@ def test_columns_against_float64(kernel: str, dtype: type, tolerance: float) -> 
     assert np.abs(phi).max() <= made.largest(z)
 
 
+@pytest.mark.parametrize("kernel", ["gaussian", "laplace"])
+@pytest.mark.parametrize("m", [1, 4, 23, 50])
+def test_a_value_has_the_same_bits_in_any_place(kernel: str, m: int) -> None:
+    """Columns of few features or rows, sums and margins compute what columns of all of them compute."""
+    random = np.random.default_rng(m)
+    x = random.standard_normal((600, m))
+    made = fitted(x, kernel=kernel)
+    z = made.prepare(x)
+    phi = made.columns(np.arange(300), z)
+    ids, rows = random.permutation(300), random.permutation(600)
+    np.testing.assert_array_equal(made.columns(ids, z[rows]), phi[np.ix_(rows, ids)])
+    np.testing.assert_array_equal(made.columns(ids[:7], z[333:]), phi[333:, ids[:7]])
+    for row, feature in ((0, 0), (311, 77), (599, 299)):
+        unit = np.zeros(600)
+        unit[row] = 1.0
+        np.testing.assert_array_equal(made.gradients(0, 300, z, unit), phi[row])
+        found = made.margins(np.array([feature]), np.ones(1), z)
+        np.testing.assert_array_equal(found, phi[:, feature])
+
+
 def test_the_step() -> None:
     """All its multiples are exact in float32, and so is their quotient by it."""
     k = np.arange(-127, 128)

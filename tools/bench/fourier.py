@@ -87,11 +87,15 @@ def speed(args: argparse.Namespace) -> None:
             made.gradients(0, args.features, block, r)
 
         def angles(
-            block: Any = block, wave: Any = wave, tile: Any = tile, n: int = n_tiles
-        ) -> None:
+            block: Any = block, wave: Any = wave, tile: Any = tile, n: int = n_tiles,
+            product: Any = kernels.angles,
+        ) -> None:  # fmt: skip
             for t in range(n):
                 at = 256 * (t % (BLOCK // 256))
-                np.matmul(block[at : at + 256], wave, out=tile)
+                product(np.asfortranarray(block[at : at + 256]), wave, tile)
+
+        def blas(angles: Any = angles) -> None:
+            angles(product=np.matmul)
 
         def cosines(
             tile: Any = tile, phases: Any = phases, r: Any = r, sums: Any = sums, n: int = n_tiles,
@@ -104,6 +108,7 @@ def speed(args: argparse.Namespace) -> None:
         for step, values in (
             (price, args.features * BLOCK),
             (angles, n_tiles * 256 * 128),
+            (blas, n_tiles * 256 * 128),
             (cosines, n_tiles * 256 * 128),
         ):
             step()
@@ -128,6 +133,7 @@ def speed(args: argparse.Namespace) -> None:
         "priced",
         "priced, wall clock",
         "angles alone",
+        "angles by BLAS",
         "cosines and sums alone",
         "time for a frequency",
     )

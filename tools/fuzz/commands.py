@@ -1,6 +1,6 @@
 """The commands, as click declares them, and random command lines for them.
 
-Every command in ``pyproject.toml`` is fuzzed, with all its options.
+Every command in ``pyproject.toml`` is fuzzed, with all its options; ``fcl`` only calls them.
 """
 
 from __future__ import annotations
@@ -31,9 +31,12 @@ OUTPUTS = {"out", "tsv", "log_json"}
 
 @cache
 def commands() -> dict[str, click.Command]:
-    """All commands that the package installs, by name."""
+    """All commands that the package installs, by name, without the group of all of them."""
     scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
-    return {name: import_module(where.partition(":")[0]).command for name, where in scripts.items()}
+    found = {
+        name: import_module(where.partition(":")[0]).command for name, where in scripts.items()
+    }
+    return {name: each for name, each in found.items() if not isinstance(each, click.Group)}
 
 
 @cache
