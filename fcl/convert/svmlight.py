@@ -105,7 +105,7 @@ class _SvmlightSource(Source):
         self._check_width(lines, entries)
         records = np.arange(self.rows_in, self.rows_in + len(y))
         self.rows_in += len(y)
-        obs: dict[str, Column] = {"qid": groups} if self._has_groups else {}
+        obs: dict[str, Column] = {"group": groups} if self._has_groups else {}
         return Rows(entries, records, y, None, obs)
 
     def _parse(self, lines: _Lines) -> tuple[Any, np.ndarray, np.ndarray]:
@@ -121,7 +121,7 @@ class _SvmlightSource(Source):
         if self._has_groups is None and len(y) and len(groups) in (0, len(y)):
             self._has_groups = len(groups) > 0
             if self._has_groups:
-                self.notes.append("qid: stored as obs/qid")
+                self.notes.append("groups: qid, as obs/group")
         if len(y) and len(groups) != len(y) * bool(self._has_groups):
             raise self._explained(lines, "some lines have a qid, others have none")
         if self._base and x.indices.size and x.indices.min() == 0:

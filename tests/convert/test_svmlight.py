@@ -50,7 +50,7 @@ def test_rows(
     assert found.summary.rows_in == 60 and (found.x.dtype == np.float32)
     assert (found.group["X/data"][:] != 0).all()
     if qid:
-        assert found.group["obs/qid"][:].tolist() == [i // 4 for i in range(60)]
+        assert found.group["obs/group"][:].tolist() == [i // 4 for i in range(60)]
 
 
 def test_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -62,7 +62,7 @@ def check(found: Converted, rows: list[Any] = TABLE) -> None:
     assert found.names == ["v/1", *(f"colour={c}" for c in colours), "flag", "count"]
     assert found.y.tolist() == [row[4] for row in rows]
     assert found.group["weights"][:].tolist() == [row[5] for row in rows]
-    groups = found.group["obs/patient"]
+    groups = found.group["obs/group"]
     assert groups["categories"][:][groups["codes"][:]].tolist() == [row[6] for row in rows]
     assert found.group["obs/name"][:].tolist() == [row[7] for row in rows]
     assert "yes is the positive class, no the other" in found.notes and "colour" in found.notes

@@ -153,9 +153,7 @@ class TableSource(Source):
         encode = self._encoding.sparse if self._layout.kind == "sparse" else self._encoding.dense
         obs: dict[str, Column] = {}
         if self._roles.groups is not None:
-            obs[self._files[0].columns[self._roles.groups]] = self._column(
-                batch, self._roles.groups
-            )
+            obs["group"] = self._column(batch, self._roles.groups)
         if self._roles.name is not None:
             texts = batch.texts[-1]
             obs["name"] = np.array([*texts.values, ""], np.dtypes.StringDType())[texts.codes]
