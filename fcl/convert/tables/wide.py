@@ -70,6 +70,8 @@ def _one_column(table: CsvTable, flat: bytes) -> Any:
     """The lines as an array of text; null without a value."""
     from pyarrow import csv as arrow_csv
 
+    if _NO_DELIMITER.encode() in flat:
+        raise InputError(f"{table.name}: expected text, found the control character 01; remove it")
     pyarrow = import_pyarrow()
     found = arrow_csv.read_csv(
         pyarrow.py_buffer(flat),
