@@ -37,8 +37,8 @@ _OPTIONS = {
     "format": _input(
         TEXT, help="Format of the inputs; default: by name and content.", metavar="NAME"
     ),
-    "x": _column(help="Columns of X, separated by commas; * stands for any text."),
-    "y": _column(help="Column of the target."),
+    "x": _column(help="Columns of X, separated by commas; * stands for any text, and ! excludes."),
+    "y": _column(help="Column of the target; for PLINK TABLE.tsv:COLUMN (default: .fam)."),
     "label": _column(
         help="Labels. BED: a column. FASTA: header:REGEX, whose first group is the label, or "
         "TABLE.tsv:COLUMN, by the name of the record.",

@@ -186,6 +186,7 @@ LATE = b"1,2\n" * 20_000
         (b"a,w\n1,x\n", {"weights": "w"}, "--weights: "),
         (b"a,w\n1,1\n1,x\n", {"weights": "w"}, "the column 'w' holds the text 'x'"),
         (b"a\n16777217\n", {"dtype": "float32"}, "--dtype float32 cannot hold values of the column 'a'"),
+        (b"a,a=u\nu,1\n", {}, "a column and a category would both have the name 'a=u'"),
         (b"a\n1\n", {"delimiter": "--"}, "--delimiter: expected one character"),
         (b"a\n1\n", {"length": 3}, "--length is not an option for the format table"),
     ],

@@ -111,7 +111,7 @@ def parquet(folder: Path, scale: float) -> tuple[Path, int]:
 
 
 def plink(folder: Path, scale: float) -> tuple[Path, int]:
-    """Random genotypes, 1 % of them missing."""
+    """Random genotypes, a quarter of them missing."""
     n_samples, n_variants = 2000, max(4, round(100_000 * scale))
     path = folder / "geno.bed"
     codes = RNG.integers(0, 256, n_variants * n_samples // 4, np.uint8)

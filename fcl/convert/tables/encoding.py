@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -71,6 +72,12 @@ class Encoding:
                 stats = survey.texts[place]
                 is_flag = at not in survey.categorical and _is_flag(stats)
                 found._add_text(name, place, stats, is_flag)
+        if len(set(found.names)) < len(found.names):
+            twice = next(name for name, count in Counter(found.names).items() if count > 1)
+            raise InputError(
+                f"{survey.files[0].name}: a column and a category would both have the name "
+                f"{shown(twice)}; rename the column"
+            )
         return found
 
     @classmethod
