@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["float32_loses", "loses_in_float32"]
+__all__ = ["any_inexact_in_float32", "inexact_in_float32"]
 
 
-def loses_in_float32(values: np.ndarray) -> np.ndarray:
+def inexact_in_float32(values: np.ndarray) -> np.ndarray:
     """Which finite values float32 changes by more than rounding: bool, of the shape of the values.
 
     These are whole numbers that become other numbers, and values beyond the range of float32. Values
@@ -20,10 +20,10 @@ def loses_in_float32(values: np.ndarray) -> np.ndarray:
     return (whole | out_of_range) & np.isfinite(values)
 
 
-def float32_loses(values: np.ndarray) -> bool:
-    """Whether :func:`loses_in_float32` holds for any value; fast if all are small."""
+def any_inexact_in_float32(values: np.ndarray) -> bool:
+    """Whether :func:`inexact_in_float32` holds for any value; fast if all are small."""
     size = np.abs(values)
     tiny = np.finfo(np.float32).smallest_subnormal
     if not size.size or (size.max() <= 1 << 24 and (size[size > 0] >= tiny).all()):
         return False
-    return bool(loses_in_float32(values).any())
+    return bool(inexact_in_float32(values).any())

@@ -11,10 +11,10 @@ from typing import Any
 from fcl.convert.files import InputFile
 from fcl.errors import InputError
 
-__all__ = ["ByteStream", "Reread", "complete_lines"]
+__all__ = ["ByteStream", "RereadableFile", "complete_lines"]
 
 
-class Reread:
+class RereadableFile:
     """A file that is read several times; standard input is copied to a scratch file first.
 
     Parameters
@@ -36,15 +36,15 @@ class Reread:
                 self._copy.write(piece)
             self._copy.flush()
 
-    def again(self) -> InputFile:
+    def reopen(self) -> InputFile:
         """The file from its beginning, for a reading that is not the last."""
         found = InputFile(self._copy.name if self._copy else self.file.path)
         found.name = self.name
         return found
 
-    def last(self) -> InputFile:
+    def open_last(self) -> InputFile:
         """The file from its beginning, for the reading that counts as progress."""
-        return self.again() if self._copy else self.file
+        return self.reopen() if self._copy else self.file
 
 
 class ByteStream(io.RawIOBase):

@@ -14,8 +14,8 @@ import numpy as np
 from fcl.checks import shown
 from fcl.convert.contract import Budget, Column, Layout, Rows, Source
 from fcl.convert.files import InputFile
-from fcl.convert.numbers import float32_loses
-from fcl.convert.rereading import Reread, complete_lines
+from fcl.convert.numbers import any_inexact_in_float32
+from fcl.convert.rereading import RereadableFile, complete_lines
 from fcl.data.sparse import SparseRows
 from fcl.errors import InputError
 
@@ -58,7 +58,7 @@ class _Lines:
 class _SvmlightSource(Source):
     def __init__(self, inputs: list[InputFile], options: Options, budget: Budget) -> None:
         super().__init__(inputs)
-        self._files = [Reread(file, budget.scratch) for file in inputs]
+        self._files = [RereadableFile(file, budget.scratch) for file in inputs]
         self._options = options
         self._base = self._find_base(budget)
         self._width = options.columns or 0
@@ -74,7 +74,7 @@ class _SvmlightSource(Source):
 
     def blocks(self, budget: Budget) -> Iterator[Rows]:
         for file in self._files:
-            for lines in _lines(file.last(), min(_SLICE, budget.block)):
+            for lines in _lines(file.open_last(), min(_SLICE, budget.block)):
                 yield self._rows(lines)
         if not self._width:
             raise InputError(
@@ -89,7 +89,7 @@ class _SvmlightSource(Source):
         slices = (
             lines.text
             for file in self._files
-            for lines in _lines(file.again(), min(_SLICE, budget.block))
+            for lines in _lines(file.reopen(), min(_SLICE, budget.block))
         )
         base = 0 if any(_has_id_0(text) for text in slices) else 1
         found = "an id is 0" if base == 0 else "no id is 0"
@@ -131,7 +131,7 @@ class _SvmlightSource(Source):
     def _check_numbers(self, lines: _Lines, values: np.ndarray, y: np.ndarray) -> None:
         if not (np.isfinite(values).all() and np.isfinite(y).all()):
             raise self._explained(lines, "a number is not finite")
-        if self._dtype == np.float32 and float32_loses(values):
+        if self._dtype == np.float32 and any_inexact_in_float32(values):
             raise self._explained(
                 lines, "float32 cannot hold a value; give --dtype float64", check_float32=True
             )
@@ -178,7 +178,7 @@ class _SvmlightSource(Source):
             if last - self._base >= (self._options.columns or _MOST_COLUMNS):
                 most = f"--columns {self._options.columns}" if self._options.columns else "2^31 ids"
                 return f"the id {last} is beyond {most}"
-            if check_float32 and float32_loses(np.array([value])):
+            if check_float32 and any_inexact_in_float32(np.array([value])):
                 return f"float32 cannot hold the value {_shown(found[2])}; give --dtype float64"
         return ""
 

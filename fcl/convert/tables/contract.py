@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fcl.checks import shortened
-from fcl.convert.rereading import Reread
+from fcl.convert.rereading import RereadableFile
 from fcl.errors import InputError
 
 __all__ = [
@@ -102,7 +102,7 @@ class TableFile(ABC):
 
     first_row = 1
 
-    def __init__(self, file: Reread) -> None:
+    def __init__(self, file: RereadableFile) -> None:
         self.file = file
         self.name = file.name
         self.columns: list[str] = []

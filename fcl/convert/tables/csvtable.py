@@ -12,7 +12,7 @@ from typing import Any
 from fcl.checks import shown
 from fcl.convert.contract import Budget
 from fcl.convert.files import InputFile
-from fcl.convert.rereading import Reread
+from fcl.convert.rereading import RereadableFile
 from fcl.convert.tables.columns import ColumnOptions
 from fcl.convert.tables.contract import MISSING, NUMBER, TableFile
 from fcl.data.foreign import plain_suffix
@@ -63,14 +63,14 @@ class CsvTable(TableFile):
         Whether there are no rows.
     """
 
-    def __init__(self, file: Reread, options: Options, budget: Budget) -> None:
+    def __init__(self, file: RereadableFile, options: Options, budget: Budget) -> None:
         super().__init__(file)
         self.quote = not options.no_quotes
         self.decimal = options.decimal
         self.missing = frozenset(MISSING + tuple((options.na or "").split(",")))
         self.block_bytes = max(_SMALLEST_BLOCK, budget.block // _BLOCKS)
         self.first_row = 1 if options.no_header else 2
-        sample = _Sample.of(file.again(), 4 * self.block_bytes)
+        sample = _Sample.of(file.reopen(), 4 * self.block_bytes)
         self.skipped_lines = sample.skipped_lines
         self.delimiter = _delimiter(options.delimiter, file, sample.text)
         usual = "\t" if plain_suffix(file.file.path) == ".tsv" else ","
@@ -187,7 +187,7 @@ class _Sample:
         return cls(text, whole, skipped)
 
 
-def _delimiter(given: str | None, file: Reread, text: str) -> str:
+def _delimiter(given: str | None, file: RereadableFile, text: str) -> str:
     """The delimiter that the user gave, or the most frequent one of the first line."""
     if given is not None:
         found = {"tab": "\t", "\\t": "\t"}.get(given, given)

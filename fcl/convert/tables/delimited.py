@@ -8,7 +8,7 @@ from typing import Any
 
 from fcl.convert.contract import Budget, Source
 from fcl.convert.files import InputFile
-from fcl.convert.rereading import ByteStream, Reread
+from fcl.convert.rereading import ByteStream, RereadableFile
 from fcl.convert.tables.contract import (
     Batch,
     Selection,
@@ -37,7 +37,9 @@ def open_source(inputs: list[InputFile], options: Options, budget: Budget) -> So
         An option names no column, or a file is not a table of the kind that the options describe.
     """
     import_pyarrow()
-    files = [DelimitedFile(Reread(file, budget.scratch), options, budget) for file in inputs]
+    files = [
+        DelimitedFile(RereadableFile(file, budget.scratch), options, budget) for file in inputs
+    ]
     source = TableSource(inputs, files, options, budget)
     source.notes += dict.fromkeys(note for file in files for note in file.notes)
     return source
@@ -47,7 +49,7 @@ class DelimitedFile(CsvTable):
     """A CSV or TSV file, read by pyarrow."""
 
     def batches(self, selection: Selection, last: bool) -> Iterator[Batch]:
-        file = self.file.last() if last else self.file.again()
+        file = self.file.open_last() if last else self.file.reopen()
         if self.is_empty:  # pyarrow has no clear message for it
             return iter(())
         if len(self.columns) > MOST_COLUMNS:

@@ -12,7 +12,7 @@ import numpy as np
 from fcl.checks import shown
 from fcl.convert.contract import Budget, Source
 from fcl.convert.files import InputFile
-from fcl.convert.rereading import Reread
+from fcl.convert.rereading import RereadableFile
 from fcl.convert.tables.columns import ColumnOptions
 from fcl.convert.tables.contract import (
     Batch,
@@ -53,12 +53,12 @@ def open_source(inputs: list[InputFile], options: Options, budget: Budget) -> So
                 f"{file.name}: a Parquet file is read from its end, so it must be an "
                 "uncompressed file on disk; save it first"
             )
-    files = [_ParquetFile(Reread(file, budget.scratch), budget) for file in inputs]
+    files = [_ParquetFile(RereadableFile(file, budget.scratch), budget) for file in inputs]
     return TableSource(inputs, files, options, budget)
 
 
 class _ParquetFile(TableFile):
-    def __init__(self, file: Reread, budget: Budget) -> None:
+    def __init__(self, file: RereadableFile, budget: Budget) -> None:
         super().__init__(file)
         self._budget = budget
         self._missing = frozenset([""])

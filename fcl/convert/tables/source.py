@@ -42,7 +42,7 @@ class TableSource(Source):
         super().__init__(inputs)
         self._files, self._options = files, options
         _check_same_columns(files)
-        like = None if options.like is None else _Like.read(options.like)
+        like = None if options.like is None else _ReferenceColumns.read(options.like)
         forced: list[int] = []
         if like is None:
             roles = Roles.of(files[0], options)
@@ -129,6 +129,8 @@ class TableSource(Source):
         if roles.unnamed:
             numbers = ", ".join(str(at + 1) for at in roles.unnamed)
             self.notes.append(f"left out: column {numbers}, which has no name")
+        if roles.y is None:
+            self.notes.append("y: none; name the column of the target with --y")
         if roles.y in self._labels:
             labels = sorted(self._labels[roles.y][1])
             if len(labels) == 2:
@@ -182,14 +184,14 @@ class TableSource(Source):
         return batch.numbers[:, place].astype(np.int64 if whole else np.float64)
 
 
-class _Like:
+class _ReferenceColumns:
     """The columns of a data set that was converted before."""
 
     def __init__(self, names: list[str], means: dict[str, float]) -> None:
         self.names, self.means = names, means
 
     @classmethod
-    def read(cls, path: str) -> _Like:
+    def read(cls, path: str) -> _ReferenceColumns:
         """Read the names of the columns; raises InputError if the data set has none."""
         import zarr
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from fcl.checks import shown
-from fcl.convert.numbers import float32_loses, loses_in_float32
+from fcl.convert.numbers import any_inexact_in_float32, inexact_in_float32
 from fcl.convert.tables.columns import ColumnOptions, Roles, matching
 from fcl.convert.tables.contract import (
     NUMBER,
@@ -51,8 +51,8 @@ class NumberStats:
         self.total += np.nansum(numbers, 0)
         self.nonzero += (there & (numbers != 0)).sum(0)
         self.whole &= ((np.trunc(numbers) == numbers) & (np.abs(numbers) < 1 << 53) | ~there).all(0)
-        if float32_loses(numbers[there]):
-            self.needs_float64 |= loses_in_float32(numbers).any(0)
+        if any_inexact_in_float32(numbers[there]):
+            self.needs_float64 |= inexact_in_float32(numbers).any(0)
 
 
 @dataclass
