@@ -105,8 +105,9 @@ class _SvmlightSource(Source):
         )
         base = 0 if any(_has_id_0(text) for text in slices) else 1
         found = "an id is 0" if base == 0 else "no id is 0"
+        first = "x0" if self._columns.names is None else shown(self._columns.names[0])
         self.notes.append(
-            f"ids: from {base}, since {found} (--zero-based); the column x0 has the id {base}"
+            f"ids: from {base}, since {found} (--zero-based); the column {first} has the id {base}"
         )
         return base
 

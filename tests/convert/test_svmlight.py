@@ -109,7 +109,7 @@ def test_names_and_the_columns_of_other_files(tmp_path: Path) -> None:
     names = saved(tmp_path, "names.txt.gz", gzip.compress("a\nb b\nc\nß".encode()))
     found = converted(path, names=str(names))
     assert found.x.tolist() == [[1, 0, 2, 0], [0, 1, 0, 0]]
-    assert found.names == ["a", "b b", "c", "ß"]
+    assert found.names == ["a", "b b", "c", "ß"] and "column 'a' has the id 1" in found.notes
     (tmp_path / "out.zarr").rename(tmp_path / "train.zarr")
     train = str(tmp_path / "train.zarr")
     # without an id 0 in these lines: ids begin at 1 as in the training data
