@@ -75,6 +75,7 @@ _STYLE: Any = {
 }
 _REFERENCE = re.compile(r'url\(#([^)"]+)\)|href="#([^"]+)"')
 _IDENTIFIER = re.compile(r' id="([^"]*)"')
+_TAG = re.compile(r"<[^>]*>")
 _LONG_NUMBER = re.compile(r"(?<=\d)\.(\d{2})\d+(?=[ \"\n,)])")
 
 
@@ -117,7 +118,8 @@ def _svg(figure: Figure) -> str:
     svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg, flags=re.DOTALL)
     used = {a or b for a, b in _REFERENCE.findall(svg)}
     svg = _IDENTIFIER.sub(lambda m: m[0] if m[1] in used else "", svg)
-    return _LONG_NUMBER.sub(r".\1", svg)
+    # in tags alone, since the numbers between them are those of names
+    return _TAG.sub(lambda tag: _LONG_NUMBER.sub(r".\1", tag[0]), svg)
 
 
 def themed(svg: str) -> str:
