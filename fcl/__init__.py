@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from fcl.model import Model as Model
     from fcl.model import load_model as load_model
     from fcl.objective.metrics import average_precision as average_precision
-    from fcl.path import PathResult as PathResult
-    from fcl.path import train_path as train_path
+    from fcl.path.result import PathResult as PathResult
+    from fcl.path.train import train_path as train_path
     from fcl.version import __version__ as __version__
 
 # module -> the public names that it offers
@@ -61,7 +61,8 @@ _NAMES = {
     ),
     "fcl.drivers.train": ("TrainResult", "plan_training", "train"),
     "fcl.model": ("Certificate", "Model", "load_model"),
-    "fcl.path": ("PathResult", "train_path"),
+    "fcl.path.result": ("PathResult",),
+    "fcl.path.train": ("train_path",),
     "fcl.objective.metrics": ("average_precision",),
     "fcl.estimators": ("FCLClassifier", "FCLRegressor"),
     "fcl.errors": (

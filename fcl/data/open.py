@@ -134,6 +134,35 @@ def open_data(
     return data
 
 
+@_named_files()
+def read_column(source: str | os.PathLike[str], name: str) -> np.ndarray:
+    """One value for each row of a data set, such as the group of each row, by the name of its array.
+
+    Parameters
+    ----------
+    source : path
+        As for :func:`open_data`.
+    name : str
+        Name of the array, which may be categorical in the layout of anndata (``obs/chromosome``).
+
+    Returns
+    -------
+    ndarray (n,)
+
+    Raises
+    ------
+    InputError
+        The array is missing or damaged.
+    """
+    path, group = _split_group(source)
+    column = open_column(_open_container(path, group), name)
+    if column.shape[1:] not in ((), (1,)):
+        raise InputError(
+            f"{column.name} has shape {column.shape}; expected one value per row, (n,)"
+        )
+    return column.read_all().reshape(-1)
+
+
 def _open_container(path: Path, group: str) -> Container:
     """Open the container at a path; raises ``InputError`` if no known format matches."""
     kind = file_kind(path)

@@ -128,10 +128,13 @@ class InlineRun:
         self.certified, self.beta, self.evicted = None, 0.0, 0
         self.solver.change_C(session.job.options.C)
 
-    def solve(self) -> TrainResult:
-        """Train at the C of the session; the result has the model at the last anchor."""
+    def solve(self, first: Point | None = None) -> TrainResult:
+        """Train at the C of the session; the result has the model at the last anchor.
+
+        first : a point to try after the first pass, in the solver's units.
+        """
         solver, session = self.solver, self.session
-        self.untried = session.first_point()
+        self.untried = session.first_point() if first is None else first
         try:
             while (reason := self._pass()) is None:
                 self._poll()

@@ -135,9 +135,8 @@ def _from_splitter(cv: Any, data: DataSet, groups: Any) -> Folds:
 
 
 def _refuse_split_groups(folds: Folds, groups: npt.NDArray[np.int64]) -> None:
-    first = np.full(groups.max() + 1, -1, np.int64)
-    first[groups] = folds
-    split = np.flatnonzero(first[groups] != folds)
+    _, first = np.unique(groups, return_index=True)
+    split = np.flatnonzero(folds[first][groups] != folds)
     if len(split):
         row = int(split[0])
         raise InputError(

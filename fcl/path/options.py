@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fcl import checks
 from fcl.errors import InputError
 from fcl.options import FLAG, FROM_1, POSITIVE, TRAINING, Kind, Option, Resume, one_of, real
-from fcl.path.rules import Rules
+
+if TYPE_CHECKING:
+    from fcl.path.rules import Rules
 
 __all__ = ["PATH_OPTIONS", "PathOptions", "check_training"]
 
@@ -62,6 +64,8 @@ class PathOptions:
     @property
     def rules(self) -> Rules:
         """When the path stops."""
+        from fcl.path.rules import Rules  # late: it imports NumPy
+
         return Rules(self.patience, self.min_gain, self.max_active)
 
 

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Generator
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
@@ -23,11 +23,16 @@ from fcl.path.result import PathPoint
 from fcl.path.rules import PathStop
 from fcl.path.scores import bootstrap_error
 from fcl.solve.run_state import RunState
+from fcl.solve.state import Point
 
 __all__ = ["Running", "Saved", "Store", "Track"]
 
 Floats = npt.NDArray[np.float64]
 Ids = npt.NDArray[np.int64]
+
+#: Number of features from which on the next point is guessed: trying a guess takes another pass, which a
+#: small model does not save.
+LEAST_EXTRAPOLATED = 200
 
 
 @dataclass(frozen=True)
@@ -114,6 +119,8 @@ class Track:
         self._bootstraps = bootstraps
         self.points: list[PathPoint] = [] if saved is None else list(saved.points)
         self._state = None if saved is None else saved.state
+        #: the anchor at which the last point ended
+        self._before = None if self._state is None else self._state.outer.point
         self._values = np.empty(0) if saved is None else saved.values
 
     @property
@@ -186,8 +193,16 @@ class Track:
         """Continue at the C of a point, and keep the state from which a later run can do so, too."""
         self._state = None
         if number < len(self._values):
+            ahead = self._extrapolate(run.solver.outer.point)
             run.change_session(run.session.at(run.job.at(float(self._values[number]))))
-            self._state = run.solver.snapshot()
+            self._state = replace(run.solver.snapshot(), untried=ahead)
+
+    def _extrapolate(self, here: Point) -> Point | None:
+        """A guess of the next point from the last two, which lie a constant factor of C apart."""
+        before, self._before = self._before, here
+        if before is None or len(here.ids) < LEAST_EXTRAPOLATED:
+            return None
+        return here.beyond(before)
 
     def _solve(self, run: InlineRun, number: int) -> PathStop | None:
         """Train at the C of the session, and add the point, unless it is cut short after others."""
@@ -198,7 +213,7 @@ class Track:
         if number + 1 < len(values):
             run.solver.outer.look_ahead(float(values[number + 1]))
         try:
-            result = run.solve()
+            result = run.solve(None if self._state is None else self._state.untried)
         except KeyboardInterrupt:
             if not self.points:
                 raise

@@ -86,8 +86,8 @@ def train_path(
         Rows on which to score each model; or ``valid_fraction``, as for :func:`fcl.train`.
     cv : int, array (n,) or splitter
         Instead of ``valid``, cross-validation: a number of folds, which keep the shares of the labels;
-        the fold of each row; or an object with scikit-learn's ``split``. The folds use the same alphas, so
-        that the penalty has the same weight relative to the mean loss.
+        the fold of each row; or a splitter of scikit-learn. The folds use the same alphas,
+        so that the penalty has the same weight relative to the mean loss.
     groups : array (n,)
         With ``cv``, rows of one group are held out together. With ``valid``, the groups of its rows, for
         the standard error.
@@ -219,7 +219,8 @@ def _problem(
     if is_sampled(job.family):
         raise InputError(
             "features: a path needs a family whose passes price all features, since a bound over a "
-            "sample does not hold for the next point; give fourier a number of features, such as fourier:n=10000"
+            "sample does not hold for the next point; give fourier a number of "
+            "features, such as fourier:n=10000"
         )
     if warn and not job.options.standardize and (text := uneven_scales(job.family)):
         warnings.warn(text, ScaleWarning, stacklevel=3)
