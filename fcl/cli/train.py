@@ -9,7 +9,7 @@ import tempfile
 import time
 import warnings
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -24,6 +24,7 @@ from fcl.cli.common import (
     show,
 )
 from fcl.cli.options import MAY_CHANGE, TABLE, TrainCommand, train_options
+from fcl.cli.path import check_path_options, path_options, path_outputs
 from fcl.cli.process import run
 from fcl.cli.signals import Stop, stop_on_signals
 from fcl.errors import (
@@ -87,12 +88,17 @@ def command(ctx: click.Context, /, **params: Any) -> int:
         if params["warmup"]:
             return _warm_up(params["features"], quiet=params["quiet"])
         request = _request(ctx, params)
+        check_path_options(request.options, request.given)
+        if request.options["path"] is not None:
+            request = replace(request, options=path_options(request.options))
         _check(request)
         if request.options["verbose"]:
             import logging
 
             logging.getLogger("fcl").setLevel(logging.INFO)
-        return _plan(request) if params["plan"] else _train(request, stop)
+        if params["plan"]:
+            return _plan(request)
+        return _train_path(request, stop) if request.options["path"] else _train(request, stop)
 
 
 def _trusted(options: dict[str, Any], given: dict[str, str]) -> list[str]:
@@ -151,7 +157,7 @@ def _check(request: _Request) -> None:
         if all(options[name] not in (None, False) for name in pair):
             words = " or ".join(TABLE[name].spelled for name in pair)
             raise click.UsageError(f"give {words}, not both")
-    if options["C"] is None and options["alpha"] is None:
+    if options["C"] is None and options["alpha"] is None and options["path"] is None:
         raise click.UsageError("give --C or --alpha: the weight of the losses against the penalty")
     if "writers" in given and options["driver"] == "inline":
         raise click.UsageError(
@@ -175,11 +181,12 @@ def _check_outputs(request: _Request) -> None:
 
     inputs = {name: options[name] for name in ("data", "valid", "config")}
     outputs = [("--out", options["out"], request.replaces_model)]
+    outputs += [(option, path, options["overwrite"]) for option, path in path_outputs(options)]
     if options["log_json"] is not None:
         outputs.append(("--log-json", options["log_json"], options["overwrite"]))
-    for option, path, replace in outputs:
+    for option, path, overwrite in outputs:
         refuse_same(path, option, **inputs)
-        check_output(path, replace)
+        check_output(path, overwrite)
     if options["log_json"] is not None:
         refuse_same(options["log_json"], "--log-json", model=options["out"])
         if os.path.exists(options["log_json"]) and not os.access(options["log_json"], os.W_OK):
@@ -236,8 +243,18 @@ def _plan(request: _Request) -> int:
     from fcl.cli.report import plan_lines
     from fcl.drivers.train import plan_training
 
-    show(plan_lines(plan_training(**_arguments(request))))
+    arguments = _arguments(request)
+    if request.options["path"] is not None:
+        arguments["alpha"] = 1.0  # the plan is the same at every C
+    show(plan_lines(plan_training(**arguments)))
     return 0
+
+
+def _train_path(request: _Request, stop: Stop) -> int:
+    from fcl.cli.path import run_path
+
+    trusted = _trusted(request.options, request.given)
+    return run_path(request.options, lambda: _arguments(request), trusted, stop)
 
 
 def _train(request: _Request, stop: Stop) -> int:

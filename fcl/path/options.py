@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from fcl import checks
 from fcl.errors import InputError
-from fcl.options import FLAG, FROM_1, POSITIVE, TRAINING, Kind, Option, Resume, one_of, real
+from fcl.options import FROM_1, POSITIVE, TRAINING, Kind, Option, Resume, one_of, real
 
 if TYPE_CHECKING:
     from fcl.path.rules import Rules
@@ -49,9 +49,6 @@ class PathOptions:
         one_of("best", "1se"),
         "Choose the best score, or the smallest C within one standard error of it.",
         "best",
-    )
-    refit: bool = _option(
-        FLAG, "Also fit the chosen features again with a small ridge: OUT.refit.fcl.", False
     )
 
     @classmethod

@@ -124,8 +124,6 @@ class PathResult:
     oof : float64 (n,) or None
         Margin of each row by the model, at the chosen alpha, of the fold that held the row out; NaN for
         rows that no fold held out. None without folds.
-    refit : Model or None
-        The chosen features, refitted with a small ridge in place of the L1 norm.
     """
 
     points: list[PathPoint]
@@ -133,7 +131,6 @@ class PathResult:
     select: str
     reason: PathStop
     oof: Floats | None = None
-    refit: Model | None = None
 
     @property
     def models(self) -> list[Model]:

@@ -1,7 +1,7 @@
 """The folder of a path: a model for each point, a table, and the state to continue from.
 
     model.fcl.path/
-        path.json          the grid, and a row for each finished point
+        path.json          the grid, a row for each finished point, and at the end scores and choice
         point-01.fcl       the model of each point
         state/             a checkpoint of the solver after the last point
         fold-1/            the same for each fold
@@ -29,12 +29,12 @@ from fcl.errors import InputError
 from fcl.model.atomic import atomic_file
 from fcl.model.checkpoint import Checkpoint, CheckpointFolder
 from fcl.model.model import load_model
-from fcl.path.result import PathPoint, point_row
+from fcl.path.result import PathPoint, PathResult, point_row
 from fcl.path.track import Saved
 from fcl.plain import plain
 from fcl.solve.run_state import RunState
 
-__all__ = ["FORMAT", "TrackFolder"]
+__all__ = ["FORMAT", "TrackFolder", "add_result"]
 
 FORMAT = "fcl-path 1"
 _TABLE = "path.json"
@@ -154,6 +154,27 @@ class TrackFolder:
         )
         with self._state:
             self._state.save(checkpoint)
+
+
+def add_result(folder: str | os.PathLike[str], result: PathResult) -> None:
+    """Add the scores and the choice of a finished path to the table in its folder."""
+    path = Path(folder, _TABLE)
+    scores = result.scores
+    numbers = [None if point is None else point.number for point in (result.best, result.one_se)]
+    summary = {
+        "reason": result.reason,
+        "metric": scores.metric,
+        "higher_is_better": scores.higher_is_better,
+        "score": scores.mean,
+        "se": scores.se,
+        "error_from": scores.error_from,
+        "folds": scores.folds,
+        "best": numbers[0],
+        "one_se": numbers[1],
+        "select": result.select,
+        "chosen": result.chosen.number,
+    }
+    write_table(path, read_table(path) | {"result": summary})
 
 
 def _fixed(job: Job) -> dict[str, Any]:

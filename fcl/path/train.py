@@ -27,11 +27,10 @@ from fcl.path.cross import extend_folds, held_out_margins, never, scores_of, spl
 from fcl.path.folds import Folds, encode_groups, fold_of_rows
 from fcl.path.grid import Grid, check_alphas
 from fcl.path.options import PathOptions, check_training
-from fcl.path.refit import refit_chosen
 from fcl.path.result import PathPoint, PathResult, Scores
 from fcl.path.rules import PathStop
 from fcl.path.scores import SAMPLES, fold_scores
-from fcl.path.store import TrackFolder
+from fcl.path.store import TrackFolder, add_result
 from fcl.path.track import Running, Track
 
 if TYPE_CHECKING:
@@ -56,7 +55,6 @@ def train_path(
     min_gain: float = 0.0,
     max_active: int | None = None,
     select: str = "best",
-    refit: bool = False,
     folder: str | os.PathLike[str] | None = None,
     trusted: Collection[str] = (),
     progress: Progress | None = None,
@@ -101,8 +99,6 @@ def train_path(
     select : {"best", "1se"}
         Choose the best score, or the smallest C whose score is within one standard error of the best.
         Without held-out rows, the last point is chosen.
-    refit : bool
-        Whether to fit the chosen features again with a small ridge in place of the L1 norm.
     folder : path
         Folder in which to save each point. If it holds points of the same path, these are not computed
         again.
@@ -133,7 +129,6 @@ def train_path(
         min_gain=min_gain,
         max_active=max_active,
         select=select,
-        refit=refit,
     )
     warn = flag("warn", warn)
     if (offset := training.pop("offset", None)) is not None:
@@ -148,8 +143,8 @@ def train_path(
     make = _validated if problem.folds is None else _cross_validated
     with one_blas_thread():
         result = make(problem, options, grid, running, _Folder(folder, trusted))
-        if options.refit:
-            result = replace(result, refit=refit_chosen(result.chosen, problem.make_job))
+    if folder is not None:
+        add_result(folder, result)
     if warn:
         _warn(result)
     return result
