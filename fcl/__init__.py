@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     from fcl.errors import ModelFileError as ModelFileError
     from fcl.errors import ScaleWarning as ScaleWarning
     from fcl.estimators import FCLClassifier as FCLClassifier
+    from fcl.estimators import FCLClassifierCV as FCLClassifierCV
     from fcl.estimators import FCLRegressor as FCLRegressor
+    from fcl.estimators import FCLRegressorCV as FCLRegressorCV
     from fcl.features import Bag as Bag
     from fcl.features import Columns as Columns
     from fcl.features import Concat as Concat
@@ -64,7 +66,7 @@ _NAMES = {
     "fcl.path.result": ("PathResult",),
     "fcl.path.train": ("train_path",),
     "fcl.objective.metrics": ("average_precision",),
-    "fcl.estimators": ("FCLClassifier", "FCLRegressor"),
+    "fcl.estimators": ("FCLClassifier", "FCLClassifierCV", "FCLRegressor", "FCLRegressorCV"),
     "fcl.errors": (
         "BudgetError",
         "ConvergenceWarning",

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from fcl.cli.common import messages
-from fcl.cli.progress import View
+from fcl.cli.progress import View, problem_text
 from fcl.cli.report import aligned, certificate_items, strongest_lines
 from fcl.drivers.events import Event, Prepared, Started
 from fcl.path.events import PointDone, PointStarted
@@ -42,7 +42,7 @@ class PathView(View):
         super().__init__()
         self._inner = inner or View()
         self._quiet = quiet
-        self._seen: set[type[Event]] = set()  # events that are shown once, not again for each fold
+        self._started = False  # whether the problem was shown; it is not, again, for each fold
 
     def __enter__(self) -> PathView:
         self._inner.__enter__()
@@ -56,11 +56,12 @@ class PathView(View):
             messages.write(point_line(event))
         if isinstance(event, PointStarted | PointDone):
             return
-        if isinstance(event, Started | Prepared):
-            if type(event) in self._seen:
-                return
-            self._seen.add(type(event))
-        self._inner(event)
+        if isinstance(event, Started):  # its C is not one of the path's
+            if not self._started and not self._quiet:
+                messages.say(problem_text(event))
+            self._started = True
+        elif not isinstance(event, Prepared):  # once for each fold
+            self._inner(event)
 
 
 def point_line(event: PointDone) -> str:
@@ -69,7 +70,7 @@ def point_line(event: PointDone) -> str:
     score = "" if event.score is None else f"  {event.metric.upper()} {_score(event.score)}"
     return (
         f"{part}point {event.number} of {event.of}  C {event.C:.4g}  active {event.active:,}  "
-        f"gap {event.gap:.2e}{score}  {event.passes} passes  {format_seconds(event.seconds)}"
+        f"gap {event.gap:.2e}{score}  passes {event.passes}  {format_seconds(event.seconds)}"
     )
 
 
@@ -88,7 +89,7 @@ def path_lines(path: PathResult, written: list[tuple[str, str]], folder: str) ->
         ("C", f"{chosen.C:.8g} (alpha {chosen.alpha:.8g})"),
         *certificate_items(chosen.certificate, chosen.active),
     ]
-    if scores.known:
+    if scores.error_from:
         items.insert(2, ("errors", f"standard errors from {scores.error_from}"))
     items += [*written, ("points", folder)]
     lines = [*_table(path), "", *aligned(items)]
@@ -99,8 +100,18 @@ def path_lines(path: PathResult, written: list[tuple[str, str]], folder: str) ->
 
 def _table(path: PathResult) -> list[str]:
     """The points as a table; * marks the chosen one."""
-    metric = path.scores.metric.upper() if path.scores.known else ""
-    head = ["point", "C", "active", "objective", "gap", metric, "se" if metric else "", "seconds"]
+    scores = path.scores
+    metric = scores.metric.upper() if scores.known else ""
+    head = [
+        "point",
+        "C",
+        "active",
+        "objective",
+        "gap",
+        metric,
+        "se" if scores.error_from else "",
+        "seconds",
+    ]
     rows = [head, *(_cells(path, point) for point in path.points)]
     kept = [number for number, name in enumerate(head) if name]
     widths = [max(len(row[number]) for row in rows) for number in kept]

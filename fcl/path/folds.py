@@ -41,6 +41,10 @@ def fold_of_rows(cv: Any, data: DataSet, groups: Any, classifies: bool, seed: in
     held = None if groups is None else encode_groups("groups", groups, data.n_rows)
     if is_whole(cv) and not isinstance(cv, bool):
         most = data.n_rows if held is None else int(held.max()) + 1
+        if most < 2:
+            raise InputError(
+                f"cv: expected at least 2 rows or groups to hold out, got {most} sample"
+            )
         if not 2 <= cv <= most:
             what = "rows" if held is None else "groups"
             raise InputError(f"cv: expected 2 to {most} folds for {most} {what}, got {cv}")

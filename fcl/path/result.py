@@ -36,7 +36,7 @@ class PathPoint:
     passes : int
         Passes of this point; the first one may reuse the prices of the point before.
     score, se : float
-        Score on the validation rows and its standard error; NaN without validation rows.
+        Score on the validation rows and its standard error; NaN if not measured.
     """
 
     number: int
@@ -87,7 +87,7 @@ class Scores:
     folds : float64 (folds, points)
         Scores of the folds; no rows with one validation set.
     error_from : str
-        Where the standard errors come from, in words.
+        Where the standard errors come from, in words; empty if there are none.
     """
 
     metric: str
@@ -144,16 +144,16 @@ class PathResult:
 
     @property
     def one_se(self) -> PathPoint | None:
-        """The point of the smallest C within one standard error of the best; None without scores."""
-        if not self.scores.known:
+        """The point of the smallest C within one standard error of the best; None without errors."""
+        if not (self.scores.known and np.isfinite(self.scores.se).any()):
             return None
         return self.points[one_se_point(self.scores.oriented, self.scores.se)]
 
     @property
     def chosen(self) -> PathPoint:
         """``best`` or ``one_se``, as ``select`` says; without scores, the last point."""
-        found = self.best if self.select == "best" else self.one_se
-        return self.points[-1] if found is None else found
+        found = (self.select == "1se" and self.one_se) or self.best
+        return found or self.points[-1]
 
     def rows(self) -> list[dict[str, Any]]:
         """One dictionary for each point; the keys are those of :attr:`table`."""

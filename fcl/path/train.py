@@ -98,7 +98,8 @@ def train_path(
         Stop at a model of at least this many features with a weight.
     select : {"best", "1se"}
         Choose the best score, or the smallest C whose score is within one standard error of the best.
-        Without held-out rows, the last point is chosen.
+        Without held-out rows, the last point is chosen. The error is that of the mean over the
+        folds; with ``valid`` only "1se" measures it, by a bootstrap of the rows or groups.
     folder : path
         Folder in which to save each point. If it holds points of the same path, these are not computed
         again.
@@ -255,7 +256,9 @@ def _validated(
     """A path that is scored on one set of rows, or not at all."""
     loss, rules = problem.loss, options.rules
     saved = folder.track("", _about(problem, grid))
-    track = Track(problem.make_job, grid, running, groups=problem.groups, **saved)
+    errs = options.select == "1se"  # the bootstrap takes time, and only this rule needs it
+    groups = problem.groups
+    track = Track(problem.make_job, grid, running, groups=groups, bootstraps=errs, **saved)
     sign = 1.0 if loss.higher_is_better else -1.0
 
     def enough(points: list[PathPoint]) -> PathStop | None:
@@ -264,11 +267,11 @@ def _validated(
 
     reason = track.extend(enough) or PathStop.GRID
     errors = np.array([point.se for point in track.points])
-    n_groups = 0 if problem.groups is None else int(problem.groups.max()) + 1
-    units = f"{n_groups} groups" if n_groups else "rows"
+    units = "rows" if groups is None else f"{groups.max() + 1} groups"
     error_from = f"{SAMPLES} bootstrap samples of the validation {units}"
     none = np.empty((0, len(track.points)))
-    scores = _scores(loss, track.scores, errors, none, error_from if problem.validates else "")
+    known = np.isfinite(errors).any()
+    scores = _scores(loss, track.scores, errors, none, error_from if known else "")
     return PathResult(track.points, scores, options.select, reason)
 
 

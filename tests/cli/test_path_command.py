@@ -42,7 +42,16 @@ def test_a_path_with_validation(data: Path, valid: Path, tmp_path: Path, run: Ru
     model, folder = fcl.load_model(out), tmp_path / "m.fcl.path"
     table = json.loads((folder / "path.json").read_text())
     lines = result.stdout.splitlines()
-    assert lines[0].split() == "point C active objective gap AUPRC se seconds".split()
+    assert lines[0].split() == [
+        "point",
+        "C",
+        "active",
+        "objective",
+        "gap",
+        "AUPRC",
+        "se",
+        "seconds",
+    ]
     marked = [line for line in lines if line.lstrip().startswith("* ")]
     chosen = table["result"]["chosen"]
     assert len(marked) == 1 and int(marked[0].split()[1]) == chosen + 1

@@ -135,6 +135,6 @@ def test_groups_of_validation_rows_widen_the_error() -> None:
     held = np.arange(N) % 3 == 0
     data, valid = (fcl.open_data(codes[some], y=y[some]) for some in (~held, held))
     groups = np.arange(held.sum()) // 35
-    path = train_path(data, valid=valid, groups=groups, points=4)
+    path = train_path(data, valid=valid, groups=groups, points=4, select="1se")
     assert path.scores.error_from == "50 bootstrap samples of the validation 4 groups"
     assert np.isfinite(path.scores.se).all()

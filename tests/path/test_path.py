@@ -141,10 +141,13 @@ def test_events_name_the_points() -> None:
 def test_the_table() -> None:
     pandas = pytest.importorskip("pandas")
     data, valid = split()
-    path = train_path(data, valid=valid, points=3)
+    path = train_path(data, valid=valid, points=3, select="1se")
     assert isinstance(path.table, pandas.DataFrame)
     assert path.table["gap"].tolist() == [point.certificate.gap for point in path.points]
     assert path.table["se"].tolist() == path.scores.se.tolist()
+    assert path.one_se is not None and path.chosen is path.one_se
+    unmeasured = train_path(data, valid=valid, points=3)
+    assert unmeasured.one_se is None and unmeasured.chosen is unmeasured.best
 
 
 def test_a_warning_names_points_above_the_tolerance() -> None:
