@@ -7,11 +7,15 @@ numba nor any file format, so that commands and scripts start at once.
     result = fcl.train(data, "kmers:d=8", C=0.1)
     result.model.save("model.fcl")
     margins = fcl.load_model("model.fcl").margins(fcl.open_data("test.zarr", y=None))
+
+In the manner of scikit-learn: ``FCLClassifier`` and ``FCLRegressor``.
 """
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -79,18 +83,20 @@ _NAMES = {
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names}
 
-# without the names that need scikit-learn, so that "from fcl import *" does not import it
-__all__ = [  # noqa: PLE0604  (the names are strings of _HOME)
-    *sorted(name for name, home in _HOME.items() if home != "fcl.estimators"),
-]
+__all__ = sorted(_HOME)  # noqa: PLE0605
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'fcl' has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(_HOME[name]), name)
-    return value
+class _Package(ModuleType):
+    """This module; a class of its own keeps ``__getattr__`` out of ``help(fcl)``."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in _HOME:
+            raise AttributeError(f"module 'fcl' has no attribute {name!r}")
+        value = globals()[name] = getattr(import_module(_HOME[name]), name)
+        return value
+
+    def __dir__(self) -> list[str]:
+        return sorted(set(globals()) | set(_HOME))
 
 
-def __dir__() -> list[str]:
-    return sorted(set(globals()) | set(_HOME))
+sys.modules[__name__].__class__ = _Package

@@ -86,7 +86,7 @@ def _whole(check: Check) -> Kind:
 
 
 def one_of(*words: str) -> Kind:
-    """One of these words."""
+    """The kind of an option that takes one of these words."""
     name = f"[{'|'.join(words)}]"
     return Kind(name, lambda name, value: checks.choice(name, value, words), "a string", (str,))
 

@@ -1,4 +1,4 @@
-"""The commands, one module each; ``python -m fcl`` needs only the table below."""
+"""The commands, one module each; ``fcl --help`` needs only the table below."""
 
 from __future__ import annotations
 
@@ -9,4 +9,9 @@ COMMANDS = {
     "train": ("fcl.cli.train", "train a sparse model on data of any size, with a certificate"),
     "predict": ("fcl.cli.predict", "score the rows of a data set with a model"),
     "inspect": ("fcl.cli.inspect", "show the features of a model and its certificate"),
+    "convert": ("fcl.cli.convert", "make a data set from FASTA, BED and other files"),
+    "report": (
+        "fcl.cli.report_command",
+        "write a page about a model: certificate, scores, effects",
+    ),
 }

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,7 +18,9 @@ __all__ = [
     "MAY_CHANGE",
     "PATH_ONLY",
     "TABLE",
+    "GroupedCommand",
     "TrainCommand",
+    "click_option",
     "import_option",
     "overwrite_option",
     "train_options",
@@ -61,6 +64,7 @@ _PATH_ONLY = (
 _WAIT = "How long to retry if the disk is full at the end."
 _RESUME = "Continue from the last checkpoint in DIR."
 _WARM_UP = "Compile all kernels now, or those for --features, and exit; needs no DATA."
+_REPORT = "Write a report of the model, an HTML page, with the rows of DATA2 or else DATA."
 _OVERWRITE = _call_option("overwrite", "output", "Replace existing outputs.")
 _CALL_OPTIONS = (
     _call_option("config", "running", "TOML file of options.", TEXT, metavar="FILE"),
@@ -69,6 +73,7 @@ _CALL_OPTIONS = (
     _call_option("no_checkpoint", "checkpoints", "Save no checkpoints."),
     _call_option("resume", "checkpoints", _RESUME, TEXT, metavar="DIR"),
     _call_option("log_json", "output", "Log each event as a line of JSON.", TEXT, metavar="FILE"),
+    _call_option("report", "output", _REPORT, TEXT, metavar="FILE"),
     _call_option("disk_wait", "output", _WAIT, DURATION, default="60s"),
     _OVERWRITE,
     _call_option("quiet", "output", "Show only warnings and errors."),
@@ -95,21 +100,48 @@ MAY_CHANGE = ", ".join(
 )
 
 
-class TrainCommand(Command):
-    """A command whose help lists the options in groups."""
+class GroupedCommand(Command):
+    """A command whose help lists the options in groups; subclasses set the table and the groups."""
+
+    table: Mapping[str, Option]
+    groups: Sequence[str]
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        groups: dict[str, list[tuple[str, str]]] = {name: [] for name in GROUPS}
+        groups: dict[str, list[tuple[str, str]]] = {name: [] for name in self.groups}
         elsewhere = {"imports": "model"}
         for param in self.get_params(ctx):
             name = str(param.name)
-            group = TABLE[name].group if name in TABLE else elsewhere.get(name, "output")
+            group = self.table[name].group if name in self.table else elsewhere.get(name, "output")
             record = param.get_help_record(ctx) if isinstance(param, click.Option) else None
             if record is not None:
                 groups[group].append(record)
         for group, records in groups.items():
             with formatter.section(group.capitalize()):
                 formatter.write_dl(records)
+
+
+class TrainCommand(GroupedCommand):
+    """``fcl-train``: its help lists the options in groups."""
+
+    table = TABLE
+    groups = GROUPS
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments; a second file is an error that shows how to convert both."""
+        files = [Path(each) for each in args if not each.startswith("-")]
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError:
+            from fcl.data.foreign import convert_line, find_format  # late: it imports NumPy
+
+            found = [(path, find_format(path, b"")) for path in files[:2] if path.is_file()]
+            (path, first), *others = [*found, (Path(), None)]
+            if first is None or not others or others[0][1] != first:
+                raise
+            raise InputError(
+                f"{path} and {others[0][0]} are files to convert first: "
+                f"{convert_line(path, first, others[0][0])}"
+            ) from None
 
 
 if TYPE_CHECKING:
@@ -135,7 +167,8 @@ class _Value(ParamType):
 Decorator = Callable[[Any], Any]
 
 
-def _click_option(option: Option) -> Decorator:
+def click_option(option: Option) -> Decorator:
+    """The click option, or for ``data`` the argument, that a declared option becomes."""
     default = option.default if option.command_default is None else option.command_default
     if option.name == "data":
         return click.argument("data", required=False, type=_Value(option.kind))
@@ -179,7 +212,7 @@ def version_option() -> Decorator:
 
 def x_option() -> Decorator:
     """``--x``: the array of rows."""
-    return _click_option(_X)
+    return click_option(_X)
 
 
 def import_option() -> Decorator:
@@ -195,12 +228,12 @@ def import_option() -> Decorator:
 
 def overwrite_option() -> Decorator:
     """``--overwrite``: whether to replace existing outputs."""
-    return _click_option(_OVERWRITE)
+    return click_option(_OVERWRITE)
 
 
 def train_options(function: Any) -> Any:
     """Decorate a function with all options of ``fcl-train``."""
-    own = [_click_option(option) for option in TABLE.values()]
+    own = [click_option(option) for option in TABLE.values()]
     for decorate in reversed([*own, import_option(), version_option()]):
         function = decorate(function)
     return function

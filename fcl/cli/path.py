@@ -18,8 +18,6 @@ from fcl.errors import ConvergenceWarning, InputError, ScaleWarning
 from fcl.path.options import PATH_OPTIONS
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from fcl.cli.progress import View
     from fcl.cli.signals import Stop
     from fcl.path.result import PathResult
@@ -140,10 +138,10 @@ def _folds(options: Mapping[str, Any], data: Any) -> dict[str, Any]:
             f"--cv: expected a number of folds, groups:NAME or folds:NAME, got {text}; NAME is an array "
             "of DATA, such as obs/chromosome"
         )
-    from fcl.data.open import read_column
+    from fcl.data import open_data
     from fcl.path.folds import encode_groups
 
-    labels: np.ndarray = read_column(options["data"], name)
+    labels = open_data(options["data"], x=options["x"], y=None, groups=name).groups
     if kind == "folds":
         return {"cv": labels}
     groups = encode_groups(f"--cv {text}", labels, data.n_rows)

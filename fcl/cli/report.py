@@ -105,8 +105,8 @@ def model_lines(model: Model, path: str, top: int) -> list[str]:
 
 
 def _passes(number: int) -> str:
-    """Count passes as ``--max-passes`` does: without pass 0, which prices the empty model."""
-    return f"{max(0, number - 1):,} passes after the empty model's"
+    """The number of passes; ``--max-passes`` does not count the first."""
+    return f"{number:,} passes, the first of the empty model"
 
 
 def _factors(model: Model) -> str:

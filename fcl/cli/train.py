@@ -151,6 +151,10 @@ def _check(request: _Request) -> None:
     options, given = request.options, request.given
     for name in ("data", "features"):
         if options[name] is None:
+            if options["data"] is not None:
+                from fcl.data.foreign import refuse_foreign
+
+                refuse_foreign(options["data"])
             what = "DATA" if name == "data" else "--features"
             raise click.UsageError(f"{what} is missing")
     for pair in RIVALS:
@@ -184,6 +188,12 @@ def _check_outputs(request: _Request) -> None:
     outputs += [(option, path, options["overwrite"]) for option, path in path_outputs(options)]
     if options["log_json"] is not None:
         outputs.append(("--log-json", options["log_json"], options["overwrite"]))
+    if options["report"] is not None:
+        from fcl.report.extras import check_extras
+
+        check_extras()
+        refuse_same(options["report"], "--report", model=options["out"], log=options["log_json"])
+        outputs.append(("--report", options["report"], options["overwrite"]))
     for option, path, overwrite in outputs:
         refuse_same(path, option, **inputs)
         check_output(path, overwrite)
@@ -254,7 +264,9 @@ def _train_path(request: _Request, stop: Stop) -> int:
     from fcl.cli.path import run_path
 
     trusted = _trusted(request.options, request.given)
-    return run_path(request.options, lambda: _arguments(request), trusted, stop)
+    code = run_path(request.options, lambda: _arguments(request), trusted, stop)
+    _report(request.options["out"], request, stop)
+    return code
 
 
 def _train(request: _Request, stop: Stop) -> int:
@@ -277,6 +289,7 @@ def _train(request: _Request, stop: Stop) -> int:
     if not options["quiet"]:
         folder = None if result.checkpoint_failed else options["checkpoint"]
         show(result_lines(result, written, options["memory"], view.validation, folder))
+    _report(written, request, stop)
     if failed:
         return EXIT_FAILED
     if result.checkpoint_failed:
@@ -286,6 +299,19 @@ def _train(request: _Request, stop: Stop) -> int:
     if not result.converged and result.reason not in LIMITS:
         return EXIT_UNFINISHED
     return 0
+
+
+def _report(written: str, request: _Request, stop: Stop) -> None:
+    """Write the report of ``--report``; after a signal, say how to write it later."""
+    options = request.options
+    if options["report"] is None:
+        return
+    from fcl.cli.report_command import report_on_training, say_how_to_report
+
+    if stop.signum is None:
+        report_on_training(written, options, _trusted(options, request.given))
+    else:
+        say_how_to_report(written, options["report"])
 
 
 def _effective(options: dict[str, Any]) -> dict[str, Any]:

@@ -32,6 +32,10 @@ class DataSet:
         Sample weights, finite, >= 0, not all 0; None if all rows have weight 1.
     offset : float64 (n,) or None
         Added to the margins, finite; None for zeros.
+    groups : (n,) of any dtype, or None
+        Groups of rows, which folds do not split.
+    column_names : sequence of str, or None
+        Names of the columns of X; None if they have none.
     """
 
     def __init__(
@@ -43,6 +47,7 @@ class DataSet:
         target_name: str = "y",
         stamps: Sequence[FileStamp] = (),
         offset: np.ndarray | None = None,
+        column_names: Sequence[str] | None = None,
     ) -> None:
         self.name = name
         self.rows = rows
@@ -50,6 +55,8 @@ class DataSet:
         self.weights = weights
         self.offset = offset
         self.target_name = target_name
+        self.column_names = column_names
+        self.groups: np.ndarray | None = None
         self._stamps = tuple(stamps)
         self._fingerprint: str | None = None
         #: arguments of ``open_data`` that open the same rows in another process; None: not possible

@@ -75,6 +75,23 @@ def open_column(container: Container, path: str) -> RowReader[np.ndarray]:
     raise _not_an_array(container, path, kind)
 
 
+def read_column_names(container: Container, n_columns: int) -> list[str] | None:
+    """Names of the columns of X: the index of the table ``var``, in the layout of anndata.
+
+    None if there is no such index of text, or if it belongs to an array of another width.
+    """
+    index = container.attribute("var", "_index") if container.is_group("var") else None
+    if not isinstance(index, str) or container.is_group(f"var/{index}"):
+        return None
+    names = container.open_array(f"var/{index}", may_be_empty=True)
+    if names.shape != (n_columns,) or names.dtype.kind not in "SU":
+        return None
+    return [
+        n.decode("utf-8", "replace") if isinstance(n, bytes) else n
+        for n in names.read_all().tolist()
+    ]
+
+
 class CategoricalReader(RowReader[np.ndarray]):
     """Values of a categorical column, which is stored as codes (indices of categories)."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,10 +15,13 @@ import numpy as np
 from fcl.checks import file_kind
 from fcl.data.base import Container, RowReader
 from fcl.data.dataset import DataSet
-from fcl.data.encodings import open_column, open_rows
+from fcl.data.encodings import open_column, open_rows, read_column_names
+from fcl.data.foreign import refuse_foreign
+from fcl.data.frame import is_frame, split_frame
 from fcl.data.hdf5 import Hdf5Container, is_hdf5
 from fcl.data.memory import MemoryReader
 from fcl.data.npy import is_npy, open_npy
+from fcl.data.sequences import LETTERS
 from fcl.data.sparse import SparseMatrix, from_matrix, is_matrix
 from fcl.data.targets import check_weights
 from fcl.data.zarr import ZarrContainer, is_zarr
@@ -52,21 +55,23 @@ def _named_files() -> Iterator[None]:
 
 @_named_files()
 def open_data(
-    source: str | os.PathLike[str] | np.ndarray | SparseMatrix,
+    source: str | os.PathLike[str] | np.ndarray | Sequence[Any] | SparseMatrix | Any,
     *,
     x: str = "X",
     y: str | np.ndarray | None = "y",
     weights: str | np.ndarray | None = None,
     offset: str | np.ndarray | None = None,
+    groups: str | np.ndarray | None = None,
 ) -> DataSet:
     """Open a data set: read target, weights and offset, and leave X where it is stored.
 
     Parameters
     ----------
-    source : path, array or sparse matrix
+    source : path, array, list, sparse matrix or data frame
         Path of a Zarr group (folder or zip, format 2 or 3), an HDF5 file, a folder of ``NAME.npy``
-        files, or one ``.npy`` file; ``path::/group`` for a group inside Zarr or HDF5. Or an array (n,)
-        or (n, columns), or a sparse matrix such as scipy's, in memory.
+        files, or one ``.npy`` file; ``path::/group`` for a group inside Zarr or HDF5. Or, in memory, an
+        array (n,) or (n, columns), a list of sequences, a sparse matrix such as scipy's, or a data frame
+        such as pandas', whose columns ``y``, ``weights``, ``offset`` and ``groups`` may name.
     x : str
         Name of the array of rows, or of a group that holds a CSR matrix in the layout of anndata
         (``X``, ``layers/counts``).
@@ -79,6 +84,8 @@ def open_data(
     offset : str, array (n,) or None
         Name or values of numbers added to the margins in training and in prediction, such as the
         logarithms of exposures for counts.
+    groups : str, array (n,) or None
+        Name (``obs/chrom``) or values of the groups of rows, which folds do not split.
 
     Returns
     -------
@@ -93,13 +100,22 @@ def open_data(
     container: Container | None = None
     name = "arrays in memory"
     rows: RowReader[Any]
+    names: Sequence[str] | None = None
+    if is_frame(source):
+        roles = {"y": y, "weights": weights, "offset": offset, "groups": groups}
+        source, names, roles = split_frame(source, roles)
+        y, weights, offset, groups = roles.values()
+        name = "data frame"
+    elif isinstance(source, list | tuple):
+        source = _array_of(source)
     if isinstance(source, np.ndarray):
         rows = MemoryReader(source, "X")
     elif is_matrix(source):
         rows = from_matrix(source, "X")
     else:
         path, group = _split_group(source)
-        for option, path_inside in (("x", x), ("y", y), ("weights", weights), ("offset", offset)):
+        named = {"x": x, "y": y, "weights": weights, "offset": offset, "groups": groups}
+        for option, path_inside in named.items():
             if not isinstance(path_inside, str | np.ndarray | None):
                 raise InputError(
                     f"{option}: expected the name of an array in {path}, got {path_inside!r}"
@@ -123,44 +139,34 @@ def open_data(
         column = _open_column(container, weights, rows, "weights")
         values = column.read_all().reshape(-1)
         weight_values = check_weights(values, rows.shape[0], column.name)
-    stamps = container.stamps() if container else []
-    data = DataSet(name, rows, target, weight_values, target_name=target_name, stamps=stamps)
+    data = DataSet(
+        name,
+        rows,
+        target,
+        weight_values,
+        target_name=target_name,
+        column_names=names or _column_names(container, rows),
+        stamps=container.stamps() if container else [],
+    )
     if offset is not None:
         column = _open_column(container, offset, rows, "offset")
         data = data.with_offset(column.read_all().reshape(-1), column.name)
+    if groups is not None:
+        data.groups = _open_column(container, groups, rows, "groups").read_all().reshape(-1)
     if container:
         where = os.path.abspath(path) + (f"{GROUP_SEPARATOR}/{group}" if group else "")
         data.source = {"source": where, "x": x}
     return data
 
 
-@_named_files()
-def read_column(source: str | os.PathLike[str], name: str) -> np.ndarray:
-    """One value for each row of a data set, such as the group of each row, by the name of its array.
-
-    Parameters
-    ----------
-    source : path
-        As for :func:`open_data`.
-    name : str
-        Name of the array, which may be categorical in the layout of anndata (``obs/chromosome``).
-
-    Returns
-    -------
-    ndarray (n,)
-
-    Raises
-    ------
-    InputError
-        The array is missing or damaged.
-    """
-    path, group = _split_group(source)
-    column = open_column(_open_container(path, group), name)
-    if column.shape[1:] not in ((), (1,)):
+def _array_of(items: Sequence[Any]) -> np.ndarray:
+    """A list of sequences, or of rows of numbers, as an array."""
+    try:
+        return np.asarray(items)
+    except ValueError:
         raise InputError(
-            f"{column.name} has shape {column.shape}; expected one value per row, (n,)"
-        )
-    return column.read_all().reshape(-1)
+            "the list holds rows of different lengths; expected texts, or rows of equal length"
+        ) from None
 
 
 def _open_container(path: Path, group: str) -> Container:
@@ -171,11 +177,14 @@ def _open_container(path: Path, group: str) -> Container:
         neighbours = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
         near = difflib.get_close_matches(path.name, neighbours, n=1)
         guess = f'; did you mean "{folder / near[0]}"?' if near else ""
+        if set(path.name.upper()) <= set(LETTERS):
+            guess += f'; a sequence is given in a list: ["{path.name:.12}"]'
         raise InputError(f"{path} does not exist{guess}")
     head = _first_bytes(path) if kind == "file" else b""
     for recognise, open_container in FORMATS:
         if recognise(path, head):
             return open_container(path, group)
+    refuse_foreign(path)
     found = "a folder with neither Zarr metadata nor .npy files" if kind == "folder" else "a file"
     advice = "; store the arrays of an .npz with np.save" if path.suffix == ".npz" else ""
     raise InputError(
@@ -199,8 +208,8 @@ def _split_group(source: Any) -> tuple[Path, str]:
         text = os.fsdecode(source)
     except TypeError:
         raise InputError(
-            f"the source is a {type(source).__name__}; expected a path, a numpy array or a sparse "
-            "matrix"
+            f"the source is of type {type(source).__name__}; expected a path, a numpy array, a list of "
+            "sequences, a sparse matrix or a data frame"
         ) from None
     if not text:
         raise InputError("the path of the data is empty; expected a file or a folder")
@@ -208,6 +217,13 @@ def _split_group(source: Any) -> tuple[Path, str]:
         text, _, group = text.rpartition(GROUP_SEPARATOR)
         return Path(text), group.strip("/")
     return Path(text), ""
+
+
+def _column_names(container: Container | None, rows: RowReader[Any]) -> list[str] | None:
+    """Names of the columns of numeric rows, where the container has them."""
+    if container is None or len(rows.shape) != 2 or rows.dtype.kind not in "biuf":
+        return None
+    return read_column_names(container, rows.shape[1])
 
 
 def _open_column(

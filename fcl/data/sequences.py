@@ -1,6 +1,7 @@
 """Rows as nucleotide sequences: blocks of codes, however they are stored.
 
-Codes are A = 0, C = 1, G = 2, T = U = 3; N and the other ambiguity codes are 4, unknown. Stored forms:
+Codes are A = 0, C = 1, G = 2, T = U = 3; N, the other ambiguity codes and gaps (-) are 4, unknown. Stored
+forms:
 
     (n, L) integers 0-4             the codes
     (n, L) integers, S1 or U1       ASCII letters, one per element
@@ -21,10 +22,10 @@ from fcl.data.sparse import SparseRowReader
 from fcl.errors import InputError
 
 UNKNOWN = 4
-LETTERS = {"A": 0, "C": 1, "G": 2, "T": 3, "U": 3} | dict.fromkeys("NRYSWKMBDHV", UNKNOWN)
+LETTERS = {"A": 0, "C": 1, "G": 2, "T": 3, "U": 3} | dict.fromkeys("NRYSWKMBDHV-", UNKNOWN)
 
 _BAD = 255  # in the look-up table: not a letter
-_CODE_OF_BYTE = bytes(LETTERS.get(chr(byte).upper(), _BAD) for byte in range(256))
+CODE_OF_BYTE = bytes(LETTERS.get(chr(byte).upper(), _BAD) for byte in range(256))
 
 # Letters are decoded in pieces that stay in the L2 cache, which more than doubles the speed.
 _PIECE_LETTERS = 1 << 18
@@ -126,7 +127,7 @@ class SequenceReader(BlockReader):
             if self._letters:
                 # bytes.translate is about twice as fast as indexing the table with an array
                 letters = values.astype(np.uint8, copy=False).tobytes()
-                flat = np.frombuffer(letters.translate(_CODE_OF_BYTE), dtype=np.uint8)
+                flat = np.frombuffer(letters.translate(CODE_OF_BYTE), dtype=np.uint8)
                 codes[...] = flat.reshape(codes.shape)
             else:
                 codes[...] = values
@@ -153,13 +154,13 @@ class SequenceReader(BlockReader):
         if len(sequence) != self.length:
             raise InputError(
                 f"{self.rows.name}: row {row} has {len(sequence)} letters, row 0 has "
-                f"{self.length}; all sequences must have the same length"
+                f"{self.length}; all sequences must have the same length (for bags pad them with N)"
             )
 
     def _refuse(self, row: int, column: int, value: int) -> NoReturn:
         """Raise InputError for an element that is invalid, or a letter among codes or vice versa."""
         where = f"{self.rows.name}: row {row}, column {column}"
-        is_letter = 0 <= value < 256 and _CODE_OF_BYTE[value] != _BAD
+        is_letter = 0 <= value < 256 and CODE_OF_BYTE[value] != _BAD
         if self._letters:
             if not self._text and 0 <= value <= UNKNOWN:
                 raise InputError(
@@ -167,8 +168,8 @@ class SequenceReader(BlockReader):
                 )
             shown = repr(chr(value)) if self._text or 32 < value < 127 else str(value)
             raise InputError(
-                f"{where} is {shown}, not a nucleotide; expected A, C, G, T, U or an ambiguity "
-                "code (N R Y S W K M B D H V) in either case"
+                f"{where} is {shown}, not a nucleotide; expected A, C, G, T, U, an ambiguity "
+                "code (N R Y S W K M B D H V) or a gap (-), in either case"
             )
         if is_letter:
             raise InputError(

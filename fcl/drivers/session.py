@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from fcl.checks import shortened
 from fcl.drivers.events import (
     Compiled,
     Compiling,
@@ -26,10 +27,11 @@ from fcl.drivers.job import Job
 from fcl.drivers.kinds import JOB_SECONDS
 from fcl.drivers.result import StopReason, TrainResult, end_in_words
 from fcl.drivers.saving import Saver
-from fcl.features.base import is_sampled
+from fcl.features.base import Ids, is_sampled
 from fcl.features.standardized import deviations, plain
 from fcl.model.certificate import Certificate, Scope
 from fcl.model.checkpoint import Checkpoint, CheckpointFolder
+from fcl.model.history import History
 from fcl.model.model import Model
 from fcl.solve.outer import Certified, Outer
 from fcl.solve.passes import Passes
@@ -325,7 +327,8 @@ class Session:
             fingerprint=self.fingerprint,
             certificate=certificate,
             options={**options.of_job(), "C_min": outer.C_min if known else None},
-            history=self.history,
+            history=History(self.history),
+            feature_names=_feature_names(job, point.ids),
         )
         message = end_in_words(reason, certificate, options.tol, self.rounding)
         self.compiled()
@@ -340,3 +343,16 @@ class Session:
             len(self.history),
             self.saver.failed,
         )
+
+
+#: Maximum number of characters of a feature's description in a model.
+MOST_NAME = 1000
+
+
+def _feature_names(job: Job, ids: Ids) -> list[str] | None:
+    """Descriptions of features by the names of the columns; None if the columns have no names."""
+    names = job.train.data.column_names
+    if names is None:
+        return None
+    family = plain(job.family)
+    return [shortened(family.describe(feature, names), MOST_NAME) for feature in ids.tolist()]

@@ -17,8 +17,11 @@ from sklearn.utils.validation import _check_feature_names, column_or_1d, validat
 
 from fcl.data import DataSet, SequenceReader, check_weights, open_data
 from fcl.data.base import fixed_text
+from fcl.data.frame import check_numeric, is_frame
 from fcl.errors import InputError
-from fcl.features import Concat, Family, Generator, Spec, parse_features
+from fcl.features import Bag, Concat, Family, Generator, Spec, parse_features
+from fcl.features.bag import BagFamily
+from fcl.features.concat.family import ConcatFamily
 
 __all__ = [
     "Training",
@@ -97,21 +100,26 @@ def open_training(
         estimator.n_features_in_ = _width(spec, data)
         # removes the column names of an earlier fit
         _check_feature_names(estimator, data, reset=True)
+        if data.column_names is not None:
+            estimator.feature_names_in_ = np.array(data.column_names, dtype=object)
     elif takes_sequences(spec):
         if y is None:
             raise InputError("requires y to be passed, but the target y is None")
-        rows = _sequences(X)
-        data = open_data(rows, y=None)
+        data = open_data(_sequences(X, spec), y=None)
         target = column_or_1d(y, warn=True)
         _check_length("y", target, data)
         estimator.n_features_in_ = _width(spec, data)
         _check_feature_names(estimator, data, reset=True)
         weights = _weights(sample_weight, data)
     else:
+        if is_frame(X):  # scikit-learn's error does not name the column
+            check_numeric(X)
         X, target = validate_data(
             estimator, X, y, accept_sparse="csr", dtype=(np.float64, np.float32), y_numeric=numeric
         )
         data = open_data(_canonical(X), y=None)
+        names = getattr(estimator, "feature_names_in_", None)
+        data.column_names = None if names is None else [str(name) for name in names]
         weights = _weights(sample_weight, data)
     if offset is not None and not is_data_set(X):
         data = data.with_offset(offset)
@@ -128,7 +136,7 @@ def open_rows(estimator: BaseEstimator, family: Family, X: Any, offset: Any = No
     if is_data_set(X):
         return open_data(X, y=None, offset=offset)
     if takes_sequences(family):
-        return open_data(_sequences(X), y=None, offset=offset)
+        return open_data(_sequences(X, family), y=None, offset=offset)
     X = validate_data(
         estimator, X, accept_sparse="csr", dtype=(np.float64, np.float32), reset=False
     )
@@ -191,8 +199,11 @@ def _width(spec: Spec, data: DataSet) -> int:
     return data.rows.shape[1] if len(data.rows.shape) == 2 else 1
 
 
-def _sequences(X: Any) -> np.ndarray:
-    """Letters or codes, (n,) or (n, L); text of shape (n, 1) becomes (n,)."""
+def _sequences(X: Any, features: Spec | Family) -> np.ndarray:
+    """Letters or codes, (n,) or (n, L); text of shape (n, 1) becomes (n,).
+
+    Bags do not depend on positions: the shorter ones of their sequences are padded with N.
+    """
     if issparse(X):
         raise InputError(
             f"X is a sparse matrix ({type(X).__name__}), and sparse rows are not sequences; expected "
@@ -201,7 +212,22 @@ def _sequences(X: Any) -> np.ndarray:
     rows = np.asarray(X)
     if rows.ndim == 2 and rows.shape[1] == 1 and rows.dtype.kind in "OSTU":
         rows = rows[:, 0]
+    bags = _bags(features)
+    if bags and rows.ndim == 1 and rows.dtype.kind in "OSTU" and len(rows):
+        rows = fixed_text(rows, "X") if rows.dtype.kind in "OT" else rows
+        length = max(int(np.strings.str_len(rows).max()), getattr(bags[0], "length", 0))
+        rows = np.strings.ljust(rows, length, np.array("N", rows.dtype.kind))
     return rows
+
+
+def _bags(features: Spec | Family) -> list[Bag | BagFamily] | None:
+    """The bags of k-mers of which features consist; None if there are others."""
+    members: list[Any] = [features]
+    if isinstance(features, Concat):
+        members = [member for member, _ in features.members]
+    elif isinstance(features, ConcatFamily):
+        members = list(features.members)
+    return members if all(isinstance(member, Bag | BagFamily) for member in members) else None
 
 
 def _canonical(X: Any) -> Any:

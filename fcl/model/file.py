@@ -99,6 +99,7 @@ _HEADER_TABLE = schema.record(
     ),
     options=_options,
     history=schema.listing(schema.table),
+    feature_names=schema.Maybe(schema.listing(schema.text)),
     created=schema.text,
     fcl_version=schema.text,
 )

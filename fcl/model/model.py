@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from fcl.errors import InputError, ModelFileError
 from fcl.model.archive import installed_version, now
+from fcl.model.arrays import checked_arrays
 from fcl.model.certificate import Certificate
 from fcl.model.file import ARRAYS, HEADER, read_model, write_model
+from fcl.model.frames import FeatureRow, features_frame
+from fcl.model.history import History
+from fcl.model.html import TOP, certificate_facts, features_html, table_html
 from fcl.objective.losses import Loss, find_loss
 from fcl.parallel import one_blas_thread
 from fcl.plain import plain
 
 if TYPE_CHECKING:
+    import pandas as pd
+    from scipy.sparse import csr_array
+
     from fcl.data import DataSet
     from fcl.features.base import Family
+    from fcl.model.explain import Explanation
 
 __all__ = ["BLOCK_ROWS", "FeatureRow", "Model", "load_model", "opened"]
 
@@ -30,15 +38,6 @@ Offset = str | npt.ArrayLike
 
 #: the default block size of training; a block of windows takes a few MB
 BLOCK_ROWS = 65_536
-
-
-class FeatureRow(NamedTuple):
-    """One active feature: id, description, weight, and number of training rows where it is not 0."""
-
-    id: int
-    feature: str
-    weight: float
-    support: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,8 +70,10 @@ class Model:
     certificate : Certificate
     options : mapping
         The options of the training.
-    history : sequence of mappings
-        One for each pass.
+    history : History
+        A list with one mapping for each pass; ``history.to_dataframe()`` is a table of the passes.
+    feature_names : sequence of str (k,), or None
+        Descriptions of the features by the names of the columns of X; None if the columns have no names.
     created : str
         Time of creation in UTC, ISO 8601.
     fcl_version : str
@@ -98,7 +99,8 @@ class Model:
     fingerprint: str
     certificate: Certificate
     options: Mapping[str, Any] = field(default_factory=dict)
-    history: Sequence[Mapping[str, Any]] = field(default_factory=list)
+    history: History = field(default_factory=History)
+    feature_names: Sequence[str] | None = None
     created: str = field(default_factory=now)
     fcl_version: str = field(default_factory=installed_version)
 
@@ -106,32 +108,33 @@ class Model:
         gap = f"{self.certificate.gap:.2g}"
         return f"<Model {self.family.name}: {len(self.ids):,} active, {self.loss}, gap {gap}>"
 
+    def _repr_html_(self) -> str:
+        return self.to_html()
+
+    def to_html(self, facts: Iterable[tuple[str, str]] = ()) -> str:
+        """Tables of the certificate, of more facts (name, text), and of the strongest features."""
+        own = [
+            ("features", f"{self.family.name}, {self.n_active:,} active"),
+            ("loss", f"{self.loss}, C {self.C:.6g}"),
+        ]
+        lines = [*own, *certificate_facts(self.certificate), *facts]
+        return table_html("fcl model", lines) + features_html(self.describe(TOP))
+
     def __post_init__(self) -> None:
-        for name, dtype in (("ids", np.int64), ("weights", np.float64), ("support", np.int64)):
-            array = np.array(getattr(self, name), dtype=dtype, order="C")
-            array.flags.writeable = False
+        object.__setattr__(self, "history", History(self.history))
+        for name, array in checked_arrays(self.ids, self.weights, self.support).items():
             object.__setattr__(self, name, array)
-        if self.ids.ndim != 1 or not self.ids.shape == self.weights.shape == self.support.shape:
-            raise InputError(
-                "ids, weights and support must be three vectors of one length, got shapes "
-                f"{self.ids.shape}, {self.weights.shape} and {self.support.shape}"
-            )
-        wrong = np.flatnonzero(self.ids[1:] <= self.ids[:-1])
-        if wrong.size:
-            at = int(wrong[0]) + 1
-            raise InputError(
-                f"ids must increase strictly, got {self.ids[at]} after {self.ids[at - 1]} "
-                f"at position {at}"
-            )
         if self.ids.size and (self.ids[0] < 0 or self.ids[-1] >= self.family.n_features):
             raise InputError(
                 f"ids must be in [0, {self.family.n_features}), the features of the family, got "
                 f"{self.ids[0]} to {self.ids[-1]}"
             )
-        if not (np.isfinite(self.weights).all() and np.isfinite(self.intercept)):
+        if not np.isfinite(self.intercept):
             raise InputError("weights and intercept must be finite")
-        if (self.support < 0).any():
-            raise InputError("support counts rows and cannot be negative")
+        if self.feature_names is not None and len(self.feature_names) != len(self.ids):
+            raise InputError(
+                f"feature_names: expected {len(self.ids)}, one for each id, got {len(self.feature_names)}"
+            )
         find_loss(self.loss)
 
     @property
@@ -168,7 +171,8 @@ class Model:
 
     def header(self) -> dict[str, Any]:
         """The header of the model file, which holds everything except the arrays."""
-        named = ("family", *ARRAYS)
+        unnamed = self.feature_names is None
+        named = ("family", *ARRAYS, *(["feature_names"] if unnamed else []))
         return {
             "family": plain(self.family.to_config()),
             "n_active": self.n_active,
@@ -263,7 +267,59 @@ class Model:
             return self.loss_object.mean(margins)
         return np.asarray(self.labels)[(margins > 0).astype(np.intp)]
 
+    def explain(
+        self, data: DataSet | Any, top: int | None = None, offset: Offset | None = None
+    ) -> Explanation:
+        """How features add up to the margins of rows.
+
+        Parameters
+        ----------
+        data : DataSet, path or array
+            A data set, or a source for :func:`fcl.open_data`; no target is needed.
+        top : int, optional
+            Number of contributions to keep for each row, the largest |w_j phi_j(x)|; None: all of them,
+            which takes 16 bytes for each row and active feature.
+        offset : array-like (n,) or str
+            As in :meth:`iter_margins`.
+
+        Returns
+        -------
+        Explanation
+            ``margins = intercept + offset + contributions.sum(axis=1) + others``, up to rounding.
+
+        Raises
+        ------
+        InputError
+            As from :meth:`iter_margins`; or `top` is not a whole number above 0.
+        """
+        from fcl.model.explain import Explanation, iter_explanations
+
+        parts = list(iter_explanations(self, opened(data, offset), top))
+        return Explanation.concatenate(parts)
+
+    def columns(self, data: DataSet | Any) -> csr_array:
+        """The values of the active features in all rows, a sparse matrix of float64 (n, k).
+
+        Column t belongs to ``ids[t]``: ``columns @ weights + intercept`` are the margins, up to rounding
+        and without offsets.
+
+        data : a data set, or a source for :func:`fcl.open_data`; no target is needed.  Raises InputError
+        as :meth:`iter_margins` does.
+        """
+        from scipy.sparse import csr_array, vstack
+
+        from fcl.model.explain import iter_values
+
+        values = iter_values(self.family, self.ids, opened(data).rows)
+        return vstack([csr_array(block) for _, _, block in values], format="csr")
+
     # -- descriptions
+
+    def feature_text(self, index: int) -> str:
+        """The description of a feature, by its index in ``ids``."""
+        if self.feature_names is not None:
+            return self.feature_names[index]
+        return self.family.describe(int(self.ids[index]))
 
     def describe(self, top: int | None = None) -> list[FeatureRow]:
         """The active features by decreasing |weight|, ties by id; at most `top` features."""
@@ -274,13 +330,26 @@ class Model:
         active = np.flatnonzero(self.weights)
         order = active[np.argsort(-np.abs(self.weights[active]), kind="stable")]
         for i in order[:top]:
-            feature = int(self.ids[i])
             yield FeatureRow(
-                feature,
-                self.family.describe(feature),
+                int(self.ids[i]),
+                self.feature_text(i),
                 float(self.weights[i]),
                 int(self.support[i]),
             )
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """The active features by decreasing |weight|: id, feature, weight, support.
+
+        If features are patterns of letters, the columns motif, position (relative to the origin of the
+        family, missing if the pattern matches anywhere) and strand (``.`` for either) follow.
+
+        Raises
+        ------
+        InputError
+            pandas is not installed.
+        """
+        rows = self.describe()
+        return features_frame(rows, [self.family.motif(row.id) for row in rows])
 
 
 def load_model(path: str | os.PathLike[str], trusted: Collection[str] = ()) -> Model:

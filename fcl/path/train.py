@@ -88,7 +88,7 @@ def train_path(
         so that the penalty has the same weight relative to the mean loss.
     groups : array (n,)
         With ``cv``, rows of one group are held out together. With ``valid``, the groups of its rows, for
-        the standard error.
+        the standard error. By default the groups with which ``data`` or ``valid`` was opened.
     patience : int or None
         Stop after this many points without a better score, of ``valid`` or the mean over the folds. None:
         never.
@@ -221,6 +221,8 @@ def _problem(
     if warn and not job.options.standardize and (text := uneven_scales(job.family)):
         warnings.warn(text, ScaleWarning, stacklevel=3)
     folds = units = None
+    if groups is None:
+        groups = data.groups if cv is not None else valid and valid.groups
     if cv is not None:
         if job.valid is not None:
             raise InputError("give either valid, valid_fraction or cv, not two of them")

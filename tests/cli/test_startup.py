@@ -7,11 +7,14 @@ import sys
 import time
 from pathlib import Path
 
+import click
 import pytest
 
 import fcl
+from fcl.cli import COMMANDS
+from fcl.cli.umbrella import command, main
 
-HEAVY = ["numba", "zarr", "h5py", "sklearn", "matplotlib", "scipy", "pandas"]
+HEAVY = ["numba", "zarr", "h5py", "sklearn", "matplotlib", "scipy", "pandas", "jinja2"]
 
 
 def python(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -31,10 +34,10 @@ def test_import_fcl_is_light() -> None:
     assert imported_by("import fcl; dir(fcl); fcl.InputError", [*HEAVY, "numpy", "click"]) == []
 
 
-@pytest.mark.parametrize("name", ["train", "predict", "inspect"])
+@pytest.mark.parametrize("name", ["fcl.cli.umbrella", *(module for module, _ in COMMANDS.values())])
 def test_help_is_light(name: str) -> None:
     code = (
-        f"from fcl.cli.{name} import command\n"
+        f"from {name} import command\n"
         "try: command.main(['--help'])\nexcept SystemExit as e: assert e.code == 0"
     )
     assert imported_by(code, [*HEAVY, "numpy", "rich"]) == []
@@ -58,12 +61,26 @@ def test_public_names() -> None:
 def test_python_m_fcl() -> None:
     result = python("-m", "fcl")
     assert result.returncode == 0
-    lines = result.stdout.splitlines()
-    assert [line.split()[0] for line in lines[:3]] == ["fcl-train", "fcl-predict", "fcl-inspect"]
+    table = result.stdout.partition("Commands:\n")[2].splitlines()[: len(COMMANDS)]
+    assert [line.split(maxsplit=1) for line in table] == [[n, s] for n, (_, s) in COMMANDS.items()]
     wrong = python("-m", "fcl", "bake")
     assert wrong.returncode == 2 and "unknown command 'bake'" in wrong.stderr
     assert python("-m", "fcl", "train", "--version").stdout.startswith("fcl-train ")
     assert python("-m", "fcl", "inspect", "nothing.fcl").returncode == 2
+
+
+def test_the_command_fcl(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"fcl {fcl.__version__}\n"
+    for arguments, code, said in (
+        (["fcl-inspect", "nothing.fcl"], 2, "fcl-inspect: error: nothing.fcl"),
+        (["convert", "a.fa"], 2, "fcl convert: error: Missing argument 'IN...'"),
+    ):
+        with pytest.raises(SystemExit) as ended:
+            main(arguments)
+        assert ended.value.code == code and said in capsys.readouterr().err
+    names = [item.value for item in command.shell_complete(click.Context(command), "")]
+    assert sorted(names) == sorted(COMMANDS)
 
 
 def test_help_names_the_exit_codes() -> None:

@@ -43,13 +43,15 @@ def test_missing_path_suggests_the_nearest(tmp_path, store, arrays):
 def test_unknown_formats(tmp_path):
     (tmp_path / "folder").mkdir()
     (tmp_path / "file.csv").write_text("1,2\n")
+    (tmp_path / "file.doc").write_text("1,2\n")
     np.savez(tmp_path / "data.npz", X=np.zeros(3))
     assert "folder is a folder with neither Zarr metadata nor .npy files" in refusal(
         tmp_path / "folder"
     )
-    assert "file.csv is a file, in no format known to fcl; expected a Zarr" in refusal(
-        tmp_path / "file.csv"
+    assert "file.doc is a file, in no format known to fcl; expected a Zarr" in refusal(
+        tmp_path / "file.doc"
     )
+    assert "file.csv is a table; convert it first: fcl convert" in refusal(tmp_path / "file.csv")
     assert refusal(tmp_path / "data.npz").endswith("store the arrays of an .npz with np.save")
 
 
@@ -73,8 +75,13 @@ def test_unreadable_file(tmp_path, monkeypatch):
 
 
 def test_source_of_a_wrong_type():
-    assert refusal([1, 2]) == (
-        "the source is a list; expected a path, a numpy array or a sparse matrix"
+    assert refusal(3) == (
+        "the source is of type int; expected a path, a numpy array, a list of sequences, a sparse "
+        "matrix or a data frame"
+    )
+    assert "rows of different lengths" in refusal([[1, 2], [3]])
+    assert refusal("ACGTACGT").endswith(
+        'does not exist; a sequence is given in a list: ["ACGTACGT"]'
     )
 
 
@@ -371,6 +378,8 @@ def test_chunks_larger_than_the_array(tmp_path, where):
     assert rows.chunk_bytes == 8 * chunks[0] * chunks[1]
 
 
-def test_lists_for_a_target():
-    message = refusal(np.zeros((2, 2)).tolist(), y=[0, 1])
-    assert message == "the source is a list; expected a path, a numpy array or a sparse matrix"
+def test_lists():
+    data = open_data([[0.0, 1.0], [2.0, 3.0]], y=[0, 1])
+    assert data.rows.read(0, 2).tolist() == [[0.0, 1.0], [2.0, 3.0]]
+    assert data.target.tolist() == [0, 1]
+    assert open_data(["ACGT", "AAAA"], y=None).rows.read(1, 2).tolist() == ["AAAA"]

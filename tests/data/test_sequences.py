@@ -10,8 +10,8 @@ from fcl.data.base import RowReader
 from fcl.data.memory import MemoryReader
 from fcl.errors import InputError
 
-LETTERS = "ACGTUNRYSWKMBDHV"
-CODES = [0, 1, 2, 3, 3] + [4] * 11
+LETTERS = "ACGTUNRYSWKMBDHV-"
+CODES = [0, 1, 2, 3, 3] + [4] * 12
 
 
 class ChunkedArray(RowReader):
@@ -121,7 +121,7 @@ def test_dropped_rows_are_not_checked_and_rows_are_numbered_as_stored():
     assert "row 3, column 1 is 'Z'" in refusal(text, keep=keep)
 
 
-@pytest.mark.parametrize("letter", ["X", "-", ".", " ", "x", "é", "\u4e00", "E"])
+@pytest.mark.parametrize("letter", ["X", "~", ".", " ", "x", "é", "\u4e00", "E"])
 def test_invalid_letter(letter):
     message = refusal(np.array(["ACGT", f"AC{letter}T"]))
     assert message.startswith(f"test.zarr:X: row 1, column 2 is {letter!r}, not a nucleotide")

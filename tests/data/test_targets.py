@@ -38,8 +38,11 @@ def test_two_labels_of_any_kind(values, labels):
     [
         ([2, 2, 2], "train.zarr:y holds only one class, 2, in all 3 rows; two are needed"),
         (["a"], "only one class, 'a', in all 1 rows"),
-        ([0, 1, 2], "holds 3 distinct labels (0, 1, 2); classification needs exactly two"),
-        (range(9), "holds 9 distinct labels (0, 1, 2, 3, 4, ...); classification"),
+        (
+            [0, 1, 2],
+            "3 distinct labels (0, 1, 2); expected two. For more classes use fcl.FCLClassifier",
+        ),
+        (range(9), "holds 9 distinct labels (0, 1, 2, 3, 4, ...); expected two"),
         ([0.0, 1.0, np.nan, np.nan], "y: row 2 is nan; labels must be finite (2 such rows of 4)"),
         ([0.0, np.inf, 0.0], "y: row 1 is inf; labels must be finite"),
         ([[0, 1], [1, 0]], "has shape (2, 2); expected one value per row"),

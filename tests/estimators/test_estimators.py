@@ -109,6 +109,22 @@ def test_sparse_rows_are_no_sequences() -> None:
             use()
 
 
+def test_bags_take_sequences_of_any_length() -> None:
+    codes, y = sequences()
+    text = ["".join("ACGT"[c] for c in row)[: 12 + i % 9] for i, row in enumerate(codes)]
+    padded = np.full(codes.shape, 4, np.uint8)
+    for row, letters in zip(padded, text, strict=True):
+        row[: len(letters)] = ["ACGT".index(letter) for letter in letters]
+    model = FCLClassifier("bag:d=2").fit(text, y)
+    expected = FCLClassifier("bag:d=2").fit(padded, y)
+    np.testing.assert_array_equal(model.coef_, expected.coef_)
+    np.testing.assert_array_equal(
+        model.decision_function(text[:3]), expected.decision_function(padded[:3])
+    )
+    with pytest.raises(InputError, match=r"all sequences must have the same length \(for bags pad"):
+        FCLClassifier("kmers:d=2").fit(text, y)
+
+
 def test_sequences_as_codes_text_and_frames() -> None:
     codes, y = sequences()
     texts = ["".join("ACGT"[c] for c in row) for row in codes]

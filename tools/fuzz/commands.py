@@ -1,6 +1,6 @@
 """The commands, as click declares them, and random command lines for them.
 
-Every command in ``pyproject.toml`` is fuzzed, with all its options.
+Every command in ``pyproject.toml`` is fuzzed, with all its options; ``fcl`` only calls them.
 """
 
 from __future__ import annotations
@@ -26,14 +26,17 @@ NEEDED = {"fcl-train": ("data", "features", "C", "out")}
 #: Options that are not drawn: compiling all kernels takes half a minute, and has its own tests.
 LEFT_OUT = {"warmup"}
 #: Options that name output files.
-OUTPUTS = {"out", "tsv", "log_json"}
+OUTPUTS = {"out", "tsv", "meme", "log_json", "report", "save_plots", "save_data"}
 
 
 @cache
 def commands() -> dict[str, click.Command]:
-    """All commands that the package installs, by name."""
+    """All commands that the package installs, by name, without the group of all of them."""
     scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
-    return {name: import_module(where.partition(":")[0]).command for name, where in scripts.items()}
+    found = {
+        name: import_module(where.partition(":")[0]).command for name, where in scripts.items()
+    }
+    return {name: each for name, each in found.items() if not isinstance(each, click.Group)}
 
 
 @cache
@@ -73,7 +76,15 @@ class Line:
             "offset": lambda: "s",  # any numbers will do
             "out": self._out,
             "tsv": lambda: case.output(case.fresh(".tsv")),
+            "meme": lambda: case.output(case.fresh(".meme")),
             "log_json": lambda: case.output(case.fresh(".jsonl")),
+            "report": lambda: case.output(case.fresh(".html")),
+            "save_plots": lambda: case.output(case.fresh()),
+            "save_data": lambda: case.output(case.fresh()),
+            "groups": lambda: case.rng.choice(("y", "s")),
+            "names": lambda: self._write(
+                ".txt", "\n".join(map(str, range(case.rng.randint(0, 40))))
+            ),
             "config": lambda: self._write(".toml", "seed = 3\n"),
             "resume": lambda: copy(case, f"{self.rows}0.ck"),
             "checkpoint": lambda: case.output(case.fresh(".ck")),

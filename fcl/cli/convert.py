@@ -1,0 +1,128 @@
+"""``fcl convert``: from foreign files to a Zarr group."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fcl.cli.common import messages, refuse_same, show
+from fcl.cli.options import GroupedCommand, click_option, version_option
+from fcl.cli.process import run
+from fcl.cli.signals import stop_on_signals
+from fcl.convert.options import GROUPS, TABLE
+from fcl.units import format_seconds
+
+if TYPE_CHECKING:
+    from fcl.convert.run import Progress, Summary
+
+__all__ = ["command", "main"]
+
+EPILOG = """\
+\b
+Examples:
+  fcl convert pos.fa.gz neg.fa.gz train.zarr --length 300
+  fcl convert seqs.fa train.zarr --label 'header:label=(\\S+)'
+  fcl convert sites.bed train.zarr --genome hg38.fa.gz --window -70:+71 --label 5 --groups chrom
+  fcl convert peaks.narrowPeak train.zarr --genome hg38.fa --length 500 --anchor summit \\
+              --negatives other.bed
+  fcl convert seqs.tsv train.zarr --x sequence --y score
+
+\b
+Exit codes: 0 success, 1 the machine failed, 2 wrong option or input (nothing was written),
+129, 130 and 143 signals (nothing was written).
+"""
+
+
+class _ConvertCommand(GroupedCommand):
+    table = TABLE
+    groups = GROUPS
+
+
+def _options(function: Any) -> Any:
+    for option in reversed(TABLE.values()):
+        function = click_option(option)(function)
+    return function
+
+
+@click.command("fcl convert", cls=_ConvertCommand, epilog=EPILOG)
+@click.argument("inputs", nargs=-1, required=True, metavar="IN...")
+@click.argument("out", metavar="OUT.zarr")
+@_options
+@version_option()
+def command(inputs: tuple[str, ...], out: str, quiet: bool, **options: Any) -> None:
+    """Convert the files IN into OUT.zarr, from which fcl-train reads.
+
+    IN is a FASTA file, or one of positive and one of negative sequences; BED, narrowPeak or a table of
+    sites, with --genome; or a table with a column of sequences. Files may be compressed (gzip, bzip2);
+    - is standard input. Rows keep their order, and those that are dropped are counted by reason.
+    """
+    files = {f"input {number}": path for number, path in enumerate(inputs, 1) if path != "-"}
+    refuse_same(out, "OUT.zarr", **files, genome=options["genome"], negatives=options["negatives"])
+    if not quiet:
+        messages.say(f"reading {', '.join(inputs)}")
+    from fcl.convert.run import convert
+
+    with stop_on_signals(), _progress(quiet) as progress:
+        summary = convert(inputs, out, progress=progress, **options)
+    if not quiet:
+        show(_summary_lines(summary, out))
+
+
+@contextmanager
+def _progress(quiet: bool) -> Iterator[Progress | None]:
+    """A bar on a terminal: share of the bytes read, rows, time left."""
+    if quiet or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
+
+    columns = BarColumn(), TextColumn("{task.percentage:3.0f} %"), TextColumn("{task.fields[rows]}")
+    with Bar(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=None, rows="")
+        yield lambda done, total, rows: bar.update(
+            task, completed=done, total=total, rows=f"{rows:,} rows"
+        )
+
+
+def _summary_lines(summary: Summary, out: str) -> list[str]:
+    """What was read, dropped and written, and the command that comes next."""
+    layout = summary.layout
+    unit = "letters" if layout.kind == "codes" else "columns"
+    rate = summary.rows / max(summary.seconds, 1e-9)
+    lines = [f"read         {summary.rows_in:,} records ({summary.format})"]
+    lines += [f"dropped      {count:,} {why}" for why, count in summary.dropped.most_common()]
+    lines += [f"note         {note}" for note in summary.notes]
+    lines += [
+        f"written      {summary.rows:,} rows of {layout.width:,} {unit} in "
+        f"{format_seconds(summary.seconds)}, {rate:,.0f} rows/s"
+    ]
+    if summary.classes is not None:
+        counts = (f"{_label(label)}: {n:,}" for label, n in sorted(summary.classes.items()))
+        lines.append(f"classes      {', '.join(counts)}")
+    return [*lines, f"next         {_train_line(summary, out)}"]
+
+
+def _label(label: Any) -> str:
+    return f"{label:g}" if isinstance(label, float) else str(label)
+
+
+def _train_line(summary: Summary, out: str) -> str:
+    features = "kmers:d=8" if summary.layout.kind == "codes" else "columns"
+    weights = " --weights weights" if summary.has_weights else ""
+    return f"fcl train {shlex.quote(out)} --features {features} --C 0.1 --out model.fcl{weights}"
+
+
+def main() -> None:
+    """Run ``fcl convert`` as a process."""
+    run(command)
+
+
+if __name__ == "__main__":
+    main()

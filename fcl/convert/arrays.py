@@ -1,0 +1,151 @@
+"""Arrays of a Zarr group that grow block by block; zarr is imported when one is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+__all__ = ["Appended", "Store", "StoreLayout"]
+
+#: Zstandard's own default; lower levels are hardly faster on nucleotide codes.
+ZSTD_LEVEL = 3
+TEXT = np.dtypes.StringDType()
+#: Approximate memory of a short text.
+TEXT_BYTES = 64
+
+
+@dataclass(frozen=True)
+class StoreLayout:
+    """How arrays are cut: chunks of at most these rows and bytes, in shards of at most these bytes."""
+
+    chunk_rows: int = 65_536
+    chunk_bytes: int = 16 << 20
+    shard_bytes: int = 64 << 20
+    column_bytes: int = 8 << 20  #: of the shards of columns beside X, of which there may be many
+
+    def shard(self, row_bytes: int, is_column: bool) -> tuple[int, int]:
+        """Rows of a chunk and of a shard, for rows of this size."""
+        shard_bytes = self.column_bytes if is_column else self.shard_bytes
+        chunk = max(1, min(self.chunk_rows, self.chunk_bytes // row_bytes))
+        return chunk, chunk * max(1, shard_bytes // (chunk * row_bytes))
+
+
+class Store:
+    """A Zarr group to be filled; one thread compresses while the caller makes the next rows."""
+
+    def __init__(self, folder: Any, layout: StoreLayout) -> None:
+        import zarr
+
+        self.root = zarr.create_group(folder)
+        self.layout = layout
+        self.thread = ThreadPoolExecutor(1)
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.thread.shutdown(wait=True, cancel_futures=kind is not None)
+
+    def group(self, path: str, encoding: str, version: str, **attributes: Any) -> None:
+        """Make a group with the attributes of an encoding of anndata."""
+        found = {"encoding-type": encoding, "encoding-version": version, **attributes}
+        self.root.create_group(path, attributes=found)
+
+    def array(self, path: str, dtype: np.dtype, width: int | None = None) -> Appended:
+        """An array (n,) or (n, width) to which parts of X are appended."""
+        return Appended(self, path, dtype, () if width is None else (width,), is_column=False)
+
+    def column(self, path: str, dtype: np.dtype) -> Appended:
+        """An array (n,) to which values are appended."""
+        return Appended(self, path, dtype, (), is_column=True)
+
+    def text(self, path: str, values: Iterable[str]) -> None:
+        """Write an array of text at once."""
+        array = self.column(path, TEXT)
+        array.append(np.array(list(values), TEXT))
+        array.finish()
+
+
+class Appended:
+    """An array that is written shard by shard, so that every chunk is compressed once."""
+
+    def __init__(
+        self, store: Store, path: str, dtype: np.dtype, row_shape: tuple[int, ...], is_column: bool
+    ) -> None:
+        self._store, self._path, self._row_shape = store, path, row_shape
+        self.dtype = np.dtype(dtype)
+        item = TEXT_BYTES if self.dtype.kind == "T" else self.dtype.itemsize
+        row_bytes = max(1, item * int(np.prod(row_shape)))
+        self._chunk, self._shard = store.layout.shard(row_bytes, is_column)
+        self._array: Any = None
+        self._written: Future[None] | None = None
+        self._parts: list[np.ndarray] = []
+        self._filled = 0
+        self.n_rows = 0
+
+    def append(self, values: np.ndarray) -> None:
+        """Append rows, which are converted to the dtype of the array, and must not change later."""
+        while len(values):
+            here = values[: self._shard - self._filled]
+            self._parts.append(here.astype(self.dtype, copy=False))
+            self._filled += len(here)
+            self.n_rows += len(here)
+            values = values[len(here) :]
+            if self._filled == self._shard:
+                self._flush()
+
+    def finish(self) -> None:
+        """Write what is left, and wait until all is written."""
+        if self._filled or self._array is None:
+            self._flush()
+        self._wait()
+
+    def _flush(self) -> None:
+        self._wait()
+        empty = np.empty((0, *self._row_shape), self.dtype)
+        values = np.concatenate(self._parts) if self._parts else empty
+        if self._array is None:
+            self._array = self._create()
+        self._written = self._store.thread.submit(self._write, self.n_rows, values)
+        self._parts, self._filled = [], 0
+
+    def _wait(self) -> None:
+        if self._written is not None:
+            self._written.result()
+            self._written = None
+
+    def _write(self, stop: int, values: np.ndarray) -> None:
+        self._array.resize((stop, *self._row_shape))
+        if len(values):
+            self._array[stop - len(values) : stop] = values
+
+    def _create(self) -> Any:
+        """Create the array at the first flush, when it is known whether there are several shards."""
+        from zarr.codecs import ZstdCodec
+
+        whole = self._filled == self._shard
+        chunk = self._chunk if whole else max(1, min(self._chunk, self._filled))
+        shard = self._shard if whole else -(-self._filled // chunk) * chunk
+        text = self.dtype.kind == "T"
+        encoding = "string-array" if text else "array"
+        return self._store.root.create_array(
+            self._path,
+            shape=(0, *self._row_shape),
+            dtype=str if text else self.dtype,
+            chunks=(chunk, *self._row_shape),
+            shards=(shard, *self._row_shape) if shard > chunk else None,
+            compressors=ZstdCodec(level=ZSTD_LEVEL),
+            # a chunk that is left out reads as zeros, but looks as if the writer had failed
+            config={"write_empty_chunks": True},
+            attributes={"encoding-type": encoding, "encoding-version": "0.2.0"},
+        )

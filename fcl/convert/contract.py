@@ -1,0 +1,153 @@
+"""The contract between the readers of foreign formats and the writer.
+
+A reader is a module with a dataclass ``Options`` and a function ``open_source``; see
+``fcl/convert/registry.py``. It returns a :class:`Source`, which yields blocks of rows in the order of the
+input, in bounded memory.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from fcl.convert.files import InputFile
+from fcl.data.sparse import SparseRows
+
+__all__ = ["Budget", "Categorical", "Column", "Layout", "Rows", "Source"]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What X is.
+
+    Attributes
+    ----------
+    kind : {"codes", "dense", "sparse"}
+        Nucleotide codes 0-4 (uint8), an array of numbers, or a CSR matrix.
+    dtype : dtype
+        Of the codes, the numbers, or the entries.
+    width : int
+        Letters or columns.
+    names : sequence of str, or None
+        Names of the columns, of which there are ``width``.
+    """
+
+    kind: Literal["codes", "dense", "sparse"]
+    dtype: np.dtype
+    width: int
+    names: Sequence[str] | None = None
+
+
+@dataclass(frozen=True)
+class Categorical:
+    """A column of text that repeats.
+
+    Attributes
+    ----------
+    codes : integers (m,)
+        Indices of categories.
+    categories : list of str
+        One list for all blocks of a source. It may grow, and its elements keep their places.
+    """
+
+    codes: np.ndarray
+    categories: list[str]
+
+
+#: Numbers (m,), text (m,) of any numpy dtype, or a categorical
+Column = np.ndarray | Categorical
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A block of m rows; every block of a source has the same columns, of the same dtypes.
+
+    Attributes
+    ----------
+    x : array (m, width) or SparseRows
+        As the layout of the source says. The ``n_columns`` of sparse rows are ignored.
+    source_row : int64 (m,)
+        Number of the record in the input, from 0, counted over all files and dropped records.
+    y : column, or None
+        Labels or numbers.
+    weights : float (m,), or None
+        Sample weights.
+    obs : mapping of str to column
+        What is known about the rows; the writer adds ``source_row``.
+    """
+
+    x: np.ndarray | SparseRows
+    source_row: npt.NDArray[np.int64]
+    y: Column | None = None
+    weights: np.ndarray | None = None
+    obs: Mapping[str, Column] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.source_row)
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Bytes that a conversion may use.
+
+    Attributes
+    ----------
+    total : int
+        For everything that a source holds at once, beyond the interpreter and the writer.
+    block : int
+        For one block: the X of its rows, or the slice of the file that it comes from.
+    scratch : str or None
+        Folder for temporary files, which is the one of the output; None for the system's.
+    """
+
+    total: int
+    block: int
+    scratch: str | None = None
+
+    def block_rows(self, row_bytes: int) -> int:
+        """How many rows of this size make a block."""
+        return max(1, self.block // max(1, row_bytes))
+
+
+class Source(ABC):
+    """The rows of foreign files; constructed by ``open_source`` of a reader.
+
+    The constructor reads what it needs to know the layout, and rejects wrong options. Errors are
+    ``InputError`` with the file and the line, the record, or the row and column.
+
+    Attributes
+    ----------
+    inputs : list of InputFile
+        All files that are read, for the progress, and for the hashes that the output stores.
+    rows_in : int
+        Records that were read so far, dropped ones included.
+    dropped : Counter
+        Number of dropped records by reason, such as "beyond the end of the contig".
+    notes : list of str
+        Lines for the summary, such as "strand: column 6".
+    """
+
+    def __init__(self, inputs: Sequence[InputFile]) -> None:
+        self.inputs = list(inputs)
+        self.rows_in = 0
+        self.dropped: Counter[str] = Counter()
+        self.notes: list[str] = []
+
+    @property
+    @abstractmethod
+    def layout(self) -> Layout:
+        """The layout of X; for sparse rows, ``width`` and ``names`` may be final only at the end."""
+
+    @abstractmethod
+    def blocks(self, budget: Budget) -> Iterator[Rows]:
+        """Iterate once over the kept rows, in the order of the input; blocks may be empty."""
+
+    def attributes(self) -> dict[str, Any]:
+        """Facts for the attributes of the output, which JSON can hold; asked for at the end."""
+        return {}

@@ -1,0 +1,242 @@
+"""FASTA files as rows of codes."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fcl.checks import shown
+from fcl.convert.contract import Budget, Column, Layout, Rows, Source
+from fcl.convert.files import InputFile
+from fcl.convert.labels import HEADER, HeaderPattern, NameTable, TextColumn
+from fcl.convert.letters import Codes, Filter, Ints, Trimmer
+from fcl.convert.records import Piece, pieces
+from fcl.errors import InputError
+
+__all__ = ["Options", "open_source"]
+
+#: Short records are parsed twice as fast in slices that stay in the cache.
+_SLICE_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Options:
+    """The options of ``fcl convert`` that FASTA takes."""
+
+    label: str | None = None
+    groups: str | None = None
+    length: int | None = None
+    anchor: str = "center"
+    pad: bool = False
+    max_unknown: float | None = None
+    both_strands: bool = False
+
+
+@dataclass
+class _Batch:
+    """Complete records; ``codes`` holds their letters one after the other."""
+
+    file: InputFile
+    headers: list[bytes]
+    lengths: Ints
+    codes: Codes
+    find_lines: Callable[[], Ints]
+
+    @property
+    def starts(self) -> Ints:
+        return np.cumsum(self.lengths) - self.lengths
+
+    @functools.cached_property
+    def lines(self) -> Ints:
+        """Line numbers of the headers, from 1; counted only where a message needs them."""
+        return self.find_lines()
+
+    def __len__(self) -> int:
+        return len(self.headers)
+
+    def text(self) -> list[str]:
+        """The headers as text."""
+        if not self.headers:
+            return []
+        joined = b"\n".join(self.headers).replace(b"\r", b"")
+        return joined.decode("utf-8", "replace").split("\n")
+
+    def names(self) -> list[str]:
+        """The first word of each header; empty where there is none."""
+        joined = b"".join(self.headers)
+        if b" " not in joined and b"\t" not in joined:
+            return self.text()
+        return [(header.split(None, 1) or [""])[0] for header in self.text()]
+
+    def where(self, record: int) -> str:
+        """A record in words, for messages."""
+        return f"{self.file.name}: line {self.lines[record]}"
+
+
+def open_source(inputs: list[InputFile], options: Options, budget: Budget) -> Source:
+    """Open one FASTA file, or two whose labels are 1 and -1.
+
+    Raises
+    ------
+    InputError
+        The options do not fit each other, or there are more than two files.
+    """
+    if len(inputs) > 2 and options.label is None:
+        raise InputError(
+            "expected one FASTA file, or one of positive and one of negative sequences, got "
+            f"{len(inputs)}; join them, or give --label"
+        )
+    return _FastaSource(inputs, options, budget)
+
+
+class _FastaSource(Source):
+    def __init__(self, inputs: list[InputFile], options: Options, budget: Budget) -> None:
+        super().__init__(inputs)
+        self._files = inputs
+        self._options = options
+        self._filter = Filter(options.max_unknown, options.both_strands)
+        self._labels = _Lookup.of("--label", options.label)
+        self._groups = _Lookup.of("--groups", options.groups)
+        for lookup in (self._labels, self._groups):
+            if lookup is not None and lookup.table is not None:
+                self.inputs.append(lookup.table.file)
+        self._trimmer = Trimmer(options.length, options.anchor, options.pad)
+        self._names: dict[str, str] = {}  # of records that are looked up, and where they are
+        if len(inputs) == 2 and options.label is None:
+            self.notes.append(f"labels: 1 for {inputs[0].name}, -1 for {inputs[1].name}")
+
+    @property
+    def layout(self) -> Layout:
+        return Layout("codes", np.dtype(np.uint8), self._trimmer.width)
+
+    def blocks(self, budget: Budget) -> Iterator[Rows]:
+        for number, file in enumerate(self._files):
+            for batch in _batches(file, budget):
+                yield self._rows(batch, number)
+
+    def _rows(self, batch: _Batch, file_number: int) -> Rows:
+        records = np.arange(self.rows_in, self.rows_in + len(batch))
+        self.rows_in += len(batch)
+        keep = self._trimmer.keep(batch.lengths, self.dropped, batch.where)
+        names = batch.names()
+        self._check_names(batch, names)
+        places = {
+            lookup: self._places(lookup, batch, names, keep)
+            for lookup in (self._labels, self._groups)
+            if lookup is not None
+        }
+        kept = np.flatnonzero(keep)
+        columns = {
+            lookup.option: lookup.column(found[kept], batch, kept)
+            for lookup, found in places.items()
+        }
+        if len(self._files) == 2 and self._labels is None:
+            columns["--label"] = np.full(len(kept), 1 - 2 * file_number, np.int8)
+        obs: dict[str, Column] = {"name": np.array(names, np.dtypes.StringDType())[kept]}
+        if "--groups" in columns:
+            obs["group"] = columns["--groups"]
+        x, padded = self._trimmer.rows(batch.codes, batch.starts[kept], batch.lengths[kept])
+        rows = Rows(x, records[kept], columns.get("--label"), None, obs)
+        return self._filter.apply(rows, self.dropped, padded)
+
+    def _check_names(self, batch: _Batch, names: list[str]) -> None:
+        """Raise InputError for a name that occurs twice, if its label or group is looked up."""
+        lookups = (self._labels, self._groups)
+        tables = [lookup.table.rows for lookup in lookups if lookup and lookup.table]
+        for i, name in enumerate(names if tables else ()):
+            if not any(name in table for table in tables):
+                continue
+            if name in self._names:
+                raise InputError(
+                    f"two records have the name {shown(name)}: {self._names[name]} and {batch.where(i)}; "
+                    "expected each name once, as labels and groups are looked up by name"
+                )
+            self._names[name] = batch.where(i)
+
+    def _places(
+        self, lookup: _Lookup, batch: _Batch, names: list[str], keep: np.ndarray
+    ) -> np.ndarray:
+        """Where the values of records are; records without one are taken out of ``keep``."""
+        places = lookup.find(batch, names)
+        missing = keep & (places < 0)
+        if missing.any():
+            self.dropped[f"without a {lookup.what} in {lookup.source}"] += int(missing.sum())
+            keep &= ~missing
+        return places
+
+
+class _Lookup:
+    """Labels or groups of records: by a pattern over their headers, or by name in a table."""
+
+    def __init__(self, option: str, text: str) -> None:
+        self.option = option
+        self.what = option.strip("-").removesuffix("s")
+        self.pattern = HeaderPattern.parse(option, text) if text.startswith(HEADER) else None
+        self.table = None if self.pattern else NameTable.read(option, text)
+        self.source = "" if self.table is None else self.table.file.name
+        self._column = TextColumn(option)
+        self._found: list[str] = []
+
+    @classmethod
+    def of(cls, option: str, text: str | None) -> _Lookup | None:
+        return None if text is None else cls(option, text)
+
+    def find(self, batch: _Batch, names: list[str]) -> np.ndarray:
+        """Places of the values of the records, for :meth:`column`; -1 for one without a value."""
+        if self.table is not None:
+            return self.table.find(names)
+        assert self.pattern is not None
+        headers = enumerate(batch.text())
+        self._found = [self.pattern.find(header, batch.where, i) for i, header in headers]
+        return np.arange(len(batch))
+
+    def column(self, places: np.ndarray, batch: _Batch, records: Ints) -> Column:
+        """The values at these places, which belong to these records of a batch."""
+        if self.table is not None:
+            return self.table.take(places)
+        found = [self._found[i] for i in places]
+        return self._column.encode(found, lambda i: batch.where(int(records[i])))
+
+
+def _batches(file: InputFile, budget: Budget) -> Iterator[_Batch]:
+    """The records of a file; a record that continues in the next piece waits for its end."""
+    header: bytes | None = None
+    before: Piece | None = None  # in which the waiting record begins
+    waiting: list[Codes] = []
+    for piece in pieces(file, min(budget.block, _SLICE_BYTES)):
+        waiting.append(piece.continued)
+        _check_size(file, header, waiting, budget)
+        if not piece.headers:
+            continue
+        headers, lengths = piece.headers, piece.lengths
+        if header is not None:
+            headers = [header, *headers]
+            lengths = np.concatenate([[sum(map(len, waiting))], lengths])
+        codes = np.concatenate([*waiting, piece.codes])
+        end = len(codes) - int(lengths[-1])
+        lines = functools.partial(_lines, before, piece)
+        yield _Batch(file, headers[:-1], lengths[:-1], codes[:end], lines)
+        header, before, waiting = headers[-1], piece, [codes[end:].copy()]
+    assert header is not None
+    letters = np.concatenate(waiting)
+    lines = functools.partial(_lines, before, None)
+    yield _Batch(file, [header], np.array([len(letters)]), letters, lines)
+
+
+def _lines(before: Piece | None, piece: Piece | None) -> Ints:
+    """Lines of the last record of a piece, and of all but the last one of the next piece."""
+    first = np.empty(0, np.int64) if before is None else before.lines()[-1:]
+    return first if piece is None else np.concatenate([first, piece.lines()[:-1]])
+
+
+def _check_size(
+    file: InputFile, header: bytes | None, waiting: Sequence[Codes], budget: Budget
+) -> None:
+    if header is not None and 2 * sum(map(len, waiting)) > budget.total:
+        raise InputError(
+            f"{file.name}: the record {shown(header.decode('utf-8', 'replace'))} needs more memory than "
+            "the budget; raise --memory, or cut windows out of a genome with --genome"
+        )

@@ -1,0 +1,165 @@
+"""Input files: plain or compressed, on disk or from standard input, hashed while they are read."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import hashlib
+import io
+import os
+import sys
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from fcl.checks import file_kind
+from fcl.errors import InputError
+
+__all__ = ["STDIN", "InputFile"]
+
+STDIN = "-"
+
+#: decompressed bytes that recognise a format
+HEAD_BYTES = 1 << 16
+_OPENERS: tuple[tuple[bytes, Any], ...] = ((b"\x1f\x8b", gzip.open), (b"BZh", bz2.open))
+
+
+class InputFile:
+    """A file, or standard input, that is read from beginning to end.
+
+    Parameters
+    ----------
+    path : path
+        ``-`` is standard input.
+
+    Attributes
+    ----------
+    name : str
+        For messages.
+    size : int or None
+        Stored bytes; None for standard input.
+    elsewhere : int
+        Stored bytes that another library has read; a reader that uses one sets it, for the progress.
+
+    Raises
+    ------
+    InputError
+        There is no such file, or it cannot be read.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self.is_stdin = os.fspath(path) == STDIN
+        self.name = "standard input" if self.is_stdin else os.fspath(path)
+        self.size: int | None = None
+        self.elsewhere = 0
+        self._is_read = False
+        if not self.is_stdin:
+            kind = file_kind(path)
+            if kind != "file":
+                what = "is a folder, expected a file" if kind else "does not exist"
+                raise InputError(f"{self.name} {what}")
+            self.size = os.stat(path).st_size
+        with self._named_errors():
+            self._raw = _Counted(None if self.is_stdin else self.path)
+            self._stored = io.BufferedReader(self._raw, HEAD_BYTES)
+            magic_bytes = self._stored.peek(8)
+            opener = next(
+                (open_ for magic, open_ in _OPENERS if magic_bytes.startswith(magic)), None
+            )
+            self._plain: Any = self._stored if opener is None else opener(self._stored)
+        self.compressed = opener is not None
+        self._pending = b""
+
+    @property
+    def done(self) -> int:
+        """Stored bytes that were read so far."""
+        return max(self._raw.done, self.elsewhere)
+
+    @property
+    def head(self) -> bytes:
+        """The first decompressed bytes, which are read again by :meth:`slices`."""
+        if not self._is_read and len(self._pending) < HEAD_BYTES:
+            self._pending += self._read(HEAD_BYTES - len(self._pending))
+        return self._pending
+
+    def slices(self, size: int) -> Iterator[bytes]:
+        """Iterate once over the decompressed bytes, in slices of at most about ``size`` bytes."""
+        piece, self._pending = self.head, b""
+        self._is_read = True
+        while piece:
+            yield piece
+            piece = self._read(size)
+
+    def read_text(self) -> str:
+        """All of a small file as text; raises InputError if it is not UTF-8."""
+        content = b"".join(self.slices(1 << 20))
+        try:
+            return content.decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            line = content.count(b"\n", 0, error.start) + 1
+            raise InputError(
+                f"{self.name}: line {line} is not UTF-8 text; expected plain text, maybe compressed "
+                "with gzip or bzip2"
+            ) from None
+
+    def describe(self) -> dict[str, Any]:
+        """Name, size and SHA-256 (hex) of the stored bytes, which are read to their end."""
+        with self._named_errors():
+            while self._stored.read(1 << 20):
+                pass
+        return {
+            "name": STDIN if self.is_stdin else self.path.name,
+            "bytes": self._raw.done,
+            "sha256": self._raw.hash.hexdigest(),
+        }
+
+    def _read(self, size: int) -> bytes:
+        with self._named_errors():
+            pieces: list[bytes] = []
+            while size > 0 and (piece := self._plain.read(size)):
+                pieces.append(piece)
+                size -= len(piece)
+            return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    @contextmanager
+    def _named_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except EOFError as error:
+            raise InputError(
+                f"{self.name} ends in the middle of its compressed data; it is incomplete: copy or "
+                "download it again"
+            ) from error
+        except (gzip.BadGzipFile, zlib.error) as error:
+            raise InputError(f"{self.name} cannot be decompressed: {error}") from error
+        except OSError as error:
+            if error.errno is None:  # bz2 raises it for damaged data
+                raise InputError(f"{self.name} cannot be decompressed: {error}") from error
+            raise InputError(f"{self.name} cannot be read: {error.strerror}") from error
+
+
+class _Counted(io.RawIOBase):
+    """The stored bytes of a file, or of standard input, which are counted and hashed."""
+
+    def __init__(self, path: Path | None) -> None:
+        self.done = 0
+        self.hash = hashlib.sha256()
+        self._is_stdin = path is None
+        self._file: Any = sys.stdin.buffer if path is None else open(path, "rb", 0)  # noqa: SIM115
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        count = self._file.readinto(buffer) or 0
+        self.hash.update(memoryview(buffer)[:count])
+        self.done += count
+        return count
+
+    def close(self) -> None:
+        if not self._is_stdin:
+            self._file.close()
+        super().close()

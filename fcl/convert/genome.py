@@ -1,0 +1,189 @@
+"""A genome as codes in a scratch file, from which windows are cut."""
+
+from __future__ import annotations
+
+import difflib
+import mmap
+import tempfile
+from dataclasses import dataclass
+from typing import IO
+
+import numpy as np
+
+from fcl.checks import shown
+from fcl.convert.contract import Budget
+from fcl.convert.files import InputFile
+from fcl.convert.letters import Codes, Ints, reverse_complement
+from fcl.convert.records import pieces
+from fcl.data.sequences import UNKNOWN
+from fcl.errors import InputError
+
+__all__ = ["Genome", "Renaming", "Windows"]
+
+_SLICE_BYTES = 4 << 20
+_TWO_BIT = (b"\x43\x27\x41\x1a", b"\x1a\x41\x27\x43")
+
+
+@dataclass(frozen=True)
+class Windows:
+    """m windows of one length.
+
+    Attributes
+    ----------
+    contig : int64 (m,)
+        Numbers of contigs.
+    first : int64 (m,)
+        First base in the contig, from 0; may lie outside.
+    reverse : bool (m,)
+        Whether the window is read from the reverse strand.
+    """
+
+    contig: Ints
+    first: Ints
+    reverse: np.ndarray
+
+    def select(self, index: np.ndarray) -> Windows:
+        """Some of the windows, by number."""
+        return Windows(self.contig[index], self.first[index], self.reverse[index])
+
+
+class Genome:
+    """The contigs of a FASTA file, one after the other in a scratch file of one byte a base.
+
+    Attributes
+    ----------
+    names : dict
+        Name of a contig -> its number.
+    lengths : int64 (contigs,)
+
+    Raises
+    ------
+    InputError
+        The file is no FASTA file, or two contigs have the same name.
+    """
+
+    def __init__(self, file: InputFile, budget: Budget) -> None:
+        if file.head[:4] in _TWO_BIT:
+            raise InputError(
+                f"{file.name} is a 2bit file; expected FASTA: convert it with twoBitToFa"
+            )
+        self.file_name = file.name
+        self.names: dict[str, int] = {}
+        with tempfile.TemporaryFile(dir=budget.scratch) as scratch:
+            starts = self._write(file, budget, scratch)
+            scratch.flush()
+            if not starts[-1]:
+                raise InputError(f"{file.name}: expected contigs with letters, found none")
+            self._map = mmap.mmap(scratch.fileno(), int(starts[-1]), access=mmap.ACCESS_READ)
+        self._starts, self.lengths = starts[:-1], np.diff(starts)
+        self._codes = np.frombuffer(self._map, np.uint8)
+        self._is_large = starts[-1] > budget.total // 2
+
+    def _write(self, file: InputFile, budget: Budget, scratch: IO[bytes]) -> Ints:
+        """Write the codes; returns where each contig begins, and the end."""
+        lines: list[int] = []
+        starts: list[int] = []
+        end = 0
+        for piece in pieces(file, min(budget.block, _SLICE_BYTES)):
+            scratch.write(piece.continued.data)
+            scratch.write(piece.codes.data)
+            end += len(piece.continued)
+            for header, line in zip(piece.headers, piece.lines().tolist(), strict=True):
+                name = (header.split() or [b""])[0].decode("utf-8", "replace")
+                if name in self.names:
+                    raise InputError(
+                        f"{file.name}: the contig {shown(name)} is in the lines "
+                        f"{lines[self.names[name]]} and {line}; expected each name once"
+                    )
+                self.names[name] = len(lines)
+                lines.append(line)
+            starts += (end + np.cumsum(piece.lengths) - piece.lengths).tolist()
+            end += len(piece.codes)
+        return np.array([*starts, end], np.int64)
+
+    def inside(self, windows: Windows, length: int) -> np.ndarray:
+        """Whether windows of this length lie inside their contigs, bool (m,)."""
+        last = self.lengths[windows.contig] - length
+        return (windows.first >= 0) & (windows.first <= last)
+
+    def cut(self, windows: Windows, length: int) -> Codes:
+        """Cut windows of this length; bases outside a contig are unknown."""
+        inside = self.inside(windows, length)
+        first = self._starts[windows.contig] + windows.first
+        if inside.all():
+            rows = self._view(length)[first]
+        else:
+            rows = np.empty((len(first), length), np.uint8)
+            rows[inside] = self._view(length)[first[inside]]
+            rows[~inside] = self._padded(windows.select(np.flatnonzero(~inside)), length)
+        if self._is_large:  # so that the mapped pages do not count as memory of this process
+            self._map.madvise(mmap.MADV_DONTNEED)
+        if windows.reverse.any():
+            rows[windows.reverse] = reverse_complement(rows[windows.reverse])
+        return rows
+
+    def _view(self, length: int) -> Codes:
+        if length > len(self._codes):
+            return np.empty((0, length), np.uint8)
+        return np.lib.stride_tricks.sliding_window_view(self._codes, length)
+
+    def _padded(self, windows: Windows, length: int) -> Codes:
+        place = windows.first[:, None] + np.arange(length)
+        ends = self.lengths[windows.contig][:, None]
+        outside = (place < 0) | (place >= ends)
+        place = np.where(outside, 0, place + self._starts[windows.contig][:, None])
+        return np.where(outside, np.uint8(UNKNOWN), self._codes[place])
+
+
+@dataclass(frozen=True)
+class Renaming:
+    """``--rename OLD=NEW,...``: how names in the intervals become names in the genome.
+
+    A whole name takes precedence; otherwise OLD is a prefix, which NEW replaces.
+    """
+
+    pairs: dict[str, str]
+
+    @classmethod
+    def parse(cls, text: str | None) -> Renaming:
+        """Parse the value of the option."""
+        pairs = dict[str, str]()
+        for pair in text.split(",") if text else ():
+            old, equals, new = pair.strip().partition("=")
+            if not equals or (not old and not new):
+                raise InputError(
+                    f"--rename: expected OLD=NEW, such as chr= or chrM=MT,chr=, got {shown(pair)}"
+                )
+            pairs[old] = new
+        return cls(pairs)
+
+    def apply(self, name: str) -> str:
+        """The name in the genome."""
+        if name in self.pairs:
+            return self.pairs[name]
+        prefixes = [old for old in self.pairs if name.startswith(old)]
+        longest = max(prefixes, key=len, default=None)
+        return name if longest is None else self.pairs[longest] + name[len(longest) :]
+
+    def find(self, name: str, genome: Genome, where: str) -> int:
+        """Number of the contig; InputError suggests how to rename a name that the genome lacks."""
+        renamed = self.apply(name)
+        if renamed not in genome.names:
+            raise InputError(
+                f"{where}: {genome.file_name} has no contig {shown(renamed)}; "
+                f"{_advice(name, renamed, list(genome.names))}"
+            )
+        return genome.names[renamed]
+
+
+def _advice(name: str, renamed: str, known: list[str]) -> str:
+    """How to make a name agree with one of the genome."""
+    if name.startswith("chr") and name[3:] in known:
+        return f"BED says {name}, genome says {name[3:]}: --rename chr="
+    if f"chr{name}" in known:
+        return f"BED says {name}, genome says chr{name}: --rename =chr"
+    near = difflib.get_close_matches(renamed, known, n=1)
+    if near:
+        return f"BED says {name}, genome says {near[0]}: --rename {name}={near[0]}"
+    few = ", ".join(map(shown, known[:8])) + (", ..." if len(known) > 8 else "")
+    return f"it has {few}: is it the right genome? Otherwise give --rename OLD=NEW"

@@ -1,0 +1,271 @@
+"""Windows of a genome around intervals (BED, narrowPeak, tables of sites) as rows of codes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from fcl.checks import shown
+from fcl.convert.bed import Intervals, read_intervals
+from fcl.convert.contract import Budget, Categorical, Column, Layout, Rows, Source
+from fcl.convert.files import InputFile
+from fcl.convert.genome import Genome, Renaming, Windows
+from fcl.convert.labels import Categories, TextColumn
+from fcl.convert.letters import Filter, Ints
+from fcl.errors import InputError
+
+__all__ = ["Options", "open_source"]
+
+#: bytes of a line of BED, to divide a budget of rows
+_LINE_BYTES = 32
+_STRANDS = ("+", "-", ".")
+
+
+@dataclass(frozen=True)
+class Options:
+    """The options of ``fcl convert`` that intervals take."""
+
+    genome: str | None = None
+    window: str | None = None
+    length: int | None = None
+    anchor: str | None = None
+    edges: str = "drop"
+    no_strand: bool = False
+    rename: str | None = None
+    label: str | None = None
+    negatives: str | None = None
+    groups: str | None = None
+    max_unknown: float | None = None
+    both_strands: bool = False
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Where a window lies relative to its interval.
+
+    before, behind : bases before the anchor, and from the anchor on, in the direction of the strand; None
+        if the window is given by its length.
+    length : bases; None for the length of the intervals.
+    anchor : "start", "center", "end" or "summit".
+    """
+
+    before: int | None
+    behind: int
+    length: int | None
+    anchor: str
+
+    @classmethod
+    def of(cls, options: Options) -> Shape:
+        """The shape that options describe; raises InputError if they do not fit each other."""
+        if options.window is None:
+            return cls(None, 0, options.length, options.anchor or "center")
+        if options.length is not None:
+            raise InputError("give --window or --length, not both")
+        match = re.fullmatch(r"([-+]?[0-9]{1,8}):([-+]?[0-9]{1,8})", options.window.strip())
+        first, end = (int(match[1]), int(match[2])) if match else (0, 0)
+        if first >= end:
+            raise InputError(
+                "--window: expected FIRST:END relative to the anchor, such as -70:+71 for 141 bases, got "
+                f"{shown(options.window)}"
+            )
+        return cls(-first, end, end - first, options.anchor or "start")
+
+    def first(self, sites: Intervals, reverse: np.ndarray, summit: Ints, length: int) -> Ints:
+        """The first base of the window of each interval, on the forward strand."""
+        start, end = sites.start, sites.end
+        at_start = np.logical_xor(reverse, self.anchor == "end")  # for start: at the end if reverse
+        if self.before is None:
+            return {
+                "center": start + (end - start - length) // 2,
+                "summit": summit - length // 2,
+            }.get(self.anchor, np.where(at_start, end - length, start))
+        base = {"center": (start + end) // 2, "summit": summit}.get(
+            self.anchor, np.where(at_start, end - 1, start)
+        )
+        return np.where(reverse, base - self.behind + 1, base - self.before)
+
+
+def open_source(inputs: list[InputFile], options: Options, budget: Budget) -> Source:
+    """Open intervals and their genome; a second file, or ``negatives``, has the label -1.
+
+    Raises
+    ------
+    InputError
+        There is no genome, or the options do not fit each other.
+    """
+    if options.genome is None:
+        raise InputError(
+            f"{inputs[0].name}: intervals need --genome FILE, the FASTA file that has their sequences"
+        )
+    files = [*inputs, *([InputFile(options.negatives)] if options.negatives else [])]
+    if len(files) > 2 or (len(files) > 1 and options.label is not None):
+        raise InputError(
+            f"expected one file of intervals, or one of positive and one of negative intervals without "
+            f"--label, got {len(files)}; join them, and give --label COLUMN"
+        )
+    return _IntervalSource(files, InputFile(options.genome), options)
+
+
+class _IntervalSource(Source):
+    def __init__(self, files: list[InputFile], genome: InputFile, options: Options) -> None:
+        super().__init__([*files, genome])
+        self._files, self._genome_file, self._options = files, genome, options
+        self._shape = Shape.of(options)
+        self._length = self._shape.length
+        self._filter = Filter(options.max_unknown, options.both_strands)
+        self._renaming = Renaming.parse(options.rename)
+        self._chroms = Categories()  # names in the intervals
+        self._contigs: list[int] = []  # their numbers in the genome
+        self._label = TextColumn("--label")
+        self._group = Categories()
+        self._named: bool | None = None
+        self._reversed = 0
+
+    @property
+    def layout(self) -> Layout:
+        return Layout("codes", np.dtype(np.uint8), self._length or 0)
+
+    def blocks(self, budget: Budget) -> Iterator[Rows]:
+        genome = Genome(self._genome_file, budget)
+        contigs = list(genome.names)
+        row_bytes = 2 * (self._length or _LINE_BYTES) + 8 * _LINE_BYTES
+        size = max(1 << 16, budget.block_rows(row_bytes) * _LINE_BYTES)
+        for number, file in enumerate(self._files):
+            for sites in read_intervals(file, size):
+                yield self._rows(sites, genome, contigs, number)
+        self._note_strands()
+
+    def _note_strands(self) -> None:
+        if self._options.no_strand:
+            self.notes.append("strand: ignored; all windows are from the forward strand")
+        else:
+            self.notes.append(
+                f"strand: {self._reversed:,} windows are reverse complements, by column 6 (strand)"
+            )
+
+    def _rows(self, sites: Intervals, genome: Genome, contigs: list[str], number: int) -> Rows:
+        records = np.arange(self.rows_in, self.rows_in + len(sites))
+        self.rows_in += len(sites)
+        windows, strand = self._windows(sites, genome)
+        assert self._length is not None
+        keep = self._kept(sites, windows, genome)
+        chosen = windows.select(keep)
+        self._reversed += int(chosen.reverse.sum())
+        obs: dict[str, Column] = {
+            "chrom": Categorical(chosen.contig.astype(np.int32), contigs),
+            "start": chosen.first,
+        }
+        if not self._options.no_strand:
+            obs["strand"] = Categorical(strand[keep], list(_STRANDS))
+        if self._has_names(sites):
+            names = sites.text("name") if sites.has("name") else [""] * len(sites)
+            obs["name"] = np.array(names, np.dtypes.StringDType())[keep]
+        if self._options.groups is not None:
+            obs["group"] = self._group_column(sites, keep)
+        rows = Rows(
+            genome.cut(chosen, self._length), records[keep], self._y(sites, keep, number), None, obs
+        )
+        return self._filter.apply(rows, self.dropped)
+
+    def _windows(self, sites: Intervals, genome: Genome) -> tuple[Windows, np.ndarray]:
+        """The windows of intervals, and their strands as codes."""
+        strand = self._strands(sites)
+        reverse = strand == 1
+        if self._length is None:
+            self._length = int(sites.end[0] - sites.start[0])
+        if self._shape.length is None and self._shape.before is None:
+            self._check_lengths(sites, self._length)
+        summit = self._summits(sites)
+        first = self._shape.first(sites, reverse, summit, self._length)
+        return Windows(self._contigs_of(sites, genome), first, reverse), strand
+
+    def _check_lengths(self, sites: Intervals, length: int) -> None:
+        other = sites.end - sites.start != length
+        if other.any():
+            at = int(other.argmax())
+            raise InputError(
+                f"{sites.where(at)}: the interval has {sites.end[at] - sites.start[at]:,} bases, but the "
+                f"first has {length:,}; give --length L, or --window such as -70:+71"
+            )
+
+    def _summits(self, sites: Intervals) -> Ints:
+        """Positions of the summits; -1 for an interval without one."""
+        if self._shape.anchor != "summit":
+            return np.zeros(len(sites), np.int64)
+        if not sites.has("summit"):
+            raise InputError(
+                f"{sites.file.name}: --anchor summit needs column 10 of narrowPeak, or a column "
+                "summit; give --anchor center"
+            )
+        offset = sites.integers("summit")
+        return np.where(offset < 0, -1, sites.start + offset)
+
+    def _strands(self, sites: Intervals) -> np.ndarray:
+        """Codes of the strands: 0 is +, 1 is -, 2 is unknown."""
+        if self._options.no_strand or not sites.has("strand"):
+            return np.full(len(sites), _STRANDS.index("."), np.int8)
+        found = sites.letters("strand", "".join(_STRANDS))
+        if (found < 0).any():
+            at = int((found < 0).argmax())
+            raise InputError(
+                f"{sites.where(at)}: expected a strand (+, - or .) in column 6, got "
+                f"{shown(sites.text('strand')[at])}; give --no-strand to ignore the column"
+            )
+        return found
+
+    def _contigs_of(self, sites: Intervals, genome: Genome) -> Ints:
+        words = self._chroms.encode(sites.text("chrom"))
+        for word in words.categories[len(self._contigs) :]:
+            where = sites.where(sites.text("chrom").index(word))
+            self._contigs.append(self._renaming.find(word, genome, where))
+        return np.array(self._contigs, np.int64)[words.codes]
+
+    def _kept(self, sites: Intervals, windows: Windows, genome: Genome) -> np.ndarray:
+        """Numbers of the windows that become rows; the others are counted, or refused."""
+        keep = np.ones(len(sites), bool)
+        if self._shape.anchor == "summit":
+            keep = self._summits(sites) >= 0
+            self._drop("without a summit", ~keep)
+        if self._options.edges != "pad":
+            assert self._length is not None
+            outside = keep & ~genome.inside(windows, self._length)
+            if outside.any() and self._options.edges == "error":
+                at = int(outside.argmax())
+                raise InputError(
+                    f"{sites.where(at)}: the window of {self._length:,} bases from "
+                    f"{windows.first[at]:,} on leaves its contig, which has "
+                    f"{genome.lengths[windows.contig[at]]:,}; give --edges drop or pad"
+                )
+            self._drop("beyond the end of a contig", outside)
+            keep &= ~outside
+        return np.flatnonzero(keep)
+
+    def _drop(self, why: str, which: np.ndarray) -> None:
+        if which.any():
+            self.dropped[why] += int(which.sum())
+
+    def _y(self, sites: Intervals, keep: np.ndarray, file_number: int) -> Column | None:
+        if self._options.label is not None:
+            words = sites.text(sites.find(self._options.label))
+            return self._label.encode(_some(words, keep), lambda i: sites.where(int(keep[i])))
+        if len(self._files) > 1:
+            return np.full(len(keep), 1 - 2 * file_number, np.int8)
+        return None
+
+    def _group_column(self, sites: Intervals, keep: np.ndarray) -> Categorical:
+        assert self._options.groups is not None
+        words = sites.text(sites.find(self._options.groups))
+        return self._group.encode(_some(words, keep))
+
+    def _has_names(self, sites: Intervals) -> bool:
+        """Whether the first lines have names, other than dots in their place."""
+        if self._named is None:
+            self._named = sites.has("name") and set(sites.text("name")) - {".", ""} != set()
+        return self._named
+
+
+def _some(words: list[str], keep: np.ndarray) -> list[str]:
+    return words if len(keep) == len(words) else [words[i] for i in keep]

@@ -1,0 +1,187 @@
+"""Nucleotide codes from letters: A = 0, C = 1, G = 2, T = U = 3, and 4 for any ambiguity code."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from fcl.convert.contract import Categorical, Column, Rows
+from fcl.data.sequences import CODE_OF_BYTE, UNKNOWN
+from fcl.errors import InputError
+
+__all__ = ["BLANK", "Cut", "Filter", "Trimmer", "encode", "first_invalid", "reverse_complement"]
+
+Codes = npt.NDArray[np.uint8]
+Ints = npt.NDArray[np.int64]
+
+BLANK = b" \t\r\n\v\f"  #: bytes between letters that are skipped
+_COMPLEMENT = bytes([3, 2, 1, 0]).ljust(256, bytes([UNKNOWN]))
+
+
+def encode(text: bytes) -> bytes:
+    """The codes of letters, one byte each, without blanks; 255 stands for any other character."""
+    return text.translate(CODE_OF_BYTE, BLANK)
+
+
+def first_invalid(codes: Codes) -> int:
+    """Position of the first code that is no nucleotide; -1 if there is none."""
+    if not len(codes) or codes.max() <= UNKNOWN:
+        return -1
+    return int((codes > UNKNOWN).argmax())
+
+
+def reverse_complement(codes: Codes) -> Codes:
+    """The reverse complements of rows (m, length), in new memory."""
+    turned = np.ascontiguousarray(codes[:, ::-1])
+    return np.frombuffer(turned.tobytes().translate(_COMPLEMENT), np.uint8).reshape(codes.shape)
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Which letters of a sequence become a row.
+
+    length : letters of a row.
+    anchor : "center", "start" or "end": the part of a longer sequence that is kept, and the place of a
+        shorter one in its row.
+    pad : fill up shorter sequences with unknown letters; otherwise they make no rows.
+    """
+
+    length: int
+    anchor: str = "center"
+    pad: bool = False
+
+    def offsets(self, lengths: Ints) -> Ints:
+        """Where rows begin in sequences of these lengths; below 0 for shorter ones."""
+        spare = lengths - self.length
+        return {"center": spare // 2, "start": 0 * spare, "end": spare}[self.anchor]
+
+    def rows(self, codes: Codes, starts: Ints, lengths: Ints) -> Codes:
+        """Rows (m, length) from sequences that begin at ``starts`` in ``codes``."""
+        if not len(starts):
+            return np.empty((0, self.length), np.uint8)
+        if (lengths == self.length).all() and (np.diff(starts) == self.length).all():
+            end = int(starts[-1]) + self.length
+            return codes[int(starts[0]) : end].reshape(-1, self.length)
+        offsets = self.offsets(lengths)
+        first = starts + offsets
+        edge = np.full(self.length, UNKNOWN, np.uint8)
+        if first.min() < 0 or first.max() + self.length > len(codes):
+            codes, first = np.concatenate([edge, codes, edge]), first + self.length
+        rows = np.lib.stride_tricks.sliding_window_view(codes, self.length)[first]
+        short = np.flatnonzero(lengths < self.length)
+        if len(short):
+            place = np.arange(self.length) + offsets[short, None]
+            rows[short] = np.where(
+                (place < 0) | (place >= lengths[short, None]), UNKNOWN, rows[short]
+            )
+        return rows
+
+
+@dataclass
+class Trimmer:
+    """Rows of one length from sequences that may have several; the first one decides without ``length``.
+
+    length : ``--length``.
+    anchor, pad : see :class:`Cut`.
+    """
+
+    length: int | None
+    anchor: str = "center"
+    pad: bool = False
+    width: int = field(default=0, init=False)  #: letters of a row; 0 until there is one
+
+    def __post_init__(self) -> None:
+        if self.pad and self.length is None:
+            raise InputError("--pad: give --length too, the letters of a row")
+        if self.anchor == "summit":
+            raise InputError("--anchor summit is for narrowPeak; expected center, start or end")
+        self.width = self.length or 0
+
+    def keep(
+        self, lengths: Ints, dropped: Counter[str], where: Callable[[int], str]
+    ) -> npt.NDArray[np.bool_]:
+        """Which sequences make rows; those that do not are counted, or refused without ``length``."""
+        filled = lengths > 0
+        _count(dropped, "without letters", ~filled)
+        if self.length is None and filled.any():
+            self.width = self.width or int(lengths[filled.argmax()])
+            other = filled & (lengths != self.width)
+            if other.any():
+                at = int(other.argmax())
+                raise InputError(
+                    f"{where(at)}: the sequence has {lengths[at]:,} letters, but the first has "
+                    f"{self.width:,}; give --length L and --anchor center, start or end to cut all to "
+                    "one length"
+                )
+        if self.length is None or self.pad:
+            return filled
+        short = filled & (lengths < self.length)
+        _count(dropped, f"shorter than {self.length} letters", short)
+        return filled & ~short
+
+    def rows(self, codes: Codes, starts: Ints, lengths: Ints) -> tuple[Codes, Ints]:
+        """The rows of sequences, and how many letters of each were filled up."""
+        cut = Cut(max(self.width, 1), self.anchor, self.pad)
+        return cut.rows(codes, starts, lengths), np.maximum(0, cut.length - lengths)
+
+
+def _count(dropped: Counter[str], why: str, which: npt.NDArray[np.bool_]) -> None:
+    if which.any():
+        dropped[why] += int(which.sum())
+
+
+@dataclass(frozen=True)
+class Filter:
+    """What is done to rows of codes before they are written.
+
+    max_unknown : largest share of unknown letters; None keeps all rows.
+    both_strands : add the reverse complement of each row behind it.
+    """
+
+    max_unknown: float | None = None
+    both_strands: bool = False
+
+    def apply(self, rows: Rows, dropped: Counter[str], padded: Ints | int = 0) -> Rows:
+        """Drop rows, count them, and add reverse complements.
+
+        padded : letters of each row that were filled up, which are not counted as unknown.
+        """
+        if self.max_unknown is not None and len(rows):
+            x = np.asarray(rows.x)
+            unknown = np.count_nonzero(x == UNKNOWN, axis=1) - padded
+            keep = unknown <= self.max_unknown * np.maximum(x.shape[1] - padded, 1)
+            if not keep.all():
+                dropped[f"with more than {self.max_unknown:.4g} unknown letters"] += int(
+                    (~keep).sum()
+                )
+                rows = take(rows, np.flatnonzero(keep))
+        return self._both(rows) if self.both_strands else rows
+
+    def _both(self, rows: Rows) -> Rows:
+        x = np.asarray(rows.x)
+        both = np.stack([x, reverse_complement(x)], axis=1).reshape(-1, x.shape[1])
+        twice = take(rows, np.repeat(np.arange(len(rows)), 2), x=both)
+        groups = {"group": twice.source_row} | dict(twice.obs)
+        is_reverse = np.tile(np.array([0, 1], np.int8), len(rows))
+        return replace(twice, obs=groups | {"reverse_complement": is_reverse})
+
+
+def take(rows: Rows, index: np.ndarray, x: np.ndarray | None = None) -> Rows:
+    """Select rows by number; ``x`` replaces their X."""
+
+    def some(column: Column) -> Column:
+        if isinstance(column, Categorical):
+            return replace(column, codes=column.codes[index])
+        return column[index]
+
+    return Rows(
+        x=np.asarray(rows.x)[index] if x is None else x,
+        source_row=rows.source_row[index],
+        y=None if rows.y is None else some(rows.y),
+        weights=None if rows.weights is None else rows.weights[index],
+        obs={name: some(column) for name, column in rows.obs.items()},
+    )

@@ -1,0 +1,98 @@
+"""Which module reads which format.
+
+A reader is a module with
+
+- a frozen dataclass ``Options`` whose fields are options of ``fcl convert`` (:mod:`fcl.convert.options`),
+- ``open_source(inputs: list[InputFile], options: Options, budget: Budget) -> Source``.
+
+It is imported when it is needed, so that its libraries are, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields
+from importlib import import_module
+from typing import Any
+
+from fcl.checks import shown
+from fcl.convert.contract import Budget, Source
+from fcl.convert.files import InputFile
+from fcl.convert.options import TABLE
+from fcl.convert.sequences import is_sequence_table
+from fcl.data.foreign import find_format
+from fcl.errors import InputError
+
+__all__ = ["READERS", "format_of", "open_source"]
+
+#: format -> module; fcl/data/foreign.py says how the formats are recognised
+READERS = {
+    "fasta": "fcl.convert.fasta",
+    "bed": "fcl.convert.intervals",
+    "sequences": "fcl.convert.sequences",
+    "svmlight": "fcl.convert.svmlight",
+    "table": "fcl.convert.tables.delimited",
+    "parquet": "fcl.convert.tables.parquet",
+    "plink": "fcl.convert.plink.reader",
+}
+
+
+def format_of(inputs: Sequence[InputFile], options: dict[str, Any]) -> str:
+    """The format of the inputs, which must be the same; raises InputError if it is unknown."""
+    formats = {file.name: _format_of(file, options) for file in inputs}
+    if len(set(formats.values())) > 1:
+        found = ", ".join(f"{name} ({kind})" for name, kind in formats.items())
+        raise InputError(
+            f"expected inputs of one format, got {found}; convert them one by one, or name their format: "
+            "--format NAME"
+        )
+    return next(iter(formats.values()))
+
+
+def _format_of(file: InputFile, options: dict[str, Any]) -> str:
+    found = find_format(file.path, file.head)
+    name = "" if found is None else found.name
+    if name in ("", "table") and "genome" in options:
+        return "bed"  # a table of sites
+    if name == "table" and "x" in options and is_sequence_table(file.head, options["x"]):
+        return "sequences"
+    if name in READERS:
+        return name
+    raise InputError(
+        f"{file.name}: its format is not known by its name and first bytes; expected one of "
+        f"{', '.join(READERS)}: name it with --format"
+    )
+
+
+def open_source(
+    inputs: Sequence[InputFile], format: str, options: dict[str, Any], budget: Budget
+) -> Source:
+    """Open the rows of the inputs.
+
+    Parameters
+    ----------
+    inputs : sequence of InputFile
+    format : str
+        A key of ``READERS``.
+    options : dict
+        The options that the user gave, by name.
+    budget : Budget
+
+    Raises
+    ------
+    InputError
+        The format does not take one of the options; or as the reader says.
+    """
+    if format not in READERS:
+        raise InputError(f"--format: expected one of {', '.join(READERS)}, got {shown(format)}")
+    module = import_module(READERS[format])
+    known = [declared.name for declared in fields(module.Options)]
+    for name in options:
+        if name not in known:
+            takes = ", ".join(TABLE[each].spelled for each in known)
+            raise InputError(
+                f"{TABLE[name].spelled} is not an option for the format {format}, which takes {takes}; "
+                "leave it out, or name another format with --format"
+            )
+    source: Source = module.open_source(list(inputs), module.Options(**options), budget)
+    return source

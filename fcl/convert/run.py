@@ -1,0 +1,225 @@
+"""Convert foreign files into a Zarr group, in bounded memory."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import psutil
+
+from fcl.convert.arrays import StoreLayout
+from fcl.convert.contract import Budget, Layout, Source
+from fcl.convert.files import STDIN, InputFile
+from fcl.convert.native import refuse_native
+from fcl.convert.options import DEFAULT_MEMORY, TABLE
+from fcl.convert.registry import format_of, open_source
+from fcl.convert.writer import RowWriter
+from fcl.errors import BudgetError, InputError
+from fcl.model.atomic import atomic_folder, check_output
+from fcl.plain import plain
+from fcl.units import format_bytes, parse_size
+from fcl.version import __version__
+
+__all__ = ["Progress", "Summary", "convert"]
+
+#: called with (stored bytes read, bytes of all inputs or None, rows written)
+Progress = Callable[[int, int | None, int], None]
+
+#: What the interpreter and the libraries take at most.
+_INTERPRETER_BYTES = 192 << 20
+#: Least memory beyond the interpreter.
+_LEAST_BYTES = 64 << 20
+_MIB = 1 << 20
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a conversion did.
+
+    Attributes
+    ----------
+    format : str
+    layout : Layout
+        Of X.
+    rows_in, rows : int
+        Records read, and rows written.
+    dropped : Counter
+        Records dropped, by reason.
+    classes : Counter or None
+        Rows by label; None without a target, or if it is numeric.
+    has_weights : bool
+    notes : list of str
+    seconds : float
+    """
+
+    format: str
+    layout: Layout
+    rows_in: int
+    rows: int
+    dropped: Counter[str]
+    classes: Counter[Any] | None
+    has_weights: bool
+    seconds: float
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class _Shares:
+    """How a budget is divided."""
+
+    source: Budget
+    store: StoreLayout
+
+    @classmethod
+    def of(cls, memory: int, scratch: str) -> _Shares:
+        """Divide a budget; raises BudgetError, with the smallest one, if it is too small."""
+        # a notebook may hold any data of its own
+        held = min(psutil.Process().memory_info().rss, _INTERPRETER_BYTES)
+        free = memory - held
+        if free < _LEAST_BYTES:
+            smallest = -(-(memory - free + _LEAST_BYTES) // _MIB) * _MIB
+            raise BudgetError(
+                f"memory: {format_bytes(memory)} is too small; expected at least "
+                f"{smallest // _MIB} MiB",
+                smallest,
+            )
+        # X is held in three shards: one is filled, one waits, and one is compressed
+        shard = min(64 * _MIB, free // 8)
+        block = min(16 * _MIB, free // 16)
+        return cls(
+            Budget(free - 4 * shard, block, scratch),
+            StoreLayout(chunk_bytes=min(16 * _MIB, shard), shard_bytes=shard),
+        )
+
+
+def convert(
+    inputs: Sequence[str | os.PathLike[str]],
+    out: str | os.PathLike[str],
+    *,
+    format: str | None = None,
+    memory: int | str = DEFAULT_MEMORY,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+    **options: Any,
+) -> Summary:
+    """Convert files of one format into a Zarr group for :func:`fcl.open_data`.
+
+    Parameters
+    ----------
+    inputs : sequence of path
+        ``-`` is standard input.
+    out : path
+        The Zarr folder, which becomes visible when it is complete; its name ends in ``.zarr``.
+    format : str, optional
+        Format of the inputs; by default found by their names and first bytes.
+    memory : int or str
+        Budget in bytes, or a size such as ``"512MiB"``.
+    overwrite : bool
+        Whether to replace an existing Zarr folder.
+    progress : callable, optional
+        Called after each block.
+    **options
+        Options of ``fcl convert``, with underscores; the format decides which it takes.
+
+    Returns
+    -------
+    Summary
+
+    Raises
+    ------
+    InputError
+        An option, or a record of a file; the message names it, and no output is left.
+    """
+    since = time.perf_counter()
+    if not os.fspath(out).endswith(".zarr"):  # it may be an input, if the output was forgotten
+        raise InputError(
+            f"the last argument is the output: expected a name that ends in .zarr, got {os.fspath(out)}"
+        )
+    target = check_output(out, overwrite, folder=True)
+    shares = _Shares.of(parse_size(memory, "memory"), str(target.parent))
+    files = [InputFile(path) for path in _checked_inputs(inputs)]
+    given = _checked_options(options)
+    kind = format or format_of(files, given)
+    source = open_source(files, kind, given, shares.source)
+    with atomic_folder(out, overwrite) as folder, RowWriter(folder, shares.store) as writer:
+        has_weights = _write(source, writer, shares.source, progress)
+        if not writer.n_rows:
+            raise InputError(_nothing_left(source))
+        writer.finish(source.layout, {"fcl": plain(_attributes(source, kind, given, writer))})
+    return Summary(
+        kind,
+        source.layout,
+        source.rows_in,
+        writer.n_rows,
+        source.dropped,
+        writer.classes,
+        has_weights,
+        time.perf_counter() - since,
+        source.notes,
+    )
+
+
+def _checked_inputs(inputs: Sequence[str | os.PathLike[str]]) -> list[str]:
+    names = [os.fspath(path) for path in inputs]
+    if not names:
+        raise InputError("no input was given; expected the name of a file, or - for standard input")
+    if names.count("-") > 1:
+        raise InputError("standard input (-) was given twice; it can be read once")
+    for name in names:
+        if name != STDIN:
+            refuse_native(name)
+    return names
+
+
+def _checked_options(options: dict[str, Any]) -> dict[str, Any]:
+    """The options that were given, validated."""
+    given = {}
+    for name, value in options.items():
+        if name not in TABLE:
+            raise InputError(
+                f"{name} is not an option of convert; expected one of {', '.join(TABLE)}"
+            )
+        if value is not None and value is not False:
+            given[name] = TABLE[name].check(value)
+    return given
+
+
+def _write(source: Source, writer: RowWriter, budget: Budget, progress: Progress | None) -> bool:
+    """Write all blocks; returns whether the rows have weights."""
+    has_weights = False
+    for rows in source.blocks(budget):
+        writer.append(rows, source.layout)
+        has_weights = rows.weights is not None
+        if progress is not None:
+            sizes = [file.size for file in source.inputs]
+            total = None if None in sizes else sum(size or 0 for size in sizes)
+            progress(sum(file.done for file in source.inputs), total, writer.n_rows)
+    return has_weights
+
+
+def _nothing_left(source: Source) -> str:
+    names = ", ".join(file.name for file in source.inputs)
+    if not source.rows_in:
+        return f"{names}: expected at least one record, found none"
+    reasons = "; ".join(f"{count:,} {why}" for why, count in source.dropped.most_common())
+    return f"{names}: none of {source.rows_in:,} records is left: {reasons}"
+
+
+def _attributes(
+    source: Source, kind: str, options: dict[str, Any], writer: RowWriter
+) -> dict[str, Any]:
+    """Where the output comes from."""
+    return {
+        "version": __version__,
+        "format": kind,
+        "inputs": [file.describe() for file in source.inputs],
+        "options": options,
+        "rows_in": source.rows_in,
+        "rows": writer.n_rows,
+        "dropped": dict(source.dropped),
+        **source.attributes(),
+    }

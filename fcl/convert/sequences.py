@@ -1,0 +1,188 @@
+"""Tables (TSV or CSV) with a column of sequences as rows of codes."""
+
+from __future__ import annotations
+
+import csv
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from fcl.checks import shown
+from fcl.convert.contract import Budget, Column, Layout, Rows, Source
+from fcl.convert.files import InputFile
+from fcl.convert.labels import TextColumn, find_column
+from fcl.convert.letters import Filter, Trimmer, encode, first_invalid
+from fcl.data.sequences import LETTERS
+from fcl.errors import InputError
+
+__all__ = ["Options", "is_sequence_table", "open_source"]
+
+_SLICE_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Options:
+    """The options of ``fcl convert`` that tables of sequences take."""
+
+    x: str | None = None
+    y: str | None = None
+    weights: str | None = None
+    groups: str | None = None
+    length: int | None = None
+    anchor: str = "center"
+    pad: bool = False
+    max_unknown: float | None = None
+    both_strands: bool = False
+
+
+@dataclass(frozen=True)
+class _Lines:
+    """Lines of a table as cells."""
+
+    file: InputFile
+    numbers: list[int]
+    cells: list[list[str]]
+
+    def column(self, at: int) -> list[str]:
+        return [line[at].strip() for line in self.cells]
+
+    def where(self, row: int) -> str:
+        return f"{self.file.name}: line {self.numbers[row]}"
+
+
+def is_sequence_table(head: bytes, x: str) -> bool:
+    """Whether the column ``x`` of a table, by its first lines, holds sequences."""
+    lines = head.decode("utf-8", "replace").splitlines()[:2]
+    if not lines:
+        return False
+    first, *rest = csv.reader(lines, delimiter=_delimiter(lines[0]))
+    try:
+        at, has_header = find_column("", first, x)
+    except InputError:
+        return False
+    cells = (rest or [[]])[0] if has_header else first
+    word = cells[at].strip().upper() if len(cells) > at else ""
+    return len(word) > 1 and set(word) <= LETTERS.keys()
+
+
+def _delimiter(line: str) -> str:
+    return "\t" if "\t" in line else ","
+
+
+def open_source(inputs: list[InputFile], options: Options, budget: Budget) -> Source:
+    """Open a table; raises InputError for several tables, or one without a column of sequences."""
+    if len(inputs) > 1:
+        raise InputError(f"expected one table of sequences, got {len(inputs)}; join them")
+    if options.x is None:
+        raise InputError(f"{inputs[0].name}: name the column of the sequences: --x COLUMN")
+    return _TableSource(inputs[0], options)
+
+
+@dataclass(frozen=True)
+class _Places:
+    """Where the columns are that the options name.
+
+    number : columns of a line.
+    at : option -> index of its column.
+    has_header : whether the first line holds names.
+    """
+
+    number: int
+    at: dict[str, int]
+    has_header: bool
+
+    @classmethod
+    def of(cls, file: InputFile, first: list[str], options: Options) -> _Places:
+        """Find the columns in the first line; InputError names one that it lacks."""
+        first = [cell.strip() for cell in first]
+        named = {name: getattr(options, name) for name in ("x", "y", "weights", "groups")}
+        found = {name: find_column(file.name, first, text) for name, text in named.items() if text}
+        at = {name: place for name, (place, _) in found.items()}
+        return cls(len(first), at, any(has_header for _, has_header in found.values()))
+
+
+class _TableSource(Source):
+    def __init__(self, file: InputFile, options: Options) -> None:
+        super().__init__([file])
+        self._file = file
+        first = next(iter(file.head.decode("utf-8", "replace").splitlines()), "")
+        self._delimiter = _delimiter(first)
+        cells = next(csv.reader([first], delimiter=self._delimiter), [])
+        self._places = _Places.of(file, cells, options)
+        self._trimmer = Trimmer(options.length, options.anchor, options.pad)
+        self._filter = Filter(options.max_unknown, options.both_strands)
+        self._y, self._groups = TextColumn("--y"), TextColumn("--groups")
+        self._weights = TextColumn("--weights", must_be_number=True)
+
+    @property
+    def layout(self) -> Layout:
+        return Layout("codes", np.dtype(np.uint8), self._trimmer.width)
+
+    def blocks(self, budget: Budget) -> Iterator[Rows]:
+        for lines in self._lines(min(budget.block, _SLICE_BYTES)):
+            yield self._rows(lines)
+
+    def _lines(self, slice_bytes: int) -> Iterator[_Lines]:
+        carry, number, skip = b"", 1, int(self._places.has_header)
+        for data in itertools.chain(self._file.slices(slice_bytes), (b"\n",)):
+            text, _, rest = (carry + data).rpartition(b"\n")
+            carry = rest
+            found = text.decode("utf-8", "replace").split("\n")
+            cells = list(csv.reader(found, delimiter=self._delimiter))
+            if len(cells) != len(found):
+                raise InputError(
+                    f"{self._file.name}: a quoted cell goes on in the next line; expected one line a row"
+                )
+            kept = [i for i, line in enumerate(cells) if line and number + i > skip]
+            lines = _Lines(self._file, [number + i for i in kept], [cells[i] for i in kept])
+            self._check(lines)
+            yield lines
+            number += len(found)
+
+    def _check(self, lines: _Lines) -> None:
+        for row, cells in enumerate(lines.cells):
+            if len(cells) != self._places.number:
+                raise InputError(
+                    f"{lines.where(row)}: expected {self._places.number} columns, as in the first "
+                    f"line, got {len(cells)}"
+                )
+
+    def _rows(self, lines: _Lines) -> Rows:
+        records = np.arange(self.rows_in, self.rows_in + len(lines.cells))
+        self.rows_in += len(records)
+        words = [word.encode() for word in lines.column(self._places.at["x"])]
+        lengths = np.array([len(word) for word in words], np.int64)
+        codes = np.frombuffer(b"".join(map(encode, words)), np.uint8)
+        self._check_letters(lines, words, codes, lengths)
+        keep = np.flatnonzero(self._trimmer.keep(lengths, self.dropped, lines.where))
+        x, padded = self._trimmer.rows(codes, (np.cumsum(lengths) - lengths)[keep], lengths[keep])
+        y = self._column(self._y, "y", lines, keep)
+        weights = self._column(self._weights, "weights", lines, keep)
+        assert weights is None or isinstance(weights, np.ndarray)
+        groups = self._column(self._groups, "groups", lines, keep)
+        obs = {} if groups is None else {"group": groups}
+        rows = Rows(x, records[keep], y, weights, obs)
+        return self._filter.apply(rows, self.dropped, padded)
+
+    def _check_letters(
+        self, lines: _Lines, words: list[bytes], codes: np.ndarray, lengths: np.ndarray
+    ) -> None:
+        at = first_invalid(codes)
+        row = int(np.searchsorted(np.cumsum(lengths), at, side="right")) if at >= 0 else -1
+        blank = next((i for i, word in enumerate(words) if len(word.split()) > 1), -1)
+        row = blank if row < 0 else row
+        if row >= 0:
+            raise InputError(
+                f"{lines.where(row)}: expected a sequence of A, C, G, T, U and ambiguity codes in column "
+                f"{self._places.at['x'] + 1}, got {shown(words[row].decode('utf-8', 'replace'))}"
+            )
+
+    def _column(
+        self, column: TextColumn, option: str, lines: _Lines, keep: np.ndarray
+    ) -> Column | None:
+        if option not in self._places.at:
+            return None
+        values = lines.column(self._places.at[option])
+        return column.encode([values[i] for i in keep], lambda i: lines.where(int(keep[i])))

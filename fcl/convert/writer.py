@@ -1,0 +1,195 @@
+"""Write blocks of rows into a Zarr group that ``fcl.open_data`` reads.
+
+X                 codes uint8 (n, letters), numbers (n, columns), or a CSR matrix as anndata has it
+y, weights        (n,), or a categorical
+obs/NAME          (n,), text that repeats as a categorical; obs/source_row: record of the input
+var/_index        names of the columns
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from fcl.convert.arrays import TEXT, Appended, Store, StoreLayout
+from fcl.convert.contract import Categorical, Column, Layout, Rows
+from fcl.data.sparse import SparseRows
+from fcl.errors import InputError
+
+__all__ = ["MOST_CLASSES", "RowWriter"]
+
+#: Distinct targets that the summary counts; with more, the target is numeric.
+MOST_CLASSES = 20
+
+
+class _Part(Protocol):
+    """A part of the output to which blocks are appended."""
+
+    def append(self, values: Any, /) -> None: ...
+
+    def finish(self) -> None: ...
+
+
+class RowWriter:
+    """A Zarr group to which blocks of rows are appended; used as a context.
+
+    Attributes
+    ----------
+    n_rows : int
+        Rows written so far.
+    classes : Counter or None
+        Rows by value of y; None without y, or if there are more than ``MOST_CLASSES`` values.
+    """
+
+    def __init__(self, folder: Path, layout: StoreLayout) -> None:
+        self._store = Store(folder, layout)
+        self._x: _Part | None = None
+        self._columns: dict[str, _Part] = {}
+        self.n_rows = 0
+        self.classes: Counter[Any] | None = None
+
+    def __enter__(self) -> RowWriter:
+        self._store.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._store.__exit__(*error)
+
+    def append(self, rows: Rows, layout: Layout) -> None:
+        """Append a block; the first one with rows decides which columns there are, and their dtypes."""
+        if not len(rows):
+            return
+        columns = _columns(rows)
+        if self._x is None:
+            self._x = _open_x(self._store, layout)
+            self.classes = None if rows.y is None else Counter()
+            self._columns = {
+                path: _open_column(self._store, path, columns[path]) for path in columns
+            }
+        if columns.keys() != self._columns.keys():
+            raise AssertionError(f"columns {sorted(columns)}, expected {sorted(self._columns)}")
+        self._x.append(rows.x)
+        for path, values in columns.items():
+            self._columns[path].append(values)
+        self._count(rows.y)
+        self.n_rows += len(rows)
+
+    def finish(self, layout: Layout, attributes: dict[str, Any]) -> None:
+        """Write the rest, the names of the columns, and the attributes of the group."""
+        for part in (self._x, *self._columns.values()):
+            assert part is not None
+            part.finish()
+        if layout.kind == "sparse":
+            self._store.root["X"].update_attributes({"shape": [self.n_rows, layout.width]})
+        if layout.names is not None:
+            more: dict[str, Any] = {"_index": "_index", "column-order": []}
+            self._store.group("var", "dataframe", "0.2.0", **more)
+            self._store.text("var/_index", layout.names)
+        self._store.root.update_attributes(attributes)
+
+    def _count(self, y: Column | None) -> None:
+        """Add the targets of a block to the counts of classes."""
+        if y is None or self.classes is None:
+            return
+        if isinstance(y, Categorical):
+            counts = np.bincount(y.codes, minlength=len(y.categories)).tolist()
+            found: Iterable[tuple[Any, int]] = zip(y.categories, counts, strict=False)
+        else:
+            values, numbers = np.unique(y, return_counts=True)
+            found = zip(values[: MOST_CLASSES + 1].tolist(), numbers.tolist(), strict=False)
+        self.classes.update({value: count for value, count in found if count})
+        if len(self.classes) > MOST_CLASSES:
+            self.classes = None
+
+
+def _columns(rows: Rows) -> dict[str, Column]:
+    """The columns of a block beside X, by path."""
+    columns: dict[str, Column] = {}
+    if rows.y is not None:
+        columns["y"] = rows.y
+    if rows.weights is not None:
+        columns["weights"] = rows.weights
+    for name, values in rows.obs.items():
+        columns[f"obs/{_checked_name(name)}"] = values
+    return columns | {"obs/source_row": rows.source_row}
+
+
+def _checked_name(name: str) -> str:
+    if not name or "/" in name or name.startswith((".", "__")) or name == "zarr.json":
+        raise InputError(
+            f"the column {name!r} cannot be stored under its name; expected a name without / that does "
+            "not begin with . or __: rename the column"
+        )
+    return name
+
+
+def _open_x(store: Store, layout: Layout) -> _Part:
+    if layout.kind == "sparse":
+        return _Csr(store, "X", layout.dtype)
+    return store.array("X", layout.dtype, layout.width)
+
+
+def _open_column(store: Store, path: str, values: Column) -> _Part:
+    if isinstance(values, Categorical):
+        return _CategoricalColumn(store, path)
+    if values.dtype.kind in "OSUT":
+        return _TextColumn(store, path)
+    return store.column(path, values.dtype)
+
+
+class _TextColumn:
+    """Text that rarely repeats."""
+
+    def __init__(self, store: Store, path: str) -> None:
+        self._array = store.column(path, TEXT)
+
+    def append(self, values: np.ndarray) -> None:
+        if values.dtype.kind == "S":
+            values = np.char.decode(values, "utf-8", "replace")
+        self._array.append(values.astype(TEXT))
+
+    def finish(self) -> None:
+        self._array.finish()
+
+
+class _CategoricalColumn:
+    """Text that repeats: codes, and the categories at the end."""
+
+    def __init__(self, store: Store, path: str) -> None:
+        store.group(path, "categorical", "0.2.0", ordered=False)
+        self._store, self._path = store, path
+        self._codes: Appended = store.column(f"{path}/codes", np.dtype(np.int32))
+        self._categories: list[str] = []
+
+    def append(self, values: Categorical) -> None:
+        self._codes.append(values.codes)
+        self._categories = values.categories
+
+    def finish(self) -> None:
+        self._codes.finish()
+        self._store.text(f"{self._path}/categories", self._categories)
+
+
+class _Csr:
+    """Rows of a sparse matrix; the shape is set at the end, when it is known."""
+
+    def __init__(self, store: Store, path: str, dtype: np.dtype) -> None:
+        store.group(path, "csr_matrix", "0.1.0", shape=[0, 0])
+        # shards of X would exceed the budget, which counts with one array of them
+        self._indptr = store.column(f"{path}/indptr", np.dtype(np.int64))
+        self._indices = store.column(f"{path}/indices", np.dtype(np.int32))
+        self._data = store.column(f"{path}/data", dtype)
+        self._indptr.append(np.zeros(1, np.int64))
+
+    def append(self, rows: SparseRows) -> None:
+        self._indptr.append(rows.indptr[1:] + self._indices.n_rows)
+        self._indices.append(rows.indices)
+        self._data.append(rows.data)
+
+    def finish(self) -> None:
+        for array in (self._indptr, self._indices, self._data):
+            array.finish()

@@ -1,0 +1,123 @@
+"""Formats that ``fcl convert`` reads, as they are recognised by name and by content.
+
+Training needs chunks of rows that can be read again in any order, so these files are converted first.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from fcl.checks import file_kind
+from fcl.errors import InputError
+
+__all__ = [
+    "COMPRESSIONS",
+    "FORMATS",
+    "Format",
+    "convert_line",
+    "find_format",
+    "plain_suffix",
+    "refuse_foreign",
+]
+
+#: The first bytes of a file, by which formats are recognised.
+HEAD_BYTES = 4096
+
+#: Suffixes of compressed files, which precede recognition by name.
+COMPRESSIONS = (".gz", ".bgz", ".bz2")
+
+
+def _never(head: bytes) -> bool:
+    """Recognise nothing by content."""
+    return False
+
+
+@dataclass(frozen=True)
+class Format:
+    """A format that ``fcl convert`` reads."""
+
+    name: str  #: of ``--format``
+    words: str  #: in messages
+    suffixes: tuple[str, ...]  #: without the suffix of a compression
+    example: str  #: what a user adds to the command line: more inputs before ``OUT``, then options
+    holds: Callable[[bytes], bool] = _never  #: whether the first bytes show the format
+
+
+def _is_fasta(head: bytes) -> bool:
+    return head.lstrip().startswith(b">")
+
+
+def _is_plink(head: bytes) -> bool:
+    return head.startswith(b"\x6c\x1b")
+
+
+def _is_parquet(head: bytes) -> bool:
+    return head.startswith(b"PAR1")
+
+
+def _is_svmlight(head: bytes) -> bool:
+    return re.match(rb"\s*[-+0-9.eE]+(\s+[0-9]+:[-+0-9.eE]+)+\s", head) is not None
+
+
+#: In the order of trial; content is tried before names, since PLINK and BED share a suffix.
+FORMATS = (
+    Format("plink", "PLINK files", (), "OUT --y PHENOTYPES.tsv:COLUMN", _is_plink),
+    Format("parquet", "a Parquet file", (".parquet", ".pq"), "OUT --y COLUMN", _is_parquet),
+    Format(
+        "fasta", "a FASTA file", (".fa", ".fasta", ".fna", ".fas"), "NEGATIVES.fa OUT", _is_fasta
+    ),
+    Format(
+        "bed",
+        "a file of genomic intervals",
+        (".bed", ".narrowpeak", ".broadpeak"),
+        "OUT --genome GENOME.fa --window -70:+71 --label COLUMN",
+    ),
+    Format(
+        "svmlight",
+        "an svmlight file",
+        (".svm", ".libsvm", ".svmlight"),
+        "OUT",
+        _is_svmlight,
+    ),
+    Format("table", "a table", (".csv", ".tsv", ".txt"), "OUT --y COLUMN"),
+)
+
+
+def plain_suffix(path: Path) -> str:
+    """The suffix of a file in lower case, without the suffix of a compression."""
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    if suffixes and suffixes[-1] in COMPRESSIONS:
+        suffixes.pop()
+    return suffixes[-1] if suffixes else ""
+
+
+def find_format(path: Path, head: bytes) -> Format | None:
+    """The format of a file, by its first decompressed bytes or its name; None if unknown."""
+    suffix = plain_suffix(path)
+    by_content = (found for found in FORMATS if found.holds(head))
+    by_name = (found for found in FORMATS if suffix in found.suffixes)
+    return next(by_content, None) or next(by_name, None)
+
+
+def refuse_foreign(path: str | os.PathLike[str]) -> None:
+    """Raise InputError, with the command line that converts it, for a file in one of the formats."""
+    if file_kind(path) != "file":
+        return
+    with open(path, "rb") as file:
+        found = find_format(Path(path), file.read(HEAD_BYTES))
+    if found is not None:
+        line = convert_line(Path(path), found)
+        raise InputError(f"{os.fspath(path)} is {found.words}; convert it first: {line}")
+
+
+def convert_line(path: Path, found: Format, second: Path | None = None) -> str:
+    """The command line that converts one or two files, to be completed where it has capitals."""
+    stem = path.name.partition(".")[0] or "data"
+    out = shlex.quote(str(path.with_name(f"{stem}.zarr")))
+    rest = found.example if second is None else f"{shlex.quote(str(second))} OUT"
+    return f"fcl convert {shlex.quote(str(path))} {rest.replace('OUT', out, 1)}"

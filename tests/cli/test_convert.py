@@ -1,0 +1,140 @@
+"""The command ``fcl convert``, and what ``fcl-train`` says about files to convert."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import Result
+
+import fcl
+from fcl.errors import InputError
+
+Run = Callable[..., Result]
+
+
+def test_a_table_of_sequences(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("t.tsv").write_text(
+        "score\tsequence\tw\tg\n1\tACGTT\t1\tu\n2.5\t\t1\tu\n-1\tggNAACC\t3\tv\n"
+    )
+    options = ["--y", "score", "--weights", "w", "--groups", "g", "--length", "5"]
+    result = run("convert", "t.tsv", "o.zarr", "--x", "sequence", *options)
+    assert result.exit_code == 0, result.output
+    lines = dict(line.split(None, 1) for line in result.stdout.splitlines())
+    assert lines["read"] == "3 records (sequences)" and lines["dropped"] == "1 without letters"
+    assert lines["written"].startswith("2 rows of 5 letters in ")
+    assert lines["classes"] == "-1: 1, 1: 1"
+    assert lines["next"].startswith("fcl train o.zarr --features kmers:d=8 --C 0.1 --out model.fcl")
+    data = fcl.open_data("o.zarr", weights="weights")
+    assert data.rows.read(0, 2).tolist() == [[0, 1, 2, 3, 3], [2, 4, 0, 0, 1]]
+    assert data.weights is not None and data.weights.tolist() == [1, 3]
+    again = run("convert", "t.tsv", "o.zarr", "--x", "2", "--y", "1", "--quiet")
+    assert again.exit_code == 2 and "exists already" in again.stderr
+    plain = Path("t.tsv").read_text().partition("\n")[2].replace("\t\t", "\tAC\t")
+    Path("t.tsv").write_text(plain)
+    again = run(
+        "convert", "t.tsv", "o.zarr", "--x", "2", "--length", 3, "--pad", "--quiet", "--overwrite"
+    )
+    assert (again.exit_code, again.output) == (0, "")
+    assert fcl.open_data("o.zarr", y=None).rows.read(1, 2).tolist() == [[4, 0, 1]]
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "message"),
+    [
+        (
+            "s\ty\nACGT\t1\nACGT\n",
+            [],
+            "t.tsv: line 3: expected 2 columns, as in the first line, got 1",
+        ),
+        ("s\ty\nACGT\t1\nAC~T\t2\n", [], "line 3: expected a sequence of A, C, G, T, U"),
+        ("s\ty\nACGT\t1\nAC T\t2\n", [], "line 3: expected a sequence"),
+        ("s\ty\nACGT\t1\nACGT\tx\n", [], "line 3: --y: expected a finite number"),
+        ("s\ty\nACGT\tx\n", ["--weights", "y"], "--weights: expected a finite number"),
+        ("s\ty\nACGT\tx\n", ["--groups", "z"], "has no column 'z'"),
+        ("s\ty\nACGT\tx\nAC\t\n", ["--length", "2"], "line 3: --y: expected a value, got an empty"),
+        ("s\ty\nACGT\tx\n", ["--length", "0"], "--length"),
+        ("s\ty\nACGT\tx\n", ["--max-unknown", "2"], "--max-unknown"),
+        ("s\ty\nACGT\tx\n", ["--format", "vw"], "vw"),
+        ("s\ty\nACGT\tx\n", ["--memory", "2MiB"], "is too small"),
+        ("s\ty\nACGT\tx\n", ["--genome", "t.tsv"], "t.tsv"),
+    ],
+)
+def test_bad_input(
+    text: str, options: list[str], message: str, tmp_path: Path, run: Run,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    Path("t.tsv").write_text(text)
+    result = run("convert", "t.tsv", "o.zarr", "--x", "s", "--y", "y", *options)
+    assert result.exit_code == 2 and message in result.stderr, result.output
+    assert result.stderr.splitlines()[-1].startswith("fcl convert: error: ")
+    assert [path.name for path in tmp_path.iterdir()] == ["t.tsv"]
+
+
+def test_an_input_is_never_replaced(tmp_path: Path, run: Run) -> None:
+    (tmp_path / "x.fa").write_text(">a\nA\n")
+    result = run("convert", tmp_path / "x.fa", tmp_path / "x.fa", "--overwrite")
+    assert result.exit_code == 2 and "would replace input 1" in result.stderr
+    (tmp_path / "y.fa").write_text(">a\nA\n")
+    result = run("convert", tmp_path / "x.fa", tmp_path / "y.fa", "--overwrite")
+    assert result.exit_code == 2 and "expected a name that ends in .zarr, got" in result.stderr
+    assert (tmp_path / "y.fa").read_text() == ">a\nA\n"
+
+
+def test_train_says_how_to_convert(
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, content, line in (
+        ("a b.fa", ">a", "fcl convert 'a b.fa' NEGATIVES.fa 'a b.zarr'"),
+        ("seqs", ">a\nAC\n", "fcl convert seqs NEGATIVES.fa seqs.zarr"),
+        ("s.bed.gz", "", "s.zarr --genome GENOME.fa --window -70:+71 --label COLUMN"),
+        ("geno.bed", "\x6c\x1b\x01", "PLINK files"),
+        ("x.svm", "", "fcl convert x.svm x.zarr"),
+        ("a9a", "-1 3:1 11:1\n", "an svmlight file"),
+        ("x.parquet", "PAR1", "fcl convert x.parquet x.zarr --y COLUMN"),
+    ):
+        Path(name).write_text(content)
+        for options in ([], ["--features", "columns", "--C", "1", "--out", "m.fcl"]):
+            result = run("train", name, *options)
+            assert result.exit_code == 2 and line in result.stderr, result.output
+        with pytest.raises(InputError, match="convert it first: fcl convert "):
+            fcl.open_data(name)
+    Path("n.fa").write_text("")
+    both = run("train", "a b.fa", "n.fa")
+    assert both.exit_code == 2 and "fcl convert 'a b.fa' n.fa 'a b.zarr'" in both.stderr
+    (tmp_path / "d").mkdir()
+    assert "unexpected extra argument" in run("train", "d", "n.fa").stderr
+
+
+def test_names_of_columns(tmp_path: Path, run: Run) -> None:
+    """Names in ``var`` are those of features in the model, in fcl-inspect and of estimators."""
+    import zarr
+
+    rng = np.random.default_rng(2)
+    x = rng.normal(size=(80, 3))
+    group = zarr.create_group(tmp_path / "d.zarr")
+    group.create_array("X", data=x)
+    group.create_array("y", data=(x[:, 1] > 0).astype(np.int8))
+    var = group.create_group("var", attributes={"_index": "names"})
+    names = ["age", "weight of <b>x</b>", "é"]
+    var.create_array("names", data=np.array(names, np.dtypes.StringDType()))
+    data = fcl.open_data(tmp_path / "d.zarr")
+    assert data.column_names == names
+    result: Any = fcl.train(data, "products:degree=2", C=0.5)
+    described = {row.feature for row in result.model.describe()}
+    assert described and all(any(name in text for name in names) for text in described)
+    result.model.save(tmp_path / "m.fcl")
+    assert fcl.load_model(tmp_path / "m.fcl").describe() == result.model.describe()
+    assert "weight of <b>x</b>" in run("inspect", tmp_path / "m.fcl").stdout
+    estimator = fcl.FCLClassifier(C=0.5).fit(data)
+    assert set(estimator.feature_names_out_) <= set(names) and len(estimator.feature_names_out_)
+    empty: Any = []
+    with pytest.raises(InputError, match="feature_names: expected 0, one for each id, got 1"):
+        replace(result.model, ids=empty, weights=empty, support=empty, feature_names=["a"])

@@ -1,0 +1,213 @@
+"""FASTA files against a parser of the tests' own, and what is wrong with them."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import zarr
+
+import fcl
+from fcl.convert import fasta
+from fcl.convert.run import Summary, convert
+from fcl.errors import InputError
+
+CODES = {"A": 0, "C": 1, "G": 2, "T": 3, "U": 3}
+RNG = np.random.default_rng(5)
+
+
+def letters(n: int) -> str:
+    return "".join(RNG.choice(list("ACGTacgtuNRyn"), n))
+
+
+def codes(text: str) -> list[int]:
+    return [CODES.get(letter.upper(), 4) for letter in text]
+
+
+def write(path: Path, records: list[tuple[str, str]], width: int = 7, end: str = "\n") -> Path:
+    lines: list[str] = []
+    for header, sequence in records:
+        lines += [f">{header}", *(sequence[i : i + width] for i in range(0, len(sequence), width))]
+    path.write_bytes((end.join(lines) + end).encode())
+    return path
+
+
+def read(out: Path) -> tuple[list[list[int]], Any]:
+    data = fcl.open_data(out, y=None)
+    return data.rows.read(0, data.n_rows).tolist(), zarr.open_group(out, mode="r")
+
+
+def made(
+    tmp_path: Path, *inputs: Path | str, **options: Any
+) -> tuple[list[list[int]], Any, Summary]:
+    out = tmp_path / "o.zarr"
+    summary = convert(inputs, out, overwrite=True, **options)
+    return *read(out), summary
+
+
+def text_of(group: Any, name: str) -> list[str]:
+    return [str(value) for value in group[f"obs/{name}"][:]]
+
+
+@pytest.mark.parametrize("slice_bytes", [1, 9, 1 << 20])
+def test_records_in_slices(
+    slice_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Slices of any size, line ends, empty lines and records, and a last line without an end."""
+    monkeypatch.setattr(fasta, "_SLICE_BYTES", slice_bytes)
+    monkeypatch.setattr("fcl.convert.files.HEAD_BYTES", 4)
+    records = [(f"r{i} label={i % 3}", letters(21)) for i in range(20)]
+    plain = write(tmp_path / "a.fa", records)
+    text = plain.read_text()
+    files = {
+        "crlf": write(tmp_path / "b.fa", records, 5, "\r\n").read_bytes(),
+        "open end": text.rstrip("\n").encode(),
+        "blanks": ("\n\n" + text.replace("\n", "\n \n")).encode(),
+        "empty records": (text + ">\n>empty\n\n>").encode(),
+        "one line": write(tmp_path / "c.fa", records, 99).read_bytes(),
+    }
+    for name, content in files.items():
+        (tmp_path / "x.fa").write_bytes(content)
+        rows, group, summary = made(tmp_path, tmp_path / "x.fa")
+        assert rows == [codes(sequence) for _, sequence in records], name
+        assert text_of(group, "name") == [f"r{i}" for i in range(20)]
+        dropped = {"without letters": 3} if name == "empty records" else {}
+        assert (summary.rows_in, summary.dropped) == (20 + sum(dropped.values()), dropped)
+
+
+def test_two_files_compressed_and_standard_input(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    positive, negative = ([(f"{s}{i}", letters(9)) for i in range(4)] for s in "pn")
+    content = write(tmp_path / "p.fa", positive).read_bytes()
+    half = len(content) // 2  # as bgzip writes it, in several members
+    (tmp_path / "p.gz").write_bytes(gzip.compress(content[:half]) + gzip.compress(content[half:]))
+    other = write(tmp_path / "n.fa", negative).read_bytes()
+    (tmp_path / "n.bz2").write_bytes(bz2.compress(other))
+    rows, group, summary = made(tmp_path, tmp_path / "p.gz", tmp_path / "n.bz2")
+    assert rows == [codes(sequence) for _, sequence in positive + negative]
+    assert group["y"][:].tolist() == [1] * 4 + [-1] * 4
+    assert group["obs/source_row"][:].tolist() == list(range(8))
+    assert summary.classes == {1: 4, -1: 4}
+    stdin = io.TextIOWrapper(io.BytesIO(content))
+    monkeypatch.setattr(sys, "stdin", stdin)
+    rows, group, _ = made(tmp_path, "-")
+    assert rows == [codes(sequence) for _, sequence in positive] and "y" not in group
+    assert group.attrs["fcl"]["inputs"][0]["name"] == "-"
+
+
+@pytest.mark.parametrize("anchor", ["center", "start", "end"])
+@pytest.mark.parametrize("pad", [False, True])
+def test_lengths(anchor: str, pad: bool, tmp_path: Path) -> None:
+    records = [(str(i), letters(i)) for i in (12, 3, 9, 8, 1, 40, 7)]
+    rows, group, summary = made(
+        tmp_path, write(tmp_path / "x.fa", records), length=8, anchor=anchor, pad=pad
+    )
+    expected = []
+    for name, sequence in records:
+        spare = len(sequence) - 8
+        first = {"center": spare // 2, "start": 0, "end": spare}[anchor]
+        places = range(first, first + 8)
+        row = [codes(sequence[i])[0] if 0 <= i < len(sequence) else 4 for i in places]
+        expected += [(name, row)] if pad or spare >= 0 else []
+    assert (text_of(group, "name"), rows) == ([n for n, _ in expected], [r for _, r in expected])
+    assert summary.dropped == ({} if pad else {"shorter than 8 letters": 3})
+
+
+def test_labels_and_groups(tmp_path: Path) -> None:
+    records = [(f"r{i} class={'ab'[i % 2]} g={i // 2}", letters(5)) for i in range(6)]
+    path = write(tmp_path / "x.fa", records)
+    (tmp_path / "t.tsv").write_text(
+        "name\tscore\tkind\nr5\t1.5\tb\nr0\t-2\ta\nzz\t0\ta\nr3\t3\tb\n"
+    )
+    _, _, summary = made(tmp_path, path, label="header:class=(.)", groups=r"header:g=\d")
+    assert summary.classes == {"a": 3, "b": 3}
+    out = tmp_path / "o.zarr"
+    assert fcl.open_data(out).target.tolist() == ["a", "b"] * 3
+    assert fcl.open_data(out, y="obs/group").target.tolist() == [f"g={i // 2}" for i in range(6)]
+    for column in ("score", "2"):
+        rows, group, summary = made(tmp_path, path, label=f"{tmp_path}/t.tsv:{column}")
+        assert group["y"][:].tolist() == [-2, 3, 1.5]
+        assert rows == [codes(records[i][1]) for i in (0, 3, 5)]
+        assert summary.dropped == {f"without a label in {tmp_path}/t.tsv": 3}
+        assert [f["name"] for f in group.attrs["fcl"]["inputs"]] == ["x.fa", "t.tsv"]
+    made(tmp_path, path, label=f"{tmp_path}/t.tsv:kind")
+    assert fcl.open_data(out).target.tolist() == ["a", "b", "b"]
+
+
+def test_unknown_letters_and_both_strands(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.fa", [("a", "ACGTN"), ("b", "ANNTT"), ("c", "AACCN")])
+    rows, group, summary = made(tmp_path, path, max_unknown=0.2, both_strands=True)
+    assert rows == [codes(s) for s in ("ACGTN", "NACGT", "AACCN", "NGGTT")]
+    assert summary.dropped == {"with more than 0.2 unknown letters": 1}
+    assert group["obs/source_row"][:].tolist() == group["obs/group"][:].tolist() == [0, 0, 2, 2]
+    assert group["obs/reverse_complement"][:].tolist() == [0, 1, 0, 1]
+    rows, _, summary = made(tmp_path, path, max_unknown=0.2, length=9, pad=True)
+    assert len(rows) == 2  # letters that were filled up do not count
+
+
+BAD = {
+    "no record": ("", {}, "expected FASTA records, which begin with >, found none"),
+    "only blanks": ("\n\n", {}, "expected FASTA records"),
+    "text first": ("\n\nACGT\n>a\nA\n", {}, "line 3: expected a record, which begins with >, got 'ACGT'"),
+    "protein": (">a\nACGT\n>b\nAC\n\nAE\n", {}, "line 6: 'E' is not a nucleotide"),
+    "lengths": (">a\nACGT\n>b\nACG\n", {}, "line 3: the sequence has 3 letters, but the first has 4"),
+    "empty": (">a\n>b\n", {}, "none of 2 records is left: 2 without letters"),
+    "all short": (">a\nA\n", {"length": 3}, "none of 1 records is left: 1 shorter than 3"),
+    "pad": (">a\nA\n", {"pad": True}, "--pad: give --length"),
+    "summit": (">a\nA\n", {"anchor": "summit"}, "--anchor summit is for narrowPeak"),
+    "header": (">a\nA\n>b x\nC\n", {"label": "header:x"}, "line 1: expected a header that matches 'x'"),
+    "regex": (">a\nA\n", {"label": "header:("}, "--label: '(' is not a regular expression"),
+    "numbers": (">1\nA\n>z\nC\n", {"label": "header:."}, "line 3: --label: expected a finite number"),
+    "no table": (">a\nA\n", {"label": "nothing.tsv:2"}, "nothing.tsv does not exist"),
+    "no column": (">a\nA\n", {"label": "t.tsv:9"}, "has no column '9'; expected a number from 1 to 2"),
+    "neither": (">a\nA\n", {"label": "x"}, "--label: expected header:REGEX or TABLE.tsv:COLUMN"),
+    "twice": (">a\nA\n>b\nC\n>a x\nC\n", {"label": "t.tsv:2"}, "name 'a': x.fa: line 1 and x.fa: line 5"),
+    "table": (">a\nA\n", {"label": "u.tsv:2"}, "'a' is in the lines 1 and 3"),
+    "ragged": (">a\nA\n", {"label": "v.tsv:2"}, "line 2: expected a value in column 2, got none"),
+    "genome": (">a\nA\n", {"genome": "t.tsv"}, "--genome is not an option for the format fasta"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_files(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    content, options, message = BAD[case]
+    Path("x.fa").write_text(content)
+    Path("t.tsv").write_text("a\t1\nb\t2\n")
+    Path("u.tsv").write_text("a\t1\nb\t2\na\t3\n")
+    Path("v.tsv").write_text("a\t1\nb\n")
+    with pytest.raises(InputError) as caught:
+        convert(["x.fa"], "o.zarr", **options)
+    assert message in str(caught.value)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["t.tsv", "u.tsv", "v.tsv", "x.fa"]
+
+
+def test_damaged_files(tmp_path: Path) -> None:
+    whole = gzip.compress(b">a\n" + b"ACGT" * 1000)
+    for name, content, message in (
+        ("cut.gz", whole[:-20], "ends in the middle of its compressed data"),
+        ("bad.bz2", b"BZh91AY&SYxxxxxxxxxx", "cannot be decompressed"),
+        ("crc.gz", whole[:-8] + bytes(8), "cannot be decompressed"),
+        ("notes.doc", b"hello", "its format is not known"),
+    ):
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(InputError, match=message) as caught:
+            convert([tmp_path / name], tmp_path / "o.zarr")
+        assert name in str(caught.value) and not (tmp_path / "o.zarr").exists()
+
+
+def test_a_record_beyond_the_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fcl.convert.files.HEAD_BYTES", 4)
+    (tmp_path / "x.fa").write_text(">a b\n" + "A" * 100 + "\n" + "C" * 100)
+    source = fasta.open_source(
+        [fasta.InputFile(tmp_path / "x.fa")], fasta.Options(), fasta.Budget(150, 20)
+    )
+    with pytest.raises(InputError, match="the record 'a b' needs more memory than the budget"):
+        list(source.blocks(fasta.Budget(150, 20)))

@@ -1,0 +1,212 @@
+"""Windows of a genome against a plain loop over letters, and what is wrong with intervals."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import zarr
+
+import fcl
+from fcl.convert.contract import Budget
+from fcl.convert.files import InputFile
+from fcl.convert.genome import Genome, Windows
+from fcl.convert.run import Summary, convert
+from fcl.errors import InputError
+
+RNG = np.random.default_rng(11)
+CONTIGS = {name: "".join(RNG.choice(list("ACGTNacgt"), n)) for name, n in (("1", 90), ("2", 40))}
+OTHER = dict(zip("ACGTN", "TGCAN", strict=True))
+FASTA = "".join(f">{name} of a worm\n{text[:33]}\n{text[33:]}\n" for name, text in CONTIGS.items())
+#: contig, start, end, name, score, strand; not in the order of the genome
+SITES = [
+    (str(RNG.integers(1, 3)), start, start + size, f"s{i}", i % 2, "+-."[i % 3])
+    for i, (start, size) in enumerate(
+        zip(RNG.integers(0, 36, 40), RNG.integers(1, 5, 40), strict=True)
+    )
+]
+CODES = {letter: code for code, letter in enumerate("ACGTN")}
+
+
+def window(contig: str, first: int, length: int, reverse: bool) -> list[int] | None:
+    """The letters from ``first`` on, N outside the contig; None without any outside."""
+    text = CONTIGS[contig].upper()
+    cut = [text[i] if 0 <= i < len(text) else "N" for i in range(first, first + length)]
+    cut = [OTHER[letter] for letter in reversed(cut)] if reverse else cut
+    return [CODES[letter] for letter in cut]
+
+
+def first_of(site: Any, reverse: bool, options: dict[str, Any]) -> int:
+    """Where the window of a site begins, by the description of the options."""
+    _, start, end, *_ = site
+    if "window" in options:
+        before, after = (int(number) for number in options["window"].split(":"))
+        bases = range(start, end)
+        anchor = {"start": bases[-1 if reverse else 0], "end": bases[0 if reverse else -1],
+                  "center": (start + end) // 2}[options.get("anchor", "start")]  # fmt: skip
+        return anchor - (after - 1) if reverse else anchor + before
+    length, anchor = options["length"], options.get("anchor", "center")
+    if anchor == "center":
+        return start + (end - start - length) // 2
+    return start if (anchor == "start") != reverse else end - length
+
+
+def made(folder: Path, **options: Any) -> tuple[list[list[int]], Any, Summary]:
+    (folder / "g.fa").write_text(FASTA)
+    path = folder / "s.bed"
+    if not path.exists():
+        path.write_text("".join("\t".join(map(str, site)) + "\n" for site in SITES))
+    out = folder / "o.zarr"
+    arguments = {"genome": str(folder / "g.fa"), "overwrite": True} | options
+    summary = convert([path], out, **arguments)
+    data = fcl.open_data(out, y=None)
+    return data.rows.read(0, data.n_rows).tolist(), zarr.open_group(out, mode="r"), summary
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"window": "-7:+4"},
+        {"window": "-3:2", "anchor": "end", "edges": "drop"},
+        {"window": "1:9", "anchor": "center"},
+        {"length": 8},
+        {"length": 7, "anchor": "start"},
+        {"length": 5, "anchor": "start", "no_strand": True},
+        {"length": 6, "anchor": "end"},
+        {"length": 95, "anchor": "center"},
+    ],
+    ids=str,
+)
+def test_windows(options: dict[str, Any], tmp_path: Path) -> None:
+    options = {"edges": "pad"} | options
+    rows, group, summary = made(tmp_path, label="5", groups="chrom", **options)
+    no_strand = "no_strand" in options
+    low, high = (int(n) for n in options.get("window", f"0:{options.get('length')}").split(":"))
+    expected = []
+    for i, site in enumerate(SITES):
+        reverse = site[5] == "-" and not no_strand
+        first = first_of(site, reverse, options)
+        inside = first >= 0 and first + high - low <= len(CONTIGS[site[0]])
+        if inside or options["edges"] == "pad":
+            expected.append((i, first, window(site[0], first, high - low, reverse)))
+    assert rows == [row for _, _, row in expected]
+    opened = fcl.open_data(tmp_path / "o.zarr", groups="obs/group")
+    assert opened.groups is not None
+    assert opened.groups.tolist() == [SITES[i][0] for i, _, _ in expected]
+    kept = [i for i, _, _ in expected]
+    assert group["obs/source_row"][:].tolist() == kept
+    assert group["obs/start"][:].tolist() == [first for _, first, _ in expected]
+    assert group["y"][:].tolist() == [SITES[i][4] for i in kept]
+    outside = len(SITES) - len(kept)
+    assert summary.dropped == ({"beyond the end of a contig": outside} if outside else {})
+    for name, column in {"chrom": 0, "group": 0, "name": 3, "strand": 5}.items():
+        if name == "strand" and no_strand:
+            continue
+        found = fcl.open_data(tmp_path / "o.zarr", y=f"obs/{name}").target
+        assert found is not None and found.tolist() == [SITES[i][column] for i in kept]
+
+
+def test_other_forms_of_lines(tmp_path: Path) -> None:
+    plain, *_ = made(tmp_path, length=5, edges="pad")
+    lines = (tmp_path / "s.bed").read_text()
+    forms = {
+        "comments": "track name=x\n#c\nbrowser y\n\n" + lines.replace("\n", "\r\n") + "\n# end\n",
+        "blanks": lines.replace("\t", "  ").rstrip("\n"),
+        "renamed": "".join(f"chr{line}\n" for line in lines.splitlines()),
+        "header": "chrom\tstart\tend\tname\tscore\tstrand\n" + lines,
+    }
+    for name, text in forms.items():
+        (tmp_path / "s.bed").write_text(text)
+        rename = {"rename": "chr="} if name == "renamed" else {}
+        rows, _, summary = made(tmp_path, length=5, edges="pad", **rename)
+        assert rows == plain and summary.rows_in == 40, name
+    rows, group, _ = made(tmp_path, length=5, edges="pad", label="score", both_strands=True)
+    assert rows[::2] == plain and group["y"][:].tolist() == [s[4] for s in SITES for _ in "12"]
+    turned = [[{0: 3, 1: 2, 2: 1, 3: 0, 4: 4}[code] for code in reversed(row)] for row in plain]
+    assert rows[1::2] == turned
+
+
+def test_summits_and_negatives(tmp_path: Path) -> None:
+    peaks = [("1", 20, 40, 3), ("2", 5, 30, -1), ("1", 50, 60, 0)]
+    lines = (f"{c}\t{s}\t{e}\tp\t0\t.\t1\t2\t3\t{peak}\n" for c, s, e, peak in peaks)
+    (tmp_path / "s.bed").write_text("".join(lines))
+    (tmp_path / "n.bed").write_text("2\t10\t20\tn\t0\t.\t1\t2\t3\t4\n")
+    options = {"negatives": str(tmp_path / "n.bed"), "anchor": "summit"}
+    rows, group, summary = made(tmp_path, length=6, **options)
+    assert rows == [window("1", 20, 6, False), window("1", 47, 6, False), window("2", 11, 6, False)]
+    assert group["y"][:].tolist() == [1, 1, -1]
+    assert group["obs/source_row"][:].tolist() == [0, 2, 3]
+    assert summary.dropped == {"without a summit": 1}
+    rows, *_ = made(tmp_path, window="-1:2", **options)
+    assert rows[0] == window("1", 22, 3, False)
+
+
+def test_files_with_other_columns(tmp_path: Path) -> None:
+    (tmp_path / "s.bed").write_text("1\t20\t24\tp\t0\t-\n")
+    (tmp_path / "n.bed").write_text("2\t10\t14\n")
+    rows, group, _ = made(tmp_path, negatives=str(tmp_path / "n.bed"))
+    assert rows == [window("1", 20, 4, True), window("2", 10, 4, False)]
+    assert group["obs/name"][:].tolist() == ["p", ""]
+    assert fcl.open_data(tmp_path / "o.zarr", y="obs/strand").target.tolist() == ["-", "."]
+
+
+def test_whole_intervals(tmp_path: Path) -> None:
+    (tmp_path / "s.bed").write_text("1\t3\t9\n2\t0\t6\n")
+    assert made(tmp_path)[0] == [window("1", 3, 6, False), window("2", 0, 6, False)]
+    # a genome that is larger than the budget is read again for each block
+    genome = Genome(InputFile(tmp_path / "g.fa"), Budget(10, 7))
+    assert genome.lengths.tolist() == [90, 40]
+    for reverse in (False, True):
+        site = Windows(np.array([1]), np.array([-3]), np.array([reverse]))
+        assert genome.cut(site, 44).tolist() == [window("2", -3, 44, reverse)]
+
+
+BAD = {
+    "below 0": ("1\t-1\t4\n", {}, "s.bed: line 1: expected start >= 0, got start -1, end 4"),
+    "no base": ("#c\n1\t1\t4\n1\t4\t4\n", {}, "s.bed: line 3: expected end > start, got start 4, end 4"),
+    "text": ("1\t1\t4\n1\tx\t4\n", {}, "s.bed: line 2: expected an integer start, got 'x'"),
+    "fraction": ("1\t1\t4\n1\t1\t4.5\n", {}, "s.bed: line 2: expected an integer end, got '4.5'"),
+    "ragged": ("1\t1\t4\n1\t1\n1\t2\t3\t4\n", {}, "s.bed: line 2: expected 3 columns, as in the first"),
+    "columns": ("1\t1\n", {}, "line 1: expected at least 3 columns"),
+    "lengths": ("1\t1\t4\n1\t1\t5\n", {}, "line 2: the interval has 4 bases, but the first has 3"),
+    "chr": ("1\t1\t2\nchr2\t1\t2\n", {},
+        "g.fa has no contig 'chr2'; BED says chr2, genome says 2: --rename chr="),
+    "no chr": ("3\t1\t2\n", {"genome": "h.fa"}, "BED says 3, genome says chr3: --rename =chr"),
+    "contig": ("X\t1\t2\n", {}, "has no contig 'X'; it has '1', '2'"),
+    "edges": ("1\t1\t2\n2\t39\t41\n", {"edges": "error", "length": 2},
+        "line 2: the window of 2 bases from 39"),
+    "strand": ("1\t1\t2\ta\t0\tplus\n", {}, "expected a strand (+, - or .) in column 6, got 'plus'"),
+    "no genome": ("1\t1\t2\n", {"genome": None}, "intervals need --genome"),
+    "both": ("1\t1\t2\n", {"length": 3, "window": "0:1"}, "give --window or --length"),
+    "window": ("1\t1\t2\n", {"window": "5:-5"}, "--window: expected FIRST:END"),
+    "summit": ("1\t1\t2\n", {"anchor": "summit"}, "--anchor summit needs column 10"),
+    "rename": ("1\t1\t2\n", {"rename": "chr"}, "--rename: expected OLD=NEW"),
+    "label": ("1\t1\t2\n", {"label": "7"}, "has no column '7'; expected a number from 1 to 3"),
+    "three": ("1\t1\t2\n", {"label": "2", "negatives": "s.bed"}, "without --label, got 2"),
+    "nothing": ("# none\n", {}, "expected at least one record, found none"),
+    "contigs": ("1\t1\t2\n", {"genome": "twice.fa"}, "the contig 'a' is in the lines 1 and 4"),
+    "2bit": ("1\t1\t2\n", {"genome": "x.2bit"}, "convert it with twoBitToFa"),
+    "empty": ("1\t1\t2\n", {"genome": "empty.fa"}, "expected contigs with letters"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_files(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    text, options, message = BAD[case]
+    files = {
+        "s.bed": text,
+        "g.fa": FASTA,
+        "h.fa": ">chr3\nACGT\n",
+        "twice.fa": ">a x\nA\nC\n>a y\nC\n",
+        "x.2bit": "\x43\x27\x41\x1a",
+        "empty.fa": ">a\n",
+    }
+    for name, content in files.items():
+        Path(name).write_text(content)
+    with pytest.raises(InputError) as caught:
+        convert(["s.bed"], "o.zarr", **({"genome": "g.fa"} | options))
+    assert message in str(caught.value)
+    assert {path.name for path in tmp_path.iterdir()} == files.keys()

@@ -1,0 +1,57 @@
+"""Data frames as data sets: columns by name, dtypes, and text where numbers are expected."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import fcl
+from fcl.errors import InputError
+
+
+def frame(**columns) -> pd.DataFrame:
+    base = {"age": [30, 40, 50], "dose": np.array([0.5, 0.25, 1.0], np.float32)}
+    return pd.DataFrame(base | columns)
+
+
+def test_columns_by_name():
+    given = frame(y=["a", "b", "a"], w=[1.0, 2.0, 0.0], site=["s", "s", "t"])
+    data = fcl.open_data(given, weights="w", groups="site")
+    assert data.column_names == ["age", "dose"]
+    assert data.rows.read(0, 3).tolist() == [[30.0, 0.5], [40.0, 0.25], [50.0, 1.0]]
+    assert data.target.tolist() == ["a", "b", "a"]
+    assert data.weights.tolist() == [1.0, 2.0, 0.0]
+    assert data.groups.tolist() == ["s", "s", "t"]
+
+
+def test_targets_that_are_no_columns():
+    assert fcl.open_data(frame()).target is None
+    assert fcl.open_data(frame(), y=np.arange(3)).target.tolist() == [0, 1, 2]
+    with pytest.raises(
+        InputError, match=r"^y: the data frame has no column 'label'; it has age, dose$"
+    ):
+        fcl.open_data(frame(), y="label")
+
+
+def test_dtypes_keep_all_digits():
+    small = frame(age=np.array([1, 2, 3], np.int16), sick=[True, False, True])
+    assert fcl.open_data(small).rows.dtype == np.float32
+    large = frame(age=[2**24 + 1, 2, 3])
+    assert fcl.open_data(large).rows.read(0, 1)[0, 0] == 2**24 + 1
+
+
+@pytest.mark.parametrize("features", ["columns", "products:degree=2"])
+def test_text_names_its_column(features):
+    says = r"column 'colour' of the data frame holds text, 'red' in row 0; expected numbers: encode"
+    given = frame(colour=["red", "blue", "red"])
+    with pytest.raises(InputError, match=says):
+        fcl.open_data(given)
+    with pytest.raises(InputError, match=says):
+        fcl.FCLClassifier(features).fit(given, [0, 1, 0])
+
+
+def test_columns_of_one_name():
+    given = frame().rename(columns={"dose": "age"})
+    with pytest.raises(InputError, match="several columns 'age'; rename them"):
+        fcl.open_data(given)
