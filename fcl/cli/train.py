@@ -265,7 +265,8 @@ def _train_path(request: _Request, stop: Stop) -> int:
 
     trusted = _trusted(request.options, request.given)
     code = run_path(request.options, lambda: _arguments(request), trusted, stop)
-    _report(request.options["out"], request, stop)
+    if code in (0, EXIT_UNFINISHED):  # else there is no model
+        _report(request.options["out"], request, stop)
     return code
 
 

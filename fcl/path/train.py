@@ -22,6 +22,7 @@ from fcl.errors import ConvergenceWarning, InputError, ScaleWarning
 from fcl.features.base import is_sampled
 from fcl.features.standardized import uneven_scales
 from fcl.objective import Loss
+from fcl.options import FIXED
 from fcl.parallel import one_blas_thread
 from fcl.path.cross import extend_folds, held_out_margins, never, scores_of, split_data
 from fcl.path.folds import Folds, encode_groups, fold_of_rows
@@ -39,6 +40,9 @@ if TYPE_CHECKING:
 __all__ = ["train_path"]
 
 Floats = npt.NDArray[np.float64]
+
+#: Options that determine the models of a path.
+_FIXED = ("tol", *(name for name in FIXED if name not in ("C", "alpha")))
 
 
 def train_path(
@@ -164,7 +168,7 @@ class _Problem:
     validates: bool  #: whether there are validation rows without folds
     folds: Folds | None
     groups: npt.NDArray[np.int64] | None  #: of the validation rows
-    seed: int
+    fixed: Mapping[str, Any]  #: effective options that determine the models, but for C
 
     def make_job(self) -> Job:
         """The job over all training rows, at any C; it has no time limit if the folds have one."""
@@ -179,11 +183,18 @@ class _Problem:
         train, held = split_data(self.data, self.folds, fold)
         return make_job(train, self.features, alpha=1.0, valid=held, **self.training)
 
-    @property
-    def about(self) -> dict[str, Any]:
-        """What defines the path besides the options of training, for its folder."""
+    def about(self, grid: Grid) -> dict[str, Any]:
+        """What defines the path, for its folder: rows, options, folds and grid."""
         folds = None if self.folds is None else hashlib.sha256(self.folds.tobytes()).hexdigest()
-        return {"valid": self.valid and self.valid.fingerprint(), "folds": folds}
+        return {
+            "data": self.data.fingerprint(),
+            "valid": self.valid and self.valid.fingerprint(),
+            "folds": folds,
+            "points": grid.points,
+            "C_max": grid.C_max,
+            "alphas": None if grid.alphas is None else grid.alphas.tolist(),
+            **self.fixed,
+        }
 
 
 @dataclass(frozen=True)
@@ -193,11 +204,11 @@ class _Folder:
     path: str | os.PathLike[str] | None
     trusted: Collection[str]
 
-    def track(self, name: str, about: Mapping[str, Any]) -> dict[str, Any]:
+    def track(self, name: str, problem: _Problem, grid: Grid) -> dict[str, Any]:
         """The store of a track and its saved points, as arguments of :class:`Track`."""
         if self.path is None:
             return {}
-        store = TrackFolder(Path(self.path, name), about, self.trusted)
+        store = TrackFolder(Path(self.path, name), problem.about(grid), self.trusted)
         return {"store": store, "saved": store.load() if store.exists() else None}
 
 
@@ -243,13 +254,8 @@ def _problem(
         job.valid is not None,
         folds,
         units,
-        job.options.seed,
+        {name: value for name, value in job.options.of_job().items() if name in _FIXED},
     )
-
-
-def _about(problem: _Problem, grid: Grid) -> dict[str, Any]:
-    alphas = None if grid.alphas is None else grid.alphas.tolist()
-    return problem.about | {"points": grid.points, "C_max": grid.C_max, "alphas": alphas}
 
 
 def _validated(
@@ -257,7 +263,7 @@ def _validated(
 ) -> PathResult:
     """A path that is scored on one set of rows, or not at all."""
     loss, rules = problem.loss, options.rules
-    saved = folder.track("", _about(problem, grid))
+    saved = folder.track("", problem, grid)
     errs = options.select == "1se"  # the bootstrap takes time, and only this rule needs it
     groups = problem.groups
     track = Track(problem.make_job, grid, running, groups=groups, bootstraps=errs, **saved)
@@ -283,13 +289,12 @@ def _cross_validated(
     """A path that is scored by cross-validation."""
     folds, loss, rules = problem.folds, problem.loss, options.rules
     assert folds is not None
-    about = _about(problem, grid)
-    path = Track(problem.make_job, grid, running, **folder.track("", about))
+    path = Track(problem.make_job, grid, running, **folder.track("", problem, grid))
     path.extend(never, 1)  # C_min of all rows, which gives the grid of the folds
     shared = Grid(grid.points, None, path.grid_alphas(problem.sum_weights))
     tracks = []
     for fold in range(int(folds.max()) + 1):
-        saved = folder.track(f"fold-{fold + 1}", about)
+        saved = folder.track(f"fold-{fold + 1}", problem, grid)
         part = f"fold {fold + 1} of {folds.max() + 1}"
         make = partial(problem.make_fold_job, fold)
         tracks.append(Track(make, shared, running, part=part, bootstraps=False, **saved))

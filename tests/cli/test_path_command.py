@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -117,6 +119,30 @@ def test_the_same_command_continues(
     (tmp_path / "other.fcl.path" / "thesis.txt").touch()
     other = run(*command[:-1], tmp_path / "other.fcl", "--overwrite")
     assert other.exit_code == 2 and "is not the folder of a path" in other.output
+
+
+def test_a_signal_ends_the_path_after_its_points(
+    data: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from fcl.cli import path_report
+
+    show = path_report.point_line
+
+    def killing(event: Any) -> str:
+        if event.number == 3:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return show(event)
+
+    monkeypatch.setattr(path_report, "point_line", killing)
+    out = tmp_path / "m.fcl"
+    command = ("train", data, *FEATURES, "--path", 5, "--out", out)
+    result = run(*command)
+    assert result.exit_code == 143, result.output
+    assert "holds 3 points; the same command continues" in result.stderr and not out.exists()
+    monkeypatch.undo()
+    again = run(*command)
+    assert again.exit_code == 0 and "point 3 of 5" not in again.stderr, again.output
+    assert "point 4 of 5" in again.stderr and out.exists()
 
 
 @pytest.mark.parametrize(

@@ -128,8 +128,18 @@ def test_other_rows_or_options_are_refused(tmp_path: Path) -> None:
         folder = tmp_path / name
         with pytest.raises(Killed):
             train_path(data, folder=folder, progress=kill_after(2))
-        with pytest.raises(InputError, match="is of another job"):
+        with pytest.raises(InputError, match="holds the points of another path: "):
             train_path(other, folder=folder, **options)
+
+
+def test_the_state_of_other_rows_is_refused(tmp_path: Path) -> None:
+    """The fingerprint samples the rows; each of their blocks is compared with the state."""
+    data, valid = split()
+    with pytest.raises(Killed):
+        train_path(data, folder=tmp_path / "p", progress=kill_after(2))
+    valid.fingerprint = data.fingerprint  # type: ignore[method-assign]
+    with pytest.raises(InputError, match="blocks of rows, there are"):
+        train_path(valid, folder=tmp_path / "p")
 
 
 @pytest.mark.parametrize(
