@@ -30,7 +30,7 @@ def valid(tmp_path: Path) -> Path:
     folder.mkdir()
     np.save(folder / "X.npy", windows)
     np.save(folder / "y.npy", ((windows[:, 5] == 2) ^ (random.random(300) < 0.1)).astype(np.int8))
-    np.save(folder / "group.npy", random.integers(0, 7, 300))
+    np.save(folder / "group.npy", random.integers(0, 3, 300))
     return folder
 
 
@@ -70,18 +70,18 @@ def test_a_path_with_validation(data: Path, valid: Path, tmp_path: Path, run: Ru
     assert events.count("PointDone") == len(table["points"])
 
 
-@pytest.mark.parametrize("cv", ["3", "groups:group", "folds:group"])
+@pytest.mark.parametrize("cv", ["2", "groups:group", "folds:group"])
 def test_cross_validation(valid: Path, tmp_path: Path, run: Run, cv: str) -> None:
     out, oof = tmp_path / "m.fcl", tmp_path / "oof.npy"
     result = run(
-        "train", valid, *FEATURES, "--path", 3, "--C-max", 1.0, "--cv", cv, "--save-oof", oof,
+        "train", valid, *FEATURES, "--path", 2, "--C-max", 0.5, "--cv", cv, "--save-oof", oof,
         "--out", out, "--quiet",
     )  # fmt: skip
     assert result.exit_code == 0, result.output
     assert result.output == ""
     table = json.loads((tmp_path / "m.fcl.path" / "path.json").read_text())
     folds = table["result"]["folds"]
-    assert len(folds) == {"3": 3, "groups:group": 5, "folds:group": 7}[cv]
+    assert len(folds) == {"2": 2, "groups:group": 3, "folds:group": 3}[cv]
     margins, y = np.load(oof), np.load(valid / "y.npy")
     assert margins.shape == y.shape and np.isfinite(margins).all()
     if cv == "folds:group":

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.model_selection import GroupKFold, KFold, ShuffleSplit
 
@@ -21,6 +21,7 @@ def data_of(y: np.ndarray) -> fcl.DataSet:
     return fcl.open_data(np.zeros((len(y), 1)), y=y)
 
 
+@settings(max_examples=25, deadline=None)
 @given(st.integers(2, 5), st.integers(0, 3), st.data())
 def test_a_number_of_folds_keeps_the_labels_shares(
     n_folds: int, seed: int, draw: st.DataObject
@@ -33,6 +34,7 @@ def test_a_number_of_folds_keeps_the_labels_shares(
     assert np.ptp(counts.sum(axis=1)) <= 1
 
 
+@settings(max_examples=25, deadline=None)
 @given(st.integers(2, 4), st.data())
 def test_groups_are_never_split(n_folds: int, draw: st.DataObject) -> None:
     groups = np.array(draw.draw(st.lists(st.integers(0, 8), min_size=12, max_size=60)))

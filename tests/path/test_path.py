@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import fcl
 from fcl.errors import ConvergenceWarning, InputError
 from fcl.path import track as tracks
 from fcl.path.events import PointDone, PointStarted
+from fcl.path.options import PATH_OPTIONS
 from fcl.path.rules import PathStop
 from tests.path.conftest import confirm_points, problem_of, rows, split, train_path
 
@@ -20,9 +22,9 @@ from tests.path.conftest import confirm_points, problem_of, rows, split, train_p
 @pytest.mark.parametrize("loss", ALL_LOSSES)
 def test_every_point_is_certified(loss: str) -> None:
     data, valid = split(loss)
-    path = train_path(data, loss=loss, valid=valid, C_max=None, points=5, patience=None)
+    path = train_path(data, loss=loss, valid=valid, points=4, patience=None)
     confirm_points(path, data)
-    assert path.reason is PathStop.GRID and len(path.points) == 5
+    assert path.reason is PathStop.GRID and len(path.points) == 4
     assert all(point.converged for point in path.points)
     actives = [point.active for point in path.points]
     assert actives[0] == 0 and actives[-1] > 10
@@ -194,3 +196,13 @@ def test_a_constant_target_is_refused() -> None:
     data = fcl.open_data(codes, y=np.ones(64))
     with pytest.raises(InputError, match="no feature varies with the target"):
         fcl.train_path(data, fcl.Kmers(2), loss="squared", memory="1GiB")
+
+
+def test_the_signature_is_that_of_the_table_of_options() -> None:
+    arguments = signature(fcl.train_path).parameters
+    for option in PATH_OPTIONS:
+        assert arguments[option.name].default == option.default, option.name
+    text = (fcl.train_path.__doc__ or "").partition("Parameters\n")[2].partition("Returns\n")[0]
+    heads = [line.partition(" : ")[0] for line in text.splitlines() if line.startswith("    ")]
+    described = {name.strip() for head in heads for name in head.split(",")}
+    assert {name.replace("training", "**training") for name in arguments} <= described

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fcl.drivers.job import Rows
@@ -17,6 +17,7 @@ from fcl.path.scores import bootstrap_error, fold_scores
 SCORES = st.lists(st.floats(-5, 5, allow_nan=False), min_size=1, max_size=12)
 
 
+@settings(max_examples=25, deadline=None)
 @given(SCORES, st.data())
 def test_the_1se_point_is_the_smallest_C_within_one_error_of_the_best(
     scores: list[float], draw: st.DataObject
@@ -34,6 +35,7 @@ def test_undefined_scores_are_never_chosen() -> None:
     assert best_point(scores) == 2 and one_se_point(scores, np.full(4, 0.25)) == 1
 
 
+@settings(max_examples=25, deadline=None)
 @given(SCORES, st.integers(1, 4), st.floats(0, 1))
 def test_patience(scores: list[float], patience: int, min_gain: float) -> None:
     """The path ends at the first point that is ``patience`` points after the last better score."""
