@@ -14,8 +14,9 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
+from fcl.data import open_data
 from fcl.errors import InputError
-from fcl.features import Columns
+from fcl.features import Columns, bind_features
 from fcl.options import Options
 from fcl.report import extras
 from fcl.report.contract import Context, Figure, Section, Table
@@ -23,7 +24,7 @@ from fcl.report.make import Report, make_report
 from fcl.report.measured import measure
 from fcl.report.page import cell, render
 from fcl.report.sections import convergence, features, head, provenance, rows, scores
-from tests.report.conftest import Case, table_case
+from tests.report.conftest import Case, make_model, table_case
 
 HOSTILE = [
     "<script>document.title='owned'</script>",
@@ -88,6 +89,28 @@ def test_hostile_names_stay_text(hostile: Report) -> None:
     for name, svg in hostile.plots.items():
         assert "<script" not in svg.lower(), name
         ElementTree.fromstring(svg)
+
+
+def test_the_page_is_small_whatever_the_names_and_rows_are(tmp_path: Path) -> None:
+    path = tmp_path / "m.fcl"
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(60, 2_000))
+    x[:, 1::2] = x[:, ::2]  # each line of the table names an equal column
+    y = np.where(rng.random(60) < 0.5, "yes", "no")
+    data = open_data(x, y=y)
+    family = bind_features(Columns(), data.rows)
+    make_model(family, list(range(2_000)), rng.normal(size=2_000).tolist()).save(path)
+    names = [chr(0x1F600) * 119 + chr(0x4E00 + i) for i in range(2_000)]
+    assert len(make_report(path, data, names=names).html.encode()) < 2 << 20
+
+
+def test_a_logo_of_equal_heights_is_small() -> None:
+    from fcl.report.figures import drawing
+    from fcl.report.logo import MOST_LETTERS, draw_logo
+
+    with drawing(9.0, 2.0) as drawn:
+        draw_logo(drawn.axes, "ACGT", np.full((5_000, 4), [0.1, -0.1, 0.0, 0.1]))
+    assert drawn.svg.count("<path") <= MOST_LETTERS + 50
 
 
 def test_the_page_asks_for_nothing(hostile: Report) -> None:
