@@ -17,6 +17,7 @@ import pytest
 from fcl.data import open_data
 from fcl.errors import InputError
 from fcl.features import Columns, bind_features
+from fcl.model.certificate import Scope
 from fcl.options import Options
 from fcl.report import extras
 from fcl.report.contract import Context, Figure, Section, Table
@@ -199,6 +200,51 @@ def test_regression() -> None:
     for table in tables:
         *parts, margin = [line[3] for line in table.rows]
         assert sum(parts) == pytest.approx(margin)
+
+
+def test_predictions_that_overflow_and_groups_of_numbers() -> None:
+    case = table_case(labels=None, loss="poisson")
+    x, y = 1_000.0 * case.data.rows.read_all(), np.arange(150.0)
+    measured = measure(case.model, open_data(x, y=y), np.arange(150) % 3)
+    context = Context(case.model, Path("m.fcl"), "", None, measured)
+    section = scores.section(context)
+    assert "of more than 1e+100" in section.lead and not section.blocks
+    assert "groups are computed for labels only" in section.lead
+    assert rows.section(context) is not None
+
+
+def test_scores_of_labels(kmers: Case) -> None:
+    model = replace(kmers.model, weights=40.0 * kmers.model.weights)
+    measured = measure(model, kmers.data)
+    facts = dict(scores.section(Context(model, Path("m.fcl"), "", None, measured)).facts)
+    signed, weights = measured.y * measured.margins, kmers.data.weights
+    assert signed.min() < -40.0  # probabilities of these rows round to 0 or 1
+    loss = np.average(np.maximum(-signed, 0.0) + np.log1p(np.exp(-np.abs(signed))), weights=weights)
+    brier = np.average(1.0 / (1.0 + np.exp(np.minimum(signed, 700.0))) ** 2, weights=weights)
+    assert float(facts["log loss"]) == pytest.approx(loss, rel=1e-4)
+    assert float(facts["Brier score"]) == pytest.approx(brier, rel=1e-4)
+
+
+def test_the_page_claims_no_more_than_is_known(kmers: Case) -> None:
+    """About rows of the training under another fingerprint, such as without the sample weights."""
+    trained = replace(kmers.model, fingerprint=kmers.data.fingerprint())
+    leads = [
+        scores.section(Context(trained, Path("m"), "", None, measure(trained, data))).lead
+        for data in (kmers.data, kmers.data.with_target(kmers.data.target, None))
+    ]
+    assert "The model was trained on these rows" in leads[0]
+    assert "trained on these rows" not in leads[1] and "not checked" in leads[1]
+    sample = replace(kmers.model.certificate, scope=Scope.SAMPLE, n_priced=1_000)
+    assert "the 1,000 priced features lowers" in head.proof(sample)
+    assert head.proof(sample).endswith("sample of the family; nothing is proved about the others.")
+    earlier = head.proof(replace(sample, scope=Scope.SAMPLE_BEFORE))
+    assert "priced one point earlier; nothing is proved about the others." in earlier
+    unknown = replace(sample, scope=Scope.FAMILY, bound=-np.inf, gap=np.inf)
+    assert head.proof(unknown).startswith("Nothing is proved") and "no lower bound" in head.proof(
+        unknown
+    )
+    assert "newer" in head.proof(replace(unknown, scope=Scope.NOTHING))
+    assert "tolerance 0.00015" in head._gap_bar(0.01, 1.5e-4).svg
 
 
 def test_rows_of_a_classification(kmers: Case) -> None:
