@@ -21,6 +21,8 @@ from fcl.model.certificate import Scope
 from fcl.options import Options
 from fcl.report import extras
 from fcl.report.contract import Context, Figure, Section, Table
+from fcl.report.figures import drawing, standalone, themed
+from fcl.report.logo import MOST_LETTERS, draw_logo
 from fcl.report.make import Report, make_report
 from fcl.report.measured import measure
 from fcl.report.page import cell, render
@@ -106,12 +108,17 @@ def test_the_page_is_small_whatever_the_names_and_rows_are(tmp_path: Path) -> No
 
 
 def test_a_logo_of_equal_heights_is_small() -> None:
-    from fcl.report.figures import drawing
-    from fcl.report.logo import MOST_LETTERS, draw_logo
-
     with drawing(9.0, 2.0) as drawn:
         draw_logo(drawn.axes, "ACGT", np.full((5_000, 4), [0.1, -0.1, 0.0, 0.1]))
     assert drawn.svg.count("<path") <= MOST_LETTERS + 50
+
+
+def test_names_in_pictures_keep_their_numbers() -> None:
+    with drawing(4.0, 1.0) as drawn:
+        drawn.axes.set_yticks([0.5], ['x > 0.12345 and #030303 id="a"'])
+    for svg in (themed(drawn.svg), standalone(drawn.svg)):
+        assert "x &gt; 0.12345 and #030303 id=" in svg
+        assert "#010101" not in svg and not re.search(r'<[^>]*\d\.\d{3,}[ "]', svg)
 
 
 def test_the_page_asks_for_nothing(hostile: Report) -> None:
