@@ -273,6 +273,7 @@ def _train(request: _Request, stop: Stop) -> int:
     if options["report"] is not None:
         from fcl.cli.report_command import report_on_training, say_how_to_report
 
+        stop.listening = False  # the model is saved, so a signal may end the report at once
         if stop.signum is None:
             report_on_training(written, options, _trusted(options, request.given))
         else:

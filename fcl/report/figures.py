@@ -73,6 +73,8 @@ _STYLE: Any = {
     "axes.facecolor": "none",
     "savefig.facecolor": "none",
 }
+_TAG = re.compile(r"<[^>]*>")  # everything else is text, such as names, which stays as it is
+_PLACEHOLDER = re.compile("|".join(COLOURS))
 _REFERENCE = re.compile(r'url\(#([^)"]+)\)|href="#([^"]+)"')
 _IDENTIFIER = re.compile(r' id="([^"]*)"')
 _LONG_NUMBER = re.compile(r"(?<=\d)\.(\d{2})\d+(?=[ \"\n,)])")
@@ -92,9 +94,15 @@ class Drawing:
 def drawing(
     width: float, height: float, rows: int = 1, columns: int = 1, **more: Any
 ) -> Iterator[Any]:
-    """Draw a figure of ``width`` by ``height`` inches; yields a :class:`Drawing`.
+    """Yield a :class:`Drawing` of ``width`` by ``height`` inches.
 
-    more : arguments of matplotlib's ``Figure.subplots``.
+    Parameters
+    ----------
+    width, height : float
+    rows, columns : int
+        Numbers of axes.
+    **more
+        Arguments of matplotlib's ``Figure.subplots``.
     """
     import matplotlib
     from matplotlib.figure import Figure
@@ -115,24 +123,31 @@ def _svg(figure: Figure) -> str:
     svg = buffer.getvalue()
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg, flags=re.DOTALL)
-    used = {a or b for a, b in _REFERENCE.findall(svg)}
-    svg = _IDENTIFIER.sub(lambda m: m[0] if m[1] in used else "", svg)
-    return _LONG_NUMBER.sub(r".\1", svg)
+    used = {a or b for tag in _TAG.findall(svg) for a, b in _REFERENCE.findall(tag)}
+
+    def tidied(tag: re.Match[str]) -> str:
+        text = _IDENTIFIER.sub(lambda m: m[0] if m[1] in used else "", tag[0])
+        return _LONG_NUMBER.sub(r".\1", text)
+
+    return _TAG.sub(tidied, svg)
+
+
+def _coloured(svg: str, colours: dict[str, str]) -> str:
+    """A drawing with colours in place of the placeholders."""
+    return _TAG.sub(lambda tag: _PLACEHOLDER.sub(lambda m: colours[m[0]], tag[0]), svg)
 
 
 def themed(svg: str) -> str:
     """A drawing for the page: its colours are variables, and it shrinks with the page."""
-    for placeholder, (variable, _) in COLOURS.items():
-        svg = svg.replace(placeholder, f"var({variable})")
+    svg = _coloured(svg, {key: f"var({variable})" for key, (variable, _) in COLOURS.items()})
     svg = re.sub(r' height="[\d.]+pt"', "", svg, count=1)
     return re.sub(r' width="([\d.]+pt)"', r' style="max-width: \1"', svg, count=1)
 
 
 def standalone(svg: str) -> str:
     """A drawing as an SVG file of its own."""
-    for placeholder, (_, colour) in COLOURS.items():
-        svg = svg.replace(placeholder, colour)
-    return '<?xml version="1.0" encoding="utf-8"?>\n' + svg
+    svg = _coloured(svg, {key: colour for key, (_, colour) in COLOURS.items()})
+    return f'<?xml version="1.0" encoding="utf-8"?>\n{svg}'
 
 
 def short(name: str, most: int = 40) -> str:
