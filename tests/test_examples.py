@@ -1,22 +1,57 @@
-"""The scripts in examples/ run from any folder, without a download or a warning."""
+"""The examples run from any folder, without a download or a warning, and show what their page says."""
 
 from __future__ import annotations
 
+import math
 import os
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
+
+from fcl.cli.umbrella import command as fcl_command
 
 ROOT = Path(__file__).parent.parent
-SCRIPTS = sorted((ROOT / "examples").glob("*.py"))
+EXAMPLES = ROOT / "examples"
+SCRIPTS = sorted(EXAMPLES.glob("*.py"))
+PAGE = (EXAMPLES / "README.md").read_text(encoding="utf-8")
+#: Scripts that take the name of a picture.
+PICTURES = {"own_features": "effects.svg"}
+LARGEST_PICTURE, LARGEST_DATA = 100_000, 300_000
+NUMBER = re.compile(r"[-+]?\d[\d,]*(?:\.\d+)?(?:e[-+]\d+)?")
+
+
+def blocks(title: str, language: str) -> list[str]:
+    """The lines of the fenced blocks of a section of the page."""
+    section = re.split(r"^## ", PAGE.partition(f"## {title}\n")[2], maxsplit=1, flags=re.M)[0]
+    found = re.findall(rf"^```{language}\n(.*?)^```", section, flags=re.M | re.S)
+    return [line for block in found for line in block.splitlines()]
+
+
+def shown(line: str, output: str) -> bool:
+    """Whether an output has a line: the same words, and numbers that are closely the same."""
+    return any(_alike(line, other) for other in output.splitlines())
+
+
+def _alike(line: str, other: str) -> bool:
+    words = [NUMBER.sub("#", text).split() for text in (line, other)]
+    numbers = [[float(n.replace(",", "")) for n in NUMBER.findall(text)] for text in (line, other)]
+    return words[0] == words[1] and all(
+        # gaps at the limit of rounding differ from processor to processor
+        math.isclose(a, b, rel_tol=0.02, abs_tol=1e-10)
+        for a, b in zip(*numbers, strict=True)
+    )
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
 def test_example_runs(script: Path, tmp_path: Path) -> None:
+    arguments = [PICTURES[script.stem]] if script.stem in PICTURES else []
     done = subprocess.run(
-        [sys.executable, "-W", "error", str(script)],
+        [sys.executable, "-W", "error", str(script), *arguments],
         cwd=tmp_path,
         capture_output=True,
         text=True,
@@ -25,10 +60,37 @@ def test_example_runs(script: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stderr == ""
     assert len(done.stdout.splitlines()) >= 7  # what was found, and the five strongest features
-    assert list(tmp_path.iterdir()) == []
+    assert [path.name for path in tmp_path.iterdir()] == arguments
+    if script.stem == "own_features":
+        lines = blocks("Your own features", "text")
+        assert lines and [line for line in lines if not shown(line, done.stdout)] == []
 
 
-def test_front_page_names_the_examples() -> None:
-    page = (ROOT / "README.md").read_text(encoding="utf-8")
+@pytest.mark.parametrize("title", ["Sequences of two classes", "A table with categories"])
+def test_commands_of_the_page(title: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "examples").symlink_to(EXAMPLES)
+    (tmp_path / "out").mkdir()
+    output = ""
+    commands = [shlex.split(line) for line in blocks(title, "sh")]
+    assert [words[1] for words in commands if words[0] == "fcl"][-1] == "report"
+    for program, *arguments in commands:
+        if program == "cp":  # the picture of the page is one that the commands made
+            assert Path(arguments[0]).is_file() and Path(arguments[1]).is_file()
+            continue
+        result = CliRunner().invoke(fcl_command, arguments)
+        assert result.exit_code == 0, result.output
+        output += result.stdout
+    lines = blocks(title, "text")
+    assert len(lines) >= 5 and [line for line in lines if not shown(line, output)] == []
+
+
+def test_page_names_all_examples_and_has_small_pictures() -> None:
     assert SCRIPTS
-    assert [script.name for script in SCRIPTS if f"(examples/{script.name})" not in page] == []
+    assert [script.name for script in SCRIPTS if f"({script.name})" not in PAGE] == []
+    pictures = re.findall(r"!\[[^]]+\]\(([^)]+)\)", PAGE)
+    assert len(pictures) == 3
+    assert all((EXAMPLES / name).stat().st_size <= LARGEST_PICTURE for name in pictures)
+    packed = [path.stat().st_size for path in EXAMPLES.glob("*/*.gz")]
+    assert packed and max(packed) <= LARGEST_DATA
+    assert "(examples/README.md)" in (ROOT / "README.md").read_text(encoding="utf-8")

@@ -1,10 +1,10 @@
-"""``fcl convert``: from foreign files to a Zarr group."""
+"""``fcl convert``: from FASTA, BED, tables, svmlight and PLINK files to a Zarr group."""
 
 from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +31,13 @@ Examples:
   fcl convert peaks.narrowPeak train.zarr --genome hg38.fa --length 500 --anchor summit \\
               --negatives other.bed
   fcl convert seqs.tsv train.zarr --x sequence --y score
+  fcl convert table.csv train.zarr --y income --groups patient --missing mean
+  fcl convert test.csv test.zarr --y income --like train.zarr --missing mean
+  fcl convert a9a.svm.bz2 train.zarr
+  fcl convert genotypes.bed train.zarr --y phenotypes.tsv:height
+
+\b
+Extras: CSV, TSV and Parquet need pip install 'fcl[tables]', PLINK files pip install 'fcl[plink]'.
 
 \b
 Exit codes: 0 success, 1 the machine failed, 2 wrong option or input (nothing was written),
@@ -58,11 +65,12 @@ def command(inputs: tuple[str, ...], out: str, quiet: bool, **options: Any) -> N
     """Convert the files IN into OUT.zarr, from which fcl-train reads.
 
     IN is a FASTA file, or one of positive and one of negative sequences; BED, narrowPeak or a table of
-    sites, with --genome; or a table with a column of sequences. Files may be compressed (gzip, bzip2);
-    - is standard input. Rows keep their order, and those that are dropped are counted by reason.
+    sites, with --genome; a table with a column of sequences; a table of numbers and categories (CSV, TSV,
+    Parquet); an svmlight file; or a PLINK .bed beside its .bim and .fam. Files may be compressed (gzip,
+    bzip2); - is standard input. Rows keep their order, and those that are dropped are counted by reason.
     """
     files = {f"input {number}": path for number, path in enumerate(inputs, 1) if path != "-"}
-    refuse_same(out, "OUT.zarr", **files, genome=options["genome"], negatives=options["negatives"])
+    refuse_same(out, "OUT.zarr", **files, **_other_inputs(options))
     if not quiet:
         messages.say(f"reading {', '.join(inputs)}")
     from fcl.convert.run import convert
@@ -70,7 +78,7 @@ def command(inputs: tuple[str, ...], out: str, quiet: bool, **options: Any) -> N
     with stop_on_signals(), _progress(quiet) as progress:
         summary = convert(inputs, out, progress=progress, **options)
     if not quiet:
-        show(_summary_lines(summary, out))
+        show([*_summary_lines(summary, out), _next_line(summary, out, options["like"])])
 
 
 @contextmanager
@@ -106,17 +114,38 @@ def _summary_lines(summary: Summary, out: str) -> list[str]:
     if summary.classes is not None:
         counts = (f"{_label(label)}: {n:,}" for label, n in sorted(summary.classes.items()))
         lines.append(f"classes      {', '.join(counts)}")
-    return [*lines, f"next         {_train_line(summary, out)}"]
+    return lines
 
 
 def _label(label: Any) -> str:
     return f"{label:g}" if isinstance(label, float) else str(label)
 
 
-def _train_line(summary: Summary, out: str) -> str:
+def _next_line(summary: Summary, out: str, like: str | None) -> str:
+    """The command that comes next: training, or prediction for test data and rows without a target."""
+    if like is not None or not summary.has_target:
+        return f"next         fcl predict model.fcl {shlex.quote(out)} --out scores.tsv"
     features = "kmers:d=8" if summary.layout.kind == "codes" else "columns"
+    loss = " --loss squared" if _is_regression(summary) else ""
     weights = " --weights weights" if summary.has_weights else ""
-    return f"fcl train {shlex.quote(out)} --features {features} --C 0.1 --out model.fcl{weights}"
+    return (
+        f"next         fcl train {shlex.quote(out)} --features {features}{loss} --C 0.1 "
+        f"--out model.fcl{weights}"
+    )
+
+
+def _is_regression(summary: Summary) -> bool:
+    """Whether the target has many values, or more than two of which one is no whole number."""
+    values = summary.classes
+    if values is None:
+        return True
+    fractions = (isinstance(value, float) and not value.is_integer() for value in values)
+    return len(values) > 2 and any(fractions)
+
+
+def _other_inputs(options: Mapping[str, Any]) -> dict[str, str | None]:
+    """The inputs that are options."""
+    return {name: options[name] for name in ("genome", "negatives", "like", "names", "keep")}
 
 
 def main() -> None:

@@ -68,7 +68,7 @@ _OPTIONS = {
     "no_quotes": _flag(group="tables", help="Quotation marks are part of the text."),
     "like": _table(
         PATH,
-        help="Make the columns of this output of fcl convert, as needed for test data.",
+        help="Make the columns of this output, for test data (tables and svmlight).",
         metavar="TRAIN.zarr",
     ),
     "layout": _table(
@@ -83,6 +83,9 @@ _OPTIONS = {
     ),
     "columns": _table(
         FROM_1, help="svmlight: number of columns (default: largest id).", metavar="N"
+    ),
+    "names": _table(
+        PATH, help="svmlight: file with the name of a column in each line.", metavar="FILE"
     ),
     "keep": _table(PATH, help="PLINK: file with the names of the samples to keep.", metavar="FILE"),
     "length": _sequence(FROM_1, help="Cut sequences or windows to this length.", metavar="L"),

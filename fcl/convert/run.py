@@ -50,8 +50,8 @@ class Summary:
     dropped : Counter
         Records dropped, by reason.
     classes : Counter or None
-        Rows by label; None without a target, or if it is numeric.
-    has_weights : bool
+        Rows by label; None without a target, or if the target has many values.
+    has_target, has_weights : bool
     notes : list of str
     seconds : float
     """
@@ -62,6 +62,7 @@ class Summary:
     rows: int
     dropped: Counter[str]
     classes: Counter[Any] | None
+    has_target: bool
     has_weights: bool
     seconds: float
     notes: list[str] = field(default_factory=list)
@@ -146,7 +147,7 @@ def convert(
     kind = format or format_of(files, given)
     source = open_source(files, kind, given, shares.source)
     with atomic_folder(out, overwrite) as folder, RowWriter(folder, shares.store) as writer:
-        has_weights = _write(source, writer, shares.source, progress)
+        _write(source, writer, shares.source, progress)
         if not writer.n_rows:
             raise InputError(_nothing_left(source))
         writer.finish(source.layout, {"fcl": plain(_attributes(source, kind, given, writer))})
@@ -157,7 +158,8 @@ def convert(
         writer.n_rows,
         source.dropped,
         writer.classes,
-        has_weights,
+        writer.has("y"),
+        writer.has("weights"),
         time.perf_counter() - since,
         source.notes,
     )
@@ -188,17 +190,14 @@ def _checked_options(options: dict[str, Any]) -> dict[str, Any]:
     return given
 
 
-def _write(source: Source, writer: RowWriter, budget: Budget, progress: Progress | None) -> bool:
-    """Write all blocks; returns whether the rows have weights."""
-    has_weights = False
+def _write(source: Source, writer: RowWriter, budget: Budget, progress: Progress | None) -> None:
+    """Write all blocks."""
     for rows in source.blocks(budget):
         writer.append(rows, source.layout)
-        has_weights = rows.weights is not None
         if progress is not None:
             sizes = [file.size for file in source.inputs]
             total = None if None in sizes else sum(size or 0 for size in sizes)
             progress(sum(file.done for file in source.inputs), total, writer.n_rows)
-    return has_weights
 
 
 def _nothing_left(source: Source) -> str:

@@ -17,7 +17,7 @@ from fcl.convert.letters import Filter, Trimmer, encode, first_invalid
 from fcl.data.sequences import LETTERS
 from fcl.errors import InputError
 
-__all__ = ["Options", "is_sequence_table", "open_source"]
+__all__ = ["Options", "is_sequence", "is_sequence_table", "open_source"]
 
 _SLICE_BYTES = 1 << 20
 
@@ -63,7 +63,12 @@ def is_sequence_table(head: bytes, x: str) -> bool:
     except InputError:
         return False
     cells = (rest or [[]])[0] if has_header else first
-    word = cells[at].strip().upper() if len(cells) > at else ""
+    return len(cells) > at and is_sequence(cells[at])
+
+
+def is_sequence(text: str) -> bool:
+    """Whether a cell of a table may be a sequence of nucleotides."""
+    word = text.strip().upper()
     return len(word) > 1 and set(word) <= LETTERS.keys()
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from fcl.checks import shown
 from fcl.convert.contract import Budget, Column, Layout, Rows, Source
 from fcl.convert.files import InputFile
+from fcl.convert.ids import IdColumns
 from fcl.convert.numbers import any_inexact_in_float32
 from fcl.convert.rereading import RereadableFile, complete_lines
 from fcl.data.sparse import SparseRows
@@ -32,6 +33,8 @@ class Options:
 
     zero_based: str = "auto"
     columns: int | None = None
+    names: str | None = None
+    like: str | None = None
     dtype: str = "auto"
 
 
@@ -57,17 +60,20 @@ class _Lines:
 
 class _SvmlightSource(Source):
     def __init__(self, inputs: list[InputFile], options: Options, budget: Budget) -> None:
-        super().__init__(inputs)
+        names = [] if options.names is None else [InputFile(options.names)]
+        super().__init__([*inputs, *names])
         self._files = [RereadableFile(file, budget.scratch) for file in inputs]
         self._options = options
+        self._columns = IdColumns.of(options.columns, next(iter(names), None), options.like)
         self._base = self._find_base(budget)
-        self._width = options.columns or 0
+        self._width = self._columns.width or 0
+        self._ignored = 0
         self._has_groups: bool | None = None
         self._dtype = np.dtype(np.float64 if options.dtype == "float64" else np.float32)
 
     @property
     def layout(self) -> Layout:
-        return Layout("sparse", self._dtype, self._width)
+        return Layout("sparse", self._dtype, self._width, self._columns.names)
 
     def attributes(self) -> dict[str, Any]:
         return {"first_id": self._base}
@@ -81,11 +87,17 @@ class _SvmlightSource(Source):
                 f"{self._files[0].name}: expected entries ID:VALUE, found none in "
                 f"{self.rows_in:,} lines"
             )
+        if self._ignored:
+            self.notes.append(
+                f"ids: {self._ignored:,} values beyond the columns of --like were left out"
+            )
 
     def _find_base(self, budget: Budget) -> int:
         """The first id: 0 if any id of the files is 0, unless the user says which."""
         if self._options.zero_based != "auto":
             return 0 if self._options.zero_based == "yes" else 1
+        if self._columns.first_id is not None:
+            return self._columns.first_id
         slices = (
             lines.text
             for file in self._files
@@ -93,15 +105,18 @@ class _SvmlightSource(Source):
         )
         base = 0 if any(_has_id_0(text) for text in slices) else 1
         found = "an id is 0" if base == 0 else "no id is 0"
+        first = "x0" if self._columns.names is None else shown(self._columns.names[0])
         self.notes.append(
-            f"ids: from {base}, since {found} (--zero-based); the column x0 has the id {base}"
+            f"ids: from {base}, since {found} (--zero-based); the column {first} has the id {base}"
         )
         return base
 
     def _rows(self, lines: _Lines) -> Rows:
         x, y, groups = self._parse(lines)
         self._check_numbers(lines, x.data, y)
-        entries = _without_zeros(x, self._dtype, self._base)
+        most = self._width if self._columns.ignores_others else _MOST_COLUMNS
+        entries = _kept_entries(x, self._dtype, self._base, most)
+        self._ignored += int((x.indices >= self._base + most).sum())
         self._check_width(lines, entries)
         records = np.arange(self.rows_in, self.rows_in + len(y))
         self.rows_in += len(y)
@@ -138,10 +153,10 @@ class _SvmlightSource(Source):
 
     def _check_width(self, lines: _Lines, entries: SparseRows) -> None:
         widest = int(entries.indices.max()) + 1 if entries.nnz else 0
-        if self._options.columns is None:
+        if self._columns.width is None:
             self._width = max(self._width, widest)
         elif widest > self._width:
-            raise self._explained(lines, f"an id is beyond --columns {self._width}")
+            raise self._explained(lines, f"an id is beyond {self._columns.words}")
 
     def _explained(self, lines: _Lines, why: str, check_float32: bool = False) -> InputError:
         """The error of the first wrong line; ``why`` is what is known without looking for it."""
@@ -175,12 +190,18 @@ class _SvmlightSource(Source):
             if int(found[1]) <= last:
                 return self._wrong_id(int(found[1]), last)
             last = int(found[1])
-            if last - self._base >= (self._options.columns or _MOST_COLUMNS):
-                most = f"--columns {self._options.columns}" if self._options.columns else "2^31 ids"
-                return f"the id {last} is beyond {most}"
+            if beyond := self._beyond(last - self._base):
+                return f"the id {last} is beyond {beyond}"
             if check_float32 and any_inexact_in_float32(np.array([value])):
                 return f"float32 cannot hold the value {_shown(found[2])}; give --dtype float64"
         return ""
+
+    def _beyond(self, column: int) -> str:
+        """What a column is beyond; empty if it may exist."""
+        width = None if self._columns.ignores_others else self._columns.width
+        if column < (width or _MOST_COLUMNS):
+            return ""
+        return self._columns.words if width else "2^31 ids"
 
     def _wrong_id(self, found: int, last: int) -> str:
         if found < self._base:
@@ -200,10 +221,10 @@ def _has_id_0(text: bytes) -> bool:
     return b" 0:" in text or b"\t0:" in text
 
 
-def _without_zeros(x: Any, dtype: np.dtype, base: int) -> SparseRows:
-    """The entries of a matrix of scipy, without zeros, in columns from 0."""
+def _kept_entries(x: Any, dtype: np.dtype, base: int, most: int) -> SparseRows:
+    """The entries of a matrix of scipy, without zeros, in the columns from 0 to ``most`` - 1."""
     data, indices, indptr = x.data.astype(dtype), x.indices, x.indptr.astype(np.int64)
-    keep = data != 0
+    keep = (data != 0) & (indices - base < most)
     if not keep.all():
         data, indices = data[keep], indices[keep]
         indptr = np.concatenate([[0], np.cumsum(keep)])[indptr]

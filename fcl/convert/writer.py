@@ -59,6 +59,10 @@ class RowWriter:
     def __exit__(self, *error: Any) -> None:
         self._store.__exit__(*error)
 
+    def has(self, path: str) -> bool:
+        """Whether the rows have an array, such as ``y`` or ``weights``."""
+        return path in self._columns
+
     def append(self, rows: Rows, layout: Layout) -> None:
         """Append a block; the first one with rows decides which columns there are, and their dtypes."""
         if not len(rows):

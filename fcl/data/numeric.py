@@ -165,5 +165,5 @@ def check_columns(rows: RowReader[Any], n_columns: int) -> None:
     if found != n_columns:
         raise InputError(
             f"{rows.name} has {found} columns, but the model was trained on {n_columns}; give it "
-            "the same columns, in the same order"
+            "the same columns, in the same order (fcl convert --like TRAIN.zarr makes them)"
         )

@@ -145,9 +145,11 @@ def themed(svg: str) -> str:
 
 
 def standalone(svg: str) -> str:
-    """A drawing as an SVG file of its own."""
+    """A drawing as an SVG file of its own, on white, so that dark pages can show it."""
     svg = _coloured(svg, {key: colour for key, (_, colour) in COLOURS.items()})
-    return f'<?xml version="1.0" encoding="utf-8"?>\n{svg}'
+    head, end, rest = svg.partition(">")
+    paper = f'<rect width="100%" height="100%" fill="{COLOURS[PAGE][1]}"/>'
+    return f'<?xml version="1.0" encoding="utf-8"?>\n{head}{end}\n {paper}{rest}'
 
 
 def short(name: str, most: int = 40) -> str:

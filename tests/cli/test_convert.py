@@ -77,6 +77,36 @@ def test_bad_input(
     assert [path.name for path in tmp_path.iterdir()] == ["t.tsv"]
 
 
+def test_the_next_command(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    def next_command(text: str, *options: str) -> str:
+        Path("t.csv").write_text(text)
+        result = run("convert", "t.csv", "o.zarr", "--overwrite", *options)
+        assert result.exit_code == 0, result.output
+        return str(result.stdout.splitlines()[-1])
+
+    train = "next         fcl train o.zarr --features columns"
+    classes = "a,y\n" + "".join(f"{i},{i % 3}\n" for i in range(30))
+    many = "a,y\n" + "".join(f"{i},{i}\n" for i in range(30))
+    for text, words in (
+        ("a,y\n1,0\n2,1\n", ""),
+        ("a,y\n1,0.5\n2,1.5\n", ""),
+        ("a,y\n1,u\n2,v\n", ""),
+        (classes, ""),
+        ("a,y\n1,0.5\n2,1.5\n3,2\n", " --loss squared"),
+        (many, " --loss squared"),
+    ):
+        expected = f"{train}{words} --C 0.1 --out model.fcl"
+        assert next_command(text, "--y", "y") == expected, text
+    Path("o.zarr").rename("train.zarr")
+    predict = "next         fcl predict model.fcl o.zarr --out scores.tsv"
+    assert next_command(many, "--y", "y", "--like", "train.zarr") == predict
+    assert next_command("a\n1\n") == predict
+    result = run("convert", "t.csv", "train.zarr", "--like", "train.zarr", "--overwrite")
+    assert result.exit_code == 2 and "OUT.zarr train.zarr: would replace like" in result.stderr
+
+
 def test_an_input_is_never_replaced(tmp_path: Path, run: Run) -> None:
     (tmp_path / "x.fa").write_text(">a\nA\n")
     result = run("convert", tmp_path / "x.fa", tmp_path / "x.fa", "--overwrite")

@@ -104,6 +104,40 @@ def test_bad_lines(line: bytes, options: dict[str, Any], message: str, tmp_path:
     assert any(part in found for part in message.split("|"))
 
 
+def test_names_and_the_columns_of_other_files(tmp_path: Path) -> None:
+    path = saved(tmp_path, "a.svm", b"1 1:1 3:2\n0 2:1\n")
+    names = saved(tmp_path, "names.txt.gz", gzip.compress("a\nb b\nc\nß".encode()))
+    found = converted(path, names=str(names))
+    assert found.x.tolist() == [[1, 0, 2, 0], [0, 1, 0, 0]]
+    assert found.names == ["a", "b b", "c", "ß"] and "column 'a' has the id 1" in found.notes
+    (tmp_path / "out.zarr").rename(tmp_path / "train.zarr")
+    train = str(tmp_path / "train.zarr")
+    # without an id 0 in these lines: ids begin at 1 as in the training data
+    other = saved(tmp_path, "b.svm", b"1 2:5 5:1 7:1\n1 4:0\n2\n")
+    found = converted(other, like=train)
+    assert found.x.tolist() == [[0, 5, 0, 0], [0] * 4, [0] * 4] and found.names is not None
+    assert found.names[1] == "b b" and "ids: 2 values beyond the columns of --like" in found.notes
+    assert converted(other, like=train, zero_based="yes").x[0].tolist() == [0, 0, 5, 0]
+    unnamed = converted(saved(tmp_path, "c.svm", b"1 0:2 1:1\n"))
+    assert unnamed.names is None
+    (tmp_path / "out.zarr").rename(tmp_path / "zero.zarr")
+    found = converted(other, like=str(tmp_path / "zero.zarr"))
+    assert found.x.shape == (3, 2) and not found.x.any() and found.names is None
+
+    assert "the id 5 is beyond the 4 names of " in refusal(other, names=str(names))
+    assert "--columns and --like each decide" in refusal(other, columns=4, like=train)
+    for content, message in (
+        (b"a\n\nb\n", "line 2: expected the name of a column"),
+        (b"a\nb\na\n", "line 3: the name 'a' is in line 1, too"),
+        (b"", "found no line"),
+    ):
+        names = saved(tmp_path, "names.txt", content)
+        assert f"{names}: " in (found := refusal(path, names=str(names))) and message in found
+    table = saved(tmp_path, "t.csv", b"y,b\n1,2\n0,3\n")
+    converted(table, y="y")
+    assert "from svmlight files" in refusal(path, like=str(tmp_path / "out.zarr"))
+
+
 @pytest.mark.parametrize("content", [b"", b"# only a comment\n", b"1\n2\n"])
 def test_nothing_in_it(content: bytes, tmp_path: Path) -> None:
     path = saved(tmp_path, "a.svm", content)

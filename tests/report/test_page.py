@@ -292,6 +292,27 @@ def test_equal_columns_are_folded() -> None:
     assert table.rows[2][-1] == "1 equal: x3 (-0.25)"
 
 
+def test_pictures_of_effects_show_long_names_on_white(tmp_path: Path) -> None:
+    case = table_case()
+    path = tmp_path / "m.fcl"
+    case.model.save(path)
+
+    def effects(names: list[str]) -> str:
+        return make_report(path, case.data, names=names).plots["effects.svg"]
+
+    def height(svg: str) -> float:
+        return float(ElementTree.fromstring(svg).attrib["height"].removesuffix("pt"))
+
+    short = [f"x{i}" for i in range(6)]
+    long = [f"marital_status=Married-civ-spouse * education={i}" for i in range(6)]
+    svg = effects(long)
+    assert all(f">{long[i]}<" in svg for i in case.model.ids)
+    # one direction below the other, so that the bars have room
+    assert height(svg) == pytest.approx(2 * height(effects(short)))
+    first = ElementTree.fromstring(svg)[0]
+    assert first.tag.endswith("rect") and first.attrib["fill"] == "#ffffff"
+
+
 def test_a_missing_package_and_missing_names(
     kmers: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 
 from fcl.checks import shown
 from fcl.convert.numbers import any_inexact_in_float32, inexact_in_float32
+from fcl.convert.sequences import is_sequence
 from fcl.convert.tables.columns import ColumnOptions, Roles, matching
 from fcl.convert.tables.contract import (
     NUMBER,
@@ -212,14 +213,16 @@ class Survey:
             what = f"the {kinds[0]} {shown(late[1])}, but the {kinds[1]} {shown(other[1])} before"
             raise self._mixed(file, late[0], column, what, stats.text[1])
         if self.options.like is None and len(stats.codes) > self.options.max_categories:
-            name = file.columns[column]
+            name, text = file.columns[column], next(iter(stats.codes))
             leave = (
                 f"leave it out with --x '!{name}'" if column in self._x else "name another column"
             )
+            if is_sequence(text):
+                leave = f"if it holds sequences, name it alone: --x '{name}'; otherwise {leave}"
             raise InputError(
                 f"{file.name}: the column {shown(name)} has more than "
-                f"{self.options.max_categories:,} different texts, such as "
-                f"{shown(next(iter(stats.codes)))}; {leave}, or raise --max-categories"
+                f"{self.options.max_categories:,} different texts, such as {shown(text)}; {leave}, "
+                "or raise --max-categories"
             )
 
     def _mixed(self, file: TableFile, row: int, column: int, what: str, text: str) -> InputError:

@@ -17,6 +17,8 @@ __all__ = ["section"]
 
 #: Features of each direction in the picture.
 MOST_BARS = 15
+#: Characters of the names in the picture; names above the first number put one direction below the other.
+SIDE_BY_SIDE, MOST_CHARACTERS = 28, 72
 
 
 def section(context: Context) -> Section | None:
@@ -60,31 +62,38 @@ def _logo(letters: LetterEffects, origin: int) -> Figure:
 
 
 def _bars(context: Context, stats: FeatureStats) -> Figure:
-    """The largest effects towards each label, side by side."""
+    """The largest effects towards each label."""
     weights = context.model.weights[stats.indices]
     sides = [_largest(stats, weights < 0.0), _largest(stats, weights > 0.0)]
     titles = ["lower the prediction", "raise the prediction"]
     if context.model.labels is not None:
         titles = [f"towards {short(label, 22)}" for label in context.labels]
+    names = [[short(_name(context, stats, i), MOST_CHARACTERS) for i in side] for side in sides]
     n = max(1, *map(len, sides))
+    longest = max((len(name) for name in [*names[0], *names[1]]), default=0)
+    rows, columns = (1, 2) if longest <= SIDE_BY_SIDE else (2, 1)
     most = float(stats.spread.max(initial=1e-12))
-    with drawing(9.0, 0.7 + 0.22 * n, columns=2) as drawn:
-        for axes, side, title, colour in zip(
-            drawn.axes, sides, titles, (SECOND, ACCENT), strict=True
+    with drawing(9.0, rows * (0.7 + 0.22 * n), rows, columns) as drawn:
+        for axes, side, texts, title, colour in zip(
+            drawn.axes, sides, names, titles, (SECOND, ACCENT), strict=True
         ):
             at = np.arange(n - 1, n - 1 - len(side), -1)
             axes.barh(at, stats.spread[side], height=0.7, color=colour, alpha=0.85)
-            axes.set_yticks(at, [short(context.feature(int(stats.indices[i])), 28) for i in side])
+            axes.set_yticks(at, texts)
             axes.set(title=title, xlim=(0.0, 1.05 * most), ylim=(-0.6, n - 0.4))
             axes.grid(axis="y", visible=False)
-    rows = [
-        [context.feature(int(stats.indices[i])), float(weights[i]), stats.mean[i], stats.spread[i]]
+    numbers = [
+        [_name(context, stats, i), float(weights[i]), stats.mean[i], stats.spread[i]]
         for side in sides
         for i in side
     ]
     head = ["feature", "weight", "mean contribution", "effect"]
     caption = f"The {n} largest effects of each direction."
-    return Figure("effects", drawn.svg, caption, Table("effects", head, rows, shown=False))
+    return Figure("effects", drawn.svg, caption, Table("effects", head, numbers, shown=False))
+
+
+def _name(context: Context, stats: FeatureStats, index: int) -> str:
+    return context.feature(int(stats.indices[index]))
 
 
 def _largest(stats: FeatureStats, chosen: np.ndarray) -> np.ndarray:
