@@ -32,7 +32,9 @@ if TYPE_CHECKING:
     from fcl.errors import ModelFileError as ModelFileError
     from fcl.errors import ScaleWarning as ScaleWarning
     from fcl.estimators import FCLClassifier as FCLClassifier
+    from fcl.estimators import FCLClassifierCV as FCLClassifierCV
     from fcl.estimators import FCLRegressor as FCLRegressor
+    from fcl.estimators import FCLRegressorCV as FCLRegressorCV
     from fcl.features import Bag as Bag
     from fcl.features import Columns as Columns
     from fcl.features import Concat as Concat
@@ -45,6 +47,8 @@ if TYPE_CHECKING:
     from fcl.model import Model as Model
     from fcl.model import load_model as load_model
     from fcl.objective.metrics import average_precision as average_precision
+    from fcl.path.result import PathResult as PathResult
+    from fcl.path.train import train_path as train_path
     from fcl.version import __version__ as __version__
 
 # module -> the public names that it offers
@@ -63,8 +67,10 @@ _NAMES = {
     ),
     "fcl.drivers.train": ("TrainResult", "plan_training", "train"),
     "fcl.model": ("Certificate", "Model", "load_model"),
+    "fcl.path.result": ("PathResult",),
+    "fcl.path.train": ("train_path",),
     "fcl.objective.metrics": ("average_precision",),
-    "fcl.estimators": ("FCLClassifier", "FCLRegressor"),
+    "fcl.estimators": ("FCLClassifier", "FCLClassifierCV", "FCLRegressor", "FCLRegressorCV"),
     "fcl.errors": (
         "BudgetError",
         "ConvergenceWarning",

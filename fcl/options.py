@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     Floats = npt.NDArray[np.float64]
 
 #: The groups of options in ``--help``, in order.
-GROUPS = ("data", "model", "stopping", "running", "checkpoints", "output")
+GROUPS = ("data", "model", "path", "stopping", "running", "checkpoints", "output")
 
 
 class Resume(Enum):
@@ -76,7 +76,8 @@ def _parsed(number: type[int] | type[float], check: Check) -> Check:
     return parse
 
 
-def _real(check: Check) -> Kind:
+def real(check: Check) -> Kind:
+    """Numbers that pass a check."""
     return Kind("number", check, "a number", (int, float), _parsed(float, check))
 
 
@@ -130,7 +131,7 @@ TEXT = Kind("text", lambda name, value: value, "a string", (str,))
 #: A file, a folder, or part of one; the checkpoint of a command stores its absolute path.
 PATH = replace(TEXT, name="path")
 FLAG = Kind("flag", checks.flag, "true or false", (bool,))
-POSITIVE = _real(checks.positive)
+POSITIVE = real(checks.positive)
 FROM_0 = _whole(lambda name, value: checks.whole(name, value, 0))
 FROM_1 = _whole(lambda name, value: checks.whole(name, value, 1))
 LOSS = Kind("loss", _loss, "a string", (str,))
@@ -210,7 +211,7 @@ class Options:
     """
 
     valid_fraction: float | None = _option(
-        _real(checks.share), "Or validate on this share of the rows of DATA.", group="data"
+        real(checks.share), "Or validate on this share of the rows of DATA.", group="data"
     )
 
     features: str = _model(
@@ -222,7 +223,7 @@ class Options:
     C: float = _model(POSITIVE, "Weight of the losses; or give --alpha.")
     alpha: float = _model(POSITIVE, "Weight of the penalty: C = 1 / (alpha sum s_i).")
     l1_ratio: float = _model(
-        _real(checks.up_to_one),
+        real(checks.up_to_one),
         "Share rho of |w| in the penalty; the rest goes to w^2 / 2 (elastic net).",
         1.0,
     )

@@ -10,11 +10,13 @@ import click
 
 from fcl.cli.common import Command
 from fcl.errors import InputError
-from fcl.options import DURATION, FLAG, GROUPS, PATH, TEXT, TRAINING, Kind, Option, Resume
+from fcl.options import DURATION, FLAG, FROM_1, GROUPS, PATH, TEXT, TRAINING, Kind, Option, Resume
+from fcl.path.options import PATH_OPTIONS
 
 __all__ = [
     "KEPT",
     "MAY_CHANGE",
+    "PATH_ONLY",
     "TABLE",
     "GroupedCommand",
     "TrainCommand",
@@ -50,6 +52,15 @@ def _call_option(name: str, group: str, help: str, kind: Kind = FLAG, **more: An
     return Option(kind, group, help, name=name, resume=Resume.NOT_KEPT, planned=False, **more)
 
 
+_PATH = "Train at N values of C from C_min upwards, and choose one by the validation score."
+_CV = "Cross-validate the path: K folds, folds of whole groups:NAME, or folds:NAME of rows."
+_SAVE_OOF = "Write the margin of each row, by the fold that held it out, to FILE.npy."
+_PATH_ONLY = (
+    _call_option("path", "path", _PATH, FROM_1, metavar="N"),
+    _call_option("cv", "path", _CV, TEXT, metavar="K|groups:NAME|folds:NAME"),
+    *(option for option in PATH_OPTIONS if option.name != "points"),
+    _call_option("save_oof", "path", _SAVE_OOF, TEXT, metavar="FILE"),
+)
 _WAIT = "How long to retry if the disk is full at the end."
 _RESUME = "Continue from the last checkpoint in DIR."
 _WARM_UP = "Compile all kernels now, or those for --features, and exit; needs no DATA."
@@ -76,7 +87,9 @@ def _in_groups(options: Iterable[Option]) -> dict[str, Option]:
 
 
 #: All options of ``fcl-train``, and DATA, by name.
-TABLE = _in_groups((*_FILE_OPTIONS, *TRAINING, *_CALL_OPTIONS))
+TABLE = _in_groups((*_FILE_OPTIONS, *TRAINING, *_PATH_ONLY, *_CALL_OPTIONS))
+#: The options that need ``--path``.
+PATH_ONLY = tuple(option.name for option in _PATH_ONLY if option.name != "path")
 #: The options that a checkpoint keeps.
 KEPT = {name: option for name, option in TABLE.items() if option.resume is not Resume.NOT_KEPT}
 #: The options that a resumed job may change, as the user spells them.

@@ -28,7 +28,16 @@ if TYPE_CHECKING:
     from rich.live import Live
     from rich.table import Table
 
-__all__ = ["JsonLog", "LineView", "LiveView", "View", "class_weight_text", "pass_items", "say"]
+__all__ = [
+    "JsonLog",
+    "LineView",
+    "LiveView",
+    "View",
+    "class_weight_text",
+    "pass_items",
+    "problem_text",
+    "say",
+]
 
 #: Seconds without a line after which a :class:`LineView` shows the progress of the pass.
 PROGRESS_LINE_EVERY = 5.0
@@ -82,22 +91,24 @@ def class_weight_text(given: str | Sequence[tuple[Any, float]] | None) -> str:
     return ", class weights " + ", ".join(f"{label!r:.80}: {weight:g}" for label, weight in given)
 
 
-def started_line(event: Started) -> str:
-    """The problem in one line."""
+def problem_text(event: Started) -> str:
+    """The numbers of rows and features in words."""
     positive = "" if event.n_positive is None else f" ({event.n_positive:,} positive)"
-    rho = event.options.get("l1_ratio", 1.0)
-    mixed = "" if rho == 1.0 else f", l1_ratio {rho:g}"
-    mixed += ", standardized" if event.options.get("standardize") else ""
-    mixed += class_weight_text(event.options.get("class_weight"))
     features = f"{event.n_features:,} features"
     if event.n_sampled is not None:
         features = (
             f"{event.n_sampled:,} features sampled each pass, certified for what a pass priced"
         )
-    return (
-        f"{event.n_rows:,} rows{positive}, {features}, "
-        f"C {event.C:.6g} = alpha {event.alpha:.6g}{mixed}"
-    )
+    return f"{event.n_rows:,} rows{positive}, {features}"
+
+
+def started_line(event: Started) -> str:
+    """The problem in one line."""
+    rho = event.options.get("l1_ratio", 1.0)
+    mixed = "" if rho == 1.0 else f", l1_ratio {rho:g}"
+    mixed += ", standardized" if event.options.get("standardize") else ""
+    mixed += class_weight_text(event.options.get("class_weight"))
+    return f"{problem_text(event)}, C {event.C:.6g} = alpha {event.alpha:.6g}{mixed}"
 
 
 def compiling_line(event: Compiling) -> str:

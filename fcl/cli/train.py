@@ -9,7 +9,7 @@ import tempfile
 import time
 import warnings
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -24,6 +24,7 @@ from fcl.cli.common import (
     show,
 )
 from fcl.cli.options import MAY_CHANGE, TABLE, TrainCommand, train_options
+from fcl.cli.path import check_path_options, path_options, path_outputs
 from fcl.cli.process import run
 from fcl.cli.signals import Stop, stop_on_signals
 from fcl.errors import (
@@ -87,12 +88,17 @@ def command(ctx: click.Context, /, **params: Any) -> int:
         if params["warmup"]:
             return _warm_up(params["features"], quiet=params["quiet"])
         request = _request(ctx, params)
+        check_path_options(request.options, request.given)
+        if request.options["path"] is not None:
+            request = replace(request, options=path_options(request.options))
         _check(request)
         if request.options["verbose"]:
             import logging
 
             logging.getLogger("fcl").setLevel(logging.INFO)
-        return _plan(request) if params["plan"] else _train(request, stop)
+        if params["plan"]:
+            return _plan(request)
+        return _train_path(request, stop) if request.options["path"] else _train(request, stop)
 
 
 def _trusted(options: dict[str, Any], given: dict[str, str]) -> list[str]:
@@ -155,7 +161,7 @@ def _check(request: _Request) -> None:
         if all(options[name] not in (None, False) for name in pair):
             words = " or ".join(TABLE[name].spelled for name in pair)
             raise click.UsageError(f"give {words}, not both")
-    if options["C"] is None and options["alpha"] is None:
+    if options["C"] is None and options["alpha"] is None and options["path"] is None:
         raise click.UsageError("give --C or --alpha: the weight of the losses against the penalty")
     if "writers" in given and options["driver"] == "inline":
         raise click.UsageError(
@@ -179,6 +185,7 @@ def _check_outputs(request: _Request) -> None:
 
     inputs = {name: options[name] for name in ("data", "valid", "config")}
     outputs = [("--out", options["out"], request.replaces_model)]
+    outputs += [(option, path, options["overwrite"]) for option, path in path_outputs(options)]
     if options["log_json"] is not None:
         outputs.append(("--log-json", options["log_json"], options["overwrite"]))
     if options["report"] is not None:
@@ -187,9 +194,9 @@ def _check_outputs(request: _Request) -> None:
         check_extras()
         refuse_same(options["report"], "--report", model=options["out"], log=options["log_json"])
         outputs.append(("--report", options["report"], options["overwrite"]))
-    for option, path, replace in outputs:
+    for option, path, overwrite in outputs:
         refuse_same(path, option, **inputs)
-        check_output(path, replace)
+        check_output(path, overwrite)
     if options["log_json"] is not None:
         refuse_same(options["log_json"], "--log-json", model=options["out"])
         if os.path.exists(options["log_json"]) and not os.access(options["log_json"], os.W_OK):
@@ -246,8 +253,21 @@ def _plan(request: _Request) -> int:
     from fcl.cli.report import plan_lines
     from fcl.drivers.train import plan_training
 
-    show(plan_lines(plan_training(**_arguments(request))))
+    arguments = _arguments(request)
+    if request.options["path"] is not None:
+        arguments["alpha"] = 1.0  # the plan is the same at every C
+    show(plan_lines(plan_training(**arguments)))
     return 0
+
+
+def _train_path(request: _Request, stop: Stop) -> int:
+    from fcl.cli.path import run_path
+
+    trusted = _trusted(request.options, request.given)
+    code = run_path(request.options, lambda: _arguments(request), trusted, stop)
+    if code in (0, EXIT_UNFINISHED):  # else there is no model
+        _report(request.options["out"], request, stop)
+    return code
 
 
 def _train(request: _Request, stop: Stop) -> int:
@@ -270,14 +290,7 @@ def _train(request: _Request, stop: Stop) -> int:
     if not options["quiet"]:
         folder = None if result.checkpoint_failed else options["checkpoint"]
         show(result_lines(result, written, options["memory"], view.validation, folder))
-    if options["report"] is not None:
-        from fcl.cli.report_command import report_on_training, say_how_to_report
-
-        stop.listening = False  # the model is saved, so a signal may end the report at once
-        if stop.signum is None:
-            report_on_training(written, options, _trusted(options, request.given))
-        else:
-            say_how_to_report(written, options["report"])
+    _report(written, request, stop)
     if failed:
         return EXIT_FAILED
     if result.checkpoint_failed:
@@ -287,6 +300,20 @@ def _train(request: _Request, stop: Stop) -> int:
     if not result.converged and result.reason not in LIMITS:
         return EXIT_UNFINISHED
     return 0
+
+
+def _report(written: str, request: _Request, stop: Stop) -> None:
+    """Write the report of ``--report``; after a signal, say how to write it later."""
+    options = request.options
+    if options["report"] is None:
+        return
+    from fcl.cli.report_command import report_on_training, say_how_to_report
+
+    stop.listening = False  # the model is saved, so a signal may end the report at once
+    if stop.signum is None:
+        report_on_training(written, options, _trusted(options, request.given))
+    else:
+        say_how_to_report(written, options["report"])
 
 
 def _effective(options: dict[str, Any]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import numpy as np
 
 from fcl.cache import ColumnCache
 from fcl.data.prepared import PreparedRows
+from fcl.drivers.job import Job
 from fcl.drivers.memory import peak_memory
 from fcl.drivers.result import StopReason, TrainResult
 from fcl.drivers.session import Session
@@ -34,17 +35,24 @@ class OutOfTime(Exception):
 
 
 class InlineRun:
-    """Trains in this process."""
+    """Trains in this process, at one C or at several in turn.
+
+    As a context manager it reads the rows, and frees them at the end. :meth:`solve` trains at the C of
+    the session; :meth:`change_session` continues at another one, keeping rows, columns and weights.
+    """
 
     def __init__(self, session: Session) -> None:
         self.session = session
         self.job = session.job
+        #: margins of the validation rows at the last anchor, float64 (n,)
         self.valid_margins = np.empty(self.job.valid.n if self.job.valid else 0)
+        self.scores_passes = self.job.valid is not None  #: whether to score the model of each pass
         self.certified: Certified | None = None
         self.beta, self.evicted = 0.0, 0
         self.untried: Point | None = None  # tried after the next pass
         if session.state is not None:
             self.beta, self.evicted = session.state.beta, session.state.evicted
+        self._rows: list[PreparedRows] = []  # prepared: training rows, and validation rows if any
 
     def _poll(self) -> None:
         if self.session.should_stop():
@@ -67,49 +75,39 @@ class InlineRun:
 
     def run(self) -> TrainResult:
         """Read the rows, train to the end, and clean up in any case."""
+        with self:
+            return self.solve()
+
+    def __enter__(self) -> InlineRun:
         job, session = self.job, self.session
         session.started()
         start = time.perf_counter()
-        prepared = job.prepare(job.train, self._reading)
-        valid = job.prepare(job.valid, self._reading) if job.valid else None
-        session.prepared(time.perf_counter() - start, prepared.checksums)
         try:
-            return self._solve(prepared, valid)
-        finally:
-            prepared.close()
-            if valid is not None:
-                valid.close()
+            self._rows.append(job.prepare(job.train, self._reading))
+            if job.valid is not None:
+                self._rows.append(job.prepare(job.valid, self._reading))
+            session.prepared(time.perf_counter() - start, self._rows[0].checksums)
+            self._begin()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
 
-    def _solve(self, prepared: PreparedRows, valid: PreparedRows | None) -> TrainResult:
-        job, session, options = self.job, self.session, self.job.options
+    def __exit__(self, *error: object) -> None:
+        for rows in self._rows:
+            rows.close()
+
+    @property
+    def checksums(self) -> np.ndarray:
+        """Checksums of the prepared training rows, uint64 (n_blocks,)."""
+        return self._rows[0].checksums
+
+    def _begin(self) -> None:
+        """Make the solver, and restore the state of the checkpoint, if any."""
+        job, session = self.job, self.session
         with session.timed("start"):
-            plan = job.plan_with([prepared] if valid is None else [prepared, valid])
-            n_view = plan.view_rows or job.train.n
-            cache = ColumnCache(
-                plan.cache_bytes,
-                plan.max_columns,
-                n_view,
-                options.block_rows,
-                job.family.binary,
-                job.family.step,
-            )
-            sampler = None
-            if plan.view_rows:
-                size = job.sample_size(n_view, cache.capacity, locked=True)
-                sampler = Sampler(size, n_view, options.seed)
-            solver = Solver(
-                job.objective(),
-                job.family,
-                prepared,
-                cache,
-                tol=options.tol,
-                entries=plan.entries,
-                staging=plan.staging,
-                hessian_columns=plan.hessian_columns,
-                seed=options.seed,
-                sampler=sampler,
-            )
-        if options.standardize:
+            self.solver = solver = _solver(job, self._rows)
+        if job.options.standardize:
             with session.timed("standard deviations"):
                 attach_scales(job.family, np.empty((2, job.family.n_features)))
                 solver.passes.measure(solver.passes.parts)
@@ -118,11 +116,27 @@ class InlineRun:
                 solver.restore(session.state)
                 self.certified = session.state.last
         solver.between = self._making_columns
-        solver.passes.on_progress = lambda share: session.working("pricing", share)
-        solver.local.trainer.inner.cease = lambda: session.out_of_time or session.should_stop()
-        self.untried = session.first_point()
+        solver.passes.on_progress = lambda share: self.session.working("pricing", share)
+        solver.local.trainer.inner.cease = self._ceases
+
+    def _ceases(self) -> bool:
+        return self.session.out_of_time or self.session.should_stop()
+
+    def change_session(self, session: Session) -> None:
+        """Continue with a session of the same job at another C, from the anchor."""
+        self.session, self.job = session, session.job
+        self.certified, self.beta, self.evicted = None, 0.0, 0
+        self.solver.change_C(session.job.options.C)
+
+    def solve(self, first: Point | None = None) -> TrainResult:
+        """Train at the C of the session; the result has the model at the last anchor.
+
+        first : a point to try after the first pass, in the solver's units.
+        """
+        solver, session = self.solver, self.session
+        self.untried = session.first_point() if first is None else first
         try:
-            while (reason := self._pass(solver, valid)) is None:
+            while (reason := self._pass()) is None:
                 self._poll()
                 if self.untried is not None:
                     self.beta, self.untried = solver.propose(self.untried), None
@@ -146,9 +160,9 @@ class InlineRun:
             session.saver.save()
         return session.result(solver.outer, solver.passes, reason, peak_memory)
 
-    def _pass(self, solver: Solver, valid: PreparedRows | None) -> StopReason | None:
+    def _pass(self) -> StopReason | None:
         """Price and certify the anchor; return the reason to stop, or None to continue."""
-        session = self.session
+        session, solver = self.session, self.solver
         session.saver.offer(
             replace(
                 solver.snapshot(),
@@ -164,16 +178,7 @@ class InlineRun:
             certified = solver.price(len(session.history))
         session.counted(self.certified, certified)
         self.certified = certified
-        validation = None
-        if valid is not None:
-            with session.timed("validation"):
-                margins = self.valid_margins
-                point = solver.outer.point
-                self.job.family.write_margins(valid, point.ids, point.weights, margins)
-                rows = self.job.valid
-                assert rows is not None
-                margins += point.intercept if rows.offset is None else point.intercept + rows.offset
-                validation = session.scores(self.job.loss.score(rows.y, rows.s, margins))
+        validation = session.scores(self.score()) if self.scores_passes else None
         cache = solver.cache
         n_passes = (
             len(session.history) + 1 - (len(session.resumed.history) if session.resumed else 0)
@@ -191,3 +196,43 @@ class InlineRun:
             validation=validation,
         )
         return session.reason(certified, solver.rounding)
+
+    def score(self) -> float:
+        """Score the anchor on the validation rows; leaves its margins in ``valid_margins``."""
+        rows, margins, point = self.job.valid, self.valid_margins, self.solver.outer.point
+        assert rows is not None
+        with self.session.timed("validation"):
+            self.job.family.write_margins(self._rows[1], point.ids, point.weights, margins)
+            margins += point.intercept if rows.offset is None else point.intercept + rows.offset
+            return self.job.loss.score(rows.y, rows.s, margins)
+
+
+def _solver(job: Job, rows: list[PreparedRows]) -> Solver:
+    """The solver of a job over its prepared rows, at the null model."""
+    options = job.options
+    plan = job.plan_with(rows)
+    n_view = plan.view_rows or job.train.n
+    cache = ColumnCache(
+        plan.cache_bytes,
+        plan.max_columns,
+        n_view,
+        options.block_rows,
+        job.family.binary,
+        job.family.step,
+    )
+    sampler = None
+    if plan.view_rows:
+        size = job.sample_size(n_view, cache.capacity, locked=True)
+        sampler = Sampler(size, n_view, options.seed)
+    return Solver(
+        job.objective(),
+        job.family,
+        rows[0],
+        cache,
+        tol=options.tol,
+        entries=plan.entries,
+        staging=plan.staging,
+        hessian_columns=plan.hessian_columns,
+        seed=options.seed,
+        sampler=sampler,
+    )

@@ -66,6 +66,11 @@ class Job:
         """The objective over the training rows."""
         return self.options.objective(self.train.y, self.train.s, offset=self.train.offset)
 
+    def at(self, C: float) -> Job:
+        """The same job at another C."""
+        C, alpha = resolve_C(C, None, self.sum_weights)
+        return replace(self, options=replace(self.options, C=C, alpha=alpha))
+
     @property
     def scratch_folder(self) -> str:
         """Folder of the scratch file, if the plan uses one."""

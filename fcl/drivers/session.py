@@ -86,6 +86,19 @@ class Session:
                 self.history.extend(self.resumed.history)
                 self.state, self.idle = saved, saved.idle
 
+    def at(self, job: Job) -> Session:
+        """A session of the same run for the same job at another C."""
+        other = Session(
+            job,
+            self.report,
+            self.should_stop,
+            self.saver,
+            begun=self.begun,
+            fingerprint=self.fingerprint,
+        )
+        other.compilation = self.compilation
+        return other
+
     @property
     def elapsed(self) -> float:
         """Seconds since the start of this run."""

@@ -128,9 +128,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         weights : sample weights times class weights, float64 (n,), or None.
         begin : for each problem the model to start from, if any; ignored if its family differs.
         """
-        given = self.C if self.alpha is None else None
-        C, _ = resolve_C(given, self.alpha, training.sum_weights)
-        options["C"] = C
+        options |= self._strength(training)
         deadline = None if self.max_time is None else time.monotonic() + float(self.max_time)
         keep = None if training.weights is None else training.weights > 0.0
         family = bind_features(options["features"], training.data.rows, keep)
@@ -148,6 +146,12 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
             found = self._fit_one(data, problem + place, initial if same else None, options)
             results.append(found)
         self._set_attributes(results)
+
+    def _strength(self, training: Training) -> dict[str, Any]:
+        """The weight of the losses against the penalty, as an argument of :func:`fcl.train`."""
+        given = self.C if self.alpha is None else None
+        C, _ = resolve_C(given, self.alpha, training.sum_weights)
+        return {"C": C}
 
     def _fit_one(
         self, data: DataSet, problem: str, initial: Model | None, options: dict[str, Any]

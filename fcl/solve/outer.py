@@ -26,6 +26,8 @@ LEAST_ADMITTED = 512
 CONTRADICTION = 1e-9
 #: The trainer stops at this share of the largest violation over the family.
 TRAIN_SHARE = 0.3
+#: Multiple of the tolerance from which on the next pass is likely to be the last one.
+NEAR_END = 30.0
 _NOTHING: Ids = np.empty(0, np.int64)
 
 
@@ -124,6 +126,8 @@ class Outer:
         self.gap = math.inf  #: absolute, after the last pass
         self._empty = objective  # the objective of the model without features
         self.sharpness = 1.0  #: factor on the trainer's target, lowered while the gap stands still
+        #: |g_j| / f_j of the next point of a path: passes near the end report candidates down to it
+        self.next_limit = math.inf
 
     def accept(self, point: Point, objective: float) -> None:
         """Accept a new anchor, whose objective must not exceed that of the current one."""
@@ -132,8 +136,32 @@ class Outer:
     @property
     def threshold(self) -> float:
         """|g_j| / f_j below which the pricer need not report a feature."""
-        # the first pass prices the null model, whose exact maximum gives C_min
-        return 0.0 if math.isnan(self.C_min) else self.conditions.limit
+        if math.isnan(self.C_min):  # the pass over the null model, whose exact maximum gives C_min
+            return 0.0
+        limit = self.conditions.limit
+        near = self.gap <= NEAR_END * self.tol * self.objective
+        return min(limit, self.next_limit) if near else limit
+
+    def look_ahead(self, C: float) -> None:
+        """Let the last passes report candidates for a larger C, at which the path will continue."""
+        if self.conditions.penalty.pure_l1:
+            self.next_limit = self.conditions.penalty.limit(C)
+
+    @property
+    def priced(self) -> bool:
+        """Whether the family was priced at this anchor."""
+        return self._priced
+
+    def change_conditions(self, conditions: Conditions, objective: float) -> None:
+        """Continue at the same anchor with another C, for which no bound is known yet.
+
+        objective : of the anchor, with the new C.
+        """
+        self._empty *= conditions.C / self.conditions.C
+        self.conditions, self.objective = conditions, objective
+        self.bound, self.best, self.next_limit = -math.inf, None, math.inf
+        self.max_violation = self.gap = math.inf
+        self.sharpness, self._priced, self._wanted = 1.0, False, _NOTHING
 
     def certify(
         self, prices: Prices, watch: Ids, bound: float, drawn: range | None = None

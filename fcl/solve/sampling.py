@@ -178,6 +178,11 @@ class SampleSize:
             self.age, self.objective = 0, objective
         return redraw
 
+    def change_objective(self, factor: float) -> None:
+        """Scale the objective at the latest sample, and forget the last pass: C has changed."""
+        self.objective *= factor
+        self.last_gap = self.last_objective = np.inf
+
     def _grow(self, cached_bytes: float) -> bool:
         """Raise ``wanted`` if there is room for enough rows to justify a new sample."""
         room = self._room(cached_bytes)

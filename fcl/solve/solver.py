@@ -129,6 +129,10 @@ class Solver:
         self.local = LocalSolver(view, cache, trainer, family.penalty_factors)
         self._all_blocks = range(prepared.n_blocks)
         self._prices: Prices | None = None
+        self._priced_to = (
+            math.inf
+        )  # the threshold of these prices; infinite if they cannot be reused
+        self._reused: Prices | None = None  # prices of the anchor that a change of C left valid
         self._frozen = Point(np.empty(0, np.int64), np.empty(0), 0.0)
         self._frozen_gradients = np.empty(0)
         self._totals = 0.0, 0.0  # of the residuals and curvatures at the priced anchor
@@ -175,9 +179,9 @@ class Solver:
         passes.write_residuals(outer.point.intercept, self._all_blocks)
         self._frozen = outer.frozen(cached)
         watch = np.concatenate([cached, self._frozen.ids])
-        self._prices, bound = passes.prove(watch, outer.threshold, number)
-        self._totals = passes.totals()  # now, since a search overwrites the residuals
+        self._prices, bound = self._prove(watch, number)
         prices = self._prices
+        self._totals = passes.totals()  # now, since a search overwrites the residuals
         n = len(cached)
         self._frozen_gradients = prices.watched[n:]
         drawn = self.family.features_in_pass(number) if passes.sampled else None
@@ -185,7 +189,7 @@ class Solver:
         if outer.stands_still:
             polished = polish(passes, outer, watch)
             certified = outer.raise_bound(polished.bound, polished.ids)
-            self._prices = polished.added_to(prices)
+            self._prices, self._priced_to = polished.added_to(prices), math.inf
         self._exact = None
         if not self._wants_sample():
             if not self.local.view.complete:
@@ -202,6 +206,37 @@ class Solver:
             )
             self.local.return_to_anchor()
         return certified
+
+    def _prove(self, watch: Ids, number: int) -> tuple[Prices, float]:
+        """Price the family at the anchor, unless a change of C left its prices valid."""
+        passes, reused = self.passes, self._reused
+        if reused is None:
+            self._priced_to = self.outer.threshold
+            return passes.prove(watch, self._priced_to, number)
+        self._reused = None
+        return reused, passes.bound(passes.dual_point(), reused.largest, math.fsum(reused.excess))
+
+    def change_C(self, C: float) -> None:
+        """Continue at the priced anchor with another C, keeping rows, columns, sample and weights.
+
+        Prices do not contain C. With the L1 norm, the next :meth:`price` therefore certifies the anchor
+        from the prices of the last one, if these include all violators at the new C. With squares in the
+        penalty it prices the family again, since the excess of the prices depends on C.
+        """
+        outer, passes, view = self.outer, self.passes, self.local.view
+        self.objective = passes.objective = objective = replace(self.objective, C=C)
+        passes.conditions = conditions = replace(passes.conditions, C=C)
+        view.objective = replace(view.objective, C=C)
+        point = outer.point
+        value = objective.value(conditions.value(point), passes.vectors.accepted, point.intercept)
+        if self.sampler is not None:
+            self.sampler.size.change_objective(value / outer.objective)
+            self.sampler.step = LastStep()
+        reusable = objective.penalty.pure_l1 and not passes.sampled
+        if reusable and outer.priced and self._priced_to <= conditions.limit:
+            self._reused = self._prices
+        outer.change_conditions(conditions, value)
+        self._solved = None
 
     def _wants_sample(self) -> bool:
         """Whether the trainer needs another sample of rows, which :meth:`admit` then draws."""
@@ -233,7 +268,7 @@ class Solver:
         """Admit the most promising features to the cache; returns the number of columns evicted."""
         if self._prices is None:
             raise RuntimeError("admit() needs the prices of the anchor; call price() first")
-        cache = self.cache
+        cache, self._priced_to = self.cache, math.inf  # other features will be watched
         if self.sampler is not None and self.sampler.pending:
             selection = self._draw(self.sampler, self._prices)
         else:

@@ -51,6 +51,12 @@ class Point:
         mine = self.weights_of(ids)
         return Point.make(ids, mine + beta * (other.weights_of(ids) - mine), intercept)
 
+    def beyond(self, before: Point) -> Point:
+        """This point plus its difference from one before, without weights that would change sign."""
+        weights = 2.0 * self.weights - before.weights_of(self.ids)
+        kept = np.where(weights * self.weights > 0.0, weights, 0.0)
+        return Point.make(self.ids, kept, 2.0 * self.intercept - before.intercept)
+
 
 @dataclass
 class Anchor:

@@ -65,6 +65,11 @@ class Loss(ABC):
         return f"{self.name}:{options}" if options else self.name
 
     @property
+    def higher_is_better(self) -> bool:
+        """Whether a larger :meth:`score` is better: true of a ranking metric, false of an error."""
+        return self.classifies
+
+    @property
     def kernel(self) -> tuple[int, float]:
         """Code and parameter, for the kernels."""
         return self.code, 0.0

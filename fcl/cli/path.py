@@ -1,0 +1,208 @@
+"""``fcl-train --path``: train at many values of C, and write the chosen model."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import warnings
+from collections.abc import Callable, Collection, Mapping
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fcl.cli.common import EXIT_UNFINISHED, Interrupted, messages, show
+from fcl.cli.options import PATH_ONLY, TABLE
+from fcl.errors import ConvergenceWarning, InputError, ScaleWarning
+from fcl.path.options import PATH_OPTIONS
+
+if TYPE_CHECKING:
+    from fcl.cli.progress import View
+    from fcl.cli.signals import Stop
+    from fcl.path.result import PathResult
+
+__all__ = ["check_path_options", "path_options", "path_outputs", "run_path"]
+
+#: Options that a path does not take, and why.
+_NOT_OF_PATHS = {
+    "C": "a path finds its own values; give --C-max",
+    "alpha": "a path finds its own values; give --C-max",
+    "writers": "a path runs in one process",
+    "checkpoint": "a path keeps its points in the folder OUT.path",
+    "resume": "the same command continues a path from the folder OUT.path",
+}
+#: Folds of ``--cv groups:NAME``, or the number of groups if that is smaller.
+GROUP_FOLDS = 5
+
+
+def check_path_options(options: Mapping[str, Any], given: Mapping[str, str]) -> None:
+    """Raise UsageError for options that do not go with ``--path``, or that need it."""
+    if options["path"] is None:
+        for name in PATH_ONLY:
+            if name in given:
+                raise click.UsageError(f"{TABLE[name].spelled} needs --path N")
+        return
+    for name, why in _NOT_OF_PATHS.items():
+        if name in given:
+            raise click.UsageError(f"{TABLE[name].spelled} does not go with --path: {why}")
+    if "driver" in given and options["driver"] != "inline":
+        raise click.UsageError(
+            "--driver processes does not go with --path: a path runs in one process; leave --driver out"
+        )
+    if options["cv"] is not None and (options["valid"] or options["valid_fraction"]):
+        raise click.UsageError("give --cv, --valid or --valid-fraction, not two of them")
+    if options["save_oof"] is not None:
+        if options["cv"] is None:
+            raise click.UsageError("--save-oof needs --cv: only folds hold every row out once")
+        if not options["save_oof"].endswith(".npy"):
+            raise click.UsageError(f"--save-oof: expected FILE.npy, got {options['save_oof']}")
+
+
+def path_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The effective options of a command with ``--path``."""
+    return {**options, "driver": "inline", "checkpoint": None}
+
+
+def path_outputs(options: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The files that ``--path`` writes besides the model, each with its option."""
+    oof = options["save_oof"]
+    return [] if oof is None else [("--save-oof", oof)]
+
+
+def run_path(
+    options: Mapping[str, Any],
+    arguments: Callable[[], dict[str, Any]],
+    trusted: Collection[str],
+    stop: Stop,
+) -> int:
+    """Train the path, write its files, and print its table; returns the exit code.
+
+    Parameters
+    ----------
+    options : mapping
+        Effective options of the command.
+    arguments : callable
+        Opens the data, and returns the arguments of :func:`fcl.train`.
+    trusted : collection of str
+        Modules that models may import.
+    stop : Stop
+        Whether a signal asks for an end.
+    """
+    folder = f"{options['out']}.path"
+    if options["overwrite"]:
+        _remove(folder)
+    given = arguments()
+    for name in ("C", "alpha", "driver", "resume", *_of_processes()):
+        del given[name]
+    given |= {
+        option.name: options[option.name] for option in PATH_OPTIONS if option.name != "points"
+    }
+    given |= _folds(options, given["data"])
+    path = _train(options, given | {"folder": folder, "trusted": trusted}, stop)
+    if stop.signum is not None and path.reason == "interrupted":
+        messages.say(f"{folder} holds {len(path.points)} points; the same command continues")
+        return 128 + stop.signum
+    written = _write(options, path)
+    if not options["quiet"]:
+        from fcl.cli.path_report import path_lines
+
+        show(path_lines(path, written, folder))
+    unfinished = not path.chosen.converged and path.chosen.reason not in ("max-passes", "max-time")
+    return EXIT_UNFINISHED if unfinished else 0
+
+
+def _of_processes() -> tuple[str, ...]:
+    return ("writers", "share_cores", "shared_files", "checkpoint", "checkpoint_every")
+
+
+def _remove(folder: str) -> None:
+    """Remove the folder of an earlier path; raises InputError if it is not the folder of a path."""
+    if not os.path.isdir(folder):
+        return
+    if not os.path.isfile(os.path.join(folder, "path.json")) and os.listdir(folder):
+        raise InputError(f"{folder}: is not the folder of a path, and is never replaced; move it")
+    shutil.rmtree(folder)
+
+
+def _folds(options: Mapping[str, Any], data: Any) -> dict[str, Any]:
+    """The arguments ``cv`` and ``groups`` for the text of ``--cv``."""
+    text = options["cv"]
+    if text is None:
+        return {}
+    if text.isdecimal():
+        return {"cv": int(text)}
+    kind, _, name = text.partition(":")
+    if kind not in ("groups", "folds") or not name:
+        raise InputError(
+            f"--cv: expected a number of folds, groups:NAME or folds:NAME, got {text}; NAME is an array "
+            "of DATA, such as obs/chromosome"
+        )
+    from fcl.data import open_data
+    from fcl.path.folds import encode_groups
+
+    labels = open_data(options["data"], x=options["x"], y=None, groups=name).groups
+    if kind == "folds":
+        return {"cv": labels}
+    groups = encode_groups(f"--cv {text}", labels, data.n_rows)
+    return {"cv": min(GROUP_FOLDS, int(groups.max()) + 1), "groups": groups}
+
+
+def _train(options: Mapping[str, Any], given: dict[str, Any], stop: Stop) -> PathResult:
+    from fcl.cli.path_report import PathView
+    from fcl.cli.progress import JsonLog, LiveView
+    from fcl.drivers.events import PassDone
+    from fcl.path.train import train_path
+
+    with ExitStack() as stack:
+        inner: View | None = None
+        if not options["quiet"] and sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
+            inner = LiveView()
+        elif options["verbose"]:
+            from fcl.cli.progress import LineView
+
+            inner = LineView()
+        view = stack.enter_context(PathView(inner, options["quiet"]))
+        log = None
+        if options["log_json"] is not None:
+            log = stack.enter_context(JsonLog(options["log_json"], options))
+
+        def progress(event: Any) -> None:
+            if isinstance(event, PassDone):
+                stop.listening = True
+            view(event)
+            if log is not None:
+                log(event)
+
+        stack.enter_context(warnings.catch_warnings())
+        warnings.simplefilter("always", ConvergenceWarning)
+        warnings.simplefilter("always", ScaleWarning)
+        warnings.showwarning = _say_warning  # type: ignore[assignment]
+        try:
+            return train_path(
+                **given, points=options["path"], progress=progress, should_stop=stop.requested
+            )
+        except KeyboardInterrupt:
+            if stop.signum is None:
+                raise
+            raise Interrupted(stop.signum) from None
+
+
+def _say_warning(message: Warning | str, category: type[Warning], *where: Any) -> None:
+    messages.say(f"warning: {message}")
+
+
+def _write(options: Mapping[str, Any], path: PathResult) -> list[tuple[str, str]]:
+    """Write the chosen model and the other outputs; returns the name and the file of each."""
+    overwrite = options["overwrite"]
+    path.chosen.model.save(options["out"], overwrite)
+    written = [("model", options["out"])]
+    if options["save_oof"] is not None and path.oof is not None:
+        from numpy.lib.format import write_array
+
+        from fcl.model.atomic import atomic_file
+
+        with atomic_file(options["save_oof"], overwrite) as file:
+            write_array(file, path.oof, allow_pickle=False)
+        written.append(("out of fold", options["save_oof"]))
+    return written

@@ -1,0 +1,263 @@
+"""Estimators that choose the weight of the penalty by cross-validation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sklearn.model_selection import check_cv
+
+from fcl.checks import is_whole
+from fcl.data import DataSet
+from fcl.drivers.result import TrainResult, end_in_words
+from fcl.estimators.base import Estimator
+from fcl.estimators.classifier import FCLClassifier
+from fcl.estimators.regressor import FCLRegressor
+from fcl.estimators.rows import Training
+from fcl.features import Spec
+from fcl.path.folds import fold_of_rows
+from fcl.path.grid import check_alphas
+from fcl.path.result import PathPoint, PathResult
+from fcl.path.rules import PathStop
+from fcl.path.train import train_path
+
+if TYPE_CHECKING:
+    from fcl.model import Model
+
+__all__ = ["FCLClassifierCV", "FCLRegressorCV"]
+
+
+class PathSearch(Estimator):
+    """Fit each problem by a path of alphas, and keep the chosen model."""
+
+    # parameters of the base that a path does not have
+    C = alpha = n_jobs = None
+    warm_start = False
+    driver = "inline"
+    _groups: Any = None
+
+    def _fit_all(self, training: Training, *rest: Any) -> None:
+        cv = self.cv
+        if not is_whole(cv) and not hasattr(cv, "split"):
+            cv = check_cv(cv, training.target, classifier=self._classifies)
+        self.folds_ = fold_of_rows(cv, training.data, self._groups, self._classifies, self._seed())
+        self.paths_: list[PathResult] = []
+        self._sum_weights = training.sum_weights
+        super()._fit_all(training, *rest)
+        alphas = [self._alphas_of(path.points) for path in self.paths_]
+        chosen = [self._alphas_of([path.chosen])[0] for path in self.paths_]
+        values = [path.chosen.C for path in self.paths_]
+        scores = [path.scores.folds for path in self.paths_]
+        one = len(self.paths_) == 1
+        self.alphas_: Any = alphas[0] if one else alphas
+        self.scores_: Any = scores[0] if one else scores
+        self.alpha_: Any = chosen[0] if one else np.array(chosen)
+        self.C_: Any = values[0] if one else np.array(values)
+
+    def _alphas_of(self, points: list[PathPoint]) -> np.ndarray:
+        """Alphas with respect to the sample weights, before class weights."""
+        return np.array([1.0 / (point.C * self._sum_weights) for point in points])
+
+    def _strength(self, training: Training) -> dict[str, Any]:
+        """The grid, as arguments of :func:`fcl.train_path`."""
+        if is_whole(self.alphas):
+            return {"points": self.alphas}
+        return {"alphas": check_alphas(self.alphas)}
+
+    def _fit_one(
+        self, data: DataSet, problem: str, initial: Model | None, options: dict[str, Any]
+    ) -> TrainResult:
+        options = dict(options)
+        features = options.pop("features")
+        if "alphas" in options and data.weights is not None:  # they do not count class weights
+            options["alphas"] = options["alphas"] * (self._sum_weights / data.weights.sum())
+        if self.verbose:
+            from fcl.cli.common import messages
+            from fcl.cli.path_report import PathView
+
+            messages.write(f"{type(self).__name__}: fitting {problem}")
+            options["progress"] = PathView(None, False)
+        found = train_path(
+            data,
+            features,
+            cv=self.folds_,
+            patience=self.patience,
+            select=self.select,
+            warn=False,
+            **options,
+        )
+        if found.reason is PathStop.INTERRUPTED:
+            raise KeyboardInterrupt
+        self.paths_.append(found)
+        return _result_of(found.chosen, options["tol"])
+
+
+def _result_of(point: PathPoint, tol: float) -> TrainResult:
+    """A point of a path as the result of training at its C."""
+    message = end_in_words(point.reason, point.certificate, tol)
+    seconds = {"path": point.seconds}
+    return TrainResult(
+        point.model, point.converged, point.reason, message, seconds, 0, point.passes
+    )
+
+
+class FCLClassifierCV(PathSearch, FCLClassifier):
+    """:class:`FCLClassifier` that chooses the weight of the penalty by cross-validation.
+
+    Each fold trains along a path of alphas, each from the model before. The alpha of the best mean
+    average precision on held-out rows is chosen, and the model is that of all rows. With more than
+    two classes, each problem of one class against the rest has its own path and alpha.
+
+    Parameters
+    ----------
+    features
+        As in :class:`FCLClassifier`.
+    alphas : int or array of float (k,)
+        A number of alphas, from the largest at which a model has a feature down to a hundredth of it; or
+        the alphas. C = 1 / (alpha * sum of the sample weights, before class weights).
+    cv : int, splitter or iterable of (train, test)
+        A number of folds, which keep the shares of the classes; or a splitter of scikit-learn that holds
+        each row out at most once, and trains on all others.
+    select : {"best", "1se"}
+        The best score, or the largest alpha within one standard error of it.
+    patience : int or None
+        Stop the path after this many alphas without a better mean score; None: never.
+    l1_ratio, standardize, loss, fit_intercept, tol, max_iter, class_weight, random_state, memory
+        As in :class:`FCLClassifier`; ``random_state`` also shuffles the rows for a number of folds.
+    row_view, max_time, verbose
+        As in :class:`FCLClassifier`; ``max_time`` limits the paths of the folds.
+
+    Attributes
+    ----------
+    alpha_, C_ : float, or float64 (n_classes,)
+        The chosen weights of penalty and losses; one for each class if there are more than two.
+    alphas_ : float64 (k,), or a list of n_classes such arrays
+        Alphas of the path, decreasing.
+    scores_ : float64 (folds, k), or a list of n_classes such arrays
+        Average precision on the held-out rows; for regression, the error.
+    folds_ : int64 (n,)
+        The fold that holds each row out; -1 if none does.
+    paths_ : list of :class:`fcl.PathResult`
+        All models, certificates and standard errors, for each problem.
+    classes_, coef_, intercept_ and others
+        As in :class:`FCLClassifier`, of the chosen model.
+    """
+
+    def __init__(
+        self,
+        features: Spec | str = "columns",
+        *,
+        alphas: Any = 20,
+        cv: Any = 5,
+        select: str = "best",
+        patience: int | None = None,
+        l1_ratio: float = 1.0,
+        standardize: bool = False,
+        loss: str = "logistic",
+        fit_intercept: bool = True,
+        tol: float = 1e-4,
+        max_iter: int = 1000,
+        class_weight: Mapping[Any, float] | str | None = None,
+        random_state: Any = None,
+        memory: int | str = "1GiB",
+        row_view: int | str = "auto",
+        max_time: float | None = None,
+        verbose: bool | int = 0,
+    ) -> None:
+        self._store(locals())
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        offset: Any = None,
+        groups: Any = None,
+    ) -> FCLClassifierCV:
+        """Choose alpha, and fit to all rows; warns (ConvergenceWarning) if a fit stops before ``tol``.
+
+        Parameters
+        ----------
+        X, y, sample_weight, offset
+            As in :meth:`FCLClassifier.fit`.
+        groups : array-like (n,)
+            Rows of one group are held out together. In pipelines and meta-estimators it is requested with
+            ``set_fit_request(groups=True)``.
+
+        Returns
+        -------
+        FCLClassifierCV
+            This estimator.
+
+        Raises
+        ------
+        InputError
+            Parameters, data, labels or folds are unusable.
+        """
+        self._groups = groups
+        try:
+            super().fit(X, y, sample_weight, offset)
+        finally:
+            self._groups = None
+        return self
+
+
+class FCLRegressorCV(PathSearch, FCLRegressor):
+    """:class:`FCLRegressor` that chooses the weight of the penalty by cross-validation.
+
+    The alpha of the smallest mean error on the held-out rows is chosen: mean squared error, mean absolute
+    error for ``huber``, mean deviance for ``poisson``.
+
+    Parameters
+    ----------
+    features, l1_ratio, standardize, loss, fit_intercept, tol, max_iter
+        As in :class:`FCLRegressor`.
+    alphas, cv, select, patience, random_state, memory, row_view, max_time, verbose
+        As in :class:`FCLClassifierCV`.
+
+    Attributes
+    ----------
+    alpha_, C_, alphas_, scores_, folds_, paths_
+        As in :class:`FCLClassifierCV`.
+    coef_, intercept_ and others
+        As in :class:`FCLRegressor`, of the chosen model.
+    """
+
+    def __init__(
+        self,
+        features: Spec | str = "columns",
+        *,
+        alphas: Any = 20,
+        cv: Any = 5,
+        select: str = "best",
+        patience: int | None = None,
+        l1_ratio: float = 1.0,
+        standardize: bool = False,
+        loss: str = "squared",
+        fit_intercept: bool = True,
+        tol: float = 1e-4,
+        max_iter: int = 1000,
+        random_state: Any = None,
+        memory: int | str = "1GiB",
+        row_view: int | str = "auto",
+        max_time: float | None = None,
+        verbose: bool | int = 0,
+    ) -> None:
+        self._store(locals())
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        offset: Any = None,
+        groups: Any = None,
+    ) -> FCLRegressorCV:
+        """Choose alpha, and fit to all rows; arguments as in :meth:`FCLClassifierCV.fit`."""
+        self._groups = groups
+        try:
+            super().fit(X, y, sample_weight, offset)
+        finally:
+            self._groups = None
+        return self

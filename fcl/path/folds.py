@@ -1,0 +1,148 @@
+"""Folds: which rows are held out together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fcl.checks import is_whole
+from fcl.data import DataSet
+from fcl.errors import InputError
+
+__all__ = ["Folds", "encode_groups", "fold_of_rows"]
+
+#: For each row the number of the fold that holds it out, from 0; -1: no fold holds it out.
+Folds = npt.NDArray[np.int64]
+
+
+def fold_of_rows(cv: Any, data: DataSet, groups: Any, classifies: bool, seed: int) -> Folds:
+    """The fold of each row.
+
+    Parameters
+    ----------
+    cv : int, array (n,) or splitter
+        A number of folds; the fold of each row by any labels (glmnet's ``foldid``); or an object with
+        the method ``split`` of scikit-learn.
+    data : DataSet
+    groups : array (n,) or None
+        Rows of one group are held out together.
+    classifies : bool
+        Whether the target has labels, whose shares are kept in each fold.
+    seed : int
+        Shuffles the rows of a number of folds.
+
+    Raises
+    ------
+    InputError
+        ``cv`` or ``groups`` do not fit the rows, or a fold would be empty.
+    """
+    held = None if groups is None else encode_groups("groups", groups, data.n_rows)
+    if is_whole(cv) and not isinstance(cv, bool):
+        most = data.n_rows if held is None else int(held.max()) + 1
+        if most < 2:
+            raise InputError(
+                f"cv: expected at least 2 rows or groups to hold out, got {most} sample"
+            )
+        if not 2 <= cv <= most:
+            what = "rows" if held is None else "groups"
+            raise InputError(f"cv: expected 2 to {most} folds for {most} {what}, got {cv}")
+        strata = _strata(data, classifies)
+        if held is None:
+            return _stratified(strata, int(cv), seed)
+        return _balanced_groups(held, strata, int(cv))
+    if hasattr(cv, "split"):
+        return _from_splitter(cv, data, groups)
+    folds = encode_groups("cv", cv, data.n_rows)
+    if folds.max() < 1:
+        raise InputError("cv: expected at least two folds, got one label for all rows")
+    if held is not None:
+        _refuse_split_groups(folds, held)
+    return folds
+
+
+def encode_groups(name: str, labels: Any, n_rows: int) -> npt.NDArray[np.int64]:
+    """Number the groups of rows from 0, in the order of their labels.
+
+    Raises InputError unless there is one label for each row.
+    """
+    try:
+        values = np.asarray(labels)
+    except ValueError:
+        values = np.empty(0)
+    if values.shape not in ((n_rows,), (n_rows, 1)):
+        raise InputError(
+            f"{name}: expected one label for each of {n_rows} rows, got {labels!r:.200}; give a number "
+            "of folds, or an array"
+        )
+    try:
+        _, codes = np.unique(values.reshape(-1), return_inverse=True)
+    except TypeError:  # labels of several types
+        _, codes = np.unique(values.reshape(-1).astype(str), return_inverse=True)
+    return codes.astype(np.int64)
+
+
+def _strata(data: DataSet, classifies: bool) -> npt.NDArray[np.int64]:
+    """The label of each row as a number; 0 without labels."""
+    if not classifies or data.target is None:
+        return np.zeros(data.n_rows, np.int64)
+    return encode_groups("y", data.target, data.n_rows)
+
+
+def _stratified(strata: npt.NDArray[np.int64], n_folds: int, seed: int) -> Folds:
+    """Deal the shuffled rows of one label after the other to the folds in turn."""
+    shuffled = np.random.default_rng([seed, 0xF01D]).permutation(len(strata))
+    order = shuffled[np.argsort(strata[shuffled], kind="stable")]
+    folds = np.empty(len(strata), np.int64)
+    folds[order] = np.arange(len(strata)) % n_folds
+    return folds
+
+
+def _balanced_groups(
+    groups: npt.NDArray[np.int64], strata: npt.NDArray[np.int64], n_folds: int
+) -> Folds:
+    """Give each group, the largest first, to the fold that it leaves most even.
+
+    Even in the share of the rows and of each label that a fold holds.
+    """
+    counts = np.zeros((groups.max() + 1, strata.max() + 1))
+    np.add.at(counts, (groups, strata), 1.0)
+    shares = counts / counts.sum(axis=0)
+    filled = np.zeros((n_folds, counts.shape[1]))
+    fold_of_group = np.empty(len(counts), np.int64)
+    for group in np.argsort(-counts.sum(axis=1), kind="stable"):
+        after = ((filled + shares[group]) ** 2).sum(axis=1) - (filled**2).sum(axis=1)
+        fold = int(np.argmin(after))
+        fold_of_group[group] = fold
+        filled[fold] += shares[group]
+    return fold_of_group[groups]
+
+
+def _from_splitter(cv: Any, data: DataSet, groups: Any) -> Folds:
+    """The folds of a splitter of scikit-learn, which must hold each row out at most once."""
+    folds = np.full(data.n_rows, -1, np.int64)
+    rows = np.zeros((data.n_rows, 1))
+    for number, (train, test) in enumerate(cv.split(rows, data.target, groups)):
+        held = np.zeros(data.n_rows, bool)
+        held[test] = True
+        if (folds[held] >= 0).any():
+            raise InputError(f"cv: expected a splitter that holds each row out once, got {cv!r}")
+        if held[train].any() or len(np.unique(train)) + held.sum() != data.n_rows:
+            raise InputError(
+                f"cv: expected a splitter that trains on all rows that it does not hold out, got {cv!r}"
+            )
+        folds[held] = number
+    if folds.max() < 1:
+        raise InputError(f"cv: expected at least two folds, got {folds.max() + 1} from {cv!r}")
+    return folds
+
+
+def _refuse_split_groups(folds: Folds, groups: npt.NDArray[np.int64]) -> None:
+    _, first = np.unique(groups, return_index=True)
+    split = np.flatnonzero(folds[first][groups] != folds)
+    if len(split):
+        row = int(split[0])
+        raise InputError(
+            f"cv: row {row} is in another fold than other rows of its group; a group must not be split"
+        )

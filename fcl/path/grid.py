@@ -1,0 +1,95 @@
+"""The values of C of a path, from the smallest at which a weight can be nonzero upwards."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fcl.errors import InputError
+
+__all__ = ["Grid", "check_alphas", "resolve_grid"]
+
+Floats = npt.NDArray[np.float64]
+
+#: C_max / C_min if C_max is not given, as in glmnet for more features than rows.
+RATIO = 100.0
+
+
+@dataclass(frozen=True)
+class Grid:
+    """What the user asked for: a number of points up to C_max, or the alphas themselves.
+
+    Attributes
+    ----------
+    points : int
+        Number of points, at least 1.
+    C_max : float or None
+        The largest C; None for ``RATIO`` times C_min.
+    alphas : float64 (points,) or None
+        Decreasing weights of the penalty, instead of ``C_max``.
+    """
+
+    points: int
+    C_max: float | None = None
+    alphas: Floats | None = None
+
+
+def check_alphas(alphas: Any) -> Floats:
+    """Validate alphas given as an array; returns them decreasing, float64 (k,).
+
+    Raises InputError unless all are finite, above 0 and distinct.
+    """
+    try:
+        found = np.sort(np.asarray(alphas, np.float64).reshape(-1))[::-1]
+    except (TypeError, ValueError):
+        raise InputError(f"alphas: expected numbers above 0, got {alphas!r:.200}") from None
+    wrong = ~(np.isfinite(found) & (found > 0.0))
+    if not len(found) or wrong.any():
+        raise InputError(f"alphas: expected finite numbers above 0, got {alphas!r:.200}")
+    same = np.flatnonzero(found[1:] == found[:-1])
+    if len(same):
+        raise InputError(f"alphas: expected distinct numbers, got {found[same[0]]:g} twice")
+    return np.ascontiguousarray(found)
+
+
+def resolve_grid(grid: Grid, C_min: float, sum_weights: float) -> Floats:
+    """The increasing values of C, float64 (points,).
+
+    The first is C_min: the model without features, whose score shows what the features add. It costs
+    the one pass that finds C_min. A grid of one point is C_max alone.
+
+    Parameters
+    ----------
+    grid : Grid
+    C_min : float
+        The largest C at which the model is empty.
+    sum_weights : float
+        Sum of the sample weights, to convert alphas.
+
+    Raises
+    ------
+    InputError
+        No feature varies with the target, or C_max is not above C_min.
+    """
+    if grid.alphas is not None:
+        return 1.0 / (grid.alphas * sum_weights)
+    if not math.isfinite(C_min):
+        raise InputError(
+            "a path begins at the smallest C at which a weight can be nonzero, but no feature varies "
+            "with the target: the model is empty at every C"
+        )
+    C_max = RATIO * C_min if grid.C_max is None else grid.C_max
+    if C_max <= C_min:
+        raise InputError(
+            f"C_max: expected a number above {C_min:.6g}, up to which the model is empty, got "
+            f"{C_max:.6g}; raise it"
+        )
+    if grid.points == 1:
+        return np.array([C_max])
+    found = np.geomspace(C_min, C_max, grid.points)
+    found[[0, -1]] = C_min, C_max  # free of rounding
+    return found

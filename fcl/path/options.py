@@ -1,0 +1,101 @@
+"""The options of a path, beside those of training in :mod:`fcl.options`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any
+
+from fcl import checks
+from fcl.errors import InputError
+from fcl.options import FROM_1, POSITIVE, TRAINING, Kind, Option, Resume, one_of, real
+
+if TYPE_CHECKING:
+    from fcl.path.rules import Rules
+
+__all__ = ["PATH_OPTIONS", "PathOptions", "check_training"]
+
+#: Options of training that a path sets itself, or that belong to the driver ``processes``.
+_OWN = ("C", "alpha", "features", "driver", "writers", "share_cores", "shared_files")
+_CHECKPOINTS = ("checkpoint", "checkpoint_every")
+
+
+def _at_least_0(name: str, value: Any) -> float:
+    return 0.0 if value == 0 and value is not False else checks.positive(name, value)
+
+
+def _option(kind: Kind, help: str, default: Any = None, **more: Any) -> Any:
+    fixed: dict[str, Any] = {"resume": Resume.NOT_KEPT, "planned": False}
+    option = Option(kind, "path", help, default, **fixed, **more)
+    return field(default=default, metadata={"option": option})
+
+
+@dataclass(frozen=True)
+class PathOptions:
+    """The options of a path."""
+
+    points: int = _option(FROM_1, "Train at this many values of C, from C_min upwards.", 20)
+    C_max: float | None = _option(POSITIVE, "Largest C of the path; default: 100 times C_min.")
+    patience: int | None = _option(
+        FROM_1, "Stop after this many points without a better validation score.", 3
+    )
+    min_gain: float = _option(
+        real(_at_least_0), "Gain that makes a score better, in its own units.", 0.0
+    )
+    max_active: int | None = _option(
+        FROM_1, "Stop at a model of at least this many features with a weight."
+    )
+    select: str = _option(
+        one_of("best", "1se"),
+        "Choose the best score, or the smallest C within one standard error of it.",
+        "best",
+    )
+
+    @classmethod
+    def checked(cls, **given: Any) -> PathOptions:
+        """Validate options given from Python; InputError names a wrong one."""
+        options = cls(**given)
+        found = {o.name: _checked(o, getattr(options, o.name)) for o in PATH_OPTIONS}
+        return replace(options, **found)
+
+    @property
+    def rules(self) -> Rules:
+        """When the path stops."""
+        from fcl.path.rules import Rules  # late: it imports NumPy
+
+        return Rules(self.patience, self.min_gain, self.max_active)
+
+
+#: The options of a path, by the names of their fields.
+PATH_OPTIONS = tuple(
+    replace(declared.metadata["option"], name=declared.name) for declared in fields(PathOptions)
+)
+
+
+def _checked(option: Option, value: Any) -> Any:
+    # without patience a path goes to the end of its grid
+    return None if value is None and option.name == "patience" else option.check(value)
+
+
+def check_training(given: Iterable[str], driver: str | None = None) -> None:
+    """Raise an error for arguments of :func:`fcl.train` that a path does not take.
+
+    Raises
+    ------
+    InputError
+        The driver is not ``inline``, or the argument sets C.
+    TypeError
+        The argument is unknown.
+    """
+    known = {option.name for option in TRAINING} - {*_OWN, *_CHECKPOINTS}
+    if driver not in (None, "inline"):
+        raise InputError(
+            f"driver: a path runs in one process, expected inline, got {driver!r}; leave driver out"
+        )
+    for name in given:
+        if name in ("C", "alpha"):
+            raise InputError(
+                f"{name}: a path finds its own values; set the largest C with C_max, or give alphas"
+            )
+        if name not in known:
+            raise TypeError(f"train_path() got an unexpected keyword argument {name!r}")

@@ -1,0 +1,200 @@
+"""A path: its points, scores and choices."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fcl.drivers.result import StopReason
+from fcl.model.certificate import Certificate
+from fcl.model.model import Model
+from fcl.path.rules import PathStop, best_point, one_se_point
+
+__all__ = ["PathPoint", "PathResult", "Scores"]
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class PathPoint:
+    """A model of a path, certified at its own C.
+
+    Attributes
+    ----------
+    number : int
+        From 0, by increasing C.
+    model : Model
+    reason : StopReason
+        Why training at this C ended.
+    seconds : float
+        Time of this point.
+    passes : int
+        Passes of this point; the first one may reuse the prices of the point before.
+    score, se : float
+        Score on the validation rows and its standard error; NaN if not measured.
+    """
+
+    number: int
+    model: Model
+    reason: StopReason
+    seconds: float
+    passes: int
+    score: float = np.nan
+    se: float = np.nan
+
+    @property
+    def C(self) -> float:
+        """Weight of the losses."""
+        return self.model.C
+
+    @property
+    def alpha(self) -> float:
+        """Weight of the penalty: C = 1 / (alpha * sum of the sample weights)."""
+        return self.model.alpha
+
+    @property
+    def certificate(self) -> Certificate:
+        """What is proved about the model."""
+        return self.model.certificate
+
+    @property
+    def active(self) -> int:
+        """Number of features with a weight."""
+        return self.model.n_active
+
+    @property
+    def converged(self) -> bool:
+        """Whether the relative gap reached the tolerance."""
+        return self.reason is StopReason.TOLERANCE
+
+
+@dataclass(frozen=True)
+class Scores:
+    """The scores of the points of a path, larger is better if ``higher_is_better``.
+
+    Attributes
+    ----------
+    metric : str
+        Name of the metric.
+    higher_is_better : bool
+    mean, se : float64 (points,)
+        Score and standard error of each point; NaN where undefined.
+    folds : float64 (folds, points)
+        Scores of the folds; no rows with one validation set.
+    error_from : str
+        Where the standard errors come from, in words; empty if there are none.
+    """
+
+    metric: str
+    higher_is_better: bool
+    mean: Floats
+    se: Floats
+    folds: Floats
+    error_from: str
+
+    @property
+    def oriented(self) -> Floats:
+        """The scores, with their sign changed if smaller ones are better."""
+        return self.mean if self.higher_is_better else -self.mean
+
+    @property
+    def known(self) -> bool:
+        """Whether any point has a score."""
+        return bool(np.isfinite(self.mean).any())
+
+
+@dataclass(frozen=True)
+class PathResult:
+    """A path of certified models.
+
+    Attributes
+    ----------
+    points : list of PathPoint
+        By increasing C.
+    scores : Scores
+    select : {"best", "1se"}
+        The rule of ``chosen``.
+    reason : PathStop
+        Why the path ended.
+    oof : float64 (n,) or None
+        Margin of each row by the model, at the chosen alpha, of the fold that held the row out; NaN for
+        rows that no fold held out. None without folds.
+    """
+
+    points: list[PathPoint]
+    scores: Scores
+    select: str
+    reason: PathStop
+    oof: Floats | None = None
+
+    @property
+    def models(self) -> list[Model]:
+        """The models, by increasing C."""
+        return [point.model for point in self.points]
+
+    @property
+    def best(self) -> PathPoint | None:
+        """The point of the best score; None without scores."""
+        return self.points[best_point(self.scores.oriented)] if self.scores.known else None
+
+    @property
+    def one_se(self) -> PathPoint | None:
+        """The point of the smallest C within one standard error of the best; None without errors."""
+        if not (self.scores.known and np.isfinite(self.scores.se).any()):
+            return None
+        return self.points[one_se_point(self.scores.oriented, self.scores.se)]
+
+    @property
+    def chosen(self) -> PathPoint:
+        """``best`` or ``one_se``, as ``select`` says; without scores, the last point."""
+        found = (self.select == "1se" and self.one_se) or self.best
+        return found or self.points[-1]
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One dictionary for each point; the keys are those of :attr:`table`."""
+        scores = self.scores
+        found = []
+        for point in self.points:
+            row = point_row(point)
+            row["score"], row["se"] = scores.mean[point.number], scores.se[point.number]
+            row |= {f"fold{i + 1}": fold[point.number] for i, fold in enumerate(scores.folds)}
+            found.append(row)
+        return found
+
+    @property
+    def table(self) -> Any:
+        """The points as a ``pandas.DataFrame`` if pandas is installed, else :meth:`rows`.
+
+        Columns: C, alpha, active, objective, bound, gap, seconds, passes, converged, score, se, and with
+        folds fold1, fold2 and so on.
+        """
+        if find_spec("pandas") is None:
+            return self.rows()
+        return import_module("pandas").DataFrame(self.rows())
+
+    def __repr__(self) -> str:
+        chosen = self.chosen
+        return f"<PathResult {len(self.points)} points, chosen C {chosen.C:.4g}, {self.reason}>"
+
+
+def point_row(point: PathPoint) -> dict[str, Any]:
+    """The numbers of a point by name."""
+    certificate = point.certificate
+    return {
+        "C": point.C,
+        "alpha": point.alpha,
+        "active": point.active,
+        "objective": certificate.objective,
+        "bound": certificate.bound,
+        "gap": certificate.gap,
+        "seconds": point.seconds,
+        "passes": point.passes,
+        "converged": point.converged,
+        "score": point.score,
+        "se": point.se,
+    }

@@ -1,0 +1,92 @@
+"""When a path stops, and which of its points is chosen. Scores are oriented: larger is better."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["PathStop", "Rules", "best_point", "one_se_point"]
+
+Floats = npt.NDArray[np.float64]
+
+
+class PathStop(StrEnum):
+    """Why a path ended."""
+
+    GRID = "grid"  #: the last value of C was reached
+    PATIENCE = "patience"  #: the score had not improved for some points
+    MAX_ACTIVE = "max-active"  #: the model had as many features as allowed
+    MAX_TIME = "max-time"
+    INTERRUPTED = "interrupted"
+
+
+@dataclass(frozen=True)
+class Rules:
+    """The rules that end a path before the end of its grid.
+
+    Attributes
+    ----------
+    patience : int or None
+        Points without a better score after which to stop; None: never.
+    min_gain : float
+        The score must rise by more than this to count as better, in the units of the score.
+    max_active : int or None
+        Number of features with a weight from which on to stop.
+    """
+
+    patience: int | None = 3
+    min_gain: float = 0.0
+    max_active: int | None = None
+
+    def reason(self, scores: Floats, active: int) -> PathStop | None:
+        """Why to stop after the last of these points; None to continue.
+
+        Parameters
+        ----------
+        scores : float64 (points,)
+            NaN where a score is undefined; empty without validation.
+        active : int
+            Number of features of the last point.
+        """
+        if self.max_active is not None and active >= self.max_active:
+            return PathStop.MAX_ACTIVE
+        if self.patience is not None and self._waited(scores) >= self.patience:
+            return PathStop.PATIENCE
+        return None
+
+    def patient_until(self, scores: Floats) -> int | None:
+        """The number of points after which patience ended the path; None if it has not."""
+        ends = range(1, len(scores) + 1)
+        ended = (n for n in ends if self.reason(scores[:n], 0) is PathStop.PATIENCE)
+        return next(ended, None)
+
+    def _waited(self, scores: Floats) -> int:
+        """Number of points since the last better score."""
+        best, last = -np.inf, 0
+        for number, score in enumerate(scores):
+            if score > best + self.min_gain:
+                best, last = score, number
+        return max(0, len(scores) - 1 - last)
+
+
+def best_point(scores: Floats) -> int:
+    """The number of the best score, the first of equal ones; scores must not all be NaN."""
+    return int(np.nanargmax(scores))
+
+
+def one_se_point(scores: Floats, errors: Floats) -> int:
+    """The first point, of smallest C, within one standard error of the best score.
+
+    Hence never a point after the best one (Breiman, Friedman, Olshen and Stone 1984, section 3.4.3).
+
+    Parameters
+    ----------
+    scores, errors : float64 (points,)
+        Scores and their standard errors; an unknown error (NaN) counts as 0.
+    """
+    best = best_point(scores)
+    lowest = scores[best] - np.nan_to_num(errors[best])
+    return int(np.flatnonzero(scores[: best + 1] >= lowest)[0])

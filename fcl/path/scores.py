@@ -1,0 +1,80 @@
+"""Scores on held-out rows, and their standard errors."""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+
+import numpy as np
+import numpy.typing as npt
+
+from fcl.drivers.job import Rows
+from fcl.objective import Loss
+
+__all__ = ["bootstrap_error", "fold_scores"]
+
+Floats = npt.NDArray[np.float64]
+Ids = npt.NDArray[np.int64]
+
+#: Samples of the bootstrap: the standard error is known to about 10 %.
+SAMPLES = 50
+
+
+@cache
+def _poisson_of_bits() -> npt.NDArray[np.uint8]:
+    """A number of mean 1, distributed as Poisson, for each value of 16 random bits."""
+    chances = np.cumsum([math.exp(-1.0) / math.factorial(k) for k in range(10)])
+    levels = (np.arange(1 << 16) + 0.5) / (1 << 16)
+    return np.searchsorted(chances, levels).astype(np.uint8)
+
+
+def bootstrap_error(
+    loss: Loss, rows: Rows, margins: Floats, seed: int, groups: Ids | None = None
+) -> float:
+    """The standard error of a score over rows, by the Poisson bootstrap of rows or of groups.
+
+    Each sample counts each row, or each group as a whole, a Poisson number of times with mean 1 (Hanley
+    and MacGibbon 2006).
+
+    Parameters
+    ----------
+    loss : Loss
+        Its ``score`` is the metric.
+    rows : Rows
+        Targets and weights of the rows.
+    margins : float64 (n,)
+    seed : int
+    groups : int64 (n,) or None
+        The group of each row, from 0.
+
+    Returns
+    -------
+    float
+        NaN if the score is undefined on nearly all samples.
+    """
+    random = np.random.default_rng([seed, 0xB007])
+    order = np.argsort(-margins, kind="stable")  # metrics of rankings then need not sort again
+    y, s, margins = rows.y[order], rows.s[order], margins[order]
+    unit = None if groups is None else groups[order]
+    n = len(y) if groups is None else int(groups.max()) + 1
+    found = np.empty(SAMPLES)
+    for sample in range(SAMPLES):
+        counts = _poisson_of_bits()[random.integers(1 << 16, size=n, dtype=np.uint16)]
+        weights = s * (counts if unit is None else counts[unit])
+        found[sample] = loss.score(y, weights, margins) if weights.any() else np.nan
+    found = found[np.isfinite(found)]
+    return float(found.std(ddof=1)) if len(found) > 1 else math.nan
+
+
+def fold_scores(scores: Floats) -> tuple[Floats, Floats]:
+    """Means over folds and their standard errors, each float64 (points,).
+
+    scores : float64 (folds, points), NaN where a score is undefined; such a fold does not count.
+    """
+    known = np.isfinite(scores)
+    n = known.sum(axis=0)
+    filled = np.where(known, scores, 0.0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        mean = filled.sum(axis=0) / n
+        squares = (np.where(known, scores - mean, 0.0) ** 2).sum(axis=0)
+        return mean, np.sqrt(squares / (n - 1) / n)

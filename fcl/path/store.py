@@ -1,0 +1,216 @@
+"""The folder of a path: a model for each point, a table, and the state to continue from.
+
+    model.fcl.path/
+        path.json          the grid, a row for each finished point, and at the end scores and choice
+        point-01.fcl       the model of each point
+        state/             a checkpoint of the solver after the last point
+        fold-1/            the same for each fold
+
+A point's model is written first, then the table, then the state, each atomically. A killed path therefore
+continues after the last point whose state was saved.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fcl.checks import shown
+from fcl.drivers.job import Job
+from fcl.drivers.result import StopReason
+from fcl.errors import InputError
+from fcl.model.atomic import atomic_file
+from fcl.model.checkpoint import Checkpoint, CheckpointFolder
+from fcl.model.model import load_model
+from fcl.path.result import PathPoint, PathResult, point_row
+from fcl.path.track import Saved
+from fcl.plain import plain
+from fcl.solve.run_state import RunState
+
+__all__ = ["FORMAT", "TrackFolder", "add_result"]
+
+FORMAT = "fcl-path 1"
+_TABLE = "path.json"
+#: Largest table that is read, in bytes.
+MOST_BYTES = 1 << 24
+
+
+class TrackFolder:
+    """The points of one track in a folder.
+
+    Parameters
+    ----------
+    path : path
+        The folder; it is made when the first point is saved.
+    about : mapping
+        What defines the path besides the options of training: the grid, the folds, the validation rows.
+    trusted : collection of str
+        Modules that models may import.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        about: Mapping[str, Any],
+        trusted: Collection[str] = (),
+    ) -> None:
+        self.path = Path(path)
+        self._about = plain(about)
+        self._trusted = trusted
+        self._state = CheckpointFolder(self.path / "state")
+        self._checkpoint: Checkpoint | None = None  # of the loaded points
+
+    # -- reading -------------------------------------------------------------------------------
+
+    def exists(self) -> bool:
+        """Whether the folder holds points."""
+        return (self.path / _TABLE).is_file()
+
+    def load(self) -> Saved:
+        """The finished points.
+
+        Raises
+        ------
+        InputError
+            The table is damaged or belongs to another path, or a model is missing.
+        """
+        table = read_table(self.path / _TABLE)
+        before = table.get("about") or {}
+        wrong = [
+            f"{name} was {shown(before.get(name))}, is {shown(value)}"
+            for name, value in self._about.items()
+            if before.get(name) != value
+        ]
+        if wrong:
+            raise InputError(
+                f"{self.path}: holds the points of another path: {'; '.join(wrong)}. Resume with the "
+                "options of that path, or start over"
+            )
+        rows, values = table["points"], np.array(table["grid"], np.float64)
+        state = None
+        if len(rows) < len(values):
+            self._checkpoint = self._state.load()
+            # the path may have been killed between the table and the state
+            rows = rows[: self._checkpoint.options.get("points_done", 0)]
+            state = RunState.from_file(self._checkpoint.state, self._checkpoint.arrays)
+        points = [self._point(number, row) for number, row in enumerate(rows)]
+        return Saved(points, state if points else None, values)
+
+    def _point(self, number: int, row: Mapping[str, Any]) -> PathPoint:
+        path = self.path / _model_name(number)
+        model = load_model(path, self._trusted)
+        if not math.isclose(model.C, row["C"], rel_tol=1e-12):
+            raise InputError(
+                f"{path}: expected a model at C {row['C']:.6g}, as {_TABLE} says, got {model.C:.6g}; "
+                "remove the folder, and start the path over"
+            )
+        score, se = (math.nan if row[name] is None else row[name] for name in ("score", "se"))
+        reason = StopReason(row["reason"])
+        return PathPoint(number, model, reason, row["seconds"], row["passes"], score, se)
+
+    def check(self, job: Job, fingerprint: str, checksums: npt.NDArray[np.uint64]) -> None:
+        """Raise InputError if the rows or fixed options differ from those of the loaded points."""
+        if self._checkpoint is not None:
+            CheckpointFolder.check_resume(
+                self._checkpoint,
+                _fixed(job),
+                fingerprint,
+                checksums,
+                job.family.to_config(),
+                job.family.n_features,
+            )
+
+    # -- writing -------------------------------------------------------------------------------
+
+    def save(self, job: Job, saved: Saved) -> None:
+        """Write the last point, the table, and the state if there is one."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        last = saved.points[-1]
+        last.model.save(self.path / _model_name(last.number), overwrite=True)
+        rows = [point_row(point) | {"reason": point.reason} for point in saved.points]
+        table = {"about": self._about, "grid": saved.values, "points": rows}
+        write_table(self.path / _TABLE, table)
+        if saved.state is None:
+            return
+        numbers, arrays = saved.state.to_file()
+        checkpoint = Checkpoint(
+            options=plain(_fixed(job) | {"points_done": len(saved.points)}),
+            family=plain(job.family.to_config()),
+            fingerprint=saved.fingerprint,
+            n_rows=job.train.n,
+            block_checksums=saved.checksums,
+            state=numbers,
+            arrays=arrays,
+            history=[],
+            elapsed=0.0,
+            driver="inline",
+        )
+        with self._state:
+            self._state.save(checkpoint)
+
+
+def add_result(folder: str | os.PathLike[str], result: PathResult) -> None:
+    """Add the scores and the choice of a finished path to the table in its folder."""
+    path = Path(folder, _TABLE)
+    scores = result.scores
+    numbers = [None if point is None else point.number for point in (result.best, result.one_se)]
+    summary = {
+        "reason": result.reason,
+        "metric": scores.metric,
+        "higher_is_better": scores.higher_is_better,
+        "score": scores.mean,
+        "se": scores.se,
+        "error_from": scores.error_from,
+        "folds": scores.folds,
+        "best": numbers[0],
+        "one_se": numbers[1],
+        "select": result.select,
+        "chosen": result.chosen.number,
+    }
+    write_table(path, read_table(path) | {"result": summary})
+
+
+def _fixed(job: Job) -> dict[str, Any]:
+    """The options of a job that do not change along the path."""
+    options = job.options.of_job()
+    return {name: value for name, value in options.items() if name not in ("C", "alpha")}
+
+
+def _model_name(number: int) -> str:
+    return f"point-{number + 1:02}.fcl"
+
+
+def read_table(path: Path) -> dict[str, Any]:
+    """Read a table that :func:`write_table` wrote; InputError if it is damaged."""
+    try:
+        if path.stat().st_size > MOST_BYTES:
+            raise ValueError(f"more than {MOST_BYTES:,} bytes")
+        table = json.loads(path.read_text(encoding="utf-8"))
+        if table["format"] != FORMAT:
+            raise ValueError(f"format {table['format']!r:.80}")
+        rows = table["points"]
+        for row in rows:
+            float(row["C"]), float(row["seconds"]), int(row["passes"]), row["score"], row["se"]
+            StopReason(row["reason"])
+        if len(rows) > len(np.array(table["grid"], np.float64)):
+            raise ValueError("more points than values of C")
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(
+            f"{path}: expected the table of a path, in format {FORMAT!r}, got {error}; remove the "
+            "folder, and start the path over"
+        ) from error
+    return dict(table)
+
+
+def write_table(path: Path, table: Mapping[str, Any]) -> None:
+    """Write a table as JSON, atomically; numbers that are not finite become null."""
+    content = json.dumps(plain({"format": FORMAT, **table}), indent=1, allow_nan=False)
+    with atomic_file(path, overwrite=True) as file:
+        file.write(content.encode() + b"\n")

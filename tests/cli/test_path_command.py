@@ -1,0 +1,175 @@
+"""fcl-train --path, with real training on small data."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import Result
+
+import fcl
+from fcl.path import track as tracks
+
+Run = Callable[..., Result]
+
+FEATURES = ("--features", "kmers:d=2", "--memory", "1GiB", "--tol", 1e-3)
+
+
+@pytest.fixture
+def valid(tmp_path: Path) -> Path:
+    """Rows of the same kind as the fixture ``data``, with groups and folds."""
+    random = np.random.default_rng(4)
+    windows = random.integers(0, 4, (300, 12), dtype=np.uint8)
+    folder = tmp_path / "valid"
+    folder.mkdir()
+    np.save(folder / "X.npy", windows)
+    np.save(folder / "y.npy", ((windows[:, 5] == 2) ^ (random.random(300) < 0.1)).astype(np.int8))
+    np.save(folder / "group.npy", random.integers(0, 3, 300))
+    return folder
+
+
+def test_a_path_with_validation(data: Path, valid: Path, tmp_path: Path, run: Run) -> None:
+    out, log = tmp_path / "m.fcl", tmp_path / "log.jsonl"
+    result = run(
+        "train", data, *FEATURES, "--path", 6, "--valid", valid, "--select", "1se",
+        "--patience", 2, "--out", out, "--log-json", log,
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    model, folder = fcl.load_model(out), tmp_path / "m.fcl.path"
+    table = json.loads((folder / "path.json").read_text())
+    lines = result.stdout.splitlines()
+    assert lines[0].split() == [
+        "point",
+        "C",
+        "active",
+        "objective",
+        "gap",
+        "AUPRC",
+        "se",
+        "seconds",
+    ]
+    marked = [line for line in lines if line.lstrip().startswith("* ")]
+    chosen = table["result"]["chosen"]
+    assert len(marked) == 1 and int(marked[0].split()[1]) == chosen + 1
+    assert table["points"][chosen]["C"] == model.C
+    point = fcl.load_model(folder / f"point-{chosen + 1:02}.fcl")
+    np.testing.assert_array_equal(point.weights, model.weights)
+    for word in ("stopped", f"chosen       point {chosen + 1}: the smallest C within one standard",
+                 "errors       standard errors from 50 bootstrap samples of the validation rows",
+                 f"points       {folder}"):  # fmt: skip
+        assert word in result.stdout, word
+    assert f"point 1 of 6  C {table['grid'][0]:.4g}  active 0" in result.stderr
+    assert "pass " not in result.stderr  # a line for each point, not for each pass
+    events = [json.loads(line)["event"] for line in log.read_text().splitlines()]
+    assert events.count("PointDone") == len(table["points"])
+
+
+@pytest.mark.parametrize("cv", ["2", "groups:group", "folds:group"])
+def test_cross_validation(valid: Path, tmp_path: Path, run: Run, cv: str) -> None:
+    out, oof = tmp_path / "m.fcl", tmp_path / "oof.npy"
+    result = run(
+        "train", valid, *FEATURES, "--path", 2, "--C-max", 0.5, "--cv", cv, "--save-oof", oof,
+        "--out", out, "--quiet",
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    assert result.output == ""
+    table = json.loads((tmp_path / "m.fcl.path" / "path.json").read_text())
+    folds = table["result"]["folds"]
+    assert len(folds) == {"2": 2, "groups:group": 3, "folds:group": 3}[cv]
+    margins, y = np.load(oof), np.load(valid / "y.npy")
+    assert margins.shape == y.shape and np.isfinite(margins).all()
+    if cv == "folds:group":
+        groups = np.load(valid / "group.npy")
+        chosen = table["result"]["chosen"] + 1
+        some = fcl.load_model(tmp_path / f"m.fcl.path/fold-3/point-{chosen:02}.fcl")
+        expected = some.margins(np.load(valid / "X.npy")[groups == 2])
+        np.testing.assert_allclose(margins[groups == 2], expected)
+
+
+def test_the_same_command_continues(
+    data: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "m.fcl"
+    command = ("train", data, *FEATURES, "--path", 4, "--out", out)
+    solve = tracks.Track._solve
+    solved: list[int] = []
+
+    def failing(self: Any, run: Any, number: int) -> Any:
+        solved.append(number)
+        if solved == [0, 1, 2]:
+            raise OSError("the machine failed")
+        return solve(self, run, number)
+
+    monkeypatch.setattr(tracks.Track, "_solve", failing)
+    assert run(*command).exit_code == 1
+    assert not out.exists()
+    result = run(*command)
+    assert result.exit_code == 0, result.output
+    assert solved == [0, 1, 2, 2, 3] and out.exists()
+    assert run(*command).exit_code == 2  # the model is there
+    assert run(*command, "--overwrite").exit_code == 0
+    assert solved[5:] == [0, 1, 2, 3]  # from the beginning
+    (tmp_path / "other.fcl.path").mkdir()
+    (tmp_path / "other.fcl.path" / "thesis.txt").touch()
+    other = run(*command[:-1], tmp_path / "other.fcl", "--overwrite")
+    assert other.exit_code == 2 and "is not the folder of a path" in other.output
+
+
+def test_a_signal_ends_the_path_after_its_points(
+    data: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from fcl.cli import path_report
+
+    show = path_report.point_line
+
+    def killing(event: Any) -> str:
+        if event.number == 3:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return show(event)
+
+    monkeypatch.setattr(path_report, "point_line", killing)
+    out = tmp_path / "m.fcl"
+    command = ("train", data, *FEATURES, "--path", 5, "--out", out)
+    result = run(*command)
+    assert result.exit_code == 143, result.output
+    assert "holds 3 points; the same command continues" in result.stderr and not out.exists()
+    monkeypatch.undo()
+    again = run(*command)
+    assert again.exit_code == 0 and "point 3 of 5" not in again.stderr, again.output
+    assert "point 4 of 5" in again.stderr and out.exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--C", 1, "--patience", 2), "--patience needs --path N"),
+        (("--path", 5, "--C", 1), "--C does not go with --path: a path finds its own values"),
+        (("--path", 5, "--driver", "processes"), "--driver processes does not go with --path"),
+        (("--path", 5, "--checkpoint", "x"), "--checkpoint does not go with --path"),
+        (("--path", 5, "--cv", 3, "--valid-fraction", 0.5), "give --cv, --valid or"),
+        (("--path", 5, "--save-oof", "a.npy"), "--save-oof needs --cv"),
+        (("--path", 5, "--cv", 3, "--save-oof", "a.txt"), "--save-oof: expected FILE.npy"),
+        (("--path", 5, "--cv", "half"), "--cv: expected a number of folds, groups:NAME"),
+        (("--path", 5, "--cv", "groups:nothing"), "nothing"),
+        (("--path", 0), "--path"),
+        (("--path", 5, "--select", "least"), "--select"),
+        (("--path", 5, "--C-max", 1e-9), "C_max: expected a number above"),
+    ],
+)
+def test_wrong_commands(
+    data: Path, tmp_path: Path, run: Run, arguments: tuple[Any, ...], message: str
+) -> None:
+    result = run("train", data, *FEATURES, *arguments, "--out", tmp_path / "m.fcl")
+    assert result.exit_code == 2 and message in result.output, result.output
+    assert not list(tmp_path.glob("m.fcl*"))
+
+
+def test_the_plan_of_a_path(data: Path, run: Run) -> None:
+    result = run("train", data, *FEATURES, "--path", 5, "--plan")
+    assert result.exit_code == 0 and "budget" in result.stdout

@@ -1,0 +1,101 @@
+"""FCLClassifierCV and FCLRegressorCV: the choice of alpha, against paths by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.datasets import make_classification, make_regression
+from sklearn.metrics import average_precision_score, mean_squared_error
+from sklearn.model_selection import GroupKFold, KFold, cross_validate
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from fcl import FCLClassifier, FCLClassifierCV, FCLRegressor, FCLRegressorCV
+from fcl.errors import InputError
+
+
+# one alpha: the checks fit some hundred times
+@parametrize_with_checks(
+    [FCLClassifierCV(alphas=[0.05], cv=2), FCLRegressorCV(alphas=[0.05], cv=2)]
+)
+def test_scikit_learn_checks(estimator: Any, check: Callable[[Any], None]) -> None:
+    check(estimator)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_a_classifier_chooses_the_alpha_of_the_best_mean(classes: int) -> None:
+    X, y = make_classification(
+        150, 12, n_informative=5, n_classes=classes, random_state=0, flip_y=0.2
+    )
+    splitter, alphas = KFold(3, shuffle=True, random_state=1), np.array([0.1, 0.03, 0.01, 0.003])
+    model = FCLClassifierCV(alphas=alphas, cv=splitter, tol=1e-6).fit(X, y)
+    problems = range(classes) if classes > 2 else [1]
+    for number, label in enumerate(problems):
+        target = y == label
+        scores = np.empty((3, 4))
+        for fold, (train, test) in enumerate(splitter.split(X)):
+            for k, alpha in enumerate(alphas):
+                own = FCLClassifier(C=None, alpha=alpha, tol=1e-6).fit(X[train], target[train])
+                margins = own.decision_function(X[test])
+                scores[fold, k] = average_precision_score(target[test], margins)
+        one = classes == 2
+        found = model.scores_ if one else model.scores_[number]
+        np.testing.assert_allclose(found, scores, atol=0.02)
+        chosen = np.atleast_1d(model.alpha_)[number]
+        assert chosen == pytest.approx(alphas[found.mean(axis=0).argmax()])
+        whole = FCLClassifier(C=None, alpha=chosen, tol=1e-6).fit(X, target)
+        margins = model.decision_function(X)
+        margins = margins if one else margins[:, number]
+        np.testing.assert_allclose(margins, whole.decision_function(X), atol=0.02)
+    assert model.converged_ and np.shape(model.C_) == np.shape(model.alpha_)
+
+
+def test_alphas_do_not_count_class_weights() -> None:
+    X, y = make_classification(120, 8, random_state=0, weights=[0.8])
+    model = FCLClassifierCV(alphas=[0.1, 0.01], cv=3, class_weight="balanced").fit(X, y)
+    np.testing.assert_allclose(model.alphas_, [0.1, 0.01])
+    same = FCLClassifier(C=None, alpha=model.alpha_, class_weight="balanced").fit(X, y)
+    assert same.objective_ == pytest.approx(model.objective_, rel=3e-4)
+
+
+def test_a_regressor_takes_the_1se_rule_and_groups() -> None:
+    X, y = make_regression(90, 10, n_informative=4, noise=20.0, random_state=0)
+    groups = np.arange(90) // 6
+    model = FCLRegressorCV(alphas=8, cv=GroupKFold(5), select="1se").fit(X, y, groups=groups)
+    assert all(len(np.unique(model.folds_[groups == g])) == 1 for g in groups)
+    mean = model.scores_.mean(axis=0)
+    errors = model.scores_.std(axis=0, ddof=1) / np.sqrt(5)
+    best = int(mean.argmin())
+    expected = int(np.flatnonzero(mean <= mean[best] + errors[best])[0])
+    assert model.alpha_ == pytest.approx(model.alphas_[expected]) and expected <= best
+    fold = model.folds_ == 2
+    own = FCLRegressor(C=None, alpha=model.alpha_).fit(X[~fold], y[~fold])
+    error = mean_squared_error(y[fold], own.predict(X[fold]))
+    assert model.scores_[2, expected] == pytest.approx(error, rel=0.02)
+
+
+def test_in_a_pipeline_and_in_cross_validation() -> None:
+    X, y = make_classification(90, 6, random_state=0)
+    pipeline = make_pipeline(StandardScaler(), FCLClassifierCV(alphas=3, cv=2, patience=2))
+    found = cross_validate(pipeline, X, y, cv=2, return_estimator=True)
+    assert (found["test_score"] > 0.7).all()
+    assert len(found["estimator"][0][-1].alphas_) <= 3
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"alphas": 0}, "points must be a whole number"),
+        ({"alphas": [0.0]}, "alphas: expected finite numbers above 0"),
+        ({"cv": 1}, "cv: expected 2 to"),
+        ({"select": "worst"}, "select must be"),
+    ],
+)
+def test_wrong_parameters(options: dict[str, Any], message: str) -> None:
+    X, y = make_classification(40, 6, random_state=0)
+    with pytest.raises(InputError, match=message):
+        FCLClassifierCV(**options).fit(X, y)

@@ -1,0 +1,62 @@
+"""Small problems for paths."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+from judge import Problem, confirm, kmer_matrix
+from rows import acceptors, targets
+
+import fcl
+
+N, LENGTH, D = 420, 12, 2
+
+
+def rows(loss: str = "logistic", n: int = N) -> tuple[np.ndarray, np.ndarray]:
+    return acceptors(LENGTH, n)[0], targets(loss, n)
+
+
+def split(loss: str = "logistic", **more: np.ndarray) -> tuple[fcl.DataSet, fcl.DataSet]:
+    """Training and validation rows, two thirds and a third. more : weights or offset."""
+    codes, y = rows(loss)
+    held = np.arange(N) % 3 == 0
+    parts = [
+        fcl.open_data(codes[some], y=y[some], **{k: v[some] for k, v in more.items()})
+        for some in (~held, held)
+    ]
+    return parts[0], parts[1]
+
+
+def train_path(data: fcl.DataSet, **options: Any) -> fcl.PathResult:
+    defaults = {"points": 6, "tol": 1e-4, "block_rows": 128, "memory": "1GiB"}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", fcl.ConvergenceWarning)
+        return fcl.train_path(data, fcl.Kmers(D), **(defaults | options))
+
+
+def problem_of(data: fcl.DataSet, model: fcl.Model, s: np.ndarray | None = None) -> Problem:
+    """The judge's problem of a model, over the rows of a data set in memory."""
+    codes = np.asarray(data.rows.read(0, data.n_rows))
+    y = np.asarray(data.target, float)
+    weights = data.weights if s is None else s
+    return Problem(
+        kmer_matrix(codes, D),
+        y,
+        np.ones(len(y)) if weights is None else weights,
+        model.loss,
+        model.C,
+        True,
+        float(model.options.get("l1_ratio", 1.0)),
+        offset=0.0 if data.offset is None else data.offset,
+    )
+
+
+def confirm_points(path: fcl.PathResult, data: fcl.DataSet, s: np.ndarray | None = None) -> None:
+    """Confirm the certificate of each point with the judge."""
+    for model in path.models:
+        problem = problem_of(data, model, s)
+        w = np.zeros(problem.phi.shape[1])
+        w[model.ids] = model.weights
+        confirm(problem, w, model.intercept, model.certificate, problem.solve(1e-9))

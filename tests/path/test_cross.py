@@ -1,0 +1,142 @@
+"""Cross-validation of a path: the folds, their scores, and the models that hold rows out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.model_selection import GroupKFold, KFold, ShuffleSplit
+
+import fcl
+from fcl.errors import InputError
+from fcl.path.folds import fold_of_rows
+from fcl.path.rules import PathStop
+from tests.path.conftest import N, confirm_points, rows, train_path
+
+
+def data_of(y: np.ndarray) -> fcl.DataSet:
+    return fcl.open_data(np.zeros((len(y), 1)), y=y)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(2, 5), st.integers(0, 3), st.data())
+def test_a_number_of_folds_keeps_the_labels_shares(
+    n_folds: int, seed: int, draw: st.DataObject
+) -> None:
+    y = np.array(draw.draw(st.lists(st.integers(0, 1), min_size=10, max_size=60)))
+    folds = fold_of_rows(n_folds, data_of(y), None, True, seed)
+    counts = np.zeros((n_folds, 2))
+    np.add.at(counts, (folds, y), 1)
+    assert (counts.max(axis=0) - counts.min(axis=0) <= 1).all()
+    assert np.ptp(counts.sum(axis=1)) <= 1
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(2, 4), st.data())
+def test_groups_are_never_split(n_folds: int, draw: st.DataObject) -> None:
+    groups = np.array(draw.draw(st.lists(st.integers(0, 8), min_size=12, max_size=60)))
+    y = np.arange(len(groups)) % 2
+    if len(np.unique(groups)) < n_folds:
+        return
+    folds = fold_of_rows(n_folds, data_of(y), groups, True, 0)
+    assert all(len(np.unique(folds[groups == group])) == 1 for group in groups)
+    assert set(folds) == set(range(n_folds))
+    # greedily even: no fold exceeds another by more than the largest group
+    sizes = np.bincount(folds)
+    assert np.ptp(sizes) <= 2 * np.bincount(groups).max()
+
+
+def test_labels_and_splitters_give_the_folds() -> None:
+    y = np.arange(12) % 2
+    data, groups = data_of(y), np.repeat(["b", "a", "c"], 4)
+    by_label = fold_of_rows(groups, data, None, True, 0)
+    np.testing.assert_array_equal(by_label, np.repeat([1, 0, 2], 4))
+    splitter = fold_of_rows(GroupKFold(3), data, groups, True, 0)
+    assert all(len(np.unique(splitter[groups == group])) == 1 for group in "abc")
+    np.testing.assert_array_equal(
+        fold_of_rows(KFold(3), data, None, True, 0), np.repeat([0, 1, 2], 4)
+    )
+    with pytest.raises(InputError, match="holds each row out once"):
+        fold_of_rows(ShuffleSplit(4, test_size=0.5, random_state=0), data, None, True, 0)
+    with pytest.raises(InputError, match="row 1 is in another fold than other rows of its group"):
+        fold_of_rows(y, data, groups, True, 0)
+
+
+def test_folds_are_paths_over_their_own_rows() -> None:
+    """Scores, out-of-fold margins and models are those of paths over the rows of each fold."""
+    codes, y = rows()
+    random = np.random.default_rng(3)
+    weights, folds = random.uniform(0.5, 2.0, N), random.integers(3, size=N)
+    data = fcl.open_data(codes, y=y, weights=weights)
+    options: dict[str, Any] = {"points": 5, "patience": None, "C_max": 1.0}
+    path = train_path(data, cv=folds, select="1se", **options)
+    confirm_points(path, data)
+    plain = train_path(data, **options)
+    alphas = [point.alpha for point in path.points]
+    margins = np.empty(N)
+    for fold in range(3):
+        held = folds == fold
+        train, test = (
+            fcl.open_data(codes[some], y=y[some], weights=weights[some]) for some in (~held, held)
+        )
+        own = train_path(train, valid=test, alphas=alphas, patience=None)
+        # the weights of one are spread over equal columns of the other: both are optimal
+        np.testing.assert_allclose(path.scores.folds[fold], own.scores.mean, atol=0.01)
+        margins[held] = own.models[path.chosen.number].margins(test)
+    assert path.oof is not None
+    np.testing.assert_allclose(path.oof, margins, atol=0.05)
+    np.testing.assert_allclose(path.scores.mean, path.scores.folds.mean(axis=0))
+    for ours, other in zip(path.models, plain.models, strict=True):
+        assert ours.certificate == other.certificate
+    assert path.one_se is not None and path.best is not None
+    assert path.one_se.number <= path.best.number and path.chosen is path.one_se
+
+
+def test_patience_is_of_the_mean_over_folds() -> None:
+    codes, y = rows()
+    data = fcl.open_data(codes, y=y)
+    full = train_path(data, cv=3, points=12, patience=None)
+    path = train_path(data, cv=3, points=12, patience=1)
+    mean = full.scores.mean
+    first = next((n for n in range(2, 13) if mean[n - 1] <= mean[: n - 1].max()), None)
+    assert first is not None
+    assert path.reason is PathStop.PATIENCE and len(path.points) == first
+    np.testing.assert_allclose(path.scores.mean, mean[:first], atol=1e-12)
+
+
+def test_regression_and_limits() -> None:
+    codes, y = rows("squared")
+    data = fcl.open_data(codes, y=y)
+    path = train_path(data, cv=3, loss="squared", points=5, max_active=4, patience=None)
+    assert path.reason is PathStop.MAX_ACTIVE and not path.scores.higher_is_better
+    assert path.best is not None
+    assert path.scores.mean[path.best.number] == path.scores.mean.min()
+    timed = train_path(data, cv=3, loss="squared", points=5, max_time=1e-9)
+    assert timed.reason is PathStop.MAX_TIME and len(timed.points) == 1
+
+
+def test_a_fold_of_one_class_is_refused() -> None:
+    codes, y = rows(n=60)
+    with pytest.raises(InputError, match="only one class is left"):
+        train_path(fcl.open_data(codes, y=y), cv=np.where(y > 0, 0, 1), block_rows=64)
+
+
+def test_a_fold_without_weight_is_refused() -> None:
+    codes, y = rows(n=60)
+    folds = np.arange(60) % 3
+    data = fcl.open_data(codes, y=y, weights=(folds != 1).astype(float))
+    with pytest.raises(InputError, match="fold 2 has no rows of weight above 0 held out"):
+        train_path(data, cv=folds, block_rows=64)
+
+
+def test_groups_of_validation_rows_widen_the_error() -> None:
+    codes, y = rows()
+    held = np.arange(N) % 3 == 0
+    data, valid = (fcl.open_data(codes[some], y=y[some]) for some in (~held, held))
+    groups = np.arange(held.sum()) // 35
+    path = train_path(data, valid=valid, groups=groups, points=4, select="1se")
+    assert path.scores.error_from == "50 bootstrap samples of the validation 4 groups"
+    assert np.isfinite(path.scores.se).all()

@@ -1,0 +1,176 @@
+"""A path that was killed continues where it was, with the same result."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fcl
+from fcl.errors import InputError
+from fcl.model.checkpoint import CheckpointFolder
+from fcl.path import track as tracks
+from fcl.path.events import PointDone
+from tests.path.conftest import split, train_path
+
+
+class Killed(BaseException):
+    """As a signal that no handler catches."""
+
+
+def kill_after(points: int, part: str = "") -> Any:
+    """A progress callback that ends the path after this point."""
+
+    def progress(event: Any) -> None:
+        if isinstance(event, PointDone) and event.part == part and event.number == points:
+            raise Killed
+
+    return progress
+
+
+def counting(events: list[Any]) -> Any:
+    def progress(event: Any) -> None:
+        if isinstance(event, PointDone):
+            events.append((event.part, event.number))
+
+    return progress
+
+
+def assert_same(a: fcl.PathResult, b: fcl.PathResult) -> None:
+    """The same table but for times, and the same models, bit for bit."""
+    assert len(a.points) == len(b.points) and a.reason == b.reason
+    for ours, other in zip(a.points, b.points, strict=True):
+        assert ours.certificate == other.certificate and ours.passes == other.passes
+        np.testing.assert_array_equal(ours.model.ids, other.model.ids)
+        np.testing.assert_array_equal(ours.model.weights, other.model.weights)
+        assert ours.model.intercept == other.model.intercept
+    for name in ("mean", "se", "folds"):
+        np.testing.assert_array_equal(getattr(a.scores, name), getattr(b.scores, name))
+
+
+@pytest.mark.parametrize(("points", "row_view"), [(1, "all"), (4, "all"), (3, 96)])
+def test_a_killed_path_continues_to_the_same_bits(
+    tmp_path: Path, points: int, row_view: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tracks, "LEAST_EXTRAPOLATED", 5)
+    data, valid = split()
+    options = {"valid": valid, "row_view": row_view, "points": 5, "select": "1se"}
+    whole = train_path(data, folder=tmp_path / "whole", **options)
+    with pytest.raises(Killed):
+        train_path(data, folder=tmp_path / "p", progress=kill_after(points), **options)
+    done: list[Any] = []
+    again = train_path(data, folder=tmp_path / "p", progress=counting(done), **options)
+    assert_same(again, whole)
+    assert [number for _, number in done] == list(range(points + 1, 6))
+    once_more = train_path(data, folder=tmp_path / "p", progress=counting(done), **options)
+    assert_same(once_more, whole)
+    assert len(done) == 5 - points  # nothing was left to do
+
+
+def test_a_kill_between_table_and_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data, _ = split()
+    whole = train_path(data)
+    save, saves = CheckpointFolder.save, []
+
+    def failing(self: CheckpointFolder, checkpoint: Any) -> Any:
+        saves.append(checkpoint)
+        if len(saves) == 4:
+            raise Killed
+        return save(self, checkpoint)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(CheckpointFolder, "save", failing)
+        with pytest.raises(Killed):
+            train_path(data, folder=tmp_path / "p")
+    done: list[Any] = []
+    assert_same(train_path(data, folder=tmp_path / "p", progress=counting(done)), whole)
+    assert done[0] == ("", 4)
+
+
+def test_folds_continue_too(tmp_path: Path) -> None:
+    data, _ = split()
+    whole = train_path(data, cv=2, points=4)
+    progress = kill_after(2, "fold 2 of 2")
+    with pytest.raises(Killed):
+        train_path(data, cv=2, points=4, folder=tmp_path / "p", progress=progress)
+    done: list[Any] = []
+    again = train_path(data, cv=2, points=4, folder=tmp_path / "p", progress=counting(done))
+    assert_same(again, whole)
+    assert whole.oof is not None and again.oof is not None
+    np.testing.assert_array_equal(again.oof, whole.oof)
+    assert done[0] == ("fold 2 of 2", 3) and ("fold 1 of 2", 1) not in done
+
+
+def test_another_path_is_refused(tmp_path: Path) -> None:
+    data, valid = split()
+    train_path(data, folder=tmp_path / "p", points=3, patience=None)
+    for options, message in (
+        ({"points": 4}, "points was 3, is 4"),
+        ({"points": 3, "C_max": 9.0}, "C_max was None, is 9.0"),
+        ({"points": 3, "valid": valid}, "valid was None, is"),
+        ({"points": 3, "cv": 2}, "folds was None, is"),
+    ):
+        with pytest.raises(InputError, match=message):
+            train_path(data, folder=tmp_path / "p", **options)
+
+
+def test_other_rows_or_options_are_refused(tmp_path: Path) -> None:
+    data, valid = split()
+    for name, other, options in (
+        ("rows", valid, {}),
+        ("options", data, {"l1_ratio": 0.5}),
+        ("loss", data, {"loss": "squared_hinge"}),
+    ):
+        folder = tmp_path / name
+        with pytest.raises(Killed):
+            train_path(data, folder=folder, progress=kill_after(2))
+        with pytest.raises(InputError, match="holds the points of another path: "):
+            train_path(other, folder=folder, **options)
+
+
+def test_the_state_of_other_rows_is_refused(tmp_path: Path) -> None:
+    """The fingerprint samples the rows; each of their blocks is compared with the state."""
+    data, valid = split()
+    with pytest.raises(Killed):
+        train_path(data, folder=tmp_path / "p", progress=kill_after(2))
+    valid.fingerprint = data.fingerprint  # type: ignore[method-assign]
+    with pytest.raises(InputError, match="blocks of rows, there are"):
+        train_path(valid, folder=tmp_path / "p")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{", "expected the table of a path"),
+        ('{"format": "other"}', "format 'other'"),
+        ('{"format": "fcl-path 1", "points": 3}', "expected the table of a path"),
+        ('{"format": "fcl-path 1", "points": [{}], "grid": [1]}', "got 'C'"),
+    ],
+)
+def test_a_damaged_table_is_refused(tmp_path: Path, content: str, message: str) -> None:
+    (tmp_path / "path.json").write_text(content)
+    with pytest.raises(InputError, match=message):
+        train_path(split()[0], folder=tmp_path)
+
+
+def test_a_model_of_another_path_is_refused(tmp_path: Path) -> None:
+    data, _ = split()
+    train_path(data, folder=tmp_path, points=3)
+    (tmp_path / "point-02.fcl").unlink()
+    with pytest.raises(fcl.ModelFileError, match=r"point-02\.fcl"):
+        train_path(data, folder=tmp_path, points=3)
+    (tmp_path / "point-03.fcl").rename(tmp_path / "point-02.fcl")
+    with pytest.raises(InputError, match=r"point-02\.fcl: expected a model at C"):
+        train_path(data, folder=tmp_path, points=3)
+
+
+def test_the_table_on_disk(tmp_path: Path) -> None:
+    data, valid = split()
+    path = train_path(data, folder=tmp_path, valid=valid, points=4, patience=None)
+    table = json.loads((tmp_path / "path.json").read_text())
+    assert [row["C"] for row in table["points"]] == table["grid"] == [p.C for p in path.points]
+    assert [row["gap"] for row in table["points"]] == [p.certificate.gap for p in path.points]
+    assert [row["score"] for row in table["points"]] == path.scores.mean.tolist()

@@ -1,0 +1,208 @@
+"""Paths on one validation set: the points' certificates, the grid, stopping, and the choice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from inspect import signature
+from typing import Any
+
+import numpy as np
+import pytest
+from judge import ALL_LOSSES
+
+import fcl
+from fcl.errors import ConvergenceWarning, InputError
+from fcl.path import track as tracks
+from fcl.path.events import PointDone, PointStarted
+from fcl.path.options import PATH_OPTIONS
+from fcl.path.rules import PathStop
+from tests.path.conftest import confirm_points, problem_of, rows, split, train_path
+
+
+@pytest.mark.parametrize("loss", ALL_LOSSES)
+def test_every_point_is_certified(loss: str) -> None:
+    data, valid = split(loss)
+    path = train_path(data, loss=loss, valid=valid, points=4, patience=None)
+    confirm_points(path, data)
+    assert path.reason is PathStop.GRID and len(path.points) == 4
+    assert all(point.converged for point in path.points)
+    actives = [point.active for point in path.points]
+    assert actives[0] == 0 and actives[-1] > 10
+
+
+VARIANTS: dict[str, dict[str, Any]] = {
+    "elastic net": {"l1_ratio": 0.5},
+    "sample": {"row_view": 96},
+    "class weights": {"class_weight": {-1: 1.0, 1: 3.0}},
+}
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_variants_are_certified_and_agree_with_single_runs(name: str) -> None:
+    data, _ = split()
+    path = train_path(data, points=4, **VARIANTS[name])
+    s = np.where(data.target == 1, 3.0, 1.0) if name == "class weights" else None
+    confirm_points(path, data, s)
+    given = {"tol": 1e-4, "block_rows": 128, "memory": "1GiB"} | VARIANTS[name]
+    for point in path.points[1:]:
+        alone = fcl.train(data, fcl.Kmers(2), C=point.C, **given).certificate
+        ours = point.certificate
+        allowed = ours.gap * ours.objective + alone.gap * alone.objective
+        assert abs(ours.objective - alone.objective) <= allowed
+
+
+def test_offsets_and_weights() -> None:
+    random = np.random.default_rng(5)
+    offset, weights = random.normal(size=420), random.uniform(0.5, 2.0, 420)
+    data, valid = split(offset=offset, weights=weights)
+    confirm_points(train_path(data, valid=valid, points=4, patience=None), data)
+
+
+def test_large_points_begin_beyond_the_last_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tracks, "LEAST_EXTRAPOLATED", 5)
+    data, _ = split()
+    path = train_path(data, points=8)
+    confirm_points(path, data)
+    tried = [model.history[1] for model in path.models[4:]]
+    assert any(event["beta"] > 0.0 and event["evicted"] == 0 for event in tried)
+
+
+def test_a_path_of_one_point_is_train() -> None:
+    data, valid = split()
+    path = train_path(data, points=1, C_max=0.5, valid=valid)
+    alone = fcl.train(
+        data, fcl.Kmers(2), C=0.5, valid=valid, tol=1e-4, block_rows=128, memory="1GiB"
+    )
+    model = path.chosen.model
+    assert model.C == alone.model.C and len(path.points) == 1
+    np.testing.assert_array_equal(model.ids, alone.model.ids)
+    np.testing.assert_array_equal(model.weights, alone.model.weights)
+    assert model.certificate == alone.certificate
+    assert path.chosen.score == alone.model.history[-1]["validation"]["auprc"]
+
+
+def test_the_grid_begins_at_C_min_and_is_geometric() -> None:
+    data, valid = split()
+    path = train_path(data, points=5, C_max=1.0, patience=None, valid=valid)
+    values = np.array([point.C for point in path.points])
+    _, C_min = problem_of(data, path.models[0]).null()
+    assert values[0] == pytest.approx(C_min, rel=1e-10) and values[-1] == 1.0
+    ratios = values[1:] / values[:-1]
+    np.testing.assert_allclose(ratios, ratios[0])
+    given = train_path(data, alphas=[p.alpha for p in path.points], patience=None, valid=valid)
+    np.testing.assert_allclose([point.C for point in given.points], values)
+    margins = path.models[3].margins(valid)
+    assert path.points[3].score == fcl.average_precision(valid.target, margins)
+
+
+def test_why_a_path_stops() -> None:
+    data, valid = split()
+    full = train_path(data, points=10, valid=valid, patience=None)
+    scores = full.scores.mean
+    first = next(n for n in range(2, 11) if scores[n - 1] <= scores[: n - 1].max())
+    patient = train_path(data, points=10, valid=valid, patience=1)
+    assert patient.reason is PathStop.PATIENCE and len(patient.points) == first < 10
+    active = train_path(data, points=10, max_active=8)
+    assert active.reason is PathStop.MAX_ACTIVE
+    assert active.points[-1].active >= 8 > active.points[-2].active
+    assert active.chosen is active.points[-1] and active.best is None is active.one_se
+    timed = train_path(data, points=10, max_time=1e-9)
+    assert timed.reason is PathStop.MAX_TIME and len(timed.points) == 1
+
+
+def stop_after(points: int) -> dict[str, Callable[..., Any]]:
+    """Options that stop a path once it has this many points."""
+    done: list[PointDone] = []
+
+    def progress(event: Any) -> None:
+        if isinstance(event, PointDone):
+            done.append(event)
+
+    return {"progress": progress, "should_stop": lambda: len(done) >= points}
+
+
+def test_an_interrupted_path_has_its_points() -> None:
+    data, _ = split()
+    path = train_path(data, **stop_after(3))
+    assert path.reason is PathStop.INTERRUPTED and len(path.points) == 3
+    with pytest.raises(KeyboardInterrupt):
+        train_path(data, **stop_after(0))
+
+
+def test_events_name_the_points() -> None:
+    data, valid = split()
+    events: list[Any] = []
+    path = train_path(data, valid=valid, points=4, progress=events.append, patience=None)
+    started = [event for event in events if isinstance(event, PointStarted)]
+    done = [event for event in events if isinstance(event, PointDone)]
+    assert [(e.number, e.of) for e in started] == [(k, 4) for k in (1, 2, 3, 4)]
+    assert [e.C for e in started] == [p.C for p in path.points]
+    assert [e.score for e in done] == [p.score for p in path.points]
+
+
+def test_the_table() -> None:
+    pandas = pytest.importorskip("pandas")
+    data, valid = split()
+    path = train_path(data, valid=valid, points=3, select="1se")
+    assert isinstance(path.table, pandas.DataFrame)
+    assert path.table["gap"].tolist() == [point.certificate.gap for point in path.points]
+    assert path.table["se"].tolist() == path.scores.se.tolist()
+    assert path.one_se is not None and path.chosen is path.one_se
+    unmeasured = train_path(data, valid=valid, points=3)
+    assert unmeasured.one_se is None and unmeasured.chosen is unmeasured.best
+
+
+def test_a_warning_names_points_above_the_tolerance() -> None:
+    data, _ = split()
+    with pytest.warns(ConvergenceWarning, match=r"of 4 points ended above the tolerance"):
+        fcl.train_path(data, fcl.Kmers(2), points=4, max_passes=1, tol=1e-9, memory="1GiB")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"C": 1.0}, "C: a path finds its own values"),
+        ({"driver": "processes"}, "driver: a path runs in one process"),
+        ({"points": 0}, "points must be a whole number"),
+        ({"C_max": 1e-9}, "C_max: expected a number above"),
+        ({"alphas": [0.1, 0.1]}, "alphas: expected distinct numbers, got 0.1 twice"),
+        ({"alphas": [0.1, -1.0]}, "alphas: expected finite numbers above 0"),
+        ({"alphas": ["a"]}, "alphas: expected numbers above 0"),
+        ({"select": "first"}, "select must be"),
+        ({"min_gain": -1.0}, "min_gain"),
+        ({"groups": [1] * 280}, "groups: expected cv or valid"),
+        ({"cv": 3, "valid_fraction": 0.2}, "give either valid, valid_fraction or cv"),
+        ({"cv": 1}, "cv: expected 2 to 280 folds"),
+        ({"cv": [0, 1]}, "cv: expected one label for each of 280 rows"),
+        ({"cv": 3, "groups": [0, 1] * 140}, "cv: expected 2 to 2 folds for 2 groups"),
+    ],
+)
+def test_wrong_options_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        train_path(split()[0], **options)
+
+
+def test_unknown_options_and_sampled_families_are_refused() -> None:
+    data, _ = split()
+    with pytest.raises(TypeError, match="unexpected keyword argument 'tolerance'"):
+        train_path(data, tolerance=1e-3)
+    X = np.random.default_rng(0).normal(size=(40, 3))
+    with pytest.raises(InputError, match="a path needs a family whose passes price all features"):
+        fcl.train_path(fcl.open_data(X, y=X[:, 0] > 0), "fourier:per_pass=50")
+
+
+def test_a_constant_target_is_refused() -> None:
+    codes, _ = rows(n=64)
+    data = fcl.open_data(codes, y=np.ones(64))
+    with pytest.raises(InputError, match="no feature varies with the target"):
+        fcl.train_path(data, fcl.Kmers(2), loss="squared", memory="1GiB")
+
+
+def test_the_signature_is_that_of_the_table_of_options() -> None:
+    arguments = signature(fcl.train_path).parameters
+    for option in PATH_OPTIONS:
+        assert arguments[option.name].default == option.default, option.name
+    text = (fcl.train_path.__doc__ or "").partition("Parameters\n")[2].partition("Returns\n")[0]
+    heads = [line.partition(" : ")[0] for line in text.splitlines() if line.startswith("    ")]
+    described = {name.strip() for head in heads for name in head.split(",")}
+    assert {name.replace("training", "**training") for name in arguments} <= described

@@ -1,0 +1,74 @@
+"""The choice of a point, and standard errors."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fcl.drivers.job import Rows
+from fcl.objective import find_loss
+from fcl.path.rules import PathStop, Rules, best_point, one_se_point
+from fcl.path.scores import bootstrap_error, fold_scores
+
+SCORES = st.lists(st.floats(-5, 5, allow_nan=False), min_size=1, max_size=12)
+
+
+@settings(max_examples=25, deadline=None)
+@given(SCORES, st.data())
+def test_the_1se_point_is_the_smallest_C_within_one_error_of_the_best(
+    scores: list[float], draw: st.DataObject
+) -> None:
+    n = len(scores)
+    errors = draw.draw(st.lists(st.floats(0, 3) | st.just(math.nan), min_size=n, max_size=n))
+    best, chosen = best_point(np.array(scores)), one_se_point(np.array(scores), np.array(errors))
+    allowed = 0.0 if math.isnan(errors[best]) else errors[best]
+    within = [k for k in range(n) if scores[k] >= max(scores) - allowed]
+    assert chosen == min(within) and chosen <= best and scores[best] == max(scores)
+
+
+def test_undefined_scores_are_never_chosen() -> None:
+    scores = np.array([math.nan, 0.3, 0.5, 0.45])
+    assert best_point(scores) == 2 and one_se_point(scores, np.full(4, 0.25)) == 1
+
+
+@settings(max_examples=25, deadline=None)
+@given(SCORES, st.integers(1, 4), st.floats(0, 1))
+def test_patience(scores: list[float], patience: int, min_gain: float) -> None:
+    """The path ends at the first point that is ``patience`` points after the last better score."""
+    rules, expected, best, last = Rules(patience, min_gain), None, -math.inf, 0
+    for number, score in enumerate(scores):
+        if score > best + min_gain:
+            best, last = score, number
+        if number - last >= patience:
+            expected = number + 1
+            break
+    assert rules.patient_until(np.array(scores)) == expected
+    reasons = [rules.reason(np.array(scores[:n]), 0) for n in range(1, len(scores) + 1)]
+    assert (PathStop.PATIENCE in reasons) == (expected is not None)
+    assert Rules(None, min_gain).patient_until(np.array(scores)) is None
+
+
+def test_the_bootstrap_finds_the_error_of_a_mean() -> None:
+    loss, random = find_loss("squared"), np.random.default_rng(1)
+    n = 4000
+    y, groups = random.normal(size=n), np.repeat(np.arange(n // 40), 40)
+    y += np.repeat(random.normal(size=n // 40), 40)  # rows of a group are alike
+    rows, margins = Rows(None, None, y, np.ones(n)), np.zeros(n)  # type: ignore[arg-type]
+    by_row = bootstrap_error(loss, rows, margins, 0)
+    assert by_row == bootstrap_error(loss, rows, margins, 0)
+    assert by_row == pytest.approx((y**2).std() / math.sqrt(n), rel=0.3)
+    by_group = bootstrap_error(loss, rows, margins, 0, groups)
+    means = (y**2).reshape(-1, 40).mean(axis=1)
+    assert by_group == pytest.approx(means.std() / math.sqrt(len(means)), rel=0.3)
+    assert by_group > 1.3 * by_row
+
+
+def test_means_over_folds() -> None:
+    scores = np.array([[0.5, 0.25, math.nan], [0.75, 0.5, math.nan], [1.0, math.nan, math.nan]])
+    mean, se = fold_scores(scores)
+    np.testing.assert_allclose(mean, [0.75, 0.375, math.nan])
+    np.testing.assert_allclose(se[:2], [0.25 / math.sqrt(3), np.std([0.25, 0.5], ddof=1) / 2**0.5])

@@ -1,0 +1,78 @@
+"""A path of C against its last point alone, and against single runs at all its points.
+
+On every k-th window of C. elegans::
+
+    python tools/bench/path.py --data FOLDER --every 1 --points 20 --C-max 0.3 [--singles]
+
+or on a9a, pairs of its columns (``products:degree=2``)::
+
+    python tools/bench/path.py --a9a FILE.gz --points 20
+
+Times are wall seconds in this process, with all kernels loaded before the clock starts. The table shows
+each point; the certificates are those of the path.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+import fcl
+from tools.bench import common
+from tools.bench.products import read_libsvm
+
+
+def main() -> None:
+    """Train the path and the single runs, and print their times."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    common.add_data_options(parser, every=1)
+    parser.add_argument("--a9a", type=Path, metavar="FILE", help="libsvm file to use instead")
+    parser.add_argument("--points", type=int, default=20, help="points of the path (default 20)")
+    parser.add_argument("--C-max", type=float, dest="C_max", help="largest C of the path")
+    parser.add_argument("--cv", type=int, help="also time cross-validation with this many folds")
+    parser.add_argument("--singles", action="store_true", help="also train at each point alone")
+    given = parser.parse_args()
+    common.pin(given.core)
+    print(common.machine())
+    if given.a9a is not None:
+        X, y = read_libsvm(given.a9a)
+        data, features = fcl.open_data(X, y=y), "products:degree=2"
+    else:
+        data = common.open_rows(common.windows_folder(given.data), given.every)
+        features = "kmers:d=8,origin=70"
+    compare(data, features, given)
+
+
+def compare(data: fcl.DataSet, features: str, given: argparse.Namespace) -> None:
+    """Time the path, its last point alone, and as requested single runs and folds."""
+    options: dict[str, Any] = {"points": given.points, "C_max": given.C_max, "patience": None}
+    fcl.train_path(data, features, **options | {"points": 3})  # loads the kernels
+    path, seconds = timed(lambda: fcl.train_path(data, features, **options))
+    for point in path.points:
+        gap = f"{point.certificate.gap:.1e}"
+        print(f"{point.C:10.4g} {point.active:7,} {gap:>8} {point.passes:3} {point.seconds:7.2f} s")
+    _, last = timed(lambda: fcl.train(data, features, C=path.points[-1].C))
+    print(f"path {seconds:.2f} s, last point alone {last:.2f} s, ratio {seconds / last:.2f}")
+    if given.singles:
+        alone = [timed(partial(fcl.train, data, features, C=p.C)) for p in path.points]
+        total = sum(spent for _, spent in alone)
+        print(f"single runs {total:.2f} s in this process, {total / seconds:.2f} times the path")
+    if given.cv:
+        _, spent = timed(lambda: fcl.train_path(data, features, cv=given.cv, **options))
+        print(f"{given.cv} folds {spent:.2f} s, {spent / seconds:.2f} times the path")
+
+
+def timed(run: Callable[[], Any]) -> tuple[Any, float]:
+    """The result of a call, and its seconds."""
+    start = time.perf_counter()
+    return run(), time.perf_counter() - start
+
+
+if __name__ == "__main__":
+    main()
