@@ -121,7 +121,7 @@ class Explanation:
         ]
 
     def to_dataframe(self) -> pd.DataFrame:
-        """One line for each contribution: row, rank, feature, weight, value, contribution.
+        """One line for each contribution: row, rank from 1, feature, weight, value, contribution.
 
         Raises
         ------
@@ -129,7 +129,7 @@ class Explanation:
             pandas is not installed.
         """
         lines = [
-            (i, rank, *line) for i in range(len(self)) for rank, line in enumerate(self.row(i))
+            (i, rank, *line) for i in range(len(self)) for rank, line in enumerate(self.row(i), 1)
         ]
         return import_pandas().DataFrame(lines, columns=["row", "rank", *Contribution._fields])
 
