@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import codecs
 import gzip
 import hashlib
 import io
@@ -17,7 +18,7 @@ from typing import Any
 from fcl.checks import file_kind
 from fcl.errors import InputError
 
-__all__ = ["STDIN", "InputFile"]
+__all__ = ["HEAD_BYTES", "STDIN", "InputFile"]
 
 STDIN = "-"
 
@@ -83,7 +84,17 @@ class InputFile:
         """The first decompressed bytes, which are read again by :meth:`slices`."""
         if not self._is_read and len(self._pending) < HEAD_BYTES:
             self._pending += self._read(HEAD_BYTES - len(self._pending))
+            self._pending = self._pending.removeprefix(codecs.BOM_UTF8)
+            if self._pending.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+                raise InputError(
+                    f"{self.name} is UTF-16 text; expected UTF-8: use iconv -f UTF-16 -t UTF-8"
+                )
         return self._pending
+
+    def text_slices(self, size: int) -> Iterator[bytes]:
+        """As :meth:`slices`, for a file that :meth:`check_lines` accepts."""
+        self.check_lines()
+        return self.slices(size)
 
     def slices(self, size: int) -> Iterator[bytes]:
         """Iterate once over the decompressed bytes, in slices of at most about ``size`` bytes."""
@@ -92,6 +103,14 @@ class InputFile:
         while piece:
             yield piece
             piece = self._read(size)
+
+    def check_lines(self) -> None:
+        """Raise InputError if only carriage returns separate the lines, by the first bytes."""
+        if b"\r" in self.head and b"\n" not in self.head:
+            raise InputError(
+                f"{self.name}: carriage returns alone separate the lines; expected line feeds: convert "
+                "it with tr '\\r' '\\n'"
+            )
 
     def read_text(self) -> str:
         """All of a small file as text; raises InputError if it is not UTF-8."""
@@ -148,6 +167,8 @@ class _Counted(io.RawIOBase):
         self.done = 0
         self.hash = hashlib.sha256()
         self._is_stdin = path is None
+        if path is None and sys.stdin is None:
+            raise InputError("standard input (-) is closed; expected a file or a pipe")
         self._file: Any = sys.stdin.buffer if path is None else open(path, "rb", 0)  # noqa: SIM115
 
     def readable(self) -> bool:

@@ -58,6 +58,13 @@ def test_a_table_of_sequences(tmp_path: Path, run: Run, monkeypatch: pytest.Monk
         ("s\ty\nACGT\tx\n", ["--weights", "y"], "--weights: expected a finite number"),
         ("s\ty\nACGT\tx\n", ["--groups", "z"], "has no column 'z'"),
         ("s\ty\nACGT\tx\nAC\t\n", ["--length", "2"], "line 3: --y: expected a value, got an empty"),
+        ("s\ty\rACGT\tx\r", ["--format", "sequences"], "carriage returns alone"),
+        ("s\ty\nAC\rGT\t1\n", ["--format", "sequences"], "line 2: expected a sequence"),
+        (
+            "ACGT" * 20_000 + "\t1\n",
+            ["--format", "sequences"],
+            "line 1 is longer than 65,536 bytes",
+        ),
         ("s\ty\nACGT\tx\n", ["--length", "0"], "--length"),
         ("s\ty\nACGT\tx\n", ["--max-unknown", "2"], "--max-unknown"),
         ("s\ty\nACGT\tx\n", ["--format", "vw"], "vw"),
@@ -75,6 +82,24 @@ def test_bad_input(
     assert result.exit_code == 2 and message in result.stderr, result.output
     assert result.stderr.splitlines()[-1].startswith("fcl convert: error: ")
     assert [path.name for path in tmp_path.iterdir()] == ["t.tsv"]
+
+
+def test_long_and_quoted_cells(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    long = "ACGT" * 50_000
+    for name, text in (
+        ("t.tsv", f"\ufeffs\tg\r\n{long}\t1\r\n{long}\tX\r\n"),
+        ("t.csv", f's,g\n"{long}",1\n{long},"X"\n'),
+    ):
+        Path(name).write_bytes(text.encode())
+        result = run("convert", name, f"{name}.zarr", "--x", "s", "--groups", "g")
+        if name == "t.csv":  # the module csv refuses such cells
+            assert result.exit_code == 2 and "line 2: expected a sequence" in result.stderr
+            continue
+        assert result.exit_code == 0, result.output
+        data = fcl.open_data(f"{name}.zarr", y=None, groups="obs/group")
+        assert data.rows.shape == (2, 200_000)
+        assert data.groups is not None and data.groups.tolist() == ["1", "X"]
 
 
 def test_an_input_is_never_replaced(tmp_path: Path, run: Run) -> None:
@@ -111,6 +136,7 @@ def test_train_says_how_to_convert(
     assert both.exit_code == 2 and "fcl convert 'a b.fa' n.fa 'a b.zarr'" in both.stderr
     (tmp_path / "d").mkdir()
     assert "unexpected extra argument" in run("train", "d", "n.fa").stderr
+    assert "unexpected extra argument" in run("train", "a" * 300, "n.fa").stderr
 
 
 def test_names_of_columns(tmp_path: Path, run: Run) -> None:

@@ -70,6 +70,7 @@ def test_records_in_slices(
         "open end": text.rstrip("\n").encode(),
         "blanks": ("\n\n" + text.replace("\n", "\n \n")).encode(),
         "empty records": (text + ">\n>empty\n\n>").encode(),
+        "byte order mark": b"\xef\xbb\xbf" + text.encode(),
         "one line": write(tmp_path / "c.fa", records, 99).read_bytes(),
     }
     for name, content in files.items():
@@ -195,12 +196,43 @@ def test_damaged_files(tmp_path: Path) -> None:
         ("cut.gz", whole[:-20], "ends in the middle of its compressed data"),
         ("bad.bz2", b"BZh91AY&SYxxxxxxxxxx", "cannot be decompressed"),
         ("crc.gz", whole[:-8] + bytes(8), "cannot be decompressed"),
+        ("utf16.fa", ">a\nAC\n".encode("utf-16"), "is UTF-16 text; expected UTF-8"),
+        ("mac.fa", b">a\rACGT\r", "carriage returns alone separate the lines"),
         ("notes.doc", b"hello", "its format is not known"),
     ):
         (tmp_path / name).write_bytes(content)
         with pytest.raises(InputError, match=message) as caught:
             convert([tmp_path / name], tmp_path / "o.zarr")
         assert name in str(caught.value) and not (tmp_path / "o.zarr").exists()
+
+
+def test_groups_and_names_are_text(tmp_path: Path) -> None:
+    """Groups such as chromosomes begin with a number; a name ends at a blank of ASCII."""
+    path = tmp_path / "x.fa"
+    path.write_text(">a\u00a0b c=1\nAC\n>c c=X\nAC\n")
+    _, group, _ = made(tmp_path, path, groups=r"header:c=(\S)")
+    assert text_of(group, "name") == ["a\u00a0b", "c"]
+    found = fcl.open_data(tmp_path / "o.zarr", y=None, groups="obs/group").groups
+    assert found is not None and found.tolist() == ["1", "X"]
+
+
+def test_rows_that_are_much_longer_than_records(tmp_path: Path) -> None:
+    (tmp_path / "x.fa").write_text(">a\nAC\n" * 500)
+    budget = fasta.Budget(10_000, 1000)
+    options = fasta.Options(length=300, pad=True)
+    source = fasta.open_source([fasta.InputFile(tmp_path / "x.fa")], options, budget)
+    assert [len(block) for block in source.blocks(budget)] == [3] * 166 + [1, 1]
+    source = fasta.open_source(
+        [fasta.InputFile(tmp_path / "x.fa")], fasta.Options(length=5000, pad=True), budget
+    )
+    with pytest.raises(InputError, match="rows of 5,000 letters need more memory than the budget"):
+        list(source.blocks(budget))
+
+
+def test_closed_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(InputError, match="standard input .* is closed"):
+        convert(["-"], tmp_path / "o.zarr")
 
 
 def test_a_record_beyond_the_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
