@@ -115,13 +115,23 @@ class Genome:
         if inside.all():
             rows = self._cut(first, length)
         else:
-            rows = np.full((len(first), length), UNKNOWN, np.uint8)
+            rows = np.empty((len(first), length), np.uint8)
             rows[inside] = self._cut(first[inside], length)
             for row in np.flatnonzero(~inside).tolist():
-                self._fill(rows[row], int(windows.contig[row]), int(windows.first[row]))
+                begin = int(windows.first[row])
+                rows[row] = self.letters(int(windows.contig[row]), begin, begin + length)
         if windows.reverse.any():
             rows[windows.reverse] = reverse_complement(rows[windows.reverse])
         return rows
+
+    def letters(self, contig: int, first: int, stop: int) -> Codes:
+        """Codes of the bases ``first`` to ``stop`` of a contig, copied; unknown outside the contig."""
+        found = np.full(max(0, stop - first), UNKNOWN, np.uint8)
+        low, high = max(first, 0), min(stop, int(self.lengths[contig]))
+        if low < high:
+            start = int(self._starts[contig])
+            found[low - first : high - first] = self._codes[start + low : start + high]
+        return found
 
     def _cut(self, first: Ints, length: int) -> Codes:
         """Cut windows inside the genome; mapped pages, which count as memory, stay in the budget."""
@@ -138,13 +148,6 @@ class Genome:
             rows[some] = views[first[some]]
             self._map.madvise(mmap.MADV_DONTNEED)
         return rows
-
-    def _fill(self, row: Codes, contig: int, first: int) -> None:
-        """Copy the part of a window that lies inside its contig."""
-        start, length = int(self._starts[contig]), int(self.lengths[contig])
-        low, high = max(first, 0), min(first + len(row), length)
-        if low < high:
-            row[low - first : high - first] = self._codes[start + low : start + high]
 
 
 @dataclass(frozen=True)

@@ -231,7 +231,7 @@ def test_rows_that_are_much_longer_than_records(tmp_path: Path) -> None:
 
 def test_closed_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", None)
-    with pytest.raises(InputError, match="standard input .* is closed"):
+    with pytest.raises(InputError, match=r"standard input .* is closed"):
         convert(["-"], tmp_path / "o.zarr")
 
 
