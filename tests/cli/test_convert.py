@@ -160,6 +160,8 @@ def test_names_of_columns(tmp_path: Path, run: Run) -> None:
     assert fcl.load_model(tmp_path / "m.fcl").describe() == result.model.describe()
     assert "weight of <b>x</b>" in run("inspect", tmp_path / "m.fcl").stdout
     estimator = fcl.FCLClassifier(C=0.5).fit(data)
+    var.update_attributes({"_index": "absent"})
+    assert fcl.open_data(tmp_path / "d.zarr").column_names is None
     assert set(estimator.feature_names_out_) <= set(names) and len(estimator.feature_names_out_)
     empty: Any = []
     with pytest.raises(InputError, match="feature_names: expected 0, one for each id, got 1"):
