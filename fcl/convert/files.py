@@ -8,10 +8,11 @@ import gzip
 import hashlib
 import io
 import os
+import stat
 import sys
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,7 @@ class InputFile:
     name : str
         For messages.
     size : int or None
-        Stored bytes; None for standard input.
+        Stored bytes; None for standard input and pipes.
     elsewhere : int
         Stored bytes that another library has read; a reader that uses one sets it, for the progress.
 
@@ -57,7 +58,7 @@ class InputFile:
         self.size: int | None = None
         self.elsewhere = 0
         self._is_read = False
-        if not self.is_stdin:
+        if not self.is_stdin and not _is_pipe(path):  # such as <(zcat a.gz b.gz)
             kind = file_kind(path)
             if kind != "file":
                 what = "is a folder, expected a file" if kind else "does not exist"
@@ -158,6 +159,12 @@ class InputFile:
             if error.errno is None:  # bz2 raises it for damaged data
                 raise InputError(f"{self.name} cannot be decompressed: {error}") from error
             raise InputError(f"{self.name} cannot be read: {error.strerror}") from error
+
+
+def _is_pipe(path: str | os.PathLike[str]) -> bool:
+    with suppress(OSError, ValueError):
+        return stat.S_ISFIFO(os.stat(path).st_mode)
+    return False
 
 
 class _Counted(io.RawIOBase):

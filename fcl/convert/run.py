@@ -76,8 +76,6 @@ class _Shares:
     @classmethod
     def of(cls, memory: int, scratch: str) -> _Shares:
         """Divide a budget; raises BudgetError, with the smallest one, if it is too small."""
-        import zarr  # noqa: F401  (what it takes is held, too)
-
         # a notebook may hold any data of its own
         held = min(psutil.Process().memory_info().rss, _INTERPRETER_BYTES)
         free = memory - held

@@ -5,7 +5,9 @@ from __future__ import annotations
 import bz2
 import gzip
 import io
+import os
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -227,6 +229,17 @@ def test_rows_that_are_much_longer_than_records(tmp_path: Path) -> None:
     )
     with pytest.raises(InputError, match="rows of 5,000 letters need more memory than the budget"):
         list(source.blocks(budget))
+
+
+def test_named_pipe(tmp_path: Path) -> None:
+    """A process substitution of the shell is one, too."""
+    pipe = tmp_path / "p.fa"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_text, args=(">a\nACGT\n",))
+    writer.start()
+    rows, *_ = made(tmp_path, pipe)
+    writer.join()
+    assert rows == [[0, 1, 2, 3]]
 
 
 def test_closed_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
