@@ -179,7 +179,9 @@ class NameTable:
         at, has_header = find_column(file.name, fields_of(lines[0][1]), column)
         rows, values = cls._read_lines(file, lines[has_header:], at)
         if not has_header and _number(values[0]) is None and numbers_of(values[1:]) is not None:
-            values[0] = values[-1]  # the first line is a header, whose name no record has
+            # the first line is a header, or lacks a value; a record of its name has no label
+            rows.pop(fields_of(lines[0][1])[0])
+            values[0] = values[-1]
         return cls(file, rows, column_of(values))
 
     @staticmethod

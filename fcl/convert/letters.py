@@ -135,8 +135,10 @@ class Trimmer:
     ) -> Callable[[slice], tuple[Codes, Ints]]:
         """What cuts the rows of sequences, and tells how many letters of each were filled up."""
         cut = Cut(self.width, self.anchor, self.pad)
-        padded = np.maximum(0, cut.length - lengths)
-        return lambda part: (cut.rows(codes, starts[part], lengths[part]), padded[part])
+        return lambda part: (
+            cut.rows(codes, starts[part], lengths[part]),
+            np.maximum(0, cut.length - lengths[part]),
+        )
 
 
 def _count(dropped: Counter[str], why: str, which: npt.NDArray[np.bool_]) -> None:

@@ -174,6 +174,7 @@ BAD = {
     "twice": (">a\nA\n>b\nC\n>a x\nC\n", {"label": "t.tsv:2"}, "name 'a': x.fa: line 1 and x.fa: line 5"),
     "table": (">a\nA\n", {"label": "u.tsv:2"}, "'a' is in the lines 1 and 3"),
     "ragged": (">a\nA\n", {"label": "v.tsv:2"}, "line 2: expected a value in column 2, got none"),
+    "long": (">a\nA\n", {"length": 10**20}, "000,000 letters need more memory than the budget"),
     "genome": (">a\nA\n", {"genome": "t.tsv"}, "--genome is not an option for the format fasta"),
 }  # fmt: skip
 
@@ -206,6 +207,14 @@ def test_damaged_files(tmp_path: Path) -> None:
         with pytest.raises(InputError, match=message) as caught:
             convert([tmp_path / name], tmp_path / "o.zarr")
         assert name in str(caught.value) and not (tmp_path / "o.zarr").exists()
+
+
+def test_a_first_line_without_a_label(tmp_path: Path) -> None:
+    (tmp_path / "t.tsv").write_text("a\tNA\nb\t2\n")
+    (tmp_path / "x.fa").write_text(">a\nAC\n>b\nGT\n")
+    rows, group, summary = made(tmp_path, tmp_path / "x.fa", label=f"{tmp_path}/t.tsv:2")
+    assert (rows, group["y"][:].tolist()) == ([[2, 3]], [2])
+    assert summary.dropped == {f"without a label in {tmp_path}/t.tsv": 1}
 
 
 def test_groups_and_names_are_text(tmp_path: Path) -> None:
