@@ -86,7 +86,7 @@ class _Shares:
                 f"{smallest // _MIB} MiB",
                 smallest,
             )
-        # X is held in three shards: one is filled, one waits, and one is compressed
+        # X is held in two shards, one of which is compressed, with copies of its chunks
         shard = min(64 * _MIB, free // 8)
         block = min(16 * _MIB, free // 16)
         return cls(
