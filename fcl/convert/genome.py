@@ -79,7 +79,7 @@ class Genome:
             self._map = mmap.mmap(scratch.fileno(), int(starts[-1]), access=mmap.ACCESS_READ)
         self._starts, self.lengths = starts[:-1], np.diff(starts)
         self._codes = np.frombuffer(self._map, np.uint8)
-        self._mapped = budget.total // 2
+        self._mapped = budget.total // 4
 
     def _write(self, file: InputFile, budget: Budget, scratch: IO[bytes]) -> Ints:
         """Write the codes; returns where each contig begins, and the end."""
