@@ -186,7 +186,7 @@ def exit_code(run: Callable[[], Any], name: str) -> int:
         _error(str(error), keep="\n")  # it may contain a child's traceback
         return EXIT_FAILED
     except (click.Abort, KeyboardInterrupt, Interrupted) as error:
-        messages.say("interrupted; no model written")
+        messages.say("interrupted; nothing was written")
         return 128 + (error.signum if isinstance(error, Interrupted) else signal.SIGINT)
     except MemoryError as error:
         _error(f"out of memory ({error}); lower --memory or free some")

@@ -58,6 +58,8 @@ def command(
         if path is not None:
             refuse_same(path, option, model=model)
             check_output(path, overwrite)
+    if tsv is not None and meme is not None:
+        refuse_same(meme, "--meme", tsv=tsv)
     with stop_on_signals():  # so that every signal removes partial files
         trained = load_model(model, imports)
         if meme is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -134,7 +135,7 @@ class TrainCommand(GroupedCommand):
         except click.UsageError:
             from fcl.data.foreign import convert_line, find_format  # late: it imports NumPy
 
-            found = [(path, find_format(path, b"")) for path in files[:2] if path.is_file()]
+            found = [(p, find_format(p, b"")) for p in files[:2] if os.path.isfile(p)]
             (path, first), *others = [*found, (Path(), None)]
             if first is None or not others or others[0][1] != first:
                 raise

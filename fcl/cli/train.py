@@ -309,6 +309,7 @@ def _report(written: str, request: _Request, stop: Stop) -> None:
         return
     from fcl.cli.report_command import report_on_training, say_how_to_report
 
+    stop.listening = False  # the model is saved, so a signal may end the report at once
     if stop.signum is None:
         report_on_training(written, options, _trusted(options, request.given))
     else:

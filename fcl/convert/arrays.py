@@ -89,15 +89,18 @@ class Appended:
         self._chunk, self._shard = store.layout.shard(row_bytes, is_column)
         self._array: Any = None
         self._written: Future[None] | None = None
-        self._parts: list[np.ndarray] = []
+        # one shard is filled while the other one is compressed
+        self._shards = [np.empty((0, *row_shape), self.dtype)] * 2
         self._filled = 0
         self.n_rows = 0
 
     def append(self, values: np.ndarray) -> None:
-        """Append rows, which are converted to the dtype of the array, and must not change later."""
+        """Append rows, which are converted to the dtype of the array."""
         while len(values):
+            if not len(self._shards[0]):
+                self._shards[0] = np.empty((self._shard, *self._row_shape), self.dtype)
             here = values[: self._shard - self._filled]
-            self._parts.append(here.astype(self.dtype, copy=False))
+            self._shards[0][self._filled : self._filled + len(here)] = here
             self._filled += len(here)
             self.n_rows += len(here)
             values = values[len(here) :]
@@ -112,12 +115,12 @@ class Appended:
 
     def _flush(self) -> None:
         self._wait()
-        empty = np.empty((0, *self._row_shape), self.dtype)
-        values = np.concatenate(self._parts) if self._parts else empty
         if self._array is None:
             self._array = self._create()
+        values = self._shards[0][: self._filled]
         self._written = self._store.thread.submit(self._write, self.n_rows, values)
-        self._parts, self._filled = [], 0
+        self._shards.reverse()
+        self._filled = 0
 
     def _wait(self) -> None:
         if self._written is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import warnings
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -17,7 +17,10 @@ from fcl.errors import InputError
 
 __all__ = ["Intervals", "read_intervals"]
 
-_SKIPPED = (b"#", b"track", b"browser")
+_SKIPPED = re.compile(rb"#|(track|browser)(\s|$)")
+#: Bytes at the beginning of a line that may have to be skipped.
+_SPECIAL = np.isin(np.arange(256), list(b"#tb \t\n\v\f\r"))
+_INTEGER = re.compile(rb"[-+]?[0-9]{1,18}")
 _BED = ("chrom", "start", "end", "name", "score", "strand")
 #: narrowPeak has so many columns; the last one is the summit, counted from the start
 _PEAK_COLUMNS = 10
@@ -27,6 +30,8 @@ _ALIASES = {"chr": "chrom", "chromosome": "chrom", "seqname": "chrom"} | {
     "stop": "end",
     "peak": "summit",
 }
+#: NUL bytes before the first line, so that each cell has a word of 8 bytes that ends with it.
+_WORD = 8
 #: Columns that a line has at most.
 _MOST_COLUMNS = 1000
 
@@ -48,7 +53,7 @@ class Intervals:
     lines: Ints
     start: Ints
     end: Ints
-    _cells: list[bytes]
+    _cells: Cells
     _columns: Columns
 
     def __len__(self) -> int:
@@ -58,24 +63,14 @@ class Intervals:
         """Whether there is a column ``name``, ``strand`` or ``summit``."""
         return name in self._columns.places
 
-    def text(self, column: str | int) -> list[str]:
-        """The cells of a column, by its name or its index from 0."""
-        at = column if isinstance(column, int) else self._columns.places[column]
-        cells = self._cells[at :: self._columns.number]
-        separator = b"" if at == self._columns.number - 1 else b"\n"
-        return separator.join(cells).decode("utf-8", "replace").removesuffix("\n").split("\n")
+    def text(self, column: str) -> list[str]:
+        """The cells of a column."""
+        return [cell.decode("utf-8", "replace") for cell in self._cells.words(self.find(column))]
 
-    def letters(self, column: str, alphabet: str) -> np.ndarray:
-        """Indices of the letters of a column in an alphabet, int8 (m,); -1 for other cells."""
-        words = self.text(column)
-        code = np.full(256, -1, np.int8)
-        code[list(alphabet.encode())] = np.arange(len(alphabet))
-        joined = np.frombuffer("\n".join([*words, ""]).encode(), np.uint8)
-        if len(joined) == 2 * len(words) and (joined[1::2] == ord("\n")).all():
-            return code[joined[::2]]
-        return np.array(
-            [code[ord(w)] if len(w) == 1 and w.isascii() else -1 for w in words], np.int8
-        )
+    def distinct(self, column: str, rows: np.ndarray | None = None) -> tuple[list[str], Ints]:
+        """The distinct cells of a column in some of the rows, and which of them each row has."""
+        words, codes = self._cells.distinct(self.find(column), rows)
+        return [word.decode("utf-8", "replace") for word in words], codes
 
     def integers(self, column: str) -> Ints:
         """The integers of a column."""
@@ -93,6 +88,85 @@ class Intervals:
     def where(self, row: int) -> str:
         """File and line of a row."""
         return f"{self.file.name}: line {self.lines[row]}"
+
+
+@dataclass(frozen=True)
+class Cells:
+    """The cells of m lines.
+
+    text : the lines, behind ``_WORD`` NUL bytes.
+    ends : where each cell ends, int64 (m, columns).
+    """
+
+    text: bytes
+    ends: Ints
+
+    def bounds(self, at: int) -> tuple[Ints, Ints]:
+        """Where the cells of a column begin and end."""
+        if at:
+            return self.ends[:, at - 1] + 1, self.ends[:, at]
+        return np.concatenate([[_WORD], self.ends[:-1, -1] + 1]), self.ends[:, 0]
+
+    def words(self, at: int, rows: np.ndarray | None = None) -> list[bytes]:
+        """The cells of a column."""
+        first, end = (bound if rows is None else bound[rows] for bound in self.bounds(at))
+        return [self.text[i:j] for i, j in zip(first.tolist(), end.tolist(), strict=True)]
+
+    def keys(self, end: Ints, width: Ints) -> np.ndarray:
+        """The last ``width`` bytes, 0 to 8, before ``end`` as uint64, in the high bytes."""
+        found = np.lib.stride_tricks.sliding_window_view(np.frombuffer(self.text, np.uint8), _WORD)
+        shift = (64 - 8 * width).astype(np.uint64)  # a shift by 64 gives 0
+        return found[end - _WORD].view("<u8")[:, 0] >> shift << shift
+
+    def distinct(self, at: int, rows: np.ndarray | None) -> tuple[list[bytes], Ints]:
+        """The distinct cells of a column, and which of them each row has."""
+        first, end = (bound if rows is None else bound[rows] for bound in self.bounds(at))
+        width = end - first
+        if width.max(initial=0) > _WORD:
+            words = self.words(at, rows)
+            place = {word: i for i, word in enumerate(dict.fromkeys(words))}
+            return list(place), np.fromiter(map(place.__getitem__, words), np.int64, len(words))
+        keys = self.keys(end, width)
+        if len(keys) and (keys == keys[0]).all():  # as in files sorted by contig
+            where, codes = np.zeros(1, np.int64), np.zeros(len(keys), np.int64)
+        else:
+            _, where, codes = np.unique(keys, return_index=True, return_inverse=True)
+        order = np.argsort(where)  # as they appear
+        bounds = zip(first[where[order]].tolist(), end[where[order]].tolist(), strict=True)
+        return [self.text[i:j] for i, j in bounds], np.argsort(order)[codes]
+
+    def integers(self, at: int) -> Ints | None:
+        """The numbers of a column of 1 to 16 digits; None if it has other cells."""
+        first, end = self.bounds(at)
+        width = end - first
+        if width.min(initial=1) < 1 or width.max(initial=1) > 2 * _WORD:
+            return None
+        low = _eight_digits(self.keys(end, np.minimum(width, _WORD)), np.minimum(width, _WORD))
+        if low is None or width.max(initial=1) <= _WORD:
+            return low
+        long = np.flatnonzero(width > _WORD)
+        high = _eight_digits(self.keys(end[long] - _WORD, width[long] - _WORD), width[long] - _WORD)
+        if high is None:
+            return None
+        low[long] += high * 10**_WORD
+        return low
+
+
+def _eight_digits(keys: np.ndarray, width: Ints) -> Ints | None:
+    """The numbers that keys of ``width`` digits hold, several digits at once; None for other keys."""
+    zeros = np.uint64(0x3030303030303030)
+    shift = (64 - 8 * width).astype(np.uint64)
+    digits = (keys ^ zeros) >> shift << shift
+    above_9 = digits + np.uint64(0x7676767676767676) | digits
+    if (above_9 & np.uint64(0x8080808080808080)).any():
+        return None
+    for factor, bits, mask in (
+        (10, 8, 0x00FF00FF00FF00FF),
+        (100, 16, 0x0000FFFF0000FFFF),
+        (10_000, 32, 0x00000000FFFFFFFF),
+    ):
+        digits = digits * np.uint64((factor << bits) + 1) >> np.uint64(bits) & np.uint64(mask)
+    return digits.astype(np.int64)
 
 
 @dataclass(frozen=True)
@@ -139,12 +213,10 @@ def read_intervals(file: InputFile, slice_bytes: int) -> Iterator[Intervals]:
     """
     columns: Columns | None = None
     line, carry = 1, b""
-    for data in itertools.chain(file.slices(slice_bytes), (b"\n",)):
-        text, _, rest = (carry + data).rpartition(b"\n")
-        carry = rest
-        count = text.count(b"\n") + 1
-        body, lines = _body(text, line)
-        line += count
+    for data in itertools.chain(file.text_slices(slice_bytes), (b"\n",)):
+        text, line_end, carry = (carry + data).rpartition(b"\n")
+        body, lines = _body(file, text + line_end, line)
+        line += text.count(b"\n") + len(line_end)
         if len(lines) and columns is None:
             first, _, others = body.partition(b"\n")
             columns = Columns.of(file, int(lines[0]), first)
@@ -154,37 +226,40 @@ def read_intervals(file: InputFile, slice_bytes: int) -> Iterator[Intervals]:
             yield _parse(file, body, lines, columns)
 
 
-def _body(text: bytes, first_line: int) -> tuple[bytes, Ints]:
-    """The lines to parse, without the last line end, and their numbers."""
-    text = text.replace(b"\r", b"")
-    lines = np.arange(first_line, first_line + text.count(b"\n") + 1)
-    if (
-        b"\t" not in text
-        or b"\n\n" in text
-        or text[:1] in (b"", b"\n")
-        or text[-1:] == b"\n"
-        or any(text.startswith(word) or b"\n" + word in text for word in _SKIPPED)
-    ):
-        split = text.split(b"\n")
-        keep = [i for i, each in enumerate(split) if each.strip() and not each.startswith(_SKIPPED)]
+def _body(file: InputFile, text: bytes, first_line: int) -> tuple[bytes, Ints]:
+    """The lines to parse, and their numbers."""
+    if b"\0" in text:
+        line = first_line + text.count(b"\n", 0, text.index(b"\0"))
+        raise InputError(f"{file.name}: line {line}: expected text in UTF-8, got a NUL byte")
+    text = text.replace(b"\r\n", b"\n")
+    letters = np.frombuffer(text, np.uint8)
+    ends = np.flatnonzero(letters == ord("\n"))
+    lines = np.arange(first_line, first_line + len(ends))
+    begins = letters[np.concatenate([[0], ends[:-1] + 1])] if len(ends) else letters
+    if b"\t" not in text or _SPECIAL[begins].any():
+        split = text.split(b"\n")[:-1]
+        keep = [i for i, each in enumerate(split) if each.strip() and not _SKIPPED.match(each)]
         lines = lines[keep]
         kept = (split[i] for i in keep)
-        text = b"\n".join(each if b"\t" in each else b"\t".join(each.split()) for each in kept)
+        text = b"".join(
+            (each if b"\t" in each else b"\t".join(each.split())) + b"\n" for each in kept
+        )
     return text, lines
 
 
 def _parse(file: InputFile, body: bytes, lines: Ints, columns: Columns) -> Intervals:
-    # the line end stays with the last cell of its line, where it shows that the columns are aligned
     number = columns.number
-    cells = (body + b"\n").replace(b"\n", b"\n\t").split(b"\t")[:-1]
-    last = b"".join(cells[number - 1 :: number])
-    if len(cells) != number * len(lines) or last.count(b"\n") != len(lines):
-        for line, each in zip(lines.tolist(), body.split(b"\n"), strict=True):
+    text = bytes(_WORD) + body
+    letters = np.frombuffer(text, np.uint8)
+    ends = np.flatnonzero((letters == ord("\t")) | (letters == ord("\n")))
+    if len(ends) != number * len(lines) or (letters[ends[number - 1 :: number]] != ord("\n")).any():
+        for line, each in zip(lines.tolist(), body.split(b"\n"), strict=False):
             if each.count(b"\t") != number - 1:
                 raise InputError(
                     f"{file.name}: line {line}: expected {number} columns, as in the first line, got "
                     f"{each.count(bytes([9])) + 1}"
                 )
+    cells = Cells(text, ends.reshape(-1, number))
     start = _integers(file, lines, cells, columns, "start")
     end = _integers(file, lines, cells, columns, "end")
     for wrong, rule in ((start < 0, "start >= 0"), (end <= start, "end > start")):
@@ -197,26 +272,19 @@ def _parse(file: InputFile, body: bytes, lines: Ints, columns: Columns) -> Inter
     return Intervals(file, lines, start, end, cells, columns)
 
 
-def _integers(
-    file: InputFile, lines: Ints, cells: list[bytes], columns: Columns, name: str
-) -> Ints:
-    found = cells[columns.places[name] :: columns.number]
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        try:
-            # several times as fast as a conversion of each cell
-            numbers = np.fromstring(b" ".join(found), np.int64, sep=" ")
-        except (ValueError, DeprecationWarning):
-            numbers = np.empty(0, np.int64)
-    if len(numbers) == len(found):
+def _integers(file: InputFile, lines: Ints, cells: Cells, columns: Columns, name: str) -> Ints:
+    numbers = cells.integers(columns.places[name])
+    if numbers is not None:
         return numbers
-    wrong = (i for i, cell in enumerate(found) if not _is_integer(cell.decode("latin-1")))
-    at = next(wrong, 0)
-    raise InputError(
-        f"{file.name}: line {lines[at]}: expected an integer {name}, got "
-        f"{shown(found[at].decode('utf-8', 'replace').strip())}"
-    )
+    words = [word.strip() for word in cells.words(columns.places[name])]
+    for line, word in zip(lines.tolist(), words, strict=True):
+        if not _INTEGER.fullmatch(word):
+            raise InputError(
+                f"{file.name}: line {line}: expected an integer {name}, got "
+                f"{shown(word.decode('utf-8', 'replace'))}"
+            )
+    return np.array([int(word) for word in words], np.int64)
 
 
 def _is_integer(text: str) -> bool:
-    return text.strip().lstrip("+-").isdecimal() and len(text.strip()) < 19
+    return text.isascii() and _INTEGER.fullmatch(text.strip().encode()) is not None

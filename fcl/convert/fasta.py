@@ -66,10 +66,8 @@ class _Batch:
 
     def names(self) -> list[str]:
         """The first word of each header; empty where there is none."""
-        joined = b"".join(self.headers)
-        if b" " not in joined and b"\t" not in joined:
-            return self.text()
-        return [(header.split(None, 1) or [""])[0] for header in self.text()]
+        words = [(header.split(None, 1) or [b""])[0] for header in self.headers]
+        return b"\n".join(words).decode("utf-8", "replace").split("\n") if words else []
 
     def where(self, record: int) -> str:
         """A record in words, for messages."""
@@ -115,9 +113,9 @@ class _FastaSource(Source):
     def blocks(self, budget: Budget) -> Iterator[Rows]:
         for number, file in enumerate(self._files):
             for batch in _batches(file, budget):
-                yield self._rows(batch, number)
+                yield from self._rows(batch, number, budget)
 
-    def _rows(self, batch: _Batch, file_number: int) -> Rows:
+    def _rows(self, batch: _Batch, file_number: int, budget: Budget) -> Iterator[Rows]:
         records = np.arange(self.rows_in, self.rows_in + len(batch))
         self.rows_in += len(batch)
         keep = self._trimmer.keep(batch.lengths, self.dropped, batch.where)
@@ -138,9 +136,9 @@ class _FastaSource(Source):
         obs: dict[str, Column] = {"name": np.array(names, np.dtypes.StringDType())[kept]}
         if "--groups" in columns:
             obs["group"] = columns["--groups"]
-        x, padded = self._trimmer.rows(batch.codes, batch.starts[kept], batch.lengths[kept])
-        rows = Rows(x, records[kept], columns.get("--label"), None, obs)
-        return self._filter.apply(rows, self.dropped, padded)
+        rows = Rows(batch.codes, records[kept], columns.get("--label"), None, obs)
+        cut = self._trimmer.cutter(batch.codes, batch.starts[kept], batch.lengths[kept])
+        return self._filter.blocks(rows, self._trimmer.width, cut, self.dropped, budget)
 
     def _check_names(self, batch: _Batch, names: list[str]) -> None:
         """Raise InputError for a name that occurs twice, if its label or group is looked up."""
@@ -177,7 +175,7 @@ class _Lookup:
         self.pattern = HeaderPattern.parse(option, text) if text.startswith(HEADER) else None
         self.table = None if self.pattern else NameTable.read(option, text)
         self.source = "" if self.table is None else self.table.file.name
-        self._column = TextColumn(option)
+        self._column = TextColumn(option, None if option == "--label" else False)
         self._found: list[str] = []
 
     @classmethod

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import bz2
+import codecs
 import gzip
 import hashlib
 import io
 import os
+import stat
 import sys
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from fcl.checks import file_kind
 from fcl.errors import InputError
 
-__all__ = ["STDIN", "InputFile"]
+__all__ = ["HEAD_BYTES", "STDIN", "InputFile"]
 
 STDIN = "-"
 
@@ -39,7 +41,7 @@ class InputFile:
     name : str
         For messages.
     size : int or None
-        Stored bytes; None for standard input.
+        Stored bytes; None for standard input and pipes.
     elsewhere : int
         Stored bytes that another library has read; a reader that uses one sets it, for the progress.
 
@@ -56,7 +58,7 @@ class InputFile:
         self.size: int | None = None
         self.elsewhere = 0
         self._is_read = False
-        if not self.is_stdin:
+        if not self.is_stdin and not _is_pipe(path):  # such as <(zcat a.gz b.gz)
             kind = file_kind(path)
             if kind != "file":
                 what = "is a folder, expected a file" if kind else "does not exist"
@@ -83,7 +85,17 @@ class InputFile:
         """The first decompressed bytes, which are read again by :meth:`slices`."""
         if not self._is_read and len(self._pending) < HEAD_BYTES:
             self._pending += self._read(HEAD_BYTES - len(self._pending))
+            self._pending = self._pending.removeprefix(codecs.BOM_UTF8)
+            if self._pending.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+                raise InputError(
+                    f"{self.name} is UTF-16 text; expected UTF-8: use iconv -f UTF-16 -t UTF-8"
+                )
         return self._pending
+
+    def text_slices(self, size: int) -> Iterator[bytes]:
+        """As :meth:`slices`, for a file that :meth:`check_lines` accepts."""
+        self.check_lines()
+        return self.slices(size)
 
     def slices(self, size: int) -> Iterator[bytes]:
         """Iterate once over the decompressed bytes, in slices of at most about ``size`` bytes."""
@@ -92,6 +104,14 @@ class InputFile:
         while piece:
             yield piece
             piece = self._read(size)
+
+    def check_lines(self) -> None:
+        """Raise InputError if only carriage returns separate the lines, by the first bytes."""
+        if b"\r" in self.head and b"\n" not in self.head:
+            raise InputError(
+                f"{self.name}: carriage returns alone separate the lines; expected line feeds: convert "
+                "it with tr '\\r' '\\n'"
+            )
 
     def read_text(self) -> str:
         """All of a small file as text; raises InputError if it is not UTF-8."""
@@ -141,6 +161,12 @@ class InputFile:
             raise InputError(f"{self.name} cannot be read: {error.strerror}") from error
 
 
+def _is_pipe(path: str | os.PathLike[str]) -> bool:
+    with suppress(OSError, ValueError):
+        return stat.S_ISFIFO(os.stat(path).st_mode)
+    return False
+
+
 class _Counted(io.RawIOBase):
     """The stored bytes of a file, or of standard input, which are counted and hashed."""
 
@@ -148,6 +174,8 @@ class _Counted(io.RawIOBase):
         self.done = 0
         self.hash = hashlib.sha256()
         self._is_stdin = path is None
+        if path is None and sys.stdin is None:
+            raise InputError("standard input (-) is closed; expected a file or a pipe")
         self._file: Any = sys.stdin.buffer if path is None else open(path, "rb", 0)  # noqa: SIM115
 
     def readable(self) -> bool:

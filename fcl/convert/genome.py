@@ -21,6 +21,8 @@ from fcl.errors import InputError
 __all__ = ["Genome", "Renaming", "Windows"]
 
 _SLICE_BYTES = 4 << 20
+#: What Linux maps around an address that is read.
+_FAULT_BYTES = 1 << 16
 _TWO_BIT = (b"\x43\x27\x41\x1a", b"\x1a\x41\x27\x43")
 
 
@@ -42,8 +44,8 @@ class Windows:
     first: Ints
     reverse: np.ndarray
 
-    def select(self, index: np.ndarray) -> Windows:
-        """Some of the windows, by number."""
+    def select(self, index: np.ndarray | slice) -> Windows:
+        """Some of the windows, by number or range."""
         return Windows(self.contig[index], self.first[index], self.reverse[index])
 
 
@@ -77,7 +79,7 @@ class Genome:
             self._map = mmap.mmap(scratch.fileno(), int(starts[-1]), access=mmap.ACCESS_READ)
         self._starts, self.lengths = starts[:-1], np.diff(starts)
         self._codes = np.frombuffer(self._map, np.uint8)
-        self._is_large = starts[-1] > budget.total // 2
+        self._mapped = budget.total // 4
 
     def _write(self, file: InputFile, budget: Budget, scratch: IO[bytes]) -> Ints:
         """Write the codes; returns where each contig begins, and the end."""
@@ -111,28 +113,41 @@ class Genome:
         inside = self.inside(windows, length)
         first = self._starts[windows.contig] + windows.first
         if inside.all():
-            rows = self._view(length)[first]
+            rows = self._cut(first, length)
         else:
             rows = np.empty((len(first), length), np.uint8)
-            rows[inside] = self._view(length)[first[inside]]
-            rows[~inside] = self._padded(windows.select(np.flatnonzero(~inside)), length)
-        if self._is_large:  # so that the mapped pages do not count as memory of this process
-            self._map.madvise(mmap.MADV_DONTNEED)
+            rows[inside] = self._cut(first[inside], length)
+            for row in np.flatnonzero(~inside).tolist():
+                begin = int(windows.first[row])
+                rows[row] = self.letters(int(windows.contig[row]), begin, begin + length)
         if windows.reverse.any():
             rows[windows.reverse] = reverse_complement(rows[windows.reverse])
         return rows
 
-    def _view(self, length: int) -> Codes:
-        if length > len(self._codes):
-            return np.empty((0, length), np.uint8)
-        return np.lib.stride_tricks.sliding_window_view(self._codes, length)
+    def letters(self, contig: int, first: int, stop: int) -> Codes:
+        """Codes of the bases ``first`` to ``stop`` of a contig, copied; unknown outside the contig."""
+        found = np.full(max(0, stop - first), UNKNOWN, np.uint8)
+        low, high = max(first, 0), min(stop, int(self.lengths[contig]))
+        if low < high:
+            start = int(self._starts[contig])
+            found[low - first : high - first] = self._codes[start + low : start + high]
+        return found
 
-    def _padded(self, windows: Windows, length: int) -> Codes:
-        place = windows.first[:, None] + np.arange(length)
-        ends = self.lengths[windows.contig][:, None]
-        outside = (place < 0) | (place >= ends)
-        place = np.where(outside, 0, place + self._starts[windows.contig][:, None])
-        return np.where(outside, np.uint8(UNKNOWN), self._codes[place])
+    def _cut(self, first: Ints, length: int) -> Codes:
+        """Cut windows inside the genome; mapped pages, which count as memory, stay in the budget."""
+        if not len(first):
+            return np.empty((0, length), np.uint8)
+        views = np.lib.stride_tricks.sliding_window_view(self._codes, length)
+        if len(self._codes) <= self._mapped:
+            return views[first]
+        rows = np.empty((len(first), length), np.uint8)
+        order = np.argsort(first, kind="stable")
+        pages = np.cumsum(np.diff(first[order] // _FAULT_BYTES, prepend=-1) > 0)
+        part = pages // max(1, self._mapped // _FAULT_BYTES)
+        for some in np.split(order, np.flatnonzero(np.diff(part)) + 1):
+            rows[some] = views[first[some]]
+            self._map.madvise(mmap.MADV_DONTNEED)
+        return rows
 
 
 @dataclass(frozen=True)

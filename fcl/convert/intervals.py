@@ -14,13 +14,12 @@ from fcl.convert.contract import Budget, Categorical, Column, Layout, Rows, Sour
 from fcl.convert.files import InputFile
 from fcl.convert.genome import Genome, Renaming, Windows
 from fcl.convert.labels import Categories, TextColumn
-from fcl.convert.letters import Filter, Ints
+from fcl.convert.letters import Filter, Ints, select
 from fcl.errors import InputError
 
 __all__ = ["Options", "open_source"]
 
-#: bytes of a line of BED, to divide a budget of rows
-_LINE_BYTES = 32
+_SLICE_BYTES = 1 << 20
 _STRANDS = ("+", "-", ".")
 
 
@@ -117,8 +116,7 @@ class _IntervalSource(Source):
         self._length = self._shape.length
         self._filter = Filter(options.max_unknown, options.both_strands)
         self._renaming = Renaming.parse(options.rename)
-        self._chroms = Categories()  # names in the intervals
-        self._contigs: list[int] = []  # their numbers in the genome
+        self._contigs: dict[str, int] = {}  # name in the intervals -> number in the genome
         self._label = TextColumn("--label")
         self._group = Categories()
         self._named: bool | None = None
@@ -131,11 +129,9 @@ class _IntervalSource(Source):
     def blocks(self, budget: Budget) -> Iterator[Rows]:
         genome = Genome(self._genome_file, budget)
         contigs = list(genome.names)
-        row_bytes = 2 * (self._length or _LINE_BYTES) + 8 * _LINE_BYTES
-        size = max(1 << 16, budget.block_rows(row_bytes) * _LINE_BYTES)
         for number, file in enumerate(self._files):
-            for sites in read_intervals(file, size):
-                yield self._rows(sites, genome, contigs, number)
+            for sites in read_intervals(file, min(budget.block, _SLICE_BYTES)):
+                yield from self._rows(sites, genome, contigs, number, budget)
         self._note_strands()
 
     def _note_strands(self) -> None:
@@ -146,11 +142,14 @@ class _IntervalSource(Source):
                 f"strand: {self._reversed:,} windows are reverse complements, by column 6 (strand)"
             )
 
-    def _rows(self, sites: Intervals, genome: Genome, contigs: list[str], number: int) -> Rows:
+    def _rows(
+        self, sites: Intervals, genome: Genome, contigs: list[str], number: int, budget: Budget
+    ) -> Iterator[Rows]:
         records = np.arange(self.rows_in, self.rows_in + len(sites))
         self.rows_in += len(sites)
         windows, strand = self._windows(sites, genome)
-        assert self._length is not None
+        length = self._length
+        assert length is not None
         keep = self._kept(sites, windows, genome)
         chosen = windows.select(keep)
         self._reversed += int(chosen.reverse.sum())
@@ -164,11 +163,16 @@ class _IntervalSource(Source):
             names = sites.text("name") if sites.has("name") else [""] * len(sites)
             obs["name"] = np.array(names, np.dtypes.StringDType())[keep]
         if self._options.groups is not None:
-            obs["group"] = self._group_column(sites, keep)
-        rows = Rows(
-            genome.cut(chosen, self._length), records[keep], self._y(sites, keep, number), None, obs
+            words, codes = sites.distinct(self._options.groups, keep)
+            obs["group"] = select(self._group.encode(words), codes)
+        rows = Rows(chosen.first, records[keep], self._y(sites, keep, number), None, obs)
+        return self._filter.blocks(
+            rows,
+            length,
+            lambda part: (genome.cut(chosen.select(part), length), 0),
+            self.dropped,
+            budget,
         )
-        return self._filter.apply(rows, self.dropped)
 
     def _windows(self, sites: Intervals, genome: Genome) -> tuple[Windows, np.ndarray]:
         """The windows of intervals, and their strands as codes."""
@@ -201,27 +205,35 @@ class _IntervalSource(Source):
                 "summit; give --anchor center"
             )
         offset = sites.integers("summit")
+        beyond = offset >= sites.end - sites.start
+        if beyond.any():
+            at = int(beyond.argmax())
+            raise InputError(
+                f"{sites.where(at)}: expected a summit inside the interval, counted from its start, got "
+                f"{offset[at]:,} in {sites.end[at] - sites.start[at]:,} bases"
+            )
         return np.where(offset < 0, -1, sites.start + offset)
 
     def _strands(self, sites: Intervals) -> np.ndarray:
         """Codes of the strands: 0 is +, 1 is -, 2 is unknown."""
         if self._options.no_strand or not sites.has("strand"):
             return np.full(len(sites), _STRANDS.index("."), np.int8)
-        found = sites.letters("strand", "".join(_STRANDS))
-        if (found < 0).any():
-            at = int((found < 0).argmax())
-            raise InputError(
-                f"{sites.where(at)}: expected a strand (+, - or .) in column 6, got "
-                f"{shown(sites.text('strand')[at])}; give --no-strand to ignore the column"
-            )
-        return found
+        words, codes = sites.distinct("strand")
+        for i, word in enumerate(words):
+            if word not in _STRANDS:
+                raise InputError(
+                    f"{sites.where(int((codes == i).argmax()))}: expected a strand (+, - or .) in column "
+                    f"6, got {shown(word)}; give --no-strand to ignore the column"
+                )
+        return np.array([_STRANDS.index(word) for word in words], np.int8)[codes]
 
     def _contigs_of(self, sites: Intervals, genome: Genome) -> Ints:
-        words = self._chroms.encode(sites.text("chrom"))
-        for word in words.categories[len(self._contigs) :]:
-            where = sites.where(sites.text("chrom").index(word))
-            self._contigs.append(self._renaming.find(word, genome, where))
-        return np.array(self._contigs, np.int64)[words.codes]
+        words, codes = sites.distinct("chrom")
+        for i, word in enumerate(words):
+            if word not in self._contigs:
+                where = sites.where(int((codes == i).argmax()))
+                self._contigs[word] = self._renaming.find(word, genome, where)
+        return np.array([self._contigs[word] for word in words], np.int64)[codes]
 
     def _kept(self, sites: Intervals, windows: Windows, genome: Genome) -> np.ndarray:
         """Numbers of the windows that become rows; the others are counted, or refused."""
@@ -249,23 +261,17 @@ class _IntervalSource(Source):
 
     def _y(self, sites: Intervals, keep: np.ndarray, file_number: int) -> Column | None:
         if self._options.label is not None:
-            words = sites.text(sites.find(self._options.label))
-            return self._label.encode(_some(words, keep), lambda i: sites.where(int(keep[i])))
+            words, codes = sites.distinct(self._options.label, keep)
+            found = self._label.encode(
+                words, lambda i: sites.where(int(keep[(codes == i).argmax()]))
+            )
+            return select(found, codes)
         if len(self._files) > 1:
             return np.full(len(keep), 1 - 2 * file_number, np.int8)
         return None
-
-    def _group_column(self, sites: Intervals, keep: np.ndarray) -> Categorical:
-        assert self._options.groups is not None
-        words = sites.text(sites.find(self._options.groups))
-        return self._group.encode(_some(words, keep))
 
     def _has_names(self, sites: Intervals) -> bool:
         """Whether the first lines have names, other than dots in their place."""
         if self._named is None:
             self._named = sites.has("name") and set(sites.text("name")) - {".", ""} != set()
         return self._named
-
-
-def _some(words: list[str], keep: np.ndarray) -> list[str]:
-    return words if len(keep) == len(words) else [words[i] for i in keep]

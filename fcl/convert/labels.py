@@ -15,7 +15,15 @@ from fcl.convert.contract import Categorical, Column
 from fcl.convert.files import InputFile
 from fcl.errors import InputError
 
-__all__ = ["HeaderPattern", "NameTable", "TextColumn", "column_of", "fields_of", "find_column"]
+__all__ = [
+    "HeaderPattern",
+    "NameTable",
+    "TextColumn",
+    "cells_of",
+    "column_of",
+    "fields_of",
+    "find_column",
+]
 
 #: begins ``--label header:REGEX``
 HEADER = "header:"
@@ -72,26 +80,26 @@ class Categories:
 
 @dataclass
 class TextColumn:
-    """A column of text, block by block: numbers if the first value is one, else a categorical.
+    """A column of text, block by block, as numbers or a categorical.
 
     what : the option that names the column, for messages.
+    is_number : whether all values must be numbers; None if the first value decides.
     """
 
     what: str
-    must_be_number: bool = False
-    _is_number: bool | None = None
+    is_number: bool | None = None
     _categories: Categories = field(default_factory=Categories)
 
     def encode(self, values: Sequence[str], where: Callable[[int], str]) -> Column:
         """The values of a block; an InputError names the place of one that is no number."""
-        if self._is_number is None and values:
-            self._is_number = self.must_be_number or _number(values[0]) is not None
+        if self.is_number is None and values:
+            self.is_number = _number(values[0]) is not None
         if "" in values:
             raise InputError(
                 f"{where(list(values).index(''))}: {self.what}: expected a value, got an empty cell; "
                 "fill it in, or remove the line"
             )
-        if not self._is_number:
+        if not self.is_number:
             return self._categories.encode(values)
         numbers = numbers_of(values)
         if numbers is None:
@@ -171,7 +179,9 @@ class NameTable:
         at, has_header = find_column(file.name, fields_of(lines[0][1]), column)
         rows, values = cls._read_lines(file, lines[has_header:], at)
         if not has_header and _number(values[0]) is None and numbers_of(values[1:]) is not None:
-            values[0] = values[-1]  # the first line is a header, whose name no record has
+            # the first line is a header, or lacks a value; a record of its name has no label
+            rows.pop(fields_of(lines[0][1])[0])
+            values[0] = values[-1]
         return cls(file, rows, column_of(values))
 
     @staticmethod
@@ -208,16 +218,22 @@ class NameTable:
         return self.column[rows]
 
 
-def _all_numbers(values: Sequence[str]) -> bool:
-    return all(_number(value) is not None for value in values)
-
-
 def fields_of(line: str) -> list[str]:
     """The cells of a line of a table: separated by tabs, or else commas, or else blanks."""
     separator = next((mark for mark in "\t," if mark in line), None)
     if separator is None:
         return line.split()
-    return [cell.strip() for cell in next(csv.reader([line], delimiter=separator))]
+    return [cell.strip() for cell in cells_of([line], separator)[0]]
+
+
+def cells_of(lines: Sequence[str], separator: str) -> list[list[str]]:
+    """The cells of lines; cells may be quoted, but not continue in the next line."""
+    if any('"' in line for line in lines):
+        try:
+            return list(csv.reader(lines, delimiter=separator))
+        except csv.Error:  # a huge cell, or a carriage return within a line
+            pass
+    return [line.split(separator) if line else [] for line in lines]
 
 
 def find_column(file_name: str, first: Sequence[str], column: str) -> tuple[int, bool]:

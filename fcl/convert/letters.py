@@ -3,23 +3,33 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
 
-from fcl.convert.contract import Categorical, Column, Rows
+from fcl.convert.contract import Budget, Categorical, Column, Rows
 from fcl.data.sequences import CODE_OF_BYTE, UNKNOWN
 from fcl.errors import InputError
 
-__all__ = ["BLANK", "Cut", "Filter", "Trimmer", "encode", "first_invalid", "reverse_complement"]
+__all__ = [
+    "BLANK",
+    "Cut",
+    "Filter",
+    "Trimmer",
+    "encode",
+    "first_invalid",
+    "reverse_complement",
+    "select",
+]
 
 Codes = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]
 
+#: The budget of a source must hold so many copies of a row.
+_ROW_COPIES = 8
 BLANK = b" \t\r\n\v\f"  #: bytes between letters that are skipped
-_COMPLEMENT = bytes([3, 2, 1, 0]).ljust(256, bytes([UNKNOWN]))
 
 
 def encode(text: bytes) -> bytes:
@@ -36,8 +46,8 @@ def first_invalid(codes: Codes) -> int:
 
 def reverse_complement(codes: Codes) -> Codes:
     """The reverse complements of rows (m, length), in new memory."""
-    turned = np.ascontiguousarray(codes[:, ::-1])
-    return np.frombuffer(turned.tobytes().translate(_COMPLEMENT), np.uint8).reshape(codes.shape)
+    turned = np.subtract(3, codes[:, ::-1], dtype=np.uint8)  # 255 for an unknown letter
+    return np.minimum(turned, UNKNOWN, out=turned)
 
 
 @dataclass(frozen=True)
@@ -67,17 +77,14 @@ class Cut:
             end = int(starts[-1]) + self.length
             return codes[int(starts[0]) : end].reshape(-1, self.length)
         offsets = self.offsets(lengths)
-        first = starts + offsets
-        edge = np.full(self.length, UNKNOWN, np.uint8)
-        if first.min() < 0 or first.max() + self.length > len(codes):
-            codes, first = np.concatenate([edge, codes, edge]), first + self.length
-        rows = np.lib.stride_tricks.sliding_window_view(codes, self.length)[first]
-        short = np.flatnonzero(lengths < self.length)
-        if len(short):
-            place = np.arange(self.length) + offsets[short, None]
-            rows[short] = np.where(
-                (place < 0) | (place >= lengths[short, None]), UNKNOWN, rows[short]
-            )
+        fits = lengths >= self.length
+        rows = np.full((len(starts), self.length), UNKNOWN, np.uint8)
+        if fits.any():
+            views = np.lib.stride_tricks.sliding_window_view(codes, self.length)
+            rows[fits] = views[(starts + offsets)[fits]]
+        for i in np.flatnonzero(~fits).tolist():
+            start, end = int(starts[i]), int(starts[i] + lengths[i])
+            rows[i, -offsets[i] : -offsets[i] + lengths[i]] = codes[start:end]
         return rows
 
 
@@ -123,10 +130,15 @@ class Trimmer:
         _count(dropped, f"shorter than {self.length} letters", short)
         return filled & ~short
 
-    def rows(self, codes: Codes, starts: Ints, lengths: Ints) -> tuple[Codes, Ints]:
-        """The rows of sequences, and how many letters of each were filled up."""
-        cut = Cut(max(self.width, 1), self.anchor, self.pad)
-        return cut.rows(codes, starts, lengths), np.maximum(0, cut.length - lengths)
+    def cutter(
+        self, codes: Codes, starts: Ints, lengths: Ints
+    ) -> Callable[[slice], tuple[Codes, Ints]]:
+        """What cuts the rows of sequences, and tells how many letters of each were filled up."""
+        cut = Cut(self.width, self.anchor, self.pad)
+        return lambda part: (
+            cut.rows(codes, starts[part], lengths[part]),
+            np.maximum(0, cut.length - lengths[part]),
+        )
 
 
 def _count(dropped: Counter[str], why: str, which: npt.NDArray[np.bool_]) -> None:
@@ -144,6 +156,30 @@ class Filter:
 
     max_unknown: float | None = None
     both_strands: bool = False
+
+    def blocks(
+        self,
+        rows: Rows,
+        width: int,
+        cut: Callable[[slice], tuple[Codes, Ints | int]],
+        dropped: Counter[str],
+        budget: Budget,
+    ) -> Iterator[Rows]:
+        """Cut rows of `width` letters in parts that fit the budget, and apply the filter to them.
+
+        rows : the columns of the rows, without X.
+        cut : returns the letters of some of the rows, and how many letters of each were filled up.
+        """
+        if _ROW_COPIES * width > budget.total:
+            raise InputError(
+                f"rows of {width:,} letters need more memory than the budget; give a smaller --length or "
+                "--window, or raise --memory"
+            )
+        step = budget.block_rows(width)
+        for first in range(0, len(rows), step):
+            part = slice(first, first + step)
+            x, padded = cut(part)
+            yield self.apply(take(rows, part, x), dropped, padded)
 
     def apply(self, rows: Rows, dropped: Counter[str], padded: Ints | int = 0) -> Rows:
         """Drop rows, count them, and add reverse complements.
@@ -170,18 +206,19 @@ class Filter:
         return replace(twice, obs=groups | {"reverse_complement": is_reverse})
 
 
-def take(rows: Rows, index: np.ndarray, x: np.ndarray | None = None) -> Rows:
-    """Select rows by number; ``x`` replaces their X."""
+def select(column: Column, index: np.ndarray | slice) -> Column:
+    """Select values of a column by number or range."""
+    if isinstance(column, Categorical):
+        return replace(column, codes=column.codes[index])
+    return column[index]
 
-    def some(column: Column) -> Column:
-        if isinstance(column, Categorical):
-            return replace(column, codes=column.codes[index])
-        return column[index]
 
+def take(rows: Rows, index: np.ndarray | slice, x: np.ndarray | None = None) -> Rows:
+    """Select rows by number or range; ``x`` replaces their X."""
     return Rows(
         x=np.asarray(rows.x)[index] if x is None else x,
         source_row=rows.source_row[index],
-        y=None if rows.y is None else some(rows.y),
+        y=None if rows.y is None else select(rows.y, index),
         weights=None if rows.weights is None else rows.weights[index],
-        obs={name: some(column) for name, column in rows.obs.items()},
+        obs={name: select(column, index) for name, column in rows.obs.items()},
     )

@@ -57,7 +57,7 @@ def pieces(file: InputFile, slice_bytes: int) -> Iterator[Piece]:
     """
     # the number of the line that text[0] belongs to, which may be the end of a line carried over
     line, carry, found = 0, b"\n", False
-    for data in file.slices(slice_bytes):
+    for data in file.text_slices(slice_bytes):
         text = carry + data
         parts = text.split(b"\n>")
         # a header that ends beyond the slice, or a line that may turn out to be one

@@ -88,9 +88,9 @@ class _Shares:
                 f"{smallest // _MIB} MiB",
                 smallest,
             )
-        # X is held in three shards: one is filled, one waits, and one is compressed
+        # X is held in two shards, one of which is compressed, with copies of its chunks
         shard = min(64 * _MIB, free // 8)
-        block = min(16 * _MIB, free // 16)
+        block = min(8 * _MIB, free // 32)
         return cls(
             Budget(free - 4 * shard, block, scratch),
             StoreLayout(chunk_bytes=min(16 * _MIB, shard), shard_bytes=shard),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,8 +10,8 @@ import numpy as np
 
 from fcl.checks import shown
 from fcl.convert.contract import Budget, Column, Layout, Rows, Source
-from fcl.convert.files import InputFile
-from fcl.convert.labels import TextColumn, find_column
+from fcl.convert.files import HEAD_BYTES, InputFile
+from fcl.convert.labels import TextColumn, cells_of, find_column
 from fcl.convert.letters import Filter, Trimmer, encode, first_invalid
 from fcl.data.sequences import LETTERS
 from fcl.errors import InputError
@@ -57,7 +56,7 @@ def is_sequence_table(head: bytes, x: str) -> bool:
     lines = head.decode("utf-8", "replace").splitlines()[:2]
     if not lines:
         return False
-    first, *rest = csv.reader(lines, delimiter=_delimiter(lines[0]))
+    first, *rest = cells_of(lines, _delimiter(lines[0]))
     try:
         at, has_header = find_column("", first, x)
     except InputError:
@@ -112,14 +111,19 @@ class _TableSource(Source):
     def __init__(self, file: InputFile, options: Options) -> None:
         super().__init__([file])
         self._file = file
-        first = next(iter(file.head.decode("utf-8", "replace").splitlines()), "")
+        file.check_lines()
+        first = file.head.decode("utf-8", "replace").partition("\n")[0].rstrip("\r")
+        if len(first) >= HEAD_BYTES:
+            raise InputError(
+                f"{file.name}: line 1 is longer than {HEAD_BYTES:,} bytes; write long sequences as FASTA"
+            )
         self._delimiter = _delimiter(first)
-        cells = next(csv.reader([first], delimiter=self._delimiter), [])
+        [cells] = cells_of([first], self._delimiter)
         self._places = _Places.of(file, cells, options)
         self._trimmer = Trimmer(options.length, options.anchor, options.pad)
         self._filter = Filter(options.max_unknown, options.both_strands)
-        self._y, self._groups = TextColumn("--y"), TextColumn("--groups")
-        self._weights = TextColumn("--weights", must_be_number=True)
+        self._y, self._groups = TextColumn("--y"), TextColumn("--groups", is_number=False)
+        self._weights = TextColumn("--weights", is_number=True)
 
     @property
     def layout(self) -> Layout:
@@ -127,15 +131,15 @@ class _TableSource(Source):
 
     def blocks(self, budget: Budget) -> Iterator[Rows]:
         for lines in self._lines(min(budget.block, _SLICE_BYTES)):
-            yield self._rows(lines)
+            yield from self._rows(lines, budget)
 
     def _lines(self, slice_bytes: int) -> Iterator[_Lines]:
         carry, number, skip = b"", 1, int(self._places.has_header)
         for data in itertools.chain(self._file.slices(slice_bytes), (b"\n",)):
             text, _, rest = (carry + data).rpartition(b"\n")
             carry = rest
-            found = text.decode("utf-8", "replace").split("\n")
-            cells = list(csv.reader(found, delimiter=self._delimiter))
+            found = text.decode("utf-8", "replace").replace("\r\n", "\n").rstrip("\r").split("\n")
+            cells = cells_of(found, self._delimiter)
             if len(cells) != len(found):
                 raise InputError(
                     f"{self._file.name}: a quoted cell goes on in the next line; expected one line a row"
@@ -154,7 +158,7 @@ class _TableSource(Source):
                     f"line, got {len(cells)}"
                 )
 
-    def _rows(self, lines: _Lines) -> Rows:
+    def _rows(self, lines: _Lines, budget: Budget) -> Iterator[Rows]:
         records = np.arange(self.rows_in, self.rows_in + len(lines.cells))
         self.rows_in += len(records)
         words = [word.encode() for word in lines.column(self._places.at["x"])]
@@ -162,14 +166,15 @@ class _TableSource(Source):
         codes = np.frombuffer(b"".join(map(encode, words)), np.uint8)
         self._check_letters(lines, words, codes, lengths)
         keep = np.flatnonzero(self._trimmer.keep(lengths, self.dropped, lines.where))
-        x, padded = self._trimmer.rows(codes, (np.cumsum(lengths) - lengths)[keep], lengths[keep])
+        starts = np.cumsum(lengths) - lengths
         y = self._column(self._y, "y", lines, keep)
         weights = self._column(self._weights, "weights", lines, keep)
         assert weights is None or isinstance(weights, np.ndarray)
         groups = self._column(self._groups, "groups", lines, keep)
         obs = {} if groups is None else {"group": groups}
-        rows = Rows(x, records[keep], y, weights, obs)
-        return self._filter.apply(rows, self.dropped, padded)
+        rows = Rows(codes, records[keep], y, weights, obs)
+        cut = self._trimmer.cutter(codes, starts[keep], lengths[keep])
+        return self._filter.blocks(rows, self._trimmer.width, cut, self.dropped, budget)
 
     def _check_letters(
         self, lines: _Lines, words: list[bytes], codes: np.ndarray, lengths: np.ndarray

@@ -83,7 +83,10 @@ def read_column_names(container: Container, n_columns: int) -> list[str] | None:
     index = container.attribute("var", "_index") if container.is_group("var") else None
     if not isinstance(index, str) or container.is_group(f"var/{index}"):
         return None
-    names = container.open_array(f"var/{index}", may_be_empty=True)
+    try:
+        names = container.open_array(f"var/{index}", may_be_empty=True)
+    except InputError:  # the rows are complete without names
+        return None
     if names.shape != (n_columns,) or names.dtype.kind not in "SU":
         return None
     return [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -41,7 +42,8 @@ def split_frame(frame: Any, roles: dict[str, Any]) -> tuple[np.ndarray, list[str
         There is no such column, or a column is not numeric; the message names it.
     """
     names = [str(name) for name in frame.columns]
-    if repeated := next((name for name in names if names.count(name) > 1), None):
+    repeated, count = next(iter(Counter(names).most_common(1)), ("", 0))
+    if count > 1:
         raise InputError(f"the data frame has several columns {repeated!r}; rename them")
     columns = {name: np.asarray(frame[key]) for name, key in zip(names, frame.columns, strict=True)}
     found = dict(roles)

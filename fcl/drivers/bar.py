@@ -31,10 +31,12 @@ Progress = Callback | Bar
 
 
 def on_event(progress: Progress | None) -> Callback:
-    """A function that takes the events of a run and passes them on.
+    """Make a function that takes the events of a run and passes them on.
 
-    progress : a function, which gets every event; a :class:`Bar`; a class of bars such as ``tqdm.tqdm``,
-        which is called with ``total=100``; or None.
+    Parameters
+    ----------
+    progress : callable, Bar, class of bars, or None
+        A function gets every event. A class of bars such as ``tqdm.tqdm`` is called with ``total=100``.
     """
     if progress is None:
         return lambda event: None

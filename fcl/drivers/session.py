@@ -228,7 +228,8 @@ class Session:
             time_left=self._time_left(certified.gap),
             **measured,
         )
-        self.history.append(event.to_dict())
+        first = self.resumed is not None and event.number == len(self.resumed.history) > 0
+        self.history.append({**event.to_dict(), **({"resumed": True} if first else {})})
         self.report(event)
         self._progress_from = time.monotonic() + PROGRESS_EVERY
         if event.number > 0:  # every step has run once, so all kernels are compiled

@@ -121,7 +121,7 @@ class Explanation:
         ]
 
     def to_dataframe(self) -> pd.DataFrame:
-        """One line for each contribution: row, rank, feature, weight, value, contribution.
+        """One line for each contribution: row, rank from 1, feature, weight, value, contribution.
 
         Raises
         ------
@@ -129,7 +129,7 @@ class Explanation:
             pandas is not installed.
         """
         lines = [
-            (i, rank, *line) for i in range(len(self)) for rank, line in enumerate(self.row(i))
+            (i, rank, *line) for i in range(len(self)) for rank, line in enumerate(self.row(i), 1)
         ]
         return import_pandas().DataFrame(lines, columns=["row", "rank", *Contribution._fields])
 
@@ -150,9 +150,16 @@ class Explanation:
 def iter_explanations(
     model: LinearModel, data: DataSet, top: int | None, keep: npt.NDArray[np.bool_] | None = None
 ) -> Iterator[Explanation]:
-    """Explain the rows of a data set in order, one block at a time; see :meth:`Model.explain`.
+    """Explain the rows of a data set in order, one block at a time.
 
-    keep : bool (n,), the rows to explain; None: all.
+    Parameters
+    ----------
+    model : LinearModel
+    data : DataSet
+    top : int or None
+        As for :meth:`fcl.Model.explain`.
+    keep : bool (n,), optional
+        Rows to explain; None: all.
     """
     k = len(model.ids)
     top = k if top is None else min(whole("top", top, 1), k)
@@ -210,9 +217,7 @@ def iter_values(
     # beyond FINE_ROWS, columns are rounded to float32
     size = min(max(64, size), FINE_ROWS, family.most_block_rows())
     for start, stop, raw in family.read_rows(rows, size, keep):
-        with (
-            one_blas_thread()
-        ):  # as margins are computed: the number of threads changes the rounding
+        with one_blas_thread():  # the number of threads changes the rounding
             values = _values(family, ids, raw, size)
         yield start, stop, values
 

@@ -42,6 +42,7 @@ class History(list[Mapping[str, Any]]):
     ``validation``      {metric: score, "n_rows": rows} if the anchor was validated
     ``time_left``       seconds to the end, as estimated after the pass
     ``busy``            processor time over elapsed time of each process (``processes`` driver)
+    ``resumed``         True for the first pass of a resumed run; no other pass has this key
     ==================  =====================================================================
     """
 
@@ -72,10 +73,15 @@ class History(list[Mapping[str, Any]]):
         Work that a run did after its last recorded pass does not count.
         """
         seconds = self.column("seconds")
-        restarts = np.flatnonzero(seconds[1:] < seconds[:-1]) + 1
-        for at in restarts[::-1]:
+        for at in self.restarts()[::-1]:
             seconds[at:] += seconds[at - 1]
         return seconds
+
+    def restarts(self) -> npt.NDArray[np.intp]:
+        """Indices of the first passes of resumed runs, increasing: int (runs - 1,)."""
+        resumed = np.array([record.get("resumed") is True for record in self[1:]], np.bool_)
+        fell = np.diff(self.column("seconds")) < 0.0  # files of version 0.1.0 have no mark
+        return np.flatnonzero(resumed | fell) + 1
 
     def validation(self) -> tuple[str, npt.NDArray[np.float64]]:
         """The name of the validation metric, and its scores, float64 (passes,).

@@ -9,10 +9,10 @@ from fcl.errors import InputError
 __all__ = ["check_extras"]
 
 
-def check_extras(*names: str) -> None:
-    """Import the packages of the extra ``report``, or those named; InputError if one is missing."""
+def check_extras() -> None:
+    """Import the packages of the extra ``report``; raises InputError if one is missing."""
     missing = []
-    for name in names or ("matplotlib", "jinja2"):
+    for name in ("matplotlib", "jinja2"):
         try:
             import_module(name)
         except ImportError:

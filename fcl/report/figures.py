@@ -73,9 +73,10 @@ _STYLE: Any = {
     "axes.facecolor": "none",
     "savefig.facecolor": "none",
 }
+_TAG = re.compile(r"<[^>]*>")  # everything else is text, such as names, which stays as it is
+_PLACEHOLDER = re.compile("|".join(COLOURS))
 _REFERENCE = re.compile(r'url\(#([^)"]+)\)|href="#([^"]+)"')
 _IDENTIFIER = re.compile(r' id="([^"]*)"')
-_TAG = re.compile(r"<[^>]*>")
 _LONG_NUMBER = re.compile(r"(?<=\d)\.(\d{2})\d+(?=[ \"\n,)])")
 
 
@@ -93,9 +94,15 @@ class Drawing:
 def drawing(
     width: float, height: float, rows: int = 1, columns: int = 1, **more: Any
 ) -> Iterator[Any]:
-    """Draw a figure of ``width`` by ``height`` inches; yields a :class:`Drawing`.
+    """Yield a :class:`Drawing` of ``width`` by ``height`` inches.
 
-    more : arguments of matplotlib's ``Figure.subplots``.
+    Parameters
+    ----------
+    width, height : float
+    rows, columns : int
+        Numbers of axes.
+    **more
+        Arguments of matplotlib's ``Figure.subplots``.
     """
     import matplotlib
     from matplotlib.figure import Figure
@@ -116,24 +123,30 @@ def _svg(figure: Figure) -> str:
     svg = buffer.getvalue()
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg, flags=re.DOTALL)
-    used = {a or b for a, b in _REFERENCE.findall(svg)}
-    svg = _IDENTIFIER.sub(lambda m: m[0] if m[1] in used else "", svg)
-    # in tags alone, since the numbers between them are those of names
-    return _TAG.sub(lambda tag: _LONG_NUMBER.sub(r".\1", tag[0]), svg)
+    used = {a or b for tag in _TAG.findall(svg) for a, b in _REFERENCE.findall(tag)}
+
+    def tidied(tag: re.Match[str]) -> str:
+        text = _IDENTIFIER.sub(lambda m: m[0] if m[1] in used else "", tag[0])
+        return _LONG_NUMBER.sub(r".\1", text)
+
+    return _TAG.sub(tidied, svg)
+
+
+def _coloured(svg: str, colours: dict[str, str]) -> str:
+    """A drawing with colours in place of the placeholders."""
+    return _TAG.sub(lambda tag: _PLACEHOLDER.sub(lambda m: colours[m[0]], tag[0]), svg)
 
 
 def themed(svg: str) -> str:
     """A drawing for the page: its colours are variables, and it shrinks with the page."""
-    for placeholder, (variable, _) in COLOURS.items():
-        svg = svg.replace(placeholder, f"var({variable})")
+    svg = _coloured(svg, {key: f"var({variable})" for key, (variable, _) in COLOURS.items()})
     svg = re.sub(r' height="[\d.]+pt"', "", svg, count=1)
     return re.sub(r' width="([\d.]+pt)"', r' style="max-width: \1"', svg, count=1)
 
 
 def standalone(svg: str) -> str:
     """A drawing as an SVG file of its own, on white, so that dark pages can show it."""
-    for placeholder, (_, colour) in COLOURS.items():
-        svg = svg.replace(placeholder, colour)
+    svg = _coloured(svg, {key: colour for key, (_, colour) in COLOURS.items()})
     head, end, rest = svg.partition(">")
     paper = f'<rect width="100%" height="100%" fill="{COLOURS[PAGE][1]}"/>'
     return f'<?xml version="1.0" encoding="utf-8"?>\n{head}{end}\n {paper}{rest}'

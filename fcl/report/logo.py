@@ -38,13 +38,13 @@ def draw_logo(axes: Axes, letters: Sequence[str], heights: npt.ArrayLike, origin
         Position that the axis calls 0.
     """
     values = np.asarray(heights, np.float64)
-    least = _least(values)
+    drawn = _drawn(values)
     for position in range(len(values)):
         for sign in (1, -1):
             base = 0.0
             own = values[position] * sign
             for index in np.argsort(own, kind="stable"):
-                if own[index] >= least:
+                if own[index] > 0.0 and drawn[position, index]:
                     bottom = base if sign > 0 else -base - own[index]
                     _draw(axes, letters[index], position - origin, bottom, own[index], sign)
                     base += own[index]
@@ -63,12 +63,12 @@ def logo_range(heights: npt.NDArray[np.float64]) -> tuple[float, float]:
     return float(low - margin), float(high + margin)
 
 
-def _least(values: npt.NDArray[np.float64]) -> float:
-    """The smallest |height| that is drawn: above 0, and invisible letters only take space."""
-    sizes = np.sort(np.abs(values).ravel())[::-1]
-    top = sizes[0] if len(sizes) else 0.0
-    at_most = sizes[MOST_LETTERS] if len(sizes) > MOST_LETTERS else 0.0
-    return float(max(at_most, 0.004 * top, np.finfo(np.float64).tiny))
+def _drawn(heights: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
+    """Which letters are drawn: the highest ones; invisible letters only take space."""
+    sizes = np.abs(heights)
+    chosen = np.zeros(sizes.size, np.bool_)
+    chosen[np.argsort(-sizes, axis=None, kind="stable")[:MOST_LETTERS]] = True
+    return chosen.reshape(sizes.shape) & (sizes >= 0.004 * sizes.max(initial=0.0))
 
 
 def _draw(axes: Axes, letter: str, x: float, bottom: float, height: float, sign: int) -> None:

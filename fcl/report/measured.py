@@ -28,12 +28,12 @@ Ids = npt.NDArray[np.int64]
 
 #: The strongest features by |weight| whose columns are measured.
 MOST_FEATURES = 2_000
-#: Values of columns that the second pass computes, which limits the rows of its sample ...
+#: Values of columns that the second pass computes, which limits the rows of its sample.
 MOST_VALUES = 40_000_000
-#: ... to at least this many.
-LEAST_ROWS = 1_000
 #: The number of letters with an effect: A, C, G, T, without the unknown one.
 N_LETTERS = len(LETTERS) - 1
+#: A factor that mixes the bits of numbers (Steele, Lea and Flood 2014).
+MIXER = np.uint64(0xBF58476D1CE4E5B9)
 #: Rows of a block of the first pass.
 BLOCK_ROWS = 8_192
 
@@ -63,7 +63,7 @@ class FeatureStats:
     indices : int64 (k,)
         Indices of the features in ``model.ids``, increasing.
     n_rows : int
-        Rows of the sample, evenly spaced.
+        Rows of the sample, evenly spaced among those with a weight above 0.
     nonzero : int64 (k,)
         Rows of the sample in which the feature is not 0.
     positive : float64 (k,)
@@ -141,7 +141,24 @@ def measure(model: Model, data: DataSet, groups: np.ndarray | None = None) -> Me
         margins=margins,
         letters=letters,
         features=_feature_stats(model, data, y, weights),
-        groups=None if groups is None else np.asarray(groups).astype(str),
+        groups=None if groups is None else _group_names(groups, data.n_rows),
+    )
+
+
+def _group_names(groups: np.ndarray, n_rows: int) -> np.ndarray:
+    """The groups as text (n,); InputError unless each row has one."""
+    groups = _as_text(groups)
+    if groups.shape != (n_rows,):
+        raise InputError(f"groups: expected {n_rows:,}, one for each row, got {groups.shape}")
+    return groups.astype(str)
+
+
+def _as_text(values: np.ndarray) -> np.ndarray:
+    """Values (n,) or (n, 1) as (n,), with bytes as text."""
+    values = np.asarray(values)
+    values = values.reshape(len(values)) if values.ndim == 2 and values.shape[1] == 1 else values
+    return (
+        np.char.decode(values, "utf-8", "backslashreplace") if values.dtype.kind == "S" else values
     )
 
 
@@ -155,9 +172,7 @@ def targets(model: Model, data: DataSet) -> Floats:
 
     if model.labels is None:
         return regression_target(data.target, data.target_name)
-    values = np.asarray(data.target).reshape(-1)
-    if values.dtype.kind == "S":
-        values = np.char.decode(values, "utf-8", "backslashreplace")
+    values = _as_text(data.target)
     known = [values == label for label in model.labels]
     wrong = np.flatnonzero(~(known[0] | known[1]))
     if len(wrong):
@@ -210,21 +225,22 @@ def _feature_stats(model: Model, data: DataSet, y: Floats, weights: Floats) -> F
     active = np.flatnonzero(model.weights)
     strongest = np.argsort(-np.abs(model.weights[active]), kind="stable")[:MOST_FEATURES]
     indices = np.sort(active[strongest])
-    keep = _sample(data.n_rows, max(LEAST_ROWS, MOST_VALUES // max(1, len(indices))))
+    keep = _sample(weights > 0.0, MOST_VALUES // max(1, len(indices)))
     if model.labels is None:
         y = np.full(len(y), np.nan)
     sums = _ColumnSums(len(indices), model.weights[indices])
     y, weights = y[keep], weights[keep]
     for start, stop, values in iter_values(model.family, model.ids[indices], data.rows, keep):
-        sums.add(values, y[start:stop], weights[start:stop])
+        with one_blas_thread():
+            sums.add(values, y[start:stop], weights[start:stop])
     return sums.stats(indices, len(y), float(weights.sum()))
 
 
-def _sample(n_rows: int, most: int) -> npt.NDArray[np.bool_]:
-    """Evenly spaced rows, at most about ``most``: bool (n,)."""
-    step = -(-n_rows // most)
-    keep = np.zeros(n_rows, np.bool_)
-    keep[::step] = True
+def _sample(counted: npt.NDArray[np.bool_], most: int) -> npt.NDArray[np.bool_]:
+    """Evenly spaced rows among those that count, at most ``most``: bool (n,)."""
+    rows = np.flatnonzero(counted)
+    keep = np.zeros(len(counted), np.bool_)
+    keep[rows[:: -(-len(rows) // most)]] = True
     return keep
 
 
@@ -238,6 +254,7 @@ class _ColumnSums:
         self._sum, self._squares = np.zeros((2, k))
         self._hash = np.zeros((2, k), np.uint64)
         self._random = np.random.default_rng(0)
+        self._shift: Floats | None = None
 
     def add(self, values: Floats, y: Floats, weights: Floats) -> None:
         nonzero = values != 0.0
@@ -245,16 +262,24 @@ class _ColumnSums:
         self._carried += weights @ nonzero
         self._positive += (weights * (y + 1.0) / 2.0) @ nonzero
         contributions = values * self._scale
+        if self._shift is None:  # sums of squares lose all digits if the mean is large
+            self._shift = contributions[0].copy()
+        contributions -= self._shift
         self._sum += weights @ contributions
         self._squares += weights @ contributions**2
-        # sums modulo 2^64 of the bits times odd random numbers; + 0.0 turns -0.0 into 0.0
+        # sums modulo 2^64 of mixed bits times odd random numbers; + 0.0 turns -0.0 into 0.0. Without the
+        # mixing, numbers such as 1.0, whose last 52 bits are 0, leave 12 bits to a sum
         bits = (values + 0.0).view(np.uint64)
+        bits ^= bits >> 32
+        bits *= MIXER
+        bits ^= bits >> 32
         for lane in range(len(self._hash)):
             factors = self._random.integers(0, 1 << 63, len(values), np.uint64) * 2 + 1
             self._hash[lane] += (bits * factors[:, None]).sum(axis=0, dtype=np.uint64)
 
     def stats(self, indices: Ids, n_rows: int, total: float) -> FeatureStats:
         """The statistics; ``total`` is the sum of the sample weights."""
+        shift = 0.0 if self._shift is None else self._shift
         mean = self._sum / total
         variance = np.maximum(self._squares / total - mean**2, 0.0)
         share = np.divide(
@@ -262,5 +287,11 @@ class _ColumnSums:
         )
         _, group = np.unique(self._hash, axis=1, return_inverse=True)
         return FeatureStats(
-            indices, n_rows, self._nonzero, share, mean, np.sqrt(variance), group.reshape(-1)
+            indices,
+            n_rows,
+            self._nonzero,
+            share,
+            mean + shift,
+            np.sqrt(variance),
+            group.reshape(-1),
         )

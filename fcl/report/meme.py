@@ -42,8 +42,10 @@ def meme_text(model: Model, top: int) -> str:
     Raises
     ------
     InputError
-        The model has no features that are patterns of letters.
+        The model has no features that are patterns of letters, or `top` is 0.
     """
+    if top < 1:
+        raise InputError("motifs in MEME format: expected at least one motif (--top), got 0")
     motifs = dict(_strongest(model, top))
     if not motifs:
         raise InputError(

@@ -42,7 +42,9 @@ def render(title: str, sections: Sequence[Section]) -> str:
         return Markup(themed(figure.svg))
 
     def island(table: Table) -> Any:
-        return htmlsafe_json_dumps(plain({"head": table.head, "rows": table.rows}))
+        # escapes of letters beyond ASCII would take up to 12 bytes each
+        values = plain({"head": table.head, "rows": table.rows})
+        return htmlsafe_json_dumps(values, ensure_ascii=False)
 
     template = environment.from_string(_read("page.html.j2"))
     return template.render(

@@ -192,8 +192,7 @@ def calibration(predicted: Floats, target: Floats, weights: Floats, binary: bool
     if binary:
         low, high = _wilson(observed, effective)
     else:
-        variance = np.maximum(mean(target**2) - observed**2, 0.0)
-        half = Z95 * np.sqrt(variance / effective)
+        half = Z95 * np.sqrt(mean((target - observed[bins]) ** 2) / effective)
         low, high = observed - half, observed + half
     rows = np.bincount(bins, minlength=count).astype(np.float64)
     return Bins(mean(predicted), observed, low, high, rows)

@@ -58,6 +58,13 @@ def test_a_table_of_sequences(tmp_path: Path, run: Run, monkeypatch: pytest.Monk
         ("s\ty\nACGT\tx\n", ["--weights", "y"], "--weights: expected a finite number"),
         ("s\ty\nACGT\tx\n", ["--groups", "z"], "has no column 'z'"),
         ("s\ty\nACGT\tx\nAC\t\n", ["--length", "2"], "line 3: --y: expected a value, got an empty"),
+        ("s\ty\rACGT\tx\r", ["--format", "sequences"], "carriage returns alone"),
+        ("s\ty\nAC\rGT\t1\n", ["--format", "sequences"], "line 2: expected a sequence"),
+        (
+            "ACGT" * 20_000 + "\t1\n",
+            ["--format", "sequences"],
+            "line 1 is longer than 65,536 bytes",
+        ),
         ("s\ty\nACGT\tx\n", ["--length", "0"], "--length"),
         ("s\ty\nACGT\tx\n", ["--max-unknown", "2"], "--max-unknown"),
         ("s\ty\nACGT\tx\n", ["--format", "vw"], "vw"),
@@ -107,6 +114,24 @@ def test_the_next_command(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPa
     assert result.exit_code == 2 and "OUT.zarr train.zarr: would replace like" in result.stderr
 
 
+def test_long_and_quoted_cells(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    long = "ACGT" * 50_000
+    for name, text in (
+        ("t.tsv", f"\ufeffs\tg\r\n{long}\t1\r\n{long}\tX\r\n"),
+        ("t.csv", f's,g\n"{long}",1\n{long},"X"\n'),
+    ):
+        Path(name).write_bytes(text.encode())
+        result = run("convert", name, f"{name}.zarr", "--x", "s", "--groups", "g")
+        if name == "t.csv":  # the module csv refuses such cells
+            assert result.exit_code == 2 and "line 2: expected a sequence" in result.stderr
+            continue
+        assert result.exit_code == 0, result.output
+        data = fcl.open_data(f"{name}.zarr", y=None, groups="obs/group")
+        assert data.rows.shape == (2, 200_000)
+        assert data.groups is not None and data.groups.tolist() == ["1", "X"]
+
+
 def test_an_input_is_never_replaced(tmp_path: Path, run: Run) -> None:
     (tmp_path / "x.fa").write_text(">a\nA\n")
     result = run("convert", tmp_path / "x.fa", tmp_path / "x.fa", "--overwrite")
@@ -141,6 +166,7 @@ def test_train_says_how_to_convert(
     assert both.exit_code == 2 and "fcl convert 'a b.fa' n.fa 'a b.zarr'" in both.stderr
     (tmp_path / "d").mkdir()
     assert "unexpected extra argument" in run("train", "d", "n.fa").stderr
+    assert "unexpected extra argument" in run("train", "a" * 300, "n.fa").stderr
 
 
 def test_names_of_columns(tmp_path: Path, run: Run) -> None:
@@ -164,6 +190,8 @@ def test_names_of_columns(tmp_path: Path, run: Run) -> None:
     assert fcl.load_model(tmp_path / "m.fcl").describe() == result.model.describe()
     assert "weight of <b>x</b>" in run("inspect", tmp_path / "m.fcl").stdout
     estimator = fcl.FCLClassifier(C=0.5).fit(data)
+    var.update_attributes({"_index": "absent"})
+    assert fcl.open_data(tmp_path / "d.zarr").column_names is None
     assert set(estimator.feature_names_out_) <= set(names) and len(estimator.feature_names_out_)
     empty: Any = []
     with pytest.raises(InputError, match="feature_names: expected 0, one for each id, got 1"):

@@ -359,7 +359,7 @@ def test_live_view_on_a_terminal(tmp_path: Path, store: Callable[..., Path]) -> 
 # -- stopped and resumed -----------------------------------------------------------------------
 
 #: The keys that may differ between two runs of one job.
-TIMES = ("seconds", "rows_per_second", "memory_bytes", "time_left")
+TIMES = ("seconds", "rows_per_second", "memory_bytes", "time_left", "resumed")
 
 
 def contents(path: Path) -> dict[str, Any]:

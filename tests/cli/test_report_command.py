@@ -104,6 +104,21 @@ def test_the_report_of_a_training(data: Path, tmp_path: Path, driver: Any, run: 
     assert f"no report; make it with: fcl-report {out} --data DATA --out {report}" in failed.stderr
 
 
+def test_a_signal_ends_the_report_of_a_training(
+    data: Path, tmp_path: Path, driver: Any, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from fcl.report import make
+
+    monkeypatch.setattr(
+        make, "make_report", lambda *_, **__: os.kill(os.getpid(), signal.SIGINT) or 1 / 0
+    )
+    out, report = tmp_path / "o.fcl", tmp_path / "r.html"
+    arguments = ["train", data, "--features", "kmers:d=3", "--C", 1, "--out", out]
+    stopped = run(*arguments, "--report", report)
+    assert stopped.exit_code == 130 and out.exists() and not report.exists()
+    assert "could not be written" not in stopped.stderr
+
+
 def test_explained_scores(
     data: Path, model: Model, model_file: Path, tmp_path: Path, run: Run
 ) -> None:
@@ -161,3 +176,7 @@ def test_motifs_in_meme_format(model: Model, tmp_path: Path, run: Run) -> None:
     refused = run("inspect", tmp_path / "e.fcl", "--meme", tmp_path / "e.meme")
     assert refused.exit_code == 2 and "patterns of letters" in refused.stderr
     assert not (tmp_path / "e.meme").exists()
+    for more, words in ((["--top", 0], "at least one"), (["--tsv", tmp_path / "e.meme"], "tsv")):
+        refused = run("inspect", path, "--meme", tmp_path / "e.meme", *more)
+        assert refused.exit_code == 2 and words in refused.stderr
+        assert not (tmp_path / "e.meme").exists()

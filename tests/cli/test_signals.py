@@ -162,7 +162,7 @@ def test_before_the_first_pass(
         process.send_signal(signum)
         stdout, stderr = process.communicate(timeout=30)
     assert process.returncode == code and stdout == "" and not out.exists()
-    assert "interrupted; no model written" in stderr and "Traceback" not in stderr
+    assert "interrupted; nothing was written" in stderr and "Traceback" not in stderr
     # only the supervisor of processes is asked; the inline driver is busy
     assert ("stopping after this step" in stderr) == (driver == "processes")
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import bz2
 import gzip
 import io
+import os
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +72,7 @@ def test_records_in_slices(
         "open end": text.rstrip("\n").encode(),
         "blanks": ("\n\n" + text.replace("\n", "\n \n")).encode(),
         "empty records": (text + ">\n>empty\n\n>").encode(),
+        "byte order mark": b"\xef\xbb\xbf" + text.encode(),
         "one line": write(tmp_path / "c.fa", records, 99).read_bytes(),
     }
     for name, content in files.items():
@@ -171,6 +174,7 @@ BAD = {
     "twice": (">a\nA\n>b\nC\n>a x\nC\n", {"label": "t.tsv:2"}, "name 'a': x.fa: line 1 and x.fa: line 5"),
     "table": (">a\nA\n", {"label": "u.tsv:2"}, "'a' is in the lines 1 and 3"),
     "ragged": (">a\nA\n", {"label": "v.tsv:2"}, "line 2: expected a value in column 2, got none"),
+    "long": (">a\nA\n", {"length": 10**20}, "000,000 letters need more memory than the budget"),
     "genome": (">a\nA\n", {"genome": "t.tsv"}, "--genome is not an option for the format fasta"),
 }  # fmt: skip
 
@@ -195,12 +199,62 @@ def test_damaged_files(tmp_path: Path) -> None:
         ("cut.gz", whole[:-20], "ends in the middle of its compressed data"),
         ("bad.bz2", b"BZh91AY&SYxxxxxxxxxx", "cannot be decompressed"),
         ("crc.gz", whole[:-8] + bytes(8), "cannot be decompressed"),
+        ("utf16.fa", ">a\nAC\n".encode("utf-16"), "is UTF-16 text; expected UTF-8"),
+        ("mac.fa", b">a\rACGT\r", "carriage returns alone separate the lines"),
         ("notes.doc", b"hello", "its format is not known"),
     ):
         (tmp_path / name).write_bytes(content)
         with pytest.raises(InputError, match=message) as caught:
             convert([tmp_path / name], tmp_path / "o.zarr")
         assert name in str(caught.value) and not (tmp_path / "o.zarr").exists()
+
+
+def test_a_first_line_without_a_label(tmp_path: Path) -> None:
+    (tmp_path / "t.tsv").write_text("a\tNA\nb\t2\n")
+    (tmp_path / "x.fa").write_text(">a\nAC\n>b\nGT\n")
+    rows, group, summary = made(tmp_path, tmp_path / "x.fa", label=f"{tmp_path}/t.tsv:2")
+    assert (rows, group["y"][:].tolist()) == ([[2, 3]], [2])
+    assert summary.dropped == {f"without a label in {tmp_path}/t.tsv": 1}
+
+
+def test_groups_and_names_are_text(tmp_path: Path) -> None:
+    """Groups such as chromosomes begin with a number; a name ends at a blank of ASCII."""
+    path = tmp_path / "x.fa"
+    path.write_text(">a\u00a0b c=1\nAC\n>c c=X\nAC\n")
+    _, group, _ = made(tmp_path, path, groups=r"header:c=(\S)")
+    assert text_of(group, "name") == ["a\u00a0b", "c"]
+    found = fcl.open_data(tmp_path / "o.zarr", y=None, groups="obs/group").groups
+    assert found is not None and found.tolist() == ["1", "X"]
+
+
+def test_rows_that_are_much_longer_than_records(tmp_path: Path) -> None:
+    (tmp_path / "x.fa").write_text(">a\nAC\n" * 500)
+    budget = fasta.Budget(10_000, 1000)
+    options = fasta.Options(length=300, pad=True)
+    source = fasta.open_source([fasta.InputFile(tmp_path / "x.fa")], options, budget)
+    assert [len(block) for block in source.blocks(budget)] == [3] * 166 + [1, 1]
+    source = fasta.open_source(
+        [fasta.InputFile(tmp_path / "x.fa")], fasta.Options(length=5000, pad=True), budget
+    )
+    with pytest.raises(InputError, match="rows of 5,000 letters need more memory than the budget"):
+        list(source.blocks(budget))
+
+
+def test_named_pipe(tmp_path: Path) -> None:
+    """A process substitution of the shell is one, too."""
+    pipe = tmp_path / "p.fa"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_text, args=(">a\nACGT\n",))
+    writer.start()
+    rows, *_ = made(tmp_path, pipe)
+    writer.join()
+    assert rows == [[0, 1, 2, 3]]
+
+
+def test_closed_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(InputError, match=r"standard input .* is closed"):
+        convert(["-"], tmp_path / "o.zarr")
 
 
 def test_a_record_beyond_the_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

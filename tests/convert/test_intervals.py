@@ -10,9 +10,11 @@ import pytest
 import zarr
 
 import fcl
+from fcl.convert.bed import Cells
 from fcl.convert.contract import Budget
 from fcl.convert.files import InputFile
 from fcl.convert.genome import Genome, Windows
+from fcl.convert.intervals import Options, open_source
 from fcl.convert.run import Summary, convert
 from fcl.errors import InputError
 
@@ -128,6 +130,53 @@ def test_other_forms_of_lines(tmp_path: Path) -> None:
     assert rows[1::2] == turned
 
 
+def test_names_like_comments(tmp_path: Path) -> None:
+    """Only whole words begin a line to skip; cells of more than 8 bytes; signs and zeros."""
+    names = ["track2", "browser_1", "tig9", "chrUn_KI270302v1"]
+    (tmp_path / "h.fa").write_text("".join(f">{name}\nAACCGGTT\n" for name in names))
+    lines = [f"{name}\t{i}\t{i + 3}\tname{i}\t{i % 2}" for i, name in enumerate(names)]
+    lines += [
+        "track\tx",
+        "browser",
+        "tig9\t+000000001\t4\t\t1",
+        "tig9\t0000000002\t000000005\tx\t0",
+    ]
+    (tmp_path / "s.bed").write_text("\n".join(lines))
+    rows, group, summary = made(tmp_path, genome=str(tmp_path / "h.fa"), label="score")
+    first = [0, 1, 2, 3, 1, 2]
+    assert rows == [[CODES[letter] for letter in "AACCGGTT"[i : i + 3]] for i in first]
+    assert (group["y"][:].tolist(), summary.rows_in) == ([0, 1, 0, 1, 1, 0], 6)
+    found = fcl.open_data(tmp_path / "o.zarr", y="obs/chrom").target
+    assert found is not None and found.tolist() == [*names, "tig9", "tig9"]
+
+
+def test_columns_of_integers() -> None:
+    """Digits are parsed eight at once; every width up to 16, and all other cells are left to int()."""
+    texts = [str(n) for k in range(17) for n in (10**k - 1, 10**k // 3)]
+
+    def parsed(texts: list[str]) -> Any:
+        text = bytes(8) + "".join(f"{each}\n" for each in texts).encode()
+        ends = np.flatnonzero(np.frombuffer(text, np.uint8) == ord("\n"))[:, None]
+        return Cells(text, ends).integers(0)
+
+    assert parsed(texts).tolist() == [int(text) for text in texts]
+    for other in ("-1", "", " 1", "1:", "1/", "\x7f", "é", "1" * 17, "12345678x", "x12345678"):
+        assert parsed([*texts, other]) is None
+
+
+def test_blocks_obey_the_budget(tmp_path: Path) -> None:
+    """Long windows of short lines are cut in parts."""
+    (tmp_path / "g.fa").write_text(FASTA)
+    (tmp_path / "s.bed").write_text("1\t1\t2\n" * 500)
+    budget = Budget(10_000, 1000)
+    for edges in ("drop", "pad"):
+        options = Options(genome=str(tmp_path / "g.fa"), window="0:80", edges=edges)
+        source = open_source([InputFile(tmp_path / "s.bed")], options, budget)
+        blocks = list(source.blocks(budget))
+        assert {len(block) for block in blocks} <= {12, 500 % 12} and sum(map(len, blocks)) == 500
+        assert np.concatenate([block.source_row for block in blocks]).tolist() == list(range(500))
+
+
 def test_summits_and_negatives(tmp_path: Path) -> None:
     peaks = [("1", 20, 40, 3), ("2", 5, 30, -1), ("1", 50, 60, 0)]
     lines = (f"{c}\t{s}\t{e}\tp\t0\t.\t1\t2\t3\t{peak}\n" for c, s, e, peak in peaks)
@@ -185,6 +234,13 @@ BAD = {
     "rename": ("1\t1\t2\n", {"rename": "chr"}, "--rename: expected OLD=NEW"),
     "label": ("1\t1\t2\n", {"label": "7"}, "has no column '7'; expected a number from 1 to 3"),
     "three": ("1\t1\t2\n", {"label": "2", "negatives": "s.bed"}, "without --label, got 2"),
+    "beyond": ("1\t2\t9\tp\t0\t.\t1\t2\t3\t7\n", {"anchor": "summit"},
+        "s.bed: line 1: expected a summit inside the interval, counted from its start, got 7 in 7 bases"),
+    "carriage returns": ("1\t2\t9\r1\t3\t9\r", {}, "s.bed: carriage returns alone separate the lines"),
+    "binary": ("1\t2\t9\n1\t2\t\09\n", {}, "s.bed: line 2: expected text in UTF-8, got a NUL byte"),
+    "huge": ("1\t2\t9\n1\t2\t99999999999999999999\n", {}, "line 2: expected an integer end, got '999"),
+    "two": ("1\t1\t4\n1\t2 3\t4\n1\t\t4\n", {}, "s.bed: line 2: expected an integer start, got '2 3'"),
+    "width": ("1\t2\t9\n", {"length": 99_999_999_999, "edges": "pad"}, "more memory than the budget"),
     "nothing": ("# none\n", {}, "expected at least one record, found none"),
     "contigs": ("1\t1\t2\n", {"genome": "twice.fa"}, "the contig 'a' is in the lines 1 and 4"),
     "2bit": ("1\t1\t2\n", {"genome": "x.2bit"}, "convert it with twoBitToFa"),

@@ -55,3 +55,9 @@ def test_columns_of_one_name():
     given = frame().rename(columns={"dose": "age"})
     with pytest.raises(InputError, match="several columns 'age'; rename them"):
         fcl.open_data(given)
+
+
+def test_many_columns():
+    """Names are compared in linear time."""
+    wide = pd.DataFrame(np.zeros((1, 30_000), np.float32))
+    assert len(wide.columns) == len(fcl.open_data(wide, y=None).column_names or ())

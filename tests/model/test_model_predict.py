@@ -151,6 +151,15 @@ def test_data_frames_of_features_and_passes(make_model: Callable[..., Model]) ->
     assert model.history == history and model.history[1]["busy"] == {"trainer 0": 0.9}
     # the job was resumed after pass 1
     assert model.history.elapsed().tolist() == [1.0, 3.0, 3.5, 5.5]
+    marked = [
+        {"seconds": 1.0},
+        {"seconds": 2.0, "resumed": True},
+        {"seconds": 5.0},
+        {"seconds": 4.0},
+    ]
+    assert make_model(history=marked).history.elapsed().tolist() == [1.0, 3.0, 6.0, 10.0]
+    assert make_model(history=marked[1:2]).history.elapsed().tolist() == [2.0]
+    assert not len(make_model(history=[]).history.restarts())
     frame = model.history.to_dataframe()
     assert frame.number.tolist() == [0, 1, 2, 3] and "event" not in frame
     assert frame["validation.auprc"].tolist()[2] == 0.7 and frame["busy.trainer 0"][1] == 0.9

@@ -70,6 +70,7 @@ def test_the_words_of_a_row(kmers: Case) -> None:
         assert (c.weight, c.value) == (kmers.model.weights[index], kmers.columns[row, index])
     frame = explained.to_dataframe()
     assert list(frame.columns) == ["row", "rank", "feature", "weight", "value", "contribution"]
+    assert frame["rank"].min() == 1
     assert len(frame) == np.count_nonzero(explained.contributions)
     assert frame[frame.row == row].feature.tolist() == [c.feature for c in found]
 

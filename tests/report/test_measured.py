@@ -15,6 +15,8 @@ from fcl.report.letters import letter_contributions, window_text
 from fcl.report.measured import measure
 from tests.report.conftest import Case, table_case
 
+RNG = np.random.default_rng(6)
+
 
 def test_margins_and_effects_of_letters(kmers: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measured, "BLOCK_ROWS", 64)
@@ -49,7 +51,6 @@ def test_columns_of_features(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(measured, "MOST_FEATURES", 2)
     monkeypatch.setattr(measured, "MOST_VALUES", 100)
-    monkeypatch.setattr(measured, "LEAST_ROWS", 10)
     few = measure(case.model, case.data).features
     assert few.indices.tolist() == [0, 3] and few.n_rows == 50
     np.testing.assert_allclose(few.mean, contributions[::3][:, [0, 3]].mean(axis=0))
@@ -88,3 +89,46 @@ def test_contributions_of_letters(bag: Case) -> None:
     # AC, or GT on the other strand, occurs twice
     both = letter_contributions("ACNGT", [(Motif("AC", both_strands=True), 1.0)])
     assert both.tolist() == [0.25, 0.25, 0.0, 0.25, 0.25]
+
+
+def test_hashes_of_columns() -> None:
+    """Of 0/1 columns, hashes of the bare bits take columns that differ for equal once in two reports."""
+    rng = np.random.default_rng(100)
+    for _ in range(30):
+        values = (rng.random((100, 2_000)) < 0.5).astype(np.float64)
+        values[:, 1] = values[:, 0]
+        sums = measured._ColumnSums(2_000, np.ones(2_000))
+        for part in np.split(values, 2):
+            sums.add(part, np.ones(50), np.ones(50))
+        groups = sums.stats(np.arange(2_000), 100, 100.0).group
+        assert groups[0] == groups[1] and len(np.unique(groups)) == 1_999
+
+
+def test_columns_with_a_large_mean() -> None:
+    values = np.stack([1.7e9 + RNG.normal(size=300), np.full(300, 0.1)], axis=1)
+    sums = measured._ColumnSums(2, np.array([1.0, -2.0]))
+    for part in np.split(values, 3):
+        sums.add(part, np.ones(100), np.ones(100))
+    found = sums.stats(np.arange(2), 300, 300.0)
+    np.testing.assert_allclose(found.spread, [values[:, 0].std(), 0.0], rtol=1e-6, atol=0.0)
+    np.testing.assert_allclose(found.mean, values.mean(axis=0) * [1.0, -2.0])
+
+
+def test_the_sample_has_no_rows_of_weight_0(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = table_case()
+    weights = np.where(np.arange(150) % 3 == 0, 0.0, 2.0)
+    monkeypatch.setattr(measured, "MOST_VALUES", 4 * 50)
+    data = case.data.with_target(case.data.target, weights)
+    found = measure(case.model, data).features
+    assert found.n_rows == 50
+    np.testing.assert_allclose(
+        found.mean, (case.columns * case.model.weights)[weights > 0][::2].mean(axis=0)
+    )
+
+
+def test_groups_as_bytes_and_groups_that_do_not_fit(kmers: Case) -> None:
+    groups = np.array(["\u00e9".encode()] * 333)
+    found = measure(kmers.model, kmers.data, groups).groups
+    assert found is not None and set(found) == {"\u00e9"}
+    with pytest.raises(InputError, match=r"groups: expected 333, one for each row, got \(3,\)"):
+        measure(kmers.model, kmers.data, groups[:3])

@@ -14,16 +14,20 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
+from fcl.data import open_data
 from fcl.errors import InputError
-from fcl.features import Columns
+from fcl.features import Columns, bind_features
+from fcl.model.certificate import Scope
 from fcl.options import Options
 from fcl.report import extras
 from fcl.report.contract import Context, Figure, Section, Table
+from fcl.report.figures import drawing, standalone, themed
+from fcl.report.logo import MOST_LETTERS, draw_logo
 from fcl.report.make import Report, make_report
 from fcl.report.measured import measure
 from fcl.report.page import cell, render
 from fcl.report.sections import convergence, features, head, provenance, rows, scores
-from tests.report.conftest import Case, table_case
+from tests.report.conftest import Case, make_model, table_case
 
 HOSTILE = [
     "<script>document.title='owned'</script>",
@@ -88,6 +92,33 @@ def test_hostile_names_stay_text(hostile: Report) -> None:
     for name, svg in hostile.plots.items():
         assert "<script" not in svg.lower(), name
         ElementTree.fromstring(svg)
+
+
+def test_the_page_is_small_whatever_the_names_and_rows_are(tmp_path: Path) -> None:
+    path = tmp_path / "m.fcl"
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(60, 2_000))
+    x[:, 1::2] = x[:, ::2]  # each line of the table names an equal column
+    y = np.where(rng.random(60) < 0.5, "yes", "no")
+    data = open_data(x, y=y)
+    family = bind_features(Columns(), data.rows)
+    make_model(family, list(range(2_000)), rng.normal(size=2_000).tolist()).save(path)
+    names = [chr(0x1F600) * 119 + chr(0x4E00 + i) for i in range(2_000)]
+    assert len(make_report(path, data, names=names).html.encode()) < 2 << 20
+
+
+def test_a_logo_of_equal_heights_is_small() -> None:
+    with drawing(9.0, 2.0) as drawn:
+        draw_logo(drawn.axes, "ACGT", np.full((5_000, 4), [0.1, -0.1, 0.0, 0.1]))
+    assert drawn.svg.count("<path") <= MOST_LETTERS + 50
+
+
+def test_names_in_pictures_keep_their_numbers() -> None:
+    with drawing(4.0, 1.0) as drawn:
+        drawn.axes.set_yticks([0.5], ['x > 0.12345 and #030303 id="a"'])
+    for svg in (themed(drawn.svg), standalone(drawn.svg)):
+        assert "x &gt; 0.12345 and #030303 id=" in svg
+        assert "#010101" not in svg and not re.search(r'<[^>]*\d\.\d{3,}[ "]', svg)
 
 
 def test_the_page_asks_for_nothing(hostile: Report) -> None:
@@ -176,6 +207,51 @@ def test_regression() -> None:
     for table in tables:
         *parts, margin = [line[3] for line in table.rows]
         assert sum(parts) == pytest.approx(margin)
+
+
+def test_predictions_that_overflow_and_groups_of_numbers() -> None:
+    case = table_case(labels=None, loss="poisson")
+    x, y = 1_000.0 * case.data.rows.read_all(), np.arange(150.0)
+    measured = measure(case.model, open_data(x, y=y), np.arange(150) % 3)
+    context = Context(case.model, Path("m.fcl"), "", None, measured)
+    section = scores.section(context)
+    assert "of more than 1e+100" in section.lead and not section.blocks
+    assert "groups are computed for labels only" in section.lead
+    assert rows.section(context) is not None
+
+
+def test_scores_of_labels(kmers: Case) -> None:
+    model = replace(kmers.model, weights=40.0 * kmers.model.weights)
+    measured = measure(model, kmers.data)
+    facts = dict(scores.section(Context(model, Path("m.fcl"), "", None, measured)).facts)
+    signed, weights = measured.y * measured.margins, kmers.data.weights
+    assert signed.min() < -40.0  # probabilities of these rows round to 0 or 1
+    loss = np.average(np.maximum(-signed, 0.0) + np.log1p(np.exp(-np.abs(signed))), weights=weights)
+    brier = np.average(1.0 / (1.0 + np.exp(np.minimum(signed, 700.0))) ** 2, weights=weights)
+    assert float(facts["log loss"]) == pytest.approx(loss, rel=1e-4)
+    assert float(facts["Brier score"]) == pytest.approx(brier, rel=1e-4)
+
+
+def test_the_page_claims_no_more_than_is_known(kmers: Case) -> None:
+    """About rows of the training under another fingerprint, such as without the sample weights."""
+    trained = replace(kmers.model, fingerprint=kmers.data.fingerprint())
+    leads = [
+        scores.section(Context(trained, Path("m"), "", None, measure(trained, data))).lead
+        for data in (kmers.data, kmers.data.with_target(kmers.data.target, None))
+    ]
+    assert "The model was trained on these rows" in leads[0]
+    assert "trained on these rows" not in leads[1] and "not checked" in leads[1]
+    sample = replace(kmers.model.certificate, scope=Scope.SAMPLE, n_priced=1_000)
+    assert "the 1,000 priced features lowers" in head.proof(sample)
+    assert head.proof(sample).endswith("sample of the family; nothing is proved about the others.")
+    earlier = head.proof(replace(sample, scope=Scope.SAMPLE_BEFORE))
+    assert "priced one point earlier; nothing is proved about the others." in earlier
+    unknown = replace(sample, scope=Scope.FAMILY, bound=-np.inf, gap=np.inf)
+    assert head.proof(unknown).startswith("Nothing is proved") and "no lower bound" in head.proof(
+        unknown
+    )
+    assert "newer" in head.proof(replace(unknown, scope=Scope.NOTHING))
+    assert "tolerance 0.00015" in head._gap_bar(0.01, 1.5e-4).svg
 
 
 def test_rows_of_a_classification(kmers: Case) -> None:

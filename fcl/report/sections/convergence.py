@@ -77,10 +77,8 @@ def _drawable(values: Floats) -> Floats:
 
 
 def _lead(history: History) -> str:
-    text = (
-        "Every pass prices the family and certifies the best model so far; pass 0 has no features."
-    )
-    if np.any(np.diff(history.column("seconds")) < 0.0):
+    text = "Every pass prices features and certifies the best model so far; pass 0 has no features."
+    if len(history.restarts()):
         text += " The job was resumed; the seconds of all its runs are added up."
     return text
 

@@ -37,6 +37,9 @@ def section(context: Context) -> Section | None:
         "The features that move the margins most: the standard deviation over "
         f"{measured.features.n_rows:,} rows of weight times value, in the direction of the weight."
     )
+    if len(measured.features.indices) < context.model.n_active:
+        n = len(measured.features.indices)
+        lead += f" Only the {n:,} features with the largest |weight| were measured."
     return Section(
         "effects", "Effects of features", lead, blocks=[_bars(context, measured.features)]
     )

@@ -38,16 +38,19 @@ def number(value: Any) -> float:
 
 def proof(certificate: Certificate) -> str:
     """What the certificate proves, in one or two sentences."""
-    if certificate.scope is Scope.NOTHING or not math.isfinite(certificate.gap):
+    if certificate.scope is Scope.NOTHING:
         return "Nothing is proved about this model: it is newer than the last pricing."
+    if not math.isfinite(certificate.gap):
+        return "Nothing is proved about this model: no lower bound of the objective is known."
     most = max(certificate.objective - certificate.bound, 0.0)
     text = (
-        f"No choice of weights for the {certificate.n_priced:,} priced features lowers the objective by "
-        f"more than {most:.3g}, which is {certificate.gap:.3g} of the objective."
+        f"No choice of the intercept and of weights for the {certificate.n_priced:,} priced features "
+        f"lowers the objective by more than {most:.3g}, which is {certificate.gap:.3g} of the objective."
     )
     if certificate.scope is Scope.FAMILY:
         return f"{text} These are all features of the family."
-    return f"{text} The certificate covers {certificate.scope_text}."
+    when = ", and they were priced one point earlier" * (certificate.scope is Scope.SAMPLE_BEFORE)
+    return f"{text} These features are a sample of the family{when}; nothing is proved about the others."
 
 
 def _problem(context: Context) -> list[tuple[str, str]]:
@@ -118,7 +121,7 @@ def _gap_bar(gap: float, tol: float) -> Figure:
         axes.text(shown, 0.0, f" gap {gap:.2e} ", va="center", ha=side, color=colour)
         if marked:
             axes.axvline(tol, color=SECOND, linewidth=1.6)
-            axes.text(tol, 0.62, f" tolerance {tol:.0e}", ha="left", va="bottom", color=SECOND)
+            axes.text(tol, 0.62, f" tolerance {tol:.3g}", ha="left", va="bottom", color=SECOND)
         axes.set_ylim(-0.55, 1.3)
         axes.set_yticks([])
         axes.spines["left"].set_visible(False)

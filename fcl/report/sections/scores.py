@@ -32,9 +32,15 @@ Floats = npt.NDArray[np.float64]
 BINS = 50
 #: Predictions whose means differ by this factor are drawn on a log scale.
 LOG_FROM = 1_000.0
+#: The largest |prediction| whose squared error surely does not overflow.
+MOST_PREDICTED = 1e100
 #: Groups that the page shows: the largest ones.
 MOST_GROUPS = 40
 TRAINING = "The model was trained on these rows, so that scores on new rows are usually lower."
+OTHER = (
+    "These data differ from the training data by fingerprint (rows, target, weights, offset); whether "
+    "they share rows is not checked."
+)
 WITHOUT = (
     "Scores, effects and single rows need rows of data: fcl-report MODEL --data DATA --out FILE."
 )
@@ -49,8 +55,10 @@ def section(context: Context) -> Section:
     if not measured.weights.all():
         zero = int(np.count_nonzero(measured.weights == 0.0))
         lead += f" {zero:,} rows of weight 0 do not count."
-    lead += f" {TRAINING}" if measured.is_training else " The model was not trained on these rows."
+    lead += f" {TRAINING if measured.is_training else OTHER}"
     if context.model.labels is None:
+        if measured.groups is not None:
+            lead += " Scores of groups are computed for labels only."
         return _regression(context, measured, lead)
     return _classification(context, measured, lead)
 
@@ -79,8 +87,12 @@ def _classification(context: Context, measured: Measured, lead: str) -> Section:
     blocks.append(_histogram(context, y, margins, weights))
     if context.model.loss_object.has_mean:
         probability = context.model.loss_object.mean(margins)
-        facts += _probability_facts(y, probability, weights)
-        bins = calibration(probability, (y + 1.0) / 2.0, weights, binary=True)
+        positive = (y + 1.0) / 2.0
+        # by margins: the logarithm of a probability that rounds to 0 is lost
+        log_loss = np.average(np.logaddexp(0.0, -y * margins), weights=weights)
+        brier = np.average((probability - positive) ** 2, weights=weights)
+        facts += [("log loss", f"{log_loss:.5g}"), ("Brier score", f"{brier:.5g}")]
+        bins = calibration(probability, positive, weights, binary=True)
         words = "mean predicted probability", "share of positive rows"
         blocks.append(_calibration(bins, *words))
     rules = thresholds(ranked)
@@ -89,14 +101,6 @@ def _classification(context: Context, measured: Measured, lead: str) -> Section:
         kept = measured.groups[measured.weights > 0.0]
         blocks += _groups(group_scores(kept, y, margins, weights), ranked.area)
     return Section("scores", "Scores", lead, facts, blocks)
-
-
-def _probability_facts(y: Floats, probability: Floats, weights: Floats) -> list[tuple[str, str]]:
-    from sklearn.metrics import brier_score_loss, log_loss
-
-    brier = brier_score_loss(y > 0, probability, sample_weight=weights)
-    loss = log_loss(y > 0, probability, sample_weight=weights)
-    return [("log loss", f"{loss:.5g}"), ("Brier score", f"{brier:.5g}")]
 
 
 def _curves(ranked: Curve, rates: Curve, base: float) -> Figure:
@@ -153,7 +157,7 @@ def _calibration(bins: Bins, predicted: str, observed: str) -> Figure:
     with drawing(4.6, 3.6) as drawn:
         if bins.predicted[0] > 0.0 and bins.predicted[-1] > LOG_FROM * bins.predicted[0]:
             ends = [bins.predicted[0] / 2.0, 1.5 * ends[1]]
-            caption += " On the log scale, shares of 0 are at the lower edge."
+            caption += " On the log scale, smaller values are at the lower edge."
             # a log scale has no 0
             low, observed_means = np.maximum(low, ends[0]), np.maximum(observed_means, ends[0])
             for which in "xy":
@@ -210,6 +214,11 @@ def _regression(context: Context, measured: Measured, lead: str) -> Section:
     y, margins, weights = _counted(measured)
     loss = context.model.loss_object
     predicted = loss.mean(margins)
+    if np.abs(predicted).max() > MOST_PREDICTED:
+        lead += (
+            f" Predictions of more than {MOST_PREDICTED:.0e} occur, so that there are no scores."
+        )
+        return Section("scores", "Scores", lead)
     residuals = y - predicted
     total = float(weights.sum())
     spread = float(weights @ (y - float(weights @ y) / total) ** 2)
