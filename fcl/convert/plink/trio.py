@@ -48,11 +48,15 @@ class Samples:
         """FAMILY_ID."""
         return [f"{family}_{name}" for family, name in zip(self.family, self.ids, strict=True)]
 
-    def index(self) -> dict[str, int]:
-        """Name -> sample: full names, and ids that are unique."""
-        counts = Counter(self.ids)
-        found = {name: at for at, name in enumerate(self.ids) if counts[name] == 1}
-        return found | {name: at for at, name in enumerate(self.full_names)}
+    def index(self) -> dict[tuple[str, ...], int]:
+        """(FAMILY, ID), or one name -> sample: the names are ids and full names of one sample only."""
+        singles: dict[tuple[str, ...], set[int]] = {}
+        for names in (self.ids, self.full_names):
+            for at, name in enumerate(names):
+                singles.setdefault((name,), set()).add(at)
+        found = {key: min(samples) for key, samples in singles.items() if len(samples) == 1}
+        pairs = zip(self.family, self.ids, strict=True)
+        return found | {pair: at for at, pair in enumerate(pairs)}
 
     def __len__(self) -> int:
         return len(self.ids)
