@@ -197,7 +197,9 @@ def _lines(file: InputFile, size: int) -> Iterator[_Lines]:
 
 def _has_id_0(text: bytes) -> bool:
     # other spellings of 0 are found later, and refused with a message that names --zero-based
-    return b" 0:" in text or b"\t0:" in text
+    if b" 0:" not in text and b"\t0:" not in text:
+        return False
+    return re.search(rb"^[^#\n]*[ \t]0:", text, re.MULTILINE) is not None  # not in a comment
 
 
 def _without_zeros(x: Any, dtype: np.dtype, base: int) -> SparseRows:

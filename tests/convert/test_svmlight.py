@@ -28,7 +28,7 @@ def text_of(base: int, end: str = "\n", qid: bool = False) -> tuple[bytes, np.nd
     lines = ["# made for a test"]
     for i, row in enumerate(x):
         entries = "".join(f" {j + base}:{v}" for j, v in enumerate(row) if v or (i + j) % 11 == 0)
-        lines.append(f"{y[i]}{f' qid:{i // 4}' * qid}{entries} {'# a comment 3:4' * (i % 3 == 0)}")
+        lines.append(f"{y[i]}{f' qid:{i // 4}' * qid}{entries} {'# a comment 0:4' * (i % 3 == 0)}")
         lines += [""] * (i % 7 == 0)
     return end.join(lines).encode(), x, y
 
