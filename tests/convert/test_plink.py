@@ -139,7 +139,9 @@ def test_names_that_resemble_other_samples(header: str, tmp_path: Path) -> None:
     pairs = list(zip(families, ids, strict=True))
     rows = [f"{family}\t{name}\t{i + 0.5}" for i, (family, name) in enumerate(pairs)]
     table = saved(tmp_path, "p.tsv", "\n".join([header, *reversed(rows)]).encode())
-    assert converted(tmp_path / "geno.bed", y=f"{table}:t").y.tolist() == [i + 0.5 for i in range(N)]
+    assert converted(tmp_path / "geno.bed", y=f"{table}:t").y.tolist() == [
+        i + 0.5 for i in range(N)
+    ]
     single = saved(tmp_path, "q.tsv", b"IID\tt\na_b\t1.5\nv\t2.5\n")  # a_b could be either
     found = converted(tmp_path / "geno.bed", y=f"{single}:t")
     assert found.y.tolist() == [2.5] and found.group["obs/name"][:].tolist() == ["v"]
