@@ -164,16 +164,14 @@ def _read_samples(fam: InputFile) -> Samples:
 
 
 def _read_variants(bim: InputFile) -> list[str]:
-    names, places = [], []
-    for _, (chromosome, name, _, position, first, second) in _records(bim):
-        names.append(name)
-        places.append(f"{chromosome}:{position}:{first}:{second}")
+    names = [name for _, (_, name, *_) in _records(bim)]
     if not names:
         raise InputError(f"{bim.name}: expected variants, got an empty file")
-    counts = Counter(names)
-    if len(counts) < len(names):
-        names = [
-            name if counts[name] == 1 else f"{name}_{place}"
-            for name, place in zip(names, places, strict=True)
-        ]
+    if len(set(names)) < len(names):
+        counts = Counter(names)
+        # read again: places of all variants would take as much memory as their names
+        for at, (_, cells) in enumerate(_records(InputFile(bim.path))):
+            chromosome, name, _, position, first, second = cells
+            if counts[name] > 1:
+                names[at] = f"{name}_{chromosome}:{position}:{first}:{second}"
     return names
