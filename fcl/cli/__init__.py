@@ -10,4 +10,8 @@ COMMANDS = {
     "predict": ("fcl.cli.predict", "score the rows of a data set with a model"),
     "inspect": ("fcl.cli.inspect", "show the features of a model and its certificate"),
     "convert": ("fcl.cli.convert", "make a data set from FASTA, BED and other files"),
+    "report": (
+        "fcl.cli.report_command",
+        "write a page about a model: certificate, scores, effects",
+    ),
 }

@@ -26,6 +26,11 @@ signals (nothing was written).
     help="Write the active features to FILE: feature, weight, support (rows).",
 )
 @click.option(
+    "--meme",
+    metavar="FILE",
+    help="Write the strongest patterns of letters, as many as --top, to FILE in MEME format.",
+)
+@click.option(
     "--top",
     type=click.IntRange(min=0),
     default=10,
@@ -36,18 +41,29 @@ signals (nothing was written).
 @import_option()
 @version_option()
 def command(
-    model: str, tsv: str | None, top: int, overwrite: bool, imports: tuple[str, ...]
+    model: str,
+    tsv: str | None,
+    meme: str | None,
+    top: int,
+    overwrite: bool,
+    imports: tuple[str, ...],
 ) -> None:
     """Show a summary of the file MODEL: objective, certificate, strongest features."""
     from fcl.cli.report import model_lines
     from fcl.model import load_model
     from fcl.model.atomic import atomic_file, check_output
+    from fcl.report.meme import meme_text
 
-    if tsv is not None:
-        refuse_same(tsv, "--tsv", model=model)
-        check_output(tsv, overwrite)
+    for option, path in (("--tsv", tsv), ("--meme", meme)):
+        if path is not None:
+            refuse_same(path, option, model=model)
+            check_output(path, overwrite)
     with stop_on_signals():  # so that every signal removes partial files
         trained = load_model(model, imports)
+        if meme is not None:
+            motifs = meme_text(trained, top).encode()
+            with atomic_file(meme, overwrite) as file:
+                file.write(motifs)
         if tsv is not None:
             with atomic_file(tsv, overwrite) as file:
                 file.write(b"feature\tweight\tsupport\n")

@@ -53,6 +53,7 @@ def _call_option(name: str, group: str, help: str, kind: Kind = FLAG, **more: An
 _WAIT = "How long to retry if the disk is full at the end."
 _RESUME = "Continue from the last checkpoint in DIR."
 _WARM_UP = "Compile all kernels now, or those for --features, and exit; needs no DATA."
+_REPORT = "Write a report of the model, an HTML page, with the rows of DATA2 or else DATA."
 _OVERWRITE = _call_option("overwrite", "output", "Replace existing outputs.")
 _CALL_OPTIONS = (
     _call_option("config", "running", "TOML file of options.", TEXT, metavar="FILE"),
@@ -61,6 +62,7 @@ _CALL_OPTIONS = (
     _call_option("no_checkpoint", "checkpoints", "Save no checkpoints."),
     _call_option("resume", "checkpoints", _RESUME, TEXT, metavar="DIR"),
     _call_option("log_json", "output", "Log each event as a line of JSON.", TEXT, metavar="FILE"),
+    _call_option("report", "output", _REPORT, TEXT, metavar="FILE"),
     _call_option("disk_wait", "output", _WAIT, DURATION, default="60s"),
     _OVERWRITE,
     _call_option("quiet", "output", "Show only warnings and errors."),

@@ -43,6 +43,12 @@ Exit codes: 0 success, 1 the machine failed, 2 wrong option or input (nothing wa
     default="margin",
     help="Write the expected target; exp(margin) for poisson loss.",
 )
+@click.option(
+    "--explain",
+    type=click.IntRange(min=1),
+    metavar="K",
+    help="Write the K largest contributions of features beside each score; to .tsv only.",
+)
 @x_option()
 @click.option("--offset", metavar="NAME", help="Array in DATA that is added to the margins.")
 @overwrite_option()
@@ -53,6 +59,7 @@ def command(
     data: str,
     out: str,
     kind: str,
+    explain: int | None,
     x: str,
     offset: str | None,
     overwrite: bool,
@@ -64,10 +71,13 @@ def command(
     regression the margin is the prediction, or its logarithm (poisson loss). Rows are streamed, and a
     target in DATA is not read. The output appears when it is complete.
     """
+    from fcl.cli.explained import check_explained, write_explanations
     from fcl.model.scores import check_scores, write_scores
 
     refuse_same(out, "--out", model=model, data=data)
     check_scores(out, overwrite)
+    if explain is not None:
+        check_explained(out)
     messages.say(f"reading {model} and {data}")
     from fcl.data import open_data
     from fcl.model import load_model
@@ -85,7 +95,10 @@ def command(
 
         since = time.perf_counter()
         with Compilation(lambda: say(Compiling(JOB_SECONDS))) as compilation:
-            n_rows = write_scores(trained, rows, out, kind=kind, overwrite=overwrite)
+            if explain is None:
+                n_rows = write_scores(trained, rows, out, kind=kind, overwrite=overwrite)
+            else:
+                n_rows = write_explanations(trained, rows, out, kind, explain, overwrite)
         seconds = time.perf_counter() - since
     if compiling := compilation.take():
         seconds -= compiling

@@ -181,6 +181,12 @@ def _check_outputs(request: _Request) -> None:
     outputs = [("--out", options["out"], request.replaces_model)]
     if options["log_json"] is not None:
         outputs.append(("--log-json", options["log_json"], options["overwrite"]))
+    if options["report"] is not None:
+        from fcl.report.extras import check_extras
+
+        check_extras()
+        refuse_same(options["report"], "--report", model=options["out"], log=options["log_json"])
+        outputs.append(("--report", options["report"], options["overwrite"]))
     for option, path, replace in outputs:
         refuse_same(path, option, **inputs)
         check_output(path, replace)
@@ -264,6 +270,13 @@ def _train(request: _Request, stop: Stop) -> int:
     if not options["quiet"]:
         folder = None if result.checkpoint_failed else options["checkpoint"]
         show(result_lines(result, written, options["memory"], view.validation, folder))
+    if options["report"] is not None:
+        from fcl.cli.report_command import report_on_training, say_how_to_report
+
+        if stop.signum is None:
+            report_on_training(written, options, _trusted(options, request.given))
+        else:
+            say_how_to_report(written, options["report"])
     if failed:
         return EXIT_FAILED
     if result.checkpoint_failed:

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from fcl.model.certificate import Certificate, Scope
+from fcl.model.history import History
 from fcl.model.model import Model
+from fcl.units import format_bytes
 
 __all__ = ["StopReason", "TrainResult", "end_in_words"]
 
@@ -62,6 +64,15 @@ class TrainResult:
     def certificate(self) -> Certificate:
         """What is proved about the model."""
         return self.model.certificate
+
+    @property
+    def history(self) -> History:
+        """The passes; ``history.to_dataframe()`` is a table of them."""
+        return self.model.history
+
+    def _repr_html_(self) -> str:
+        spent = f"{self.passes:,} passes, peak memory {format_bytes(self.peak_memory)}"
+        return self.model.to_html([("stopped", self.message), ("spent", spent)])
 
 
 def end_in_words(

@@ -31,6 +31,7 @@ from fcl.features.base import Ids, is_sampled
 from fcl.features.standardized import deviations, plain
 from fcl.model.certificate import Certificate, Scope
 from fcl.model.checkpoint import Checkpoint, CheckpointFolder
+from fcl.model.history import History
 from fcl.model.model import Model
 from fcl.solve.outer import Certified, Outer
 from fcl.solve.passes import Passes
@@ -313,7 +314,7 @@ class Session:
             fingerprint=self.fingerprint,
             certificate=certificate,
             options={**options.of_job(), "C_min": outer.C_min if known else None},
-            history=self.history,
+            history=History(self.history),
             feature_names=_feature_names(job, point.ids),
         )
         message = end_in_words(reason, certificate, options.tol, self.rounding)

@@ -12,12 +12,13 @@ import numpy as np
 import numpy.typing as npt
 
 from fcl.checks import flag
+from fcl.drivers.bar import Progress, on_event
 from fcl.drivers.inline import InlineRun
 from fcl.drivers.job import Job, make_job
 from fcl.drivers.plan import Plan, RowViewOption
 from fcl.drivers.result import TrainResult
 from fcl.drivers.saving import Saver
-from fcl.drivers.session import Progress, Session
+from fcl.drivers.session import Session
 from fcl.errors import ConvergenceWarning, InputError, ScaleWarning
 from fcl.features.standardized import uneven_scales
 from fcl.model.certificate import Certificate
@@ -171,8 +172,12 @@ def train(
         with the same options and the same learnt state, but may come from other rows.
     scratch : path
         Folder of the scratch file that holds prepared rows when the budget cannot.
-    progress : callable
-        Called with each event of :mod:`fcl.drivers.events`.
+    progress : callable, or progress bar
+        A function is called with each event of :mod:`fcl.drivers.events`, such as ``PassDone``, in the
+        thread of this call:
+        ``progress=lambda event: print(event.gap) if isinstance(event, PassDone) else None``.
+        A bar of tqdm, or the class ``tqdm.tqdm``, shows how far the gap has fallen towards ``tol``, on a
+        log scale; so does any object with ``update``, ``set_postfix`` and ``close`` and a total of 100.
     should_stop, should_checkpoint : callable
         Polled between steps; True ends the run with the best model so far, or saves a checkpoint now.
     share_cores : bool
@@ -234,7 +239,7 @@ def train(
     try:
         session = Session(
             job,
-            progress or (lambda event: None),
+            on_event(progress),
             should_stop or (lambda: False),
             saver,
             resume,

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from fcl.data.base import RowReader
     from fcl.data.prepared import PreparedRows
+    from fcl.features.motif import Motif
 
 __all__ = [
     "FEATURES_LIMIT",
@@ -230,6 +231,10 @@ class Family(ABC):
         names : sequence of str, optional
             Names of the rows' columns, if they are known; for families whose features refer to columns.
         """
+
+    def motif(self, feature: int) -> Motif | None:
+        """The pattern of letters of a feature; None if the feature is something else."""
+        return None
 
     @abstractmethod
     def to_config(self) -> dict[str, Any]:

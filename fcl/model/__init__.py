@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fcl.model.certificate import Certificate
 from fcl.model.file import FORMAT, VERSION
+from fcl.model.history import History
 from fcl.model.model import FeatureRow, Model, load_model
 from fcl.objective.metrics import average_precision
 
@@ -12,6 +13,7 @@ __all__ = [
     "VERSION",
     "Certificate",
     "FeatureRow",
+    "History",
     "Model",
     "average_precision",
     "load_model",

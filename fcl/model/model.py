@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from fcl.errors import InputError, ModelFileError
 from fcl.model.archive import installed_version, now
+from fcl.model.arrays import checked_arrays
 from fcl.model.certificate import Certificate
 from fcl.model.file import ARRAYS, HEADER, read_model, write_model
+from fcl.model.frames import FeatureRow, features_frame
+from fcl.model.history import History
+from fcl.model.html import TOP, certificate_facts, features_html, table_html
 from fcl.objective.losses import Loss, find_loss
 from fcl.parallel import one_blas_thread
 from fcl.plain import plain
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from fcl.data import DataSet
     from fcl.features.base import Family
+    from fcl.model.explain import Explanation
 
 __all__ = ["BLOCK_ROWS", "FeatureRow", "Model", "load_model", "opened"]
 
@@ -30,15 +37,6 @@ Offset = str | npt.ArrayLike
 
 #: the default block size of training; a block of windows takes a few MB
 BLOCK_ROWS = 65_536
-
-
-class FeatureRow(NamedTuple):
-    """One active feature: id, description, weight, and number of training rows where it is not 0."""
-
-    id: int
-    feature: str
-    weight: float
-    support: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,8 +69,8 @@ class Model:
     certificate : Certificate
     options : mapping
         The options of the training.
-    history : sequence of mappings
-        One for each pass.
+    history : History
+        A list with one mapping for each pass; ``history.to_dataframe()`` is a table of the passes.
     feature_names : sequence of str (k,), or None
         Descriptions of the features by the names of the columns of X; None if the columns have no names.
     created : str
@@ -100,7 +98,7 @@ class Model:
     fingerprint: str
     certificate: Certificate
     options: Mapping[str, Any] = field(default_factory=dict)
-    history: Sequence[Mapping[str, Any]] = field(default_factory=list)
+    history: History = field(default_factory=History)
     feature_names: Sequence[str] | None = None
     created: str = field(default_factory=now)
     fcl_version: str = field(default_factory=installed_version)
@@ -109,32 +107,29 @@ class Model:
         gap = f"{self.certificate.gap:.2g}"
         return f"<Model {self.family.name}: {len(self.ids):,} active, {self.loss}, gap {gap}>"
 
+    def _repr_html_(self) -> str:
+        return self.to_html()
+
+    def to_html(self, facts: Iterable[tuple[str, str]] = ()) -> str:
+        """Tables of the certificate, of more facts (name, text), and of the strongest features."""
+        own = [
+            ("features", f"{self.family.name}, {self.n_active:,} active"),
+            ("loss", f"{self.loss}, C {self.C:.6g}"),
+        ]
+        lines = [*own, *certificate_facts(self.certificate), *facts]
+        return table_html("fcl model", lines) + features_html(self.describe(TOP))
+
     def __post_init__(self) -> None:
-        for name, dtype in (("ids", np.int64), ("weights", np.float64), ("support", np.int64)):
-            array = np.array(getattr(self, name), dtype=dtype, order="C")
-            array.flags.writeable = False
+        object.__setattr__(self, "history", History(self.history))
+        for name, array in checked_arrays(self.ids, self.weights, self.support).items():
             object.__setattr__(self, name, array)
-        if self.ids.ndim != 1 or not self.ids.shape == self.weights.shape == self.support.shape:
-            raise InputError(
-                "ids, weights and support must be three vectors of one length, got shapes "
-                f"{self.ids.shape}, {self.weights.shape} and {self.support.shape}"
-            )
-        wrong = np.flatnonzero(self.ids[1:] <= self.ids[:-1])
-        if wrong.size:
-            at = int(wrong[0]) + 1
-            raise InputError(
-                f"ids must increase strictly, got {self.ids[at]} after {self.ids[at - 1]} "
-                f"at position {at}"
-            )
         if self.ids.size and (self.ids[0] < 0 or self.ids[-1] >= self.family.n_features):
             raise InputError(
                 f"ids must be in [0, {self.family.n_features}), the features of the family, got "
                 f"{self.ids[0]} to {self.ids[-1]}"
             )
-        if not (np.isfinite(self.weights).all() and np.isfinite(self.intercept)):
+        if not np.isfinite(self.intercept):
             raise InputError("weights and intercept must be finite")
-        if (self.support < 0).any():
-            raise InputError("support counts rows and cannot be negative")
         if self.feature_names is not None and len(self.feature_names) != len(self.ids):
             raise InputError(
                 f"feature_names: expected {len(self.ids)}, one for each id, got {len(self.feature_names)}"
@@ -271,6 +266,36 @@ class Model:
             return self.loss_object.mean(margins)
         return np.asarray(self.labels)[(margins > 0).astype(np.intp)]
 
+    def explain(
+        self, data: DataSet | Any, top: int | None = None, offset: Offset | None = None
+    ) -> Explanation:
+        """How features add up to the margins of rows.
+
+        Parameters
+        ----------
+        data : DataSet, path or array
+            A data set, or a source for :func:`fcl.open_data`; no target is needed.
+        top : int, optional
+            Number of contributions to keep for each row, the largest |w_j phi_j(x)|; None: all of them,
+            which takes 16 bytes for each row and active feature.
+        offset : array-like (n,) or str
+            As in :meth:`iter_margins`.
+
+        Returns
+        -------
+        Explanation
+            ``margins = intercept + offset + contributions.sum(axis=1) + others``, up to rounding.
+
+        Raises
+        ------
+        InputError
+            As from :meth:`iter_margins`; or `top` is not a whole number above 0.
+        """
+        from fcl.model.explain import Explanation, iter_explanations
+
+        parts = list(iter_explanations(self, opened(data, offset), top))
+        return Explanation.concatenate(parts)
+
     # -- descriptions
 
     def describe(self, top: int | None = None) -> list[FeatureRow]:
@@ -289,6 +314,20 @@ class Model:
                 float(self.weights[i]),
                 int(self.support[i]),
             )
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """The active features by decreasing |weight|: id, feature, weight, support.
+
+        If features are patterns of letters, the columns motif, position (relative to the origin of the
+        family, missing if the pattern matches anywhere) and strand (``.`` for either) follow.
+
+        Raises
+        ------
+        InputError
+            pandas is not installed.
+        """
+        rows = self.describe()
+        return features_frame(rows, [self.family.motif(row.id) for row in rows])
 
 
 def load_model(path: str | os.PathLike[str], trusted: Collection[str] = ()) -> Model:

@@ -14,7 +14,7 @@ import fcl
 from fcl.cli import COMMANDS
 from fcl.cli.umbrella import command, main
 
-HEAVY = ["numba", "zarr", "h5py", "sklearn", "matplotlib", "scipy", "pandas"]
+HEAVY = ["numba", "zarr", "h5py", "sklearn", "matplotlib", "scipy", "pandas", "jinja2"]
 
 
 def python(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -11,7 +11,8 @@ import pytest
 
 from fcl.data import open_data
 from fcl.errors import InputError
-from fcl.model import Model
+from fcl.features import KmerFamily
+from fcl.model import Certificate, Model
 from fcl.model.scores import write_scores
 from fcl.objective import find_loss
 
@@ -137,3 +138,42 @@ def test_memory_stays_within_blocks(tmp_path: Path, model: Model) -> None:
         tracemalloc.stop()
         # a million rows are 12 MB and their scores 8 MB; a step of reading is 5 MB, a Zarr chunk 4 MB
         assert peak < most, suffix
+
+
+def test_data_frames_of_features_and_passes(make_model: Callable[..., Model]) -> None:
+    history = [
+        {"event": "PassDone", "number": 0, "seconds": 1.0, "gap": None, "active": 0},
+        {"number": 1, "seconds": 3.0, "gap": 0.5, "busy": {"trainer 0": 0.9}},
+        {"number": 2, "seconds": 0.5, "gap": 0.1, "validation": {"auprc": 0.7, "n_rows": 5}},
+        {"number": 3, "seconds": 2.5, "gap": 0.01},
+    ]
+    model = make_model(history=history, family=KmerFamily(3, 12, 4))
+    assert model.history == history and model.history[1]["busy"] == {"trainer 0": 0.9}
+    # the job was resumed after pass 1
+    assert model.history.elapsed().tolist() == [1.0, 3.0, 3.5, 5.5]
+    frame = model.history.to_dataframe()
+    assert frame.number.tolist() == [0, 1, 2, 3] and "event" not in frame
+    assert frame["validation.auprc"].tolist()[2] == 0.7 and frame["busy.trainer 0"][1] == 0.9
+    assert frame.elapsed.tolist() == [1.0, 3.0, 3.5, 5.5]
+    metric, scores = model.history.validation()
+    assert metric == "auprc" and np.isnan(scores[[0, 1, 3]]).all() and scores[2] == 0.7
+
+    frame = model.to_dataframe()
+    rows = model.describe()
+    assert frame.iloc[:, :4].values.tolist() == [list(row) for row in rows]
+    for line, row in zip(frame.itertuples(), rows, strict=True):
+        assert row.feature == f"{line.motif} at {line.position:+d}" and line.strand == "+"
+    assert not len(make_model(ids=[], weights=[], support=[]).to_dataframe())
+
+
+def test_html_for_notebooks(make_model: Callable[..., Model]) -> None:
+    from fcl.drivers.result import StopReason, TrainResult
+
+    model = make_model(certificate=Certificate(12.5, -np.inf, np.inf, 1.0, 1000))
+    html = model._repr_html_()
+    assert "3 active" in html and "unknown" in html and "GAA at 2" in html and "-2.5" in html
+    hostile = "<script>alert(1)</script>"
+    result = TrainResult(model, True, StopReason.TOLERANCE, hostile, {}, 1 << 28, 4)
+    html = result._repr_html_()
+    assert "<script" not in html and "&lt;script&gt;" in html and "256 MiB" in html
+    assert result.history is model.history

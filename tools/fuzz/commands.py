@@ -26,7 +26,7 @@ NEEDED = {"fcl-train": ("data", "features", "C", "out")}
 #: Options that are not drawn: compiling all kernels takes half a minute, and has its own tests.
 LEFT_OUT = {"warmup"}
 #: Options that name output files.
-OUTPUTS = {"out", "tsv", "log_json"}
+OUTPUTS = {"out", "tsv", "meme", "log_json", "report", "save_plots", "save_data"}
 
 
 @cache
@@ -76,7 +76,15 @@ class Line:
             "offset": lambda: "s",  # any numbers will do
             "out": self._out,
             "tsv": lambda: case.output(case.fresh(".tsv")),
+            "meme": lambda: case.output(case.fresh(".meme")),
             "log_json": lambda: case.output(case.fresh(".jsonl")),
+            "report": lambda: case.output(case.fresh(".html")),
+            "save_plots": lambda: case.output(case.fresh()),
+            "save_data": lambda: case.output(case.fresh()),
+            "groups": lambda: case.rng.choice(("y", "s")),
+            "names": lambda: self._write(
+                ".txt", "\n".join(map(str, range(case.rng.randint(0, 40))))
+            ),
             "config": lambda: self._write(".toml", "seed = 3\n"),
             "resume": lambda: copy(case, f"{self.rows}0.ck"),
             "checkpoint": lambda: case.output(case.fresh(".ck")),

@@ -98,10 +98,12 @@ def data(case: Case) -> Trial:
 def model(case: Case) -> Trial:
     """A model file that is damaged or crafted."""
     rows = _rows(case)
-    line = Line(case, case.rng.choice(("fcl-inspect", "fcl-predict")), rows).base()
+    command = case.rng.choice(("fcl-inspect", "fcl-predict", "fcl-report"))
+    line = Line(case, command, rows).base()
     damage(case, case.folder / str(line.values["model"]))
-    if line.command == "fcl-inspect" and case.chance(0.5):
-        line.values["tsv"] = line.good("tsv")
+    more = {"fcl-inspect": "tsv", "fcl-report": "data"}.get(command)
+    if more is not None and case.chance(0.5):
+        line.values[more] = line.good(more)
     return Trial(line.arguments())
 
 

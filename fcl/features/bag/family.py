@@ -32,6 +32,7 @@ from fcl.features.bag.search import SearchPricer, list_bytes
 from fcl.features.base import Floats, Ids
 from fcl.features.kmers.columns import Patterns
 from fcl.features.kmers.family import KmerFamily
+from fcl.features.motif import Motif
 from fcl.features.windows import WindowFamily, pattern_code, pattern_text, window_length
 
 if TYPE_CHECKING:
@@ -199,9 +200,12 @@ class BagFamily(WindowFamily):
 
     def describe(self, feature: int, names: Sequence[str] | None = None) -> str:
         """The pattern without trailing wildcards, and the strands on which it may occur."""
+        pattern = self.motif(feature).pattern
+        return pattern + (", either strand" if self.both else " anywhere")
+
+    def motif(self, feature: int) -> Motif:
         code = int(self.codes(np.array([feature]))[0])
-        text = pattern_text(code, self.d, self.radix)
-        return text + (", either strand" if self.both else " anywhere")
+        return Motif(pattern_text(code, self.d, self.radix), both_strands=self.both)
 
     def to_config(self) -> dict[str, Any]:
         own = asdict(self)

@@ -25,6 +25,7 @@ from fcl.features.concat.members import (
 
 if TYPE_CHECKING:
     from fcl.data.base import RowReader
+    from fcl.features.motif import Motif
 
 #: Approximate number of rows whose margins are summed at a time; members make their tables once per call.
 SUM_ROWS = 1 << 20
@@ -151,10 +152,19 @@ class ConcatFamily(Family):
 
     def describe(self, feature: int, names: Sequence[str] | None = None) -> str:
         """The member's description, after the member's name if there are several members."""
+        m, own = self._member_of(feature)
+        text = self.members[m].describe(own, names)
+        return f"{self._names[m]}: {text}" if len(self.members) > 1 else text
+
+    def motif(self, feature: int) -> Motif | None:
+        m, own = self._member_of(feature)
+        return self.members[m].motif(own)
+
+    def _member_of(self, feature: int) -> tuple[int, int]:
+        """The member that has a feature, and the feature's id in the member."""
         ids = np.array([feature])
         ((m, _),) = self.split(ids)
-        text = self.members[m].describe(int(self.local(m, ids)[0]), names)
-        return f"{self._names[m]}: {text}" if len(self.members) > 1 else text
+        return m, int(self.local(m, ids)[0])
 
     def to_config(self) -> dict[str, Any]:
         return {

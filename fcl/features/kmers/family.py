@@ -29,6 +29,7 @@ from fcl.features.kmers.columns import (
     margin_table_bytes,
 )
 from fcl.features.kmers.pricing import KmerPricer, pricing_bytes, unknown_bytes
+from fcl.features.motif import Motif
 from fcl.features.windows import WindowFamily, pattern_code, pattern_text, window_length
 
 if TYPE_CHECKING:
@@ -138,10 +139,13 @@ class KmerFamily(WindowFamily):
 
     def describe(self, feature: int, names: Sequence[str] | None = None) -> str:
         """The pattern without trailing wildcards, and the position of its first letter."""
+        motif = self.motif(feature)
+        where = f"{motif.position:+d}" if self.origin else str(motif.position)
+        return f"{motif.pattern} at {where}"
+
+    def motif(self, feature: int) -> Motif:
         position, code = divmod(int(feature), self.per_position)
-        place = position - self.origin
-        where = f"{place:+d}" if self.origin else str(place)
-        return f"{pattern_text(code, self.d, 5)} at {where}"
+        return Motif(pattern_text(code, self.d, 5), position, self.origin)
 
     def to_config(self) -> dict[str, Any]:
         return {"family": "kmers", "d": self.d, "length": self.length, "origin": self.origin}

@@ -1,0 +1,189 @@
+"""``fcl-report``: a model as an HTML page."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fcl.cli.common import Command, messages, refuse_same
+from fcl.cli.options import import_option, overwrite_option, version_option, x_option
+from fcl.cli.process import run
+from fcl.cli.signals import stop_on_signals
+from fcl.errors import InputError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from fcl.report.make import Report
+
+__all__ = ["command", "main", "report_on_training", "say_how_to_report"]
+
+EPILOG = """\
+\b
+Exit codes: 0 success, 1 the machine failed, 2 wrong option or input (nothing was written),
+129, 130 and 143 signals.
+
+The report needs the extra: pip install 'fcl[report]'
+"""
+
+#: Characters of a file of names that are read.
+MOST_NAMES = 1 << 28
+
+
+@click.command("fcl-report", cls=Command, epilog=EPILOG)
+@click.argument("model")
+@click.option(
+    "--out", required=True, metavar="FILE", help="Write the page, one HTML file, to FILE."
+)
+@click.option(
+    "--data", metavar="DATA", help="Rows with a target, for scores, effects and examples."
+)
+@x_option()
+@click.option("--y", default="y", show_default=True, help="Array of the target in DATA.")
+@click.option("--weights", metavar="NAME", help="Array of the sample weights in DATA.")
+@click.option("--offset", metavar="NAME", help="Array in DATA that is added to the margins.")
+@click.option("--groups", metavar="NAME", help="Array in DATA with the group of each row.")
+@click.option("--names", metavar="FILE", help="Text file with the name of a column in each line.")
+@click.option("--save-plots", metavar="DIR", help="Write the pictures to DIR, as SVG.")
+@click.option("--save-data", metavar="DIR", help="Write the numbers to DIR, as CSV and JSON.")
+@overwrite_option()
+@import_option()
+@version_option()
+def command(model: str, out: str, **options: Any) -> None:
+    """Report on the file MODEL: certificate, convergence, scores, features and effects.
+
+    The page is one file, which opens without a network. Rows are streamed. The same model and data give
+    the same page, byte for byte.
+    """
+    from fcl.model.atomic import atomic_file
+    from fcl.report.export import write_files
+
+    _check_outputs(model, out, options)
+    with stop_on_signals():
+        report = _report(model, options)
+        if options["save_plots"] is not None:
+            write_files(options["save_plots"], report.plots)
+        if options["save_data"] is not None:
+            write_files(options["save_data"], report.data)
+        with atomic_file(out, options["overwrite"]) as file:
+            file.write(report.html.encode())
+    messages.say(f"{out}: {len(report.html.encode()) / 1024:,.0f} KiB")
+
+
+def _check_outputs(model: str, out: str, options: Mapping[str, Any]) -> None:
+    from fcl.model.atomic import check_output
+    from fcl.report.extras import check_extras
+
+    check_extras()
+    inputs = {"model": model, "data": options["data"], "names": options["names"]}
+    refuse_same(out, "--out", **inputs)
+    check_output(out, options["overwrite"])
+    for option in ("save_plots", "save_data"):
+        if options[option] is not None:
+            name = f"--{option.replace('_', '-')}"
+            refuse_same(options[option], name, **inputs)
+            if os.path.realpath(options[option]) == os.path.realpath(out):
+                raise InputError(
+                    f"{name} {options[option]}: is the file of --out; choose another name"
+                )
+            _check_folder(name, options[option], options["overwrite"])
+
+
+def _check_folder(option: str, folder: str, overwrite: bool) -> None:
+    """Raise InputError unless a folder can be made, or is empty, or may be filled again."""
+    if os.path.isdir(folder):
+        if os.listdir(folder) and not overwrite:
+            raise InputError(f"{option} {folder}: is not empty; choose another, or add --overwrite")
+    elif os.path.lexists(folder) or not os.path.isdir(os.path.dirname(os.path.abspath(folder))):
+        raise InputError(f"{option} {folder}: expected a folder, or a new name in a folder")
+
+
+def _report(model: str, options: Mapping[str, Any]) -> Report:
+    from fcl.data import open_data
+    from fcl.report.make import make_report
+
+    names = None if options["names"] is None else _names(options["names"])
+    if options["data"] is None:
+        for name in ("groups", "weights", "offset"):
+            if options[name] is not None:
+                raise click.UsageError(f"--{name} names an array of --data, which is missing")
+        return make_report(model, names=names, trusted=options["imports"])
+    messages.say(f"reading {model} and {options['data']}")
+    arrays = {name: options[name] for name in ("x", "y", "weights", "offset")}
+    data = open_data(options["data"], **arrays)
+    groups = _groups(options)
+    return make_report(model, data, groups=groups, names=names, trusted=options["imports"])
+
+
+def _groups(options: Mapping[str, Any]) -> np.ndarray | None:
+    from fcl.data import open_data
+
+    if options["groups"] is None:
+        return None
+    # opened as a target, which may be categorical
+    return open_data(options["data"], x=options["x"], y=options["groups"]).target
+
+
+def _names(path: str) -> list[str]:
+    """The lines of a text file."""
+    from fcl.checks import file_kind
+
+    file_kind(path)
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read(MOST_NAMES).splitlines()
+    except OSError as error:
+        raise InputError(f"--names {path}: cannot be read ({error.strerror})") from error
+
+
+def report_on_training(model: str, options: Mapping[str, Any], trusted: Collection[str]) -> None:
+    """Write the report of ``fcl-train --report``; a failure is reported, but does not end the command.
+
+    Parameters
+    ----------
+    model : str
+        The model file.
+    options : mapping
+        The options of ``fcl-train``.
+    trusted : collection of str
+        Modules that the model may name.
+    """
+    from fcl.data import open_data
+    from fcl.errors import reason
+    from fcl.model.atomic import atomic_file
+    from fcl.report.make import make_report
+
+    out = options["report"]
+    try:
+        arrays = {name: options[name] for name in ("x", "y", "offset")}
+        if options["valid"] is None:
+            data = open_data(options["data"], weights=options["weights"], **arrays)
+        else:
+            data = open_data(options["valid"], **arrays)
+        report = make_report(model, data, trusted=trusted)
+        with atomic_file(out, options["overwrite"]) as file:
+            file.write(report.html.encode())
+    except Exception as error:  # the model is safe, and a report can be made later
+        why = reason(error) if isinstance(error, OSError) else error
+        messages.say(f"error: the report could not be written: {why}; the model is not affected")
+        say_how_to_report(model, out)
+        return
+    if not options["quiet"]:
+        messages.say(f"report in {out}")
+
+
+def say_how_to_report(model: str, out: str) -> None:
+    """Name the command that makes the report of a training that did not make it."""
+    messages.say(f"no report; make it with: fcl-report {model} --data DATA --out {out}")
+
+
+def main() -> None:
+    """Entry point of the script ``fcl-report``."""
+    run(command)
+
+
+if __name__ == "__main__":
+    main()

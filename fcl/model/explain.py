@@ -1,0 +1,235 @@
+"""Contributions: how the features of a model add up to the margins of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from fcl.checks import whole
+from fcl.data.prepared import PreparedRows
+from fcl.features.base import FINE_ROWS, BitColumns, Columns, Family, Floats, Ids, StepColumns
+from fcl.model.frames import import_pandas
+from fcl.parallel import one_blas_thread
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from fcl.data import DataSet
+
+__all__ = ["Contribution", "Explanation", "LinearModel", "iter_explanations", "iter_values"]
+
+#: Approximate bytes of the values of all features on one block of rows.
+BLOCK_BYTES = 32 << 20
+#: Up to this many maxima, searching for one after the other is faster than sorting.
+MOST_SEARCHES = 16
+#: Bytes of a column maker's buffers.
+BUFFER_BYTES = 8 << 20
+
+
+class LinearModel(Protocol):
+    """What an explanation needs of a :class:`fcl.Model`."""
+
+    @property
+    def family(self) -> Family:
+        """The family of the features."""
+
+    @property
+    def ids(self) -> Ids:
+        """Ids of the features, increasing."""
+
+    @property
+    def weights(self) -> Floats:
+        """Their weights."""
+
+    @property
+    def intercept(self) -> float:
+        """A part of every margin."""
+
+    def require_offset(self, data: DataSet) -> None:
+        """Raise InputError if the data lack an offset that the model needs."""
+
+
+class Contribution(NamedTuple):
+    """What one feature adds to the margin of one row.
+
+    Attributes
+    ----------
+    feature : str
+        Description of the feature.
+    weight : float
+    value : float
+        The feature's value in the row.
+    contribution : float
+        weight * value.
+    """
+
+    feature: str
+    weight: float
+    value: float
+    contribution: float
+
+
+@dataclass(frozen=True, eq=False)
+class Explanation:
+    """The largest contributions to the margins of rows.
+
+    ``margins = intercept + offset + contributions.sum(axis=1) + others``, up to rounding.
+
+    Attributes
+    ----------
+    model : LinearModel
+        Such as the :class:`fcl.Model`.
+    margins : float64 (n,)
+    offset : float64 (n,)
+        Offsets of the rows; zeros without offsets.
+    indices : int64 (n, top)
+        Indices of features in ``model.ids``, by decreasing |contribution|, ties by id.
+    contributions : float64 (n, top)
+        Weight times value of these features; 0 for features that are 0 in the row.
+    others : float64 (n,)
+        Sum of the contributions of all other features.
+    """
+
+    model: LinearModel
+    margins: Floats
+    offset: Floats
+    indices: npt.NDArray[np.int64]
+    contributions: Floats
+    others: Floats
+
+    def __len__(self) -> int:
+        return len(self.margins)
+
+    @property
+    def intercept(self) -> float:
+        """The intercept of the model, which is a part of every margin."""
+        return self.model.intercept
+
+    def row(self, i: int) -> list[Contribution]:
+        """The features of row i with a contribution, the largest first."""
+        return [
+            self._contribution(int(index), float(value))
+            for index, value in zip(self.indices[i], self.contributions[i], strict=True)
+            if value != 0.0
+        ]
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """One line for each contribution: row, rank, feature, weight, value, contribution.
+
+        Raises
+        ------
+        InputError
+            pandas is not installed.
+        """
+        lines = [
+            (i, rank, *line) for i in range(len(self)) for rank, line in enumerate(self.row(i))
+        ]
+        return import_pandas().DataFrame(lines, columns=["row", "rank", *Contribution._fields])
+
+    def _contribution(self, index: int, contribution: float) -> Contribution:
+        weight = float(self.model.weights[index])
+        words = self.model.family.describe(int(self.model.ids[index]))
+        return Contribution(words, weight, contribution / weight, contribution)
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[Explanation]) -> Explanation:
+        """Join the explanations of consecutive rows, at least one."""
+        names = ("margins", "offset", "indices", "contributions", "others")
+        joined = (np.concatenate([getattr(part, name) for part in parts]) for name in names)
+        return cls(parts[0].model, *joined)
+
+
+def iter_explanations(
+    model: LinearModel, data: DataSet, top: int | None, keep: npt.NDArray[np.bool_] | None = None
+) -> Iterator[Explanation]:
+    """Explain the rows of a data set in order, one block at a time; see :meth:`Model.explain`.
+
+    keep : bool (n,), the rows to explain; None: all.
+    """
+    k = len(model.ids)
+    top = k if top is None else min(whole("top", top, 1), k)
+    model.require_offset(data)
+    offset = np.zeros(data.n_rows) if data.offset is None else data.offset
+    offset = offset if keep is None else offset[keep]
+    for start, stop, values in iter_values(model.family, model.ids, data.rows, keep):
+        yield _explain(model, values * model.weights, offset[start:stop], top)
+
+
+def _explain(model: LinearModel, contributions: Floats, offset: Floats, top: int) -> Explanation:
+    margins = contributions.sum(axis=1) + model.intercept + offset
+    order = _largest(np.abs(contributions), top)
+    largest = np.take_along_axis(contributions, order, axis=1)
+    np.put_along_axis(contributions, order, 0.0, axis=1)
+    return Explanation(model, margins, offset, order, largest, contributions.sum(axis=1))
+
+
+def _largest(sizes: Floats, top: int) -> npt.NDArray[np.int64]:
+    """Indices of the ``top`` largest numbers of each row, by decreasing size: int64 (n, top)."""
+    if top > MOST_SEARCHES:
+        return np.argsort(-sizes, axis=1, kind="stable")[:, :top]
+    out = np.empty((len(sizes), top), np.int64)
+    for rank in range(top):
+        out[:, rank] = sizes.argmax(axis=1)
+        np.put_along_axis(sizes, out[:, rank : rank + 1], -1.0, axis=1)
+    return out
+
+
+def iter_values(
+    family: Family, ids: Ids, rows: Any, keep: npt.NDArray[np.bool_] | None = None
+) -> Iterator[tuple[int, int, Floats]]:
+    """Iterate over the values of some features, one block of rows at a time.
+
+    Parameters
+    ----------
+    family : Family
+    ids : int64 (k,)
+        Features, increasing.
+    rows : RowReader
+    keep : bool (n,), optional
+        Rows to read; None: all.
+
+    Yields
+    ------
+    start, stop, values : int, int, float64 (stop - start, k)
+        The range among the kept rows, and the features' values.
+
+    Raises
+    ------
+    InputError
+        The rows are not like the training rows.
+    """
+    size = BLOCK_BYTES // (8 * max(1, len(ids))) // 64 * 64
+    # beyond FINE_ROWS, columns are rounded to float32
+    size = min(max(64, size), FINE_ROWS, family.most_block_rows())
+    for start, stop, raw in family.read_rows(rows, size, keep):
+        with (
+            one_blas_thread()
+        ):  # as margins are computed: the number of threads changes the rounding
+            values = _values(family, ids, raw, size)
+        yield start, stop, values
+
+
+def _values(family: Family, ids: Ids, raw: Any, block_rows: int) -> Floats:
+    """The values of features on one block of raw rows, float64 (n, k)."""
+    prepared = PreparedRows(len(raw), block_rows, family.record_shape(block_rows))
+    prepared.commit(0, family.prepare(raw, prepared.writable(0), block_rows))
+    maker = family.column_maker(prepared, BUFFER_BYTES)
+    out = np.empty((len(raw), len(ids)))
+    for at in range(0, len(ids), maker.batch):
+        (columns,) = maker.make(ids[at : at + maker.batch])
+        out[:, at : at + maker.batch] = _dense(columns).T
+    return out
+
+
+def _dense(columns: Columns) -> np.ndarray:
+    """Columns (k, n) as an array of numbers."""
+    if isinstance(columns, BitColumns):
+        packed = np.ascontiguousarray(columns.bits).view(np.uint8)
+        return np.unpackbits(packed, axis=1, count=columns.n_rows, bitorder="little")
+    if isinstance(columns, StepColumns):
+        return columns.steps * columns.step
+    return columns.values

@@ -1,0 +1,46 @@
+"""Features of a model as rows and as a data frame; pandas is imported only for the frame."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from fcl.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pandas as pd
+
+    from fcl.features.motif import Motif
+
+__all__ = ["FeatureRow", "features_frame", "import_pandas"]
+
+
+class FeatureRow(NamedTuple):
+    """One active feature: id, description, weight, and number of training rows where it is not 0."""
+
+    id: int
+    feature: str
+    weight: float
+    support: int
+
+
+def import_pandas() -> Any:
+    """The module pandas; raises InputError if it is not installed."""
+    try:
+        import pandas
+    except ImportError as error:
+        raise InputError("a data frame needs pandas; install it: pip install pandas") from error
+    return pandas
+
+
+def features_frame(rows: Sequence[FeatureRow], motifs: Sequence[Motif | None]) -> pd.DataFrame:
+    """The features of a model and their patterns; see :meth:`fcl.Model.to_dataframe`."""
+    pd = import_pandas()
+    frame = pd.DataFrame(rows, columns=FeatureRow._fields)
+    if any(motifs):
+        frame["motif"] = [motif and motif.pattern for motif in motifs]
+        positions = [motif and motif.position for motif in motifs]
+        frame["position"] = pd.array(positions, dtype="Int64")
+        frame["strand"] = [motif and motif.strand for motif in motifs]
+    return frame

@@ -1,0 +1,100 @@
+"""The passes of a training, as records and as a data frame."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fcl.model.frames import import_pandas
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["History"]
+
+
+class History(list[Mapping[str, Any]]):
+    """The passes of a training in order, one mapping for each; pass 0 prices the null model.
+
+    The keys are the fields of :class:`fcl.drivers.events.PassDone`. Numbers that are unknown or not
+    finite are None.
+
+    ==================  =====================================================================
+    ``number``          0 for the pass of the null model, then 1, 2, ...
+    ``seconds``         seconds since the start of the run; a resumed run starts at 0 again
+    ``objective``       objective of the anchor, the best model so far
+    ``bound``           lower bound on the optimum
+    ``gap``             (objective - bound) / objective
+    ``max_violation``   largest violation of the optimality conditions; 1 at the optimum
+    ``priced``          features whose gradients the pass computed
+    ``scope``           these features in words
+    ``cached``          features whose columns are in the cache
+    ``active``          features with a nonzero weight
+    ``evicted``         columns dropped from the cache since the pass before
+    ``cache_bytes``     bytes of the cache in use, and ``cache_capacity``: of the whole cache
+    ``rows_per_second`` speed of the pass
+    ``memory_bytes``    peak memory of all processes so far
+    ``beta``            share of the proposed step that the line search took
+    ``validation``      {metric: score, "n_rows": rows} if the anchor was validated
+    ``time_left``       seconds to the end, as estimated after the pass
+    ``busy``            processor time over elapsed time of each process (``processes`` driver)
+    ==================  =====================================================================
+    """
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """One row for each pass, with the keys as columns.
+
+        ``validation`` and ``busy`` become columns such as ``validation.auprc`` and ``busy.writer 0``;
+        ``elapsed`` is :meth:`elapsed`.
+
+        Raises
+        ------
+        InputError
+            pandas is not installed.
+        """
+        pd = import_pandas()
+        records = [
+            {key: value for key, value in record.items() if key != "event"} for record in self
+        ]
+        return pd.json_normalize(records).assign(elapsed=self.elapsed())
+
+    def column(self, key: str) -> npt.NDArray[np.float64]:
+        """The numbers of one key, float64 (passes,); NaN where a pass has no number."""
+        return np.array([_number(record.get(key)) for record in self], np.float64)
+
+    def elapsed(self) -> npt.NDArray[np.float64]:
+        """Seconds of work up to the end of each pass, float64 (passes,), over all resumed runs.
+
+        Work that a run did after its last recorded pass does not count.
+        """
+        seconds = self.column("seconds")
+        restarts = np.flatnonzero(seconds[1:] < seconds[:-1]) + 1
+        for at in restarts[::-1]:
+            seconds[at:] += seconds[at - 1]
+        return seconds
+
+    def validation(self) -> tuple[str, npt.NDArray[np.float64]]:
+        """The name of the validation metric, and its scores, float64 (passes,).
+
+        The name is empty if no pass was validated; scores are NaN for passes that were not.
+        """
+        scores = [_mapping(record.get("validation")) for record in self]
+        names = (name for score in scores for name in score if name != "n_rows")
+        metric = next(names, "")
+        return metric, np.array([_number(score.get(metric)) for score in scores], np.float64)
+
+
+def _number(value: Any) -> float:
+    """A number of a history, which may come from a stranger's file; NaN for anything else."""
+    return float(value) if isinstance(value, int | float) and abs(value) <= _LARGEST else math.nan
+
+
+_LARGEST = np.finfo(np.float64).max
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}

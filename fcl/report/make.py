@@ -1,0 +1,102 @@
+"""From a model file to the report."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fcl.errors import InputError
+from fcl.model import load_model
+from fcl.report.contract import Context, Section, name_text
+from fcl.report.export import data_files, plot_files
+from fcl.report.extras import check_extras
+from fcl.report.measured import measure
+from fcl.report.page import render
+from fcl.report.sections import sections
+
+if TYPE_CHECKING:
+    from fcl.data import DataSet
+
+__all__ = ["Report", "make_report"]
+
+
+@dataclass(frozen=True)
+class Report:
+    """A report: its page, and the sections that the page shows.
+
+    Attributes
+    ----------
+    html : str
+        The page, one file.
+    sections : sequence of Section
+    """
+
+    html: str
+    sections: Sequence[Section]
+
+    @property
+    def plots(self) -> dict[str, str]:
+        """File name -> SVG of each picture."""
+        return plot_files(self.sections)
+
+    @property
+    def data(self) -> dict[str, str]:
+        """File name -> CSV or JSON with the numbers of the report."""
+        return data_files(self.sections)
+
+
+def make_report(
+    path: str | os.PathLike[str],
+    data: DataSet | None = None,
+    *,
+    groups: np.ndarray | None = None,
+    names: Sequence[str] | None = None,
+    trusted: Collection[str] = (),
+) -> Report:
+    """Report on a model file. The same file and data give the same bytes.
+
+    Parameters
+    ----------
+    path : path
+        The model file.
+    data : DataSet, optional
+        Rows with a target, for scores, effects and single rows.
+    groups : (n,), optional
+        The group of each row, such as its chromosome.
+    names : sequence of str, optional
+        Names of the columns of the rows.
+    trusted : collection of str
+        Modules that the file may import, as for :func:`fcl.load_model`.
+
+    Returns
+    -------
+    Report
+
+    Raises
+    ------
+    InputError
+        matplotlib or jinja2 is missing; the file is not a model; the rows do not fit the model; or there
+        are fewer names than columns.
+    """
+    check_extras()
+    model = load_model(path, trusted)
+    checksum = hashlib.sha256(Path(path).read_bytes()).hexdigest()
+    if names is not None and data is not None and len(names) != _width(data):
+        raise InputError(
+            f"names: expected {_width(data):,} names, one for each column of {data.name}, got "
+            f"{len(names):,}"
+        )
+    measured = None if data is None else measure(model, data, groups)
+    context = Context(model, Path(path), checksum, names, measured)
+    made = sections(context)
+    return Report(render(name_text(Path(path).name), made), made)
+
+
+def _width(data: DataSet) -> int:
+    return data.rows.shape[1] if len(data.rows.shape) > 1 else 1

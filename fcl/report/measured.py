@@ -1,0 +1,266 @@
+"""What the report measures on rows of data, in two streamed passes.
+
+The first pass computes the margins of all rows and, for windows, the sum of the margins for each letter
+at each position. The second pass computes the columns of the strongest features on a sample of the rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from fcl.errors import InputError
+from fcl.features.windows import LETTERS
+from fcl.model.explain import iter_values
+from fcl.parallel import one_blas_thread
+
+if TYPE_CHECKING:
+    from fcl.data import DataSet
+    from fcl.model import Model
+
+__all__ = ["FeatureStats", "LetterEffects", "Measured", "measure"]
+
+Floats = npt.NDArray[np.float64]
+Ids = npt.NDArray[np.int64]
+
+#: The strongest features by |weight| whose columns are measured.
+MOST_FEATURES = 2_000
+#: Values of columns that the second pass computes, which limits the rows of its sample ...
+MOST_VALUES = 40_000_000
+#: ... to at least this many.
+LEAST_ROWS = 1_000
+#: The number of letters with an effect: A, C, G, T, without the unknown one.
+N_LETTERS = len(LETTERS) - 1
+#: Rows of a block of the first pass.
+BLOCK_ROWS = 8_192
+
+
+@dataclass(frozen=True, eq=False)
+class LetterEffects:
+    """The mean margin of the rows with a letter at a position, minus the mean margin of all rows.
+
+    Attributes
+    ----------
+    effects : float64 (L, 4)
+        For A, C, G, T; 0 for a letter that does not occur at the position.
+    weights : float64 (L, 4)
+        Sum of the sample weights of the rows with the letter.
+    """
+
+    effects: Floats
+    weights: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureStats:
+    """The columns of the strongest features on a sample of rows.
+
+    Attributes
+    ----------
+    indices : int64 (k,)
+        Indices of the features in ``model.ids``, increasing.
+    n_rows : int
+        Rows of the sample, evenly spaced.
+    nonzero : int64 (k,)
+        Rows of the sample in which the feature is not 0.
+    positive : float64 (k,)
+        Share of rows with the positive label among these rows, by sample weight; NaN for regression.
+    mean, spread : float64 (k,)
+        Weighted mean and standard deviation of the contribution to the margin.
+    group : int64 (k,)
+        Features with the same number have equal columns on the sample.
+    """
+
+    indices: Ids
+    n_rows: int
+    nonzero: Ids
+    positive: Floats
+    mean: Floats
+    spread: Floats
+    group: Ids
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """Margins, targets and statistics of the rows of a data set.
+
+    Attributes
+    ----------
+    data : DataSet
+    is_training : bool
+        Whether these are the rows on which the model was trained.
+    y : float64 (n,)
+        -1 and +1 for labels, numbers for regression.
+    weights : float64 (n,)
+        Sample weights.
+    margins : float64 (n,)
+    letters : LetterEffects or None
+        None unless rows are windows of letters.
+    features : FeatureStats
+    groups : (n,) of text, or None
+        The group of each row, such as its chromosome.
+    """
+
+    data: DataSet
+    is_training: bool
+    y: Floats
+    weights: Floats
+    margins: Floats
+    letters: LetterEffects | None
+    features: FeatureStats
+    groups: np.ndarray | None = None
+
+
+def measure(model: Model, data: DataSet, groups: np.ndarray | None = None) -> Measured:
+    """Measure a model on the rows of a data set.
+
+    Parameters
+    ----------
+    model : Model
+    data : DataSet
+        With a target.
+    groups : (n,), optional
+        The group of each row.
+
+    Raises
+    ------
+    InputError
+        The data have no target, a label that the model does not know, or rows unlike the training rows.
+    """
+    y = targets(model, data)
+    weights = np.ones(data.n_rows) if data.weights is None else data.weights
+    margins, letters = _margins(model, data, weights)
+    return Measured(
+        data=data,
+        is_training=data.fingerprint() == model.fingerprint,
+        y=y,
+        weights=weights,
+        margins=margins,
+        letters=letters,
+        features=_feature_stats(model, data, y, weights),
+        groups=None if groups is None else np.asarray(groups).astype(str),
+    )
+
+
+def targets(model: Model, data: DataSet) -> Floats:
+    """The target of each row, float64 (n,): -1 or +1 for labels; InputError for an unknown label."""
+    if data.target is None:
+        raise InputError(
+            f"{data.name}: expected a target to compare predictions with, got none; name its array (--y)"
+        )
+    from fcl.data.targets import regression_target
+
+    if model.labels is None:
+        return regression_target(data.target, data.target_name)
+    values = np.asarray(data.target).reshape(-1)
+    if values.dtype.kind == "S":
+        values = np.char.decode(values, "utf-8", "backslashreplace")
+    known = [values == label for label in model.labels]
+    wrong = np.flatnonzero(~(known[0] | known[1]))
+    if len(wrong):
+        raise InputError(
+            f"{data.target_name}: expected the labels of the model, {model.labels[0]!r} and "
+            f"{model.labels[1]!r}, got {values[wrong[0]]!r} in row {wrong[0]}"
+        )
+    return np.where(known[1], 1.0, -1.0)
+
+
+def _margins(model: Model, data: DataSet, weights: Floats) -> tuple[Floats, LetterEffects | None]:
+    """Margins of all rows and, for windows, the effects of letters."""
+    model.require_offset(data)
+    family = model.family
+    scorer = family.scorer(model.ids, model.weights)
+    margins = np.zeros(data.n_rows) if data.offset is None else data.offset.copy()
+    sums = _LetterSums() if family.row_kind == "sequences" else None
+    block_rows = min(BLOCK_ROWS, family.most_block_rows())
+    for start, stop, block in family.read_rows(data.rows, block_rows):
+        with one_blas_thread():
+            margins[start:stop] += scorer.margins(block) + model.intercept
+        if sums is not None:
+            sums.add(block, margins[start:stop], weights[start:stop])
+    return margins, None if sums is None else sums.effects()
+
+
+class _LetterSums:
+    """Sums of weights and margins for each letter at each position."""
+
+    def __init__(self) -> None:
+        self.weights = self.margins = np.zeros((0, 0))
+
+    def add(self, codes: npt.NDArray[np.uint8], margins: Floats, weights: Floats) -> None:
+        if not self.weights.size:
+            self.weights, self.margins = np.zeros((2, codes.shape[1], N_LETTERS + 1))
+        totals = weights * margins
+        for position, letters in enumerate(np.ascontiguousarray(codes.T)):
+            self.weights[position] += np.bincount(letters, weights, N_LETTERS + 1)
+            self.margins[position] += np.bincount(letters, totals, N_LETTERS + 1)
+
+    def effects(self) -> LetterEffects:
+        """The effects; unknown letters count in the mean alone."""
+        mean = self.margins.sum() / self.weights.sum()
+        weights, margins = self.weights[:, :N_LETTERS], self.margins[:, :N_LETTERS]
+        means = np.divide(margins, weights, out=np.full_like(margins, mean), where=weights > 0.0)
+        return LetterEffects(means - mean, weights)
+
+
+def _feature_stats(model: Model, data: DataSet, y: Floats, weights: Floats) -> FeatureStats:
+    active = np.flatnonzero(model.weights)
+    strongest = np.argsort(-np.abs(model.weights[active]), kind="stable")[:MOST_FEATURES]
+    indices = np.sort(active[strongest])
+    keep = _sample(data.n_rows, max(LEAST_ROWS, MOST_VALUES // max(1, len(indices))))
+    if model.labels is None:
+        y = np.full(len(y), np.nan)
+    sums = _ColumnSums(len(indices), model.weights[indices])
+    y, weights = y[keep], weights[keep]
+    for start, stop, values in iter_values(model.family, model.ids[indices], data.rows, keep):
+        sums.add(values, y[start:stop], weights[start:stop])
+    return sums.stats(indices, len(y), float(weights.sum()))
+
+
+def _sample(n_rows: int, most: int) -> npt.NDArray[np.bool_]:
+    """Evenly spaced rows, at most about ``most``: bool (n,)."""
+    step = -(-n_rows // most)
+    keep = np.zeros(n_rows, np.bool_)
+    keep[::step] = True
+    return keep
+
+
+class _ColumnSums:
+    """Sums over the columns of some features, and hashes that reveal equal columns."""
+
+    def __init__(self, k: int, weights: Floats) -> None:
+        self._scale = weights
+        self._nonzero = np.zeros(k, np.int64)
+        self._carried, self._positive = np.zeros((2, k))
+        self._sum, self._squares = np.zeros((2, k))
+        self._hash = np.zeros((2, k), np.uint64)
+        self._random = np.random.default_rng(0)
+
+    def add(self, values: Floats, y: Floats, weights: Floats) -> None:
+        nonzero = values != 0.0
+        self._nonzero += np.count_nonzero(nonzero, axis=0)
+        self._carried += weights @ nonzero
+        self._positive += (weights * (y + 1.0) / 2.0) @ nonzero
+        contributions = values * self._scale
+        self._sum += weights @ contributions
+        self._squares += weights @ contributions**2
+        # sums modulo 2^64 of the bits times odd random numbers; + 0.0 turns -0.0 into 0.0
+        bits = (values + 0.0).view(np.uint64)
+        for lane in range(len(self._hash)):
+            factors = self._random.integers(0, 1 << 63, len(values), np.uint64) * 2 + 1
+            self._hash[lane] += (bits * factors[:, None]).sum(axis=0, dtype=np.uint64)
+
+    def stats(self, indices: Ids, n_rows: int, total: float) -> FeatureStats:
+        """The statistics; ``total`` is the sum of the sample weights."""
+        mean = self._sum / total
+        variance = np.maximum(self._squares / total - mean**2, 0.0)
+        share = np.divide(
+            self._positive, self._carried, out=np.full_like(mean, np.nan), where=self._carried > 0.0
+        )
+        _, group = np.unique(self._hash, axis=1, return_inverse=True)
+        return FeatureStats(
+            indices, n_rows, self._nonzero, share, mean, np.sqrt(variance), group.reshape(-1)
+        )

@@ -1,0 +1,78 @@
+"""The HTML page: one file without external requests, in which names cannot become code.
+
+jinja2 escapes all text. The numbers of sortable tables are JSON, in which ``<``, ``>``, ``&`` and quotes
+are escaped. The page's policy (CSP) allows no script but its own, and no requests.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import math
+from collections.abc import Sequence
+from importlib.resources import files
+from typing import Any
+
+from fcl.plain import plain
+from fcl.report.contract import Figure, Section, Table
+from fcl.report.figures import themed
+
+__all__ = ["cell", "render"]
+
+
+def render(title: str, sections: Sequence[Section]) -> str:
+    """The page as HTML.
+
+    Parameters
+    ----------
+    title : str
+    sections : sequence of Section
+        Their texts are foreign; the pictures come from :mod:`fcl.report.figures`.
+    """
+    from jinja2 import Environment, StrictUndefined
+    from jinja2.utils import htmlsafe_json_dumps
+    from markupsafe import Markup
+
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    script = _read("page.js")
+
+    def drawn(figure: Figure) -> Markup:
+        return Markup(themed(figure.svg))
+
+    def island(table: Table) -> Any:
+        return htmlsafe_json_dumps(plain({"head": table.head, "rows": table.rows}))
+
+    template = environment.from_string(_read("page.html.j2"))
+    return template.render(
+        title=title,
+        sections=sections,
+        style=Markup(_read("page.css")),
+        script=Markup(script),
+        script_hash=_sha256(f"\n{script}\n"),
+        drawn=drawn,
+        island=island,
+        cell=cell,
+        is_text=lambda value: isinstance(value, str),
+    )
+
+
+def _read(name: str) -> str:
+    return files("fcl.report").joinpath("templates", name).read_text(encoding="utf-8").rstrip("\n")
+
+
+def _sha256(script: str) -> str:
+    """The hash of a script, as content security policies give it."""
+    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+
+
+def cell(value: Any) -> str:
+    """A value of a table as text: numbers with four significant digits, unknown ones empty."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return ""
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:,.0f}" if abs(value) >= 1e4 and value == int(value) else f"{value:.4g}"
+    return str(value)

@@ -1,0 +1,130 @@
+"""The head: the problem, what is proved about the model, and what the training took."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from fcl.checks import shortened
+from fcl.model import Certificate
+from fcl.model.certificate import Scope
+from fcl.objective import Penalty
+from fcl.report.contract import Context, Figure, Section, Table
+from fcl.report.figures import ACCENT, INK, PAGE, SECOND, drawing, log_axis
+from fcl.units import format_bytes, format_seconds
+
+__all__ = ["LEAST_GAP", "number", "proof", "section"]
+
+#: The smallest gap that the picture shows.
+LEAST_GAP = 1e-16
+
+
+def section(context: Context) -> Section:
+    """The head of the page; it has no conditions."""
+    model = context.model
+    certificate = model.certificate
+    facts = [*_problem(context), *_certificate(certificate), *_effort(context)]
+    tol = number(model.options.get("tol"))
+    blocks = [_gap_bar(certificate.gap, tol)] if math.isfinite(certificate.gap) else []
+    return Section("head", "Model and certificate", proof(certificate), facts, blocks)
+
+
+def number(value: Any) -> float:
+    """A number among the options of a model, which may come from a stranger; NaN for anything else."""
+    return float(value) if isinstance(value, int | float) and abs(value) < 1e300 else math.nan
+
+
+def proof(certificate: Certificate) -> str:
+    """What the certificate proves, in one or two sentences."""
+    if certificate.scope is Scope.NOTHING or not math.isfinite(certificate.gap):
+        return "Nothing is proved about this model: it is newer than the last pricing."
+    most = max(certificate.objective - certificate.bound, 0.0)
+    text = (
+        f"No choice of weights for the {certificate.n_priced:,} priced features lowers the objective by "
+        f"more than {most:.3g}, which is {certificate.gap:.3g} of the objective."
+    )
+    if certificate.scope is Scope.FAMILY:
+        return f"{text} These are all features of the family."
+    return f"{text} The certificate covers {certificate.scope_text}."
+
+
+def _problem(context: Context) -> list[tuple[str, str]]:
+    model = context.model
+    task = f"regression, {model.loss} loss"
+    if model.labels is not None:
+        negative, positive = context.labels
+        task = f"classification of {positive} (+1) against {negative} (-1), {model.loss} loss"
+    penalty = Penalty(float(model.options.get("l1_ratio", 1.0))).formula
+    if model.options.get("standardize"):
+        penalty += ", in units of standard deviations"
+    rows = f"{model.n_rows:,} training rows, sum of weights {model.sum_weights:.10g}"
+    return [
+        ("task", task),
+        ("data", rows + (", with an offset" if model.has_offset else "")),
+        ("family", shortened(_family(context), 400)),
+        ("penalty", penalty),
+        ("C", f"{model.C:.10g} (alpha {model.alpha:.10g})"),
+    ]
+
+
+def _family(context: Context) -> str:
+    model = context.model
+    spelled = model.options.get("features")
+    text = spelled if isinstance(spelled, str) else model.family.name
+    return f"{text}: {model.family.n_features:,} features, {model.n_active:,} active"
+
+
+def _certificate(certificate: Certificate) -> list[tuple[str, str]]:
+    known = math.isfinite(certificate.bound)
+    return [
+        ("objective", f"{certificate.objective:.10g}"),
+        ("bound", f"{certificate.bound:.10g}" if known else "unknown"),
+        ("gap", f"{certificate.gap:.3g} relative"),
+    ]
+
+
+def _effort(context: Context) -> list[tuple[str, str]]:
+    history, options = context.model.history, context.model.options
+    facts = [("passes", f"{max(0, context.model.certificate.passes - 1):,} after the null model's")]
+    seconds = _largest(history.elapsed())
+    if math.isfinite(seconds):
+        facts.append(("time", format_seconds(seconds)))
+    peak, budget = _largest(history.column("memory_bytes")), number(options.get("memory"))
+    if math.isfinite(peak):
+        limit = f" of {format_bytes(budget)}" if math.isfinite(budget) else ""
+        facts.append(("peak memory", format_bytes(peak) + limit))
+    return facts
+
+
+def _largest(values: np.ndarray) -> float:
+    """The largest known number; NaN without any."""
+    known = values[np.isfinite(values)]
+    return float(known.max()) if len(known) else math.nan
+
+
+def _gap_bar(gap: float, tol: float) -> Figure:
+    shown = min(max(gap, LEAST_GAP), 1.0)
+    with drawing(9.0, 0.95) as drawn:
+        axes = drawn.axes
+        marked = 0.0 < tol < 1.0
+        low = max(min(shown, tol if marked else shown), LEAST_GAP) / 3.0
+        log_axis(axes, "x", low, 1.0)
+        axes.set_xlim(1.0, low)
+        axes.barh([0.0], [shown - 1.0], left=1.0, height=0.8, color=ACCENT, alpha=0.85)
+        inside = math.log(shown) <= 0.25 * math.log(low)  # the bar is long enough for its text
+        side, colour = ("right", PAGE) if inside else ("left", INK)
+        axes.text(shown, 0.0, f" gap {gap:.2e} ", va="center", ha=side, color=colour)
+        if marked:
+            axes.axvline(tol, color=SECOND, linewidth=1.6)
+            axes.text(tol, 0.62, f" tolerance {tol:.0e}", ha="left", va="bottom", color=SECOND)
+        axes.set_ylim(-0.55, 1.3)
+        axes.set_yticks([])
+        axes.spines["left"].set_visible(False)
+    caption = (
+        "Relative duality gap, on a log scale: the bar runs from 1, where nothing is proved, to the gap "
+        "of this model."
+    )
+    data = Table("gap", ["gap", "tolerance"], [[gap, tol]], shown=False)
+    return Figure("gap", drawn.svg, caption, data)

@@ -1,0 +1,98 @@
+"""Provenance: the file, the data, the versions, the options, and how to continue."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shlex
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from fcl.checks import shortened, shown
+from fcl.options import JOB_DEFAULTS, TRAINING
+from fcl.report.contract import Context, Section, Table
+from fcl.version import __version__
+
+__all__ = ["section"]
+
+#: Options that the page shows; a stranger's file may hold any number.
+MOST_OPTIONS = 100
+PACKAGES = ("numpy", "numba", "scikit-learn", "matplotlib")
+
+
+def section(context: Context) -> Section:
+    """The provenance of model and page."""
+    model = context.model
+    facts = [
+        ("model file", shortened(context.path.name)),
+        ("SHA-256 of the file", context.checksum),
+        ("fingerprint of the training data", shortened(model.fingerprint)),
+        ("trained", f"{shortened(model.created, 40)}, by fcl {shortened(model.fcl_version, 40)}"),
+        ("report", f"fcl {__version__}, {_versions()}"),
+        *_data(context),
+        ("same options again", _command(context)),
+        ("to a smaller gap", _resume(context)),
+    ]
+    given = sorted(model.options.items())[:MOST_OPTIONS]
+    options = [[_text(name), _text(value)] for name, value in given]
+    table = Table("options", ["option", "value"], options, "The options of the training.")
+    return Section("provenance", "Provenance", "", facts, [table])
+
+
+def _versions() -> str:
+    found = [f"Python {platform.python_version()}"]
+    for name in PACKAGES:
+        try:
+            found.append(f"{name} {version(name)}")
+        except PackageNotFoundError:
+            continue
+    return ", ".join(found)
+
+
+def _data(context: Context) -> list[tuple[str, str]]:
+    if context.measured is None:
+        return []
+    measured = context.measured
+    name, n = shortened(measured.data.name), len(measured.y)
+    return [
+        ("rows of this report", f"{name}, {n:,} rows, fingerprint {measured.data.fingerprint()}")
+    ]
+
+
+def _command(context: Context) -> str:
+    """A command with the options of the model that differ from the defaults of ``fcl-train``."""
+    words = ["fcl-train", "DATA"]
+    for option in (option for option in TRAINING if option.name in JOB_DEFAULTS):
+        value = context.model.options.get(option.name)
+        default = option.default if option.command_default is None else option.command_default
+        # alpha follows from C, and 0 writers from the driver
+        implied = option.name == "alpha" or (option.name, value) == ("writers", 0)
+        if not implied and value not in (None, option.check(default)):
+            words += _spelled(option.spelled, option.name, value)
+    return shortened(" ".join([*words, "--out", "MODEL"]), 1_000)
+
+
+def _spelled(option: str, name: str, value: Any) -> list[str]:
+    """An option as words of a command line."""
+    if isinstance(value, bool):
+        return [option if value else f"--no-{option[2:]}"]
+    if name == "class_weight" and isinstance(value, list):
+        value = ",".join(f"{label}={weight!r}" for label, weight in value)
+    return [option, shlex.quote(str(value))]
+
+
+def _resume(context: Context) -> str:
+    """The command that continues the training, if its checkpoints are beside the model file."""
+    folder = f"{context.path}.checkpoint"
+    name = os.path.basename(folder)
+    command = f"fcl-train --resume {shlex.quote(name)} --tol SMALLER"
+    if os.path.isdir(folder):
+        return shortened(command, 400)
+    return (
+        f"{shortened(command, 400)}, with the checkpoints of the training, which are not beside the "
+        "model; or train again with a smaller --tol"
+    )
+
+
+def _text(value: Any) -> str:
+    return shortened(value if isinstance(value, str) else shown(value))

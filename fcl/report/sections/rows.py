@@ -1,0 +1,141 @@
+"""Single rows: where the model is right, where it is wrong, and which features are responsible."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from fcl.model.explain import Explanation, iter_explanations
+from fcl.report.contract import Context, Figure, Section, Table
+from fcl.report.figures import drawing
+from fcl.report.letters import letter_contributions, window_text
+from fcl.report.logo import draw_logo
+from fcl.report.measured import Measured
+
+__all__ = ["section"]
+
+#: Features of each row in its table.
+MOST_FEATURES = 5
+
+
+@dataclass(frozen=True)
+class _Chosen:
+    """A row, and why it was chosen."""
+
+    key: str
+    title: str
+    row: int
+
+
+def section(context: Context) -> Section | None:
+    """A few rows with their largest contributions; None without data or features."""
+    measured = context.measured
+    if measured is None or not context.model.n_active:
+        return None
+    blocks: list[Figure | Table] = []
+    for chosen in _choose(context, measured):
+        blocks += _blocks(context, measured, chosen)
+    lead = (
+        f"A margin is the intercept ({context.model.intercept:+.4g}) plus the contributions of the "
+        "features, weight times value"
+        + (", plus the row's offset." if context.model.has_offset else ".")
+    )
+    if measured.letters is not None:
+        lead += (
+            " The contribution of a pattern is divided equally among its fixed letters, so that the "
+            "letters of a logo add up to the contributions of the patterns."
+        )
+    return Section("rows", "Single rows", lead, blocks=blocks)
+
+
+def _choose(context: Context, measured: Measured) -> list[_Chosen]:
+    """Rows that count: the most extreme ones of each kind that occurs."""
+    y, margins = measured.y, measured.margins
+    counted = measured.weights > 0.0
+    if context.model.labels is None:
+        residuals = y - context.model.loss_object.mean(margins)
+        return [
+            *_largest("highest", "Highest prediction", counted, margins),
+            *_largest(
+                "too_low", "Prediction too low by most", counted & (residuals > 0), residuals
+            ),
+            *_largest(
+                "too_high", "Prediction too high by most", counted & (residuals < 0), -residuals
+            ),
+        ]
+    right, wrong = counted & (y > 0), counted & (y < 0)
+    return [
+        *_largest("true_positive", "Strongest true positive", right & (margins > 0), margins),
+        *_largest("false_positive", "Worst false positive", wrong & (margins > 0), margins),
+        *_largest("false_negative", "Worst false negative", right & (margins <= 0), -margins),
+    ]
+
+
+def _largest(
+    key: str, title: str, among: npt.NDArray[np.bool_], values: npt.NDArray[np.float64]
+) -> list[_Chosen]:
+    if not among.any():
+        return []
+    return [_Chosen(key, title, int(np.argmax(np.where(among, values, -np.inf))))]
+
+
+def _blocks(context: Context, measured: Measured, chosen: _Chosen) -> list[Figure | Table]:
+    model = context.model
+    keep = np.zeros(len(measured.y), np.bool_)
+    keep[chosen.row] = True
+    (explained,) = iter_explanations(model, measured.data, None, keep)
+    target = f"{measured.y[chosen.row]:.6g}"
+    if model.labels is not None:
+        target = context.labels[int(measured.y[chosen.row] > 0)]
+    title = (
+        f"{chosen.title}: row {chosen.row:,}, target {target}, margin {explained.margins[0]:+.4g}."
+    )
+    family = model.family
+    if all(family.motif(int(model.ids[index])) is None for index in explained.indices[0]):
+        return [_table(context, explained, chosen, title)]
+    ((_, _, codes),) = family.read_rows(measured.data.rows, 64, keep)
+    logo = _logo(context, explained, chosen, window_text(codes[0]), title)
+    return [logo, _table(context, explained, chosen, "")]
+
+
+def _table(context: Context, explained: Explanation, chosen: _Chosen, title: str) -> Table:
+    weights, values = context.model.weights, explained.contributions[0]
+    rows = [
+        [context.feature(index), float(weights[index]), value / float(weights[index]), value]
+        for index, value in zip(explained.indices[0].tolist(), values.tolist(), strict=True)
+        if value
+    ]
+    shown, others = rows[:MOST_FEATURES], rows[MOST_FEATURES:]
+    if others:
+        total = float(sum(row[3] for row in others))
+        shown.append([f"{len(others):,} other features", None, None, total])
+    shown.append(["intercept", None, None, context.model.intercept])
+    if explained.offset[0]:
+        shown.append(["offset", None, None, float(explained.offset[0])])
+    shown.append(["margin", None, None, float(explained.margins[0])])
+    head = ["feature", "weight", "value", "contribution"]
+    return Table(f"row_{chosen.key}", head, shown, title)
+
+
+def _logo(
+    context: Context, explained: Explanation, chosen: _Chosen, text: str, title: str
+) -> Figure:
+    model = context.model
+    pairs = zip(explained.indices[0].tolist(), explained.contributions[0].tolist(), strict=True)
+    found = ((model.family.motif(int(model.ids[index])), value) for index, value in pairs if value)
+    motifs = [(motif, value) for motif, value in found if motif is not None]
+    letters = letter_contributions(text, motifs)
+    origin = context.origin
+    heights = np.zeros((len(text), 5))
+    heights[np.arange(len(text)), ["ACGTN".index(letter) for letter in text]] = letters
+    with drawing(9.0, 1.7) as drawn:
+        draw_logo(drawn.axes, "ACGTN", heights, origin)
+        drawn.axes.set(xlabel="position", ylabel="contribution")
+    rows = [
+        [i - origin, letter, value]
+        for i, (letter, value) in enumerate(zip(text, letters, strict=True))
+    ]
+    data = Table(f"letters_{chosen.key}", ["position", "letter", "contribution"], rows, shown=False)
+    return Figure(f"row_{chosen.key}", drawn.svg, title, data)

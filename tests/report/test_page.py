@@ -1,0 +1,271 @@
+"""The page: the same bytes twice, small, and safe whatever the names are."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from fcl.errors import InputError
+from fcl.features import Columns
+from fcl.options import Options
+from fcl.report import extras
+from fcl.report.contract import Context, Figure, Section, Table
+from fcl.report.make import Report, make_report
+from fcl.report.measured import measure
+from fcl.report.page import cell, render
+from fcl.report.sections import convergence, features, head, provenance, rows, scores
+from tests.report.conftest import Case, table_case
+
+HOSTILE = [
+    "<script>document.title='owned'</script>",
+    "</script><img src=x onerror=\"document.title='owned'\">",
+    "\"'><b>&amp; $\\frac{1}{2}$ \u2028 \x00\x1b[31m \u202e",
+    "x" * 1_000_000,
+    "{{ 7 * 7 }}{% raw %}",
+    "",
+]
+
+
+class Page(HTMLParser):
+    """Tags, attributes and the contents of scripts of a page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.scripts: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag == "script":
+            self.scripts.append("")
+
+    def handle_data(self, data: str) -> None:
+        if self.cdata_elem == "script":
+            self.scripts[-1] += data
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Report:
+    """A report in which every name that users choose is hostile."""
+    case = table_case()
+    labels = (HOSTILE[0], HOSTILE[1])
+    target = np.where(case.data.target == "yes", labels[1], labels[0])
+    options = dict(case.model.options) | {HOSTILE[1]: HOSTILE[0], "features": HOSTILE[1]}
+    history = [dict(record, validation={HOSTILE[2]: 0.5}) for record in case.model.history]
+    history[1] |= {"busy": {HOSTILE[0]: 0.5}, "seconds": "long", "gap": -1.0}
+    model = table_case(
+        labels=labels, options=options, history=history, created=HOSTILE[1], fcl_version=HOSTILE[0]
+    ).model
+    path = tmp_path_factory.mktemp("hostile") / "m<script>.fcl"
+    model.save(path)
+    groups = np.array([HOSTILE[i % 3] for i in range(case.data.n_rows)])
+    data = case.data.with_target(target, None)
+    return make_report(path, data, groups=groups, names=HOSTILE)
+
+
+def test_hostile_names_stay_text(hostile: Report) -> None:
+    page = Page(hostile.html)
+    assert len(hostile.html.encode()) < 2 << 20
+    assert [tag for tag, _ in page.tags].count("script") == len(page.scripts) == 2
+    assert not {"img", "b", "iframe", "link", "base"} & {tag for tag, _ in page.tags}
+    assert not [name for _, attrs in page.tags for name in attrs if name.startswith("on")]
+    island, script = page.scripts
+    assert "<" not in island and "owned" not in script
+    names = [row[1] for row in json.loads(island)["rows"]]
+    assert HOSTILE[0] in names and max(map(len, names)) <= 120
+    assert "49" not in [name.strip() for name in names]
+    assert "\x00" not in hostile.html and "\x1b" not in hostile.html
+    for name, svg in hostile.plots.items():
+        assert "<script" not in svg.lower(), name
+        ElementTree.fromstring(svg)
+
+
+def test_the_page_asks_for_nothing(hostile: Report) -> None:
+    page = Page(hostile.html)
+    for tag, attrs in page.tags:
+        for name in ("src", "href", "xlink:href", "data", "action"):
+            assert (attrs.get(name) or "#").startswith("#"), (tag, attrs)
+    assert not re.search(r"@import|url\((?!#)", hostile.html)
+    policy = next(attrs["content"] for tag, attrs in page.tags if "http-equiv" in attrs)
+    assert policy is not None and policy.startswith("default-src 'none'; style-src")
+
+
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="chromium is not installed")
+def test_a_browser_shows_the_table_and_reports_no_error(hostile: Report, tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    path.write_text(hostile.html)
+    command = [
+        "chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic",
+        "--no-first-run", "--disable-background-networking", "--disable-component-update",
+        "--disable-sync", "--disable-dev-shm-usage", f"--user-data-dir={tmp_path / 'profile'}",
+        "--enable-logging=stderr", "--dump-dom", path.as_uri(),
+    ]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert "CONSOLE" not in done.stderr
+    assert "<title>owned" not in done.stdout
+    body = done.stdout.partition('data-island="island-features"')[2].partition("</figure>")[0]
+    assert body.count("<tr>") == 4 and "<details>" in body  # a heading, and 4 features, 2 equal
+
+
+def test_the_same_bytes_twice_and_the_numbers_of_the_model(kmers: Case, tmp_path: Path) -> None:
+    path = tmp_path / "m.fcl"
+    kmers.model.save(path)
+    groups = np.arange(kmers.data.n_rows) % 3
+    first, second = (make_report(path, kmers.data, groups=groups) for _ in range(2))
+    assert first.html == second.html and first.plots == second.plots and first.data == second.data
+    assert len(first.html.encode()) < 2 << 20
+    keys = [section.key for section in first.sections]
+    assert keys == ["head", "convergence", "scores", "features", "effects", "rows", "provenance"]
+    for text in (
+        "lowers the objective by more than 0.1, which is 0.008 of the objective",
+        "These are all features of the family.", "256 MiB of 1 GiB", "G at -1", "ab" * 32,
+        "fcl-train --resume m.fcl.checkpoint --tol SMALLER",
+    ):  # fmt: skip
+        assert text in first.html, text
+    assert {"gap.svg", "effects.svg", "convergence.svg", "curves.svg"} <= first.plots.keys()
+    lines = first.data["effects.csv"].splitlines()
+    assert lines[0] == "position,letter,effect,sum of row weights" and len(lines) == 1 + 4 * 12
+    passes = first.data["convergence.csv"].splitlines()
+    assert len(passes) == 5 and passes[-1].startswith("1.5,3.0,17.0,12.0,0.001")
+    facts = json.loads(first.data["report.json"])
+    assert facts["head"]["objective"] == "12.5"
+
+
+def test_reports_without_rows_and_without_features(kmers: Case, tmp_path: Path) -> None:
+    path = tmp_path / "m.fcl"
+    none = np.zeros(0)
+    empty = replace(
+        kmers.model, ids=none, weights=none, support=none, history=[], options={"tol": "low"}
+    )
+    empty.save(path)
+    keys = {s.key for s in make_report(path).sections}
+    assert keys == {"head", "scores", "features", "provenance"}
+    keys = {s.key for s in make_report(path, kmers.data).sections}
+    assert keys == {"head", "scores", "features", "provenance"}
+
+
+def test_regression() -> None:
+    case = table_case(labels=None, loss="squared")
+    context = Context(case.model, Path("m.fcl"), "", None, measure(case.model, case.data))
+    shown = rows.section(context)
+    assert shown is not None
+    residuals = case.data.target - case.margins
+    facts = dict(scores.section(context).facts)
+    assert float(facts["MSE"]) == pytest.approx(np.mean(residuals**2), rel=1e-5)
+    assert float(facts["mean absolute error"]) == pytest.approx(np.abs(residuals).mean(), rel=1e-5)
+    share = (
+        1
+        - residuals.var() / case.data.target.var()
+        - residuals.mean() ** 2 / np.var(case.data.target)
+    )
+    assert float(facts["R squared"]) == pytest.approx(share, abs=1e-4)
+    tables = [block for block in shown.blocks if isinstance(block, Table)]
+    captions = " ".join(table.caption for table in tables)
+    for row in (case.margins.argmax(), residuals.argmax(), residuals.argmin()):
+        assert f"row {row:,}," in captions
+    for table in tables:
+        *parts, margin = [line[3] for line in table.rows]
+        assert sum(parts) == pytest.approx(margin)
+
+
+def test_rows_of_a_classification(kmers: Case) -> None:
+    context = Context(kmers.model, Path("m.fcl"), "", None, measure(kmers.model, kmers.data))
+    section = rows.section(context)
+    assert section is not None
+    positive, weighted = kmers.data.target == "yes", kmers.data.weights > 0
+    best = np.where(positive & weighted, kmers.margins, -np.inf).argmax()
+    worst = np.where(~positive & weighted, kmers.margins, -np.inf).argmax()
+    figures = [block for block in section.blocks if isinstance(block, Figure)]
+    captions = [figure.caption for figure in figures]
+    assert f"true positive: row {best}," in captions[0] and f"row {worst}," in captions[1]
+    tables = [block for block in section.blocks if isinstance(block, Table)]
+    for figure, table in zip(figures, tables, strict=True):
+        assert figure.data is not None
+        letters = sum(line[2] for line in figure.data.rows)
+        margin = table.rows[-1][3]
+        assert letters + kmers.model.intercept == pytest.approx(margin)
+
+
+def test_the_command_with_the_same_options(kmers: Case) -> None:
+    given = {"C": 0.1, "alpha": 0.2, "memory": 4 << 30, "writers": 0, "seed": 3, "tol": 1e-5}
+    options = Options(features="kmers:d=3", **given).of_job() | {
+        "class_weight": [[0, 1.0], ["b c", 2.5]]
+    }
+    context = Context(replace(kmers.model, options=options), Path("m.fcl"), "")
+    assert dict(provenance.section(context).facts)["same options again"] == (
+        "fcl-train DATA --features kmers:d=3 --C 0.1 --class-weight '0=1.0,b c=2.5' --tol 1e-05 "
+        "--driver inline --seed 3 --out MODEL"
+    )
+
+
+def test_equal_columns_are_folded() -> None:
+    case = table_case()
+    context = Context(case.model, Path("m.fcl"), "", None, measure(case.model, case.data))
+    (table,) = [b for b in features.section(context).blocks if isinstance(b, Table)]
+    assert [row[1] for row in table.rows] == ["x4", "x0", "x1"]
+    assert table.rows[2][-1] == "1 equal: x3 (-0.25)"
+
+
+def test_a_missing_package_and_missing_names(
+    kmers: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "m.fcl"
+    kmers.model.save(path)
+    with pytest.raises(InputError, match=r"expected 12 names, one for each column .* got 2"):
+        make_report(path, kmers.data, names=["a", "b"])
+    imported = extras.import_module
+
+    def without(name: str) -> object:
+        if name == "matplotlib":
+            raise ImportError
+        return imported(name)
+
+    monkeypatch.setattr(extras, "import_module", without)
+    with pytest.raises(InputError, match=r"needs matplotlib; .* pip install 'fcl\[report\]'"):
+        make_report(path)
+
+
+def test_cells_and_the_order_of_sections() -> None:
+    assert [cell(v) for v in (None, float("nan"), 12345, 0.00012345, 123456.0, "<a>")] == [
+        "", "", "12,345", "0.0001234", "123,456", "<a>",
+    ]  # fmt: skip
+    made = [Section("b", "B", notes=["n & m"]), Section("a", "A")]
+    html = render("t", made)
+    assert html.index('id="b"') < html.index('id="a"') and "n &amp; m" in html
+    assert Columns().describe(3) == "x3"
+
+
+HUGE = 1.7e308
+ODD = [
+    [{}],
+    [{"number": 1, "gap": 0.1}],
+    [{"number": "a", "busy": "x", "validation": "y", "seconds": None}],
+    [
+        {"seconds": HUGE, "objective": HUGE, "bound": -HUGE, "gap": HUGE, "active": -1},
+        {"gap": 1e-300},
+    ],
+    [{"validation": {"m": HUGE}, "busy": {"a": None}}, {"validation": {"m": None}, "gap": -1}],
+]
+
+
+@pytest.mark.parametrize(
+    ("history", "tol"), list(zip(ODD, [1e-3, "x", 0, HUGE, 1e-320], strict=True))
+)
+def test_odd_histories(kmers: Case, history: list[dict[str, object]], tol: object) -> None:
+    """A history is a claim of the file, which may hold anything."""
+    certificate = replace(kmers.model.certificate, gap=1e-300)
+    options = {"tol": tol, "memory": HUGE}
+    model = replace(kmers.model, history=history, options=options, certificate=certificate)
+    context = Context(model, Path("m.fcl"), "")
+    assert convergence.section(context) is not None
+    assert head.section(context).key == "head"
