@@ -169,6 +169,16 @@ def _array_of(items: Sequence[Any]) -> np.ndarray:
         ) from None
 
 
+def is_native(source: str | os.PathLike[str]) -> bool:
+    """Whether fcl reads a path as it is: Zarr, HDF5, npy, any folder, or a path that does not exist."""
+    path, group = _split_group(source)
+    kind = file_kind(path)
+    if group or kind != "file":
+        return True
+    head = _first_bytes(path)
+    return any(recognise(path, head) for recognise, _ in FORMATS)
+
+
 def _open_container(path: Path, group: str) -> Container:
     """Open the container at a path; raises ``InputError`` if no known format matches."""
     kind = file_kind(path)
