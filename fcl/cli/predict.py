@@ -172,7 +172,7 @@ def _mode(request: Request) -> _Mode:
     else:
         mode = _FILES
     for name, declared in TABLE.items():
-        if name not in mode.takes and options[name] not in (None, False):
+        if name not in mode.takes and options[name] is not None and options[name] is not False:
             raise InputError(f"{declared.spelled} is not an option for {mode.words}; leave it out")
     return mode
 

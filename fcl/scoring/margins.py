@@ -126,7 +126,9 @@ class BlockScorer:
 def _other_length(name: str, length: int, expected: int, family: object) -> str:
     """The message about windows of another length than the model's."""
     origin = getattr(family, "origin", 0)
-    window = f", or --window -{origin}:+{expected - origin}" if 0 < origin < expected else ""
+    window = (
+        f"; for intervals, --window -{origin}:+{expected - origin}" if 0 < origin < expected else ""
+    )
     return (
         f"{name}: the rows have {length:,} letters, but the model is made for windows of {expected:,}; "
         f"give --length {expected} (and --anchor, or --pad for shorter sequences){window}"

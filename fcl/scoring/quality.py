@@ -46,11 +46,7 @@ def quality(
     if not len(y):
         return {}
     if not loss.classifies:
-        return {
-            loss.metric.upper() if loss.metric.startswith("m") else loss.metric: loss.score(
-                y, s, margins
-            )
-        }
+        return {loss.metric: loss.score(y, s, margins)}
     from sklearn.metrics import average_precision_score, log_loss, roc_auc_score
 
     found: dict[str, float] = {}

@@ -103,11 +103,12 @@ def _alleles(where: str, line: str) -> Iterator[Allele]:
     if not position.isdecimal() or len(position) > 18 or int(position) < 1:
         raise InputError(f"{where}: expected a position (POS) from 1 on, got {shown(position)}")
     _check_letters(where, "REF", ref)
-    for alt in alts.split(","):
-        skipped = _why_skipped(ref, alt)
-        if not skipped:
+    skipped = {alt: _why_skipped(ref, alt) for alt in alts.split(",")}
+    for alt, why in skipped.items():
+        if not why:
             _check_letters(where, "ALT", alt)
-        yield Allele(where, chrom, int(position), name, ref, alt, skipped)
+    for alt in alts.split(","):
+        yield Allele(where, chrom, int(position), name, ref, alt, skipped[alt])
 
 
 def _why_skipped(ref: str, alt: str) -> str:
