@@ -123,6 +123,27 @@ def test_named_tuples_for_kernels_are_defined_among_kernels(own: str) -> None:
             assert "namedtuple" not in path.read_text(encoding="utf-8").lower(), name
 
 
+def imported_at_load(node: ast.AST) -> Iterator[str]:
+    """Packages that a module imports when it is loaded: not in functions, and not for types."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in child.names)
+        elif isinstance(child, ast.ImportFrom):
+            yield (child.module or "").partition(".")[0]
+        elif not isinstance(child, ast.FunctionDef | ast.If):
+            yield from imported_at_load(child)
+
+
+@pytest.mark.parametrize("extra", ["pyarrow", "bed_reader"])
+def test_extras_are_imported_inside_functions(extra: str) -> None:
+    texts = {name: path.read_text(encoding="utf-8") for name, path in MODULES.items()}
+    using = {name: text for name, text in texts.items() if extra in text}
+    assert using
+    for name, text in using.items():
+        assert extra not in imported_at_load(ast.parse(text)), name
+    assert extra in imported_at_load(ast.parse(f"class A:\n    from {extra}.b import c"))
+
+
 def test_the_check_sees_imports() -> None:
     source = """
 import fcl.cache

@@ -111,4 +111,4 @@ class _Lines:
             yield "\t".join([*cells, f"{explained.others[i]:.17g}"]) + "\n"
 
     def _words(self, index: int) -> str:
-        return printable(self.model.family.describe(int(self.model.ids[index])))
+        return printable(self.model.feature_text(index))

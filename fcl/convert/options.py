@@ -12,7 +12,7 @@ from fcl.options import FLAG, FROM_1, PATH, SIZE, TEXT, Kind, Option, one_of
 __all__ = ["DEFAULT_MEMORY", "GROUPS", "TABLE"]
 
 #: The groups of options in ``--help``, in order.
-GROUPS = ("input", "columns", "sequences", "genome", "running", "output")
+GROUPS = ("input", "columns", "tables", "sequences", "genome", "running", "output")
 
 DEFAULT_MEMORY = "512MiB"
 
@@ -30,14 +30,15 @@ _input = partial(Option, group="input")
 _column = partial(Option, TEXT, "columns", metavar="COLUMN")
 _sequence = partial(Option, group="sequences")
 _genome = partial(Option, group="genome")
+_table = partial(Option, group="tables")
 _flag = partial(Option, FLAG, default=False)
 
 _OPTIONS = {
     "format": _input(
         TEXT, help="Format of the inputs; default: by name and content.", metavar="NAME"
     ),
-    "x": _column(help="Columns of X, separated by commas; * stands for any text."),
-    "y": _column(help="Column of the target."),
+    "x": _column(help="Columns of X, separated by commas; * stands for any text, and ! excludes."),
+    "y": _column(help="Column of the target; for PLINK TABLE.tsv:COLUMN (default: .fam)."),
     "label": _column(
         help="Labels. BED: a column. FASTA: header:REGEX, whose first group is the label, or "
         "TABLE.tsv:COLUMN, by the name of the record.",
@@ -48,6 +49,42 @@ _OPTIONS = {
         help="Groups, which folds do not split: a column, such as chrom; for FASTA as --label.",
         metavar="WHERE",
     ),
+    "name": _column(help="Column of the names of the rows."),
+    "categorical": _column(help="Columns of numbers that are categories, as --x names columns."),
+    "max_categories": _table(
+        FROM_1, help="Most categories of a column (default: 1000).", metavar="N"
+    ),
+    "missing": _table(
+        one_of("error", "drop", "mean"),
+        help="Missing values: refuse them, drop such rows, or take the mean of the column and a "
+        "category of their own (default: error; PLINK: mean).",
+    ),
+    "na": _table(TEXT, help="More texts that mean a missing value, such as ?.", metavar="TEXT,..."),
+    "delimiter": _table(
+        TEXT, help="Delimiter of CSV (default: that of the first line).", metavar="CHARACTER"
+    ),
+    "decimal": _table(one_of(".", ","), help="Mark before decimals (default: .)."),
+    "no_header": _flag(group="tables", help="The first line holds values; columns are 1, 2, ..."),
+    "no_quotes": _flag(group="tables", help="Quotation marks are part of the text."),
+    "like": _table(
+        PATH,
+        help="Make the columns of this output of fcl convert, as needed for test data.",
+        metavar="TRAIN.zarr",
+    ),
+    "layout": _table(
+        one_of("auto", "dense", "sparse"), help="How to store X (default: by the share of zeros)."
+    ),
+    "dtype": _table(
+        one_of("auto", "float32", "float64"),
+        help="Type of stored numbers (default: float32 if it holds all whole numbers).",
+    ),
+    "zero_based": _table(
+        one_of("auto", "yes", "no"), help="svmlight: whether ids begin at 0 (default: auto)."
+    ),
+    "columns": _table(
+        FROM_1, help="svmlight: number of columns (default: largest id).", metavar="N"
+    ),
+    "keep": _table(PATH, help="PLINK: file with the names of the samples to keep.", metavar="FILE"),
     "length": _sequence(FROM_1, help="Cut sequences or windows to this length.", metavar="L"),
     "anchor": _sequence(
         one_of("center", "start", "end", "summit"),

@@ -30,6 +30,10 @@ READERS = {
     "fasta": "fcl.convert.fasta",
     "bed": "fcl.convert.intervals",
     "sequences": "fcl.convert.sequences",
+    "svmlight": "fcl.convert.svmlight",
+    "table": "fcl.convert.tables.delimited",
+    "parquet": "fcl.convert.tables.parquet",
+    "plink": "fcl.convert.plink.reader",
 }
 
 

@@ -13,7 +13,8 @@ import psutil
 
 from fcl.convert.arrays import StoreLayout
 from fcl.convert.contract import Budget, Layout, Source
-from fcl.convert.files import InputFile
+from fcl.convert.files import STDIN, InputFile
+from fcl.convert.native import refuse_native
 from fcl.convert.options import DEFAULT_MEMORY, TABLE
 from fcl.convert.registry import format_of, open_source
 from fcl.convert.writer import RowWriter
@@ -198,6 +199,9 @@ def _checked_inputs(inputs: Sequence[str | os.PathLike[str]]) -> list[str]:
         raise InputError("no input was given; expected the name of a file, or - for standard input")
     if names.count("-") > 1:
         raise InputError("standard input (-) was given twice; it can be read once")
+    for name in names:
+        if name != STDIN:
+            refuse_native(name)
     return names
 
 

@@ -179,9 +179,10 @@ class _Csr:
 
     def __init__(self, store: Store, path: str, dtype: np.dtype) -> None:
         store.group(path, "csr_matrix", "0.1.0", shape=[0, 0])
-        self._indptr = store.array(f"{path}/indptr", np.dtype(np.int64))
-        self._indices = store.array(f"{path}/indices", np.dtype(np.int32))
-        self._data = store.array(f"{path}/data", dtype)
+        # shards of X would exceed the budget, which counts with one array of them
+        self._indptr = store.column(f"{path}/indptr", np.dtype(np.int64))
+        self._indices = store.column(f"{path}/indices", np.dtype(np.int32))
+        self._data = store.column(f"{path}/data", dtype)
         self._indptr.append(np.zeros(1, np.int64))
 
     def append(self, rows: SparseRows) -> None:

@@ -52,6 +52,9 @@ class LinearModel(Protocol):
     def require_offset(self, data: DataSet) -> None:
         """Raise InputError if the data lack an offset that the model needs."""
 
+    def feature_text(self, index: int) -> str:
+        """The description of a feature, by its index in ``ids``."""
+
 
 class Contribution(NamedTuple):
     """What one feature adds to the margin of one row.
@@ -132,8 +135,9 @@ class Explanation:
 
     def _contribution(self, index: int, contribution: float) -> Contribution:
         weight = float(self.model.weights[index])
-        words = self.model.family.describe(int(self.model.ids[index]))
-        return Contribution(words, weight, contribution / weight, contribution)
+        return Contribution(
+            self.model.feature_text(index), weight, contribution / weight, contribution
+        )
 
     @classmethod
     def concatenate(cls, parts: Sequence[Explanation]) -> Explanation:

@@ -24,6 +24,7 @@ from fcl.plain import plain
 
 if TYPE_CHECKING:
     import pandas as pd
+    from scipy.sparse import csr_array
 
     from fcl.data import DataSet
     from fcl.features.base import Family
@@ -296,7 +297,29 @@ class Model:
         parts = list(iter_explanations(self, opened(data, offset), top))
         return Explanation.concatenate(parts)
 
+    def columns(self, data: DataSet | Any) -> csr_array:
+        """The values of the active features in all rows, a sparse matrix of float64 (n, k).
+
+        Column t belongs to ``ids[t]``: ``columns @ weights + intercept`` are the margins, up to rounding
+        and without offsets.
+
+        data : a data set, or a source for :func:`fcl.open_data`; no target is needed.  Raises InputError
+        as :meth:`iter_margins` does.
+        """
+        from scipy.sparse import csr_array, vstack
+
+        from fcl.model.explain import iter_values
+
+        values = iter_values(self.family, self.ids, opened(data).rows)
+        return vstack([csr_array(block) for _, _, block in values], format="csr")
+
     # -- descriptions
+
+    def feature_text(self, index: int) -> str:
+        """The description of a feature, by its index in ``ids``."""
+        if self.feature_names is not None:
+            return self.feature_names[index]
+        return self.family.describe(int(self.ids[index]))
 
     def describe(self, top: int | None = None) -> list[FeatureRow]:
         """The active features by decreasing |weight|, ties by id; at most `top` features."""
@@ -307,10 +330,9 @@ class Model:
         active = np.flatnonzero(self.weights)
         order = active[np.argsort(-np.abs(self.weights[active]), kind="stable")]
         for i in order[:top]:
-            feature, names = int(self.ids[i]), self.feature_names
             yield FeatureRow(
-                feature,
-                self.family.describe(feature) if names is None else names[i],
+                int(self.ids[i]),
+                self.feature_text(i),
                 float(self.weights[i]),
                 int(self.support[i]),
             )

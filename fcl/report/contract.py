@@ -121,7 +121,10 @@ class Context:
     def feature(self, index: int) -> str:
         """The description of an active feature, by its index in ``model.ids``."""
         if index not in self._words:
-            words = self.model.family.describe(int(self.model.ids[index]), self.names)
+            model = self.model
+            words = model.feature_text(index)
+            if self.names is not None:
+                words = model.family.describe(int(model.ids[index]), self.names)
             self._words[index] = name_text(words)
         return self._words[index]
 

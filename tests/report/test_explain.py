@@ -35,6 +35,8 @@ def test_contributions_add_up_to_the_margins(name: str, monkeypatch: pytest.Monk
     np.put_along_axis(placed, whole.indices, whole.contributions, axis=1)
     np.testing.assert_allclose(placed, expected, rtol=1e-12)
 
+    np.testing.assert_allclose(model.columns(data).toarray(), case.columns, rtol=1e-12)
+
     some = model.explain(data, top=2)
     sizes = -np.sort(-np.abs(expected), axis=1)
     np.testing.assert_allclose(np.abs(some.contributions), sizes[:, :2], rtol=1e-12)

@@ -191,7 +191,7 @@ class Supervisor:
         if task is None or task.serial != done.serial:
             return
         del self._tasks[writer]
-        self.session.spent(STEPS.get(task.kind, task.kind), done.seconds)
+        self.session.spent(STEPS.get(task.kind, task.kind.value), done.seconds)
         if self._outer_loop is not None:
             self._outer_loop.done(task, done.result)
         result = done.result

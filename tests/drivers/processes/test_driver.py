@@ -84,6 +84,7 @@ def problem(loss: str = "logistic", intercept: bool = True) -> Problem:
 def check(result: fcl.TrainResult, loss: str = "logistic", intercept: bool = True) -> None:
     """Compare the optimum and the null model's bits with the inline driver; judge the certificate."""
     assert result.converged and result.reason == "tolerance", result.message
+    assert {type(step) for step in result.seconds} == {str}
     model, claimed = result.model, result.certificate
     assert claimed.gap <= TOL and claimed.passes == len(model.history) == result.passes
     same_optimum(result, inline(loss, intercept))

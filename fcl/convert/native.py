@@ -1,0 +1,29 @@
+"""Formats that need no conversion."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from pathlib import Path
+
+from fcl.checks import file_kind
+from fcl.data.open import FORMATS
+from fcl.errors import InputError
+
+__all__ = ["refuse_native"]
+
+
+def refuse_native(path: str | os.PathLike[str]) -> None:
+    """Raise InputError if fcl reads a file or folder as it is: Zarr, HDF5 (also h5ad), npy."""
+    found = Path(path)
+    kind = file_kind(path)
+    head = b""
+    if kind == "file":
+        with found.open("rb") as file:
+            head = file.read(16)
+    if kind and any(recognise(found, head) for recognise, _ in FORMATS):
+        more = " --x X --y obs/LABEL" if found.suffix == ".h5ad" else ""
+        raise InputError(
+            f"{path}: fcl train reads this format as it is, without conversion: fcl train "
+            f"{shlex.quote(os.fspath(path))}{more} --features columns --C 0.1 --out model.fcl"
+        )

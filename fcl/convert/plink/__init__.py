@@ -1,0 +1,1 @@
+"""The reader of PLINK files (.bed, .bim, .fam)."""

@@ -1,0 +1,181 @@
+"""PLINK files: rows are samples, columns are variants, values are counts of the allele A1."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fcl.checks import shown
+from fcl.convert.contract import Budget, Categorical, Column, Layout, Rows, Source
+from fcl.convert.files import InputFile
+from fcl.convert.plink.samples import kept_samples, read_phenotype
+from fcl.convert.plink.transpose import Transposed
+from fcl.convert.plink.trio import Trio
+from fcl.errors import InputError
+
+__all__ = ["Options", "open_source"]
+
+#: The code of a missing genotype in int8.
+_MISSING = -127
+
+
+@dataclass(frozen=True)
+class Options:
+    """The options of ``fcl convert`` that PLINK files take."""
+
+    y: str | None = None
+    keep: str | None = None
+    missing: str = "mean"
+
+
+def open_source(inputs: list[InputFile], options: Options, budget: Budget) -> Source:
+    """Open a .bed file with .bim and .fam beside it.
+
+    Raises
+    ------
+    InputError
+        A part is missing or damaged, or no sample is left.
+    """
+    _import_bed_reader()
+    if len(inputs) > 1:
+        raise InputError(
+            f"expected one .bed file, got {len(inputs)}; merge them: plink --merge-list"
+        )
+    return _PlinkSource(inputs, options, budget)
+
+
+class _PlinkSource(Source):
+    def __init__(self, inputs: list[InputFile], options: Options, budget: Budget) -> None:
+        super().__init__(inputs)
+        self._options = options
+        self._trio = trio = Trio.open(inputs[0])
+        self.inputs += [trio.bim, trio.fam]
+        self._phenotype = read_phenotype(options.y, trio.samples, trio.fam.name)
+        self._kept = self._find_kept()
+        self._means = np.zeros(len(trio.variants), np.float32)
+        self._n_missing = 0
+        self._genotypes = self._transpose(budget)
+        imputes = self._n_missing > 0 and options.missing == "mean"
+        self._dtype = np.dtype(np.float32 if imputes else np.uint8)
+        self._families = list(dict.fromkeys(trio.samples.family))
+        codes = {name: at for at, name in enumerate(self._families)}
+        self._obs: dict[str, np.ndarray] = {
+            "name": np.array(trio.samples.names, np.dtypes.StringDType()),
+            "family": np.array([codes[name] for name in trio.samples.family], np.int32),
+            "sex": trio.samples.sex,
+        }
+        self.notes.append("genotypes: copies of the allele A1 (column 5 of the .bim file)")
+        if imputes:
+            self.notes.append(
+                f"missing: {self._n_missing:,} genotypes, replaced by the mean of their variant "
+                "(--missing)"
+            )
+
+    @property
+    def layout(self) -> Layout:
+        return Layout("dense", self._dtype, len(self._trio.variants), self._trio.variants)
+
+    def blocks(self, budget: Budget) -> Iterator[Rows]:
+        done = 0
+        step = budget.block_rows((2 + 4 + 4) * len(self._trio.variants))
+        for codes in self._genotypes.rows(step):
+            yield self._rows(codes, self._kept[done : done + len(codes)])
+            done += len(codes)
+
+    def _find_kept(self) -> np.ndarray:
+        """The samples that are kept and have a phenotype, in the order of the file."""
+        samples = self._trio.samples
+        keep = np.ones(len(samples), bool)
+        self.rows_in = len(samples)
+        if self._options.keep is not None:
+            file = InputFile(self._options.keep)
+            self.inputs.append(file)
+            keep, n_unknown = kept_samples(file, samples)
+            self._drop("not in --keep", int((~keep).sum()))
+            if n_unknown:
+                self.notes.append(f"keep: {n_unknown:,} names are not in the .fam file")
+        if self._phenotype is None:
+            self.notes.append(
+                "y: none, as the .fam file has no phenotypes; give --y TABLE.tsv:COLUMN"
+            )
+        else:
+            self.notes.append(self._phenotype.note)
+            if self._phenotype.file is not None:
+                self.inputs.append(self._phenotype.file)
+            known = ~np.isnan(self._phenotype.values)
+            self._drop("without a phenotype", int((keep & ~known).sum()))
+            keep &= known
+        return np.flatnonzero(keep)
+
+    def _drop(self, why: str, count: int) -> None:
+        if count:
+            self.dropped[why] += count
+
+    def _transpose(self, budget: Budget) -> Transposed:
+        """Read all variants, in blocks; count missing genotypes, and average the others."""
+        transposed = Transposed(len(self._kept), budget.scratch)
+        n_variants = len(self._trio.variants)
+        if not len(self._kept):
+            return transposed
+        step = budget.block_rows(4 * len(self._kept))
+        with _import_bed_reader()(
+            self._trio.bed.path,
+            iid_count=len(self._trio.samples),
+            sid_count=n_variants,
+            num_threads=1,
+        ) as bed:
+            for start in range(0, n_variants, step):
+                variants = slice(start, min(n_variants, start + step))
+                codes = bed.read(index=(self._kept, variants), dtype="int8", order="C")
+                self._measure(codes, variants)
+                transposed.append(codes)
+        return transposed
+
+    def _measure(self, codes: np.ndarray, variants: slice) -> None:
+        missing = codes == _MISSING
+        count = missing.sum(0)
+        if not count.any():
+            return
+        if self._options.missing == "error":
+            row, column = np.argwhere(missing)[0]
+            raise InputError(
+                f"{self._trio.bed.name}: the sample "
+                f"{shown(self._trio.samples.names[self._kept[row]])} has no genotype of the "
+                f"variant {shown(self._trio.variants[variants.start + column])}; give --missing "
+                "mean or drop"
+            )
+        self._n_missing += int(count.sum())
+        total = np.where(missing, 0, codes).sum(0, dtype=np.int64)
+        self._means[variants] = total / np.maximum(1, len(codes) - count)
+
+    def _rows(self, codes: np.ndarray, samples: np.ndarray) -> Rows:
+        x: np.ndarray = codes
+        missing = codes == _MISSING if self._n_missing else np.zeros((1, 1), bool)
+        if missing.any() and self._options.missing == "drop":
+            keep = ~missing.any(1)
+            self._drop("with missing genotypes", int((~keep).sum()))
+            x, samples = codes[keep], samples[keep]
+        elif missing.any():
+            x = np.where(missing, self._means, codes)
+        obs: dict[str, Column] = {name: values[samples] for name, values in self._obs.items()}
+        obs["family"] = Categorical(self._obs["family"][samples], self._families)
+        return Rows(x.astype(self._dtype), samples, self._target(samples), None, obs)
+
+    def _target(self, samples: np.ndarray) -> np.ndarray | None:
+        if self._phenotype is None:
+            return None
+        values = self._phenotype.values[samples]
+        return values.astype(np.int8) if self._phenotype.is_case_control else values
+
+
+def _import_bed_reader() -> Any:
+    try:
+        from bed_reader import open_bed
+    except ImportError as error:
+        raise InputError(
+            f"PLINK files need bed-reader ({error}); install it: pip install 'fcl[plink]'"
+        ) from error
+    return open_bed

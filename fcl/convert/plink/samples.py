@@ -1,0 +1,191 @@
+"""Which samples are kept, and their phenotypes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fcl.checks import shown
+from fcl.convert.files import InputFile
+from fcl.convert.plink.trio import Samples, fields
+from fcl.errors import InputError
+
+__all__ = ["Phenotype", "kept_samples", "read_phenotype"]
+
+#: How PLINK writes that a phenotype is unknown, apart from 0 for case and control.
+_UNKNOWN = ("-9", "NA", "na", "NaN", "nan", ".", "")
+_UNKNOWN_NUMBER = -9
+#: First cells of headers.
+_HEADS = ("FID", "#FID", "IID", "#IID")
+
+
+@dataclass(frozen=True)
+class Phenotype:
+    """The target of all samples of a .fam file.
+
+    Attributes
+    ----------
+    values : float64 (n,)
+        NaN for a sample without a value.
+    is_case_control : bool
+        Whether the values are 1 (control) and 2 (case).
+    file : InputFile or None
+        The table that holds the values, if it is not the .fam file.
+    note : str
+        For the summary.
+    """
+
+    values: np.ndarray
+    is_case_control: bool
+    file: InputFile | None
+    note: str
+
+
+def kept_samples(file: InputFile, samples: Samples) -> tuple[np.ndarray, int]:
+    """Read the names of the samples to keep: FAMILY ID, or names.
+
+    Returns
+    -------
+    keep : bool (n,)
+    n_unknown : int
+        Names that no sample has.
+
+    Raises
+    ------
+    InputError
+        No sample has any of the names.
+    """
+    index = samples.index()
+    keep = np.zeros(len(samples), bool)
+    n_unknown = 0
+    for _, cells in _lines(file):
+        if cells[0] in _HEADS:
+            continue
+        at = _find(index, cells)
+        n_unknown += at is None
+        if at is not None:
+            keep[at] = True
+    if not keep.any():
+        raise InputError(
+            f"--keep: none of the names in {file.name} is in the .fam file, whose samples are "
+            f"{_some(samples)}; expected lines of FAMILY and ID, or of one name"
+        )
+    return keep, n_unknown
+
+
+def read_phenotype(option: str | None, samples: Samples, fam_name: str) -> Phenotype | None:
+    """Read the phenotypes of ``TABLE:COLUMN``, or of the .fam file.
+
+    Returns None if the .fam file has no phenotypes.
+
+    Raises
+    ------
+    InputError
+        The table lacks the column, no sample is in the table, a value is no number, or the coding is
+        not clear.
+    """
+    if option is None:
+        numbers = np.array(
+            [
+                _number(value, f"{fam_name}: {name}", "column 6")
+                for name, value in zip(samples.names, samples.phenotype, strict=True)
+            ]
+        )
+        found = _target(numbers, None, "column 6 of the .fam file")
+        return None if np.isnan(found.values).all() else found
+    path, _, column = option.rpartition(":")
+    if not path:
+        raise InputError(f"--y: expected TABLE.tsv:COLUMN for PLINK files, got {shown(option)}")
+    file = InputFile(path)
+    numbers = _column(file, column, samples)
+    found = _target(numbers, file, f"the column {column} of {file.name}")
+    if np.isnan(found.values).all():
+        raise InputError(f"--y: {found.note}: no sample has a value")
+    return found
+
+
+def _column(file: InputFile, column: str, samples: Samples) -> np.ndarray:
+    lines = _lines(file)
+    if not lines:
+        raise InputError(f"{file.name}: expected a table of phenotypes, got an empty file")
+    header = lines[0][1]
+    if column not in header:
+        raise InputError(
+            f"--y: {file.name} has no column {shown(column)}; its first line has "
+            f"{', '.join(map(shown, header[:12]))}"
+        )
+    at = header.index(column)
+    n_keys = 2 if [cell.lstrip("#") for cell in header[:2]] == ["FID", "IID"] else 1
+    index = samples.index()
+    values = np.full(len(samples), np.nan)
+    seen: dict[int, int] = {}
+    for number, cells in lines[1:]:
+        if len(cells) != len(header):
+            raise InputError(
+                f"{file.name}: line {number}: expected {len(header)} columns, got {len(cells)}"
+            )
+        sample = _find(index, cells[:n_keys])
+        if sample is None:
+            continue
+        if seen.setdefault(sample, number) != number:
+            raise InputError(
+                f"{file.name}: the sample {shown(' '.join(cells[:n_keys]))} is in the lines "
+                f"{seen[sample]} and {number}; expected each sample once"
+            )
+        values[sample] = _number(cells[at], f"{file.name}: line {number}", column)
+    if not seen:
+        raise InputError(
+            f"--y: no sample of {file.name}, such as {shown(' '.join(lines[-1][1][:n_keys]))}, "
+            f"is in the .fam file, whose samples are {_some(samples)}; expected FID and IID, or "
+            "one column of names (ID or FAMILY_ID)"
+        )
+    return values
+
+
+def _target(numbers: np.ndarray, file: InputFile | None, where: str) -> Phenotype:
+    """Tell case and control from a trait: all values are 1 or 2, or unknown (0, -9, NA)."""
+    known = numbers[~np.isnan(numbers) & (numbers != _UNKNOWN_NUMBER)]
+    found = set(np.unique(known).tolist())
+    if found == {0, 1}:
+        raise InputError(
+            f"--y: {where} has the values 0 and 1, but PLINK reads 1 as control, 2 as case and 0 "
+            "as unknown; write 1 and 2"
+        )
+    if found <= {0, 1, 2}:
+        values = np.where((numbers == 1) | (numbers == 2), numbers, np.nan)
+        note = f"y: {where}, 1 = control, 2 = case; 0 and -9 are unknown"
+        return Phenotype(values, True, file, note)
+    values = np.where(numbers == _UNKNOWN_NUMBER, np.nan, numbers)
+    return Phenotype(values, False, file, f"y: {where}, a trait; -9 is unknown, 0 a value")
+
+
+def _number(text: str, where: str, column: str) -> float:
+    if text in _UNKNOWN:
+        return np.nan
+    try:
+        value = float(text)
+    except ValueError:
+        value = np.inf
+    if np.isinf(value):
+        raise InputError(
+            f"{where}: expected a finite number as phenotype ({column}), or NA, got {shown(text)}"
+        )
+    return value
+
+
+def _lines(file: InputFile) -> list[tuple[int, list[str]]]:
+    lines = enumerate(file.read_text().splitlines(), 1)
+    return [(number, fields(line)) for number, line in lines if line.strip()]
+
+
+def _find(index: dict[str, int], cells: Sequence[str]) -> int | None:
+    if len(cells) > 1 and (at := index.get(f"{cells[0]}_{cells[1]}")) is not None:
+        return at
+    return index.get(cells[0]) if len(cells) == 1 else None
+
+
+def _some(samples: Samples) -> str:
+    pairs = list(zip(samples.family, samples.ids, strict=True))[:3]
+    return ", ".join(shown(f"{family} {name}") for family, name in pairs)

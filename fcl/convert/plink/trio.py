@@ -1,0 +1,175 @@
+"""The three files of PLINK: genotypes (.bed), variants (.bim) and samples (.fam)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from fcl.checks import shown
+from fcl.convert.files import InputFile
+from fcl.convert.rereading import complete_lines
+from fcl.errors import InputError
+
+__all__ = ["Samples", "Trio", "fields"]
+
+_MAGIC = b"\x6c\x1b"
+_BY_VARIANT = b"\x01"
+_HEADER_BYTES = 3
+
+
+@dataclass(frozen=True)
+class Samples:
+    """The samples of a .fam file, n of them.
+
+    Attributes
+    ----------
+    family, ids : list of str
+    sex : int8 (n,)
+        1 male, 2 female, 0 unknown.
+    phenotype : list of str
+        As in the file.
+    """
+
+    family: list[str]
+    ids: list[str]
+    sex: np.ndarray
+    phenotype: list[str]
+
+    @property
+    def names(self) -> list[str]:
+        """Ids, if they are unique; else FAMILY_ID."""
+        return self.ids if len(set(self.ids)) == len(self.ids) else self.full_names
+
+    @property
+    def full_names(self) -> list[str]:
+        """FAMILY_ID."""
+        return [f"{family}_{name}" for family, name in zip(self.family, self.ids, strict=True)]
+
+    def index(self) -> dict[str, int]:
+        """Name -> sample: full names, and ids that are unique."""
+        counts = Counter(self.ids)
+        found = {name: at for at, name in enumerate(self.ids) if counts[name] == 1}
+        return found | {name: at for at, name in enumerate(self.full_names)}
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+@dataclass(frozen=True)
+class Trio:
+    """PLINK files, of which the .bed file has the right size.
+
+    Attributes
+    ----------
+    bed, bim, fam : InputFile
+    samples : Samples
+    variants : list of str
+        Their ids; duplicates have chrom:pos:a1:a2 appended.
+    """
+
+    bed: InputFile
+    bim: InputFile
+    fam: InputFile
+    samples: Samples
+    variants: list[str]
+
+    @classmethod
+    def open(cls, bed: InputFile) -> Trio:
+        """Read the .bim and .fam files beside a .bed file.
+
+        Raises
+        ------
+        InputError
+            A file is missing or damaged, or the .bed file has another size than they say.
+        """
+        if bed.is_stdin or bed.compressed:
+            raise InputError(
+                f"{bed.name}: expected an uncompressed .bed file on disk, with .bim and .fam "
+                "beside it"
+            )
+        parts = {suffix: bed.path.with_suffix(suffix) for suffix in (".bim", ".fam")}
+        if missing := [path for path in parts.values() if not path.exists()]:
+            raise InputError(
+                f"{' and '.join(map(str, missing))}: does not exist; expected the three files "
+                f"{bed.path.stem}.bed, .bim and .fam in one folder"
+            )
+        bim, fam = InputFile(parts[".bim"]), InputFile(parts[".fam"])
+        trio = cls(bed, bim, fam, _read_samples(fam), _read_variants(bim))
+        trio._check_size()
+        return trio
+
+    def _check_size(self) -> None:
+        if not self.bed.head.startswith(_MAGIC + _BY_VARIANT):
+            raise InputError(
+                f"{self.bed.name}: expected a PLINK 1 file in the order of variants (bytes 6c 1b "
+                f"01), got {self.bed.head[:3].hex(' ')}; write it again: plink --make-bed"
+            )
+        expected = _HEADER_BYTES + len(self.variants) * -(-len(self.samples) // 4)
+        if self.bed.size != expected:
+            raise InputError(
+                f"{self.bed.name}: expected {expected:,} bytes for {len(self.samples):,} samples "
+                f"(.fam) and {len(self.variants):,} variants (.bim), got {self.bed.size:,}; is a "
+                "file cut off, or of another data set?"
+            )
+
+
+def fields(text: str) -> list[str]:
+    """The cells of a line: separated by tabs, or else by blanks."""
+    return [cell.strip() for cell in text.split("\t")] if "\t" in text else text.split()
+
+
+def _records(file: InputFile) -> Iterator[tuple[int, list[str]]]:
+    """Lines of six cells, numbered from 1."""
+    for first, content in complete_lines(file, 1 << 22):
+        try:
+            lines = content.decode("utf-8").splitlines()
+        except UnicodeDecodeError as error:
+            wrong = first + content.count(b"\n", 0, error.start)
+            raise InputError(f"{file.name}: line {wrong} is not UTF-8 text") from None
+        for number, line in enumerate(lines, first):
+            cells = line.split()
+            if not cells:
+                continue
+            if len(cells) != 6:
+                raise InputError(
+                    f"{file.name}: line {number}: expected 6 columns, got {len(cells)}: "
+                    f"{shown(line)}"
+                )
+            yield number, cells
+
+
+def _read_samples(fam: InputFile) -> Samples:
+    family, ids, sexes, phenotype = [], [], [], []
+    seen: dict[tuple[str, str], int] = {}
+    for number, (group, name, _, _, sex, value) in _records(fam):
+        if seen.setdefault((group, name), number) != number:
+            raise InputError(
+                f"{fam.name}: the sample {shown(f'{group} {name}')} is in the lines "
+                f"{seen[group, name]} and {number}; expected each sample once"
+            )
+        family.append(group)
+        ids.append(name)
+        sexes.append(int(sex) if sex in ("1", "2") else 0)
+        phenotype.append(value)
+    if not ids:
+        raise InputError(f"{fam.name}: expected samples, got an empty file")
+    return Samples(family, ids, np.array(sexes, np.int8), phenotype)
+
+
+def _read_variants(bim: InputFile) -> list[str]:
+    names, places = [], []
+    for _, (chromosome, name, _, position, first, second) in _records(bim):
+        names.append(name)
+        places.append(f"{chromosome}:{position}:{first}:{second}")
+    if not names:
+        raise InputError(f"{bim.name}: expected variants, got an empty file")
+    counts = Counter(names)
+    if len(counts) < len(names):
+        names = [
+            name if counts[name] == 1 else f"{name}_{place}"
+            for name, place in zip(names, places, strict=True)
+        ]
+    return names

@@ -1,0 +1,221 @@
+"""svmlight (libsvm) text as a CSR matrix, parsed by scikit-learn in slices of whole lines."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fcl.checks import shown
+from fcl.convert.contract import Budget, Column, Layout, Rows, Source
+from fcl.convert.files import InputFile
+from fcl.convert.numbers import any_inexact_in_float32
+from fcl.convert.rereading import RereadableFile, complete_lines
+from fcl.data.sparse import SparseRows
+from fcl.errors import InputError
+
+__all__ = ["Options", "open_source"]
+
+#: Bytes of a slice of text; a larger one is not faster, and takes 10 times as much memory when parsed.
+_SLICE = 4 << 20
+_MOST_COLUMNS = np.iinfo(np.int32).max
+
+
+@dataclass(frozen=True)
+class Options:
+    """The options of ``fcl convert`` that svmlight takes."""
+
+    zero_based: str = "auto"
+    columns: int | None = None
+    dtype: str = "auto"
+
+
+def open_source(inputs: list[InputFile], options: Options, budget: Budget) -> Source:
+    """Open svmlight files, whose rows follow each other.
+
+    Raises
+    ------
+    InputError
+        An input cannot be read.
+    """
+    return _SvmlightSource(inputs, options, budget)
+
+
+@dataclass(frozen=True)
+class _Lines:
+    """Complete lines of a file; ``first`` is the number of the first one, from 1."""
+
+    file: InputFile
+    text: bytes
+    first: int
+
+
+class _SvmlightSource(Source):
+    def __init__(self, inputs: list[InputFile], options: Options, budget: Budget) -> None:
+        super().__init__(inputs)
+        self._files = [RereadableFile(file, budget.scratch) for file in inputs]
+        self._options = options
+        self._base = self._find_base(budget)
+        self._width = options.columns or 0
+        self._has_groups: bool | None = None
+        self._dtype = np.dtype(np.float64 if options.dtype == "float64" else np.float32)
+
+    @property
+    def layout(self) -> Layout:
+        return Layout("sparse", self._dtype, self._width)
+
+    def attributes(self) -> dict[str, Any]:
+        return {"first_id": self._base}
+
+    def blocks(self, budget: Budget) -> Iterator[Rows]:
+        for file in self._files:
+            for lines in _lines(file.open_last(), min(_SLICE, budget.block)):
+                yield self._rows(lines)
+        if not self._width:
+            raise InputError(
+                f"{self._files[0].name}: expected entries ID:VALUE, found none in "
+                f"{self.rows_in:,} lines"
+            )
+
+    def _find_base(self, budget: Budget) -> int:
+        """The first id: 0 if any id of the files is 0, unless the user says which."""
+        if self._options.zero_based != "auto":
+            return 0 if self._options.zero_based == "yes" else 1
+        slices = (
+            lines.text
+            for file in self._files
+            for lines in _lines(file.reopen(), min(_SLICE, budget.block))
+        )
+        base = 0 if any(_has_id_0(text) for text in slices) else 1
+        found = "an id is 0" if base == 0 else "no id is 0"
+        self.notes.append(
+            f"ids: from {base}, since {found} (--zero-based); the column x0 has the id {base}"
+        )
+        return base
+
+    def _rows(self, lines: _Lines) -> Rows:
+        x, y, groups = self._parse(lines)
+        self._check_numbers(lines, x.data, y)
+        entries = _without_zeros(x, self._dtype, self._base)
+        self._check_width(lines, entries)
+        records = np.arange(self.rows_in, self.rows_in + len(y))
+        self.rows_in += len(y)
+        obs: dict[str, Column] = {"group": groups} if self._has_groups else {}
+        return Rows(entries, records, y, None, obs)
+
+    def _parse(self, lines: _Lines) -> tuple[Any, np.ndarray, np.ndarray]:
+        """Matrix, labels and query ids of some lines; an error names the first wrong line."""
+        from sklearn.datasets import load_svmlight_file
+
+        try:
+            x, y, groups = load_svmlight_file(
+                io.BytesIO(lines.text), query_id=True, zero_based=True, dtype=np.float64
+            )
+        except (ValueError, OverflowError) as error:
+            raise self._explained(lines, str(error)) from None
+        if self._has_groups is None and len(y) and len(groups) in (0, len(y)):
+            self._has_groups = len(groups) > 0
+            if self._has_groups:
+                self.notes.append("groups: qid, as obs/group")
+        if len(y) and len(groups) != len(y) * bool(self._has_groups):
+            raise self._explained(lines, "some lines have a qid, others have none")
+        if self._base and x.indices.size and x.indices.min() == 0:
+            raise self._explained(lines, "an id is 0")
+        return x, y, groups
+
+    def _check_numbers(self, lines: _Lines, values: np.ndarray, y: np.ndarray) -> None:
+        if not (np.isfinite(values).all() and np.isfinite(y).all()):
+            raise self._explained(lines, "a number is not finite")
+        if self._dtype == np.float32 and any_inexact_in_float32(values):
+            raise self._explained(
+                lines, "float32 cannot hold a value; give --dtype float64", check_float32=True
+            )
+
+    def _check_width(self, lines: _Lines, entries: SparseRows) -> None:
+        widest = int(entries.indices.max()) + 1 if entries.nnz else 0
+        if self._options.columns is None:
+            self._width = max(self._width, widest)
+        elif widest > self._width:
+            raise self._explained(lines, f"an id is beyond --columns {self._width}")
+
+    def _explained(self, lines: _Lines, why: str, check_float32: bool = False) -> InputError:
+        """The error of the first wrong line; ``why`` is what is known without looking for it."""
+        for number, line in enumerate(lines.text.split(b"\n"), lines.first):
+            words = line.partition(b"#")[0].split()
+            wrong = words and self._wrong(words, check_float32)
+            if wrong:
+                return InputError(f"{lines.file.name}: line {number}: {wrong}")
+        last = lines.first + lines.text.count(b"\n")
+        return InputError(f"{lines.file.name}: lines {lines.first} to {last}: {why}")
+
+    def _wrong(self, words: Sequence[bytes], check_float32: bool) -> str:
+        """What is wrong with a line; empty if nothing is."""
+        if _number(words[0]) is None:
+            return f"expected a finite number as label, got {_shown(words[0])}"
+        entries = list(words[1:])
+        has_group = bool(entries) and entries[0].startswith(b"qid:")
+        if has_group and not re.fullmatch(rb"qid:-?\d{1,18}", entries.pop(0)):
+            return f"expected qid:INTEGER, got {_shown(words[1])}"
+        if self._has_groups is None:
+            self._has_groups = has_group
+        if has_group != self._has_groups:
+            expected = "a qid" if self._has_groups else "no qid"
+            return f"expected {expected}, as in the lines before; give all lines a qid, or none"
+        last = self._base - 1
+        for entry in entries:
+            found = re.fullmatch(rb"(\d+):(\S+)", entry)
+            value = _number(found[2]) if found else None
+            if not found or value is None:
+                return f"expected ID:VALUE with a finite number, got {_shown(entry)}"
+            if int(found[1]) <= last:
+                return self._wrong_id(int(found[1]), last)
+            last = int(found[1])
+            if last - self._base >= (self._options.columns or _MOST_COLUMNS):
+                most = f"--columns {self._options.columns}" if self._options.columns else "2^31 ids"
+                return f"the id {last} is beyond {most}"
+            if check_float32 and any_inexact_in_float32(np.array([value])):
+                return f"float32 cannot hold the value {_shown(found[2])}; give --dtype float64"
+        return ""
+
+    def _wrong_id(self, found: int, last: int) -> str:
+        if found < self._base:
+            return "the id is 0, but ids begin at 1; give --zero-based yes if they begin at 0"
+        if found == last:
+            return f"the id {found} stands twice; expected each id once, in ascending order"
+        return f"the id {found} comes after {last}; expected ids in ascending order: sort each line"
+
+
+def _lines(file: InputFile, size: int) -> Iterator[_Lines]:
+    for first, text in complete_lines(file, size):
+        yield _Lines(file, text, first)
+
+
+def _has_id_0(text: bytes) -> bool:
+    # other spellings of 0 are found later, and refused with a message that names --zero-based
+    return b" 0:" in text or b"\t0:" in text
+
+
+def _without_zeros(x: Any, dtype: np.dtype, base: int) -> SparseRows:
+    """The entries of a matrix of scipy, without zeros, in columns from 0."""
+    data, indices, indptr = x.data.astype(dtype), x.indices, x.indptr.astype(np.int64)
+    keep = data != 0
+    if not keep.all():
+        data, indices = data[keep], indices[keep]
+        indptr = np.concatenate([[0], np.cumsum(keep)])[indptr]
+    return SparseRows(indptr, (indices - base).astype(np.int32), data, x.shape[1])
+
+
+def _number(text: bytes) -> float | None:
+    with suppress(ValueError):
+        found = float(text)
+        return found if np.isfinite(found) else None
+    return None
+
+
+def _shown(text: bytes) -> str:
+    return shown(text.decode("utf-8", "replace"))

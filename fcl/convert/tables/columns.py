@@ -1,0 +1,111 @@
+"""Which column of a table is what: features, target, weights, groups, names."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fcl.checks import shown
+from fcl.convert.tables.contract import TableFile, shown_columns
+from fcl.errors import InputError
+
+__all__ = ["ColumnOptions", "Roles", "matching"]
+
+
+@dataclass(frozen=True)
+class ColumnOptions:
+    """The options of ``fcl convert`` that all formats of tables take."""
+
+    x: str | None = None
+    y: str | None = None
+    weights: str | None = None
+    groups: str | None = None
+    name: str | None = None
+    categorical: str | None = None
+    max_categories: int = 1000
+    missing: str = "error"
+    layout: str = "auto"
+    dtype: str = "auto"
+    like: str | None = None
+
+
+@dataclass(frozen=True)
+class Roles:
+    """Indices of the columns by what they are; ``unnamed`` are left out."""
+
+    x: list[int]
+    y: int | None
+    weights: int | None
+    groups: int | None
+    name: int | None
+    unnamed: list[int]
+
+    @classmethod
+    def of(cls, table: TableFile, options: ColumnOptions) -> Roles:
+        """Find the columns that the options name.
+
+        Raises
+        ------
+        InputError
+            There is no such column, a column has two roles, or no column is left for X.
+        """
+        singles: dict[str, int] = {}
+        for role in ("y", "weights", "groups", "name"):
+            if (name := getattr(options, role)) is not None:
+                singles[role] = _index(table, f"--{role}", name)
+        if len(set(singles.values())) < len(singles):
+            pairs = ", ".join(f"--{role} {table.columns[at]}" for role, at in singles.items())
+            raise InputError(f"{table.name}: a column can have one role, got {pairs}")
+        free = [at for at in range(len(table.columns)) if at not in set(singles.values())]
+        unnamed = [at for at in free if not table.columns[at]]
+        named = [at for at in free if table.columns[at]]
+        x = named if options.x is None else matching(table, "--x", options.x, named)
+        if not x:
+            raise InputError(
+                f"{table.name}: no column is left for X; the columns are "
+                f"{shown_columns(table.columns)}: choose with --x"
+            )
+        return cls(
+            x,
+            singles.get("y"),
+            singles.get("weights"),
+            singles.get("groups"),
+            singles.get("name"),
+            unnamed if options.x is None else [],
+        )
+
+
+def matching(table: TableFile, option: str, text: str, among: Sequence[int]) -> list[int]:
+    """Columns that fit patterns, separated by commas, in the order of the table.
+
+    ``*`` stands for any text, and ``!`` before a pattern excludes what fits. Raises InputError for a
+    pattern that fits no column.
+    """
+    patterns = [pattern.strip() for pattern in text.split(",") if pattern.strip()]
+    negative = {pattern for pattern in patterns if pattern.startswith("!")}
+    found: set[int] = set(among) if len(negative) == len(patterns) else set()
+    for pattern in sorted(patterns, key=negative.__contains__):
+        parts = map(re.escape, pattern.removeprefix("!").split("*"))
+        expression = re.compile(".*".join(parts), re.DOTALL)
+        fits = {at for at in among if expression.fullmatch(table.columns[at])}
+        if not fits:
+            raise _unknown(table, option, pattern.removeprefix("!"), among)
+        found = found - fits if pattern in negative else found | fits
+    return sorted(found)
+
+
+def _index(table: TableFile, option: str, name: str) -> int:
+    if name in table.columns:
+        return table.columns.index(name)
+    if name.isdecimal() and 1 <= int(name) <= len(table.columns):
+        return int(name) - 1
+    raise _unknown(table, option, name, range(len(table.columns)))
+
+
+def _unknown(table: TableFile, option: str, name: str, among: Sequence[int]) -> InputError:
+    names = [table.columns[at] for at in among]
+    close = difflib.get_close_matches(name, names[:10_000], 1)
+    hint = f"did you mean {shown(close[0])}?" if close else f"it has {shown_columns(names)}"
+    return InputError(f"{option}: {table.name} has no column {shown(name)}; {hint}")

@@ -1,0 +1,160 @@
+"""What the formats of tables have in common: named columns that are read in batches of rows."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fcl.checks import shortened
+from fcl.convert.rereading import RereadableFile
+from fcl.errors import InputError
+
+__all__ = [
+    "MISSING",
+    "NUMBER",
+    "Batch",
+    "Selection",
+    "TableFile",
+    "TextInNumbersError",
+    "Texts",
+    "floats_of",
+    "import_pyarrow",
+    "shown_columns",
+    "texts_of",
+]
+
+#: Texts that mean that there is no value.
+MISSING = ("", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "-NaN", "-nan", "NULL", "null")
+#: A number as text.
+NUMBER = r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|[-+]?(inf|INF|Inf)(inity)?"
+
+
+class TextInNumbersError(Exception):
+    """A column that was read as numbers holds a text; ``row`` counts from 0 in the file."""
+
+    def __init__(self, column: int, row: int, value: str) -> None:
+        super().__init__(column, row, value)
+        self.column, self.row, self.value = column, row, value
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Indices of the columns to read as numbers, and of those to read as text."""
+
+    numbers: Sequence[int]
+    texts: Sequence[int]
+
+    def places(self) -> tuple[dict[int, int], dict[int, int]]:
+        """Column -> its place among the numbers, and among the texts."""
+        numbers = {column: place for place, column in enumerate(self.numbers)}
+        return numbers, {column: place for place, column in enumerate(self.texts)}
+
+
+@dataclass(frozen=True)
+class Texts:
+    """A column of text: codes (m,) are indices of values; -1 is a missing value."""
+
+    codes: np.ndarray
+    values: list[str]
+
+    def recoded(self, codes: dict[str, int]) -> np.ndarray:
+        """The codes of the values in another list, int64 (m,); -1 for a value that it lacks."""
+        table = np.array([codes.get(value, -1) for value in self.values] + [-1], np.int64)
+        return table[self.codes]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Rows of a table.
+
+    Attributes
+    ----------
+    numbers : float64 (m, k)
+        The columns of the selection, in its order; NaN is a missing value.
+    texts : list of Texts
+        The columns of the selection, in its order.
+    """
+
+    numbers: np.ndarray
+    texts: list[Texts]
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+
+class TableFile(ABC):
+    """A file with named columns.
+
+    Attributes
+    ----------
+    name : str
+        For messages.
+    columns : list of str
+    looks_like_text : list of bool
+        By column: whether its first values are text.
+    first_row : int
+        The number of the first row in messages: 2 after a header, as spreadsheets count.
+    """
+
+    first_row = 1
+
+    def __init__(self, file: RereadableFile) -> None:
+        self.file = file
+        self.name = file.name
+        self.columns: list[str] = []
+        self.looks_like_text: list[bool] = []
+
+    @abstractmethod
+    def batches(self, selection: Selection, last: bool) -> Iterator[Batch]:
+        """Iterate over all rows; ``last`` says whether this reading counts as progress.
+
+        Raises
+        ------
+        TextInNumbersError
+            A column of numbers holds a text.
+        InputError
+            The file is damaged.
+        """
+
+    def where(self, row: int) -> str:
+        """A row in words, for messages; ``row`` counts from 0."""
+        header = " (the header is row 1)" if self.first_row > 1 else ""
+        return f"{self.name}: row {row + self.first_row}{header}"
+
+
+def import_pyarrow() -> Any:
+    """The module pyarrow; raises InputError if it is not installed."""
+    try:
+        import pyarrow
+    except ImportError as error:
+        raise InputError(
+            f"CSV and Parquet need pyarrow ({error}); install it: pip install 'fcl[tables]'"
+        ) from error
+    return pyarrow
+
+
+def floats_of(column: Any) -> np.ndarray:
+    """An array of float64 of pyarrow, NaN for null: its ``to_numpy`` would import pandas."""
+    batch = import_pyarrow().RecordBatch.from_arrays([column], ["values"])
+    return np.asarray(batch.to_tensor(null_to_nan=True).to_numpy()[:, 0])
+
+
+def texts_of(column: Any, missing: frozenset[str]) -> Texts:
+    """The texts of an array of pyarrow, without blanks around them."""
+    # pyarrow imports pandas, which takes memory, to fill missing values, and in to_numpy
+    found = column.dictionary_encode(null_encoding="encode")
+    codes = np.from_dlpack(found.indices)
+    values = [(value or "").strip() for value in found.dictionary.to_pylist()]
+    if lacking := [code for code, value in enumerate(values) if value in missing]:
+        codes = np.where(np.isin(codes, lacking), -1, codes)
+    return Texts(codes, values)
+
+
+def shown_columns(names: Sequence[str]) -> str:
+    """Some names of columns, for messages."""
+    some = ", ".join(shortened(name, 40) for name in names[:12])
+    return some + (f" and {len(names) - 12:,} more" if len(names) > 12 else "")

@@ -1,0 +1,201 @@
+"""What a CSV file looks like: delimiter, header, and which columns hold text, from its first lines."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fcl.checks import shown
+from fcl.convert.contract import Budget
+from fcl.convert.files import InputFile
+from fcl.convert.rereading import RereadableFile
+from fcl.convert.tables.columns import ColumnOptions
+from fcl.convert.tables.contract import MISSING, NUMBER, TableFile
+from fcl.data.foreign import plain_suffix
+from fcl.errors import InputError
+
+__all__ = ["CsvTable", "Options"]
+
+#: Rows of the sample that tells which columns look like text.
+_SAMPLE_ROWS = 1000
+#: A block of text takes several times its size when it is parsed.
+_BLOCKS = 4
+_SMALLEST_BLOCK = 1 << 16
+#: Blanks before a missing value.
+_BLANKS = 16
+_DELIMITERS = ",;\t|"
+
+
+@dataclass(frozen=True)
+class Options(ColumnOptions):
+    """The options of ``fcl convert`` that CSV and TSV take."""
+
+    delimiter: str | None = None
+    decimal: str = "."
+    no_header: bool = False
+    no_quotes: bool = False
+    na: str | None = None
+
+
+class CsvTable(TableFile):
+    """A CSV or TSV file whose first lines were read.
+
+    Attributes
+    ----------
+    notes : list of str
+        For the summary.
+    delimiter : str
+    decimal : str
+        The mark before decimals.
+    quote : bool
+        Whether quotation marks enclose values.
+    missing : frozenset of str
+        Texts without a value.
+    block_bytes : int
+        Text that is parsed at a time.
+    skipped_lines : int
+        Empty lines before the header.
+    is_empty : bool
+        Whether there are no rows.
+    """
+
+    def __init__(self, file: RereadableFile, options: Options, budget: Budget) -> None:
+        super().__init__(file)
+        self.quote = not options.no_quotes
+        self.decimal = options.decimal
+        self.missing = frozenset(MISSING + tuple((options.na or "").split(",")))
+        self.block_bytes = max(_SMALLEST_BLOCK, budget.block // _BLOCKS)
+        self.first_row = 1 if options.no_header else 2
+        sample = _Sample.of(file.reopen(), 4 * self.block_bytes)
+        self.skipped_lines = sample.skipped_lines
+        self.delimiter = _delimiter(options.delimiter, file, sample.text)
+        usual = "\t" if plain_suffix(file.file.path) == ".tsv" else ","
+        odd = self.delimiter != usual and options.delimiter is None
+        self.notes = [f"delimiter: {self.delimiter!r} (--delimiter)"] if odd else []
+        records = self._records(sample)
+        self.is_empty = sample.whole and len(records) < self.first_row
+        self.columns = [str(number) for number in range(1, len(records[0]) + 1)]
+        if not options.no_header:
+            self.columns = [name.strip() for name in records.pop(0)]
+            self._check_header()
+        self.looks_like_text = [self._is_text(index, records) for index in range(len(self.columns))]
+
+    @property
+    def null_values(self) -> list[str]:
+        """Texts without a value for pyarrow, which compares before it removes blanks."""
+        return [" " * blanks + text for text in self.missing for blanks in range(_BLANKS)]
+
+    def is_number(self, text: str) -> bool:
+        """Whether a text is a number, written with the decimal mark of the file."""
+        return re.fullmatch(NUMBER, text.replace(self.decimal, ".")) is not None
+
+    def ragged(self, row: int, found: int, text: str) -> InputError:
+        """The error of a row that has another number of values than the header."""
+        return InputError(
+            f"{self.where(row)}: expected {len(self.columns):,} values, got {found:,}: "
+            f"{shown(text)}; enclose values that contain the delimiter in quotation marks, or "
+            "give --delimiter"
+        )
+
+    def not_utf8(self, row: int, column: int) -> InputError:
+        """The error of bytes that are not UTF-8."""
+        return InputError(
+            f"{self.where(row)}: the column {shown(self.columns[column])} is not UTF-8 text; "
+            "convert the file: iconv -f latin1 -t utf-8"
+        )
+
+    # -- the sample --------------------------------------------------------------------------------
+
+    def _records(self, sample: _Sample) -> list[list[str]]:
+        quoting: Any = csv.QUOTE_MINIMAL if self.quote else csv.QUOTE_NONE
+        text = io.StringIO(sample.text, newline="")
+        reader = csv.reader(text, delimiter=self.delimiter, quoting=quoting)
+        records: list[list[str]] = []
+        try:
+            for record in reader:
+                records += [record] if record else []
+                if len(records) > _SAMPLE_ROWS:
+                    break
+        except csv.Error as error:
+            raise InputError(
+                f"{self.name}: line {reader.line_num}: {error}; is a quotation mark not closed? "
+                "give --no-quotes if the marks are part of the text"
+            ) from None
+        if len(records) > 1 and not sample.whole and len(records) <= _SAMPLE_ROWS:
+            records.pop()  # it may be cut off
+        return records
+
+    def _check_header(self) -> None:
+        seen: dict[str, int] = {}
+        for number, name in enumerate(self.columns, 1):
+            if name and seen.setdefault(name, number) != number:
+                raise InputError(
+                    f"{self.name}: the columns {seen[name]} and {number} have the same name "
+                    f"{shown(name)}; rename one of them, or give --no-header if the first line "
+                    "holds values"
+                )
+        if all(self.is_number(name) for name in self.columns):
+            self.notes.append("header: the first line, although it holds numbers (--no-header)")
+        fractions = [re.fullmatch(r"[-+]?\d*\.\d+(e[-+]?\d+)?", name) for name in self.columns]
+        if 2 * sum(map(bool, fractions)) > len(self.columns):
+            raise InputError(
+                f"{self.name}: expected the names of the columns in the first line, got numbers "
+                f"such as {next(name for name in self.columns if name)}; give --no-header"
+            )
+
+    def _is_text(self, column: int, records: Sequence[Sequence[str]]) -> bool:
+        values = (record[column].strip() for record in records if len(record) > column)
+        first = next((value for value in values if value not in self.missing), "0")
+        return not self.is_number(first)
+
+
+@dataclass(frozen=True)
+class _Sample:
+    """The beginning of a file; ``whole`` if it is all of it."""
+
+    text: str
+    whole: bool
+    skipped_lines: int
+
+    @classmethod
+    def of(cls, file: InputFile, size: int) -> _Sample:
+        """Read complete lines, of which at least two if there are so many."""
+        content, whole = b"", True
+        for piece in file.slices(1 << 16):
+            content += piece
+            if len(content) > size or (len(content) > 1 << 20 and content.count(b"\n") > 2):
+                whole = False
+                content = content[: content.rfind(b"\n") + 1]
+                break
+        if not content and not whole:
+            raise InputError(f"{file.name}: line 1 has more than {size:,} bytes; raise --memory")
+        try:
+            text = content.decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            line = content.count(b"\n", 0, error.start) + 1
+            raise InputError(
+                f"{file.name}: line {line} is not UTF-8 text; convert the file: iconv -t utf-8"
+            ) from None
+        if not text.strip():
+            raise InputError(f"{file.name}: expected a table, got an empty file")
+        lines = text.splitlines()
+        skipped = next(number for number, line in enumerate(lines) if line.strip())
+        return cls(text, whole, skipped)
+
+
+def _delimiter(given: str | None, file: RereadableFile, text: str) -> str:
+    """The delimiter that the user gave, or the most frequent one of the first line."""
+    if given is not None:
+        found = {"tab": "\t", "\\t": "\t"}.get(given, given)
+        if len(found) != 1 or found in '"\r\n':
+            raise InputError(f"--delimiter: expected one character, or tab, got {shown(given)}")
+        return found
+    line = re.sub('"[^"]*"', "", next(line for line in text.splitlines() if line.strip()))
+    default = "\t" if plain_suffix(file.file.path) == ".tsv" else ","
+    if line.count(default):
+        return default
+    return max(default + _DELIMITERS, key=line.count)

@@ -1,0 +1,151 @@
+"""Parquet files, read by pyarrow in batches of rows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fcl.checks import shown
+from fcl.convert.contract import Budget, Source
+from fcl.convert.files import InputFile
+from fcl.convert.rereading import RereadableFile
+from fcl.convert.tables.columns import ColumnOptions
+from fcl.convert.tables.contract import (
+    Batch,
+    Selection,
+    TableFile,
+    floats_of,
+    import_pyarrow,
+    texts_of,
+)
+from fcl.convert.tables.source import TableSource
+from fcl.errors import InputError
+
+__all__ = ["Options", "open_source"]
+
+#: A batch in memory: as pyarrow has it, as float64, and as X.
+_COPIES = 4
+#: Bytes read from a file at a time; without it, pyarrow reads the whole column of a group of rows.
+_BUFFER = 1 << 18
+
+
+@dataclass(frozen=True)
+class Options(ColumnOptions):
+    """The options of ``fcl convert`` that Parquet takes."""
+
+
+def open_source(inputs: list[InputFile], options: Options, budget: Budget) -> Source:
+    """Open Parquet files with the same columns.
+
+    Raises
+    ------
+    InputError
+        A file is damaged, or an option names no column.
+    """
+    import_pyarrow()
+    for file in inputs:
+        if file.is_stdin or file.compressed:
+            raise InputError(
+                f"{file.name}: a Parquet file is read from its end, so it must be an "
+                "uncompressed file on disk; save it first"
+            )
+    files = [_ParquetFile(RereadableFile(file, budget.scratch), budget) for file in inputs]
+    return TableSource(inputs, files, options, budget)
+
+
+class _ParquetFile(TableFile):
+    def __init__(self, file: RereadableFile, budget: Budget) -> None:
+        super().__init__(file)
+        self._budget = budget
+        self._missing = frozenset([""])
+        with self._open() as opened:
+            self._schema = opened.schema_arrow
+        self.columns = list(self._schema.names)
+        for name, count in Counter(self.columns).items():
+            if count > 1:
+                raise InputError(
+                    f"{self.name}: {count} columns have the name {shown(name)}; rename one of them"
+                )
+        self._kinds = [_kind(field.type) for field in self._schema]
+        self.looks_like_text = [kind != "number" for kind in self._kinds]
+
+    def batches(self, selection: Selection, last: bool) -> Iterator[Batch]:
+        pyarrow = import_pyarrow()
+        for column in (*selection.numbers, *selection.texts):
+            self._check_kind(column)
+        n_columns = len(selection.numbers) + len(selection.texts)
+        rows = self._budget.block_rows(8 * _COPIES * max(1, n_columns))
+        names = [self.columns[at] for at in (*selection.numbers, *selection.texts)]
+        try:
+            with self._open() as file:
+                for batch in file.iter_batches(rows, columns=names, use_threads=False):
+                    yield self._converted(batch, selection)
+        except (OSError, pyarrow.ArrowException) as error:
+            raise self._damaged(error) from None
+
+    def _converted(self, batch: Any, selection: Selection) -> Batch:
+        from pyarrow import compute
+
+        pyarrow = import_pyarrow()
+        numbers = np.empty((len(batch), len(selection.numbers)))
+        for place, at in enumerate(selection.numbers):
+            numbers[:, place] = self._floats(batch.column(self.columns[at]), at)
+        texts = []
+        for at in selection.texts:
+            column = compute.cast(batch.column(self.columns[at]), pyarrow.string())
+            texts.append(texts_of(column, self._missing))
+        return Batch(numbers, texts)
+
+    def _floats(self, column: Any, at: int) -> np.ndarray:
+        from pyarrow import compute
+
+        pyarrow = import_pyarrow()
+        is_integer = pyarrow.types.is_integer(column.type)
+        try:
+            found = compute.cast(column, pyarrow.float64(), safe=is_integer)
+        except pyarrow.ArrowInvalid as error:
+            raise InputError(
+                f"{self.name}: the column {shown(self.columns[at])} has integers beyond 2^53, "
+                f"which are not exact as numbers ({error}); leave it out, or read it as --categorical"
+            ) from None
+        return floats_of(found)
+
+    def _open(self) -> Any:
+        from pyarrow import parquet
+
+        pyarrow = import_pyarrow()
+        try:
+            return parquet.ParquetFile(self.file.file.path, buffer_size=_BUFFER, pre_buffer=False)
+        except (OSError, pyarrow.ArrowException) as error:
+            raise self._damaged(error) from None
+
+    def _damaged(self, error: Exception) -> InputError:
+        first = str(error).partition("\n")[0]
+        return InputError(
+            f"{self.name} is not a complete Parquet file ({first}); is it cut off? copy it again"
+        )
+
+    def _check_kind(self, column: int) -> None:
+        if self._kinds[column] == "other":
+            kind = self._schema.field(column).type
+            raise InputError(
+                f"{self.name}: the column {shown(self.columns[column])} is of the type {kind}; "
+                "expected numbers, booleans or text: leave it out with --x "
+                f"'!{self.columns[column]}'"
+            )
+
+
+def _kind(found: Any) -> str:
+    """What a type of pyarrow is read as: number, text, or other."""
+    types = import_pyarrow().types
+    if types.is_dictionary(found):
+        found = found.value_type
+    numbers = types.is_integer, types.is_floating, types.is_boolean, types.is_decimal, types.is_null
+    if any(test(found) for test in numbers):
+        return "number"
+    texts = types.is_string, types.is_large_string, types.is_string_view
+    return "text" if any(test(found) for test in texts) else "other"

@@ -1,0 +1,234 @@
+"""The rows of tables, after a first reading that decides about their columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from fcl.checks import shown
+from fcl.convert.contract import Budget, Categorical, Column, Layout, Rows, Source
+from fcl.convert.files import InputFile
+from fcl.convert.tables.columns import ColumnOptions, Roles
+from fcl.convert.tables.contract import Batch, Selection, TableFile, Texts, shown_columns
+from fcl.convert.tables.encoding import Encoding, columns_like
+from fcl.convert.tables.survey import Survey
+from fcl.errors import InputError
+
+__all__ = ["TableSource"]
+
+#: A CSR matrix takes less space than an array if fewer values than this share are not 0.
+_SPARSE_BELOW = 0.25
+
+
+class TableSource(Source):
+    """Rows of tables with the same columns.
+
+    Raises
+    ------
+    InputError
+        As :class:`Survey` and :class:`Roles` say; or the files have different columns or no rows.
+    """
+
+    def __init__(
+        self,
+        inputs: Sequence[InputFile],
+        files: Sequence[TableFile],
+        options: ColumnOptions,
+        budget: Budget,
+    ) -> None:
+        super().__init__(inputs)
+        self._files, self._options = files, options
+        _check_same_columns(files)
+        like = None if options.like is None else _ReferenceColumns.read(options.like)
+        forced: list[int] = []
+        if like is None:
+            roles = Roles.of(files[0], options)
+        else:
+            roles, forced = like.roles(files[0], options)
+        self._roles = roles
+        self._survey = survey = Survey(files, roles, options, forced)
+        if not survey.n_rows:
+            raise InputError(f"{files[0].name}: has the names of columns, but no rows")
+        if like is None:
+            self._encoding = Encoding.of(survey)
+        else:
+            self._encoding = Encoding.like(like.names, like.means, survey)
+        self._layout = self._find_layout()
+        # the categories of the columns beside X
+        self._labels = {
+            at: (survey.texts[place].codes, list(survey.texts[place].codes))
+            for place, at in enumerate(survey.selection.texts)
+            if at in (roles.y, roles.groups)
+        }
+        self._note_columns()
+
+    @property
+    def layout(self) -> Layout:
+        return self._layout
+
+    def attributes(self) -> dict[str, Any]:
+        if self._encoding.unknown:
+            self.notes.append(
+                f"categories: {self._encoding.unknown:,} values are not in --like; all their "
+                "columns are 0"
+            )
+        if self._options.missing != "mean":
+            return {}
+        names = [self._encoding.names[column] for column in self._encoding.number_columns]
+        means = self._encoding.means[self._encoding.number_places]
+        return {"means": dict(zip(names, means.tolist(), strict=True))}
+
+    def blocks(self, budget: Budget) -> Iterator[Rows]:
+        selection = self._survey.selection
+        if self._roles.name is not None:
+            selection = Selection(selection.numbers, [*selection.texts, self._roles.name])
+        # a row in memory: the numbers twice, and X
+        rows = budget.block_rows(8 * len(selection.numbers) * 2 + 8 * len(self._encoding.names))
+        for file in self._files:
+            for batch in file.batches(selection, last=True):
+                for start in range(0, len(batch), rows):
+                    yield self._rows(_part(batch, slice(start, start + rows)))
+
+    def _find_layout(self) -> Layout:
+        encoding, survey, options = self._encoding, self._survey, self._options
+        density = encoding.density(survey)
+        kind = options.layout
+        if kind == "auto":
+            kind = "sparse" if density < _SPARSE_BELOW else "dense"
+            self.notes.append(
+                f"layout: {kind}, as {density:.1%} of the values are not 0 (--layout)"
+            )
+        wide = survey.numbers.needs_float64[encoding.number_places]
+        dtype = np.dtype(options.dtype if options.dtype != "auto" else np.float32)
+        if options.dtype == "auto" and encoding.number_places:
+            column = encoding.number_columns[int(wide.argmax())] if wide.any() else 0
+            if wide.any():
+                dtype = np.dtype(np.float64)
+                why = f"float32 cannot hold values of the column {shown(encoding.names[column])}"
+            else:
+                why = "about 7 digits"
+            self.notes.append(f"numbers: {dtype}, {why} (--dtype)")
+        if dtype == np.float32 and options.dtype == "float32" and wide.any():
+            name = encoding.names[encoding.number_columns[int(wide.argmax())]]
+            raise InputError(
+                f"--dtype float32 cannot hold values of the column {shown(name)}; give --dtype "
+                "float64"
+            )
+        names = encoding.names
+        return Layout("sparse" if kind == "sparse" else "dense", dtype, len(names), names)
+
+    def _note_columns(self) -> None:
+        columns = self._files[0].columns
+        survey, roles = self._survey, self._roles
+        texts = [columns[at] for at in survey.selection.texts if at in set(roles.x)]
+        if texts:
+            self.notes.append(f"one-hot: {shown_columns(texts)}")
+        if roles.unnamed:
+            numbers = ", ".join(str(at + 1) for at in roles.unnamed)
+            self.notes.append(f"left out: column {numbers}, which has no name")
+        if roles.y is None:
+            self.notes.append("y: none; name the column of the target with --y")
+        if roles.y in self._labels:
+            labels = sorted(self._labels[roles.y][1])
+            if len(labels) == 2:
+                self.notes.append(
+                    f"labels: {labels[1]} is the positive class, {labels[0]} the other"
+                )
+        missing = int((survey.n_rows - survey.numbers.count).sum())
+        missing += sum(stats.missing for stats in survey.texts)
+        if missing and self._options.missing == "mean":
+            self.notes.append(
+                f"missing: {missing:,} values; means for numbers, a category for text (--missing)"
+            )
+
+    def _rows(self, batch: Batch) -> Rows:
+        source_row = np.arange(self.rows_in, self.rows_in + len(batch))
+        self.rows_in += len(batch)
+        if self._options.missing == "drop":
+            keep = self._complete(batch)
+            if not keep.all():
+                self.dropped["with missing values"] += int((~keep).sum())
+                batch, source_row = _part(batch, keep), source_row[keep]
+        encode = self._encoding.sparse if self._layout.kind == "sparse" else self._encoding.dense
+        obs: dict[str, Column] = {}
+        if self._roles.groups is not None:
+            obs["group"] = self._column(batch, self._roles.groups)
+        if self._roles.name is not None:
+            texts = batch.texts[-1]
+            obs["name"] = np.array([*texts.values, ""], np.dtypes.StringDType())[texts.codes]
+        y = None if self._roles.y is None else self._column(batch, self._roles.y)
+        weights = None
+        if self._roles.weights is not None:
+            at = self._survey.selection.numbers.index(self._roles.weights)
+            weights = batch.numbers[:, at].copy()  # the writer may keep it
+        return Rows(encode(batch, self._layout.dtype), source_row, y, weights, obs)
+
+    def _complete(self, batch: Batch) -> np.ndarray:
+        keep = ~np.isnan(batch.numbers).any(1)
+        for texts in batch.texts[: len(self._survey.selection.texts)]:
+            keep &= texts.codes >= 0
+        return keep
+
+    def _column(self, batch: Batch, at: int) -> Column:
+        """A column beside X: numbers, integers if all of them are, or a categorical."""
+        selection = self._survey.selection
+        if at in selection.texts:
+            codes, categories = self._labels[at]
+            texts = batch.texts[selection.texts.index(at)]
+            return Categorical(texts.recoded(codes), categories)
+        place = selection.numbers.index(at)
+        whole = self._survey.numbers.whole[place]
+        return batch.numbers[:, place].astype(np.int64 if whole else np.float64)
+
+
+class _ReferenceColumns:
+    """The columns of a data set that was converted before."""
+
+    def __init__(self, names: list[str], means: dict[str, float]) -> None:
+        self.names, self.means = names, means
+
+    @classmethod
+    def read(cls, path: str) -> _ReferenceColumns:
+        """Read the names of the columns; raises InputError if the data set has none."""
+        import zarr
+
+        from fcl.data.open import open_data
+
+        names = open_data(path, y=None).column_names
+        if names is None:
+            raise InputError(
+                f"--like: {path} has no names of columns; expected an output of fcl convert"
+            )
+        attributes: Any = zarr.open_group(path, mode="r").attrs.get("fcl", {})
+        means = attributes.get("means", {})
+        return cls(list(names), {name: float(mean) for name, mean in means.items()})
+
+    def roles(self, table: TableFile, options: ColumnOptions) -> tuple[Roles, list[int]]:
+        """The roles of the columns of a table, and which of them are one-hot in this data set."""
+        if options.x is not None:
+            raise InputError("--like names the columns of X; leave out --x")
+        found = columns_like(table, self.names)
+        x = sorted({at for _, at, _ in found})
+        one_hot = [at for _, at, value in found if value is not None]
+        return replace(Roles.of(table, options), x=x, unnamed=[]), one_hot
+
+
+def _check_same_columns(files: Sequence[TableFile]) -> None:
+    first = files[0]
+    for file in files[1:]:
+        if file.columns != first.columns:
+            other = next((name for name in file.columns if name not in first.columns), None)
+            why = "another order" if other is None else f"the column {shown(other)}"
+            if len(file.columns) != len(first.columns):
+                why = f"{len(file.columns):,} columns instead of {len(first.columns):,}"
+            raise InputError(
+                f"{file.name} has {why}; expected the columns of {first.name}, in the same order"
+            )
+
+
+def _part(batch: Batch, rows: slice | np.ndarray) -> Batch:
+    texts = [Texts(texts.codes[rows], texts.values) for texts in batch.texts]
+    return Batch(batch.numbers[rows], texts)

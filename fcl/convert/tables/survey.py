@@ -1,0 +1,231 @@
+"""The first reading of a table: kinds of columns, categories, missing values, over all rows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from fcl.checks import shown
+from fcl.convert.numbers import any_inexact_in_float32, inexact_in_float32
+from fcl.convert.tables.columns import ColumnOptions, Roles, matching
+from fcl.convert.tables.contract import (
+    NUMBER,
+    Batch,
+    Selection,
+    TableFile,
+    TextInNumbersError,
+    Texts,
+)
+from fcl.errors import InputError
+
+__all__ = ["NumberStats", "Survey", "TextStats"]
+
+
+@dataclass
+class NumberStats:
+    """What is known about the columns of numbers: arrays (k,), in the order of the selection."""
+
+    count: np.ndarray
+    total: np.ndarray
+    nonzero: np.ndarray
+    whole: np.ndarray
+    needs_float64: np.ndarray
+
+    @classmethod
+    def empty(cls, k: int) -> NumberStats:
+        zeros = np.zeros(k, np.int64)
+        return cls(zeros, np.zeros(k), zeros.copy(), np.ones(k, bool), np.zeros(k, bool))
+
+    @property
+    def mean(self) -> np.ndarray:
+        """Mean of the values that are there; 0 without any."""
+        return self.total / np.maximum(self.count, 1)
+
+    def add(self, numbers: np.ndarray) -> None:
+        """Add the values of a batch."""
+        there = ~np.isnan(numbers)
+        self.count += there.sum(0)
+        self.total += np.nansum(numbers, 0)
+        self.nonzero += (there & (numbers != 0)).sum(0)
+        self.whole &= ((np.trunc(numbers) == numbers) & (np.abs(numbers) < 1 << 53) | ~there).all(0)
+        if any_inexact_in_float32(numbers[there]):
+            self.needs_float64 |= inexact_in_float32(numbers).any(0)
+
+
+@dataclass
+class TextStats:
+    """What is known about a column of text.
+
+    codes : value -> its number, in the order of appearance
+    missing : rows without a value
+    number, text : where the first value stands that is a number, and the first that is not
+    """
+
+    codes: dict[str, int] = field(default_factory=dict)
+    missing: int = 0
+    number: tuple[int, str] | None = None
+    text: tuple[int, str] | None = None
+
+    def add(self, texts: Texts, row: int) -> None:
+        """Add the values of a batch that begins at this row."""
+        self.missing += int((texts.codes < 0).sum())
+        for code, value in enumerate(texts.values):
+            if value not in self.codes and (texts.codes == code).any():
+                self.codes[value] = len(self.codes)
+                self._classify(value, row + int((texts.codes == code).argmax()))
+
+    def _classify(self, value: str, row: int) -> None:
+        if re.fullmatch(NUMBER, value):
+            self.number = self.number or (row, value)
+        else:
+            self.text = self.text or (row, value)
+
+
+class Survey:
+    """Read all rows of the files once.
+
+    Parameters
+    ----------
+    files : sequence of TableFile
+        With the same columns.
+    roles : Roles
+    options : ColumnOptions
+    forced : sequence of int
+        Columns to read as text.
+
+    Attributes
+    ----------
+    selection : Selection
+    numbers : NumberStats
+    texts : list of TextStats
+        In the order of the selection; empty for the column of names.
+    n_rows : int
+
+    Raises
+    ------
+    InputError
+        Mixed kinds, too many categories, values that are missing or not finite: with row and column.
+    """
+
+    def __init__(
+        self,
+        files: Sequence[TableFile],
+        roles: Roles,
+        options: ColumnOptions,
+        forced: Sequence[int],
+    ) -> None:
+        self.files, self.roles, self.options = files, roles, options
+        table = files[0]
+        self.categorical = set(forced)
+        if options.categorical:
+            every = range(len(table.columns))
+            self.categorical |= set(matching(table, "--categorical", options.categorical, every))
+        self.used = [
+            *roles.x,
+            *(r for r in (roles.y, roles.weights, roles.groups) if r is not None),
+        ]
+        self._x = set(roles.x)
+        self._as_text = {at for at in self.used if at in self.categorical}
+        self._as_text |= {at for at in self.used if table.looks_like_text[at]}
+        if roles.weights in self._as_text:
+            raise InputError(f"--weights: {table.name}: expected numbers, got text")
+        while not self._read():
+            pass  # a column turned out to be text
+
+    def _read(self) -> bool:
+        """Read the files; returns False if it must be done again, with another column as text."""
+        numbers = [at for at in self.used if at not in self._as_text]
+        texts = [at for at in self.used if at in self._as_text]
+        # values of the column of names are read in the second pass only
+        self.selection = Selection(numbers, texts)
+        self.numbers = NumberStats.empty(len(numbers))
+        self.texts = [TextStats() for _ in texts]
+        self.n_rows = 0
+        for file in self.files:
+            row = 0
+            try:
+                for batch in file.batches(self.selection, last=False):
+                    self._add(file, batch, row)
+                    row += len(batch)
+            except TextInNumbersError as error:
+                place = numbers.index(error.column)
+                if self.numbers.count[place] or error.column == self.roles.weights:
+                    what = f"the text {shown(error.value)}, but numbers in other rows"
+                    raise self._mixed(file, error.row, error.column, what, error.value) from None
+                self._as_text.add(error.column)
+                return False
+            self.n_rows += row
+        return True
+
+    def _add(self, file: TableFile, batch: Batch, row: int) -> None:
+        self._check_numbers(file, batch.numbers, row)
+        self.numbers.add(batch.numbers)
+        for place, texts in enumerate(batch.texts):
+            self._check_missing(file, texts.codes < 0, self.selection.texts[place], row)
+            self.texts[place].add(texts, row)
+            self._check_categories(file, place)
+
+    def _check_numbers(self, file: TableFile, numbers: np.ndarray, row: int) -> None:
+        infinite, missing = np.isinf(numbers), np.isnan(numbers)
+        if infinite.any():
+            line, place = np.argwhere(infinite)[0].tolist()
+            name = shown(file.columns[self.selection.numbers[place]])
+            raise InputError(
+                f"{file.where(row + line)}: the column {name} is infinite; expected a finite number"
+            )
+        for place in np.flatnonzero(missing.any(0)).tolist():
+            self._check_missing(file, missing[:, place], self.selection.numbers[place], row)
+        if self.roles.weights is not None:
+            weights = numbers[:, self.selection.numbers.index(self.roles.weights)]
+            if (weights < 0).any():
+                line = int((weights < 0).argmax())
+                raise InputError(
+                    f"{file.where(row + line)}: expected weights >= 0 in the column "
+                    f"{shown(file.columns[self.roles.weights])}, got {weights[line]:g}"
+                )
+
+    def _check_missing(
+        self, file: TableFile, missing: np.ndarray, column: int, first_row: int
+    ) -> None:
+        accepted = self.options.missing == "drop" or (
+            self.options.missing == "mean" and column in self._x
+        )
+        if accepted or not missing.any():
+            return
+        more = "drop, to leave out such rows" if column not in self._x else "drop or mean"
+        raise InputError(
+            f"{file.where(first_row + int(missing.argmax()))}: the column "
+            f"{shown(file.columns[column])} has no value; give --missing {more}"
+        )
+
+    def _check_categories(self, file: TableFile, place: int) -> None:
+        column, stats = self.selection.texts[place], self.texts[place]
+        if column == self.roles.groups:
+            return
+        if stats.number and stats.text and column not in self.categorical:
+            late = max(stats.number, stats.text)
+            other = min(stats.number, stats.text)
+            kinds = ("number", "text") if late is stats.number else ("text", "number")
+            what = f"the {kinds[0]} {shown(late[1])}, but the {kinds[1]} {shown(other[1])} before"
+            raise self._mixed(file, late[0], column, what, stats.text[1])
+        if self.options.like is None and len(stats.codes) > self.options.max_categories:
+            name = file.columns[column]
+            leave = (
+                f"leave it out with --x '!{name}'" if column in self._x else "name another column"
+            )
+            raise InputError(
+                f"{file.name}: the column {shown(name)} has more than "
+                f"{self.options.max_categories:,} different texts, such as "
+                f"{shown(next(iter(stats.codes)))}; {leave}, or raise --max-categories"
+            )
+
+    def _mixed(self, file: TableFile, row: int, column: int, what: str, text: str) -> InputError:
+        name = file.columns[column]
+        return InputError(
+            f"{file.where(row)}: the column {shown(name)} holds {what}; correct it, give --na "
+            f"{shown(text)} if this means a missing value, or --categorical {shown(name)} if all "
+            "its values are categories"
+        )

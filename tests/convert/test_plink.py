@@ -1,0 +1,196 @@
+"""PLINK files, written by bed-reader, against the matrix that they hold."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from converted import converted, refusal, saved
+
+from fcl.convert import run
+from fcl.convert.contract import Budget
+
+bed_reader = pytest.importorskip("bed_reader")
+
+N, M = 13, 31
+NAMES = [f"s{i}" for i in range(N)]
+
+
+def write(folder: Path, missing: bool = True, **properties: Any) -> np.ndarray:
+    """Write geno.bed, .bim and .fam; returns the genotypes, NaN if missing."""
+    rng = np.random.default_rng(3)
+    x = rng.integers(0, 3, (N, M)).astype(np.float64)
+    if missing:
+        x[rng.random((N, M)) < 0.1] = np.nan
+        x[2] = 1  # a complete sample
+        x[:, 5] = np.nan
+        x[2, 5] = 2
+    found = {
+        "fid": [f"f{i // 3}" for i in range(N)],
+        "iid": NAMES,
+        "sid": ["rs1", "rs1", ".", "."] + [f"v{j}" for j in range(4, M)],
+        "chromosome": ["1"] * M,
+        "bp_position": range(100, 100 + M),
+        "allele_1": ["A"] * M,
+        "allele_2": ["C"] * M,
+        "pheno": [-9] * N,
+        "sex": [1, 2, 0] * 4 + [1],
+    }
+    bed_reader.to_bed(folder / "geno.bed", x, properties=found | properties, num_threads=1)
+    return x
+
+
+@pytest.fixture
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tiles of a few variants, blocks of a few samples."""
+    shares = run._Shares.of
+
+    def of(*arguments: Any) -> Any:
+        found = shares(*arguments)
+        return run._Shares(Budget(1 << 20, 700, found.source.scratch), found.store)
+
+    monkeypatch.setattr(run._Shares, "of", of)
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize("missing", [False, True])
+def test_genotypes(missing: bool, tmp_path: Path) -> None:
+    x = write(tmp_path, missing)
+    found = converted(tmp_path / "geno.bed")
+    expected = np.where(np.isnan(x), np.nanmean(x, 0), x)
+    np.testing.assert_allclose(found.x, expected, rtol=1e-6)
+    assert found.x.dtype == (np.float32 if missing else np.uint8)
+    duplicates = ["rs1_1:100:A:C", "rs1_1:101:A:C", "._1:102:A:C", "._1:103:A:C"]
+    assert found.names == duplicates + [f"v{j}" for j in range(4, M)]
+    assert found.y is None and "y: none" in found.notes
+    assert (f"missing: {np.isnan(x).sum()} genotypes" in found.notes) == missing
+    assert found.group["obs/name"][:].tolist() == NAMES
+    assert found.group["obs/sex"][:].tolist() == [1, 2, 0] * 4 + [1]
+    codes, families = found.group["obs/family/codes"], found.group["obs/family/categories"]
+    assert [families[:][code] for code in codes[:]] == [f"f{i // 3}" for i in range(N)]
+    inputs = found.group.attrs["fcl"]["inputs"]
+    assert [each["name"] for each in inputs] == ["geno.bed", "geno.bim", "geno.fam"]
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_missing_genotypes(tmp_path: Path) -> None:
+    x = write(tmp_path)
+    found = converted(tmp_path / "geno.bed", missing="drop")
+    complete = ~np.isnan(x).any(1)
+    np.testing.assert_array_equal(found.x, x[complete])
+    assert found.group["obs/source_row"][:].tolist() == np.flatnonzero(complete).tolist()
+    assert found.summary.dropped == {"with missing genotypes": N - complete.sum()}
+    message = refusal(tmp_path / "geno.bed", missing="error")
+    assert "has no genotype of the variant" in message and "--missing mean or drop" in message
+
+
+CASES = [1, 2, 0, -9, 2, 1], [1, 2, None, None, 2, 1], "1 = control, 2 = case"
+TRAIT = [1.5, 2, 0, -9, "NA", -1], [1.5, 2, 0, None, None, -1], "a trait"
+COUNTS = [3, 2, 0, -9, 1, 1], [3, 2, 0, None, 1, 1], "a trait"
+
+
+@pytest.mark.parametrize(
+    ("values", "expected", "note", "where"),
+    [(*CASES, "fam"), (*TRAIT, "fam"), (*CASES, "iid"), (*TRAIT, "fid"), (*COUNTS, "joined")],
+)
+def test_phenotypes(
+    values: list[Any], expected: list[Any], note: str, where: str, tmp_path: Path
+) -> None:
+    padded = [*values, *[-9] * (N - len(values))]
+    x = write(tmp_path, False, pheno=padded if where == "fam" else [-9] * N)
+    options = {}
+    if where != "fam":
+        keys = {"iid": "IID", "fid": "#FID\tIID", "joined": "name"}
+        rows = [keys[where] + "\tage\ttrait"]
+        for i in reversed(range(len(values))):  # the order of the table does not matter
+            key = {
+                "iid": NAMES[i],
+                "fid": f"f{i // 3}\t{NAMES[i]}",
+                "joined": f"f{i // 3}_{NAMES[i]}",
+            }
+            rows.append(f"{key[where]}\t5\t{values[i]}")
+        table = saved(
+            tmp_path, "p.tsv", "\n".join([*rows, *["other\t5\t1"] * (where == "iid")]).encode()
+        )
+        options["y"] = f"{table}:trait"
+    found = converted(tmp_path / "geno.bed", **options)
+    kept = [i for i, value in enumerate(expected) if value is not None]
+    assert found.y.tolist() == [expected[i] for i in kept] and note in found.notes
+    np.testing.assert_array_equal(found.x, x[kept])
+    assert found.summary.dropped == {"without a phenotype": N - len(kept)}
+
+
+@pytest.mark.parametrize("text", ["s3\ns5\nzz\n", "#FID IID\nf1 s3\nf1\ts5\nf9 s6\n"])
+def test_keep(text: str, tmp_path: Path) -> None:
+    x = write(tmp_path, False)
+    keep = saved(tmp_path, "keep.txt", text.encode())
+    found = converted(tmp_path / "geno.bed", keep=str(keep))
+    np.testing.assert_array_equal(found.x, x[[3, 5]])
+    assert found.summary.dropped == {"not in --keep": N - 2} and "1 names are not" in found.notes
+
+
+def test_ids_of_several_families(tmp_path: Path) -> None:
+    x = write(tmp_path, False, iid=["s"] * 2 + NAMES[2:], fid=["a", "b"] + ["c"] * (N - 2))
+    keep = saved(tmp_path, "keep.txt", b"b s\ns\n")  # "s" alone could be either
+    found = converted(tmp_path / "geno.bed", keep=str(keep))
+    np.testing.assert_array_equal(found.x, x[[1]])
+    assert found.group["obs/name"][:].tolist() == ["b_s"]
+
+
+@pytest.mark.parametrize("suffix", [".bim", ".fam"])
+def test_a_part_is_missing_or_damaged(suffix: str, tmp_path: Path) -> None:
+    write(tmp_path)
+    part = tmp_path / f"geno{suffix}"
+    lines = part.read_bytes().splitlines(keepends=True)
+    part.write_bytes(b"".join(lines[:-4]))
+    assert "expected" in (found := refusal(tmp_path / "geno.bed")) and "cut off" in found
+    part.write_bytes(b"".join([*lines[:2], b"only three words\n", *lines[3:]]))
+    assert f"{part}: line 3: expected 6 columns, got 3" in refusal(tmp_path / "geno.bed")
+    part.write_bytes(b"")
+    assert "got an empty file" in refusal(tmp_path / "geno.bed")
+    part.unlink()
+    assert f"{part}: does not exist" in refusal(tmp_path / "geno.bed")
+
+
+def test_damaged_genotypes(tmp_path: Path) -> None:
+    write(tmp_path)
+    bed = tmp_path / "geno.bed"
+    content = bed.read_bytes()
+    bed.write_bytes(content[:-1])
+    assert f"expected {3 + 4 * M} bytes for 13 samples" in refusal(bed)
+    bed.write_bytes(content[:2] + b"\0" + content[3:])
+    assert "got 6c 1b 00" in refusal(bed)
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ("IID\ttrait\ns1\t0\ns2\t1\n", "PLINK reads 1 as control, 2 as case and 0 as unknown"),
+        ("IID\ttrait\ns1\t1.5\ns2\tx\n", "line 3: expected a finite number as phenotype"),
+        ("IID\ttrait\ns1\t1.5\ns2\tinf\n", "line 3: expected a finite number as phenotype"),
+        ("IID\tother\ns1\t1.5\n", "has no column 'trait'; its first line has 'IID', 'other'"),
+        ("IID\ttrait\nq1\t1.5\n", "no sample of"),
+        ("IID\ttrait\ns1\t1.5\ns1\t2\n", "is in the lines 2 and 3"),
+        ("IID\ttrait\ns1\t1.5\ns1\n", "line 3: expected 2 columns, got 1"),
+        ("IID\ttrait\ns1\tNA\n", "no sample has a value"),
+        ("", "got an empty file"),
+    ],
+)
+def test_bad_phenotypes(table: str, message: str, tmp_path: Path) -> None:
+    write(tmp_path)
+    path = saved(tmp_path, "p.tsv", table.encode())
+    assert message in refusal(tmp_path / "geno.bed", y=f"{path}:trait")
+
+
+def test_other_refusals(tmp_path: Path) -> None:
+    write(tmp_path, iid=["s"] * N, fid=["a"] * N)
+    bed = tmp_path / "geno.bed"
+    assert "is in the lines 1 and 2; expected each sample once" in refusal(bed)
+    write(tmp_path)
+    keep = saved(tmp_path, "keep.txt", b"nobody\n")
+    assert "none of the names" in refusal(bed, keep=str(keep))
+    assert "expected TABLE.tsv:COLUMN" in refusal(bed, y="trait")
+    assert "expected one .bed file, got 2" in refusal(bed, bed)
+    assert "does not exist" in refusal(bed, y=f"{tmp_path / 'no.tsv'}:trait")

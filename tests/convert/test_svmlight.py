@@ -1,0 +1,115 @@
+"""svmlight files against a plain loop over their words, and what is wrong with them."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from converted import converted, refusal, saved
+
+from fcl.convert import svmlight
+
+RNG = np.random.default_rng(5)
+
+
+def text_of(base: int, end: str = "\n", qid: bool = False) -> tuple[bytes, np.ndarray, np.ndarray]:
+    """60 random rows, with comments and empty lines; the last id of row 7 is the largest."""
+    x = np.where(RNG.random((60, 9)) < 0.3, RNG.integers(-9, 9, (60, 9)) / 4, 0)
+    x[7, 8], x[3] = 2.5, 0
+    x[5, 0] = 1.0  # so that the first id occurs
+    y = RNG.integers(0, 7, 60) / 2
+    lines = ["# made for a test"]
+    for i, row in enumerate(x):
+        entries = "".join(f" {j + base}:{v}" for j, v in enumerate(row) if v or (i + j) % 11 == 0)
+        lines.append(f"{y[i]}{f' qid:{i // 4}' * qid}{entries} {'# a comment 3:4' * (i % 3 == 0)}")
+        lines += [""] * (i % 7 == 0)
+    return end.join(lines).encode(), x, y
+
+
+@pytest.mark.parametrize("base", [0, 1])
+@pytest.mark.parametrize(
+    ("end", "pack", "qid"),
+    [("\n", bytes, False), ("\r\n", gzip.compress, True), ("\n", bz2.compress, True)],
+)
+def test_rows(
+    base: int, end: str, pack: Any, qid: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(svmlight, "_SLICE", 200)  # bytes: many slices
+    content, x, y = text_of(base, end, qid)
+    found = converted(saved(tmp_path, "a.svm", pack(content)))
+    np.testing.assert_array_equal(found.x, x)
+    np.testing.assert_array_equal(found.y, y)
+    assert f"ids: from {base}" in found.notes
+    assert found.summary.rows_in == 60 and (found.x.dtype == np.float32)
+    assert (found.group["X/data"][:] != 0).all()
+    if qid:
+        assert found.group["obs/group"][:].tolist() == [i // 4 for i in range(60)]
+
+
+def test_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    content, x, _ = text_of(0)
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(content)))
+    monkeypatch.chdir(tmp_path)
+    np.testing.assert_array_equal(converted("-", format="svmlight").x, x)
+
+
+def test_options(tmp_path: Path) -> None:
+    path = saved(tmp_path, "a.svm", b"1 1:1 3:2\n0 2:1\n")
+    assert converted(path).x.tolist() == [[1, 0, 2], [0, 1, 0]]
+    assert converted(path, zero_based="yes").x.tolist() == [[0, 1, 0, 2], [0, 0, 1, 0]]
+    assert converted(path, columns=5).x.shape == (2, 5)
+    second = saved(tmp_path, "b.svm", b"7 4:16777217\n")
+    assert converted(path, second, dtype="float64").x.tolist()[2] == [0, 0, 0, 16777217]
+    zero = saved(tmp_path, "c.svm", b"7 0:3\n")  # decides for both files
+    assert converted(path, zero).x.tolist() == [[0, 1, 0, 2], [0, 0, 1, 0], [3, 0, 0, 0]]
+    assert converted(path, zero).group["obs/source_row"][:].tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("line", "options", "message"),
+    [
+        (b"1 3:1 2:1", {}, "the id 2 comes after 3; expected ids in ascending order"),
+        (b"1 3:1 3:1", {}, "the id 3 stands twice"),
+        (b"yes 3:1", {}, "expected a finite number as label, got 'yes'"),
+        (b"1,2 3:1", {}, "expected a finite number as label, got '1,2'"),
+        (b"nan 3:1", {}, "expected a finite number as label"),
+        (b"1 3:nan", {}, "expected ID:VALUE with a finite number, got '3:nan'"),
+        (b"1 3:1e999", {}, "expected ID:VALUE with a finite number"),
+        (b"1 3:", {}, "expected ID:VALUE"),
+        (b"1 3", {}, "expected ID:VALUE"),
+        (b"1 3:1:1", {}, "expected ID:VALUE"),
+        (b"1 -3:1", {}, "expected ID:VALUE"),
+        (b"1 a:1", {}, "expected ID:VALUE"),
+        (b"1 99999999999:1", {}, "the id 99999999999 is beyond 2^31 ids"),
+        (b"1 99999999999999999999999:1", {}, "is beyond 2^31 ids"),
+        (b"1 3:1", {"columns": 2}, "the id 3 is beyond --columns 2"),
+        (b"1 00:1", {}, "the id 0 comes|the id is 0"),
+        (b"1 0:1", {"zero_based": "no"}, "the id is 0, but ids begin at 1; give --zero-based yes"),
+        (b"1 3:16777217", {}, "float32 cannot hold the value '16777217'; give --dtype float64"),
+        (b"1 qid:2 3:1", {}, "expected no qid, as in the lines before"),
+        (b"1 qid:x 3:1", {}, "expected qid:INTEGER, got 'qid:x'"),
+    ],
+)
+def test_bad_lines(line: bytes, options: dict[str, Any], message: str, tmp_path: Path) -> None:
+    path = saved(tmp_path, "a.svm", b"# head\n\n" + b"1 1:1\n" * 20 + line + b"\n1 1:1\n")
+    found = refusal(path, **options)
+    assert f"{path}: line 23: " in found
+    assert any(part in found for part in message.split("|"))
+
+
+@pytest.mark.parametrize("content", [b"", b"# only a comment\n", b"1\n2\n"])
+def test_nothing_in_it(content: bytes, tmp_path: Path) -> None:
+    path = saved(tmp_path, "a.svm", content)
+    assert "expected entries ID:VALUE" in refusal(path, format="svmlight")
+
+
+def test_cut_off(tmp_path: Path) -> None:
+    path = saved(tmp_path, "a.svm.gz", gzip.compress(text_of(1)[0])[:-20])
+    assert "incomplete" in refusal(path, format="svmlight")

@@ -1,0 +1,284 @@
+"""CSV, TSV and Parquet against plain loops, and what is wrong with such files."""
+
+from __future__ import annotations
+
+import bz2
+import csv
+import gzip
+import io
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from converted import Converted, converted, refusal, saved
+
+from fcl.cli.umbrella import main
+from fcl.convert.tables import csvtable, delimited
+
+pa = pytest.importorskip("pyarrow")
+RNG = np.random.default_rng(8)
+COLOURS = ["red", "blue, dark", "é", 'a "b"']
+#: number, text, flag, integer, label, weight, group, name
+TABLE = [
+    (
+        round(float(value), 3),
+        COLOURS[RNG.integers(4)],
+        bool(RNG.integers(2)),
+        int(RNG.integers(3)),
+        "yes" if value > 0 else "no",
+        i % 5 + 0.5,
+        f"p{i // 7}",
+        f"row {i}",
+    )
+    for i, value in enumerate(RNG.normal(size=200))
+]
+COLUMNS = ["v/1", "colour", "flag", "count", "label", "w", "patient", "id"]
+ROLES = {"y": "label", "weights": "w", "groups": "patient", "name": "id"}
+
+
+@pytest.fixture(params=["narrow", "wide"])
+def parser(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Files with few columns and with many are parsed differently."""
+    if request.param == "wide":
+        monkeypatch.setattr(delimited, "MOST_COLUMNS", 0)
+    return str(request.param)
+
+
+def csv_of(rows: list[Any], delimiter: str = ",", end: str = "\n", header: bool = True) -> bytes:
+    file = io.StringIO()
+    writer = csv.writer(file, delimiter=delimiter, lineterminator=end)
+    writer.writerows([COLUMNS] * header + rows)
+    return file.getvalue().encode()
+
+
+def check(found: Converted, rows: list[Any] = TABLE) -> None:
+    """Compare an output with the rows of the table, one-hot by a loop."""
+    colours = sorted({row[1] for row in rows})
+    expected = [[row[0], *(row[1] == c for c in colours), row[2], row[3]] for row in rows]
+    np.testing.assert_array_equal(found.x, np.array(expected, np.float32))
+    assert found.names == ["v/1", *(f"colour={c}" for c in colours), "flag", "count"]
+    assert found.y.tolist() == [row[4] for row in rows]
+    assert found.group["weights"][:].tolist() == [row[5] for row in rows]
+    groups = found.group["obs/group"]
+    assert groups["categories"][:][groups["codes"][:]].tolist() == [row[6] for row in rows]
+    assert found.group["obs/name"][:].tolist() == [row[7] for row in rows]
+    assert "yes is the positive class, no the other" in found.notes and "colour" in found.notes
+
+
+@pytest.mark.parametrize(
+    ("delimiter", "end", "pack", "name"),
+    [
+        (",", "\n", bytes, "a.csv"),
+        (";", "\r\n", gzip.compress, "a.csv.gz"),
+        ("\t", "\n", bz2.compress, "a.tsv.bz2"),
+    ],
+)
+def test_csv(
+    delimiter: str, end: str, pack: Any, name: str, parser: str, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(csvtable, "_SMALLEST_BLOCK", 256)
+    monkeypatch.setattr(csvtable, "_BLOCKS", 1 << 24)  # many blocks
+    content = b"\xef\xbb\xbf" + csv_of(TABLE, delimiter, end)
+    found = converted(saved(tmp_path, name, pack(content)), **ROLES)
+    check(found)
+    assert ("delimiter: ';'" in found.notes) == (delimiter == ";")
+
+
+def test_parquet(tmp_path: Path) -> None:
+    from pyarrow import parquet
+
+    table = pa.table(dict(zip(COLUMNS, zip(*TABLE, strict=True), strict=True)))
+    position = table.column_names.index("colour")
+    table = table.set_column(position, "colour", table["colour"].dictionary_encode())
+    for number, part in enumerate((table[:150], table[150:])):
+        parquet.write_table(part, tmp_path / f"{number}.parquet", row_group_size=40)
+    check(converted(tmp_path / "0.parquet", tmp_path / "1.parquet", **ROLES))
+    found = refusal(tmp_path / "0.parquet", y="label", x="v*,lable")
+    assert "no column 'lable'" in found
+
+
+def test_several_files_and_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = saved(tmp_path, "a.csv", csv_of(TABLE[:90]))
+    second = saved(tmp_path, "b.csv", csv_of(TABLE[90:]))
+    found = converted(first, second, **ROLES)
+    check(found)
+    assert found.group["obs/source_row"][:].tolist() == list(range(200))
+    content = csv_of(TABLE, header=False)
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(content)))
+    monkeypatch.chdir(tmp_path)
+    roles = {"y": "5", "x": "1,2,3,4", "name": "8"}
+    assert converted("-", format="table", no_header=True, **roles).names[0] == "1"
+    third = saved(tmp_path, "c.csv", b"a,b\n1,2\n")
+    assert "has 2 columns instead of 8" in refusal(first, third)
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "names", "x"),
+    [
+        (b"a,b\n1,2\n3,4", {}, "a,b", [[1, 2], [3, 4]]),
+        (b"\n\na,b\r\n\r\n1,2\r\n3,4\r\n", {}, "a,b", [[1, 2], [3, 4]]),
+        (b"a,b\n1e3,-.5\n", {}, "a,b", [[1000, -0.5]]),
+        (b"a;b\n1,5;2\n", {"decimal": ","}, "a,b", [[1.5, 2]]),
+        (b"a,b\n16777217,0.5\n", {}, "a,b", [[16777217, 0.5]]),
+        (b"1,2\n3,4\n", {"no_header": True}, "1,2", [[1, 2], [3, 4]]),
+        (b"a,b,c\n1,2,3\n", {"x": "!b"}, "a,c", [[1, 3]]),
+        (b"e_a,b,e_c\n1,2,3\n", {"x": "e_*"}, "e_a,e_c", [[1, 3]]),
+        (b",b\n7,2\n", {}, "b", [[2]]),
+        (b"a,b\n1,3\n2,7\n", {"categorical": "b"}, "a,b=3,b=7", [[1, 1, 0], [2, 0, 1]]),
+        (b"a,b\n1,3\n2,x\n", {"categorical": "b"}, "a,b=3,b=x", [[1, 1, 0], [2, 0, 1]]),
+        (b"a,b\n1,2\nNA,4\n3,6\n", {"missing": "drop"}, "a,b", [[1, 2], [3, 6]]),
+        (b"a,b\n1,2\n,?\n3,6\n", {"missing": "mean", "na": "?"}, "a,b", [[1, 2], [2, 4], [3, 6]]),
+        (b"a\nu\nNaN\n", {"missing": "mean"}, "a=u,a=(missing)", [[1, 0], [0, 1]]),
+        (b"a\nu\nNaN\n", {"missing": "drop"}, "a=u", [[1]]),
+        (b'a,b\n1,5" x\n', {"no_quotes": True}, 'a,b=5" x', [[1, 1]]),
+        (b"a,b\n 1 , x \n2,x\n", {}, "a,b=x", [[1, 1], [2, 1]]),
+        (b"a,b\n1,1 \n2,  \n3, NA\n", {"missing": "drop"}, "a,b", [[1, 1]]),
+        # a column that begins with many missing values is decided by the first that is there
+        (b"a\n" + b"NA\n" * 1100 + b"u\n", {"missing": "drop"}, "a=u", [[1]]),
+    ],
+)
+def test_small_tables(
+    content: bytes, options: dict[str, Any], names: str, x: Any, parser: str, tmp_path: Path
+) -> None:
+    found = converted(saved(tmp_path, "a.csv", content), **options)
+    assert found.names == names.split(",") and found.x.tolist() == x
+    assert found.y is None
+    big = b"16777217" in content
+    assert found.x.dtype == (np.float64 if big else np.float32)
+
+
+LATE = b"1,2\n" * 20_000
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "message"),
+    [
+        (b"a,b\n" + LATE + b"1,x\n" + LATE, {}, "row 20002 (the header is row 1): the column 'b' holds "),
+        (b"a,b\n1,x\n" + b"1,y\n" * 5000 + b"1,2\n", {}, "row 5003 (the header is row 1): the column"),
+        (LATE + b"1,x\n", {"no_header": True}, "a.csv: row 20001: the column '2' holds the"),
+        (b"a,b\n" + LATE + b"1\n", {}, "row 20002 (the header is row 1): expected 2 values, got 1: '1'"),
+        (b"a,b\n1,2,3\n", {}, "row 2 (the header is row 1): expected 2 values, got 3: '1,2,3'"),
+        (b"a,b\n" + LATE + b"1,\n", {}, "row 20002 (the header is row 1): the column 'b' has no value"),
+        (b"a,b\n1,x\n1,NA\n", {}, "row 3 (the header is row 1): the column 'b' has no value"),
+        (b"a,b\n1,2\n1,\n", {"y": "b", "missing": "mean"}, "'b' has no value; give --missing drop,"),
+        (b"a,b\n1,2\n1,-inf\n", {}, "row 3 (the header is row 1): the column 'b' is infinite"),
+        (b"a,b\n1,1e999\n", {}, "the column 'b' is infinite"),
+        (b"a,a\n1,2\n", {}, "the columns 1 and 2 have the same name 'a'"),
+        (b"a,b\n", {}, "has the names of columns, but no rows"),
+        (b"a,b", {}, "has the names of columns, but no rows"),
+        (b"", {}, "expected a table, got an empty file"),
+        (b"\xef\xbb\xbf\n \n", {}, "expected a table, got an empty file"),
+        (b"1.5,2.5\n3.5,4\n", {}, "got numbers such as 1.5; give --no-header"),
+        (b"a,b\n1,\xff\n", {}, "line 2 is not UTF-8 text"),
+        (b"a\n" + b"z\n" * 600_000 + b"\xff\n", {}, "row 600002 (the header is row 1): the column 'a'"),
+        (b'a,b\n1,"x\n3,z\n', {}, "quotation mark|expected 2 values"),
+        (b"a\n" + b"\n".join(b"v%d" % i for i in range(9)), {"max_categories": 8},
+         "the column 'a' has more than 8 different texts, such as 'v0'"),
+        (b"a,b\n1,2\n", {"y": "bb"}, "--y: "),
+        (b"a,b\n1,2\n", {"x": "z*"}, "has no column 'z*'"),
+        (b"a,b\n1,2\n", {"x": "!*"}, "no column is left for X"),
+        (b"a,b\n1,2\n", {"y": "b", "groups": "b"}, "a column can have one role"),
+        (b"a,w\n1,1\n1,-1\n", {"weights": "w"}, "row 3 (the header is row 1): expected weights >= 0"),
+        (b"a,w\n1,x\n", {"weights": "w"}, "--weights: "),
+        (b"a,w\n1,1\n1,x\n", {"weights": "w"}, "the column 'w' holds the text 'x'"),
+        (b"a\n16777217\n", {"dtype": "float32"}, "--dtype float32 cannot hold values of the column 'a'"),
+        (b"a,a=u\nu,1\n", {}, "a column and a category would both have the name 'a=u'"),
+        (b"a\n1\n", {"delimiter": "--"}, "--delimiter: expected one character"),
+        (b"a\n1\n", {"length": 3}, "--length is not an option for the format table"),
+    ],
+)  # fmt: skip
+def test_refusals(
+    content: bytes, options: dict[str, Any], message: str, parser: str, tmp_path: Path
+) -> None:
+    path = saved(tmp_path, "a.csv", content)
+    found = refusal(path, **options)
+    assert any(part in found for part in message.split("|")), found
+    assert str(path) in found or found.startswith("--d") or "length" in options
+
+
+@pytest.mark.parametrize("cut", [3, 100, -1])
+def test_parquet_cut_off(cut: int, tmp_path: Path) -> None:
+    from pyarrow import parquet
+
+    path = tmp_path / "a.parquet"
+    parquet.write_table(pa.table({"a": [1, 2, 3]}), path)
+    path.write_bytes(path.read_bytes()[:cut])
+    assert f"{path} is not a complete Parquet file" in refusal(path, format="parquet")
+
+
+def test_parquet_types(tmp_path: Path) -> None:
+    from pyarrow import parquet
+
+    path = tmp_path / "a.parquet"
+    table = {"t": pa.array([1, 2], pa.timestamp("s")), "big": [1, 1 << 60], "a": [1.5, np.nan]}
+    parquet.write_table(pa.table(table), path)
+    assert "the column 't' is of the type timestamp" in refusal(path)
+    assert "the column 'big' has integers beyond 2^53" in refusal(path, x="!t")
+    assert "row 2: the column 'a' has no value" in refusal(path, x="a")
+    assert converted(path, x="a", missing="mean", groups="big", categorical="big").x.tolist() == [
+        [1.5],
+        [1.5],
+    ]
+
+
+@pytest.mark.parametrize("layout", ["auto", "dense", "sparse"])
+def test_one_hot_is_sparse_if_most_values_are_0(layout: str, tmp_path: Path) -> None:
+    rows = [f"{i % 3},{i * 7 % 20}u,{i % 2}" for i in range(100)]
+    path = saved(tmp_path, "a.csv", "\n".join(["n,c,y", *rows]).encode())
+    found = converted(path, y="y", layout=layout)
+    names = sorted(f"{i}u" for i in range(20))
+    expected = [[i % 3, *(name == f"{i * 7 % 20}u" for name in names)] for i in range(100)]
+    np.testing.assert_array_equal(found.x, np.array(expected, float))
+    assert found.summary.layout.kind == ("dense" if layout == "dense" else "sparse")
+    assert ("layout: sparse, as 7.9% of the values" in found.notes) == (layout == "auto")
+
+
+def test_like(tmp_path: Path) -> None:
+    first = saved(tmp_path, "a.csv", b"n,c,f,y\n1,u,true,1\n3,v,false,0\n,,true,1\n")
+    converted(first, y="y", missing="mean")
+    (tmp_path / "out.zarr").rename(tmp_path / "train.zarr")
+    second = saved(tmp_path, "b.csv", b"y,more,f,c,n\n0,9,true,w,7\n1,9,true,v,\n0,9,true,,8\n")
+    found = converted(second, y="y", missing="mean", like=str(tmp_path / "train.zarr"))
+    assert found.names == ["n", "c=u", "c=v", "c=(missing)", "f"]
+    # the mean is that of the training rows, and w is no column
+    assert found.x.tolist() == [[7, 0, 0, 0, 1], [2, 0, 1, 0, 1], [8, 0, 0, 1, 1]]
+    assert "1 values are not in --like" in found.notes
+    third = saved(tmp_path, "c.csv", b"n,f,y\n1,true,1\n")
+    message = refusal(third, y="y", like=str(tmp_path / "train.zarr"))
+    assert f"--like: {third} has no column for 'c=u'" in message
+    assert "does not exist" in refusal(third, like=str(tmp_path / "no.zarr"))
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = saved(tmp_path, "a.csv", b"a,b\n1,2\n3\n")
+    with pytest.raises(SystemExit) as ended:
+        main(["convert", str(path), str(tmp_path / "o.zarr"), "--memory", "4GiB"])
+    assert ended.value.code == 2
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last.startswith(f"fcl convert: error: {path}: row 3 (the header is row 1): expected 2")
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(("name", "extra"), [("a.csv", "tables"), ("a.bed", "plink")])
+def test_without_the_extra(
+    name: str, extra: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for package in ("pyarrow", "bed_reader"):
+        monkeypatch.setitem(sys.modules, package, None)
+    path = saved(tmp_path, name, b"\x6c\x1b\x01" if extra == "plink" else b"a\n1\n")
+    assert f"pip install 'fcl[{extra}]'" in refusal(path)
+
+
+def test_files_that_need_no_conversion(tmp_path: Path) -> None:
+    np.save(tmp_path / "X.npy", np.eye(3))
+    message = refusal(tmp_path / "X.npy")
+    assert message.startswith(f"{tmp_path / 'X.npy'}: fcl train reads this format as it is")
+    source = saved(tmp_path, "a.csv", b"a\n1\n")
+    converted(source)
+    assert "fcl train reads this format as it is" in refusal(tmp_path / "out.zarr")
+    (tmp_path / "a.h5ad").write_bytes(b"\x89HDF\r\n\x1a\n")
+    assert "a.h5ad --x X --y obs/LABEL --features columns" in refusal(tmp_path / "a.h5ad")

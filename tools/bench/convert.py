@@ -1,0 +1,176 @@
+#!/usr/bin/env python3
+"""Measure rows per second and peak memory of ``fcl convert``.
+
+    python tools/bench/convert.py [CASE ...] [--memory 512MiB] [--scale 1]
+
+The inputs are made in a temporary folder, and removed. ``fcl convert`` runs as a child; its peak is the
+largest resident set that the system reports. The cases are
+
+    svmlight    a9a 100 times: 3.3 million rows, 45 million entries (236 MB)
+    csv         1 GB: 20 columns of numbers, one of text, a label
+    csv-wide    100,000 columns of digits, 1,000 rows (200 MB)
+    parquet     2 million rows of the table of the case csv
+    plink       2,000 samples, 100,000 variants (50 MB)
+
+The exit code is 1 if a peak is above the budget.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from fcl.units import parse_size
+from tools.bench import common
+
+RNG = np.random.default_rng(0)
+#: Numbers of a row of the case csv.
+N_NUMBERS = 20
+
+
+@dataclass(frozen=True)
+class Case:
+    """An input: a function that makes it in a folder, and returns its path and rows; options."""
+
+    make: Callable[[Path, float], tuple[Path, int]]
+    options: tuple[str, ...] = ()
+
+
+def svmlight(folder: Path, scale: float) -> tuple[Path, int]:
+    """Repeat a9a."""
+    text = gzip.decompress((common.SHARED / "a9a.gz").read_bytes()).rstrip() + b"\n"
+    copies = max(1, round(100 * scale))
+    path = folder / "a9a.svm"
+    with path.open("wb") as file:
+        for _ in range(copies):
+            file.write(text)
+    return path, copies * text.count(b"\n")
+
+
+def _lines(n_rows: int) -> bytes:
+    """Rows of the case csv."""
+    numbers = np.char.mod("%.5f", RNG.normal(size=(n_rows, N_NUMBERS)))
+    colours = RNG.choice(["red", "green", "blue"], n_rows)
+    labels = RNG.choice(["yes", "no"], n_rows)
+    rows = zip(numbers.tolist(), colours, labels, strict=True)
+    return "".join(f"{','.join(row)},{colour},{label}\n" for row, colour, label in rows).encode()
+
+
+def table(folder: Path, scale: float) -> tuple[Path, int]:
+    """Repeat some rows up to the size."""
+    names = [f"n{i}" for i in range(N_NUMBERS)]
+    block_rows = 20_000
+    block = _lines(block_rows)
+    copies = max(1, round(1e9 * scale / len(block)))
+    path = folder / "table.csv"
+    with path.open("wb") as file:
+        file.write((",".join([*names, "colour", "y"]) + "\n").encode())
+        for _ in range(copies):
+            file.write(block)
+    return path, copies * block_rows
+
+
+def wide(folder: Path, scale: float) -> tuple[Path, int]:
+    """Many columns of digits."""
+    n_columns, n_rows = 100_000, max(1, round(1000 * scale))
+    path = folder / "wide.csv"
+    with path.open("wb") as file:
+        file.write((",".join(f"gene{i}" for i in range(n_columns)) + "\n").encode())
+        for _ in range(n_rows):
+            row = np.full(2 * n_columns, ord(","), np.uint8)
+            row[::2] = RNG.integers(ord("0"), ord("9") + 1, n_columns)
+            row[-1] = ord("\n")
+            file.write(row.tobytes())
+    return path, n_rows
+
+
+def parquet(folder: Path, scale: float) -> tuple[Path, int]:
+    """The columns of the case csv."""
+    import pyarrow as pa
+    from pyarrow import parquet as pq
+
+    path, step, n_rows = folder / "table.parquet", 200_000, max(1, round(2_000_000 * scale))
+    schema = pa.schema([(f"n{i}", pa.float64()) for i in range(N_NUMBERS)] + [("y", pa.string())])
+    with pq.ParquetWriter(path, schema) as writer:
+        for start in range(0, n_rows, step):
+            m = min(step, n_rows - start)
+            columns = [*RNG.normal(size=(N_NUMBERS, m)), RNG.choice(["yes", "no"], m)]
+            writer.write_table(pa.table(columns, schema))
+    return path, n_rows
+
+
+def plink(folder: Path, scale: float) -> tuple[Path, int]:
+    """Random genotypes, a quarter of them missing."""
+    n_samples, n_variants = 2000, max(4, round(100_000 * scale))
+    path = folder / "geno.bed"
+    codes = RNG.integers(0, 256, n_variants * n_samples // 4, np.uint8)
+    path.write_bytes(b"\x6c\x1b\x01" + codes.tobytes())
+    fam = (f"f{i} s{i} 0 0 1 {1 + i % 2}\n" for i in range(n_samples))
+    path.with_suffix(".fam").write_text("".join(fam))
+    bim = (f"1 rs{j} 0 {j} A C\n" for j in range(n_variants))
+    path.with_suffix(".bim").write_text("".join(bim))
+    return path, n_samples
+
+
+CASES = {
+    "svmlight": Case(svmlight),
+    "csv": Case(table, ("--y", "y")),
+    "csv-wide": Case(wide),
+    "parquet": Case(parquet, ("--y", "y")),
+    "plink": Case(plink),
+}
+
+
+def main() -> int:
+    """Run the chosen cases; return the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("cases", nargs="*", metavar="CASE", help=f"of {', '.join(CASES)}")
+    parser.add_argument("--memory", default="512MiB")
+    parser.add_argument("--scale", type=float, default=1.0, help="size of the inputs (default 1)")
+    args = parser.parse_args()
+    if unknown := set(args.cases) - set(CASES):
+        parser.error(f"unknown cases {', '.join(unknown)}; expected some of {', '.join(CASES)}")
+    print(common.machine())
+    print(
+        f"{'case':10} {'rows':>10} {'MB':>7} {'seconds':>8} {'rows/s':>10} {'MB/s':>7} {'peak MiB':>9}"
+    )
+    peaks = [measure(name, args.memory, args.scale) for name in args.cases or CASES]
+    return int(max(peaks) > parse_size(args.memory))
+
+
+def measure(name: str, memory: str, scale: float) -> int:
+    """Run one case and print its line; return the peak in bytes."""
+    case = CASES[name]
+    with tempfile.TemporaryDirectory(prefix="fcl-bench-") as folder:
+        path, n_rows = case.make(Path(folder), scale)
+        command = [sys.executable, "-m", "fcl", "convert", str(path), f"{folder}/out.zarr"]
+        since = time.perf_counter()
+        child = subprocess.Popen([*command, "--memory", memory, "--quiet", *case.options])
+        _, status, usage = os.wait4(child.pid, 0)
+        seconds = time.perf_counter() - since
+        child.returncode = os.waitstatus_to_exitcode(status)
+        if child.returncode:
+            sys.exit(f"{name}: fcl convert ended with the exit code {child.returncode}")
+        size = path.stat().st_size / 1e6
+    peak = usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    print(
+        f"{name:10} {n_rows:>10,} {size:>7,.0f} {seconds:>8.1f} {n_rows / seconds:>10,.0f} "
+        f"{size / seconds:>7.1f} {peak / (1 << 20):>9.0f}",
+        flush=True,
+    )
+    return int(peak)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
