@@ -172,14 +172,14 @@ class _Local:
             middle = np.array([self.at - shape // 2])
             return middle, middle
         in_ref, in_alt = shape.pattern.find(self.ref), shape.pattern.find(self.alt)
-        from_ref = np.stack([in_ref, self.partner(in_ref)])
-        from_alt = np.stack([self.turned().partner(in_alt), in_alt])
-        pairs = np.unique(np.concatenate([from_ref, from_alt], axis=1), axis=1) - shape.origin
-        return self._overlapping(pairs, shape.length)
+        both_ref = np.concatenate([in_ref, self.turned().partner(in_alt)])
+        both_alt = np.concatenate([self.partner(in_ref), in_alt])
+        n = len(self.alt) + 1  # one number for each pair: np.unique of pairs is slow
+        pairs = np.unique(both_ref * n + both_alt)
+        return self._overlapping(pairs // n - shape.origin, pairs % n - shape.origin, shape.length)
 
-    def _overlapping(self, pairs: Ints, length: int) -> tuple[Ints, Ints]:
+    def _overlapping(self, in_ref: Ints, in_alt: Ints, length: int) -> tuple[Ints, Ints]:
         """The pairs in which either window holds a letter of the variant."""
-        in_ref, in_alt = pairs
         keep = (in_ref < self.at + self.removed) & (in_ref + length > self.at)
         keep |= (in_alt < self.at + self.inserted) & (in_alt + length > self.at)
         return in_ref[keep], in_alt[keep]

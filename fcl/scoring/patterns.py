@@ -70,7 +70,14 @@ def _find(allowed: npt.NDArray[np.bool_], codes: Codes) -> Ints:
     last = len(codes) - len(allowed) + 1
     if last <= 0:
         return np.empty(0, np.int64)
-    found = allowed[0][codes[:last]]
+    found = _matches(allowed[0], codes[:last])
     for place, each in enumerate(allowed[1:], 1):
-        found &= each[codes[place : place + last]]
+        found &= _matches(each, codes[place : place + last])
     return np.flatnonzero(found)
+
+
+def _matches(allowed: npt.NDArray[np.bool_], codes: Codes) -> npt.NDArray[np.bool_]:
+    """Which codes are allowed."""
+    if allowed.sum() == 1:  # several times as fast as a look-up
+        return codes == np.uint8(allowed.argmax())
+    return allowed[codes]

@@ -21,6 +21,8 @@ SITE_STRANDS = ("+", "-")
 
 #: Bases that are searched for sites at a time.
 _STEP = 1 << 19
+#: Windows of a block: so few that they stay in the cache of the core while they are scored.
+_MOST_ROWS = 3 << 12
 _LEAVES = "beyond the end of a contig"
 
 
@@ -114,7 +116,7 @@ class SitesSource(Source):
     def blocks(self, budget: Budget) -> Iterator[Rows]:
         genome = Genome(self._genome_file, budget)
         contigs = list(genome.names)
-        size = min(budget.block_rows(4 * self.windows.length), 1 << 16)
+        size = min(budget.block_rows(self.windows.length), _MOST_ROWS)
         for contig, length in enumerate(genome.lengths.tolist()):
             for first in range(0, length, _STEP):
                 place, reverse = self._sites(genome, contig, first, min(length, first + _STEP))
