@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -48,10 +48,7 @@ class Request:
         return scoring_budget(parse_size(self.options["memory"], "--memory"), scratch)
 
 
-Progress = Callable[[int], None] | None
-
-
-def predict_files(model: Model, request: Request, progress: Progress = None) -> ScoreSummary:
+def predict_files(model: Model, request: Request) -> ScoreSummary:
     """Score the rows of files that ``fcl convert`` reads; raises InputError for wrong input."""
     from fcl.convert.run import open_inputs
     from fcl.model.text_output import text_output
@@ -75,11 +72,10 @@ def predict_files(model: Model, request: Request, progress: Progress = None) -> 
             budget,
             collected=Collected(model, name, budget.total, strict=bool(target)),
             keep_dropped=options["keep_dropped"],
-            progress=progress,
         )
 
 
-def predict_sites(model: Model, request: Request, progress: Progress = None) -> ScoreSummary:
+def predict_sites(model: Model, request: Request) -> ScoreSummary:
     """Score all sites of a genome; raises InputError for wrong input."""
     from fcl.convert.files import InputFile
     from fcl.model.text_output import text_output
@@ -94,10 +90,10 @@ def predict_sites(model: Model, request: Request, progress: Progress = None) -> 
     source = SitesSource(InputFile(options["genome"]), windows, edges, max_unknown)
     lines = BedLines(model.loss_object, request.kind, windows.pattern.text)
     with text_output(request.out, request.overwrite) as file:
-        return score_source(source, scorer, lines, file, budget, progress=progress)
+        return score_source(source, scorer, lines, file, budget)
 
 
-def predict_variants(model: Model, request: Request, progress: Progress = None) -> ScoreSummary:
+def predict_variants(model: Model, request: Request) -> ScoreSummary:
     """Score the variants of a VCF file; raises InputError for wrong input."""
     from fcl.convert.files import InputFile
     from fcl.model.text_output import text_output
@@ -120,7 +116,7 @@ def predict_variants(model: Model, request: Request, progress: Progress = None) 
     )
     vcf, genome = InputFile(options["vcf"]), InputFile(options["genome"])
     with text_output(request.out, request.overwrite) as file:
-        return score_variants(vcf, genome, scorer, variants, file, budget, progress)
+        return score_variants(vcf, genome, scorer, variants, file, budget)
 
 
 def _windows(model: Model, options: Mapping[str, Any]) -> SiteWindows:

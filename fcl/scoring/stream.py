@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import IO
 
@@ -62,7 +62,6 @@ def score_source(
     *,
     collected: Collected | None = None,
     keep_dropped: bool = False,
-    progress: Callable[[int], None] | None = None,
 ) -> ScoreSummary:
     """Score the rows of a source and write a line for each, in the order of the input.
 
@@ -78,8 +77,6 @@ def score_source(
         Gets targets and margins, if the source has targets.
     keep_dropped : bool
         Whether dropped records get a line, too, with empty cells.
-    progress : callable, optional
-        Called after each block with the number of rows scored.
 
     Raises
     ------
@@ -101,8 +98,6 @@ def score_source(
             next_record = int(rows.source_row[-1]) + 1 if len(rows) else next_record
         file.write(written if isinstance(written, bytes) else b"".join(written))
         n_rows += len(rows)
-        if progress is not None:
-            progress(n_rows)
     if not n_rows:
         raise InputError(_nothing_scored(source))
     if keep_dropped:

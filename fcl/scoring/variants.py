@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import IO
 
@@ -71,7 +71,6 @@ def score_variants(
     options: VariantOptions,
     file: IO[bytes],
     budget: Budget,
-    progress: Callable[[int], None] | None = None,
 ) -> ScoreSummary:
     """Write a line for each alternative allele of a VCF file, in its order.
 
@@ -94,8 +93,6 @@ def score_variants(
         n_read += 1
         pairs = None if allele.skipped else finder.pairs(allele, counts)
         writer.add(allele, pairs)
-        if progress is not None and not n_read % _BLOCK_PAIRS:
-            progress(n_read)
     writer.flush()
     if not n_read:
         raise InputError(f"{vcf.name}: expected at least one variant, found none")
