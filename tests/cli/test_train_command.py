@@ -169,7 +169,7 @@ def test_an_earlier_checkpoint_is_not_lost(
     )
     for more in (["--overwrite"], ["--no-checkpoint", "--overwrite"], ["--plan"]):
         assert run(*arguments, *more).exit_code == 0
-    assert (folder / "checkpoint-3.fcl-ckpt").read_text() == "hours of work"  # only the driver may remove it
+    assert (folder / "checkpoint-3.fcl-ckpt").read_text() == "hours of work"  # it is kept
 
 
 def test_the_checkpoint_of_a_job_that_converged_gives_way(
