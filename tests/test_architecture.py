@@ -16,7 +16,7 @@ ROOT = Path(__file__).parent.parent / "fcl"
 #: Folders by level; a module imports from its own level and from those below.
 LEVELS = (
     ("cli", "estimators", "testing"),
-    ("report", "path"),
+    ("report", "path", "scoring"),
     ("drivers", "convert"),
     ("solve",),
     ("cache", "features", "data", "model"),

@@ -292,9 +292,9 @@ def test_a_change_waits_for_the_runs_that_use_the_environment(dev, checkout, com
     with dev.ready_venv(set(), verbose=False):
         pass
     with (checkout / ".venv.lock").open("w") as other:
-        fcntl.flock(other, fcntl.LOCK_SH)  # a run that uses it
+        fcntl.flock(other, fcntl.LOCK_SH)  # another run uses the environment
         with dev.ready_venv(set(), verbose=False):
-            pass  # so does this one, beside it
+            pass  # this run shares it
         thread = threading.Thread(target=_enter, args=(dev, {"test"}))
         thread.start()
         time.sleep(0.3)

@@ -7,7 +7,7 @@ __all__ = ["COMMANDS"]
 #: name -> (module, summary in one line)
 COMMANDS = {
     "train": ("fcl.cli.train", "train a sparse model on data of any size, with a certificate"),
-    "predict": ("fcl.cli.predict", "score the rows of a data set with a model"),
+    "predict": ("fcl.cli.predict", "score data, sequences, a genome or variants with a model"),
     "inspect": ("fcl.cli.inspect", "show the features of a model and its certificate"),
     "convert": ("fcl.cli.convert", "make a data set from FASTA, BED and other files"),
     "report": (

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fcl.cli.common import printable
@@ -15,20 +14,29 @@ if TYPE_CHECKING:
     from fcl.data import DataSet
     from fcl.model import Model
     from fcl.model.explain import Explanation
+    from fcl.model.scores import OnMargins
 
 __all__ = ["check_explained", "write_explanations"]
 
 
 def check_explained(out: str) -> None:
-    """Raise InputError unless the suffix of the output is ``.tsv``."""
-    if Path(out).suffix.lower() != ".tsv":
+    """Raise InputError unless the output is text: ``.tsv``, ``.tsv.gz`` or standard output."""
+    from fcl.model.text_output import text_suffix
+
+    if text_suffix(out) != ".tsv":
         raise InputError(
             f"{out}: --explain writes text and numbers; expected a name that ends in .tsv"
         )
 
 
 def write_explanations(
-    model: Model, data: DataSet, out: str, kind: str, top: int, overwrite: bool
+    model: Model,
+    data: DataSet,
+    out: str,
+    kind: str,
+    top: int,
+    overwrite: bool,
+    on_margins: OnMargins | None = None,
 ) -> int:
     """Write one line for each row; returns the number of rows.
 
@@ -47,21 +55,25 @@ def write_explanations(
         Number of contributions.
     overwrite : bool
         Whether to replace an existing file.
+    on_margins : callable
+        As for :func:`fcl.model.scores.write_scores`.
 
     Raises
     ------
     InputError
         As from :meth:`fcl.Model.explain`, or as :func:`fcl.model.atomic.atomic_file` does.
     """
-    from fcl.model.atomic import atomic_file
     from fcl.model.explain import iter_explanations
+    from fcl.model.text_output import text_output
 
     lines = _Lines(model, kind, data.offset is not None, min(top, len(model.ids)))
     n_rows = 0
-    with atomic_file(out, overwrite) as file:
+    with text_output(out, overwrite) as file:
         file.write(lines.head().encode())
         for explained in iter_explanations(model, data, top):
             file.write("".join(lines.of(explained)).encode())
+            if on_margins is not None:
+                on_margins(n_rows, n_rows + len(explained), explained.margins)
             n_rows += len(explained)
     return n_rows
 

@@ -1,30 +1,81 @@
-"""``fcl-predict``: score the rows of a data set."""
+"""``fcl predict``: score rows with a model."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from fcl.cli.common import Command, messages, refuse_same
-from fcl.cli.options import import_option, overwrite_option, version_option, x_option
+from fcl.cli.common import messages, refuse_same
+from fcl.cli.options import (
+    GroupedCommand,
+    click_option,
+    import_option,
+    overwrite_option,
+    version_option,
+)
+from fcl.cli.predict_files import Request, predict_files, predict_sites, predict_variants
+from fcl.cli.predict_options import (
+    FILE_NAMES,
+    GROUPS,
+    NATIVE_NAMES,
+    SITE_NAMES,
+    TABLE,
+    VARIANT_NAMES,
+)
 from fcl.cli.process import run
 from fcl.cli.signals import stop_on_signals
+from fcl.errors import InputError
+
+if TYPE_CHECKING:
+    from fcl.data import DataSet
+    from fcl.model import Model
+    from fcl.scoring.quality import Collected
+    from fcl.scoring.stream import ScoreSummary
 
 __all__ = ["command", "main"]
 
 EPILOG = """\
 \b
+Examples:
+  fcl predict model.fcl test.zarr --out scores.npy
+  fcl predict model.fcl test.fa.gz --out scores.tsv
+  fcl predict model.fcl sites.bed --genome hg38.fa --window -70:+71 --label 5 --out scores.tsv
+  fcl predict model.fcl --genome hg38.fa --sites AG --both-strands --out sites.bed.gz
+  fcl predict model.fcl --vcf v.vcf.gz --genome hg38.fa --sites AG --out delta.tsv
+
+\b
 Exit codes: 0 success, 1 the machine failed, 2 wrong option or input (nothing was written),
 129, 130 and 143 signals (nothing was written).
 """
 
+#: Bytes that the comparison with the target of DATA may take, beside the target itself.
+_COMPARISON_BYTES = 8 << 30
 
-@click.command("fcl-predict", cls=Command, epilog=EPILOG)
+
+class _PredictCommand(GroupedCommand):
+    table = TABLE
+    groups = GROUPS
+
+
+def _options(function: Any) -> Any:
+    for option in reversed(TABLE.values()):
+        function = click_option(option)(function)
+    return function
+
+
+@click.command("fcl-predict", cls=_PredictCommand, epilog=EPILOG)
 @click.argument("model")
-@click.argument("data")
+@click.argument("inputs", nargs=-1, metavar="[IN...]")
 @click.option(
-    "--out", required=True, metavar="FILE", help="Output: .npy, .tsv or .zarr, by its suffix."
+    "--out",
+    required=True,
+    metavar="FILE",
+    help="Output: .npy, .tsv, .tsv.gz or .zarr, by its suffix; - is standard output.",
 )
 @click.option(
     "--margins", "kind", flag_value="margin", default="margin", help="Write margins (default)."
@@ -43,67 +94,206 @@ Exit codes: 0 success, 1 the machine failed, 2 wrong option or input (nothing wa
     default="margin",
     help="Write the expected target; exp(margin) for poisson loss.",
 )
-@click.option(
-    "--explain",
-    type=click.IntRange(min=1),
-    metavar="K",
-    help="Write the K largest contributions of features beside each score; to .tsv only.",
-)
-@x_option()
-@click.option("--offset", metavar="NAME", help="Array in DATA that is added to the margins.")
+@_options
 @overwrite_option()
 @import_option()
 @version_option()
 def command(
     model: str,
-    data: str,
+    inputs: tuple[str, ...],
     out: str,
-    kind: str,
-    explain: int | None,
-    x: str,
-    offset: str | None,
+    kind: Any,
     overwrite: bool,
     imports: tuple[str, ...],
+    **options: Any,
 ) -> None:
-    """Score the rows of DATA with the model in the file MODEL.
+    """Score rows with the model in the file MODEL.
 
-    A margin is <w, phi(x)> + b plus the offset. A margin above 0 predicts the positive label; for
-    regression the margin is the prediction, or its logarithm (poisson loss). Rows are streamed, and a
-    target in DATA is not read. The output appears when it is complete.
+    IN is DATA in a format of fcl (Zarr, HDF5, npy), or files as fcl convert takes them: FASTA, BED with
+    --genome, a table. With --sites, all sites of a genome are scored; with --vcf, variants. A margin is
+    <w, phi(x)> + b plus the offset; above 0 it predicts the positive label. For regression the margin is
+    the prediction, or its logarithm (poisson loss). Rows are streamed in the order of the input. If the
+    input has a target, scores are compared with it. The output appears when it is complete.
     """
-    from fcl.cli.explained import check_explained, write_explanations
-    from fcl.model.scores import check_scores, write_scores
-
-    refuse_same(out, "--out", model=model, data=data)
-    check_scores(out, overwrite)
-    if explain is not None:
-        check_explained(out)
-    messages.say(f"reading {model} and {data}")
-    from fcl.data import open_data
     from fcl.model import load_model
 
+    request = Request(inputs, out, kind, overwrite, options)
+    mode = _mode(request)
+    _check_outputs(model, request, mode)
+    if not options["quiet"]:
+        messages.say(f"reading {', '.join([model, *inputs, *_named_files(options)])}")
     with stop_on_signals():  # so that SIGTERM removes partial files too
         trained = load_model(model, imports)
         if kind == "probability":
             trained.require_probability()
-        rows = open_data(data, x=x, y=None, offset=offset)
+        if kind != "margin":
+            trained.loss_object.mean(trained.weights[:0])  # a loss without a mean raises InputError
+        predict = mode.prepare(trained, request)
         # late: importing numba takes a while, and wrong input is rejected without it
-        from fcl.cli.progress import say
-        from fcl.drivers.events import Compiled, Compiling
-        from fcl.drivers.kinds import JOB_SECONDS
-        from fcl.kernels import Compilation
+        with _timed() as elapsed:
+            summary = predict()
+        if not options["quiet"]:
+            _say_summary(summary, elapsed(), out)
 
-        since = time.perf_counter()
-        with Compilation(lambda: say(Compiling(JOB_SECONDS))) as compilation:
-            if explain is None:
-                n_rows = write_scores(trained, rows, out, kind=kind, overwrite=overwrite)
-            else:
-                n_rows = write_explanations(trained, rows, out, kind, explain, overwrite)
-        seconds = time.perf_counter() - since
+
+@dataclass(frozen=True)
+class _Mode:
+    """A kind of input.
+
+    words : for messages.
+    takes : names of the options.
+    prepare : reads what is cheap to check, and returns a function that scores.
+    """
+
+    words: str
+    takes: Sequence[str]
+    prepare: Callable[[Model, Request], Callable[[], ScoreSummary]]
+    is_native: bool = False
+
+
+def _mode(request: Request) -> _Mode:
+    """How to read the input; raises InputError for options that do not fit it."""
+    from fcl.data.open import is_native
+
+    options, inputs = request.options, request.inputs
+    if options["vcf"] is not None or options["sites"] is not None:
+        if inputs:
+            option = "--vcf" if options["vcf"] is not None else "--sites"
+            raise InputError(
+                f"{option} takes no other input, got {inputs[0]}; leave one of them out"
+            )
+        mode = _VARIANTS if options["vcf"] is not None else _SITES
+    elif not inputs:
+        raise InputError(
+            "expected an input: DATA, files such as test.fa, --sites LETTERS or --vcf FILE"
+        )
+    elif len(inputs) == 1 and inputs[0] != "-" and is_native(inputs[0]):
+        mode = _NATIVE
+    else:
+        mode = _FILES
+    for name, declared in TABLE.items():
+        if name not in mode.takes and options[name] is not None and options[name] is not False:
+            raise InputError(f"{declared.spelled} is not an option for {mode.words}; leave it out")
+    return mode
+
+
+def _check_outputs(model: str, request: Request, mode: _Mode) -> None:
+    from fcl.cli.explained import check_explained
+    from fcl.model.scores import check_scores
+    from fcl.model.text_output import STDOUT, check_text_output
+
+    out, options = request.out, request.options
+    if out != STDOUT:
+        named = {name: options[name] for name in ("genome", "negatives", "vcf")}
+        files = [path for path in request.inputs if path != "-"]
+        inputs = {f"input {number}": path for number, path in enumerate(files, 1)}
+        if mode.is_native:
+            inputs = {"data": request.inputs[0]}
+        refuse_same(out, "--out", model=model, **inputs, **named)
+    if mode.is_native:
+        check_scores(out, request.overwrite)
+    else:
+        check_text_output(out, request.overwrite)
+    if options["explain"] is not None:
+        check_explained(out)
+
+
+def _named_files(options: Any) -> list[str]:
+    return [options[name] for name in ("genome", "vcf") if options[name] is not None]
+
+
+@contextmanager
+def _timed() -> Iterator[Callable[[], float]]:
+    """Announces compilation; gives a function that returns the seconds without compilation."""
+    from fcl.cli.progress import say
+    from fcl.drivers.events import Compiled, Compiling
+    from fcl.drivers.kinds import JOB_SECONDS
+    from fcl.kernels import Compilation
+
+    since = time.perf_counter()
+    seconds = 0.0
+    with Compilation(lambda: say(Compiling(JOB_SECONDS))) as compilation:
+        yield lambda: seconds
+    seconds = time.perf_counter() - since
     if compiling := compilation.take():
         seconds -= compiling
         say(Compiled(compiling))
-    messages.say(f"{n_rows:,} rows in {seconds:.2f} s, {n_rows / seconds:,.0f} rows/s; {out}")
+
+
+def _say_summary(summary: ScoreSummary, seconds: float, out: str) -> None:
+    rate = summary.rows / max(seconds, 1e-9)
+    messages.say(f"{summary.rows:,} rows in {seconds:.2f} s, {rate:,.0f} rows/s; {out}")
+    for reason, count in summary.dropped.most_common():
+        messages.say(f"without a score: {count:,} of {summary.rows_in:,}, {reason}")
+    for note in summary.notes:
+        messages.say(note)
+    if summary.quality is not None:
+        messages.say(summary.quality)
+
+
+def _prepare_native(model: Model, request: Request) -> Callable[[], ScoreSummary]:
+    options = request.options
+    data = _open_data(request.inputs[0], options)
+    collected = _collected(model, data, strict=options["y"] is not None)
+
+    def score() -> ScoreSummary:
+        from collections import Counter
+
+        from fcl.cli.explained import write_explanations
+        from fcl.model.scores import write_scores
+        from fcl.scoring.stream import ScoreSummary
+
+        def keep(start: int, stop: int, margins: Any) -> None:
+            weights = None if data.weights is None else data.weights[start:stop]
+            if collected is not None and data.target is not None:
+                collected.add(data.target[start:stop], margins, weights)
+
+        out, kind, top = request.out, request.kind, options["explain"]
+        if top is None:
+            n_rows = write_scores(
+                model, data, out, kind=kind, overwrite=request.overwrite, on_margins=keep
+            )
+        else:
+            n_rows = write_explanations(model, data, out, kind, top, request.overwrite, keep)
+        line = None if collected is None else collected.line()
+        return ScoreSummary(n_rows, n_rows, Counter(), line)
+
+    return score
+
+
+def _open_data(path: str, options: Any) -> DataSet:
+    """DATA with its target, if it has one or ``--y`` names one."""
+    from fcl.data import open_data
+
+    x = options["x"] or "X"
+    arrays = {name: options[name] for name in ("weights", "offset")}
+    if options["y"] is not None:
+        return open_data(path, x=x, y=options["y"], **arrays)
+    data = open_data(path, x=x, y=None, **arrays)
+    try:
+        return open_data(path, x=x, y="y", **arrays)
+    except InputError:  # scores do not need a target
+        return data
+
+
+def _collected(model: Model, data: DataSet, strict: bool) -> Collected | None:
+    from fcl.scoring.quality import Collected
+
+    if data.target is None:
+        return None
+    return Collected(model, data.target_name, _COMPARISON_BYTES, strict)
+
+
+_NATIVE = _Mode("DATA in a format of fcl", NATIVE_NAMES, _prepare_native, is_native=True)
+_FILES = _Mode(
+    "files in other formats than those of fcl (Zarr, HDF5, npy; fcl convert makes them)",
+    FILE_NAMES,
+    lambda model, request: lambda: predict_files(model, request),
+)
+_SITES = _Mode("--sites", SITE_NAMES, lambda model, request: lambda: predict_sites(model, request))
+_VARIANTS = _Mode(
+    "--vcf", VARIANT_NAMES, lambda model, request: lambda: predict_variants(model, request)
+)
 
 
 def main() -> None:

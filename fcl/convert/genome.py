@@ -180,25 +180,29 @@ class Renaming:
         longest = max(prefixes, key=len, default=None)
         return name if longest is None else self.pairs[longest] + name[len(longest) :]
 
-    def find(self, name: str, genome: Genome, where: str) -> int:
-        """Number of the contig; InputError suggests how to rename a name that the genome lacks."""
+    def find(self, name: str, genome: Genome, where: str, file: str = "BED") -> int:
+        """Number of the contig; InputError suggests how to rename a name that the genome lacks.
+
+        where : of the name, for messages.
+        file : what the file with the name is called in messages.
+        """
         renamed = self.apply(name)
         if renamed not in genome.names:
             raise InputError(
                 f"{where}: {genome.file_name} has no contig {shown(renamed)}; "
-                f"{_advice(name, renamed, list(genome.names))}"
+                f"{_advice(name, renamed, list(genome.names), file)}"
             )
         return genome.names[renamed]
 
 
-def _advice(name: str, renamed: str, known: list[str]) -> str:
+def _advice(name: str, renamed: str, known: list[str], file: str) -> str:
     """How to make a name agree with one of the genome."""
     if name.startswith("chr") and name[3:] in known:
-        return f"BED says {name}, genome says {name[3:]}: --rename chr="
+        return f"{file} says {name}, genome says {name[3:]}: --rename chr="
     if f"chr{name}" in known:
-        return f"BED says {name}, genome says chr{name}: --rename =chr"
+        return f"{file} says {name}, genome says chr{name}: --rename =chr"
     near = difflib.get_close_matches(renamed, known, n=1)
     if near:
-        return f"BED says {name}, genome says {near[0]}: --rename {name}={near[0]}"
+        return f"{file} says {name}, genome says {near[0]}: --rename {name}={near[0]}"
     few = ", ".join(map(shown, known[:8])) + (", ..." if len(known) > 8 else "")
     return f"it has {few}: is it the right genome? Otherwise give --rename OLD=NEW"

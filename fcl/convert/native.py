@@ -6,7 +6,6 @@ import os
 import shlex
 from pathlib import Path
 
-from fcl.checks import file_kind
 from fcl.data.open import FORMATS
 from fcl.errors import InputError
 
@@ -16,12 +15,13 @@ __all__ = ["refuse_native"]
 def refuse_native(path: str | os.PathLike[str]) -> None:
     """Raise InputError if fcl reads a file or folder as it is: Zarr, HDF5 (also h5ad), npy."""
     found = Path(path)
-    kind = file_kind(path)
+    if not (found.is_file() or found.is_dir()):  # a pipe can be read only once
+        return
     head = b""
-    if kind == "file":
+    if found.is_file():
         with found.open("rb") as file:
             head = file.read(16)
-    if kind and any(recognise(found, head) for recognise, _ in FORMATS):
+    if any(recognise(found, head) for recognise, _ in FORMATS):
         more = " --x X --y obs/LABEL" if found.suffix == ".h5ad" else ""
         raise InputError(
             f"{path}: fcl train reads this format as it is, without conversion: fcl train "

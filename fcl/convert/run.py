@@ -24,7 +24,7 @@ from fcl.plain import plain
 from fcl.units import format_bytes, parse_size
 from fcl.version import __version__
 
-__all__ = ["Progress", "Summary", "convert"]
+__all__ = ["Opened", "Progress", "Summary", "convert", "free_memory", "open_inputs"]
 
 #: called with (stored bytes read, bytes of all inputs or None, rows written)
 Progress = Callable[[int, int | None, int], None]
@@ -78,16 +78,7 @@ class _Shares:
     @classmethod
     def of(cls, memory: int, scratch: str) -> _Shares:
         """Divide a budget; raises BudgetError, with the smallest one, if it is too small."""
-        # a notebook may hold any data of its own
-        held = min(psutil.Process().memory_info().rss, _INTERPRETER_BYTES)
-        free = memory - held
-        if free < _LEAST_BYTES:
-            smallest = -(-(memory - free + _LEAST_BYTES) // _MIB) * _MIB
-            raise BudgetError(
-                f"memory: {format_bytes(memory)} is too small; expected at least "
-                f"{smallest // _MIB} MiB",
-                smallest,
-            )
+        free = free_memory(memory)
         # X is held in two shards, one of which is compressed, with copies of its chunks
         shard = min(64 * _MIB, free // 8)
         block = min(8 * _MIB, free // 32)
@@ -95,6 +86,47 @@ class _Shares:
             Budget(free - 4 * shard, block, scratch),
             StoreLayout(chunk_bytes=min(16 * _MIB, shard), shard_bytes=shard),
         )
+
+
+def free_memory(memory: int) -> int:
+    """Bytes of a budget beyond the interpreter; raises BudgetError, with the smallest one, if few."""
+    # a notebook may hold any data of its own
+    held = min(psutil.Process().memory_info().rss, _INTERPRETER_BYTES)
+    free = memory - held
+    if free < _LEAST_BYTES:
+        smallest = -(-(memory - free + _LEAST_BYTES) // _MIB) * _MIB
+        raise BudgetError(
+            f"memory: {format_bytes(memory)} is too small; expected at least {smallest // _MIB} MiB",
+            smallest,
+        )
+    return free
+
+
+@dataclass(frozen=True)
+class Opened:
+    """Inputs that were recognised and opened.
+
+    format : key of ``READERS``.
+    options : the options that the user gave, validated.
+    source : their rows.
+    """
+
+    format: str
+    options: dict[str, Any]
+    source: Source
+
+
+def open_inputs(
+    inputs: Sequence[str | os.PathLike[str]],
+    format: str | None,
+    options: dict[str, Any],
+    budget: Budget,
+) -> Opened:
+    """Open files of one format as :func:`convert` does, with the same options and errors."""
+    files = [InputFile(path) for path in _checked_inputs(inputs)]
+    given = _checked_options(options)
+    kind = format or format_of(files, given)
+    return Opened(kind, given, open_source(files, kind, given, budget))
 
 
 def convert(
@@ -142,10 +174,8 @@ def convert(
         )
     target = check_output(out, overwrite, folder=True)
     shares = _Shares.of(parse_size(memory, "memory"), str(target.parent))
-    files = [InputFile(path) for path in _checked_inputs(inputs)]
-    given = _checked_options(options)
-    kind = format or format_of(files, given)
-    source = open_source(files, kind, given, shares.source)
+    opened = open_inputs(inputs, format, options, shares.source)
+    kind, given, source = opened.format, opened.options, opened.source
     with atomic_folder(out, overwrite) as folder, RowWriter(folder, shares.store) as writer:
         _write(source, writer, shares.source, progress)
         if not writer.n_rows:

@@ -15,7 +15,7 @@ from fcl.checks import shown
 from fcl.convert.contract import Budget, Column, Layout, Rows, Source
 from fcl.convert.files import InputFile
 from fcl.convert.ids import IdColumns
-from fcl.convert.numbers import any_inexact_in_float32
+from fcl.convert.numbers import FIRST_INEXACT, any_inexact_in_float32, is_rounded_integer
 from fcl.convert.rereading import RereadableFile, complete_lines
 from fcl.data.sparse import SparseRows
 from fcl.errors import InputError
@@ -146,6 +146,10 @@ class _SvmlightSource(Source):
     def _check_numbers(self, lines: _Lines, values: np.ndarray, y: np.ndarray) -> None:
         if not (np.isfinite(values).all() and np.isfinite(y).all()):
             raise self._explained(lines, "a number is not finite")
+        if max(np.abs(values).max(initial=0), np.abs(y).max(initial=0)) >= FIRST_INEXACT and (
+            error := self._first_wrong(lines, check_float32=False)
+        ):
+            raise error
         if self._dtype == np.float32 and any_inexact_in_float32(values):
             raise self._explained(
                 lines, "float32 cannot hold a value; give --dtype float64", check_float32=True
@@ -160,18 +164,25 @@ class _SvmlightSource(Source):
 
     def _explained(self, lines: _Lines, why: str, check_float32: bool = False) -> InputError:
         """The error of the first wrong line; ``why`` is what is known without looking for it."""
+        last = lines.first + lines.text.count(b"\n")
+        return self._first_wrong(lines, check_float32) or InputError(
+            f"{lines.file.name}: lines {lines.first} to {last}: {why}"
+        )
+
+    def _first_wrong(self, lines: _Lines, check_float32: bool) -> InputError | None:
         for number, line in enumerate(lines.text.split(b"\n"), lines.first):
             words = line.partition(b"#")[0].split()
             wrong = words and self._wrong(words, check_float32)
             if wrong:
                 return InputError(f"{lines.file.name}: line {number}: {wrong}")
-        last = lines.first + lines.text.count(b"\n")
-        return InputError(f"{lines.file.name}: lines {lines.first} to {last}: {why}")
+        return None
 
     def _wrong(self, words: Sequence[bytes], check_float32: bool) -> str:
         """What is wrong with a line; empty if nothing is."""
         if _number(words[0]) is None:
             return f"expected a finite number as label, got {_shown(words[0])}"
+        if is_rounded_integer(words[0].decode()):
+            return f"the integer {_shown(words[0])} is beyond 2^53, and not exact as a number"
         entries = list(words[1:])
         has_group = bool(entries) and entries[0].startswith(b"qid:")
         if has_group and not re.fullmatch(rb"qid:-?\d{1,18}", entries.pop(0)):
@@ -187,6 +198,8 @@ class _SvmlightSource(Source):
             value = _number(found[2]) if found else None
             if not found or value is None:
                 return f"expected ID:VALUE with a finite number, got {_shown(entry)}"
+            if is_rounded_integer(found[2].decode()):
+                return f"the integer {_shown(found[2])} is beyond 2^53, and not exact as a number"
             if int(found[1]) <= last:
                 return self._wrong_id(int(found[1]), last)
             last = int(found[1])
@@ -218,7 +231,9 @@ def _lines(file: InputFile, size: int) -> Iterator[_Lines]:
 
 def _has_id_0(text: bytes) -> bool:
     # other spellings of 0 are found later, and refused with a message that names --zero-based
-    return b" 0:" in text or b"\t0:" in text
+    if b" 0:" not in text and b"\t0:" not in text:
+        return False
+    return re.search(rb"^[^#\n]*[ \t]0:", text, re.MULTILINE) is not None  # not in a comment
 
 
 def _kept_entries(x: Any, dtype: np.dtype, base: int, most: int) -> SparseRows:

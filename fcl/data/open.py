@@ -42,6 +42,10 @@ FORMATS: tuple[tuple[Recogniser, Callable[[Path, str], Container]], ...] = (
 )
 
 
+#: Suffixes of files in these formats.
+_SUFFIXES = (".zarr", ".zip", ".h5", ".hdf5", ".h5ad", ".npy", ".npz")
+
+
 @contextmanager
 def _named_files() -> Iterator[None]:
     """Turn errors of files into InputErrors that name the file."""
@@ -167,6 +171,18 @@ def _array_of(items: Sequence[Any]) -> np.ndarray:
         raise InputError(
             "the list holds rows of different lengths; expected texts, or rows of equal length"
         ) from None
+
+
+def is_native(source: str | os.PathLike[str]) -> bool:
+    """Whether :func:`open_data` is to open a path, by its name or content, or to say what is wrong.
+
+    True for Zarr, HDF5 and npy, which may be damaged, for any folder, and if nothing is there.
+    """
+    path, group = _split_group(source)
+    if group or file_kind(path) != "file" or path.suffix.lower() in _SUFFIXES:
+        return True
+    head = _first_bytes(path)
+    return any(recognise(path, head) for recognise, _ in FORMATS)
 
 
 def _open_container(path: Path, group: str) -> Container:

@@ -208,6 +208,11 @@ class Family(ABC):
         """Kind of the raw rows: ``"sequences"`` (uint8 codes), ``"numbers"`` or ``"sparse"``."""
 
     @property
+    @abstractmethod
+    def row_width(self) -> int:
+        """Letters, or columns, of the raw rows."""
+
+    @property
     def record_key(self) -> object:
         """A hashable key, equal for families that prepare identical records; None: shared with none."""
         return None

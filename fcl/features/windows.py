@@ -104,6 +104,10 @@ class WindowFamily(Family):
     row_kind = "sequences"
 
     @property
+    def row_width(self) -> int:
+        return self.length
+
+    @property
     def record_key(self) -> object:
         return ("letters", self.length)
 

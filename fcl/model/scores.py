@@ -18,6 +18,7 @@ import numpy.typing as npt
 from fcl.errors import InputError
 from fcl.model.atomic import atomic_file, atomic_folder, check_output
 from fcl.model.model import BLOCK_ROWS, Model, opened
+from fcl.model.text_output import STDOUT, is_compressed, text_output, text_suffix
 from fcl.units import format_bytes
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ __all__ = ["SUFFIXES", "check_scores", "write_scores"]
 
 Floats = npt.NDArray[np.float64]
 Write = Callable[[int, int, Floats], None]
+OnMargins = Callable[[int, int, Floats], None]
 
 #: rows per chunk of a Zarr output: 4 MiB
 ZARR_CHUNK_ROWS = 1 << 19
@@ -34,12 +36,14 @@ ZARR_CHUNK_ROWS = 1 << 19
 
 def check_scores(path: str | os.PathLike[str], overwrite: bool) -> Path:
     """The real path of an output of scores; raises InputError if it cannot be written."""
-    suffix = Path(path).suffix.lower()
-    if suffix not in SUFFIXES:
+    suffix = text_suffix(path)
+    if suffix not in SUFFIXES or (suffix != ".tsv" and is_compressed(path)):
         raise InputError(
             f"{os.fspath(path)}: scores are written to {', '.join(SUFFIXES)}, by suffix, "
-            f"got {suffix or 'no suffix'!r}"
+            f"got {Path(path).suffix.lower() or 'no suffix'!r}"
         )
+    if os.fspath(path) == STDOUT:
+        return Path(path)
     return check_output(path, overwrite, folder=suffix == ".zarr")
 
 
@@ -51,6 +55,7 @@ def write_scores(
     overwrite: bool = False,
     block_rows: int = BLOCK_ROWS,
     progress: Callable[[int], None] | None = None,
+    on_margins: OnMargins | None = None,
 ) -> int:
     """Score all rows of `data` into the file or store `out`, one block of rows at a time.
 
@@ -62,6 +67,7 @@ def write_scores(
     out : path
         ``.npy`` (float64 (n,)), ``.tsv`` (one column headed by `kind`, 17 significant digits) or
         ``.zarr`` (float64 (n,), format 3, attribute ``kind``); it becomes visible when complete.
+        ``.tsv.gz`` is compressed, and ``-`` is standard output, as ``.tsv``.
     kind : {"margin", "probability", "mean"}
         ``probability`` of the positive label (logistic loss only); ``mean`` is the expected target (the
         same probability, or exp(margin) for poisson loss).
@@ -71,6 +77,8 @@ def write_scores(
         Largest number of rows per block.
     progress : callable
         Called after each block with the number of rows done.
+    on_margins : callable
+        Called for each block with first row, last row + 1 and margins, float64.
 
     Returns
     -------
@@ -96,6 +104,8 @@ def write_scores(
     with _open_scores(out, data.n_rows, kind, overwrite) as write:
         for start, stop, block in model.iter_margins(data, block_rows):
             write(start, stop, transform(block))
+            if on_margins is not None:
+                on_margins(start, stop, block)
             if progress is not None:
                 progress(stop)
     return data.n_rows
@@ -110,13 +120,16 @@ def _open_scores(
     bytes may declare any number of rows.
     """
     target = check_scores(path, overwrite)
+    write = SUFFIXES[text_suffix(path)]
+    if os.fspath(path) == STDOUT:
+        return write(path, n_rows, kind, overwrite)
     needed, free = 8 * n_rows, shutil.disk_usage(target.parent).free
     if needed > free:
         raise InputError(
             f"{os.fspath(path)}: {n_rows:,} scores take about {format_bytes(needed)}, but only "
             f"{format_bytes(free)} are free there; make room, write elsewhere, or score fewer rows"
         )
-    return SUFFIXES[Path(path).suffix.lower()](path, n_rows, kind, overwrite)
+    return write(path, n_rows, kind, overwrite)
 
 
 @contextmanager
@@ -133,7 +146,7 @@ def _npy(path: str | os.PathLike[str], n_rows: int, kind: str, overwrite: bool) 
 
 @contextmanager
 def _tsv(path: str | os.PathLike[str], n_rows: int, kind: str, overwrite: bool) -> Iterator[Write]:
-    with atomic_file(path, overwrite) as file:
+    with text_output(path, overwrite) as file:
         file.write(f"{kind}\n".encode())
 
         def write(start: int, stop: int, scores: Floats) -> None:

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from fcl.errors import InputError
 from fcl.features.windows import LETTERS
 from fcl.model.explain import iter_values
+from fcl.model.labels import encoded_target
 from fcl.parallel import one_blas_thread
 
 if TYPE_CHECKING:
@@ -168,19 +169,7 @@ def targets(model: Model, data: DataSet) -> Floats:
         raise InputError(
             f"{data.name}: expected a target to compare predictions with, got none; name its array (--y)"
         )
-    from fcl.data.targets import regression_target
-
-    if model.labels is None:
-        return regression_target(data.target, data.target_name)
-    values = _as_text(data.target)
-    known = [values == label for label in model.labels]
-    wrong = np.flatnonzero(~(known[0] | known[1]))
-    if len(wrong):
-        raise InputError(
-            f"{data.target_name}: expected the labels of the model, {model.labels[0]!r} and "
-            f"{model.labels[1]!r}, got {values[wrong[0]]!r} in row {wrong[0]}"
-        )
-    return np.where(known[1], 1.0, -1.0)
+    return encoded_target(model, data.target, data.target_name)
 
 
 def _margins(model: Model, data: DataSet, weights: Floats) -> tuple[Floats, LetterEffects | None]:

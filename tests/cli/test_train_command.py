@@ -169,7 +169,7 @@ def test_an_earlier_checkpoint_is_not_lost(
     )
     for more in (["--overwrite"], ["--no-checkpoint", "--overwrite"], ["--plan"]):
         assert run(*arguments, *more).exit_code == 0
-    assert (folder / "checkpoint-3.fcl-ckpt").read_text() == "hours of work"  # the driver's to end
+    assert (folder / "checkpoint-3.fcl-ckpt").read_text() == "hours of work"  # it is kept
 
 
 def test_the_checkpoint_of_a_job_that_converged_gives_way(
@@ -187,9 +187,9 @@ def test_the_checkpoint_of_a_job_that_converged_gives_way(
     assert refused.exit_code == 2 and "start over (--overwrite)" in refused.stderr
     assert run("train", "--resume", folder, "--tol", 1e-3, "--max-passes", 50).exit_code == 0
     before = {path.name: path.read_bytes() for path in folder.glob("*.fcl-ckpt")}
-    assert run(*arguments).exit_code == 2  # the model is in the way
+    assert run(*arguments).exit_code == 2  # the model exists already
     out.unlink()
-    assert run(*arguments, "--alpha", 3).exit_code == 2  # a wrong command costs nothing
+    assert run(*arguments, "--alpha", 3).exit_code == 2  # a wrong command removes no checkpoint
     assert {path.name: path.read_bytes() for path in folder.glob("*.fcl-ckpt")} == before
     again = run(*arguments)
     assert again.exit_code == 0, again.output
@@ -437,7 +437,7 @@ def full_disk(*_: Any, **__: Any) -> None:
 def test_a_full_disk_is_waited_for(
     data: Path, tmp_path: Path, driver: Any, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Room comes after three tries."""
+    """The disk has room again at the third try."""
     tries: list[float] = []
     fsync = os.fsync
 

@@ -131,6 +131,22 @@ def test_keep(text: str, tmp_path: Path) -> None:
     assert found.summary.dropped == {"not in --keep": N - 2} and "1 names are not" in found.notes
 
 
+@pytest.mark.parametrize("header", ["FID\tIID\tt", "#fid\tiid\tt"])
+def test_names_that_resemble_other_samples(header: str, tmp_path: Path) -> None:
+    ids = ["b", "a_b", "c", "b_c", "v", "w", *NAMES[6:]]
+    families = ["a", "x", "a_b", "a", "w", "v", *["f"] * (N - 6)]
+    write(tmp_path, False, iid=ids, fid=families)
+    pairs = list(zip(families, ids, strict=True))
+    rows = [f"{family}\t{name}\t{i + 0.5}" for i, (family, name) in enumerate(pairs)]
+    table = saved(tmp_path, "p.tsv", "\n".join([header, *reversed(rows)]).encode())
+    assert converted(tmp_path / "geno.bed", y=f"{table}:t").y.tolist() == [
+        i + 0.5 for i in range(N)
+    ]
+    single = saved(tmp_path, "q.tsv", b"IID\tt\na_b\t1.5\nv\t2.5\n")  # a_b could be either
+    found = converted(tmp_path / "geno.bed", y=f"{single}:t")
+    assert found.y.tolist() == [2.5] and found.group["obs/name"][:].tolist() == ["v"]
+
+
 def test_ids_of_several_families(tmp_path: Path) -> None:
     x = write(tmp_path, False, iid=["s"] * 2 + NAMES[2:], fid=["a", "b"] + ["c"] * (N - 2))
     keep = saved(tmp_path, "keep.txt", b"b s\ns\n")  # "s" alone could be either
@@ -175,6 +191,7 @@ def test_damaged_genotypes(tmp_path: Path) -> None:
         ("IID\ttrait\ns1\t1.5\ns1\t2\n", "is in the lines 2 and 3"),
         ("IID\ttrait\ns1\t1.5\ns1\n", "line 3: expected 2 columns, got 1"),
         ("IID\ttrait\ns1\tNA\n", "no sample has a value"),
+        ("IID\ttrait\ttrait\ns1\t1\t2\n", "2 columns of"),
         ("", "got an empty file"),
     ],
 )

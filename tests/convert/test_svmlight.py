@@ -28,7 +28,7 @@ def text_of(base: int, end: str = "\n", qid: bool = False) -> tuple[bytes, np.nd
     lines = ["# made for a test"]
     for i, row in enumerate(x):
         entries = "".join(f" {j + base}:{v}" for j, v in enumerate(row) if v or (i + j) % 11 == 0)
-        lines.append(f"{y[i]}{f' qid:{i // 4}' * qid}{entries} {'# a comment 3:4' * (i % 3 == 0)}")
+        lines.append(f"{y[i]}{f' qid:{i // 4}' * qid}{entries} {'# a comment 0:4' * (i % 3 == 0)}")
         lines += [""] * (i % 7 == 0)
     return end.join(lines).encode(), x, y
 
@@ -89,6 +89,8 @@ def test_options(tmp_path: Path) -> None:
         (b"1 a:1", {}, "expected ID:VALUE"),
         (b"1 99999999999:1", {}, "the id 99999999999 is beyond 2^31 ids"),
         (b"1 99999999999999999999999:1", {}, "is beyond 2^31 ids"),
+        (b"9007199254740993 3:1", {}, "the integer '9007199254740993' is beyond 2^53"),
+        (b"1 3:9007199254740993", {"dtype": "float64"}, "the integer '9007199254740993' is beyond"),
         (b"1 3:1", {"columns": 2}, "the id 3 is beyond --columns 2"),
         (b"1 00:1", {}, "the id 0 comes|the id is 0"),
         (b"1 0:1", {"zero_based": "no"}, "the id is 0, but ids begin at 1; give --zero-based yes"),

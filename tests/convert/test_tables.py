@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bz2
 import csv
+import decimal
 import gzip
 import io
 import sys
@@ -137,6 +138,10 @@ def test_several_files_and_standard_input(tmp_path: Path, monkeypatch: pytest.Mo
         (b'a,b\n1,5" x\n', {"no_quotes": True}, 'a,b=5" x', [[1, 1]]),
         (b"a,b\n 1 , x \n2,x\n", {}, "a,b=x", [[1, 1], [2, 1]]),
         (b"a,b\n1,1 \n2,  \n3, NA\n", {"missing": "drop"}, "a,b", [[1, 1]]),
+        (b"a,b\nNA ,2\n5,2\n", {"missing": "drop"}, "a,b", [[5, 2]]),
+        (b"a\tb\n1\t2\n\t\n3\t4\n", {"missing": "mean"}, "a,b", [[1, 2], [2, 3], [3, 4]]),
+        (b"a,b\n1e20,9007199254740992\n", {}, "a,b", [[1e20, 2.0**53]]),
+        (b"a,b\n9007199254740993,0\n", {"categorical": "a"}, "a=9007199254740993,b", [[1, 0]]),
         # a column that begins with many missing values is decided by the first that is there
         (b"a\n" + b"NA\n" * 1100 + b"u\n", {"missing": "drop"}, "a=u", [[1]]),
     ],
@@ -147,7 +152,7 @@ def test_small_tables(
     found = converted(saved(tmp_path, "a.csv", content), **options)
     assert found.names == names.split(",") and found.x.tolist() == x
     assert found.y is None
-    big = b"16777217" in content
+    big = b"16777217" in content or b"1e20" in content
     assert found.x.dtype == (np.float64 if big else np.float32)
 
 
@@ -181,6 +186,16 @@ LATE = b"1,2\n" * 20_000
         (b"s,y\nACGN,1\nacgt,2\nTTA,1\n", {"max_categories": 2, "y": "y"},
          "name it alone: --x 's'; otherwise leave it out with --x '!s', or raise --max-categories"),
         (b"a,b\n1,2\n", {"y": "bb"}, "--y: "),
+        (b"a,b\n1,2\n2,9007199254740993\n", {}, "'b' has integers beyond 2^53, such as 9007199254740993"),
+        (b"a,g\n1,9007199254740993\n", {"groups": "g"}, "'g' has integers beyond 2^53"),
+        (b"\n\na,b\n\n1,2\n\n3\n", {}, "row 3 (the header is row 1): expected 2 values, got 1"),
+        (b"a,b,c\n1,2\r3,4\n5,6,7\n", {}, "expected 3 values, got 2|control character 0d"),
+        ("a,b\n٣,1\n5,2\n".encode(), {}, "holds the number '5', but the text '٣' before"),
+        ("a,b\n\u00a05,1\n5,2\n".encode(), {}, "unusual blanks|the number '5', but the text"),
+        (b"a;b\n1,50;2\n2.75;3\n", {"decimal": ","}, "holds the text '2.75'"),
+        (b"a;b\n1,50;2\n-2,75;3\n", {}, "numbers with commas, such as '1,50'; give --decimal ,"),
+        (b'a,b\n"1,234",2\n"12,345.5",3\n', {}, "numbers with commas, such as '1,234'"),
+        (b"a,b\n,2\n", {"missing": "mean"}, "the column 'a' has no value in any row"),
         (b"a,b\n1,2\n", {"x": "z*"}, "has no column 'z*'"),
         (b"a,b\n1,2\n", {"x": "!*"}, "no column is left for X"),
         (b"a,b\n1,2\n", {"y": "b", "groups": "b"}, "a column can have one role"),
@@ -210,6 +225,39 @@ def test_parquet_cut_off(cut: int, tmp_path: Path) -> None:
     parquet.write_table(pa.table({"a": [1, 2, 3]}), path)
     path.write_bytes(path.read_bytes()[:cut])
     assert f"{path} is not a complete Parquet file" in refusal(path, format="parquet")
+
+
+def test_parquet_says_what_text_is(tmp_path: Path) -> None:
+    from pyarrow import parquet
+
+    path = tmp_path / "a.parquet"
+    parquet.write_table(pa.table({"w": ["3", "4a", "1,5"], "n": [1, 2, 3]}), path)
+    assert converted(path).names == ["w=1,5", "w=3", "w=4a", "n"]
+    exact = pa.array([decimal.Decimal(9007199254740993)] * 3)
+    parquet.write_table(pa.table({"d": exact}), path)
+    assert "the column 'd' has integers beyond 2^53" in refusal(path)
+
+
+def test_the_index_of_pandas_is_left_out(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    path = tmp_path / "a.parquet"
+    pandas.DataFrame({"a": [1.0, 2, 3]}, index=[7, 5, 6]).to_parquet(path)
+    found = converted(path)
+    assert found.names == ["a"] and "left out: column 2, '__index_level_0__'" in found.notes
+    assert converted(path, x="*").names == ["a", "__index_level_0__"]
+
+
+def test_many_distinct_texts(tmp_path: Path) -> None:
+    from pyarrow import parquet
+
+    n = 300_000  # comparing each text with all rows would take minutes
+    columns = {"c": [f"c{i % 900}" for i in range(n)], "g": [f"g{i // 2}" for i in range(n)]}
+    names = [None if i == 5 else f"name {i}" for i in range(n)]
+    parquet.write_table(pa.table(columns | {"id": names}), tmp_path / "a.parquet")
+    found = converted(tmp_path / "a.parquet", groups="g", name="id")
+    assert found.group["obs/name"][:].tolist() == [name or "" for name in names]
+    group = found.group["obs/group"]
+    assert group["categories"][:][group["codes"][:]].tolist() == columns["g"]
 
 
 def test_parquet_types(tmp_path: Path) -> None:
@@ -249,6 +297,13 @@ def test_like(tmp_path: Path) -> None:
     # the mean is that of the training rows, and w is no column
     assert found.x.tolist() == [[7, 0, 0, 0, 1], [2, 0, 1, 0, 1], [8, 0, 0, 1, 1]]
     assert "1 values are not in --like" in found.notes
+    # the means of training rows are stored even if none of their values is missing
+    complete = converted(saved(tmp_path, "d.csv", b"n,f,y\n1,true,1\n3,false,0\n"), y="y")
+    assert "one-hot" not in complete.notes
+    (tmp_path / "out.zarr").rename(tmp_path / "all.zarr")
+    lacking = saved(tmp_path, "e.csv", b"n,f,y\n9,true,1\n,false,0\n")
+    found = converted(lacking, y="y", missing="mean", like=str(tmp_path / "all.zarr"))
+    assert found.x.tolist() == [[9, 1], [2, 0]]
     third = saved(tmp_path, "c.csv", b"n,f,y\n1,true,1\n")
     message = refusal(third, y="y", like=str(tmp_path / "train.zarr"))
     assert f"--like: {third} has no column for 'c=u'" in message

@@ -64,7 +64,7 @@ def test_a_start_worse_than_the_null_model_is_left(driver: str) -> None:
 def test_a_run_that_is_stopped_keeps_its_start(
     tmp_path: Path, driver: str, moment: type[Event], standardize: bool
 ) -> None:
-    """In or just after pass 0; the resumed run tries it where the run would have."""
+    """It stops in pass 0 or just after it; the resumed run tries the initial point in the same pass."""
     if driver == "processes" and standardize and moment is Prepared:
         pytest.skip("the features are not measured yet, and nothing is saved")
     random = np.random.default_rng(3)
@@ -126,7 +126,7 @@ def test_a_start_near_the_optimum_saves_passes(driver: str) -> None:
 
 
 def test_a_start_on_a_sample_of_the_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first sample is drawn at the start, not at the null model; a bad one leaves that in place."""
+    """The first sample is drawn at the initial point, or at the null model if that point is rejected."""
     monkeypatch.setattr(plan, "ALL_ROWS", 100)
     monkeypatch.setattr(plan, "LEAST_SAMPLE", 128)
     data = windows()
@@ -141,7 +141,7 @@ def test_a_start_on_a_sample_of_the_rows(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_bad_start_leaves_no_trace_in_the_first_sample() -> None:
-    """The search that rejects it overwrites the residuals, but not what the trainer learns of them."""
+    """The search that rejects it overwrites the residuals, but not what the trainer took from them."""
     data = windows()
     options: dict[str, Any] = {"C": 0.3, "tol": 1e-6, "block_rows": 64, "row_view": 128}
     other = fcl.open_data(data.rows.read(0, 500), y=~np.asarray(data.target))

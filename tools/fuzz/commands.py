@@ -22,7 +22,10 @@ from tools.fuzz.damage import copy
 ROOT = Path(__file__).resolve().parents[2]
 
 #: Parameters that a command requires although click does not declare them as required.
-NEEDED = {"fcl-train": ("data", "features", "C", "out")}
+NEEDED = {
+    "fcl-train": ("data", "features", "C", "out"),
+    "fcl-predict": ("model", "inputs", "out"),
+}
 #: Options that are not drawn: compiling all kernels takes half a minute, and has its own tests.
 LEFT_OUT = {"warmup"}
 #: Options that name output files.
@@ -66,6 +69,7 @@ class Line:
         self.extra: list[str] = []
         self._makers: dict[str, Callable[[], str]] = {
             "data": self.data,
+            "inputs": self.data,
             "valid": self.data,
             "model": self._model,
             "features": lambda: case.rng.choice(stock.FAMILIES[self.rows]),

@@ -85,7 +85,8 @@ def data(case: Case) -> Trial:
     # sometimes the odd data are the validation data
     odd_is_valid = line.command == "fcl-train" and case.chance(0.15)
     line.base()
-    line.values["valid" if odd_is_valid else "data"] = source
+    rows_of = "data" if "data" in line.parameters else "inputs"
+    line.values["valid" if odd_is_valid else rows_of] = source
     if "weights" in line.parameters and case.chance(0.4):
         line.values["weights"] = "s"
     if "loss" in line.parameters and case.chance(0.3):
@@ -137,7 +138,7 @@ def names(case: Case) -> Trial:
     """Files and folders with odd names, and special files."""
     line = Line(case, _command(case), _rows(case)).base()
     for _ in range(case.rng.choice((1, 1, 2))):
-        places: list[str] = [n for n in ("data", "out", "model") if n in line.values]
+        places: list[str] = [n for n in ("data", "inputs", "out", "model") if n in line.values]
         places += [n for n in ("tsv", "log_json", "checkpoint", "valid") if n in line.parameters]
         where = case.rng.choice(places)
         new = case.rng.choice(odd.NAMES)
@@ -147,7 +148,7 @@ def names(case: Case) -> Trial:
         case.note(f"{where} is called {new[:30]!r}")
         here = line.values.get(where) or (line.good(where) if where == "valid" else None)
         suffix = Path(here or "").suffix if where == "out" and case.chance(0.7) else ""
-        if where in ("data", "model", "valid"):
+        if where in ("data", "inputs", "model", "valid"):
             try:
                 os.rename(
                     case.folder / str(here).removesuffix("/X.npy").partition("::")[0],

@@ -159,6 +159,7 @@ def _judge_model(options: dict, seconds: float, converged: bool) -> list[str]:
 
 def _judge_scores(options: dict) -> list[str]:
     import fcl
+    from fcl.data.open import is_native
 
     model = fcl.load_model(options["model"])
     out = options["out"]
@@ -168,7 +169,9 @@ def _judge_scores(options: dict) -> list[str]:
         scores = np.genfromtxt(out, skip_header=1, ndmin=2)[:, -1]
     else:
         return []
-    data = fcl.open_data(options["data"], x=options["x"], y=None)
+    if len(options["inputs"]) != 1 or not is_native(options["inputs"][0]):
+        return []  # text, with columns beside the scores
+    data = fcl.open_data(options["inputs"][0], x=options["x"] or "X", y=None)
     if len(scores) != data.n_rows:
         return [f"{len(scores)} scores for {data.n_rows} rows"]
     return [] if np.isfinite(scores).all() or not len(model.ids) else ["scores that are not finite"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +16,7 @@ __all__ = ["Phenotype", "kept_samples", "read_phenotype"]
 #: How PLINK writes that a phenotype is unknown, apart from 0 for case and control.
 _UNKNOWN = ("-9", "NA", "na", "NaN", "nan", ".", "")
 _UNKNOWN_NUMBER = -9
-#: First cells of headers.
+#: First cells of headers, in capitals.
 _HEADS = ("FID", "#FID", "IID", "#IID")
 
 
@@ -61,9 +60,9 @@ def kept_samples(file: InputFile, samples: Samples) -> tuple[np.ndarray, int]:
     keep = np.zeros(len(samples), bool)
     n_unknown = 0
     for _, cells in _lines(file):
-        if cells[0] in _HEADS:
+        if cells[0].upper() in _HEADS:
             continue
-        at = _find(index, cells)
+        at = index.get(tuple(cells[:2]))
         n_unknown += at is None
         if at is not None:
             keep[at] = True
@@ -116,8 +115,13 @@ def _column(file: InputFile, column: str, samples: Samples) -> np.ndarray:
             f"--y: {file.name} has no column {shown(column)}; its first line has "
             f"{', '.join(map(shown, header[:12]))}"
         )
+    if header.count(column) > 1:
+        raise InputError(
+            f"--y: {header.count(column)} columns of {file.name} have the name {shown(column)}; "
+            "rename one of them"
+        )
     at = header.index(column)
-    n_keys = 2 if [cell.lstrip("#") for cell in header[:2]] == ["FID", "IID"] else 1
+    n_keys = 2 if [cell.lstrip("#").upper() for cell in header[:2]] == ["FID", "IID"] else 1
     index = samples.index()
     values = np.full(len(samples), np.nan)
     seen: dict[int, int] = {}
@@ -126,7 +130,7 @@ def _column(file: InputFile, column: str, samples: Samples) -> np.ndarray:
             raise InputError(
                 f"{file.name}: line {number}: expected {len(header)} columns, got {len(cells)}"
             )
-        sample = _find(index, cells[:n_keys])
+        sample = index.get(tuple(cells[:n_keys]))
         if sample is None:
             continue
         if seen.setdefault(sample, number) != number:
@@ -178,12 +182,6 @@ def _number(text: str, where: str, column: str) -> float:
 def _lines(file: InputFile) -> list[tuple[int, list[str]]]:
     lines = enumerate(file.read_text().splitlines(), 1)
     return [(number, fields(line)) for number, line in lines if line.strip()]
-
-
-def _find(index: dict[str, int], cells: Sequence[str]) -> int | None:
-    if len(cells) > 1 and (at := index.get(f"{cells[0]}_{cells[1]}")) is not None:
-        return at
-    return index.get(cells[0]) if len(cells) == 1 else None
 
 
 def _some(samples: Samples) -> str:

@@ -48,11 +48,15 @@ class Samples:
         """FAMILY_ID."""
         return [f"{family}_{name}" for family, name in zip(self.family, self.ids, strict=True)]
 
-    def index(self) -> dict[str, int]:
-        """Name -> sample: full names, and ids that are unique."""
-        counts = Counter(self.ids)
-        found = {name: at for at, name in enumerate(self.ids) if counts[name] == 1}
-        return found | {name: at for at, name in enumerate(self.full_names)}
+    def index(self) -> dict[tuple[str, ...], int]:
+        """(FAMILY, ID), or one name -> sample: the names are ids and full names of one sample only."""
+        singles: dict[tuple[str, ...], set[int]] = {}
+        for names in (self.ids, self.full_names):
+            for at, name in enumerate(names):
+                singles.setdefault((name,), set()).add(at)
+        found = {key: min(samples) for key, samples in singles.items() if len(samples) == 1}
+        pairs = zip(self.family, self.ids, strict=True)
+        return found | {pair: at for at, pair in enumerate(pairs)}
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -160,16 +164,14 @@ def _read_samples(fam: InputFile) -> Samples:
 
 
 def _read_variants(bim: InputFile) -> list[str]:
-    names, places = [], []
-    for _, (chromosome, name, _, position, first, second) in _records(bim):
-        names.append(name)
-        places.append(f"{chromosome}:{position}:{first}:{second}")
+    names = [name for _, (_, name, *_) in _records(bim)]
     if not names:
         raise InputError(f"{bim.name}: expected variants, got an empty file")
-    counts = Counter(names)
-    if len(counts) < len(names):
-        names = [
-            name if counts[name] == 1 else f"{name}_{place}"
-            for name, place in zip(names, places, strict=True)
-        ]
+    if len(set(names)) < len(names):
+        counts = Counter(names)
+        # read again: places of all variants would take as much memory as their names
+        for at, (_, cells) in enumerate(_records(InputFile(bim.path))):
+            chromosome, name, _, position, first, second = cells
+            if counts[name] > 1:
+                names[at] = f"{name}_{chromosome}:{position}:{first}:{second}"
     return names

@@ -33,14 +33,14 @@ class ColumnOptions:
 
 @dataclass(frozen=True)
 class Roles:
-    """Indices of the columns by what they are; ``unnamed`` are left out."""
+    """Indices of the columns by what they are; ``left_out`` have no name, or number the rows."""
 
     x: list[int]
     y: int | None
     weights: int | None
     groups: int | None
     name: int | None
-    unnamed: list[int]
+    left_out: list[int]
 
     @classmethod
     def of(cls, table: TableFile, options: ColumnOptions) -> Roles:
@@ -59,9 +59,9 @@ class Roles:
             pairs = ", ".join(f"--{role} {table.columns[at]}" for role, at in singles.items())
             raise InputError(f"{table.name}: a column can have one role, got {pairs}")
         free = [at for at in range(len(table.columns)) if at not in set(singles.values())]
-        unnamed = [at for at in free if not table.columns[at]]
         named = [at for at in free if table.columns[at]]
-        x = named if options.x is None else matching(table, "--x", options.x, named)
+        usual = [at for at in named if at not in table.index_columns]
+        x = usual if options.x is None else matching(table, "--x", options.x, named)
         if not x:
             raise InputError(
                 f"{table.name}: no column is left for X; the columns are "
@@ -73,7 +73,7 @@ class Roles:
             singles.get("weights"),
             singles.get("groups"),
             singles.get("name"),
-            unnamed if options.x is None else [],
+            [at for at in free if at not in usual] if options.x is None else [],
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -30,7 +31,7 @@ __all__ = [
 #: Texts that mean that there is no value.
 MISSING = ("", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "-NaN", "-nan", "NULL", "null")
 #: A number as text.
-NUMBER = r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|[-+]?(inf|INF|Inf)(inity)?"
+NUMBER = r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?|[-+]?(inf|INF|Inf)(inity)?"
 
 
 class TextInNumbersError(Exception):
@@ -60,6 +61,15 @@ class Texts:
 
     codes: np.ndarray
     values: list[str]
+
+    def part(self, rows: slice | np.ndarray) -> Texts:
+        """Some of the rows, with the values that they have if there are fewer of them than rows."""
+        codes = self.codes[rows]
+        if len(codes) >= len(self.values):
+            return Texts(codes, self.values)
+        used, codes = np.unique(codes, return_inverse=True)
+        lacks = int(used[:1].tolist() == [-1])
+        return Texts(codes - lacks, [self.values[code] for code in used[lacks:].tolist()])
 
     def recoded(self, codes: dict[str, int]) -> np.ndarray:
         """The codes of the values in another list, int64 (m,); -1 for a value that it lacks."""
@@ -96,17 +106,27 @@ class TableFile(ABC):
     columns : list of str
     looks_like_text : list of bool
         By column: whether its first values are text.
+    index_columns : set of int
+        Columns that only number the rows.
     first_row : int
         The number of the first row in messages: 2 after a header, as spreadsheets count.
+    is_typed : bool
+        Whether the file says that a column is text, so that "7" and "x" may stand in one column.
     """
 
     first_row = 1
+    is_typed = False
 
     def __init__(self, file: RereadableFile) -> None:
         self.file = file
         self.name = file.name
         self.columns: list[str] = []
         self.looks_like_text: list[bool] = []
+        self.index_columns: set[int] = set()
+
+    def is_number(self, text: str) -> bool:
+        """Whether a text is a number."""
+        return re.fullmatch(NUMBER, text) is not None
 
     @abstractmethod
     def batches(self, selection: Selection, last: bool) -> Iterator[Batch]:

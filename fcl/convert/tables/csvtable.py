@@ -14,7 +14,7 @@ from fcl.convert.contract import Budget
 from fcl.convert.files import InputFile
 from fcl.convert.rereading import RereadableFile
 from fcl.convert.tables.columns import ColumnOptions
-from fcl.convert.tables.contract import MISSING, NUMBER, TableFile
+from fcl.convert.tables.contract import MISSING, TableFile
 from fcl.data.foreign import plain_suffix
 from fcl.errors import InputError
 
@@ -87,11 +87,13 @@ class CsvTable(TableFile):
     @property
     def null_values(self) -> list[str]:
         """Texts without a value for pyarrow, which compares before it removes blanks."""
-        return [" " * blanks + text for text in self.missing for blanks in range(_BLANKS)]
+        padded = {" " * blanks + text for text in self.missing for blanks in range(_BLANKS)}
+        return [*(padded | {text + " " * blanks for text in padded for blanks in (1, 2)})]
 
     def is_number(self, text: str) -> bool:
         """Whether a text is a number, written with the decimal mark of the file."""
-        return re.fullmatch(NUMBER, text.replace(self.decimal, ".")) is not None
+        swapped = text.translate(str.maketrans(f".{self.decimal}", f"{self.decimal}."))
+        return super().is_number(swapped)
 
     def ragged(self, row: int, found: int, text: str) -> InputError:
         """The error of a row that has another number of values than the header."""

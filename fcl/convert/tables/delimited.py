@@ -120,7 +120,8 @@ class DelimitedFile(CsvTable):
         """The error of the file for an error of pyarrow."""
         if ragged:
             row = ragged[0]
-            return self.ragged(row.number - self.first_row, row.actual_columns, row.text)
+            number = row.number - self.skipped_lines - self.first_row
+            return self.ragged(number, row.actual_columns, row.text)
         if "straddling" in message:
             return InputError(
                 f"{self.name}: a row has more than {self._block:,} bytes; is a quotation mark not "

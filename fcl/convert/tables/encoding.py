@@ -66,6 +66,11 @@ class Encoding:
         for at in survey.roles.x:
             name = survey.files[0].columns[at]
             if at in numbers:
+                if survey.options.missing == "mean" and not survey.numbers.count[numbers[at]]:
+                    raise InputError(
+                        f"{survey.files[0].name}: the column {shown(name)} has no value in any row, "
+                        "and so no mean; leave it out with --x"
+                    )
                 found._add_number(name, numbers[at])
             else:
                 place = texts[at]

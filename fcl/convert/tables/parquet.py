@@ -58,6 +58,8 @@ def open_source(inputs: list[InputFile], options: Options, budget: Budget) -> So
 
 
 class _ParquetFile(TableFile):
+    is_typed = True
+
     def __init__(self, file: RereadableFile, budget: Budget) -> None:
         super().__init__(file)
         self._budget = budget
@@ -70,6 +72,8 @@ class _ParquetFile(TableFile):
                 raise InputError(
                     f"{self.name}: {count} columns have the name {shown(name)}; rename one of them"
                 )
+        indices = (self._schema.pandas_metadata or {}).get("index_columns", [])
+        self.index_columns = {at for at, name in enumerate(self.columns) if name in indices}
         self._kinds = [_kind(field.type) for field in self._schema]
         self.looks_like_text = [kind != "number" for kind in self._kinds]
 

@@ -12,7 +12,7 @@ from fcl.checks import shown
 from fcl.convert.contract import Budget, Categorical, Column, Layout, Rows, Source
 from fcl.convert.files import InputFile
 from fcl.convert.tables.columns import ColumnOptions, Roles
-from fcl.convert.tables.contract import Batch, Selection, TableFile, Texts, shown_columns
+from fcl.convert.tables.contract import Batch, Selection, TableFile, shown_columns
 from fcl.convert.tables.encoding import Encoding, columns_like
 from fcl.convert.tables.survey import Survey
 from fcl.errors import InputError
@@ -75,8 +75,6 @@ class TableSource(Source):
                 f"categories: {self._encoding.unknown:,} values are not in --like; all their "
                 "columns are 0"
             )
-        if self._options.missing != "mean":
-            return {}
         names = [self._encoding.names[column] for column in self._encoding.number_columns]
         means = self._encoding.means[self._encoding.number_places]
         return {"means": dict(zip(names, means.tolist(), strict=True))}
@@ -123,12 +121,16 @@ class TableSource(Source):
     def _note_columns(self) -> None:
         columns = self._files[0].columns
         survey, roles = self._survey, self._roles
-        texts = [columns[at] for at in survey.selection.texts if at in set(roles.x)]
+        flags = set(self._encoding.names)  # one column of their own name
+        texts = [columns[at] for at in roles.x if at in survey.selection.texts]
+        texts = [name for name in texts if name not in flags]
         if texts:
             self.notes.append(f"one-hot: {shown_columns(texts)}")
-        if roles.unnamed:
-            numbers = ", ".join(str(at + 1) for at in roles.unnamed)
-            self.notes.append(f"left out: column {numbers}, which has no name")
+        for at in roles.left_out:
+            why = (
+                f"{shown(columns[at])}, the index of pandas" if columns[at] else "which has no name"
+            )
+            self.notes.append(f"left out: column {at + 1}, {why}")
         if roles.y is None:
             self.notes.append("y: none; name the column of the target with --y")
         if roles.y in self._labels:
@@ -158,7 +160,8 @@ class TableSource(Source):
             obs["group"] = self._column(batch, self._roles.groups)
         if self._roles.name is not None:
             texts = batch.texts[-1]
-            obs["name"] = np.array([*texts.values, ""], np.dtypes.StringDType())[texts.codes]
+            values = [texts.values[code] if code >= 0 else "" for code in texts.codes.tolist()]
+            obs["name"] = np.array(values, np.dtypes.StringDType())
         y = None if self._roles.y is None else self._column(batch, self._roles.y)
         weights = None
         if self._roles.weights is not None:
@@ -213,7 +216,7 @@ class _ReferenceColumns:
         found = columns_like(table, self.names)
         x = sorted({at for _, at, _ in found})
         one_hot = [at for _, at, value in found if value is not None]
-        return replace(Roles.of(table, options), x=x, unnamed=[]), one_hot
+        return replace(Roles.of(table, options), x=x, left_out=[]), one_hot
 
 
 def _check_same_columns(files: Sequence[TableFile]) -> None:
@@ -230,5 +233,4 @@ def _check_same_columns(files: Sequence[TableFile]) -> None:
 
 
 def _part(batch: Batch, rows: slice | np.ndarray) -> Batch:
-    texts = [Texts(texts.codes[rows], texts.values) for texts in batch.texts]
-    return Batch(batch.numbers[rows], texts)
+    return Batch(batch.numbers[rows], [texts.part(rows) for texts in batch.texts])

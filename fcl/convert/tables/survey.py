@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from fcl.checks import shown
-from fcl.convert.numbers import any_inexact_in_float32, inexact_in_float32
+from fcl.convert.numbers import (
+    FIRST_INEXACT,
+    any_inexact_in_float32,
+    inexact_in_float32,
+    is_rounded_integer,
+)
 from fcl.convert.sequences import is_sequence
 from fcl.convert.tables.columns import ColumnOptions, Roles, matching
 from fcl.convert.tables.contract import (
-    NUMBER,
     Batch,
     Selection,
     TableFile,
@@ -23,6 +27,9 @@ from fcl.convert.tables.contract import (
 from fcl.errors import InputError
 
 __all__ = ["NumberStats", "Survey", "TextStats"]
+
+#: Numbers with a comma before decimals, or between thousands.
+_WITH_COMMAS = re.compile(r"[-+]?([0-9]+(\.[0-9]{3})*,[0-9]+|[0-9]{1,3}(,[0-9]{3})+(\.[0-9]+)?)")
 
 
 @dataclass
@@ -34,11 +41,12 @@ class NumberStats:
     nonzero: np.ndarray
     whole: np.ndarray
     needs_float64: np.ndarray
+    large: np.ndarray
 
     @classmethod
     def empty(cls, k: int) -> NumberStats:
         zeros = np.zeros(k, np.int64)
-        return cls(zeros, np.zeros(k), zeros.copy(), np.ones(k, bool), np.zeros(k, bool))
+        return cls(zeros, np.zeros(k), zeros.copy(), np.ones(k, bool), *np.zeros((2, k), bool))
 
     @property
     def mean(self) -> np.ndarray:
@@ -51,7 +59,9 @@ class NumberStats:
         self.count += there.sum(0)
         self.total += np.nansum(numbers, 0)
         self.nonzero += (there & (numbers != 0)).sum(0)
-        self.whole &= ((np.trunc(numbers) == numbers) & (np.abs(numbers) < 1 << 53) | ~there).all(0)
+        large = np.abs(numbers) >= FIRST_INEXACT
+        self.large |= large.any(0)
+        self.whole &= ((np.trunc(numbers) == numbers) & ~large | ~there).all(0)
         if any_inexact_in_float32(numbers[there]):
             self.needs_float64 |= inexact_in_float32(numbers).any(0)
 
@@ -70,19 +80,18 @@ class TextStats:
     number: tuple[int, str] | None = None
     text: tuple[int, str] | None = None
 
-    def add(self, texts: Texts, row: int) -> None:
+    def add(self, texts: Texts, row: int, is_number: Callable[[str], bool]) -> None:
         """Add the values of a batch that begins at this row."""
         self.missing += int((texts.codes < 0).sum())
-        for code, value in enumerate(texts.values):
-            if value not in self.codes and (texts.codes == code).any():
+        first = np.full(len(texts.values) + 1, -1)  # row of each value; the last is "missing"
+        first[texts.codes[::-1]] = np.arange(len(texts.codes))[::-1]
+        for value, at in zip(texts.values, first[:-1].tolist(), strict=True):
+            if at >= 0 and value not in self.codes:
                 self.codes[value] = len(self.codes)
-                self._classify(value, row + int((texts.codes == code).argmax()))
-
-    def _classify(self, value: str, row: int) -> None:
-        if re.fullmatch(NUMBER, value):
-            self.number = self.number or (row, value)
-        else:
-            self.text = self.text or (row, value)
+                if is_number(value):
+                    self.number = self.number or (row + at, value)
+                else:
+                    self.text = self.text or (row + at, value)
 
 
 class Survey:
@@ -135,6 +144,43 @@ class Survey:
             raise InputError(f"--weights: {table.name}: expected numbers, got text")
         while not self._read():
             pass  # a column turned out to be text
+        self._check_numeric_texts()
+        self._check_integers()
+
+    def _check_numeric_texts(self) -> None:
+        """Refuse columns of text that are meant as numbers: with commas, or with odd blanks."""
+        if self.files[0].is_typed:
+            return
+        for column, stats in zip(self.selection.texts, self.texts, strict=True):
+            if column in self.categorical or not stats.codes:
+                continue
+            name, example = shown(self.files[0].columns[column]), shown(next(iter(stats.codes)))
+            if not stats.text:
+                raise InputError(
+                    f"{self.files[0].name}: the column {name} holds numbers such as {example}, and "
+                    "unusual blanks around values; remove the blanks, or give --categorical"
+                )
+            if all(map(_WITH_COMMAS.fullmatch, stats.codes)):
+                raise InputError(
+                    f"{self.files[0].name}: the column {name} holds numbers with commas, such as "
+                    f"{example}; give --decimal , if they mark decimals, remove the separators of "
+                    "thousands, or give --categorical"
+                )
+
+    def _check_integers(self) -> None:
+        """Refuse integers that float64 changes; the text tells them from numbers such as 1e20."""
+        columns = [
+            self.selection.numbers[place] for place in np.flatnonzero(self.numbers.large).tolist()
+        ]
+        for file in self.files if columns else ():
+            for batch in file.batches(Selection([], columns), last=False):
+                for column, texts in zip(columns, batch.texts, strict=True):
+                    if found := next(filter(is_rounded_integer, texts.values), None):
+                        raise InputError(
+                            f"{file.name}: the column {shown(file.columns[column])} has integers "
+                            f"beyond 2^53, such as {found}, which are not exact as numbers; leave it "
+                            "out, or read it as --categorical"
+                        )
 
     def _read(self) -> bool:
         """Read the files; returns False if it must be done again, with another column as text."""
@@ -166,7 +212,7 @@ class Survey:
         self.numbers.add(batch.numbers)
         for place, texts in enumerate(batch.texts):
             self._check_missing(file, texts.codes < 0, self.selection.texts[place], row)
-            self.texts[place].add(texts, row)
+            self.texts[place].add(texts, row, file.is_number)
             self._check_categories(file, place)
 
     def _check_numbers(self, file: TableFile, numbers: np.ndarray, row: int) -> None:
@@ -206,7 +252,7 @@ class Survey:
         column, stats = self.selection.texts[place], self.texts[place]
         if column == self.roles.groups:
             return
-        if stats.number and stats.text and column not in self.categorical:
+        if stats.number and stats.text and column not in self.categorical and not file.is_typed:
             late = max(stats.number, stats.text)
             other = min(stats.number, stats.text)
             kinds = ("number", "text") if late is stats.number else ("text", "number")

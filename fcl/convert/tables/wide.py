@@ -38,7 +38,7 @@ def wide_batches(table: CsvTable, file: InputFile, selection: Selection) -> Iter
     is_first = True
     for _, text in complete_lines(file, table.block_bytes):
         lines = text.replace(b"\r\n", b"\n").strip(b"\n").split(b"\n")
-        lines = [line for line in lines if line.strip()]
+        lines = [line for line in lines if line.strip(b" ")]  # tabs separate missing values
         if is_first and lines:
             is_first = False
             lines = lines[table.first_row - 1 :]
@@ -70,8 +70,11 @@ def _one_column(table: CsvTable, flat: bytes) -> Any:
     """The lines as an array of text; null without a value."""
     from pyarrow import csv as arrow_csv
 
-    if _NO_DELIMITER.encode() in flat:
-        raise InputError(f"{table.name}: expected text, found the control character 01; remove it")
+    for mark in (_NO_DELIMITER, "\r"):  # pyarrow would end a value at a carriage return
+        if mark.encode() in flat:
+            raise InputError(
+                f"{table.name}: expected text, found the control character {ord(mark):02x}; remove it"
+            )
     pyarrow = import_pyarrow()
     found = arrow_csv.read_csv(
         pyarrow.py_buffer(flat),
@@ -132,11 +135,13 @@ def _numbers(values: Any, table: CsvTable, selection: Selection, row: int) -> np
     from pyarrow import compute
 
     pyarrow = import_pyarrow()
-    values = compute.utf8_trim_whitespace(values)
+    plain = values = compute.ascii_trim_whitespace(values)
     if table.decimal != ".":
-        values = compute.replace_substring(values, table.decimal, ".")
+        # a point is no mark of decimals then
+        points = compute.replace_substring(values, ".", "?")
+        plain = compute.replace_substring(points, table.decimal, ".")
     try:
-        found = compute.cast(values, pyarrow.float64())
+        found = compute.cast(plain, pyarrow.float64())
     except pyarrow.ArrowInvalid:
         for place, value in enumerate(values.to_pylist()):
             if value is not None and not table.is_number(value):

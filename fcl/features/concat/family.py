@@ -117,6 +117,10 @@ class ConcatFamily(Family):
     def row_kind(self) -> str:
         return self.members[0].row_kind
 
+    @property
+    def row_width(self) -> int:
+        return self.members[0].row_width
+
     def penalty_factors(self, ids: Ids) -> Floats:
         out = np.empty(len(ids))
         for m, own in self.split(ids):

@@ -121,6 +121,10 @@ class GeneratedFamily(Family):
         return self.form.kind
 
     @property
+    def row_width(self) -> int:
+        return self.form.width
+
+    @property
     def record_key(self) -> object:
         return self.form if self.record is None else None
 

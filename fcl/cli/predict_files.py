@@ -1,0 +1,137 @@
+"""``fcl predict`` on files in other formats than those of fcl, on genomes, and on variants."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from fcl.cli.predict_options import CONVERT_NAMES
+from fcl.errors import InputError
+
+if TYPE_CHECKING:
+    from fcl.convert.contract import Budget
+    from fcl.model import Model
+    from fcl.scoring.lines import ScoreKind
+    from fcl.scoring.sites import SiteWindows
+    from fcl.scoring.stream import ScoreSummary
+
+__all__ = ["Request", "predict_files", "predict_sites", "predict_variants"]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the user asked for.
+
+    inputs : names of files; - is standard input.
+    out : name of the output; - is standard output.
+    kind : the score where there is room for one.
+    overwrite : whether to replace the output.
+    options : the other options, by name.
+    """
+
+    inputs: Sequence[str]
+    out: str
+    kind: ScoreKind
+    overwrite: bool
+    options: Mapping[str, Any]
+
+    @property
+    def budget(self) -> Budget:
+        """What the readers may use of ``--memory``."""
+        from fcl.model.text_output import STDOUT
+        from fcl.scoring.stream import scoring_budget
+        from fcl.units import parse_size
+
+        scratch = None if self.out == STDOUT else os.path.dirname(os.path.abspath(self.out))
+        return scoring_budget(parse_size(self.options["memory"], "--memory"), scratch)
+
+
+def predict_files(model: Model, request: Request) -> ScoreSummary:
+    """Score the rows of files that ``fcl convert`` reads; raises InputError for wrong input."""
+    from fcl.convert.run import open_inputs
+    from fcl.model.text_output import text_output
+    from fcl.scoring.lines import TableLines
+    from fcl.scoring.margins import BlockScorer
+    from fcl.scoring.quality import Collected
+    from fcl.scoring.stream import score_source
+
+    options, budget = request.options, request.budget
+    scorer = BlockScorer(model)
+    named = {name: options[name] for name in CONVERT_NAMES}
+    source = open_inputs(request.inputs, options["format"], named, budget).source
+    target = "--label" if options["label"] else "--y" if options["y"] else ""
+    name = f"{request.inputs[0]}: {target}" if target else "the labels of the files"
+    with text_output(request.out, request.overwrite) as file:
+        return score_source(
+            source,
+            scorer,
+            TableLines(model.loss_object),
+            file,
+            budget,
+            collected=Collected(model, name, budget.total, strict=bool(target)),
+            keep_dropped=options["keep_dropped"],
+        )
+
+
+def predict_sites(model: Model, request: Request) -> ScoreSummary:
+    """Score all sites of a genome; raises InputError for wrong input."""
+    from fcl.convert.files import InputFile
+    from fcl.model.text_output import text_output
+    from fcl.scoring.lines import BedLines
+    from fcl.scoring.margins import BlockScorer
+    from fcl.scoring.sites import SitesSource
+    from fcl.scoring.stream import score_source
+
+    options = request.options
+    scorer, windows, budget = BlockScorer(model), _windows(model, options), request.budget
+    edges, max_unknown = options["edges"] or "drop", options["max_unknown"]
+    source = SitesSource(InputFile(options["genome"]), windows, edges, max_unknown)
+    lines = BedLines(model.loss_object, request.kind, windows.pattern.text)
+    with text_output(request.out, request.overwrite) as file:
+        return score_source(source, scorer, lines, file, budget)
+
+
+def predict_variants(model: Model, request: Request) -> ScoreSummary:
+    """Score the variants of a VCF file; raises InputError for wrong input."""
+    from fcl.convert.files import InputFile
+    from fcl.model.text_output import text_output
+    from fcl.scoring.margins import BlockScorer
+    from fcl.scoring.variants import VariantOptions, score_variants
+
+    options, budget = request.options, request.budget
+    scorer = BlockScorer(model)
+    _require_letters(model, "--vcf")
+    if options["genome"] is None:
+        raise InputError("--vcf needs --genome FILE, the FASTA file of the reference")
+    shape = model.family.row_width if options["sites"] is None else _windows(model, options)
+    variants = VariantOptions(
+        shape,
+        both_strands=options["both_strands"],
+        edges=options["edges"] or "drop",
+        rename=options["rename"],
+        skip_mismatches=options["skip_mismatches"],
+        keep_dropped=options["keep_dropped"],
+    )
+    vcf, genome = InputFile(options["vcf"]), InputFile(options["genome"])
+    with text_output(request.out, request.overwrite) as file:
+        return score_variants(vcf, genome, scorer, variants, file, budget)
+
+
+def _windows(model: Model, options: Mapping[str, Any]) -> SiteWindows:
+    from fcl.scoring.sites import SiteWindows
+
+    _require_letters(model, "--sites")
+    if options["genome"] is None:
+        raise InputError("--sites needs --genome FILE, the FASTA file that is searched")
+    return SiteWindows.of(
+        model.family, options["sites"], options["origin"], options["both_strands"]
+    )
+
+
+def _require_letters(model: Model, option: str) -> None:
+    if model.family.row_kind != "sequences":
+        raise InputError(
+            f"{option} needs a model of windows of letters, this one has the features {model.family.name}"
+        )

@@ -1,0 +1,184 @@
+"""Rows with their scores as lines of text: tables with a header, and BED."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from fcl.convert.contract import Categorical, Column, Rows
+from fcl.errors import InputError
+from fcl.objective.losses import Loss
+from fcl.scoring.sites import SITE_STRANDS
+
+__all__ = ["BedLines", "LineFormat", "ScoreKind", "TableLines", "cells_of", "integer_cells"]
+
+Floats = npt.NDArray[np.float64]
+Bytes = npt.NDArray[np.uint8]
+ScoreKind = Literal["margin", "probability", "mean"]
+
+#: Characters that would end a cell or a line.
+_SEPARATORS = str.maketrans({"\t": " ", "\n": " ", "\r": " "})
+#: Columns of a table, in this order; other columns of the rows follow.
+_PLACES = ("chrom", "start", "end", "name", "strand")
+#: Columns of the rows that say nothing about a score.
+_LEFT_OUT = ("source_row",)
+_DECIMALS = 6
+
+
+class LineFormat(ABC):
+    """How scores become text."""
+
+    @abstractmethod
+    def head(self, rows: Rows) -> bytes:
+        """The header for a source whose blocks have the columns of ``rows``."""
+
+    @abstractmethod
+    def lines(self, rows: Rows, margins: Floats) -> list[bytes] | bytes:
+        """The lines of a block: one for each row, or all in one."""
+
+    @abstractmethod
+    def blank(self) -> bytes:
+        """The line of a record that was dropped."""
+
+
+class TableLines(LineFormat):
+    """Tab-separated columns with a header: what is known about the row, margin, probability or mean.
+
+    Numbers have as many digits as restore them.
+    """
+
+    def __init__(self, loss: Loss) -> None:
+        self._loss = loss
+        self._score = score_name(loss)
+        self._columns: list[str] = []
+
+    def head(self, rows: Rows) -> bytes:
+        derived = {"end"} if "start" in rows.obs else set()
+        known = [name for name in _PLACES if name in rows.obs or name in derived]
+        others = [name for name in rows.obs if name not in (*_PLACES, *_LEFT_OUT)]
+        self._columns = [*known, *others] or ["row"]
+        scores = ["margin", *([self._score] if self._score else [])]
+        return ("\t".join([*self._columns, *scores]) + "\n").encode()
+
+    def lines(self, rows: Rows, margins: Floats) -> list[bytes]:
+        columns = [cells_of(self._column(rows, name)) for name in self._columns]
+        columns.append(map(repr, margins.tolist()))
+        if self._score:
+            columns.append(map(repr, self._loss.mean(margins).tolist()))
+        return [f"{line}\n".encode() for line in map("\t".join, zip(*columns, strict=True))]
+
+    def blank(self) -> bytes:
+        return b"\t" * (len(self._columns) + bool(self._score)) + b"\n"
+
+    def _column(self, rows: Rows, name: str) -> Column:
+        if name == "row":
+            return rows.source_row
+        if name == "end":
+            start = rows.obs["start"]
+            assert isinstance(start, np.ndarray)
+            return start + np.asarray(rows.x).shape[1]
+        return rows.obs[name]
+
+
+def score_name(loss: Loss) -> str:
+    """What the mean of a loss is called; empty for a loss without a mean other than the margin."""
+    if not loss.has_mean or (not loss.classifies and loss.mean(np.array([2.0]))[0] == 2.0):
+        return ""
+    return "probability" if loss.classifies else "mean"
+
+
+def cells_of(column: Column) -> Iterable[str]:
+    """The values of a column as text without tabs and line ends."""
+    if isinstance(column, Categorical):
+        words = [word.translate(_SEPARATORS) for word in column.categories]
+        return [words[code] if code >= 0 else "" for code in column.codes.tolist()]
+    if column.dtype.kind in "iufb":
+        return map(repr, column.tolist())
+    return [str(value).translate(_SEPARATORS) for value in column.tolist()]
+
+
+@dataclass(frozen=True)
+class BedLines(LineFormat):
+    """BED: contig, start, end, name, score, strand of sites; without a header.
+
+    Scores have 6 decimals. The lines of a block are made together, without a loop over rows.
+
+    Attributes
+    ----------
+    loss : Loss
+    kind : str
+        What the score is.
+    name : str
+        Of each site; its number of letters is the length of the site.
+    """
+
+    loss: Loss
+    kind: ScoreKind
+    name: str
+
+    def head(self, rows: Rows) -> bytes:
+        return b""
+
+    def blank(self) -> bytes:
+        raise InputError("--keep-dropped is for files of rows, not for the sites of a genome")
+
+    def lines(self, rows: Rows, margins: Floats) -> bytes:
+        chrom, start, strand = (rows.obs[name] for name in ("chrom", "start", "strand"))
+        assert isinstance(chrom, Categorical) and isinstance(strand, Categorical)
+        assert isinstance(start, np.ndarray)
+        if not len(start):
+            return b""
+        scores = margins if self.kind == "margin" else self.loss.mean(margins)
+        contig = chrom.categories[int(chrom.codes[0])].translate(_SEPARATORS)
+        signs = np.frombuffer("".join(SITE_STRANDS).encode(), np.uint8)
+        parts = [
+            _text(f"{contig}\t", len(start)),
+            integer_cells(start),
+            _text("\t", len(start)),
+            integer_cells(start + len(self.name)),
+            _text(f"\t{self.name}\t", len(start)),
+            _fixed_cells(scores),
+            _text("\t", len(start)),
+            signs[strand.codes][:, None],
+            _text("\n", len(start)),
+        ]
+        table = np.concatenate(parts, axis=1)
+        return table[table != 0].tobytes()
+
+
+def _text(text: str, n: int) -> Bytes:
+    """The same text in each of n rows, uint8 (n, letters)."""
+    letters = np.frombuffer(text.encode(), np.uint8)
+    return np.broadcast_to(letters, (n, len(letters)))
+
+
+def integer_cells(values: np.ndarray, least: int = 1) -> Bytes:
+    """Integers >= 0 as text of at least some digits, after zero bytes: uint8 (n, digits)."""
+    rest: npt.NDArray[Any] = values.astype(
+        np.uint32 if values.max(initial=0) < 1 << 32 else np.uint64
+    )
+    width = max(least, len(str(int(rest.max(initial=0)))))
+    cells = np.zeros((len(rest), width), np.uint8)
+    for place in range(width - 1, -1, -1):
+        shorter = rest // 10
+        digit = (rest - 10 * shorter + ord("0")).astype(np.uint8)
+        cells[:, place] = digit if width - place <= least else np.where(rest > 0, digit, 0)
+        rest = shorter
+    return cells
+
+
+def _fixed_cells(values: Floats) -> Bytes:
+    """Numbers with 6 decimals as text, uint8 (n, letters), with zero bytes before them."""
+    scaled = np.rint(np.abs(values) * 10**_DECIMALS)
+    if not (scaled < 2**63).all():  # numbers that no fixed number of digits can hold
+        words = [f"{value:.6g}".encode() for value in values.tolist()]
+        return np.array(words).view(np.uint8).reshape(len(words), -1)
+    digits = integer_cells(scaled.astype(np.uint64), _DECIMALS + 1)
+    sign = np.where((values < 0) & (scaled > 0), ord("-"), 0).astype(np.uint8)[:, None]
+    whole, decimals = digits[:, :-_DECIMALS], digits[:, -_DECIMALS:]
+    return np.concatenate([sign, whole, _text(".", len(values)), decimals], axis=1)

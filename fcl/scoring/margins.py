@@ -1,0 +1,135 @@
+"""Margins of the blocks of rows that a source yields."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from fcl.convert.contract import Layout
+from fcl.data.base import RowReader
+from fcl.data.memory import MemoryReader
+from fcl.data.sparse import SparseRows, from_matrix
+from fcl.errors import InputError
+from fcl.model import Model
+from fcl.parallel import one_blas_thread
+from fcl.scoring.columns import ColumnMap, column_names, cut
+
+__all__ = ["BlockScorer"]
+
+Floats = npt.NDArray[np.float64]
+
+
+class BlockScorer:
+    """Computes the margins of rows block by block, with one scorer for all blocks.
+
+    Attributes
+    ----------
+    model : Model
+    ignored_entries : int
+        Entries of sparse rows in columns that the training rows did not have.
+
+    Raises
+    ------
+    InputError
+        The model was trained with an offset, which these inputs cannot have.
+    """
+
+    def __init__(self, model: Model) -> None:
+        if model.has_offset:
+            raise InputError(
+                "the model was trained with an offset, which these inputs lack; convert them with fcl "
+                "convert, add the offset as an array, and give --offset NAME"
+            )
+        self.model = model
+        self.ignored_entries = 0
+        self._family = model.family
+        self._scorer = model.family.scorer(model.ids, model.weights)
+        self._map: ColumnMap | None = None
+        self._is_matched = False
+
+    @property
+    def notes(self) -> list[str]:
+        """Lines for the summary."""
+        notes = [] if self._map is None else list(self._map.notes)
+        if self.ignored_entries:
+            notes.append(
+                f"columns: {self.ignored_entries:,} entries are beyond the {self._family.row_width:,} "
+                "columns of the training rows, and ignored"
+            )
+        return notes
+
+    def margins(self, x: np.ndarray | SparseRows, layout: Layout, name: str) -> Floats:
+        """Margins of the rows of a block, with the intercept: float64 (m,).
+
+        Parameters
+        ----------
+        x : array (m, width) or SparseRows
+            As a source yields it.
+        layout : Layout
+            Of the source.
+        name : str
+            Of the input, for messages.
+
+        Raises
+        ------
+        InputError
+            The rows are unlike the training rows, or a column is missing.
+        """
+        if not len(x):
+            return np.empty(0)
+        if not self._is_matched:
+            self._match(layout, name)
+        return self.of_rows(self._reader(x, name))
+
+    def of_rows(self, rows: RowReader) -> Floats:
+        """Margins of rows like the training rows, with the intercept: float64 (m,)."""
+        found = np.empty(rows.shape[0])
+        for start, stop, block in self._family.read_rows(rows, self._family.most_block_rows()):
+            with one_blas_thread():
+                found[start:stop] = self._scorer.margins(block) + self.model.intercept
+        return found
+
+    def _match(self, layout: Layout, name: str) -> None:
+        """Compare the columns of the input with those of the model, once."""
+        self._is_matched = True
+        if (layout.kind == "codes") != (self._family.row_kind == "sequences"):
+            kinds = {"codes": "sequences", "dense": "numbers", "sparse": "sparse numbers"}
+            raise InputError(
+                f"{name} has rows of {kinds[layout.kind]}, but the features of the model "
+                f"({self._family.name}) are made for {self._family.row_kind}"
+            )
+        width = self._family.row_width
+        wanted = None if layout.kind == "codes" else column_names(self.model)
+        if wanted is not None and layout.names is not None:
+            try:
+                self._map = ColumnMap.by_name(wanted, layout.names, width)
+            except InputError as error:
+                raise InputError(f"{name}: {error}") from None
+        elif layout.kind == "dense" and layout.width != width:
+            raise InputError(
+                f"{name} has {layout.width:,} columns, but the model has no names of columns and was "
+                f"trained with {width:,}; expected the same columns in the same order"
+            )
+        elif layout.kind == "codes" and layout.width != width:
+            raise InputError(_other_length(name, layout.width, width, self._family))
+
+    def _reader(self, x: np.ndarray | SparseRows, name: str) -> RowReader:
+        if isinstance(x, SparseRows):
+            if self._map is not None:
+                return from_matrix(self._map.sparse(x), name)
+            inside = cut(x, self._family.row_width)
+            self.ignored_entries += x.nnz - inside.nnz
+            return from_matrix(inside, name)
+        return MemoryReader(x if self._map is None else self._map.dense(x), name)
+
+
+def _other_length(name: str, length: int, expected: int, family: object) -> str:
+    """The message about windows of another length than the model's."""
+    origin = getattr(family, "origin", 0)
+    window = (
+        f"; for intervals, --window -{origin}:+{expected - origin}" if 0 < origin < expected else ""
+    )
+    return (
+        f"{name}: the rows have {length:,} letters, but the model is made for windows of {expected:,}; "
+        f"give --length {expected} (and --anchor, or --pad for shorter sequences){window}"
+    )

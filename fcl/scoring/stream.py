@@ -1,0 +1,135 @@
+"""The rows of a source through a model into lines of text, in bounded memory."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import IO
+
+import numpy as np
+import numpy.typing as npt
+
+from fcl.convert.contract import Budget, Categorical, Column, Source
+from fcl.convert.run import free_memory
+from fcl.errors import InputError
+from fcl.scoring.lines import LineFormat
+from fcl.scoring.margins import BlockScorer
+from fcl.scoring.quality import Collected
+
+__all__ = ["ScoreSummary", "score_source", "scoring_budget"]
+
+_MIB = 1 << 20
+
+
+@dataclass(frozen=True)
+class ScoreSummary:
+    """What was scored.
+
+    Attributes
+    ----------
+    rows_in, rows : int
+        Records read, and rows scored.
+    dropped : Counter
+        Records without a score, by reason.
+    quality : str or None
+        Metrics against the target, in words.
+    notes : list of str
+    """
+
+    rows_in: int
+    rows: int
+    dropped: Counter[str]
+    quality: str | None = None
+    notes: list[str] = field(default_factory=list)
+
+
+def scoring_budget(memory: int, scratch: str | None) -> Budget:
+    """What a source may use of a budget in bytes; raises BudgetError if it is too small.
+
+    scratch : folder for temporary files; None for the system's.
+    """
+    free = free_memory(memory)
+    return Budget(free // 2, min(8 * _MIB, free // 16), scratch)
+
+
+def score_source(
+    source: Source,
+    scorer: BlockScorer,
+    lines: LineFormat,
+    file: IO[bytes],
+    budget: Budget,
+    *,
+    collected: Collected | None = None,
+    keep_dropped: bool = False,
+) -> ScoreSummary:
+    """Score the rows of a source and write a line for each, in the order of the input.
+
+    Parameters
+    ----------
+    source : Source
+    scorer : BlockScorer
+    lines : LineFormat
+    file : binary file
+    budget : Budget
+        Of the source.
+    collected : Collected, optional
+        Gets targets and margins, if the source has targets.
+    keep_dropped : bool
+        Whether dropped records get a line, too, with empty cells.
+
+    Raises
+    ------
+    InputError
+        As the source raises it; or no row is left, or rows are unlike the training rows.
+    """
+    n_rows, next_record, is_first = 0, 0, True
+    name = source.inputs[0].name
+    for rows in source.blocks(budget):
+        if is_first:
+            file.write(lines.head(rows))
+            is_first = False
+        margins = scorer.margins(rows.x, source.layout, name)
+        if collected is not None and rows.y is not None:
+            collected.add(_values(rows.y), margins, rows.weights)
+        written = lines.lines(rows, margins)
+        if keep_dropped:
+            written = list(_aligned(written, rows.source_row, next_record, lines.blank()))
+            next_record = int(rows.source_row[-1]) + 1 if len(rows) else next_record
+        file.write(written if isinstance(written, bytes) else b"".join(written))
+        n_rows += len(rows)
+    if not n_rows:
+        raise InputError(_nothing_scored(source))
+    if keep_dropped:
+        file.write(lines.blank() * (source.rows_in - next_record))
+    quality = None if collected is None else collected.line()
+    source.attributes()  # complements the notes
+    return ScoreSummary(
+        source.rows_in, n_rows, source.dropped, quality, [*source.notes, *scorer.notes]
+    )
+
+
+def _values(column: Column) -> np.ndarray:
+    if isinstance(column, Categorical):
+        return np.array(column.categories)[column.codes]
+    return column
+
+
+def _aligned(
+    written: list[bytes] | bytes, records: npt.NDArray[np.int64], expected: int, blank: bytes
+) -> Iterator[bytes]:
+    """The lines of a block, with blank lines in place of the records that were dropped before them."""
+    assert isinstance(written, list)
+    for line, record in zip(written, records.tolist(), strict=True):
+        if record > expected:
+            yield blank * (record - expected)
+        yield line
+        expected = record + 1
+
+
+def _nothing_scored(source: Source) -> str:
+    names = ", ".join(file.name for file in source.inputs)
+    if not source.rows_in:
+        return f"{names}: expected at least one record or site, found none"
+    reasons = "; ".join(f"{count:,} {why}" for why, count in source.dropped.most_common())
+    return f"{names}: none of {source.rows_in:,} records can be scored: {reasons}"

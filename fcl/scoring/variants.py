@@ -1,0 +1,226 @@
+"""Reference and alternative of variants through a model: the largest change over the windows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import IO
+
+import numpy as np
+
+from fcl.checks import shown
+from fcl.convert.contract import Budget
+from fcl.convert.files import InputFile
+from fcl.convert.genome import Genome, Renaming
+from fcl.convert.letters import Codes
+from fcl.data.memory import MemoryReader
+from fcl.data.sequences import UNKNOWN
+from fcl.errors import InputError
+from fcl.features.windows import LETTERS
+from fcl.scoring.margins import BlockScorer
+from fcl.scoring.pairs import Change, Pairs, window_pairs
+from fcl.scoring.sites import SiteWindows
+from fcl.scoring.stream import ScoreSummary
+from fcl.scoring.vcf import Allele, read_alleles
+
+__all__ = ["VariantOptions", "score_variants"]
+
+#: Pairs of windows that are scored together.
+_BLOCK_PAIRS = 4096
+_COLUMNS = (
+    "chrom", "pos", "id", "ref", "alt", "difference", "start", "end", "strand",
+    "ref_margin", "alt_margin", "windows",
+)  # fmt: skip
+#: Letters that a message shows of an allele.
+_MOST_SHOWN = 40
+
+
+@dataclass(frozen=True)
+class VariantOptions:
+    """How variants are scored.
+
+    Attributes
+    ----------
+    shape : SiteWindows or int
+        Windows around sites; or the length of the one window in whose middle the variant is.
+    both_strands : bool
+    edges : {"drop", "pad", "error"}
+        What to do with windows that leave their contig.
+    rename : str, optional
+        Names in the VCF file and in the genome, as ``--rename``.
+    skip_mismatches : bool
+        Whether a reference allele that differs from the genome is counted and skipped; otherwise it is an
+        error.
+    keep_dropped : bool
+        Whether alleles without a score get a line.
+    """
+
+    shape: SiteWindows | int
+    both_strands: bool = False
+    edges: str = "drop"
+    rename: str | None = None
+    skip_mismatches: bool = False
+    keep_dropped: bool = False
+
+
+def score_variants(
+    vcf: InputFile,
+    genome: InputFile,
+    scorer: BlockScorer,
+    options: VariantOptions,
+    file: IO[bytes],
+    budget: Budget,
+) -> ScoreSummary:
+    """Write a line for each alternative allele of a VCF file, in its order.
+
+    The columns are chrom, pos, id, ref and alt as in the file; the difference alt - ref of the margins
+    that is largest in absolute value; the window where it is (start from 0, end, strand; bases of the
+    reference) and its two margins; and the number of windows that were compared.
+
+    Raises
+    ------
+    InputError
+        As :func:`fcl.scoring.vcf.read_alleles`; or a reference allele differs from the genome, or
+        the genome lacks a contig.
+    """
+    writer = _Writer(scorer, options, file)
+    finder = _Finder(Genome(genome, budget), options)
+    file.write(("\t".join(_COLUMNS) + "\n").encode())
+    counts: Counter[str] = Counter()
+    n_read = 0
+    for allele in read_alleles(vcf, counts):
+        n_read += 1
+        pairs = None if allele.skipped else finder.pairs(allele, counts)
+        writer.add(allele, pairs)
+    writer.flush()
+    if not n_read:
+        raise InputError(f"{vcf.name}: expected at least one variant, found none")
+    return ScoreSummary(n_read, writer.n_scored, counts)
+
+
+class _Finder:
+    """Finds the windows of alleles."""
+
+    def __init__(self, genome: Genome, options: VariantOptions) -> None:
+        self._genome, self._options = genome, options
+        self._renaming = Renaming.parse(options.rename)
+        self._contigs: dict[str, int] = {}
+
+    def pairs(self, allele: Allele, counts: Counter[str]) -> Pairs | None:
+        """The pairs of windows of an allele; None, and a count, if there are none."""
+        contig = self._contig(allele)
+        start = allele.position - 1
+        ref = allele.ref_codes
+        if not self._check_reference(allele, contig, ref):
+            counts["whose REF differs from the genome"] += 1
+            return None
+        change = Change.of(contig, start, ref, allele.alt_codes)
+        options = self._options
+        found = window_pairs(
+            self._genome, change, options.shape, options.both_strands, options.edges != "drop"
+        )
+        if options.edges == "error":
+            self._check_edges(allele, contig, found)
+        if not len(found):
+            counts["without a window"] += 1
+            return None
+        return found
+
+    def _contig(self, allele: Allele) -> int:
+        if allele.chrom not in self._contigs:
+            self._contigs[allele.chrom] = self._renaming.find(
+                allele.chrom, self._genome, allele.where, "VCF"
+            )
+        return self._contigs[allele.chrom]
+
+    def _check_reference(self, allele: Allele, contig: int, ref: Codes) -> bool:
+        """Whether the reference allele is what the genome has; unknown letters agree with any."""
+        start = allele.position - 1
+        length = int(self._genome.lengths[contig])
+        there = self._genome.letters(contig, start, start + len(ref))
+        known = (ref != UNKNOWN) & (there != UNKNOWN)
+        if start + len(ref) <= length and not (known & (ref != there)).any():
+            return True
+        if self._options.skip_mismatches:
+            return False
+        has = "".join((LETTERS[:UNKNOWN] + "N")[code] for code in there[:_MOST_SHOWN])
+        if start + len(ref) > length:
+            has = f"{length:,} bases in this contig"
+        raise InputError(
+            f"{allele.where}: REF is {shown(allele.ref[:_MOST_SHOWN])} at {allele.chrom}:"
+            f"{allele.position}, but {self._genome.file_name} has {has}; give the genome that the "
+            "variants were called on, or --skip-mismatches"
+        )
+
+    def _check_edges(self, allele: Allele, contig: int, found: Pairs) -> None:
+        """Raise InputError for a window that leaves its contig."""
+        end = found.start + found.ref.shape[1]
+        if ((found.start < 0) | (end > int(self._genome.lengths[contig]))).any():
+            raise InputError(
+                f"{allele.where}: a window around the variant leaves the contig {allele.chrom}; give "
+                "--edges drop or pad"
+            )
+
+
+@dataclass
+class _Writer:
+    """Scores pairs of windows block by block, and writes the lines of their alleles."""
+
+    scorer: BlockScorer
+    options: VariantOptions
+    file: IO[bytes]
+    n_scored: int = 0
+    _waiting: list[tuple[Allele, Pairs | None]] = field(default_factory=list)
+    _n_pairs: int = 0
+
+    def add(self, allele: Allele, pairs: Pairs | None) -> None:
+        """Add an allele; None for an allele without a score."""
+        self._waiting.append((allele, pairs))
+        self._n_pairs += 0 if pairs is None else len(pairs)
+        if self._n_pairs >= _BLOCK_PAIRS or len(self._waiting) >= _BLOCK_PAIRS:
+            self.flush()
+
+    def flush(self) -> None:
+        """Score and write all that waits."""
+        found = [pairs for _, pairs in self._waiting if pairs is not None]
+        ref, alt = (
+            self._margins([pairs.ref for pairs in found]),
+            self._margins([p.alt for p in found]),
+        )
+        self.file.write("".join(self._lines(ref, alt)).encode())
+        self.n_scored += len(found)
+        self._waiting.clear()
+        self._n_pairs = 0
+
+    def _margins(self, windows: Sequence[Codes]) -> np.ndarray:
+        if not windows:
+            return np.empty(0)
+        return self.scorer.of_rows(MemoryReader(np.concatenate(windows), "windows of variants"))
+
+    def _lines(self, ref: np.ndarray, alt: np.ndarray) -> Iterator[str]:
+        at = 0
+        for allele, pairs in self._waiting:
+            named = [allele.chrom, str(allele.position), allele.id, allele.ref, allele.alt]
+            if pairs is not None:
+                here = slice(at, at + len(pairs))
+                at = here.stop
+                yield "\t".join([*named, *_result(pairs, ref[here], alt[here])]) + "\n"
+            elif self.options.keep_dropped:
+                yield "\t".join([*named, *[""] * (len(_COLUMNS) - len(named))]) + "\n"
+
+
+def _result(pairs: Pairs, ref: np.ndarray, alt: np.ndarray) -> list[str]:
+    """The cells of the window with the largest change."""
+    difference = alt - ref
+    at = int(np.abs(difference).argmax())
+    start = int(pairs.start[at])
+    numbers = [repr(float(value)) for value in (ref[at], alt[at])]
+    return [
+        repr(float(difference[at])),
+        str(start),
+        str(start + pairs.ref.shape[1]),
+        "-" if pairs.reverse[at] else "+",
+        *numbers,
+        str(len(pairs)),
+    ]

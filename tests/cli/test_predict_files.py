@@ -1,0 +1,170 @@
+"""``fcl predict`` on files: names beside scores, in the order of the input; and wrong files."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+from sklearn.metrics import average_precision_score, log_loss, roc_auc_score
+
+from tests.cli.scored import LENGTH, random_model, reverse, write_genome
+
+Run = Callable[..., Result]
+RNG = np.random.default_rng(4)
+SEQUENCES = ["".join(RNG.choice(list("ACGTN"), LENGTH)) for _ in range(9)]
+MODEL = random_model()
+MARGINS = MODEL.margins(SEQUENCES)
+PROBABILITY = 1 / (1 + np.exp(-MARGINS))
+
+
+@pytest.fixture
+def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.chdir(tmp_path)
+    MODEL.save("m.fcl")
+    return "m.fcl"
+
+
+def fasta(sequences: list[str], first: int = 0) -> str:
+    return "".join(f">s{first + i} some words\n{s}\n" for i, s in enumerate(sequences))
+
+
+def table(text: str) -> list[list[str]]:
+    return [line.split("\t") for line in text.splitlines()]
+
+
+def test_two_fasta_files(model: str, run: Run) -> None:
+    Path("p.fa").write_text(fasta(SEQUENCES[:4]))
+    Path("n.fa.gz").write_bytes(gzip.compress(fasta(SEQUENCES[4:], 4).encode()))
+    result = run("predict", model, "p.fa", "n.fa.gz", "--out", "o.tsv.gz")
+    assert result.exit_code == 0, result.output
+    head, *lines = table(gzip.decompress(Path("o.tsv.gz").read_bytes()).decode())
+    assert head == ["name", "margin", "probability"]
+    assert [line[0] for line in lines] == [f"s{i}" for i in range(9)]
+    np.testing.assert_array_equal([float(line[1]) for line in lines], MARGINS)
+    np.testing.assert_allclose([float(line[2]) for line in lines], PROBABILITY, rtol=1e-12)
+    y = np.array([1] * 4 + [0] * 5)
+    expected = (
+        f"AUPRC {average_precision_score(y, MARGINS):.4f}, AUROC {roc_auc_score(y, MARGINS):.4f}, "
+        f"log loss {log_loss(y, PROBABILITY):.4f} (4 positive) over 9 rows"
+    )
+    assert expected in result.stderr
+    again = run("predict", model, "p.fa", "n.fa.gz", "--out", "o.tsv.gz")
+    assert again.exit_code == 2 and "exists already" in again.stderr
+
+
+def test_dropped_records_keep_their_lines(model: str, run: Run) -> None:
+    text = fasta(["AC", *SEQUENCES[:2], "", SEQUENCES[2], "A", "C"])
+    Path("s.fa").write_text(text)
+    options = ["--length", str(LENGTH)]
+    result = run("predict", model, "s.fa", "--out", "a.tsv", *options)
+    assert result.exit_code == 0 and "AUPRC" not in result.stderr
+    assert "without a score: 3 of 7, shorter than 11 letters" in result.stderr
+    assert [line[0] for line in table(Path("a.tsv").read_text())] == ["name", "s1", "s2", "s4"]
+    run("predict", model, "s.fa", "--out", "b.tsv", *options, "--keep-dropped", "--quiet")
+    lines = table(Path("b.tsv").read_text())[1:]
+    assert [line[0] for line in lines] == ["", "s1", "s2", "", "s4", "", ""]
+    assert [line[1] for line in lines if line[0]] == [repr(m) for m in MARGINS[:3].tolist()]
+    assert all(line == ["", "", ""] for line in lines if not line[0])
+
+
+def test_standard_streams(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from fcl.cli.predict import command
+
+    text = "y\tseq\tw\n" + "".join(f"{i % 2}\t{s}\t{i}\n" for i, s in enumerate(SEQUENCES))
+    random_model((0, 1)).save("b.fcl")
+    named = ["--x", "seq", "--y", "y", "--weights", "w", "--format", "sequences"]
+    result = CliRunner().invoke(command, ["b.fcl", "-", "--out", "-", *named], input=text)
+    assert result.exit_code == 0, result.output
+    head, *lines = table(result.stdout)
+    assert head == ["row", "margin", "probability"]
+    assert [line[:2] for line in lines] == [
+        [str(i), repr(m)] for i, m in enumerate(MARGINS.tolist())
+    ]
+    y, weights = np.arange(9) % 2, np.arange(9)
+    expected = average_precision_score(y, MARGINS, sample_weight=weights)
+    assert f"AUPRC {expected:.4f}" in result.stderr and "over 8 rows" not in result.stderr
+    assert sorted(path.name for path in Path().iterdir()) == ["b.fcl", "m.fcl"]
+
+
+def test_intervals(model: str, run: Run) -> None:
+    contigs = write_genome(Path("g.fa"))
+    sites = [("c2", 30, "+"), ("c1", 2, "+"), ("c1", 200, "-")]
+    Path("s.bed").write_text("".join(f"{c}\t{p}\t{p + 1}\tn{p}\t0\t{s}\n" for c, p, s in sites))
+    result = run(
+        "predict", model, "s.bed", "--genome", "g.fa", "--window", "-4:+7", "--out", "o.tsv",
+        "--keep-dropped",
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    head, *lines = table(Path("o.tsv").read_text())
+    assert head == ["chrom", "start", "end", "name", "strand", "margin", "probability"]
+    assert lines[1] == [""] * 7 and "1 of 3, beyond the end of a contig" in result.stderr
+    windows = [contigs["c2"][26:37], reverse(contigs["c1"][194:205])]
+    margins = [repr(margin) for margin in MODEL.margins(windows).tolist()]
+    assert lines[0][:6] == ["c2", "26", "37", "n30", "+", margins[0]]
+    assert lines[2][:6] == ["c1", "194", "205", "n200", "-", margins[1]]
+
+
+def test_data_with_labels(model: str, run: Run) -> None:
+    folder = Path("d")
+    folder.mkdir()
+    np.save("d/X.npy", np.array(SEQUENCES))
+    y = np.where(np.arange(9) % 3, 1, -1)
+    np.save("d/y.npy", y)
+    np.save("d/s.npy", np.arange(1.0, 10.0))
+    expected = average_precision_score(y, MARGINS, sample_weight=np.arange(1.0, 10.0))
+    for out, more in (("a.npy", ()), ("-", ("--explain", 2)), ("a.tsv.gz", ())):
+        result = run("predict", model, "d", "--out", out, "--weights", "s", *more)
+        assert result.exit_code == 0 and f"AUPRC {expected:.4f}" in result.stderr, result.output
+    np.testing.assert_array_equal(np.load("a.npy"), MARGINS)
+    np.save("d/y.npy", np.arange(9))
+    result = run("predict", model, "d", "--out", "b.npy")
+    assert result.exit_code == 0 and "not compared with the labels" in result.stderr
+    result = run("predict", model, "d", "--out", "c.npy", "--y", "y")
+    assert result.exit_code == 2 and "expected the labels of the model" in result.stderr
+    assert not Path("c.npy").exists()
+    random_model(None, "squared").save("r.fcl")
+    result = run("predict", "r.fcl", "d", "--out", "d.npy")
+    assert f"mse {np.mean((MARGINS - np.arange(9)) ** 2):.4f} over 9 rows" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["s.fa", "--out", "o.npy"], "scores of these inputs are text"),
+        (["short.fa", "--out", "o.tsv"], "the rows have 3 letters, but the model is made for windows"),
+        (["short.fa", "--out", "o.tsv"], "--length 11 (and --anchor, or --pad for shorter sequences)"),
+        (["mixed.fa", "--out", "o.tsv"], "mixed.fa: line 3: the sequence has 2 letters"),
+        (["bad.fa", "--out", "o.tsv"], "bad.fa: line 2: '~' is not a nucleotide"),
+        (["short.fa", "--length", "11", "--out", "o.tsv"], "none of 1 records can be scored: 1 shorter"),
+        (["s.fa", "--out", "s.fa", "--overwrite"], "would replace input 1"),
+        (["s.fa", "--genome", "s.fa", "--format", "fasta", "--out", "o.tsv"], "--genome is not an"),
+        (["s.fa", "--explain", "2", "--out", "o.tsv"], "--explain is not an option for files in other"),
+        (["d", "--length", "3", "--out", "o.tsv"], "--length is not an option for DATA in a format"),
+        (["s.fa", "--sites", "AG", "--out", "o.tsv"], "--sites takes no other input, got s.fa"),
+        (["--out", "o.tsv"], "expected an input: DATA, files such as test.fa"),
+        (["s.fa", "--label", "header:(.)", "--out", "o.tsv"], "expected the labels of the model, -1 "),
+        (["s.bed", "--out", "o.tsv"], "intervals need --genome"),
+        (["none.fa", "--out", "o.tsv"], "none.fa does not exist"),
+    ],
+)  # fmt: skip
+def test_bad_input(arguments: list[str], message: str, model: str, run: Run) -> None:
+    Path("s.fa").write_text(fasta(SEQUENCES[:2]))
+    Path("short.fa").write_text(">a\nACG\n")
+    Path("mixed.fa").write_text(f">a\n{SEQUENCES[0]}\n>b\nAC\n")
+    Path("bad.fa").write_text(">a\nAC~\n")
+    Path("s.bed").write_text("c1\t1\t2\n")
+    Path("d").mkdir()
+    before = {path: path.read_bytes() for path in Path().iterdir() if path.is_file()}
+    result = run("predict", model, *arguments)
+    assert result.exit_code == 2 and message in result.stderr, result.output
+    assert {path: path.read_bytes() for path in Path().iterdir() if path.is_file()} == before
+
+
+def test_memory_is_bounded(model: str, run: Run) -> None:
+    Path("s.fa").write_text(fasta(SEQUENCES))
+    result = run("predict", model, "s.fa", "--out", "o.tsv", "--memory", "3MiB")
+    assert result.exit_code == 2 and "is too small" in result.stderr

@@ -1,0 +1,267 @@
+"""The sites of a genome, and variants, against plain loops over its letters."""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import Result
+
+from tests.cli.scored import LENGTH, ORIGIN, random_model, reverse, write_genome
+
+Run = Callable[..., Result]
+MODEL = random_model()
+PATTERNS = {"AG": "AG", "AR": "A[AG]"}
+
+
+@pytest.fixture
+def contigs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    monkeypatch.chdir(tmp_path)
+    MODEL.save("m.fcl")
+    return write_genome(Path("g.fa"))
+
+
+def find(pattern: str, text: str) -> list[int]:
+    return [found.start() for found in re.finditer(f"(?={PATTERNS[pattern]})", text)]
+
+
+def sites(text: str, pattern: str) -> Iterator[tuple[int, str, str]]:
+    """Start, strand and window of the sites of both strands whose windows lie inside."""
+    for strand, letters in (("+", text), ("-", reverse(text))):
+        for at in find(pattern, letters):
+            first = at - ORIGIN
+            if first >= 0 and first + LENGTH <= len(text):
+                start = at if strand == "+" else len(text) - at - len(pattern)
+                yield start, strand, letters[first : first + LENGTH]
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_sites(pattern: str, contigs: dict[str, str], run: Run) -> None:
+    common = ["m.fcl", "--genome", "g.fa", "--sites", pattern]
+    result = run("predict", *common, "--both-strands", "--out", "o.bed.gz")
+    assert result.exit_code == 0, result.output
+    found = gzip.decompress(Path("o.bed.gz").read_bytes()).decode().splitlines()
+    expected = []
+    for name, text in contigs.items():
+        here = sorted(sites(text, pattern), key=lambda site: site[:2])
+        margins = MODEL.margins([window for _, _, window in here]).tolist()
+        expected += [
+            f"{name}\t{start}\t{start + 2}\t{pattern}\t{margin:.6f}\t{strand}"
+            for (start, strand, _), margin in zip(here, margins, strict=True)
+        ]
+    assert found == expected and len(expected) > 20
+    assert "beyond the end of a contig" in result.stderr
+    result = run("predict", *common, "--out", "-", "--probability", "--quiet")
+    forward = [line.split("\t") for line in expected if line.endswith("+")]
+    rows = [line.split("\t") for line in result.stdout.splitlines()]
+    assert [row[:4] for row in rows] == [row[:4] for row in forward]
+    logits = np.array([float(row[4]) for row in forward])
+    np.testing.assert_allclose(
+        [float(row[4]) for row in rows], 1 / (1 + np.exp(-logits)), atol=1e-6
+    )
+
+
+def test_sites_at_the_edges(contigs: dict[str, str], run: Run) -> None:
+    counts = {}
+    for edges in ("drop", "pad"):
+        run(
+            "predict", "m.fcl", "--genome", "g.fa", "--sites", "N", "--edges", edges, "--out", edges
+        )
+        counts[edges] = len(Path(edges).read_text().splitlines())
+    assert counts == {"drop": 350 - 2 * (LENGTH - 1), "pad": 350}
+    options = ["--genome", "g.fa", "--sites", "N", "--max-unknown", "0", "--out", "known"]
+    result = run("predict", "m.fcl", *options)
+    windows = [
+        text[i : i + LENGTH] for text in contigs.values() for i in range(len(text) - LENGTH + 1)
+    ]
+    known = [window for window in windows if "N" not in window]
+    assert len(Path("known").read_text().splitlines()) == len(known) < counts["drop"]
+    assert "unknown letters" in result.stderr
+
+
+# -- variants
+
+
+def alleles(ref: str, start: int, old: str, new: str) -> tuple[str, int, int, int]:
+    """The alternative contig, and what changes: first letter, letters removed, letters inserted."""
+    alt = ref[:start] + new + ref[start + len(old) :]
+    while old and new and old[0] == new[0]:
+        old, new, start = old[1:], new[1:], start + 1
+    while old and new and old[-1] == new[-1]:
+        old, new = old[:-1], new[:-1]
+    return alt, start, len(old), len(new)
+
+
+def pairs(
+    ref: str, alt: str, change: tuple[int, int, int], pattern: str | None
+) -> Iterator[tuple[int, int]]:
+    """Starts of all pairs of windows of one strand, by walking along both alleles."""
+    at, removed, inserted = change
+    if pattern is None:
+        yield at - LENGTH // 2, at - LENGTH // 2
+        return
+    in_ref, in_alt = set(find(pattern, ref)), set(find(pattern, alt))
+    aligned = [(i, i, True, True) for i in range(at)]
+    for i in range(max(removed, inserted)):
+        aligned.append((at + min(i, removed), at + min(i, inserted), i < removed, i < inserted))
+    behind = range(len(ref) - at - removed)
+    aligned += [(at + removed + i, at + inserted + i, True, True) for i in behind]
+    for x, y, is_x, is_y in aligned:
+        first, other = x - ORIGIN, y - ORIGIN
+        overlaps = first < at + removed and first + LENGTH > at
+        overlaps |= other < at + inserted and other + LENGTH > at
+        if overlaps and ((is_x and x in in_ref) or (is_y and y in in_alt)):
+            yield first, other
+
+
+def compared(
+    ref: str, start: int, old: str, new: str, pattern: str | None
+) -> dict[tuple[int, str], tuple[str, str]]:
+    """Start and strand on the reference -> windows with each allele, inside the contig."""
+    alt, at, removed, inserted = alleles(ref, start, old, new)
+    found: dict[tuple[int, int, str], tuple[str, str]] = {}
+    for strand in "+-":
+        texts, place = (ref, alt), at
+        if strand == "-":
+            texts, place = (reverse(ref), reverse(alt)), len(ref) - at - removed
+        for first, other in pairs(*texts, (place, removed, inserted), pattern):
+            if min(first, other) < 0 or first + LENGTH > len(ref) or other + LENGTH > len(alt):
+                continue
+            windows = texts[0][first : first + LENGTH], texts[1][other : other + LENGTH]
+            where = first if strand == "+" else len(ref) - first - LENGTH
+            found[len(found), where, strand] = windows
+    return found
+
+
+def random_variants(contigs: dict[str, str]) -> Iterator[tuple[str, int, str, list[str]]]:
+    rng = np.random.default_rng(5)
+    for name, text in contigs.items():
+        for _ in range(40):
+            start, size = int(rng.integers(0, len(text) - 4)), int(rng.integers(1, 5))
+            old = text[start : start + size]
+            news = ["".join(rng.choice(list("ACGT"), rng.integers(1, 5))) for _ in range(2)]
+            news.append(old[0] + "".join(rng.choice(list("ACGT"), 3)))
+            news.append("ACGT"[rng.integers(4)] + old[1:])
+            yield name, start, old, [new for new in news if new != old]
+
+
+@pytest.mark.parametrize("pattern", ["AG", None])
+def test_variants(pattern: str | None, contigs: dict[str, str], run: Run) -> None:
+    variants = list(random_variants(contigs))
+    lines = [
+        f"{c}\t{s + 1}\trs{i}\t{o}\t{','.join(n)}\t.\t.\t.\n"
+        for i, (c, s, o, n) in enumerate(variants)
+    ]
+    Path("v.vcf.gz").write_bytes(gzip.compress(("##x\n#CHROM\n" + "".join(lines)).encode()))
+    where = [] if pattern is None else ["--sites", pattern]
+    result = run(
+        "predict", "m.fcl", "--vcf", "v.vcf.gz", "--genome", "g.fa", "--both-strands", *where,
+        "--keep-dropped", "--out", "d.tsv",
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    rows = [line.split("\t") for line in Path("d.tsv").read_text().splitlines()[1:]]
+    each = [(c, s, i, o, n) for i, (c, s, o, news) in enumerate(variants) for n in news]
+    n_empty = 0
+    for (name, start, i, old, new), row in zip(each, rows, strict=True):
+        assert row[:5] == [name, str(start + 1), f"rs{i}", old, new]
+        found = compared(contigs[name], start, old, new, pattern)
+        if not found:
+            assert row[5:] == [""] * 7
+            n_empty += 1
+            continue
+        both = MODEL.margins(list(itertools.chain(*found.values()))).reshape(-1, 2)
+        differences = both[:, 1] - both[:, 0]
+        largest = np.abs(differences).max()
+        assert abs(float(row[5])) == pytest.approx(largest, abs=1e-12)
+        assert float(row[5]) == float(row[10]) - float(row[9]) and int(row[11]) == len(found)
+        same = [
+            key[1:]
+            for key, d in zip(found, differences, strict=True)
+            if abs(abs(d) - largest) < 1e-12
+        ]
+        assert (int(row[6]), row[8]) in same and int(row[7]) - int(row[6]) == LENGTH
+    assert (
+        0 < n_empty < len(each) / 2
+        and f"{n_empty} of {len(each)}, without a window" in result.stderr
+    )
+
+
+def test_alleles_that_are_skipped(contigs: dict[str, str], run: Run) -> None:
+    at = contigs["c1"].index("CAG", 30)
+    other = "A" if contigs["c1"][60] != "A" else "C"
+    Path("v.vcf").write_text(
+        f"chrc1\t{at + 1}\ta\tC\tT,<DEL>,*,G\n"
+        f"chrc1\t61\tb\t{other}\tG\nchrc1\t{at + 1}\tc\tC\tC[2:3[\nchrc1\t{at + 1}\td\tC\t.\n"
+    )
+    common = ["m.fcl", "--vcf", "v.vcf", "--genome", "g.fa", "--rename", "chr=", "--out", "o"]
+    result = run("predict", *common)
+    has = contigs["c1"][60]
+    assert result.exit_code == 2 and not Path("o").exists()
+    assert f"v.vcf: line 2: REF is '{other}' at chrc1:61, but g.fa has {has};" in result.stderr
+    result = run("predict", *common, "--skip-mismatches")
+    assert result.exit_code == 0, result.output
+    assert [line.split("\t")[2:5] for line in Path("o").read_text().splitlines()[1:]] == [
+        ["a", "C", "T"], ["a", "C", "G"],
+    ]  # fmt: skip
+    for text in (
+        "3 of 7, symbolic alleles and breakends",
+        "1 of 7, whose REF differs from the genome",
+        "1 of 7, without an alternative allele",
+    ):
+        assert f"without a score: {text}" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "options", "message"),
+    [
+        ("c1\t5\tx\tA", [], "v.vcf: line 3: expected the columns CHROM, POS, ID, REF and ALT"),
+        ("c1\t0\tx\tA\tC", [], "v.vcf: line 3: expected a position (POS) from 1 on, got '0'"),
+        ("c1\t5\tx\tA?\tC", [], "v.vcf: line 3: expected nucleotides in REF, got 'A?'"),
+        ("c1\t5\tx\tA\tC,-", [], "v.vcf: line 3: expected nucleotides in ALT, got '-'"),
+        ("9\t5\tx\tA\tC", [], "v.vcf: line 3: g.fa has no contig '9'"),
+        ("chrc1\t5\tx\tA\tC", [], "VCF says chrc1, genome says c1: --rename chr="),
+        ("c1\t999\tx\tA\tC", [], "g.fa has 260 bases in this contig"),
+        (
+            "c1\t1\tx\tN\tC",
+            ["--edges", "error"],
+            "v.vcf: line 3: a window around the variant leaves",
+        ),
+        ("", [], "v.vcf: expected at least one variant, found none"),
+        ("", ["--sites", "A!"], "--sites: expected 1 to 1,000 letters"),
+        (
+            "",
+            ["--sites", "AG", "--origin", "10"],
+            "expected a site inside the window, which has 11",
+        ),
+        ("", ["--max-unknown", "0"], "--max-unknown is not an option for --vcf"),
+    ],
+)
+def test_bad_variants(
+    line: str, options: list[str], message: str, contigs: dict[str, str], run: Run
+) -> None:
+    Path("v.vcf").write_text(f"##x\n#CHROM\n{line}")
+    before = sorted(Path().iterdir())
+    result = run("predict", "m.fcl", "--vcf", "v.vcf", "--genome", "g.fa", "--out", "o", *options)
+    assert result.exit_code == 2 and message in result.stderr, result.output
+    assert sorted(Path().iterdir()) == before
+
+
+def test_the_place_of_the_site_must_be_known(contigs: dict[str, str], run: Run) -> None:
+    from dataclasses import replace
+
+    from fcl.features import KmerFamily
+
+    replace(MODEL, family=KmerFamily(3, LENGTH, 0)).save("0.fcl")
+    options = ["--genome", "g.fa", "--sites", "AG"]
+    result = run("predict", "0.fcl", *options, "--out", "o")
+    assert result.exit_code == 2 and "have no origin" in result.stderr
+    run("predict", "0.fcl", *options, "--out", "a", "--origin", ORIGIN)
+    run("predict", "m.fcl", *options, "--out", "b")
+    assert Path("a").read_text() == Path("b").read_text() != ""
+    result = run("predict", "m.fcl", "--sites", "AG", "--out", "o")
+    assert result.exit_code == 2 and "--sites needs --genome" in result.stderr
