@@ -33,17 +33,17 @@ def blocks(title: str, language: str) -> list[str]:
 
 
 def shown(line: str, output: str) -> bool:
-    """Whether an output has a line: the same words, and numbers that are closely the same."""
+    """Whether an output has a line that begins so: the same words, and closely the same numbers."""
     return any(_alike(line, other) for other in output.splitlines())
 
 
 def _alike(line: str, other: str) -> bool:
     words = [NUMBER.sub("#", text).split() for text in (line, other)]
     numbers = [[float(n.replace(",", "")) for n in NUMBER.findall(text)] for text in (line, other)]
-    return words[0] == words[1] and all(
-        # gaps at the limit of rounding differ from processor to processor
-        math.isclose(a, b, rel_tol=0.02, abs_tol=1e-10)
-        for a, b in zip(*numbers, strict=True)
+    return words[0] == words[1][: len(words[0])] and all(
+        # gaps below the tolerance differ from processor to processor
+        math.isclose(a, b, rel_tol=0.02, abs_tol=1e-3)
+        for a, b in zip(*numbers, strict=False)
     )
 
 

@@ -304,7 +304,7 @@ def test_pictures_of_effects_show_long_names_on_white(tmp_path: Path) -> None:
         return float(ElementTree.fromstring(svg).attrib["height"].removesuffix("pt"))
 
     short = [f"x{i}" for i in range(6)]
-    long = [f"marital_status=Married-civ-spouse * education={i}" for i in range(6)]
+    long = [f"marital_status=Married-civ-spouse * age = 0.0088834{i} (65)" for i in range(6)]
     svg = effects(long)
     assert all(f">{long[i]}<" in svg for i in case.model.ids)
     # one direction below the other, so that the bars have room
