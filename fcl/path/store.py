@@ -34,10 +34,12 @@ from fcl.path.track import Saved
 from fcl.plain import plain
 from fcl.solve.run_state import RunState
 
-__all__ = ["FORMAT", "TrackFolder", "add_result"]
+__all__ = ["FOLDER_SUFFIX", "FORMAT", "TABLE_NAME", "TrackFolder", "add_result", "read_table"]
 
 FORMAT = "fcl-path 1"
-_TABLE = "path.json"
+#: What the name of a model is followed by in the name of its folder, and the table in it.
+FOLDER_SUFFIX = ".path"
+TABLE_NAME = "path.json"
 #: Largest table that is read, in bytes.
 MOST_BYTES = 1 << 24
 
@@ -71,7 +73,7 @@ class TrackFolder:
 
     def exists(self) -> bool:
         """Whether the folder holds points."""
-        return (self.path / _TABLE).is_file()
+        return (self.path / TABLE_NAME).is_file()
 
     def load(self) -> Saved:
         """The finished points.
@@ -81,7 +83,7 @@ class TrackFolder:
         InputError
             The table is damaged or belongs to another path, or a model is missing.
         """
-        table = read_table(self.path / _TABLE)
+        table = read_table(self.path / TABLE_NAME)
         before = table.get("about") or {}
         wrong = [
             f"{name} was {shown(before.get(name))}, is {shown(value)}"
@@ -108,7 +110,7 @@ class TrackFolder:
         model = load_model(path, self._trusted)
         if not math.isclose(model.C, row["C"], rel_tol=1e-12):
             raise InputError(
-                f"{path}: expected a model at C {row['C']:.6g}, as {_TABLE} says, got {model.C:.6g}; "
+                f"{path}: expected a model at C {row['C']:.6g}, as {TABLE_NAME} says, got {model.C:.6g}; "
                 "remove the folder, and start the path over"
             )
         score, se = (math.nan if row[name] is None else row[name] for name in ("score", "se"))
@@ -136,7 +138,7 @@ class TrackFolder:
         last.model.save(self.path / _model_name(last.number), overwrite=True)
         rows = [point_row(point) | {"reason": point.reason} for point in saved.points]
         table = {"about": self._about, "grid": saved.values, "points": rows}
-        write_table(self.path / _TABLE, table)
+        write_table(self.path / TABLE_NAME, table)
         if saved.state is None:
             return
         numbers, arrays = saved.state.to_file()
@@ -158,7 +160,7 @@ class TrackFolder:
 
 def add_result(folder: str | os.PathLike[str], result: PathResult) -> None:
     """Add the scores and the choice of a finished path to the table in its folder."""
-    path = Path(folder, _TABLE)
+    path = Path(folder, TABLE_NAME)
     scores = result.scores
     numbers = [None if point is None else point.number for point in (result.best, result.one_se)]
     summary = {

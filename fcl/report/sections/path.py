@@ -1,0 +1,119 @@
+"""The path over C that chose the model, in the manner of glmnet: scores, counts, and both choices."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fcl.errors import InputError
+from fcl.path.store import FOLDER_SUFFIX, TABLE_NAME, read_table
+from fcl.report.contract import Context, Figure, Section, Table
+from fcl.report.figures import ACCENT, FAINT, SECOND, THIRD, drawing, log_axis, short
+from fcl.report.sections.head import number
+
+__all__ = ["section"]
+
+Floats = npt.NDArray[np.float64]
+
+#: Points that the picture and the table show.
+MOST_POINTS = 500
+
+
+def section(context: Context) -> Section | None:
+    """The points of the path in the folder beside the model; None if this model is not one of them."""
+    table = Path(f"{context.path}{FOLDER_SUFFIX}", TABLE_NAME)
+    if not table.is_file():
+        return None
+    try:
+        read = read_table(table)
+    except InputError as error:
+        return Section("path", "Path", f"The points of the path cannot be read: {error}")
+    rows = read["points"][:MOST_POINTS]
+    values = np.array([number(row["C"]) for row in rows])
+    chosen = np.flatnonzero(np.isclose(values, context.model.C, rtol=1e-12))
+    if not len(chosen):
+        return None
+    result = read.get("result")
+    found = result if isinstance(result, dict) else {}
+    scores, errors = (_numbers(found.get(name), len(rows)) for name in ("score", "se"))
+    metric = short(str(found.get("metric", "")).upper(), 12)
+    points = [[row.get(name) for name in ("active", "objective", "gap", "seconds")] for row in rows]
+    lines = [
+        [i + 1, value, *map(number, point[:3]), score, error, number(point[3])]
+        for i, (value, point, score, error) in enumerate(
+            zip(values, points, scores, errors, strict=True)
+        )
+    ]
+    head = ["point", "C", "features", "objective", "gap", metric or "score", "se", "seconds"]
+    active = np.array([number(point[0]) for point in points])
+    marks = {"best": found.get("best"), "one standard error": found.get("one_se")}
+    picture = _draw(values, active, scores, errors, metric, marks)
+    caption = "Number of features with a weight"
+    if metric:
+        caption = (
+            f"{metric} with standard errors, above it the number of features; dotted: the choices"
+        )
+    return Section(
+        "path",
+        "Path",
+        _lead(found, int(chosen[0]), len(rows)),
+        blocks=[
+            Figure("path", picture, f"{caption}."),
+            Table("path", head, lines, "Every point has a certificate of its own."),
+        ],
+    )
+
+
+def _numbers(values: Any, n: int) -> Floats:
+    """Numbers from a file, float64 (n,); NaN where there are none."""
+    found = [number(value) for value in values[:n]] if isinstance(values, list) else []
+    return np.array(found + [math.nan] * (n - len(found)))
+
+
+def _lead(found: dict[str, Any], chosen: int, n: int) -> str:
+    text = f"The model is point {chosen + 1} of {n}, by increasing C."
+    rule = {"best": "the best score", "1se": "the smallest C within one standard error of the best"}
+    if found.get("select") in rule and found.get("chosen") == chosen and found.get("metric"):
+        text += f" It was chosen by {rule[found['select']]}."
+    if found.get("error_from"):
+        text += f" Standard errors come from {short(str(found['error_from']), 80)}."
+    return text
+
+
+def _draw(
+    C: Floats,
+    active: Floats,
+    scores: Floats,
+    errors: Floats,
+    metric: str,
+    marks: dict[str, Any],
+) -> str:
+    with drawing(7.0, 3.0) as drawn:
+        axes = drawn.axes
+        positive = C[C > 0.0]
+        if metric:
+            axes.errorbar(C, scores, errors, fmt=".-", color=ACCENT, ecolor=FAINT, capsize=2.0)
+            axes.set_ylabel(metric)
+        else:
+            axes.plot(C, active, ".-", color=ACCENT)
+            axes.set_ylabel("features")
+        axes.set_xlabel("C")
+        log_axis(axes, "x", positive.min(), positive.max())
+        axes.set_xlim(positive.min() / 1.2, positive.max() * 1.2)
+        for (name, at), colour in zip(marks.items(), (SECOND, THIRD), strict=True):
+            if isinstance(at, int) and 0 <= at < len(C):
+                axes.axvline(C[at], color=colour, linestyle=":", label=name)
+        if axes.get_legend_handles_labels()[1]:
+            axes.legend(loc="lower right")
+        if metric:
+            some = np.unique(np.linspace(0, len(C) - 1, min(len(C), 10)).astype(np.intp))
+            counts = axes.secondary_xaxis("top")
+            counts.set_xticks(C[some], [f"{active[i]:.0f}" for i in some])
+            counts.set_xticks([], minor=True)
+            counts.set_xlabel("features")
+    svg: str = drawn.svg
+    return svg
