@@ -229,8 +229,9 @@ class Solver:
         view.objective = replace(view.objective, C=C)
         point = outer.point
         value = objective.value(conditions.value(point), passes.vectors.accepted, point.intercept)
-        if self.sampler is not None:
+        if self.sampler is not None and outer.objective > 0.0:
             self.sampler.size.change_objective(value / outer.objective)
+        if self.sampler is not None:
             self.sampler.step = LastStep()
         reusable = objective.penalty.pure_l1 and not passes.sampled
         if reusable and outer.priced and self._priced_to <= conditions.limit:
