@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from sklearn.model_selection import check_cv
+from sklearn.model_selection import PredefinedSplit, check_cv
 
 from fcl.checks import is_whole
 from fcl.data import DataSet
@@ -81,7 +81,7 @@ class PathSearch(Estimator):
         found = train_path(
             data,
             features,
-            cv=self.folds_,
+            cv=PredefinedSplit(self.folds_),  # leaves rows of -1 in all training sets
             patience=self.patience,
             select=self.select,
             warn=False,
@@ -114,7 +114,7 @@ class FCLClassifierCV(PathSearch, FCLClassifier):
     features
         As in :class:`FCLClassifier`.
     alphas : int or array of float (k,)
-        A number of alphas, from the largest at which a model has a feature down to a hundredth of it; or
+        A number of alphas, from the smallest at which the model is empty down to a hundredth of it; or
         the alphas. C = 1 / (alpha * sum of the sample weights, before class weights).
     cv : int, splitter or iterable of (train, test)
         A number of folds, which keep the shares of the classes; or a splitter of scikit-learn that holds

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import make_classification, make_regression
 from sklearn.metrics import average_precision_score, mean_squared_error
-from sklearn.model_selection import GroupKFold, KFold, cross_validate
+from sklearn.model_selection import GroupKFold, KFold, PredefinedSplit, cross_validate
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -20,7 +20,7 @@ from fcl.errors import InputError
 
 # one alpha: the checks fit some hundred times
 @parametrize_with_checks(
-    [FCLClassifierCV(alphas=[0.05], cv=2), FCLRegressorCV(alphas=[0.05], cv=2)]
+    [cls(alphas=[0.1], cv=2, tol=0.01) for cls in (FCLClassifierCV, FCLRegressorCV)]
 )
 def test_scikit_learn_checks(estimator: Any, check: Callable[[Any], None]) -> None:
     check(estimator)
@@ -52,6 +52,15 @@ def test_a_classifier_chooses_the_alpha_of_the_best_mean(classes: int) -> None:
         margins = margins if one else margins[:, number]
         np.testing.assert_allclose(margins, whole.decision_function(X), atol=0.02)
     assert model.converged_ and np.shape(model.C_) == np.shape(model.alpha_)
+
+
+def test_rows_that_no_fold_holds_out() -> None:
+    X, y = make_classification(90, 6, random_state=0)
+    folds = np.arange(90) % 3 - 1
+    model = FCLClassifierCV(alphas=[0.1, 0.01], cv=PredefinedSplit(folds)).fit(X, y)
+    np.testing.assert_array_equal(model.folds_, folds)
+    assert model.scores_.shape == (2, 2)
+    np.testing.assert_array_equal(np.isnan(model.paths_[0].oof), folds == -1)
 
 
 def test_alphas_do_not_count_class_weights() -> None:
