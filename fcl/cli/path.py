@@ -90,8 +90,6 @@ def run_path(
         Whether a signal asks for an end.
     """
     folder = f"{options['out']}.path"
-    if options["overwrite"]:
-        _remove(folder)
     given = arguments()
     for name in ("C", "alpha", "driver", "resume", *_of_processes()):
         del given[name]
@@ -99,6 +97,8 @@ def run_path(
         option.name: options[option.name] for option in PATH_OPTIONS if option.name != "points"
     }
     given |= _folds(options, given["data"])
+    if options["overwrite"]:
+        _remove(folder)
     path = _train(options, given | {"folder": folder, "trusted": trusted}, stop)
     if stop.signum is not None and path.reason == "interrupted":
         messages.say(f"{folder} holds {len(path.points)} points; the same command continues")
@@ -185,6 +185,8 @@ def _train(options: Mapping[str, Any], given: dict[str, Any], stop: Stop) -> Pat
         except KeyboardInterrupt:
             if stop.signum is None:
                 raise
+            if os.path.isdir(given["folder"]):
+                messages.say(f"{given['folder']} holds points; the same command continues")
             raise Interrupted(stop.signum) from None
 
 

@@ -165,6 +165,7 @@ def test_a_warning_names_points_above_the_tolerance() -> None:
         ({"driver": "processes"}, "driver: a path runs in one process"),
         ({"points": 0}, "points must be a whole number"),
         ({"C_max": 1e-9}, "C_max: expected a number above"),
+        ({"alphas": [0.1], "C_max": 1.0}, "give either alphas or C_max"),
         ({"alphas": [0.1, 0.1]}, "alphas: expected distinct numbers, got 0.1 twice"),
         ({"alphas": [0.1, -1.0]}, "alphas: expected finite numbers above 0"),
         ({"alphas": ["a"]}, "alphas: expected numbers above 0"),
@@ -196,6 +197,15 @@ def test_a_constant_target_is_refused() -> None:
     data = fcl.open_data(codes, y=np.ones(64))
     with pytest.raises(InputError, match="no feature varies with the target"):
         fcl.train_path(data, fcl.Kmers(2), loss="squared", memory="1GiB")
+
+
+def test_an_objective_of_0_has_a_path() -> None:
+    codes, _ = rows(n=128)
+    options = {"loss": "squared", "row_view": 64, "memory": "1GiB"}
+    path = fcl.train_path(
+        fcl.open_data(codes, y=np.ones(128)), fcl.Kmers(2), alphas=[0.1, 0.01], **options
+    )
+    assert [point.certificate.objective for point in path.points] == [0.0, 0.0]
 
 
 def test_the_signature_is_that_of_the_table_of_options() -> None:
