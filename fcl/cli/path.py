@@ -32,6 +32,18 @@ _NOT_OF_PATHS = {
     "checkpoint": "a path keeps its points in the folder OUT.path",
     "resume": "the same command continues a path from the folder OUT.path",
 }
+#: Arguments of :func:`fcl.train` that :func:`fcl.train_path` does not have.
+_NOT_ARGUMENTS = (
+    "C",
+    "alpha",
+    "driver",
+    "writers",
+    "share_cores",
+    "shared_files",
+    "checkpoint",
+    "checkpoint_every",
+    "resume",
+)
 #: Folds of ``--cv groups:NAME``, or the number of groups if that is smaller.
 GROUP_FOLDS = 5
 
@@ -91,7 +103,7 @@ def run_path(
     """
     folder = f"{options['out']}.path"
     given = arguments()
-    for name in ("C", "alpha", "driver", "resume", *_of_processes()):
+    for name in _NOT_ARGUMENTS:
         del given[name]
     given |= {
         option.name: options[option.name] for option in PATH_OPTIONS if option.name != "points"
@@ -110,10 +122,6 @@ def run_path(
         show(path_lines(path, written, folder))
     unfinished = not path.chosen.converged and path.chosen.reason not in ("max-passes", "max-time")
     return EXIT_UNFINISHED if unfinished else 0
-
-
-def _of_processes() -> tuple[str, ...]:
-    return ("writers", "share_cores", "shared_files", "checkpoint", "checkpoint_every")
 
 
 def _remove(folder: str) -> None:

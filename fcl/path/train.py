@@ -292,9 +292,9 @@ def _validated(
     errors = np.array([point.se for point in points])
     units = "rows" if groups is None else f"{groups.max() + 1} groups"
     error_from = f"{SAMPLES} bootstrap samples of the validation {units}"
-    none = np.empty((0, len(points)))
+    no_folds = np.empty((0, len(points)))
     known = np.isfinite(errors).any()
-    scores = _scores(loss, track.scores, errors, none, error_from if known else "")
+    scores = _scores(loss, track.scores, errors, no_folds, error_from if known else "")
     return PathResult(points, scores, options.select, reason)
 
 

@@ -129,9 +129,8 @@ class Solver:
         self.local = LocalSolver(view, cache, trainer, family.penalty_factors)
         self._all_blocks = range(prepared.n_blocks)
         self._prices: Prices | None = None
-        self._priced_to = (
-            math.inf
-        )  # the threshold of these prices; infinite if they cannot be reused
+        #: the threshold of these prices; infinite if they cannot be reused
+        self._priced_to = math.inf
         self._reused: Prices | None = None  # prices of the anchor that a change of C left valid
         self._frozen = Point(np.empty(0, np.int64), np.empty(0), 0.0)
         self._frozen_gradients = np.empty(0)

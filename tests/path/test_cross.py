@@ -107,10 +107,10 @@ def test_folds_are_paths_over_their_own_rows() -> None:
 def test_patience_is_of_the_mean_over_folds() -> None:
     codes, y = rows()
     data = fcl.open_data(codes, y=y)
-    full = train_path(data, cv=3, points=12, patience=None)
-    path = train_path(data, cv=3, points=12, patience=1)
+    full = train_path(data, cv=3, points=9, patience=None)
+    path = train_path(data, cv=3, points=9, patience=1)
     mean = full.scores.mean
-    first = next((n for n in range(2, 13) if mean[n - 1] <= mean[: n - 1].max()), None)
+    first = next((n for n in range(2, 10) if mean[n - 1] <= mean[: n - 1].max()), None)
     assert first is not None
     assert path.reason is PathStop.PATIENCE and len(path.points) == first
     np.testing.assert_allclose(path.scores.mean, mean[:first], atol=1e-12)
