@@ -41,12 +41,11 @@ def fold_of_rows(cv: Any, data: DataSet, groups: Any, classifies: bool, seed: in
     held = None if groups is None else encode_groups("groups", groups, data.n_rows)
     if is_whole(cv) and not isinstance(cv, bool):
         most = data.n_rows if held is None else int(held.max()) + 1
+        what = "rows" if held is None else "groups"
         if most < 2:
-            raise InputError(
-                f"cv: expected at least 2 rows or groups to hold out, got {most} sample"
-            )
+            one = "1 sample" if held is None else "1 group"
+            raise InputError(f"cv: expected at least 2 {what} to hold out, got {one}")
         if not 2 <= cv <= most:
-            what = "rows" if held is None else "groups"
             raise InputError(f"cv: expected 2 to {most} folds for {most} {what}, got {cv}")
         strata = _strata(data, classifies)
         if held is None:

@@ -57,7 +57,7 @@ def test_a_killed_path_continues_to_the_same_bits(
 ) -> None:
     monkeypatch.setattr(tracks, "LEAST_EXTRAPOLATED", 5)
     data, valid = split()
-    options = {"valid": valid, "row_view": row_view, "points": 5, "select": "1se"}
+    options = {"valid": valid, "row_view": row_view, "points": 5, "C_max": 0.5, "select": "1se"}
     whole = train_path(data, folder=tmp_path / "whole", **options)
     with pytest.raises(Killed):
         train_path(data, folder=tmp_path / "p", progress=kill_after(points), **options)
