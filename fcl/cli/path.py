@@ -32,6 +32,18 @@ _NOT_OF_PATHS = {
     "checkpoint": "a path keeps its points in the folder OUT.path",
     "resume": "the same command continues a path from the folder OUT.path",
 }
+#: Arguments of :func:`fcl.train` that :func:`fcl.train_path` does not have.
+_NOT_ARGUMENTS = (
+    "C",
+    "alpha",
+    "driver",
+    "writers",
+    "share_cores",
+    "shared_files",
+    "checkpoint",
+    "checkpoint_every",
+    "resume",
+)
 #: Folds of ``--cv groups:NAME``, or the number of groups if that is smaller.
 GROUP_FOLDS = 5
 
@@ -90,15 +102,15 @@ def run_path(
         Whether a signal asks for an end.
     """
     folder = f"{options['out']}.path"
-    if options["overwrite"]:
-        _remove(folder)
     given = arguments()
-    for name in ("C", "alpha", "driver", "resume", *_of_processes()):
+    for name in _NOT_ARGUMENTS:
         del given[name]
     given |= {
         option.name: options[option.name] for option in PATH_OPTIONS if option.name != "points"
     }
     given |= _folds(options, given["data"])
+    if options["overwrite"]:
+        _remove(folder)
     path = _train(options, given | {"folder": folder, "trusted": trusted}, stop)
     if stop.signum is not None and path.reason == "interrupted":
         messages.say(f"{folder} holds {len(path.points)} points; the same command continues")
@@ -110,10 +122,6 @@ def run_path(
         show(path_lines(path, written, folder))
     unfinished = not path.chosen.converged and path.chosen.reason not in ("max-passes", "max-time")
     return EXIT_UNFINISHED if unfinished else 0
-
-
-def _of_processes() -> tuple[str, ...]:
-    return ("writers", "share_cores", "shared_files", "checkpoint", "checkpoint_every")
 
 
 def _remove(folder: str) -> None:
@@ -185,6 +193,8 @@ def _train(options: Mapping[str, Any], given: dict[str, Any], stop: Stop) -> Pat
         except KeyboardInterrupt:
             if stop.signum is None:
                 raise
+            if os.path.isdir(given["folder"]):
+                messages.say(f"{given['folder']} holds points; the same command continues")
             raise Interrupted(stop.signum) from None
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from sklearn.model_selection import check_cv
+from sklearn.model_selection import PredefinedSplit, check_cv
 
 from fcl.checks import is_whole
 from fcl.data import DataSet
@@ -36,6 +36,41 @@ class PathSearch(Estimator):
     warm_start = False
     driver = "inline"
     _groups: Any = None
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        offset: Any = None,
+        groups: Any = None,
+    ) -> Self:
+        """Choose alpha, and fit to all rows; warns (ConvergenceWarning) if a fit stops before ``tol``.
+
+        Parameters
+        ----------
+        X, y, sample_weight, offset
+            As in :meth:`FCLClassifier.fit` and :meth:`FCLRegressor.fit`.
+        groups : array-like (n,)
+            Rows of one group are held out together. In pipelines and meta-estimators it is requested with
+            ``set_fit_request(groups=True)``.
+
+        Returns
+        -------
+        PathSearch
+            This estimator.
+
+        Raises
+        ------
+        InputError
+            Parameters, data, labels or folds are unusable.
+        """
+        self._groups = groups
+        try:
+            super().fit(X, y, sample_weight, offset)
+        finally:
+            self._groups = None
+        return self
 
     def _fit_all(self, training: Training, *rest: Any) -> None:
         cv = self.cv
@@ -81,7 +116,7 @@ class PathSearch(Estimator):
         found = train_path(
             data,
             features,
-            cv=self.folds_,
+            cv=PredefinedSplit(self.folds_),  # leaves rows of -1 in all training sets
             patience=self.patience,
             select=self.select,
             warn=False,
@@ -114,7 +149,7 @@ class FCLClassifierCV(PathSearch, FCLClassifier):
     features
         As in :class:`FCLClassifier`.
     alphas : int or array of float (k,)
-        A number of alphas, from the largest at which a model has a feature down to a hundredth of it; or
+        A number of alphas, from the smallest at which the model is empty down to a hundredth of it; or
         the alphas. C = 1 / (alpha * sum of the sample weights, before class weights).
     cv : int, splitter or iterable of (train, test)
         A number of folds, which keep the shares of the classes; or a splitter of scikit-learn that holds
@@ -135,7 +170,8 @@ class FCLClassifierCV(PathSearch, FCLClassifier):
     alphas_ : float64 (k,), or a list of n_classes such arrays
         Alphas of the path, decreasing.
     scores_ : float64 (folds, k), or a list of n_classes such arrays
-        Average precision on the held-out rows; for regression, the error.
+        Average precision on the held-out rows, each with its sample and class weight; for regression, the
+        error.
     folds_ : int64 (n,)
         The fold that holds each row out; -1 if none does.
     paths_ : list of :class:`fcl.PathResult`
@@ -166,41 +202,6 @@ class FCLClassifierCV(PathSearch, FCLClassifier):
         verbose: bool | int = 0,
     ) -> None:
         self._store(locals())
-
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,
-        sample_weight: Any = None,
-        offset: Any = None,
-        groups: Any = None,
-    ) -> FCLClassifierCV:
-        """Choose alpha, and fit to all rows; warns (ConvergenceWarning) if a fit stops before ``tol``.
-
-        Parameters
-        ----------
-        X, y, sample_weight, offset
-            As in :meth:`FCLClassifier.fit`.
-        groups : array-like (n,)
-            Rows of one group are held out together. In pipelines and meta-estimators it is requested with
-            ``set_fit_request(groups=True)``.
-
-        Returns
-        -------
-        FCLClassifierCV
-            This estimator.
-
-        Raises
-        ------
-        InputError
-            Parameters, data, labels or folds are unusable.
-        """
-        self._groups = groups
-        try:
-            super().fit(X, y, sample_weight, offset)
-        finally:
-            self._groups = None
-        return self
 
 
 class FCLRegressorCV(PathSearch, FCLRegressor):
@@ -245,19 +246,3 @@ class FCLRegressorCV(PathSearch, FCLRegressor):
         verbose: bool | int = 0,
     ) -> None:
         self._store(locals())
-
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,
-        sample_weight: Any = None,
-        offset: Any = None,
-        groups: Any = None,
-    ) -> FCLRegressorCV:
-        """Choose alpha, and fit to all rows; arguments as in :meth:`FCLClassifierCV.fit`."""
-        self._groups = groups
-        try:
-            super().fit(X, y, sample_weight, offset)
-        finally:
-            self._groups = None
-        return self

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import numpy.typing as npt
 
@@ -62,12 +64,17 @@ def extend_folds(tracks: list[Track], rules: Rules, sign: float) -> tuple[int, P
     -------
     tuple of int, PathStop
         The number of points at which the path ends, and why.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        A fold was interrupted; there is no model over all rows yet.
     """
 
     def own(points: list[PathPoint]) -> PathStop | None:
         return rules.reason(sign * np.array([p.score for p in points]), points[-1].active)
 
-    ends = [track.extend(own) for track in tracks]
+    ends = [_extended(track, own) for track in tracks]
     while True:
         scores = scores_of(tracks)
         common = scores.shape[1]
@@ -77,20 +84,26 @@ def extend_folds(tracks: list[Track], rules: Rules, sign: float) -> tuple[int, P
         final = [
             end
             for track, end in zip(tracks, ends, strict=True)
-            if len(track.points) == common and end not in (None, PathStop.PATIENCE)
+            if len(track.points) == common and end is not None and end is not PathStop.PATIENCE
         ]
         if final:
-            return common, final[0] or PathStop.GRID
+            return common, final[0]
         most = common + (rules.patience or 1)
         for number, track in enumerate(tracks):
             if len(track.points) < most:
-                ends[number] = track.extend(
-                    lambda points: PathStop.MAX_ACTIVE if _full(points, rules) else None, most
+                ends[number] = _extended(
+                    track, lambda points: rules.reason(np.empty(0), points[-1].active), most
                 )
 
 
-def _full(points: list[PathPoint], rules: Rules) -> bool:
-    return rules.max_active is not None and points[-1].active >= rules.max_active
+def _extended(
+    track: Track, enough: Callable[[list[PathPoint]], PathStop | None], most: int | None = None
+) -> PathStop | None:
+    """Extend a track; an interrupt ends all folds."""
+    end = track.extend(enough, most)
+    if end is PathStop.INTERRUPTED:
+        raise KeyboardInterrupt
+    return end
 
 
 def held_out_margins(data: DataSet, tracks: list[Track], folds: Folds, number: int) -> Floats:

@@ -41,22 +41,22 @@ def fold_of_rows(cv: Any, data: DataSet, groups: Any, classifies: bool, seed: in
     held = None if groups is None else encode_groups("groups", groups, data.n_rows)
     if is_whole(cv) and not isinstance(cv, bool):
         most = data.n_rows if held is None else int(held.max()) + 1
+        what = "rows" if held is None else "groups"
         if most < 2:
-            raise InputError(
-                f"cv: expected at least 2 rows or groups to hold out, got {most} sample"
-            )
+            one = "1 sample" if held is None else "1 group"
+            raise InputError(f"cv: expected at least 2 {what} to hold out, got {one}")
         if not 2 <= cv <= most:
-            what = "rows" if held is None else "groups"
             raise InputError(f"cv: expected 2 to {most} folds for {most} {what}, got {cv}")
         strata = _strata(data, classifies)
         if held is None:
             return _stratified(strata, int(cv), seed)
         return _balanced_groups(held, strata, int(cv))
     if hasattr(cv, "split"):
-        return _from_splitter(cv, data, groups)
-    folds = encode_groups("cv", cv, data.n_rows)
+        folds = _from_splitter(cv, data, groups)
+    else:
+        folds = encode_groups("cv", cv, data.n_rows)
     if folds.max() < 1:
-        raise InputError("cv: expected at least two folds, got one label for all rows")
+        raise InputError(f"cv: expected at least two folds, got {folds.max() + 1} from {cv!r:.200}")
     if held is not None:
         _refuse_split_groups(folds, held)
     return folds
@@ -108,10 +108,11 @@ def _balanced_groups(
     """
     counts = np.zeros((groups.max() + 1, strata.max() + 1))
     np.add.at(counts, (groups, strata), 1.0)
+    counts = np.column_stack([counts, counts.sum(axis=1)])  # with all rows, no fold stays empty
     shares = counts / counts.sum(axis=0)
     filled = np.zeros((n_folds, counts.shape[1]))
     fold_of_group = np.empty(len(counts), np.int64)
-    for group in np.argsort(-counts.sum(axis=1), kind="stable"):
+    for group in np.argsort(-counts[:, -1], kind="stable"):
         after = ((filled + shares[group]) ** 2).sum(axis=1) - (filled**2).sum(axis=1)
         fold = int(np.argmin(after))
         fold_of_group[group] = fold
@@ -133,8 +134,6 @@ def _from_splitter(cv: Any, data: DataSet, groups: Any) -> Folds:
                 f"cv: expected a splitter that trains on all rows that it does not hold out, got {cv!r}"
             )
         folds[held] = number
-    if folds.max() < 1:
-        raise InputError(f"cv: expected at least two folds, got {folds.max() + 1} from {cv!r}")
     return folds
 
 

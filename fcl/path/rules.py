@@ -64,12 +64,12 @@ class Rules:
         return next(ended, None)
 
     def _waited(self, scores: Floats) -> int:
-        """Number of points since the last better score."""
+        """Number of points since the last better score; 0 if no score is defined."""
         best, last = -np.inf, 0
         for number, score in enumerate(scores):
             if score > best + self.min_gain:
                 best, last = score, number
-        return max(0, len(scores) - 1 - last)
+        return 0 if np.isnan(scores).all() else len(scores) - 1 - last
 
 
 def best_point(scores: Floats) -> int:

@@ -70,8 +70,9 @@ def fold_scores(scores: Floats) -> tuple[Floats, Floats]:
     """Means over folds and their standard errors, each float64 (points,).
 
     scores : float64 (folds, points), NaN where a score is undefined; such a fold does not count.
+    An infinite error does, and makes the mean infinite.
     """
-    known = np.isfinite(scores)
+    known = ~np.isnan(scores)
     n = known.sum(axis=0)
     filled = np.where(known, scores, 0.0)
     with np.errstate(invalid="ignore", divide="ignore"):

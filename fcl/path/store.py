@@ -30,7 +30,7 @@ from fcl.model.atomic import atomic_file
 from fcl.model.checkpoint import Checkpoint, CheckpointFolder
 from fcl.model.model import load_model
 from fcl.path.result import PathPoint, PathResult, point_row
-from fcl.path.track import Saved
+from fcl.path.track import CUT, Saved
 from fcl.plain import plain
 from fcl.solve.run_state import RunState
 
@@ -97,6 +97,9 @@ class TrackFolder:
             )
         rows, values = table["points"], np.array(table["grid"], np.float64)
         state = None
+        if rows and (StopReason(rows[0]["reason"]) in CUT or not self._state.numbers()):
+            # only the first point is kept if it is cut short, or precedes its state if the path is killed
+            return Saved([], None, values)
         if len(rows) < len(values):
             self._checkpoint = self._state.load()
             # the path may have been killed between the table and the state

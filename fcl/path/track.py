@@ -25,7 +25,7 @@ from fcl.path.scores import bootstrap_error
 from fcl.solve.run_state import RunState
 from fcl.solve.state import Point
 
-__all__ = ["Running", "Saved", "Store", "Track"]
+__all__ = ["CUT", "Running", "Saved", "Store", "Track"]
 
 Floats = npt.NDArray[np.float64]
 Ids = npt.NDArray[np.int64]
@@ -218,7 +218,7 @@ class Track:
             if not self.points:
                 raise
             return PathStop.INTERRUPTED
-        cut = _CUT.get(result.reason)
+        cut = CUT.get(result.reason)
         if cut is not None and self.points:
             return cut
         point = self._scored(run, number, result, since)
@@ -244,7 +244,7 @@ class Track:
 
 
 #: why a path was cut short, by the reason why its last point ended
-_CUT = {
+CUT = {
     StopReason.MAX_TIME: PathStop.MAX_TIME,
     StopReason.INTERRUPTED: PathStop.INTERRUPTED,
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import time
 import warnings
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
@@ -30,7 +31,7 @@ from fcl.path.grid import Grid, check_alphas
 from fcl.path.options import PathOptions, check_training
 from fcl.path.result import PathPoint, PathResult, Scores
 from fcl.path.rules import PathStop
-from fcl.path.scores import SAMPLES, fold_scores
+from fcl.path.scores import SAMPLES, bootstrap_error, fold_scores
 from fcl.path.store import TrackFolder, add_result
 from fcl.path.track import Running, Track
 
@@ -42,7 +43,7 @@ __all__ = ["train_path"]
 Floats = npt.NDArray[np.float64]
 
 #: Options that determine the models of a path.
-_FIXED = ("tol", *(name for name in FIXED if name not in ("C", "alpha")))
+_FIXED = ("tol", "max_passes", *(name for name in FIXED if name not in ("C", "alpha")))
 
 
 def train_path(
@@ -111,12 +112,14 @@ def train_path(
         Modules that models in ``folder`` may import.
     progress, should_stop : callable
         As for :func:`fcl.train`; events of :mod:`fcl.path.events` come between those of the points. A
-        path that ``should_stop`` ends has the points so far.
+        path that ``should_stop`` ends has the points so far. If it ends a fold, no model over all rows
+        has a score yet, so KeyboardInterrupt is raised; ``folder`` keeps the points.
     warn : bool
         Whether to warn about columns of uneven scales, and about points above the tolerance.
     **training
         The other options of :func:`fcl.train`. ``max_time`` limits the path; with ``cv`` it limits the
-        folds, after which the models over all rows still follow. ``max_passes`` limits each point.
+        folds, which share it, after which the models over all rows still follow. ``max_passes`` limits
+        each point.
 
     Returns
     -------
@@ -141,6 +144,8 @@ def train_path(
     check_training(training, training.pop("driver", None))
     grid = Grid(options.points, options.C_max)
     if alphas is not None:
+        if C_max is not None:
+            raise InputError("give either alphas or C_max, not both")
         found = check_alphas(alphas)
         grid = Grid(len(found), None, found)
     problem = _problem(data, features, valid, training, cv, groups, warn)
@@ -177,11 +182,20 @@ class _Problem:
             training["max_time"] = None
         return make_job(self.data, self.features, alpha=1.0, valid=self.valid, **training)
 
-    def make_fold_job(self, fold: int) -> Job:
-        """The job of one fold, at any C."""
+    def make_fold_job(self, fold: int, begun: float) -> Job:
+        """The job of one fold, at any C; this fold and the later ones share the time that is left.
+
+        begun : ``time.monotonic()`` at the beginning of the path.
+        """
         assert self.folds is not None
         train, held = split_data(self.data, self.folds, fold)
-        return make_job(train, self.features, alpha=1.0, valid=held, **self.training)
+        job = make_job(train, self.features, alpha=1.0, valid=held, **self.training)
+        limit = job.options.max_time
+        if limit is None:
+            return job
+        spent = time.monotonic() - begun
+        share = max(0.0, limit - spent) / (int(self.folds.max()) + 1 - fold)
+        return replace(job, options=replace(job.options, max_time=spent + share))
 
     def about(self, grid: Grid) -> dict[str, Any]:
         """What defines the path, for its folder: rows, options, folds and grid."""
@@ -274,13 +288,32 @@ def _validated(
         return rules.reason(sign * np.array(known), points[-1].active)
 
     reason = track.extend(enough) or PathStop.GRID
-    errors = np.array([point.se for point in track.points])
+    points = _with_errors(track.points, problem) if errs else track.points
+    errors = np.array([point.se for point in points])
     units = "rows" if groups is None else f"{groups.max() + 1} groups"
     error_from = f"{SAMPLES} bootstrap samples of the validation {units}"
-    none = np.empty((0, len(track.points)))
+    no_folds = np.empty((0, len(points)))
     known = np.isfinite(errors).any()
-    scores = _scores(loss, track.scores, errors, none, error_from if known else "")
-    return PathResult(track.points, scores, options.select, reason)
+    scores = _scores(loss, track.scores, errors, no_folds, error_from if known else "")
+    return PathResult(points, scores, options.select, reason)
+
+
+def _with_errors(points: list[PathPoint], problem: _Problem) -> list[PathPoint]:
+    """The points with the standard errors that an earlier run, with another rule, did not measure."""
+    if not any(np.isnan(point.se) and np.isfinite(point.score) for point in points):
+        return points
+    job = problem.make_job()
+    rows = job.valid
+    assert rows is not None and rows.data.target is not None
+    keep = slice(None) if rows.keep is None else rows.keep
+    # of losses of y - m, the job shifts the targets
+    shift = rows.data.target[keep] - rows.y if job.loss.translates else 0.0
+    found = []
+    for point in points:
+        margins = point.model.margins(rows.data)[keep] - shift
+        se = bootstrap_error(job.loss, rows, margins, job.options.seed, problem.groups)
+        found.append(replace(point, se=se))
+    return found
 
 
 def _cross_validated(
@@ -296,7 +329,7 @@ def _cross_validated(
     for fold in range(int(folds.max()) + 1):
         saved = folder.track(f"fold-{fold + 1}", problem, grid)
         part = f"fold {fold + 1} of {folds.max() + 1}"
-        make = partial(problem.make_fold_job, fold)
+        make = partial(problem.make_fold_job, fold, running.begun)
         tracks.append(Track(make, shared, running, part=part, bootstraps=False, **saved))
     sign = 1.0 if loss.higher_is_better else -1.0
     most, reason = extend_folds(tracks, rules, sign)

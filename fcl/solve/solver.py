@@ -129,9 +129,8 @@ class Solver:
         self.local = LocalSolver(view, cache, trainer, family.penalty_factors)
         self._all_blocks = range(prepared.n_blocks)
         self._prices: Prices | None = None
-        self._priced_to = (
-            math.inf
-        )  # the threshold of these prices; infinite if they cannot be reused
+        #: the threshold of these prices; infinite if they cannot be reused
+        self._priced_to = math.inf
         self._reused: Prices | None = None  # prices of the anchor that a change of C left valid
         self._frozen = Point(np.empty(0, np.int64), np.empty(0), 0.0)
         self._frozen_gradients = np.empty(0)
@@ -229,8 +228,9 @@ class Solver:
         view.objective = replace(view.objective, C=C)
         point = outer.point
         value = objective.value(conditions.value(point), passes.vectors.accepted, point.intercept)
-        if self.sampler is not None:
+        if self.sampler is not None and outer.objective > 0.0:
             self.sampler.size.change_objective(value / outer.objective)
+        if self.sampler is not None:
             self.sampler.step = LastStep()
         reusable = objective.penalty.pure_l1 and not passes.sampled
         if reusable and outer.priced and self._priced_to <= conditions.limit:

@@ -113,6 +113,8 @@ def test_the_same_command_continues(
     assert result.exit_code == 0, result.output
     assert solved == [0, 1, 2, 2, 3] and out.exists()
     assert run(*command).exit_code == 2  # the model is there
+    assert run(*command, "--overwrite", "--cv", "half").exit_code == 2
+    assert (tmp_path / "m.fcl.path/path.json").exists()
     assert run(*command, "--overwrite").exit_code == 0
     assert solved[5:] == [0, 1, 2, 3]  # from the beginning
     (tmp_path / "other.fcl.path").mkdir()

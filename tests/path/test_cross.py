@@ -11,7 +11,10 @@ from hypothesis import strategies as st
 from sklearn.model_selection import GroupKFold, KFold, ShuffleSplit
 
 import fcl
+from fcl.drivers.events import PassDone
 from fcl.errors import InputError
+from fcl.path import track as tracks
+from fcl.path.events import PointDone
 from fcl.path.folds import fold_of_rows
 from fcl.path.rules import PathStop
 from tests.path.conftest import N, confirm_points, rows, train_path
@@ -49,6 +52,7 @@ def test_groups_are_never_split(n_folds: int, draw: st.DataObject) -> None:
     assert np.ptp(sizes) <= 2 * np.bincount(groups).max()
 
 
+@pytest.mark.filterwarnings("ignore:The groups parameter is ignored")
 def test_labels_and_splitters_give_the_folds() -> None:
     y = np.arange(12) % 2
     data, groups = data_of(y), np.repeat(["b", "a", "c"], 4)
@@ -61,8 +65,13 @@ def test_labels_and_splitters_give_the_folds() -> None:
     )
     with pytest.raises(InputError, match="holds each row out once"):
         fold_of_rows(ShuffleSplit(4, test_size=0.5, random_state=0), data, None, True, 0)
-    with pytest.raises(InputError, match="row 1 is in another fold than other rows of its group"):
-        fold_of_rows(y, data, groups, True, 0)
+    of_one_label = fold_of_rows(2, data, y, True, 0)
+    np.testing.assert_array_equal(of_one_label, y)
+    for split in (y, KFold(12)):
+        with pytest.raises(
+            InputError, match="row 1 is in another fold than other rows of its group"
+        ):
+            fold_of_rows(split, data, groups, True, 0)
 
 
 def test_folds_are_paths_over_their_own_rows() -> None:
@@ -98,10 +107,10 @@ def test_folds_are_paths_over_their_own_rows() -> None:
 def test_patience_is_of_the_mean_over_folds() -> None:
     codes, y = rows()
     data = fcl.open_data(codes, y=y)
-    full = train_path(data, cv=3, points=12, patience=None)
-    path = train_path(data, cv=3, points=12, patience=1)
+    full = train_path(data, cv=3, points=9, patience=None)
+    path = train_path(data, cv=3, points=9, patience=1)
     mean = full.scores.mean
-    first = next((n for n in range(2, 13) if mean[n - 1] <= mean[: n - 1].max()), None)
+    first = next((n for n in range(2, 10) if mean[n - 1] <= mean[: n - 1].max()), None)
     assert first is not None
     assert path.reason is PathStop.PATIENCE and len(path.points) == first
     np.testing.assert_allclose(path.scores.mean, mean[:first], atol=1e-12)
@@ -116,6 +125,37 @@ def test_regression_and_limits() -> None:
     assert path.scores.mean[path.best.number] == path.scores.mean.min()
     timed = train_path(data, cv=3, loss="squared", points=5, max_time=1e-9)
     assert timed.reason is PathStop.MAX_TIME and len(timed.points) == 1
+
+
+def test_folds_share_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits: list[float | None] = []
+    session = tracks.Session
+
+    def recording(job: Any, *rest: Any, **more: Any) -> Any:
+        limits.append(job.options.max_time)
+        return session(job, *rest, **more)
+
+    monkeypatch.setattr(tracks, "Session", recording)
+    codes, y = rows()
+    train_path(fcl.open_data(codes, y=y), cv=3, points=2, max_time=900)
+    whole, *folds, rest = limits
+    assert whole is rest is None
+    np.testing.assert_allclose(folds, [300, 450, 900], rtol=0.3)
+
+
+def test_an_interrupt_ends_all_folds() -> None:
+    codes, y = rows()
+    done: list[str] = []
+
+    def progress(event: Any) -> None:
+        if isinstance(event, PointDone):
+            done.append(event.part)
+        elif isinstance(event, PassDone) and done == ["", "fold 1 of 3"]:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train_path(fcl.open_data(codes, y=y), cv=3, progress=progress)
+    assert done == ["", "fold 1 of 3"]
 
 
 def test_a_fold_of_one_class_is_refused() -> None:

@@ -57,7 +57,7 @@ def test_a_killed_path_continues_to_the_same_bits(
 ) -> None:
     monkeypatch.setattr(tracks, "LEAST_EXTRAPOLATED", 5)
     data, valid = split()
-    options = {"valid": valid, "row_view": row_view, "points": 5, "select": "1se"}
+    options = {"valid": valid, "row_view": row_view, "points": 5, "C_max": 0.5, "select": "1se"}
     whole = train_path(data, folder=tmp_path / "whole", **options)
     with pytest.raises(Killed):
         train_path(data, folder=tmp_path / "p", progress=kill_after(points), **options)
@@ -70,14 +70,17 @@ def test_a_killed_path_continues_to_the_same_bits(
     assert len(done) == 5 - points  # nothing was left to do
 
 
-def test_a_kill_between_table_and_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("number", [1, 4])
+def test_a_kill_between_table_and_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
     data, _ = split()
     whole = train_path(data)
     save, saves = CheckpointFolder.save, []
 
     def failing(self: CheckpointFolder, checkpoint: Any) -> Any:
         saves.append(checkpoint)
-        if len(saves) == 4:
+        if len(saves) == number:
             raise Killed
         return save(self, checkpoint)
 
@@ -87,7 +90,28 @@ def test_a_kill_between_table_and_state(tmp_path: Path, monkeypatch: pytest.Monk
             train_path(data, folder=tmp_path / "p")
     done: list[Any] = []
     assert_same(train_path(data, folder=tmp_path / "p", progress=counting(done)), whole)
-    assert done[0] == ("", 4)
+    assert done[0] == ("", number)
+
+
+def test_errors_are_measured_when_the_rule_changes(tmp_path: Path) -> None:
+    random = np.random.default_rng(2)
+    X, offset = random.normal(size=(90, 4)), random.normal(size=90)
+    y, weights = X[:, 0] + offset + random.normal(size=90), np.arange(90) % 3 * 1.0
+    data = fcl.open_data(X, y=y, offset=offset, weights=weights)
+    options: dict[str, Any] = {"valid": data, "points": 4, "loss": "squared", "memory": "1GiB"}
+    fcl.train_path(data, "columns", folder=tmp_path, **options)
+    again = fcl.train_path(data, "columns", folder=tmp_path, select="1se", **options)
+    once = fcl.train_path(data, "columns", select="1se", **options)
+    # equal margins of the empty model differ by rounding, which changes the order of the rows
+    np.testing.assert_allclose(again.scores.se[1:], once.scores.se[1:], rtol=1e-6)
+    assert again.chosen.number == once.chosen.number
+
+
+def test_a_point_that_time_cut_short_is_trained_again(tmp_path: Path) -> None:
+    data, _ = split()
+    cut = train_path(data, alphas=[1e-3], folder=tmp_path, max_time=1e-9)
+    assert cut.reason == "max-time" and not cut.chosen.converged
+    assert train_path(data, alphas=[1e-3], folder=tmp_path).chosen.converged
 
 
 def test_folds_continue_too(tmp_path: Path) -> None:
@@ -112,6 +136,7 @@ def test_another_path_is_refused(tmp_path: Path) -> None:
         ({"points": 3, "C_max": 9.0}, "C_max was None, is 9.0"),
         ({"points": 3, "valid": valid}, "valid was None, is"),
         ({"points": 3, "cv": 2}, "folds was None, is"),
+        ({"points": 3, "max_passes": 9}, "max_passes was"),
     ):
         with pytest.raises(InputError, match=message):
             train_path(data, folder=tmp_path / "p", **options)

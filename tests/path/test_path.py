@@ -22,9 +22,9 @@ from tests.path.conftest import confirm_points, problem_of, rows, split, train_p
 @pytest.mark.parametrize("loss", ALL_LOSSES)
 def test_every_point_is_certified(loss: str) -> None:
     data, valid = split(loss)
-    path = train_path(data, loss=loss, valid=valid, points=4, patience=None)
+    path = train_path(data, loss=loss, valid=valid, points=3, patience=None)
     confirm_points(path, data)
-    assert path.reason is PathStop.GRID and len(path.points) == 4
+    assert path.reason is PathStop.GRID and len(path.points) == 3
     assert all(point.converged for point in path.points)
     actives = [point.active for point in path.points]
     assert actives[0] == 0 and actives[-1] > 10
@@ -40,7 +40,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("name", VARIANTS)
 def test_variants_are_certified_and_agree_with_single_runs(name: str) -> None:
     data, _ = split()
-    path = train_path(data, points=4, **VARIANTS[name])
+    path = train_path(data, points=3, **VARIANTS[name])
     s = np.where(data.target == 1, 3.0, 1.0) if name == "class weights" else None
     confirm_points(path, data, s)
     given = {"tol": 1e-4, "block_rows": 128, "memory": "1GiB"} | VARIANTS[name]
@@ -165,6 +165,7 @@ def test_a_warning_names_points_above_the_tolerance() -> None:
         ({"driver": "processes"}, "driver: a path runs in one process"),
         ({"points": 0}, "points must be a whole number"),
         ({"C_max": 1e-9}, "C_max: expected a number above"),
+        ({"alphas": [0.1], "C_max": 1.0}, "give either alphas or C_max"),
         ({"alphas": [0.1, 0.1]}, "alphas: expected distinct numbers, got 0.1 twice"),
         ({"alphas": [0.1, -1.0]}, "alphas: expected finite numbers above 0"),
         ({"alphas": ["a"]}, "alphas: expected numbers above 0"),
@@ -174,6 +175,7 @@ def test_a_warning_names_points_above_the_tolerance() -> None:
         ({"cv": 3, "valid_fraction": 0.2}, "give either valid, valid_fraction or cv"),
         ({"cv": 1}, "cv: expected 2 to 280 folds"),
         ({"cv": [0, 1]}, "cv: expected one label for each of 280 rows"),
+        ({"cv": 3, "groups": [0] * 280}, "cv: expected at least 2 groups to hold out, got 1 group"),
         ({"cv": 3, "groups": [0, 1] * 140}, "cv: expected 2 to 2 folds for 2 groups"),
     ],
 )
@@ -196,6 +198,15 @@ def test_a_constant_target_is_refused() -> None:
     data = fcl.open_data(codes, y=np.ones(64))
     with pytest.raises(InputError, match="no feature varies with the target"):
         fcl.train_path(data, fcl.Kmers(2), loss="squared", memory="1GiB")
+
+
+def test_an_objective_of_0_has_a_path() -> None:
+    codes, _ = rows(n=128)
+    options = {"loss": "squared", "row_view": 64, "memory": "1GiB"}
+    path = fcl.train_path(
+        fcl.open_data(codes, y=np.ones(128)), fcl.Kmers(2), alphas=[0.1, 0.01], **options
+    )
+    assert [point.certificate.objective for point in path.points] == [0.0, 0.0]
 
 
 def test_the_signature_is_that_of_the_table_of_options() -> None:

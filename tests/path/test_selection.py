@@ -52,6 +52,10 @@ def test_patience(scores: list[float], patience: int, min_gain: float) -> None:
     assert Rules(None, min_gain).patient_until(np.array(scores)) is None
 
 
+def test_patience_needs_a_score() -> None:
+    assert Rules(1).reason(np.full(5, math.nan), 0) is None
+
+
 def test_the_bootstrap_finds_the_error_of_a_mean() -> None:
     loss, random = find_loss("squared"), np.random.default_rng(1)
     n = 4000
@@ -72,3 +76,8 @@ def test_means_over_folds() -> None:
     mean, se = fold_scores(scores)
     np.testing.assert_allclose(mean, [0.75, 0.375, math.nan])
     np.testing.assert_allclose(se[:2], [0.25 / math.sqrt(3), np.std([0.25, 0.5], ddof=1) / 2**0.5])
+
+
+def test_a_point_with_an_infinite_error_is_not_the_best() -> None:
+    mean, _ = fold_scores(np.array([[2.0, 1.0], [2.0, math.inf]]))
+    assert mean.tolist() == [2.0, math.inf] and best_point(-mean) == 0
