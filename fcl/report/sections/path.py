@@ -12,7 +12,7 @@ import numpy.typing as npt
 from fcl.errors import InputError
 from fcl.path.store import FOLDER_SUFFIX, TABLE_NAME, read_table
 from fcl.report.contract import Context, Figure, Section, Table
-from fcl.report.figures import ACCENT, FAINT, SECOND, THIRD, drawing, log_axis, short
+from fcl.report.figures import ACCENT, INK, SECOND, THIRD, drawing, log_axis, short
 from fcl.report.sections.head import number
 
 __all__ = ["section"]
@@ -77,8 +77,9 @@ def _numbers(values: Any, n: int) -> Floats:
 def _lead(found: dict[str, Any], chosen: int, n: int) -> str:
     text = f"The model is point {chosen + 1} of {n}, by increasing C."
     rule = {"best": "the best score", "1se": "the smallest C within one standard error of the best"}
-    if found.get("select") in rule and found.get("chosen") == chosen and found.get("metric"):
-        text += f" It was chosen by {rule[found['select']]}."
+    words = rule.get(str(found.get("select")))
+    if words and found.get("chosen") == chosen and found.get("metric"):
+        text += f" It was chosen by {words}."
     if found.get("error_from"):
         text += f" Standard errors come from {short(str(found['error_from']), 80)}."
     return text
@@ -96,7 +97,8 @@ def _draw(
         axes = drawn.axes
         positive = C[C > 0.0]
         if metric:
-            axes.errorbar(C, scores, errors, fmt=".-", color=ACCENT, ecolor=FAINT, capsize=2.0)
+            errors = np.where(errors >= 0.0, errors, np.nan)
+            axes.errorbar(C, scores, errors, fmt=".-", color=ACCENT, ecolor=INK, capsize=2.0)
             axes.set_ylabel(metric)
         else:
             axes.plot(C, active, ".-", color=ACCENT)
@@ -105,7 +107,7 @@ def _draw(
         log_axis(axes, "x", positive.min(), positive.max())
         axes.set_xlim(positive.min() / 1.2, positive.max() * 1.2)
         for (name, at), colour in zip(marks.items(), (SECOND, THIRD), strict=True):
-            if isinstance(at, int) and 0 <= at < len(C):
+            if type(at) is int and 0 <= at < len(C):
                 axes.axvline(C[at], color=colour, linestyle=":", label=name)
         if axes.get_legend_handles_labels()[1]:
             axes.legend(loc="lower right")

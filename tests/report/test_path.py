@@ -1,0 +1,87 @@
+"""The section of the path: its points, its choices, and folders of strangers."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fcl.path.store import TABLE_NAME, write_table
+from fcl.report.contract import Context, Figure, Table
+from fcl.report.sections import path as section_of_path
+from tests.report.conftest import Case
+
+GRID = [0.01, 0.1, 1.0]
+RESULT: dict[str, Any] = {
+    "metric": "auprc",
+    "score": [0.5, 0.8, 0.9],
+    "se": [None, 0.15, 0.02],
+    "error_from": "3 folds",
+    "best": 2,
+    "one_se": 1,
+    "select": "1se",
+    "chosen": 1,
+}
+
+
+def points(**more: Any) -> list[dict[str, Any]]:
+    rows = [{"C": C, "active": 3 * i, "objective": 9.0 - i} for i, C in enumerate(GRID)]
+    same = {"gap": 1e-4, "seconds": 0.5, "passes": 3, "reason": "tolerance"}
+    return [row | same | {"score": None, "se": None} | more for row in rows]
+
+
+@pytest.fixture
+def context(kmers: Case, tmp_path: Path) -> Context:
+    (tmp_path / "m.fcl.path").mkdir()
+    return Context(replace(kmers.model, C=0.1), tmp_path / "m.fcl", "0" * 64)
+
+
+def write(context: Context, rows: list[dict[str, Any]], **more: Any) -> None:
+    write_table(Path(f"{context.path}.path", TABLE_NAME), {"points": rows, "grid": GRID, **more})
+
+
+def test_points_and_choices(context: Context) -> None:
+    write(context, points(), result=RESULT)
+    section = section_of_path.section(context)
+    assert section is not None
+    assert section.lead == (
+        "The model is point 2 of 3, by increasing C. It was chosen by the smallest C within one standard "
+        "error of the best. Standard errors come from 3 folds."
+    )
+    figure, table = section.blocks
+    assert isinstance(figure, Figure) and isinstance(table, Table)
+    assert table.head[5:7] == ["AUPRC", "se"]
+    assert list(table.rows[1]) == [2, 0.1, 3.0, 8.0, 1e-4, 0.8, 0.15, 0.5]
+    assert math.isnan(table.rows[0][6])
+    assert "one standard error" in figure.svg and "AUPRC" in figure.svg
+
+
+def test_a_path_without_scores(context: Context) -> None:
+    write(context, points())
+    section = section_of_path.section(context)
+    assert section is not None and section.lead == "The model is point 2 of 3, by increasing C."
+
+
+def test_folders_that_do_not_belong_to_the_model(context: Context) -> None:
+    folder = Path(f"{context.path}.path")
+    assert section_of_path.section(context) is None
+    write(context, points(), result=RESULT)
+    other = replace(context, model=replace(context.model, C=0.3))
+    assert section_of_path.section(other) is None
+    (folder / TABLE_NAME).write_text("{")
+    section = section_of_path.section(context)
+    assert section is not None and "cannot be read" in section.lead and not section.blocks
+
+
+@pytest.mark.parametrize("value", [None, "<b>", [1], {"a": 1}, 1e300, -1, True, float("nan")])
+def test_values_of_strangers(context: Context, value: Any) -> None:
+    damaged = dict.fromkeys(RESULT, value)
+    write(context, points(active=value, objective=value, gap=value), result=damaged)
+    assert section_of_path.section(context) is not None
+    write(context, points(), result=RESULT | {"score": [value] * 3, "se": [value] * 3})
+    assert section_of_path.section(context) is not None
+    write(context, points(), result=value)
+    assert section_of_path.section(context) is not None
