@@ -65,7 +65,7 @@ class _Batch:
         return joined.decode("utf-8", "replace").split("\n")
 
     def names(self) -> list[str]:
-        """The first word of each header; empty where there is none."""
+        """The first word of each header; empty if the header is."""
         words = [(header.split(None, 1) or [b""])[0] for header in self.headers]
         return b"\n".join(words).decode("utf-8", "replace").split("\n") if words else []
 

@@ -38,7 +38,7 @@ def encode(text: bytes) -> bytes:
 
 
 def first_invalid(codes: Codes) -> int:
-    """Position of the first code that is no nucleotide; -1 if there is none."""
+    """Position of the first code that is not a nucleotide; -1 if all are."""
     if not len(codes) or codes.max() <= UNKNOWN:
         return -1
     return int((codes > UNKNOWN).argmax())

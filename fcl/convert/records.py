@@ -52,7 +52,7 @@ def pieces(file: InputFile, slice_bytes: int) -> Iterator[Piece]:
     Raises
     ------
     InputError
-        The file has no record, or text before the first one, or something that is no nucleotide; the
+        The file has no record, or text before the first one, or something that is not a nucleotide; the
         message names file and line.
     """
     # the number of the line that text[0] belongs to, which may be the end of a line carried over
@@ -103,7 +103,7 @@ def _piece(file: InputFile, parts: list[bytes], first_line: int) -> Piece:
 
 
 def _refuse_letter(file: InputFile, parts: list[bytes], first_line: int) -> None:
-    """Raise InputError that names the line of the first character that is no nucleotide."""
+    """Raise InputError that names the line of the first character that is not a nucleotide."""
     text = b"\n>".join(parts)
     for number, line in enumerate(text.split(b"\n")):
         is_header = line.startswith(b">")
