@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
 import click
 
 from fcl.cli.common import Command, printable, refuse_same, show
 from fcl.cli.options import import_option, overwrite_option, version_option
 from fcl.cli.process import run
 from fcl.cli.signals import stop_on_signals
+
+if TYPE_CHECKING:
+    from fcl.model import Model
 
 __all__ = ["command", "main"]
 
@@ -23,7 +29,8 @@ signals (nothing was written).
 @click.option(
     "--tsv",
     metavar="FILE",
-    help="Write the active features to FILE: feature, weight, support (rows).",
+    help="Write the active features to FILE: feature, weight, support (rows); patterns of letters also "
+    "with motif, position and strand.",
 )
 @click.option(
     "--meme",
@@ -68,11 +75,24 @@ def command(
                 file.write(motifs)
         if tsv is not None:
             with atomic_file(tsv, overwrite) as file:
-                file.write(b"feature\tweight\tsupport\n")
-                for row in trained.iter_features():
-                    name = printable(row.feature)
-                    file.write(f"{name}\t{row.weight:.17g}\t{row.support}\n".encode())
+                file.writelines(line.encode() for line in _lines(trained))
         show(model_lines(trained, model, top))
+
+
+def _lines(model: Model) -> Iterator[str]:
+    """The lines of ``--tsv``; features that are patterns of letters have three columns more."""
+    family = model.family
+    patterns = any(family.motif(int(i)) is not None for i in model.ids)
+    yield "feature\tweight\tsupport" + ("\tmotif\tposition\tstrand\n" if patterns else "\n")
+    for row in model.iter_features():
+        cells = [printable(row.feature), f"{row.weight:.17g}", str(row.support)]
+        motif = family.motif(row.id)
+        if motif is not None:
+            position = "" if motif.position is None else str(motif.position)
+            cells += [motif.pattern, position, motif.strand]
+        elif patterns:
+            cells += ["", "", ""]
+        yield "\t".join(cells) + "\n"
 
 
 def main() -> None:

@@ -99,7 +99,7 @@ def test_train_inspect_predict(
     lines = [line.split("\t") for line in tsv.read_text().splitlines()[1:]]
     assert len(lines) == model.n_active
     margins = np.full(len(windows), model.intercept)
-    for feature, weight, support in lines:
+    for feature, weight, support, *_ in lines:
         hit = matches(windows, feature)
         assert hit.sum() == int(support)
         margins += float(weight) * hit

@@ -119,8 +119,9 @@ def test_inspect(model: Model, model_file: Path, tmp_path: Path, run: Run) -> No
     assert rows[0].feature in result.stdout and rows[1].feature in result.stdout
     assert rows[2].feature not in result.stdout
     lines = [line.split("\t") for line in tsv.read_text().splitlines()]
-    assert lines[0] == ["feature", "weight", "support"]
-    assert [(f, float(w), int(s)) for f, w, s in lines[1:]] == [row[1:] for row in rows]
+    assert lines[0] == ["feature", "weight", "support", "motif", "position", "strand"]
+    assert [(f, float(w), int(s)) for f, w, s, *_ in lines[1:]] == [row[1:] for row in rows]
+    assert [f"{motif} at {at}" for *_, motif, at, _ in lines[1:]] == [r.feature for r in rows]
     again = run("inspect", model_file, "--tsv", tsv)
     assert again.exit_code == 2 and "exists already" in again.stderr
     assert run("inspect", model_file, "--tsv", tsv, "--overwrite").exit_code == 0
