@@ -57,7 +57,7 @@ class GeneratedColumns(ColumnMaker):
                 elif isinstance(made, StepColumns):
                     made.steps[some] = np.rint(columns / made.step)
                 else:
-                    if columns.dtype.itemsize > 4 and not (np.abs(columns) <= LARGEST).all():
+                    if columns.dtype.itemsize > 4 and _largest(columns) > LARGEST:
                         self._refuse_large(ids[some], columns, number)
                     made.values[some] = columns
             out.append(made)
@@ -70,6 +70,11 @@ class GeneratedColumns(ColumnMaker):
             f"features {self.family.name}: expected |values| up to 3.4e38, the limit of float32, got "
             f"{most[k]:.3g} for feature {ids[k]} on row block {number}; scale the feature"
         )
+
+
+def _largest(columns: np.ndarray) -> float:
+    """The largest |value|."""
+    return max(float(columns.max(initial=0.0)), -float(columns.min(initial=0.0)))
 
 
 def _bits(columns: np.ndarray) -> npt.NDArray[np.uint64]:

@@ -156,8 +156,8 @@ class GeneratedPricer:
         out, n = np.empty(len(request.ids)), len(v)
         for some in batches(len(request.ids), n):
             columns = checked_columns(self._family.generator, request.ids[some], block, number, n)
-            values = columns.astype(np.float64, copy=False)
-            out[some] = v @ (values**request.power if request.power else values != 0.0)
+            # by columns, which stay in the processor's cache
+            out[some] = [v @ _power(column, request.power) for column in columns.T]
         return out
 
     # -- prices --------------------------------------------------------------------------------
@@ -241,3 +241,10 @@ class GeneratedPricer:
         at_once = max(1, PART_FEATURES // -(-n_drawn // self.n_parts))
         for at in range(parts.start, parts.stop, at_once):
             yield range(at, min(at + at_once, parts.stop))
+
+
+def _power(values: np.ndarray, power: int) -> np.ndarray:
+    """The values to a power of 0, 1 or 2, where 0 to the power of 0 is 0."""
+    if power == 0:
+        return values != 0
+    return values.astype(np.float64, copy=False) ** power

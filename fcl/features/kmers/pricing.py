@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 #: Largest number of bytes of the tables of residuals that are filled in one reading of a scratch file.
 GROUP_BYTES = 1 << 28
+#: The same with rows in memory: tables of this size stay in the first cache of the core.
+CORE_CACHE_BYTES = 1 << 15
 #: Largest number of bytes of the windows with unknown letters (items) that are listed in one reading.
 ITEM_BYTES = 1 << 25
 BYTES_AN_ITEM = 16  #: code 4, mask 4, value 8
@@ -43,15 +45,14 @@ MAX_FIVE_LETTERS = 10
 def tables_in_group(family: KmerFamily, in_memory: bool, most_unknown: int = 0) -> int:
     """Number of positions whose tables are filled in one pass over the rows.
 
-    With rows in memory this is 1, so that the table stays in the cache of the core. With a scratch file
-    it is larger, because every pass reads the letters of these positions from all blocks; it is then
-    limited by the memory for the tables and for the lists of windows with unknown letters.
+    With rows in memory, the tables fit in the cache of the core together. With a scratch file the group
+    is larger, because every pass reads the letters of these positions from all blocks. In both cases the
+    memory for the lists of windows with unknown letters limits it.
 
     most_unknown : the largest number of windows with unknown letters at a position.
     """
-    if in_memory:
-        return 1
-    fit = min(SCRATCH_POSITIONS, GROUP_BYTES // (8 * 4**family.d))
+    room = CORE_CACHE_BYTES if in_memory else GROUP_BYTES
+    fit = min(SCRATCH_POSITIONS, room // (8 * 4**family.d))
     if most_unknown:
         fit = min(fit, ITEM_BYTES // (BYTES_AN_ITEM * most_unknown))
     return min(family.n_positions, max(1, fit))
