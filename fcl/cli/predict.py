@@ -53,9 +53,6 @@ Exit codes: 0 success, 1 the machine failed, 2 wrong option or input (nothing wa
 129, 130 and 143 signals (nothing was written).
 """
 
-#: Bytes that the comparison with the target of DATA may take, beside the target itself.
-_COMPARISON_BYTES = 8 << 30
-
 
 class _PredictCommand(GroupedCommand):
     table = TABLE
@@ -234,10 +231,12 @@ def _say_summary(summary: ScoreSummary, seconds: float, out: str) -> None:
 def _prepare_native(model: Model, request: Request) -> Callable[[], ScoreSummary]:
     options = request.options
     data = _open_data(request.inputs[0], options)
-    collected = _collected(model, data, strict=options["y"] is not None)
+    collected = _collected(model, data, options)
 
     def score() -> ScoreSummary:
         from collections import Counter
+
+        import numpy as np
 
         from fcl.cli.explained import write_explanations
         from fcl.model.scores import write_scores
@@ -246,7 +245,8 @@ def _prepare_native(model: Model, request: Request) -> Callable[[], ScoreSummary
         def keep(start: int, stop: int, margins: Any) -> None:
             weights = None if data.weights is None else data.weights[start:stop]
             if collected is not None and data.target is not None:
-                collected.add(data.target[start:stop], margins, weights)
+                rows = np.arange(start, stop)
+                collected.add(data.target[start:stop], margins, weights, rows)
 
         out, kind, top = request.out, request.kind, options["explain"]
         if top is None:
@@ -276,12 +276,14 @@ def _open_data(path: str, options: Any) -> DataSet:
         return data
 
 
-def _collected(model: Model, data: DataSet, strict: bool) -> Collected | None:
+def _collected(model: Model, data: DataSet, options: Any) -> Collected | None:
     from fcl.scoring.quality import Collected
+    from fcl.units import parse_size
 
     if data.target is None:
         return None
-    return Collected(model, data.target_name, _COMPARISON_BYTES, strict)
+    memory = parse_size(options["memory"], "--memory")
+    return Collected(model, data.target_name, memory, strict=options["y"] is not None)
 
 
 _NATIVE = _Mode("DATA in a format of fcl", NATIVE_NAMES, _prepare_native, is_native=True)

@@ -119,10 +119,11 @@ class ColumnMap:
 
     def sparse(self, x: SparseRows) -> SparseRows:
         """Sparse rows of the model from sparse rows of the input."""
-        columns = max(int(x.indices.max(initial=-1)), int(self.source.max(initial=-1))) + 1
-        recoded = np.full(columns, -1, np.int64)
-        recoded[self.source] = self.target
-        return _recoded(x, recoded[x.indices], self.width)
+        # not a table of all columns of the input, of which there may be 2^31
+        source, order = np.append(self.source, -1), np.argsort(self.source)
+        found = np.append(order, -1)[np.searchsorted(self.source, x.indices, sorter=order)]
+        is_read = source[found] == x.indices
+        return _recoded(x, np.where(is_read, np.append(self.target, -1)[found], -1), self.width)
 
 
 def cut(x: SparseRows, width: int) -> SparseRows:

@@ -39,7 +39,7 @@ class Allele:
     position : int
         Of the first letter of ``ref``, from 1.
     ref_codes, alt_codes : uint8 (letters,)
-        The letters of ``ref`` and ``alt`` as codes; empty if the allele is skipped.
+        The letters of ``ref`` and ``alt`` as codes; without letters of ``alt`` if the allele is skipped.
     skipped : str
         Why it is not scored; empty if it is.
     """
@@ -118,9 +118,12 @@ def _alleles(where: str, line: bytes) -> Iterator[Allele]:
     if not position.isdecimal() or len(position) > 18 or int(position) < least:
         raise InputError(f"{where}: expected a position (POS) from 1 on, got {shown(position)}")
     ref_codes = _codes(where, "REF", ref)
-    for alt, why in zip(alts, skipped, strict=True):
-        codes = (_NO_CODES, _NO_CODES) if why else (ref_codes, _codes(where, "ALT", alt))
-        yield Allele(where, chrom, int(position), name, ref, alt, *codes, why)
+    alt_codes = [
+        _NO_CODES if why else _codes(where, "ALT", alt)
+        for alt, why in zip(alts, skipped, strict=True)
+    ]
+    for alt, codes, why in zip(alts, alt_codes, skipped, strict=True):
+        yield Allele(where, chrom, int(position), name, ref, alt, ref_codes, codes, why)
 
 
 def _why_skipped(ref: str, alt: str) -> str:
