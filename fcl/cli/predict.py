@@ -106,11 +106,11 @@ def command(
 ) -> None:
     """Score rows with the model in the file MODEL.
 
-    IN is DATA in a format of fcl (Zarr, HDF5, npy), or files as fcl convert takes them: FASTA, BED with
-    --genome, a table. With --sites, all sites of a genome are scored; with --vcf, variants. A margin is
-    <w, phi(x)> + b plus the offset; above 0 it predicts the positive label. For regression the margin is
-    the prediction, or its logarithm (poisson loss). Rows are streamed in the order of the input. If the
-    input has a target, scores are compared with it. The output appears when it is complete.
+    IN is DATA (Zarr, HDF5, npy), or files that fcl convert reads: FASTA, BED with --genome, a table. With
+    --sites, all sites of a genome are scored; with --vcf, variants. A margin is <w, phi(x)> + b plus the
+    offset; above 0 it predicts the positive label. For regression the margin is the prediction, or its
+    logarithm (poisson loss). Rows are streamed in the order of the input. If the input has a target,
+    scores are compared with it. The output appears when it is complete.
     """
     from fcl.model import load_model
 
@@ -171,6 +171,8 @@ def _mode(request: Request) -> _Mode:
     for name, declared in TABLE.items():
         if name not in mode.takes and options[name] is not None and options[name] is not False:
             raise InputError(f"{declared.spelled} is not an option for {mode.words}; leave it out")
+    if request.kind != "margin" and mode is _VARIANTS:
+        raise InputError(f"--{request.kind} is not an option for --vcf, which compares margins")
     return mode
 
 
@@ -181,7 +183,7 @@ def _check_outputs(model: str, request: Request, mode: _Mode) -> None:
 
     out, options = request.out, request.options
     if out != STDOUT:
-        named = {name: options[name] for name in ("genome", "negatives", "vcf")}
+        named = {name: options[name] for name in ("genome", "negatives", "vcf", "names", "keep")}
         files = [path for path in request.inputs if path != "-"]
         inputs = {f"input {number}": path for number, path in enumerate(files, 1)}
         if mode.is_native:
@@ -191,7 +193,7 @@ def _check_outputs(model: str, request: Request, mode: _Mode) -> None:
         check_scores(out, request.overwrite)
     else:
         check_text_output(out, request.overwrite)
-    if options["explain"] is not None:
+    if mode.is_native and options["explain"] is not None:
         check_explained(out)
 
 
@@ -286,9 +288,9 @@ def _collected(model: Model, data: DataSet, options: Any) -> Collected | None:
     return Collected(model, data.target_name, memory, strict=options["y"] is not None)
 
 
-_NATIVE = _Mode("DATA in a format of fcl", NATIVE_NAMES, _prepare_native, is_native=True)
+_NATIVE = _Mode("DATA in Zarr, HDF5 or npy", NATIVE_NAMES, _prepare_native, is_native=True)
 _FILES = _Mode(
-    "files in other formats than those of fcl (Zarr, HDF5, npy; fcl convert makes them)",
+    "inputs other than Zarr, HDF5 and npy (fcl convert makes Zarr of them)",
     FILE_NAMES,
     lambda model, request: lambda: predict_files(model, request),
 )

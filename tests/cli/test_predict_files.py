@@ -142,8 +142,8 @@ def test_data_with_labels(model: str, run: Run) -> None:
         (["short.fa", "--length", "11", "--out", "o.tsv"], "none of 1 records can be scored: 1 shorter"),
         (["s.fa", "--out", "s.fa", "--overwrite"], "would replace input 1"),
         (["s.fa", "--genome", "s.fa", "--format", "fasta", "--out", "o.tsv"], "--genome is not an"),
-        (["s.fa", "--explain", "2", "--out", "o.tsv"], "--explain is not an option for files in other"),
-        (["d", "--length", "3", "--out", "o.tsv"], "--length is not an option for DATA in a format"),
+        (["s.fa", "--offset", "o", "--out", "o.tsv"], "--offset is not an option for inputs other than"),
+        (["d", "--length", "3", "--out", "o.tsv"], "--length is not an option for DATA in Zarr, HDF5"),
         (["s.fa", "--sites", "AG", "--out", "o.tsv"], "--sites takes no other input, got s.fa"),
         (["--out", "o.tsv"], "expected an input: DATA, files such as test.fa"),
         (["s.fa", "--label", "header:(.)", "--out", "o.tsv"], "expected the labels of the model, -1 "),
@@ -162,6 +162,35 @@ def test_bad_input(arguments: list[str], message: str, model: str, run: Run) -> 
     result = run("predict", model, *arguments)
     assert result.exit_code == 2 and message in result.stderr, result.output
     assert {path: path.read_bytes() for path in Path().iterdir() if path.is_file()} == before
+
+
+def test_explained_files(model: str, run: Run) -> None:
+    Path("s.fa").write_text(fasta([SEQUENCES[0], "AC", *SEQUENCES[1:]]))
+    options = ["--length", str(LENGTH), "--keep-dropped", "--explain", 3, "--out", "o.tsv"]
+    result = run("predict", model, "s.fa", *options)
+    assert result.exit_code == 0, result.output
+    head, first, dropped, *lines = table(Path("o.tsv").read_text())
+    assert head == [
+        "name", "margin", "probability", "intercept", "feature_1", "contribution_1", "feature_2",
+        "contribution_2", "feature_3", "contribution_3", "others",
+    ]  # fmt: skip
+    assert dropped == [""] * len(head)
+    for sequence, line, margin in zip(SEQUENCES, [first, *lines], MARGINS, strict=True):
+        # features of these windows, by their text: pattern and position relative to letter 4
+        found = {}
+        for row in MODEL.describe():
+            pattern, _, place = row.feature.partition(" at ")
+            letters = sequence[4 + int(place) :][: len(pattern)].ljust(len(pattern))
+            if all(p in (".", c) for p, c in zip(pattern, letters, strict=True)):
+                found[row.feature] = row.weight
+        largest = sorted(found, key=lambda name: -abs(found[name]))[:3]
+        assert line[4:9:2] == largest + [""] * (3 - len(largest))
+        assert [float(cell) for cell in line[5:10:2] if cell != "0"] == [found[x] for x in largest]
+        assert (
+            float(line[1])
+            == margin
+            == pytest.approx(sum(map(float, [line[3], *line[5:10:2], line[10]])))
+        )
 
 
 def test_memory_is_bounded(model: str, run: Run) -> None:

@@ -12,7 +12,7 @@ import fcl
 from fcl.convert.contract import Layout
 from fcl.data.sparse import SparseRows
 from fcl.errors import InputError
-from fcl.scoring.columns import column_names
+from fcl.scoring.columns import ColumnMap, column_names
 from fcl.scoring.margins import BlockScorer
 
 RNG = np.random.default_rng(6)
@@ -67,6 +67,21 @@ def test_columns_that_are_missing() -> None:
     assert "columns: 2 values of categories do not occur, such as colour=red" in scorer.notes
 
 
+def test_columns_of_large_numbers() -> None:
+    given = ColumnMap(3, np.array([2**31 - 5, 4]), np.array([0, 2]))
+    rows = SparseRows(
+        np.array([0, 2, 5]),
+        np.array([4, 2**31 - 5, 0, 3, 2**31 - 2], np.int32),
+        np.arange(1.0, 6),
+        0,
+    )
+    found = given.sparse(rows)
+    assert found.indptr.tolist() == [0, 2, 2] and found.indices.tolist() == [2, 0]
+    assert found.data.tolist() == [1.0, 2.0]
+    nothing = ColumnMap(3, np.empty(0, np.int64), np.empty(0, np.int64)).sparse(rows)
+    assert nothing.nnz == 0 and len(nothing) == 2
+
+
 def test_columns_without_names() -> None:
     model = trained("columns", X)
     assert column_names(model) is None
@@ -82,6 +97,8 @@ def test_columns_without_names() -> None:
     np.testing.assert_allclose(
         found, model.margins(np.array([[2.0, *[0] * 5], [0, 0, 1, 0, 0, 0]]))
     )
+    (explained,) = scorer.explanations(rows, 9)
+    np.testing.assert_allclose(explained.margins, found)
     assert scorer.notes[0].startswith("columns: 1 entries are beyond the 6 columns")
 
 
