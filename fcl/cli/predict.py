@@ -168,6 +168,8 @@ def _mode(request: Request) -> _Mode:
         mode = _NATIVE
     else:
         mode = _FILES
+    if mode is _FILES and inputs[0].removesuffix(".gz").endswith((".vcf", ".bcf")):
+        raise InputError(f"{inputs[0]}: give --vcf {inputs[0]} --genome FILE to score variants")
     for name, declared in TABLE.items():
         if name not in mode.takes and options[name] is not None and options[name] is not False:
             raise InputError(f"{declared.spelled} is not an option for {mode.words}; leave it out")

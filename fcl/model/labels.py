@@ -46,7 +46,7 @@ def encoded_target(
     known = [values == label for label in model.labels]
     wrong = np.flatnonzero(~(known[0] | known[1]))
     if len(wrong):
-        row = wrong[0] if rows is None else rows[wrong[0]]
+        row = wrong[0] if rows is None else f"{rows[wrong[0]]} (from 0)"
         raise InputError(
             f"{name}: expected the labels of the model, {model.labels[0]!r} and "
             f"{model.labels[1]!r}, got {shown(values[wrong[0]])} in row {row}"

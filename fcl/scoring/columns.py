@@ -96,9 +96,15 @@ class ColumnMap:
         missing = [name for name in absent if name.partition(_VALUE)[0] not in one_hot]
         if missing:
             more = f" and {len(missing) - 5:,} more" if len(missing) > 5 else ""
+            numbers = {name.partition(_VALUE)[0] for name in missing} & place.keys()
+            advice = (
+                f"give --categorical {min(numbers)}, which has numbers here"
+                if numbers
+                else "add them, or name the right file"
+            )
             raise InputError(
                 f"the model reads the columns {', '.join(map(shown, missing[:5]))}{more}, which the "
-                "input lacks; add them, or name the right file"
+                f"input lacks; {advice}"
             )
         target = [column for column, name in wanted.items() if name in place]
         source = [place[wanted[column]] for column in target]

@@ -90,13 +90,15 @@ class Pairs:
 
     def select(self, index: Bools) -> Pairs:
         """Some of the pairs."""
-        return Pairs(*(getattr(self, each.name)[index] for each in fields(self)))
+        return Pairs(*(getattr(self, name)[index] for name in _FIELDS))
 
     @classmethod
     def concatenate(cls, parts: Sequence[Pairs]) -> Pairs:
         """Join pairs of windows of the same length."""
-        names = (each.name for each in fields(cls))
-        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
+        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in _FIELDS))
+
+
+_FIELDS = tuple(each.name for each in fields(Pairs))
 
 
 def window_pairs(
@@ -122,12 +124,12 @@ def window_pairs(
     ref = _Allele(codes, length, change.removed, max(-first, 0), end)
     alt = ref.replaced(change.inserted)
     forward = _pairs(ref, alt, shape, length)
-    found = [replace(forward, start=first + forward.start)]
-    if both_strands:
-        turned = _pairs(ref.turned(), alt.turned(), shape, length)
-        start = first + len(codes) - turned.start - length
-        found.append(replace(turned, start=start, reverse=~turned.reverse))
-    return Pairs.concatenate(found)
+    forward = replace(forward, start=first + forward.start)
+    if not both_strands:
+        return forward
+    turned = _pairs(ref.turned(), alt.turned(), shape, length)
+    start = first + len(codes) - turned.start - length
+    return Pairs.concatenate([forward, replace(turned, start=start, reverse=~turned.reverse)])
 
 
 def _pairs(ref: _Allele, alt: _Allele, shape: SiteWindows | int, length: int) -> Pairs:
@@ -148,6 +150,10 @@ def _pairs(ref: _Allele, alt: _Allele, shape: SiteWindows | int, length: int) ->
 def _around_sites(ref: _Allele, alt: _Allele, shape: SiteWindows) -> tuple[Ints, Ints]:
     """Where the windows of all pairs begin in the reference and in the alternative."""
     sites_ref, sites_alt = ref.sites(shape.pattern), alt.sites(shape.pattern)
+    if ref.size == alt.size:  # each letter is paired with the letter at the same place
+        starts = np.unique(np.concatenate([sites_ref, sites_alt])) - shape.origin
+        starts = starts[ref.is_changed(starts, shape.length)]
+        return starts, starts
     both_ref = np.concatenate([sites_ref, _partners(sites_alt, alt, ref)])
     both_alt = np.concatenate([_partners(sites_ref, ref, alt), sites_alt])
     n = len(alt.codes) + 1  # one number for each pair: np.unique of pairs is slow

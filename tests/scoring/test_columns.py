@@ -59,6 +59,8 @@ def test_columns_that_are_missing() -> None:
         InputError, match=r"t\.csv: the model reads the columns 'height', which the"
     ):
         BlockScorer(model).margins(X[:, :4], layout(given, 4), "t.csv")
+    with pytest.raises(InputError, match="give --categorical colour, which has numbers here"):
+        BlockScorer(model).margins(X, layout([*NAMES[:3], "colour", "more", "height"], 6), "t")
     # red and blue do not occur, so that their columns are 0
     scorer = BlockScorer(model)
     found = scorer.margins(X[:, [0, 1, 2, 3, 5]], layout([*given, "height"], 5), "t")

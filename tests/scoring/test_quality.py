@@ -47,7 +47,7 @@ def test_messages_name_the_record() -> None:
         (
             random_model((0, 1)),
             np.array([1, 7]),
-            "t: expected the labels of the model, 0 and 1, got 7 in row 9",
+            "t: expected the labels of the model, 0 and 1, got 7 in row 9 ",
         ),
         (random_model(None, "squared"), np.array([1, np.inf]), "t: row 9 is inf"),
     ):

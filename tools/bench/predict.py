@@ -112,7 +112,7 @@ def score_genome(n_bases: int, against: Path | None, repeat: int) -> None:
         keys = [(way, checkout) for way in ways for checkout in checkouts]
         for way, checkout in keys:  # compiles kernels
             run_predict(checkout, place, ways[way])
-        found = {key: [] for key in keys}
+        found: dict[tuple[str, Path], list[tuple[int, float, int]]] = {key: [] for key in keys}
         for _ in range(repeat):
             for way, checkout in keys:
                 found[way, checkout].append(run_predict(checkout, place, ways[way]))
