@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -49,6 +50,22 @@ def test_columns_are_matched_by_name(features: str) -> None:
     sparse = SparseRows(indptr, columns.astype(np.int32), mixed[rows, columns], 0)
     again = BlockScorer(model).margins(sparse, layout(names, 0, "sparse"), "t.csv")
     np.testing.assert_allclose(again, found, rtol=1e-12)
+
+
+def test_names_that_contain_the_sign_of_a_product() -> None:
+    """A description such as "age * a * b" is divided by what other features say of its columns."""
+    names = ["age", "a * b", "b", "age * a"]
+    data = fcl.open_data(pd.DataFrame(X[:, :4], columns=names), y=Y)
+    model = fcl.train(data, "products:degree=2", C=0.1).model
+    texts = [model.family.describe(i, names) for i in range(model.family.n_features)]
+    some = [texts.index(text) for text in ("age", "age * a * b", "b")]
+    for chosen, expected in ((some, {0: "age", 1: "a * b", 2: "b"}), (some[1:2], None)):
+        ids = np.sort(chosen)
+        ones = np.ones(len(ids), np.int64)
+        few = replace(
+            model, ids=ids, weights=ones * 1.0, support=ones, feature_names=[texts[i] for i in ids]
+        )
+        assert column_names(few) == expected
 
 
 def test_columns_that_are_missing() -> None:
