@@ -149,6 +149,7 @@ def test_data_with_labels(model: str, run: Run) -> None:
         (["s.fa", "--label", "header:(.)", "--out", "o.tsv"], "expected the labels of the model, -1 "),
         (["s.bed", "--out", "o.tsv"], "intervals need --genome"),
         (["none.fa", "--out", "o.tsv"], "none.fa does not exist"),
+        (["t.tsv", "--x", "2", "--y", "1", "--out", "o.tsv"], "and 1, got 7.0 in row 2 (from 0)"),
         (["v.vcf.gz", "--out", "o.tsv"], "give --vcf v.vcf.gz --genome FILE to score variants"),
     ],
 )  # fmt: skip
@@ -158,6 +159,7 @@ def test_bad_input(arguments: list[str], message: str, model: str, run: Run) -> 
     Path("mixed.fa").write_text(f">a\n{SEQUENCES[0]}\n>b\nAC\n")
     Path("bad.fa").write_text(">a\nAC~\n")
     Path("s.bed").write_text("c1\t1\t2\n")
+    Path("t.tsv").write_text("".join(f"{y}\t{SEQUENCES[0]}\n" for y in (1, -1, 7)))
     Path("v.vcf.gz").write_bytes(gzip.compress(b"##fileformat=VCFv4.2\n"))
     Path("d").mkdir()
     before = {path: path.read_bytes() for path in Path().iterdir() if path.is_file()}

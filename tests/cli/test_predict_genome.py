@@ -71,20 +71,20 @@ def test_sites(
 
 
 def test_sites_at_the_edges(contigs: dict[str, str], run: Run) -> None:
+    common = ["predict", "m.fcl", "--genome", "g.fa", "--sites"]
     counts = {}
-    for edges in ("drop", "pad"):
-        run(
-            "predict", "m.fcl", "--genome", "g.fa", "--sites", "N", "--edges", edges, "--out", edges
-        )
-        counts[edges] = len(Path(edges).read_text().splitlines())
-    assert counts == {"drop": 350 - 2 * (LENGTH - 1), "pad": 350}
+    for pattern, edges in (("N", "drop"), ("N", "pad"), ("NNN", "pad")):
+        run(*common, pattern, "--edges", edges, "--out", pattern + edges)
+        counts[pattern, edges] = len(Path(pattern + edges).read_text().splitlines())
+    # sites lie inside the contigs, of 260 and 90 letters
+    assert list(counts.values()) == [350 - 2 * (LENGTH - 1), 350, 350 - 2 * 2]
     options = ["--genome", "g.fa", "--sites", "N", "--max-unknown", "0", "--out", "known"]
     result = run("predict", "m.fcl", *options)
     windows = [
         text[i : i + LENGTH] for text in contigs.values() for i in range(len(text) - LENGTH + 1)
     ]
     known = [window for window in windows if "N" not in window]
-    assert len(Path("known").read_text().splitlines()) == len(known) < counts["drop"]
+    assert len(Path("known").read_text().splitlines()) == len(known) < counts["N", "drop"]
     assert "unknown letters" in result.stderr
 
 
