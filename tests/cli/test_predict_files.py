@@ -90,6 +90,21 @@ def test_standard_streams(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert sorted(path.name for path in Path().iterdir()) == ["b.fcl", "m.fcl"]
 
 
+def test_numbered_columns_of_a_table_without_header(model: str, run: Run) -> None:
+    """The numbers of the columns are also in the first line, as a label and a weight."""
+    lines = [f"{s}\t{1 - i % 2 * 2}\t{2 + i}\n" for i, s in enumerate(SEQUENCES)]
+    Path("t.tsv").write_text("".join(lines))
+    result = run(
+        "predict", model, "t.tsv", "--x", "1", "--y", "2", "--weights", "3", "--out", "o.tsv"
+    )
+    assert result.exit_code == 0, result.output
+    margins = [float(line[1]) for line in table(Path("o.tsv").read_text())[1:]]
+    np.testing.assert_array_equal(margins, MARGINS)
+    y, weights = 1 - np.arange(9) % 2, 2 + np.arange(9)
+    expected = average_precision_score(y, MARGINS, sample_weight=weights)
+    assert f"AUPRC {expected:.4f}" in result.stderr
+
+
 def test_intervals(model: str, run: Run) -> None:
     contigs = write_genome(Path("g.fa"))
     sites = [("c2", 30, "+"), ("c1", 2, "+"), ("c1", 200, "-")]
