@@ -66,9 +66,9 @@ _CONVERT = {
     if name != "overwrite"
 }
 
-#: All options of ``fcl predict`` except those of its output, by name.
+#: The options of ``fcl predict`` by name, without the options of its output.
 TABLE = _CONVERT | {name: replace(option, name=name) for name, option in _OWN.items()}
-#: Options that the readers of foreign formats take.
+#: Options that the readers of ``fcl convert`` take.
 CONVERT_NAMES = tuple(name for name in _CONVERT if name not in ("format", "memory", "quiet"))
 #: Options that each kind of input takes.
 NATIVE_NAMES = ("x", "y", "weights", "offset", "explain", "memory", "quiet")

@@ -181,7 +181,7 @@ def explain_rows(
     top: int | None,
     keep: npt.NDArray[np.bool_] | None = None,
 ) -> Iterator[Explanation]:
-    """As :func:`iter_explanations`, for a reader of rows and the offsets of those that are kept."""
+    """As :func:`iter_explanations`, for a reader of rows and the offsets of the kept rows."""
     k = len(model.ids)
     top = k if top is None else min(whole("top", top, 1), k)
     for start, stop, values in iter_values(model.family, model.ids, rows, keep):

@@ -110,8 +110,8 @@ class ColumnMap:
     width : int
         Columns of the model's rows.
     source, target : int64 (k,)
-        Column ``source[i]`` of the input is column ``target[i]`` of the rows; the model does not read the
-        other ones.
+        Column ``source[i]`` of the input is column ``target[i]`` of the rows; the model reads no other
+        columns.
     notes : list of str
         For the summary.
     """

@@ -102,7 +102,7 @@ class BlockScorer:
         return found
 
     def _match(self, layout: Layout, name: str) -> None:
-        """Compare the columns of the input with those of the model, once."""
+        """Match the columns of the input to the columns that the model reads, once."""
         self._is_matched = True
         if (layout.kind == "codes") != (self._family.row_kind == "sequences"):
             kinds = {"codes": "sequences", "dense": "numbers", "sparse": "sparse numbers"}

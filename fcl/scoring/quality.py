@@ -60,7 +60,7 @@ def quality(
 
 
 def quality_line(found: dict[str, float], y: Floats) -> str:
-    """The metrics in one line, or why there are none."""
+    """The metrics in one line, or the reason why they are missing."""
     if not found:
         return "not compared with the target: no row has a weight above 0"
     values = ", ".join(f"{name} {value:.4f}" for name, value in found.items())
@@ -129,7 +129,7 @@ class Collected:
             self._weights.append(_checked_weights(weights, rows))
 
     def line(self) -> str | None:
-        """The metrics, or why there are none; None without rows."""
+        """The metrics, or the reason why they are missing; None without rows."""
         if self.given_up:
             return self.given_up
         if not self._y:
