@@ -75,7 +75,7 @@ def write_explanations(
     n_rows = 0
     with text_output(out, overwrite) as file:
         file.write(("\t".join(names) + "\n").encode())
-        for explained in iter_explanations(model, data, cells.top):
+        for explained in iter_explanations(model, data, top):
             numbers = [] if kind == "margin" else [model.loss_object.mean(explained.margins)]
             numbers += [explained.margins, np.full(len(explained), model.intercept)]
             numbers += [explained.offset] * has_offset

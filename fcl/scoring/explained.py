@@ -32,12 +32,12 @@ class ContributionCells:
     """
 
     def __init__(self, model: Model, top: int, show: Callable[[str], str]) -> None:
-        self.top = min(top, len(model.ids))
+        self._top = min(top, len(model.ids))
         self._words = cache(lambda index: show(model.feature_text(index)))
 
     def names(self) -> list[str]:
         """The names of the columns."""
-        ranks = range(1, self.top + 1)
+        ranks = range(1, self._top + 1)
         return [f"{name}_{rank}" for rank in ranks for name in ("feature", "contribution")] + [
             "others"
         ]
@@ -68,7 +68,7 @@ class ExplainedLines(TableLines):
 
     def __init__(self, scorer: BlockScorer, top: int, show: Callable[[str], str]) -> None:
         super().__init__(scorer.model.loss_object)
-        self._scorer = scorer
+        self._scorer, self._top = scorer, top
         self._cells = ContributionCells(scorer.model, top, show)
 
     def head(self, rows: Rows) -> bytes:
@@ -79,7 +79,7 @@ class ExplainedLines(TableLines):
         intercept = f"{self._scorer.model.intercept:.17g}"
         cells = (
             "\t".join(["", intercept, *row])
-            for explained in self._scorer.explanations(rows.x, self._cells.top)
+            for explained in self._scorer.explanations(rows.x, self._top)
             for row in self._cells.rows(explained)
         )
         lines = super().lines(rows, margins)

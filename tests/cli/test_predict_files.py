@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -210,6 +211,19 @@ def test_explained_files(model: str, run: Run) -> None:
             == margin
             == pytest.approx(sum(map(float, [line[3], *line[5:10:2], line[10]])))
         )
+
+
+def test_a_model_without_features_is_explained(model: str, run: Run) -> None:
+    none = np.empty(0, np.int64)
+    replace(MODEL, ids=none, weights=none * 1.0, support=none).save("0.fcl")
+    Path("s.fa").write_text(fasta(SEQUENCES[:1]))
+    Path("d").mkdir()
+    np.save("d/X.npy", np.array(SEQUENCES[:1]))
+    for data in ("s.fa", "d"):
+        result = run("predict", "0.fcl", data, "--explain", 2, "--out", "-", "--quiet")
+        head, line = table(result.stdout)
+        assert float(line[head.index("margin")]) == 0.3
+        assert head[-2:] == ["intercept", "others"] and [float(x) for x in line[-2:]] == [0.3, 0]
 
 
 def test_memory_is_bounded(model: str, run: Run) -> None:
