@@ -57,6 +57,8 @@ def is_sequence_table(head: bytes, x: str) -> bool:
     if not lines:
         return False
     first, *rest = cells_of(lines, _delimiter(lines[0]))
+    if x.isdecimal() and 1 <= int(x) <= len(first) and is_sequence(first[int(x) - 1]):
+        return True  # also if another cell of the line is the number
     try:
         at, has_header = find_column("", first, x)
     except InputError:
@@ -102,7 +104,12 @@ class _Places:
         """Find the columns in the first line; InputError names one that it lacks."""
         first = [cell.strip() for cell in first]
         named = {name: getattr(options, name) for name in ("x", "y", "weights", "groups")}
-        found = {name: find_column(file.name, first, text) for name, text in named.items() if text}
+        named = {name: text for name, text in named.items() if text}
+        if all(text.isdecimal() and 1 <= int(text) <= len(first) for text in named.values()):
+            at = {name: int(text) - 1 for name, text in named.items()}
+            if is_sequence(first[at["x"]]):  # also if another cell is 1, as --y 1 is
+                return cls(len(first), at, has_header=False)
+        found = {name: find_column(file.name, first, text) for name, text in named.items()}
         at = {name: place for name, (place, _) in found.items()}
         return cls(len(first), at, any(has_header for _, has_header in found.values()))
 
