@@ -122,8 +122,13 @@ def _label(label: Any) -> str:
 
 
 def _next_line(summary: Summary, out: str, like: str | None) -> str:
-    """The command that comes next: training, or prediction for test data and rows without a target."""
-    if like is not None or not summary.has_target:
+    """The command that comes next: training, or prediction for rows that cannot be trained on.
+
+    These are test data, rows without a target, and svmlight files whose labels are all 0 for want of
+    better ones.
+    """
+    one_class = summary.classes is not None and len(summary.classes) == 1
+    if like is not None or not summary.has_target or one_class:
         return f"next         fcl predict model.fcl {shlex.quote(out)} --out scores.tsv"
     features = "kmers:d=8" if summary.layout.kind == "codes" else "columns"
     loss = " --loss squared" if _is_regression(summary) else ""

@@ -124,6 +124,12 @@ class Genome:
             rows[windows.reverse] = reverse_complement(rows[windows.reverse])
         return rows
 
+    def filled(self, windows: Windows, length: int) -> Ints:
+        """How many bases of each window of this length lie outside its contig, int64 (m,)."""
+        low = np.maximum(windows.first, 0)
+        high = np.minimum(windows.first + length, self.lengths[windows.contig])
+        return length - np.maximum(high - low, 0)
+
     def letters(self, contig: int, first: int, stop: int) -> Codes:
         """Codes of the bases ``first`` to ``stop`` of a contig, copied; unknown outside the contig."""
         found = np.full(max(0, stop - first), UNKNOWN, np.uint8)

@@ -84,10 +84,12 @@ class TextColumn:
 
     what : the option that names the column, for messages.
     is_number : whether all values must be numbers; None if the first value decides.
+    least : the smallest number that is accepted, such as 0 for weights.
     """
 
     what: str
     is_number: bool | None = None
+    least: float = -np.inf
     _categories: Categories = field(default_factory=Categories)
 
     def encode(self, values: Sequence[str], where: Callable[[int], str]) -> Column:
@@ -107,6 +109,12 @@ class TextColumn:
             raise InputError(
                 f"{where(at)}: {self.what}: expected a finite number, as in the first row, got "
                 f"{shown(values[at])}"
+            )
+        if (numbers < self.least).any():
+            at = int((numbers < self.least).argmax())
+            raise InputError(
+                f"{where(at)}: {self.what}: expected numbers >= {self.least:g}, got {numbers[at]:g}; "
+                "correct it, or remove the line"
             )
         return numbers
 

@@ -123,8 +123,9 @@ def open_inputs(
     budget: Budget,
 ) -> Opened:
     """Open files of one format as :func:`convert` does, with the same options and errors."""
-    files = [InputFile(path) for path in _checked_inputs(inputs)]
-    given = _checked_options(options)
+    names, given = _checked_inputs(inputs), _checked_options(options)
+    _refuse_repeated([*names, *filter(None, [given.get("negatives")])])
+    files = [InputFile(name) for name in names]
     kind = format or format_of(files, given)
     return Opened(kind, given, open_source(files, kind, given, budget))
 
@@ -205,6 +206,23 @@ def _checked_inputs(inputs: Sequence[str | os.PathLike[str]]) -> list[str]:
         if name != STDIN:
             refuse_native(name)
     return names
+
+
+def _refuse_repeated(names: Sequence[str]) -> None:
+    """Raise InputError if two names, or links, lead to the same file."""
+    seen: dict[tuple[int, int], str] = {}
+    for name in names:
+        try:
+            found = os.stat(name)
+        except (OSError, ValueError):  # reported when the file is opened
+            continue
+        key = found.st_dev, found.st_ino
+        if key in seen:
+            raise InputError(
+                f"{seen[key]} and {name} are the same file; expected different files, as its rows would "
+                "be stored twice, or in both classes"
+            )
+        seen[key] = name
 
 
 def _checked_options(options: dict[str, Any]) -> dict[str, Any]:

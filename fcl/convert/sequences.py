@@ -123,7 +123,7 @@ class _TableSource(Source):
         self._trimmer = Trimmer(options.length, options.anchor, options.pad)
         self._filter = Filter(options.max_unknown, options.both_strands)
         self._y, self._groups = TextColumn("--y"), TextColumn("--groups", is_number=False)
-        self._weights = TextColumn("--weights", is_number=True)
+        self._weights = TextColumn("--weights", is_number=True, least=0)
 
     @property
     def layout(self) -> Layout:

@@ -149,8 +149,9 @@ class SitesSource(Source):
         )
         windows = Windows(np.full(len(place), contig), first, reverse)
         keep = self._kept(genome, windows)
+        kept = windows.select(keep)
         rows = Rows(
-            genome.cut(windows.select(keep), shape.length),
+            genome.cut(kept, shape.length),
             records[keep],
             obs={
                 "chrom": Categorical(np.full(len(keep), contig, np.int32), contigs),
@@ -158,7 +159,7 @@ class SitesSource(Source):
                 "strand": Categorical(reverse[keep].astype(np.int8), list(SITE_STRANDS)),
             },
         )
-        return self._filter.apply(rows, self.dropped)
+        return self._filter.apply(rows, self.dropped, genome.filled(kept, shape.length))
 
     def _kept(self, genome: Genome, windows: Windows) -> Ints:
         """Numbers of the windows that are scored; the others are counted, or refused."""

@@ -56,6 +56,13 @@ def test_a_table_of_sequences(tmp_path: Path, run: Run, monkeypatch: pytest.Monk
         ("s\ty\nACGT\t1\nAC T\t2\n", [], "line 3: expected a sequence"),
         ("s\ty\nACGT\t1\nACGT\tx\n", [], "line 3: --y: expected a finite number"),
         ("s\ty\nACGT\tx\n", ["--weights", "y"], "--weights: expected a finite number"),
+        (
+            "s\ty\tw\nACGT\t1\t0\nACGT\t1\t-1\n",
+            ["--weights", "w"],
+            "t.tsv: line 3: --weights: expected numbers >= 0, got -1; correct it",
+        ),
+        ("s\ty\tw\nACGT\t1\tinf\n", ["--weights", "w"], "line 2: --weights: expected a finite"),
+        ("s\ty\tw\nACGT\t1\t\n", ["--weights", "w"], "line 2: --weights: expected a value"),
         ("s\ty\nACGT\tx\n", ["--groups", "z"], "has no column 'z'"),
         ("s\ty\nACGT\tx\nAC\t\n", ["--length", "2"], "line 3: --y: expected a value, got an empty"),
         ("s\ty\rACGT\tx\r", ["--format", "sequences"], "carriage returns alone"),
@@ -110,6 +117,11 @@ def test_the_next_command(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPa
     predict = "next         fcl predict model.fcl o.zarr --out scores.tsv"
     assert next_command(many, "--y", "y", "--like", "train.zarr") == predict
     assert next_command("a\n1\n") == predict
+    Path("t.csv").write_text(
+        "0 1:1\n0 2:1\n"
+    )  # test data without labels, as tools for svmlight write it
+    found = run("convert", "t.csv", "o.zarr", "--format", "svmlight", "--overwrite")
+    assert found.stdout.splitlines()[-1] == predict
     result = run("convert", "t.csv", "train.zarr", "--like", "train.zarr", "--overwrite")
     assert result.exit_code == 2 and "OUT.zarr train.zarr: would replace like" in result.stderr
 

@@ -209,5 +209,6 @@ def test_other_refusals(tmp_path: Path) -> None:
     keep = saved(tmp_path, "keep.txt", b"nobody\n")
     assert "none of the names" in refusal(bed, keep=str(keep))
     assert "expected TABLE.tsv:COLUMN" in refusal(bed, y="trait")
-    assert "expected one .bed file, got 2" in refusal(bed, bed)
+    copy = saved(tmp_path, "copy.bed", bed.read_bytes())
+    assert "expected one .bed file, got 2" in refusal(bed, copy)
     assert "does not exist" in refusal(bed, y=f"{tmp_path / 'no.tsv'}:trait")

@@ -231,7 +231,8 @@ class Survey:
                 line = int((weights < 0).argmax())
                 raise InputError(
                     f"{file.where(row + line)}: expected weights >= 0 in the column "
-                    f"{shown(file.columns[self.roles.weights])}, got {weights[line]:g}"
+                    f"{shown(file.columns[self.roles.weights])}, got {weights[line]:g}; correct it, or "
+                    "remove the row"
                 )
 
     def _check_missing(
