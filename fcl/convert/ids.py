@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from fcl.checks import shown
 from fcl.convert.files import InputFile
+from fcl.convert.reference import Reference
 from fcl.errors import InputError
 
 __all__ = ["IdColumns"]
@@ -56,17 +56,13 @@ class IdColumns:
     @classmethod
     def _like(cls, path: str) -> IdColumns:
         """The columns of an output of fcl convert."""
-        import zarr
-
-        from fcl.data.open import open_data
-
-        data = open_data(path, y=None)
-        attributes: Any = zarr.open_group(path, mode="r").attrs.get("fcl", {})
-        first_id = attributes.get("first_id")
+        found = Reference.open(path)
+        first_id = found.attributes.get("first_id")
         if first_id not in (0, 1):
             raise InputError(
                 f"--like: expected an output of fcl convert from svmlight files, got {path}"
             )
+        data = found.data
         return cls(data.rows.shape[1], f"--like {path}", data.column_names, first_id, True)
 
 

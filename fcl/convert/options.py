@@ -68,7 +68,7 @@ _OPTIONS = {
     "no_quotes": _flag(group="tables", help="Quotation marks are part of the text."),
     "like": _table(
         PATH,
-        help="Make the columns of this output, for test data (tables and svmlight).",
+        help="Make the columns of this output, for test data (tables, svmlight, PLINK).",
         metavar="TRAIN.zarr",
     ),
     "layout": _table(

@@ -90,9 +90,13 @@ class RowWriter:
         if layout.kind == "sparse":
             self._store.root["X"].update_attributes({"shape": [self.n_rows, layout.width]})
         if layout.names is not None:
-            more: dict[str, Any] = {"_index": "_index", "column-order": []}
+            more: dict[str, Any] = {"_index": "_index", "column-order": list(layout.var)}
             self._store.group("var", "dataframe", "0.2.0", **more)
             self._store.text("var/_index", layout.names)
+            for name, values in layout.var.items():
+                part = _open_column(self._store, f"var/{name}", values)
+                part.append(values)
+                part.finish()
         self._store.root.update_attributes(attributes)
 
     def _count(self, y: Column | None) -> None:
