@@ -17,6 +17,7 @@ import numpy as np
 
 from fcl.convert.arrays import TEXT, Appended, Store, StoreLayout
 from fcl.convert.contract import Categorical, Column, Layout, Rows
+from fcl.convert.texts import TextArray, write_texts
 from fcl.data.sparse import SparseRows
 from fcl.errors import InputError
 
@@ -92,7 +93,7 @@ class RowWriter:
         if layout.names is not None:
             more: dict[str, Any] = {"_index": "_index", "column-order": list(layout.var)}
             self._store.group("var", "dataframe", "0.2.0", **more)
-            self._store.text("var/_index", layout.names)
+            write_texts(self._store, "var/_index", layout.names)
             for name, values in layout.var.items():
                 part = _open_column(self._store, f"var/{name}", values)
                 part.append(values)
@@ -153,7 +154,7 @@ class _TextColumn:
     """Text that rarely repeats."""
 
     def __init__(self, store: Store, path: str) -> None:
-        self._array = store.column(path, TEXT)
+        self._array = TextArray(store, path)
 
     def append(self, values: np.ndarray) -> None:
         if values.dtype.kind == "S":
@@ -179,7 +180,7 @@ class _CategoricalColumn:
 
     def finish(self) -> None:
         self._codes.finish()
-        self._store.text(f"{self._path}/categories", self._categories)
+        write_texts(self._store, f"{self._path}/categories", self._categories)
 
 
 class _Csr:

@@ -277,7 +277,7 @@ def test_the_plan_for_a_biobank(tmp_path: Path) -> None:
     assert plan.tiles[-1].stop == 500_000 and plan.bands[-1].stop == 50_000
     assert len(plan.tiles) * len(plan.bands) < 250_000
     with pytest.raises(
-        BudgetError, match="16 variants of 5,000,000 samples, need 76 MiB, more than"
+        BudgetError, match="16 variants of 5,000,000 samples, need 76.3 MiB, more than"
     ):
         Transposed(5_000_000, 10, budget)
 
