@@ -60,11 +60,12 @@ class Transposed:
         self._file.write(np.ascontiguousarray(columns).data)
 
     def rows(self) -> Iterator[np.ndarray]:
-        """Iterate over the bands: int8 (samples of the band, variants)."""
+        """Iterate over the bands: int8 (samples of the band, variants); the next one overwrites it."""
         self._file.flush()
+        memory = np.empty((self.bands[0].stop, self.tiles[-1].stop) if self.bands else 0, np.int8)
         for band in self.bands:
             n_rows = band.stop - band.start
-            rows = np.empty((n_rows, self.tiles[-1].stop), np.int8)
+            rows = memory[:n_rows]
             for tile in self.tiles:
                 width = tile.stop - tile.start
                 at = self._n_samples * tile.start + band.start * width
