@@ -122,18 +122,21 @@ class Budget:
         """How many rows of this size make a block."""
         return max(1, self.block // max(1, row_bytes))
 
-    def check(self, what: str, size: int, part: int = 2) -> None:
+    def check(self, what: str, size: int, part: int = 2, advice: str = "") -> None:
         """Raise BudgetError if something that a source must hold takes more than 1/part of the budget.
 
         what : in words, for the message; texts take ``TEXT_BYTES`` each, beside their letters.
         size : in bytes.
+        advice : what else the user can do.
         """
-        if part * size > self.total:
-            more = -(-(part * size - self.total) // (1 << 20))
+        most = self.total // part
+        if size > most:
+            more = -(
+                -2 * part * (size - most) // (1 << 20)
+            )  # the writer gets its share of any budget
             raise BudgetError(
-                f"{what} need {format_bytes(size)}, more than 1/{part} of the "
-                f"{format_bytes(self.total)} that --memory leaves for reading; raise --memory by "
-                f"{2 * more} MiB"
+                f"{what} need {format_bytes(size)} of memory, more than the {format_bytes(most)} that "
+                f"--memory leaves for them; raise --memory by {more} MiB{advice}"
             )
 
 

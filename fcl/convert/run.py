@@ -29,7 +29,8 @@ __all__ = ["Opened", "Progress", "Summary", "convert", "free_memory", "open_inpu
 #: called with (stored bytes read, bytes of all inputs or None, rows written)
 Progress = Callable[[int, int | None, int], None]
 
-#: What the interpreter and the libraries take at most.
+#: What the interpreter and the libraries take at least, when all are loaded, and at most.
+_LIBRARY_BYTES = 96 << 20
 _INTERPRETER_BYTES = 192 << 20
 #: Least memory beyond the interpreter.
 _LEAST_BYTES = 64 << 20
@@ -91,7 +92,8 @@ class _Shares:
 def free_memory(memory: int) -> int:
     """Bytes of a budget beyond the interpreter; raises BudgetError, with the smallest one, if few."""
     # a notebook may hold any data of its own
-    held = min(psutil.Process().memory_info().rss, _INTERPRETER_BYTES)
+    held = psutil.Process().memory_info().rss
+    held = min(max(held, _LIBRARY_BYTES), _INTERPRETER_BYTES)
     free = memory - held
     if free < _LEAST_BYTES:
         smallest = -(-(memory - free + _LEAST_BYTES) // _MIB) * _MIB
