@@ -80,11 +80,11 @@ class _Shares:
     def of(cls, memory: int, scratch: str) -> _Shares:
         """Divide a budget; raises BudgetError, with the smallest one, if it is too small."""
         free = free_memory(memory)
-        # X is held in two shards, one of which is compressed, with copies of its chunks
-        shard = min(64 * _MIB, free // 8)
+        # X is held in two shards; one of them is compressed, with copies of all its chunks, and joined
+        shard = min(64 * _MIB, free // 10)
         block = min(8 * _MIB, free // 32)
         return cls(
-            Budget(free - 4 * shard, block, scratch),
+            Budget(free - 5 * shard, block, scratch),
             StoreLayout(chunk_bytes=min(16 * _MIB, shard), shard_bytes=shard),
         )
 
