@@ -277,7 +277,7 @@ def test_the_plan_for_a_biobank(tmp_path: Path) -> None:
     assert plan.tiles[-1].stop == 500_000 and plan.bands[-1].stop == 50_000
     assert len(plan.tiles) * len(plan.bands) < 250_000
     with pytest.raises(
-        BudgetError, match="16 variants of 5,000,000 samples, need 76.3 MiB, more than"
+        BudgetError, match="16 variants of 5,000,000 samples, need 76.3 MiB of memory, more than"
     ):
         Transposed(5_000_000, 10, budget)
 
@@ -287,7 +287,7 @@ def test_very_many_variants(tmp_path: Path) -> None:
     write(tmp_path)
     os.truncate(tmp_path / "geno.bed", 3 + 4 * 3_000_000)
     message = refusal(tmp_path / "geno.bed", memory="512MiB")
-    assert "the names of 13 samples and 3,000,000 variants need 458 MiB" in message
+    assert "the names of 13 samples and 3,000,000 variants need 458 MiB of memory" in message
 
 
 def test_other_refusals(tmp_path: Path) -> None:
