@@ -11,7 +11,7 @@ from typing import IO
 import numpy as np
 
 from fcl.checks import shown
-from fcl.convert.contract import Budget
+from fcl.convert.contract import TEXT_BYTES, Budget
 from fcl.convert.files import InputFile
 from fcl.convert.letters import Codes, Ints, reverse_complement
 from fcl.convert.records import pieces
@@ -99,6 +99,9 @@ class Genome:
                     )
                 self.names[name] = len(lines)
                 lines.append(line)
+            budget.check(
+                f"{file.name}: the names of {len(lines):,} contigs", TEXT_BYTES * len(lines)
+            )
             starts += (end + np.cumsum(piece.lengths) - piece.lengths).tolist()
             end += len(piece.codes)
         return np.array([*starts, end], np.int64)

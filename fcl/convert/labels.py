@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import csv
+import io
+import itertools
 import re
+import sys
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from fcl.checks import shown
-from fcl.convert.contract import Categorical, Column
+from fcl.convert.contract import TEXT_BYTES, Budget, Categorical, Column
 from fcl.convert.files import InputFile
 from fcl.errors import InputError
 
@@ -173,7 +176,7 @@ class NameTable:
     column: Column
 
     @classmethod
-    def read(cls, option: str, text: str) -> NameTable:
+    def read(cls, option: str, text: str, budget: Budget) -> NameTable:
         """Read ``TABLE:COLUMN``; a column is a name in the first line, or a number from 1."""
         path, _, column = text.rpartition(":")
         if not path or not column:
@@ -181,38 +184,46 @@ class NameTable:
                 f"{option}: expected header:REGEX or TABLE.tsv:COLUMN, got {shown(text)}"
             )
         file = InputFile(path)
-        lines = [line for line in enumerate(file.read_text().splitlines(), 1) if line[1].strip()]
-        if not lines:
+        content = file.read_text()
+        n_lines = content.count("\n")
+        budget.check(
+            f"{option}: the names in the {n_lines:,} lines of {file.name}",
+            TEXT_BYTES * n_lines + 2 * len(content),
+            part=1,
+        )
+        first = next((line for _, line in _lines(content)), None)
+        if first is None:
             raise InputError(f"{file.name}: expected a table, got an empty file")
-        at, has_header = find_column(file.name, fields_of(lines[0][1]), column)
-        rows, values = cls._read_lines(file, lines[has_header:], at)
+        at, has_header = find_column(file.name, fields_of(first), column)
+        rows, values = cls._read_lines(file, content, at, has_header)
         if not has_header and _number(values[0]) is None and numbers_of(values[1:]) is not None:
             # the first line is a header, or lacks a value; a record of its name has no label
-            rows.pop(fields_of(lines[0][1])[0])
+            rows.pop(fields_of(first)[0])
             values[0] = values[-1]
         return cls(file, rows, column_of(values))
 
     @staticmethod
     def _read_lines(
-        file: InputFile, lines: Sequence[tuple[int, str]], at: int
+        file: InputFile, content: str, at: int, has_header: bool
     ) -> tuple[dict[str, int], list[str]]:
-        """Row by name, and the values of a column, of numbered lines."""
+        """Row by name, and the values of a column."""
         rows: dict[str, int] = {}
         values: list[str] = []
-        for number, line in lines:
+        for number, line in itertools.islice(_lines(content), int(has_header), None):
             cells = fields_of(line)
             if len(cells) <= at or not cells[at]:
                 raise InputError(
                     f"{file.name}: line {number}: expected a value in column {at + 1}, got none"
                 )
             if cells[0] in rows:
-                first, _ = lines[rows[cells[0]]]
+                lines = itertools.islice(_lines(content), int(has_header), None)
+                first = next(i for i, each in lines if fields_of(each)[0] == cells[0])
                 raise InputError(
                     f"{file.name}: the name {shown(cells[0])} is in the lines {first} and {number}; "
                     "expected each name once"
                 )
             rows[cells[0]] = len(values)
-            values.append(cells[at])
+            values.append(sys.intern(cells[at]))
         return rows, values
 
     def find(self, names: Sequence[str]) -> np.ndarray:
@@ -224,6 +235,12 @@ class NameTable:
         if isinstance(self.column, Categorical):
             return Categorical(self.column.codes[rows], self.column.categories)
         return self.column[rows]
+
+
+def _lines(content: str) -> Iterator[tuple[int, str]]:
+    """The lines that are not empty, with their numbers from 1; a list of them would take memory."""
+    lines = enumerate(io.StringIO(content, newline=None), 1)
+    return ((number, line) for number, line in lines if line.strip())
 
 
 def fields_of(line: str) -> list[str]:

@@ -244,6 +244,7 @@ def _write(source: Source, writer: RowWriter, budget: Budget, progress: Progress
     """Write all blocks."""
     for rows in source.blocks(budget):
         writer.append(rows, source.layout)
+        budget.check("the different texts of labels, groups and contigs", writer.held_bytes)
         if progress is not None:
             sizes = [file.size for file in source.inputs]
             total = None if None in sizes else sum(size or 0 for size in sizes)

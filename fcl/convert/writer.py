@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from fcl.convert.arrays import TEXT, Appended, Store, StoreLayout
-from fcl.convert.contract import Categorical, Column, Layout, Rows
+from fcl.convert.contract import TEXT_BYTES, Categorical, Column, Layout, Rows
 from fcl.convert.texts import TextArray, write_texts
 from fcl.data.sparse import SparseRows
 from fcl.errors import InputError
@@ -63,6 +63,12 @@ class RowWriter:
     def has(self, path: str) -> bool:
         """Whether the rows have an array, such as ``y`` or ``weights``."""
         return path in self._columns
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of the categories, which are written at the end."""
+        parts = self._columns.values()
+        return sum(part.held_bytes for part in parts if isinstance(part, _CategoricalColumn))
 
     def append(self, rows: Rows, layout: Layout) -> None:
         """Append a block; the first one with rows decides which columns there are, and their dtypes."""
@@ -173,10 +179,15 @@ class _CategoricalColumn:
         self._store, self._path = store, path
         self._codes: Appended = store.column(f"{path}/codes", np.dtype(np.int32))
         self._categories: list[str] = []
+        self._n_counted = 0
+        self.held_bytes = 0
 
     def append(self, values: Categorical) -> None:
         self._codes.append(values.codes)
         self._categories = values.categories
+        added = values.categories[self._n_counted :]
+        self._n_counted += len(added)
+        self.held_bytes += TEXT_BYTES * len(added) + sum(map(len, added))
 
     def finish(self) -> None:
         self._codes.finish()

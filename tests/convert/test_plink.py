@@ -276,9 +276,7 @@ def test_the_plan_for_a_biobank(tmp_path: Path) -> None:
         assert ranges[0].stop * other <= 50 << 20 and ranges[0].start == 0
     assert plan.tiles[-1].stop == 500_000 and plan.bands[-1].stop == 50_000
     assert len(plan.tiles) * len(plan.bands) < 250_000
-    with pytest.raises(
-        BudgetError, match="16 variants of 5,000,000 samples, need 76.3 MiB of memory, more than"
-    ):
+    with pytest.raises(BudgetError, match=r"16 variants of 5,000,000 samples, need 76\.3 MiB"):
         Transposed(5_000_000, 10, budget)
 
 

@@ -15,7 +15,7 @@ from fcl.convert.files import InputFile
 from fcl.convert.rereading import complete_lines
 from fcl.errors import InputError
 
-__all__ = ["Samples", "Trio", "Variants", "fields"]
+__all__ = ["Samples", "Trio", "Variants", "decoded", "fields"]
 
 _MAGIC = b"\x6c\x1b"
 _BY_VARIANT = b"\x01"
@@ -155,15 +155,19 @@ def fields(text: str) -> list[str]:
     return [cell.strip() for cell in text.split("\t")] if "\t" in text else text.split()
 
 
+def decoded(file: InputFile, first: int, content: bytes) -> str:
+    """Lines of a file as text, of which the first has this number; raises InputError if not UTF-8."""
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        wrong = first + content.count(b"\n", 0, error.start)
+        raise InputError(f"{file.name}: line {wrong} is not UTF-8 text") from None
+
+
 def _records(file: InputFile) -> Iterator[tuple[int, list[str]]]:
     """Lines of six cells, numbered from 1."""
     for first, content in complete_lines(file, 1 << 22):
-        try:
-            lines = content.decode("utf-8").splitlines()
-        except UnicodeDecodeError as error:
-            wrong = first + content.count(b"\n", 0, error.start)
-            raise InputError(f"{file.name}: line {wrong} is not UTF-8 text") from None
-        for number, line in enumerate(lines, first):
+        for number, line in enumerate(decoded(file, first, content).splitlines(), first):
             cells = line.split()
             if not cells:
                 continue

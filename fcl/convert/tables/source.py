@@ -50,7 +50,7 @@ class TableSource(Source):
         else:
             roles, forced = like.roles(files[0], options)
         self._roles = roles
-        self._survey = survey = Survey(files, roles, options, forced)
+        self._survey = survey = Survey(files, roles, options, forced, budget)
         if not survey.n_rows:
             raise InputError(f"{files[0].name}: has the names of columns, but no rows")
         if like is None:
