@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -179,7 +180,11 @@ def convert(
     shares = _Shares.of(parse_size(memory, "memory"), str(target.parent))
     opened = open_inputs(inputs, format, options, shares.source)
     kind, given, source = opened.format, opened.options, opened.source
-    with atomic_folder(out, overwrite) as folder, RowWriter(folder, shares.store) as writer:
+    with (
+        _named_output(out),
+        atomic_folder(out, overwrite) as folder,
+        RowWriter(folder, shares.store) as writer,
+    ):
         _write(source, writer, shares.source, progress)
         if not writer.n_rows:
             raise InputError(_nothing_left(source))
@@ -196,6 +201,16 @@ def convert(
         time.perf_counter() - since,
         source.notes,
     )
+
+
+@contextmanager
+def _named_output(out: str | os.PathLike[str]) -> Iterator[None]:
+    """Give errors of a full disk the name of the output; scratch files lie beside it."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = error.filename or os.fspath(out)
+        raise
 
 
 def _checked_inputs(inputs: Sequence[str | os.PathLike[str]]) -> list[str]:
