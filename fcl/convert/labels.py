@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import itertools
 import re
@@ -14,19 +13,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from fcl.checks import shown
+from fcl.convert.cells import fields_of, find_column
 from fcl.convert.contract import TEXT_BYTES, Budget, Categorical, Column
 from fcl.convert.files import InputFile
 from fcl.errors import InputError
 
-__all__ = [
-    "HeaderPattern",
-    "NameTable",
-    "TextColumn",
-    "cells_of",
-    "column_of",
-    "fields_of",
-    "find_column",
-]
+__all__ = ["HeaderPattern", "NameTable", "TextColumn", "column_of"]
 
 #: begins ``--label header:REGEX``
 HEADER = "header:"
@@ -241,34 +233,3 @@ def _lines(content: str) -> Iterator[tuple[int, str]]:
     """The lines that are not empty, with their numbers from 1; a list of them would take memory."""
     lines = enumerate(io.StringIO(content, newline=None), 1)
     return ((number, line) for number, line in lines if line.strip())
-
-
-def fields_of(line: str) -> list[str]:
-    """The cells of a line of a table: separated by tabs, or else commas, or else blanks."""
-    separator = next((mark for mark in "\t," if mark in line), None)
-    if separator is None:
-        return line.split()
-    return [cell.strip() for cell in cells_of([line], separator)[0]]
-
-
-def cells_of(lines: Sequence[str], separator: str) -> list[list[str]]:
-    """The cells of lines; cells may be quoted, but not continue in the next line."""
-    if any('"' in line for line in lines):
-        try:
-            return list(csv.reader(lines, delimiter=separator))
-        except csv.Error:  # a huge cell, or a carriage return within a line
-            pass
-    return [line.split(separator) if line else [] for line in lines]
-
-
-def find_column(file_name: str, first: Sequence[str], column: str) -> tuple[int, bool]:
-    """Index of a column, and whether the first line holds the names of the columns."""
-    if column in first:
-        return list(first).index(column), True
-    if column.isdecimal() and 1 <= int(column) <= len(first):
-        return int(column) - 1, False
-    names = ", ".join(map(shown, first[:12]))
-    raise InputError(
-        f"{file_name}: has no column {shown(column)}; expected a number from 1 to {len(first)}, or one "
-        f"of {names}"
-    )

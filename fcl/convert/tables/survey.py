@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from fcl.checks import shown
+from fcl.convert.cells import is_sequence
 from fcl.convert.contract import TEXT_BYTES, Budget
 from fcl.convert.numbers import (
     FIRST_INEXACT,
@@ -16,7 +17,6 @@ from fcl.convert.numbers import (
     inexact_in_float32,
     is_rounded_integer,
 )
-from fcl.convert.sequences import is_sequence
 from fcl.convert.tables.columns import ColumnOptions, Roles, matching
 from fcl.convert.tables.contract import (
     Batch,
