@@ -15,6 +15,7 @@ from fcl.options import DURATION, FLAG, FROM_1, GROUPS, PATH, TEXT, TRAINING, Ki
 from fcl.path.options import PATH_OPTIONS
 
 __all__ = [
+    "EXIT_CODES",
     "KEPT",
     "MAY_CHANGE",
     "PATH_ONLY",
@@ -24,6 +25,7 @@ __all__ = [
     "click_option",
     "import_option",
     "overwrite_option",
+    "table_options",
     "train_options",
     "version_option",
     "x_option",
@@ -99,6 +101,25 @@ MAY_CHANGE = ", ".join(
     for option in KEPT.values()
     if option.resume is Resume.FREE
 )
+
+
+#: The end of the help of commands that write one output.
+EXIT_CODES = """
+\b
+Exit codes: 0 success, 1 the machine failed, 2 wrong option or input (nothing was written),
+129, 130 and 143 signals (nothing was written).
+"""
+
+
+def table_options(table: Mapping[str, Option]) -> Callable[[Any], Any]:
+    """Add all options of a table to a command, in its order."""
+
+    def decorate(function: Any) -> Any:
+        for option in reversed(list(table.values())):
+            function = click_option(option)(function)
+        return function
+
+    return decorate
 
 
 class GroupedCommand(Command):
