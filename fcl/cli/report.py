@@ -76,7 +76,7 @@ def model_lines(model: Model, path: str, top: int) -> list[str]:
 
     family = _family_text(model.family.to_config())
     size = f"{model.family.n_features:,} of them"
-    if model.certificate.scope is not Scope.FAMILY:
+    if model.certificate.scope not in (Scope.FAMILY, Scope.SUPPORT):
         size = "sampled from an unlimited number"
     labels = "none (regression)"
     if model.labels is not None:
@@ -111,8 +111,12 @@ def _passes(number: int) -> str:
 
 def _factors(model: Model) -> str:
     """Words for standardization, and for penalty factors if any factor differs from 1."""
+    from fcl.model.certificate import Scope
+
     words = []
-    if (model.family.penalty_factors(model.ids) != 1.0).any():
+    if model.certificate.scope is Scope.SUPPORT:
+        words.append("each term j times the variance of its feature")
+    elif (model.family.penalty_factors(model.ids) != 1.0).any():
         words.append("each term j times its penalty factor")
     if model.options.get("standardize"):
         words.append("each w_j times the standard deviation of its feature")
