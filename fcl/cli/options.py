@@ -55,10 +55,12 @@ def _call_option(name: str, group: str, help: str, kind: Kind = FLAG, **more: An
 
 _PATH = "Train at N values of C from C_min upwards, and choose one by the validation score."
 _CV = "Cross-validate the path: K folds, folds of whole groups:NAME, or folds:NAME of rows."
+_OUTER = "Nested cross-validation: choose C without each of these outer folds, and score it there."
 _SAVE_OOF = "Write the margin of each row, by the fold that held it out, to FILE.npy."
 _PATH_ONLY = (
     _call_option("path", "path", _PATH, FROM_1, metavar="N"),
     _call_option("cv", "path", _CV, TEXT, metavar="K|groups:NAME|folds:NAME"),
+    _call_option("outer", "path", _OUTER, TEXT, metavar="K|groups:NAME|folds:NAME"),
     *(option for option in PATH_OPTIONS if option.name != "points"),
     _call_option("save_oof", "path", _SAVE_OOF, TEXT, metavar="FILE"),
 )

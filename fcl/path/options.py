@@ -59,7 +59,7 @@ class PathOptions:
     refit_alpha: float = _option(
         POSITIVE,
         "Weight of the ridge penalty of --refit, against the mean of the losses.",
-        1e-6,
+        1e-4,
     )
 
     @classmethod

@@ -51,7 +51,7 @@ def train_path(
     max_active: int | None = None,
     select: str = "best",
     refit: bool = False,
-    refit_alpha: float = 1e-6,
+    refit_alpha: float = 1e-4,
     folder: str | os.PathLike[str] | None = None,
     trusted: Collection[str] = (),
     progress: Progress | None = None,
@@ -239,6 +239,14 @@ def _warn(result: PathResult) -> None:
             f"{len(early)} of {len(result.points)} points ended above the tolerance; the largest gap is "
             f"{worst.certificate.gap:.2e}, at C {worst.C:.4g} ({worst.reason}); raise max_passes, "
             "max_time or tol",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
+    refit = result.refit
+    if refit is not None and not refit.converged:
+        warnings.warn(
+            f"the refit ended above the tolerance, at gap {refit.certificate.gap:.2e} ({refit.reason}); "
+            "raise max_passes, tol or refit_alpha",
             ConvergenceWarning,
             stacklevel=3,
         )
