@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
-from fcl.drivers.events import Event, PassDone
 from fcl.drivers.job import Job
-from fcl.drivers.result import TrainResult
+from fcl.drivers.result import StopReason, TrainResult
 from fcl.drivers.saving import Saver
 from fcl.drivers.session import Progress, Session
 from fcl.drivers.train import start_point
@@ -19,21 +19,18 @@ from fcl.model.model import Model
 
 __all__ = ["last_score", "least_C", "train_by_processes"]
 
+#: A time limit in seconds that is over after the first pass.
+SOON = 1e-9
+
 
 def least_C(job: Job, report: Progress, should_stop: Callable[[], bool]) -> float:
     """C_min, from the pass of the null model; training ends after it.
 
-    Raises KeyboardInterrupt if ``should_stop`` returned True.
+    Raises KeyboardInterrupt if it was interrupted.
     """
-    passed = False
-
-    def watching(event: Event) -> None:
-        nonlocal passed
-        passed |= isinstance(event, PassDone)
-        report(event)
-
-    result = train_by_processes(job, watching, lambda: passed or should_stop())
-    if should_stop():
+    at_once = replace(job, options=replace(job.options, max_time=SOON))
+    result = train_by_processes(at_once, report, should_stop)
+    if result.reason is StopReason.INTERRUPTED:
         raise KeyboardInterrupt
     found = result.model.options["C_min"]
     return math.inf if found is None else float(found)
