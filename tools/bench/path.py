@@ -8,8 +8,8 @@ or on a9a, pairs of its columns (``products:degree=2``)::
 
     python tools/bench/path.py --a9a FILE.gz --points 20
 
-``--processes`` also times the path with the driver ``processes``, which starts its children for each point; nothing is
-pinned to a core then. ``--cv`` also shows how long the folds take to read their rows.
+``--processes`` also times the path with the driver ``processes``, which starts its children for each
+point; nothing is pinned to a core then. ``--cv`` also shows how long the folds take to read their rows.
 
 Times are wall seconds in this process, with all kernels loaded before the clock starts. The table shows
 each point; the certificates are those of the path.
