@@ -82,6 +82,12 @@ def _lead(found: dict[str, Any], chosen: int, n: int) -> str:
         text += f" It was chosen by {words}."
     if found.get("error_from"):
         text += f" Standard errors come from {short(str(found['error_from']), 80)}."
+    outer = found.get("outer")
+    if isinstance(outer, dict) and math.isfinite(mean := number(outer.get("mean"))):
+        text += (
+            f" Nested cross-validation scores the whole choice: {short(str(outer.get('metric')).upper(), 12)} "
+            f"{mean:.4g}, standard error {number(outer.get('se')):.2g}."
+        )
     return text
 
 
