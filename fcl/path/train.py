@@ -116,7 +116,8 @@ def train_path(
     progress, should_stop : callable
         As for :func:`fcl.train`; events of :mod:`fcl.path.events` come between those of the points. A
         path that ``should_stop`` ends has the points so far. If it ends a fold, no model over all rows
-        has a score yet, so KeyboardInterrupt is raised; ``folder`` keeps the points.
+        has a score yet, so KeyboardInterrupt is raised, as it is if it ends a refit or an outer fold;
+        ``folder`` keeps the points.
     warn : bool
         Whether to warn about columns of uneven scales, and about points above the tolerance.
     **training
