@@ -93,12 +93,12 @@ def path_lines(path: PathResult, written: list[tuple[str, str]], folder: str) ->
         items.insert(2, ("errors", f"standard errors from {scores.error_from}"))
     items += [*written, ("points", folder)]
     lines = [*_table(path), "", *aligned(items)]
+    if strongest := strongest_lines(chosen.model, 10):
+        lines += ["strongest features:", *strongest]
     if path.refit is not None:
         lines += ["", *_refit_lines(path, path.refit)]
     if path.outer is not None:
         lines += ["", *_outer_lines(path.outer)]
-    if strongest := strongest_lines(chosen.model, 10):
-        lines += ["strongest features:", *strongest]
     return lines
 
 

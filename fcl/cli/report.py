@@ -26,16 +26,20 @@ def aligned(items: Iterable[tuple[str, str]]) -> list[str]:
 
 def certificate_items(certificate: Certificate, active: int) -> Items:
     """The lines of a certificate: objective, bound, gap and scope, violation, active features."""
+    from fcl.model.certificate import Scope
+
     violation = f"{certificate.max_violation:.6g} largest |slope| (1 at the optimum)"
     if math.isinf(certificate.max_violation):
         violation = "unknown: no pass was completed"
-    return [
+    items = [
         ("objective", f"{certificate.objective:.10g}"),
         ("bound", f"{certificate.bound:.10g}"),
         ("gap", f"{certificate.gap:.3g} relative, over {certificate.scope_text}"),
-        ("violation", violation),
-        ("active", f"{active:,} of {certificate.n_priced:,} priced features"),
     ]
+    # a slope is in units of the L1 norm, of which a refit has next to nothing
+    if certificate.scope is not Scope.SUPPORT:
+        items.append(("violation", violation))
+    return [*items, ("active", f"{active:,} of {certificate.n_priced:,} priced features")]
 
 
 def strongest_lines(model: Model, top: int) -> list[str]:
