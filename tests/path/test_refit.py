@@ -37,13 +37,20 @@ def confirm_refit(model: fcl.Model, data: fcl.DataSet, s: np.ndarray) -> None:
 
 
 @pytest.mark.parametrize(
-    "features", ["kmers:d=2", "kmers:d=1 + bag:d=2 * 3", "bag:d=2,strands=both"]
+    ("features", "row_view"),
+    [
+        ("kmers:d=2", "all"),
+        ("kmers:d=2", 128),
+        ("kmers:d=1 + bag:d=2 * 3", "all"),
+        ("bag:d=2,strands=both", "all"),
+    ],
 )
-def test_a_refit_is_ridge_regression_on_the_chosen_columns(features: str) -> None:
+def test_a_refit_is_ridge_regression_on_the_chosen_columns(features: str, row_view: Any) -> None:
     codes, y = rows()
     s = np.random.default_rng(1).uniform(0.5, 2.0, N)
     data = fcl.open_data(codes, y=y, weights=s)
-    path = fcl.train_path(data, features, points=4, refit=True, tol=1e-8, memory="1GiB")
+    options: dict[str, Any] = {"tol": 1e-8, "memory": "1GiB", "row_view": row_view}
+    path = fcl.train_path(data, features, points=4, refit=True, **options)
     assert path.refit is not None and path.refit.converged
     chosen, model = path.chosen.model, path.refit.model
     np.testing.assert_array_equal(model.ids, chosen.ids[chosen.weights != 0.0])
