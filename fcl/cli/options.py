@@ -55,12 +55,17 @@ def _call_option(name: str, group: str, help: str, kind: Kind = FLAG, **more: An
     return Option(kind, group, help, name=name, resume=Resume.NOT_KEPT, planned=False, **more)
 
 
-_PATH = "Train at N values of C from C_min upwards, and choose one by the validation score."
+_PATH = (
+    "Train at N values of C from C_min upwards, and choose one by the validation score. A path runs in "
+    "one process unless --driver processes is given, which starts processes for each point."
+)
 _CV = "Cross-validate the path: K folds, folds of whole groups:NAME, or folds:NAME of rows."
+_OUTER = "Nested cross-validation: choose C without each of these outer folds, and score it there."
 _SAVE_OOF = "Write the margin of each row, by the fold that held it out, to FILE.npy."
 _PATH_ONLY = (
     _call_option("path", "path", _PATH, FROM_1, metavar="N"),
     _call_option("cv", "path", _CV, TEXT, metavar="K|groups:NAME|folds:NAME"),
+    _call_option("outer", "path", _OUTER, TEXT, metavar="K|groups:NAME|folds:NAME"),
     *(option for option in PATH_OPTIONS if option.name != "points"),
     _call_option("save_oof", "path", _SAVE_OOF, TEXT, metavar="FILE"),
 )
