@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 __all__ = ["encoded_target"]
 
 
-def encoded_target(model: Model, values: np.ndarray, name: str) -> npt.NDArray[np.float64]:
+def encoded_target(
+    model: Model, values: np.ndarray, name: str, first_row: int = 0
+) -> npt.NDArray[np.float64]:
     """The target of each row, float64 (n,): -1 or +1 for labels, numbers for regression.
 
     Parameters
@@ -25,6 +27,8 @@ def encoded_target(model: Model, values: np.ndarray, name: str) -> npt.NDArray[n
         The target of new rows.
     name : str
         Of the target, for messages.
+    first_row : int
+        The number of the first of these rows, for messages.
 
     Raises
     ------
@@ -34,7 +38,7 @@ def encoded_target(model: Model, values: np.ndarray, name: str) -> npt.NDArray[n
     from fcl.data.targets import regression_target
 
     if model.labels is None:
-        return regression_target(values, name)
+        return regression_target(values, name, first_row)
     values = np.asarray(values).reshape(-1)
     if values.dtype.kind == "S":
         values = np.char.decode(values, "utf-8", "backslashreplace")
@@ -43,6 +47,6 @@ def encoded_target(model: Model, values: np.ndarray, name: str) -> npt.NDArray[n
     if len(wrong):
         raise InputError(
             f"{name}: expected the labels of the model, {model.labels[0]!r} and "
-            f"{model.labels[1]!r}, got {values[wrong[0]]!r} in row {wrong[0]}"
+            f"{model.labels[1]!r}, got {values[wrong[:1]].tolist()[0]!r} in row {first_row + wrong[0]}"
         )
     return np.where(known[1], 1.0, -1.0)

@@ -1,7 +1,11 @@
 """The report of a model: one HTML page with its certificate, training, scores and features.
 
 ``contract``   what a section gets and returns
-``measured``   what the report measures on rows of data: margins, features, letters
+``measured``    what the report measures on rows of data: predictions, features, letters
+``predictions`` sums over the predictions, and the most extreme rows
+``cells``      sums over rows by margin, in bounded memory
+``groups``     names and numbers of groups of rows
+``columns``    statistics of the columns of features
 ``scores``     numbers of predictions against targets
 ``letters``    contributions and effects of letters
 ``sections``   the sections of the page, in order

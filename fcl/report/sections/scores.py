@@ -7,22 +7,23 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fcl.report.cells import Cells, ranking_errors
 from fcl.report.contract import Context, Figure, Section, Table, name_text
-from fcl.report.figures import ACCENT, FAINT, INK, SECOND, drawing, log_axis, short
+from fcl.report.figures import ACCENT, INK, SECOND, drawing, log_axis, short
 from fcl.report.measured import Measured
+from fcl.report.predictions import MOST_PREDICTED, Predictions
 from fcl.report.scores import (
     Bins,
     Confusion,
     Curve,
-    GroupScore,
     calibration,
     confusion_at,
-    group_scores,
     precision_recall,
     roc,
     thinned,
     thresholds,
 )
+from fcl.report.sections.by_group import scores_of_labels, scores_of_numbers
 
 __all__ = ["section"]
 
@@ -32,10 +33,6 @@ Floats = npt.NDArray[np.float64]
 BINS = 50
 #: Predictions whose means differ by this factor are drawn on a log scale.
 LOG_FROM = 1_000.0
-#: The largest |prediction| whose squared error surely does not overflow.
-MOST_PREDICTED = 1e100
-#: Groups that the page shows: the largest ones.
-MOST_GROUPS = 40
 TRAINING = "The model was trained on these rows, so that scores on new rows are usually lower."
 OTHER = (
     "These data differ from the training data by fingerprint (rows, target, weights, offset); whether "
@@ -51,34 +48,31 @@ def section(context: Context) -> Section:
     measured = context.measured
     if measured is None:
         return Section("scores", "Scores", WITHOUT)
-    lead = f"{len(measured.y):,} rows of {name_text(measured.data.name)}."
-    if not measured.weights.all():
-        zero = int(np.count_nonzero(measured.weights == 0.0))
-        lead += f" {zero:,} rows of weight 0 do not count."
-    lead += f" {TRAINING if measured.is_training else OTHER}"
+    lead = _lead(measured)
     if context.model.labels is None:
-        if measured.groups is not None:
-            lead += " Scores of groups are computed for labels only."
-        return _regression(context, measured, lead)
-    return _classification(context, measured, lead)
+        return _regression(context, measured.predictions, lead)
+    return _classification(context, measured.predictions, lead)
 
 
-def _counted(measured: Measured) -> tuple[Floats, Floats, Floats]:
-    """Targets, margins and weights of the rows that count."""
-    kept = measured.weights > 0.0
-    return measured.y[kept], measured.margins[kept], measured.weights[kept]
+def _lead(measured: Measured) -> str:
+    n, counted = measured.predictions.n_rows, measured.predictions.n_counted
+    text = f"{n:,} rows of {name_text(measured.data.name)}."
+    if counted < n:
+        text += f" {n - counted:,} rows of weight 0 do not count."
+    return f"{text} {TRAINING if measured.is_training else OTHER}"
 
 
 # -- classification --------------------------------------------------------------------------------
 
 
-def _classification(context: Context, measured: Measured, lead: str) -> Section:
-    y, margins, weights = _counted(measured)
+def _classification(context: Context, predictions: Predictions, lead: str) -> Section:
+    y, margins, weights = predictions.margins.labelled()
     if len(np.unique(y)) < 2:
         lead += " All rows have the same label, so that there are no curves."
         return Section("scores", "Scores", lead)
     ranked, rates = precision_recall(y, margins, weights), roc(y, margins, weights)
-    base = float(weights[y > 0].sum() / weights.sum())
+    totals = predictions.totals.all()
+    base = float(totals.mean("target")[0])
     facts = [
         ("AUPRC", f"{ranked.area:.4f}, of a random order {base:.4f}"),
         ("AUROC", f"{rates.area:.4f}, of a random order 0.5"),
@@ -86,21 +80,25 @@ def _classification(context: Context, measured: Measured, lead: str) -> Section:
     blocks: list[Figure | Table] = [_curves(ranked, rates, base)]
     blocks.append(_histogram(context, y, margins, weights))
     if context.model.loss_object.has_mean:
-        probability = context.model.loss_object.mean(margins)
-        positive = (y + 1.0) / 2.0
-        # by margins: the logarithm of a probability that rounds to 0 is lost
-        log_loss = np.average(np.logaddexp(0.0, -y * margins), weights=weights)
-        brier = np.average((probability - positive) ** 2, weights=weights)
-        facts += [("log loss", f"{log_loss:.5g}"), ("Brier score", f"{brier:.5g}")]
-        bins = calibration(probability, positive, weights, binary=True)
+        facts.append(("log loss", f"{totals.mean('log_loss')[0]:.5g}"))
+        facts.append(("Brier score", f"{totals.mean('brier')[0]:.5g}"))
         words = "mean predicted probability", "share of positive rows"
-        blocks.append(_calibration(bins, *words))
+        blocks.append(_calibration(calibration(predictions.margins, binary=True), *words))
     rules = thresholds(ranked)
     blocks.append(_confusions([confusion_at(*rule, y, margins, weights) for rule in rules]))
-    if measured.groups is not None:
-        kept = measured.groups[measured.weights > 0.0]
-        blocks += _groups(group_scores(kept, y, margins, weights), ranked.area)
-    return Section("scores", "Scores", lead, facts, blocks)
+    blocks += scores_of_labels(predictions, ranked.area)
+    return Section("scores", "Scores", lead, facts, blocks, _notes(predictions.margins))
+
+
+def _notes(cells: Cells) -> list[str]:
+    """By how much the areas may be wrong, if margins were rounded."""
+    if cells.exact:
+        return []
+    errors = ranking_errors(cells)
+    return [
+        f"The curves group the rows into {len(cells):,} intervals of nearly equal margins. This changes "
+        f"AUPRC by at most {errors.auprc:.1g}, and AUROC by at most {errors.auroc:.1g}."
+    ]
 
 
 def _curves(ranked: Curve, rates: Curve, base: float) -> Figure:
@@ -190,57 +188,37 @@ def _confusions(found: list[Confusion]) -> Table:
     return Table("confusion", head, rows, caption)
 
 
-def _groups(found: list[GroupScore], overall: float) -> list[Figure | Table]:
-    head = ["group", "rows", "share of positive rows", "AUPRC"]
-    rows = [[name_text(g.group), g.rows, g.positive, g.auprc] for g in found]
-    table = Table("groups", head, rows, "Scores of each group.", shown=len(rows) <= MOST_GROUPS)
-    largest = sorted(found, key=lambda g: -g.rows)[:MOST_GROUPS]
-    chosen = [g for g in found if g in largest]
-    with drawing(9.0, 0.9 + 0.22 * len(chosen)) as drawn:
-        at = np.arange(len(chosen))[::-1]
-        drawn.axes.plot([g.positive for g in chosen], at, "|", color=SECOND, markersize=9)
-        drawn.axes.plot([g.auprc for g in chosen], at, "o", color=ACCENT, markersize=5)
-        drawn.axes.axvline(overall, color=FAINT, linewidth=1.5)
-        drawn.axes.set_yticks(at, [f"{short(g.group, 24)} (n = {g.rows:,})" for g in chosen])
-        drawn.axes.set(xlabel="AUPRC", xlim=(0, 1.02))
-    caption = "AUPRC of each group; the short stroke is a random order, the line all rows together."
-    return [Figure("groups", drawn.svg, caption), table]
-
-
 # -- regression ------------------------------------------------------------------------------------
 
 
-def _regression(context: Context, measured: Measured, lead: str) -> Section:
-    y, margins, weights = _counted(measured)
-    loss = context.model.loss_object
-    predicted = loss.mean(margins)
-    if np.abs(predicted).max() > MOST_PREDICTED:
+def _regression(context: Context, predictions: Predictions, lead: str) -> Section:
+    if predictions.overflows:
         lead += (
             f" Predictions of more than {MOST_PREDICTED:.0e} occur, so that there are no scores."
         )
         return Section("scores", "Scores", lead)
-    residuals = y - predicted
-    total = float(weights.sum())
-    spread = float(weights @ (y - float(weights @ y) / total) ** 2)
-    squared = float(weights @ residuals**2)
+    metric = context.model.loss_object.metric.upper()
+    totals = predictions.totals.all()
+    squared, spread = float(totals.mean("squared")[0]), float(totals.spread()[0])
     facts = [
-        (loss.metric.upper(), f"{loss.score(y, weights, margins):.6g}"),
-        ("root mean squared error", f"{np.sqrt(squared / total):.6g}"),
-        ("mean absolute error", f"{float(weights @ np.abs(residuals)) / total:.6g}"),
+        (metric, f"{totals.mean('metric')[0]:.6g}"),
+        ("root mean squared error", f"{np.sqrt(squared):.6g}"),
+        ("mean absolute error", f"{totals.mean('absolute')[0]:.6g}"),
     ]
     if spread > 0.0:
         facts.append(("R squared", f"{1.0 - squared / spread:.4f}"))
-    bins = calibration(predicted, y, weights, binary=False)
+    bins = calibration(predictions.margins, False, predictions.centre)
     blocks = [
         _calibration(bins, "mean prediction", "mean target"),
-        _residuals(residuals, weights),
+        _residuals(predictions.residuals),
+        *scores_of_numbers(predictions, metric),
     ]
     return Section("scores", "Scores", lead, facts, blocks)
 
 
-def _residuals(residuals: Floats, weights: Floats) -> Figure:
-    edges = _edges(residuals)
-    counts, _ = np.histogram(residuals, edges, weights=weights)
+def _residuals(cells: Cells) -> Figure:
+    edges = _edges(cells.values)
+    counts, _ = np.histogram(cells.values, edges, weights=cells.column("weight"))
     with drawing(9.0, 2.2) as drawn:
         drawn.axes.stairs(counts, edges, color=ACCENT, fill=True, alpha=0.5)
         drawn.axes.axvline(0.0, color=INK, linewidth=0.8)
