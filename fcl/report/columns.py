@@ -49,7 +49,7 @@ class FeatureStats:
     mean, spread : float64 (k,)
         Weighted mean and standard deviation of the contribution to the margin.
     group : int64 (k,)
-        Features with the same number have equal columns on the sample.
+        Features with the same number have equal columns on the sample, which are not 0 everywhere.
     """
 
     indices: Ids
@@ -143,6 +143,10 @@ class _ColumnSums:
             self._positive, self._carried, out=np.full_like(mean, np.nan), where=self._carried > 0.0
         )
         _, group = np.unique(self._hash, axis=1, return_inverse=True)
+        group = group.reshape(-1)
+        # features that are 0 in all rows of the sample may differ in other rows
+        zero = self._nonzero == 0
+        group[zero] = len(group) + np.arange(np.count_nonzero(zero))
         return FeatureStats(
             indices,
             n_rows,
@@ -150,5 +154,5 @@ class _ColumnSums:
             share,
             mean + shift,
             np.sqrt(variance),
-            group.reshape(-1),
+            group,
         )

@@ -31,6 +31,9 @@ Floats = npt.NDArray[np.float64]
 
 #: Bins of a histogram.
 BINS = 50
+#: Share of the rows beyond each end of a histogram; a few large values must not flatten the others.
+OUTER_SHARE = 0.002
+OUTER = "The outer bars include the rows further out."
 #: Predictions whose means differ by this factor are drawn on a log scale.
 LOG_FROM = 1_000.0
 TRAINING = "The model was trained on these rows, so that scores on new rows are usually lower."
@@ -124,10 +127,9 @@ def _curves(ranked: Curve, rates: Curve, base: float) -> Figure:
 
 
 def _histogram(context: Context, y: Floats, margins: Floats, weights: Floats) -> Figure:
-    edges = _edges(margins)
-    counts = [
-        np.histogram(margins[y == side], edges, weights=weights[y == side])[0] for side in (-1, 1)
-    ]
+    classes = [(margins[y == side], weights[y == side]) for side in (-1, 1)]
+    edges = _edges(*classes)
+    counts = [_counts(edges, *own) for own in classes]
     with drawing(9.0, 2.4) as drawn:
         for count, colour in zip(counts, (SECOND, ACCENT), strict=True):
             share = count / count.sum()
@@ -139,13 +141,28 @@ def _histogram(context: Context, y: Floats, margins: Floats, weights: Floats) ->
         drawn.axes.legend(handles, [short(label, 24) for label in context.labels])
     rows = [list(row) for row in zip(edges[:-1], edges[1:], *counts, strict=True)]
     data = Table("margins", ["low", "high", "negative", "positive"], rows, shown=False)
-    caption = "Margins by class. A margin above 0 predicts the positive label."
+    caption = f"Margins by class. A margin above 0 predicts the positive label. {OUTER}"
     return Figure("margins", drawn.svg, caption, data)
 
 
-def _edges(values: Floats) -> Floats:
-    low, high = float(values.min()), float(values.max())
+def _edges(*samples: tuple[Floats, Floats]) -> Floats:
+    """Edges of a histogram of several samples (increasing values, weights) without their outer ends."""
+    ends = [_quantiles(*sample) for sample in samples]
+    low, high = min(low for low, _ in ends), max(high for _, high in ends)
     return np.linspace(low, high if high > low else low + 1.0, BINS + 1)
+
+
+def _quantiles(values: Floats, weights: Floats) -> Floats:
+    """The values that leave a share of OUTER_SHARE of the weight below, and above."""
+    total = np.cumsum(weights)
+    at = np.searchsorted(total, np.array([OUTER_SHARE, 1.0 - OUTER_SHARE]) * total[-1])
+    return values[np.minimum(at, len(values) - 1)]
+
+
+def _counts(edges: Floats, values: Floats, weights: Floats) -> Floats:
+    """The weights in the bins of a histogram, of which the outer ones are open."""
+    counts, _ = np.histogram(np.clip(values, edges[0], edges[-1]), edges, weights=weights)
+    return counts
 
 
 def _calibration(bins: Bins, predicted: str, observed: str) -> Figure:
@@ -174,7 +191,7 @@ def _calibration(bins: Bins, predicted: str, observed: str) -> Figure:
 
 def _confusions(found: list[Confusion]) -> Table:
     head = [
-        "rule", "margin from", "true positive", "false positive", "false negative", "true negative",
+        "rule", "threshold", "true positive", "false positive", "false negative", "true negative",
         "precision", "recall", "F1",
     ]  # fmt: skip
     rows = [
@@ -217,12 +234,12 @@ def _regression(context: Context, predictions: Predictions, lead: str) -> Sectio
 
 
 def _residuals(cells: Cells) -> Figure:
-    edges = _edges(cells.values)
-    counts, _ = np.histogram(cells.values, edges, weights=cells.column("weight"))
+    edges = _edges((cells.values, cells.column("weight")))
+    counts = _counts(edges, cells.values, cells.column("weight"))
     with drawing(9.0, 2.2) as drawn:
         drawn.axes.stairs(counts, edges, color=ACCENT, fill=True, alpha=0.5)
         drawn.axes.axvline(0.0, color=INK, linewidth=0.8)
         drawn.axes.set(xlabel="target - prediction", ylabel="rows, by weight")
     rows: list[list[Any]] = [list(row) for row in zip(edges[:-1], edges[1:], counts, strict=True)]
     data = Table("residuals", ["low", "high", "rows"], rows, shown=False)
-    return Figure("residuals", drawn.svg, "Residuals of the rows.", data)
+    return Figure("residuals", drawn.svg, f"Residuals of the rows. {OUTER}", data)
