@@ -121,11 +121,12 @@ def _gap_bar(gap: float, tol: float) -> Figure:
     with drawing(9.0, 0.95) as drawn:
         axes = drawn.axes
         marked = 0.0 < tol < 1.0
-        low = max(min(shown, tol if marked else shown), LEAST_GAP) / 3.0
+        low = max(min(shown, tol if marked else shown), LEAST_GAP) / 20.0
         log_axis(axes, "x", low, 1.0)
         axes.set_xlim(1.0, low)
         axes.barh([0.0], [shown - 1.0], left=1.0, height=0.8, color=ACCENT, alpha=0.85)
-        inside = math.log(shown) <= 0.25 * math.log(low)  # the bar is long enough for its text
+        # beyond the end of the bar, unless the line of the tolerance would cross the text
+        inside = marked and tol < shown and math.log(shown) <= 0.25 * math.log(low)
         side, colour = ("right", PAGE) if inside else ("left", INK)
         _label(axes, (shown, 0.0), f"gap {gap:.2e}", va="center", ha=side, color=colour)
         if marked:

@@ -180,7 +180,9 @@ def _calibration(bins: Bins, predicted: str, observed: str) -> Figure:
             drawn.axes.set(xlim=ends, ylim=ends)
         drawn.axes.plot(ends, ends, color=SECOND, linewidth=1.0, linestyle="--")
         drawn.axes.vlines(bins.predicted, low, bins.high, color=ACCENT, linewidth=1.2)
-        drawn.axes.plot(bins.predicted, observed_means, "o", color=ACCENT, markersize=4)
+        drawn.axes.plot(
+            bins.predicted, observed_means, "o", color=ACCENT, markersize=4, clip_on=False
+        )
         drawn.axes.set(xlabel=predicted, ylabel=observed)
         drawn.axes.set_title("calibration")
     head = ["predicted", "observed", "low", "high", "rows"]
