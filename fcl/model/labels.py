@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from fcl.checks import shown
 from fcl.errors import InputError
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ __all__ = ["encoded_target"]
 
 
 def encoded_target(
-    model: Model, values: np.ndarray, name: str, first_row: int = 0
+    model: Model, values: np.ndarray, name: str, rows: npt.NDArray[np.int64] | None = None
 ) -> npt.NDArray[np.float64]:
     """The target of each row, float64 (n,): -1 or +1 for labels, numbers for regression.
 
@@ -27,8 +28,8 @@ def encoded_target(
         The target of new rows.
     name : str
         Of the target, for messages.
-    first_row : int
-        The number of the first of these rows, for messages.
+    rows : int64 (n,), optional
+        Numbers of the rows, for messages; by default from 0.
 
     Raises
     ------
@@ -38,15 +39,16 @@ def encoded_target(
     from fcl.data.targets import regression_target
 
     if model.labels is None:
-        return regression_target(values, name, first_row)
+        return regression_target(values, name, rows)
     values = np.asarray(values).reshape(-1)
     if values.dtype.kind == "S":
         values = np.char.decode(values, "utf-8", "backslashreplace")
     known = [values == label for label in model.labels]
     wrong = np.flatnonzero(~(known[0] | known[1]))
     if len(wrong):
+        row = wrong[0] if rows is None else rows[wrong[0]]
         raise InputError(
             f"{name}: expected the labels of the model, {model.labels[0]!r} and "
-            f"{model.labels[1]!r}, got {values[wrong[:1]].tolist()[0]!r} in row {first_row + wrong[0]}"
+            f"{model.labels[1]!r}, got {shown(values[wrong[0]])} in row {row}"
         )
     return np.where(known[1], 1.0, -1.0)

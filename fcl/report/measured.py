@@ -109,7 +109,9 @@ def _targets(model: Model, data: DataSet, start: int, stop: int) -> Floats:
         raise InputError(
             f"{data.name}: expected a target to compare predictions with, got none; name its array (--y)"
         )
-    return encoded_target(model, data.target[start:stop], data.target_name, start)
+    values = data.target[start:stop]
+    rows = np.arange(start, start + len(values))
+    return encoded_target(model, values, data.target_name, rows)
 
 
 def _predictions(
