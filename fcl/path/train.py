@@ -17,14 +17,15 @@ import numpy.typing as npt
 
 from fcl.checks import flag
 from fcl.data import DataSet
+from fcl.drivers.bar import Progress
 from fcl.drivers.job import Job, make_job
-from fcl.drivers.session import Progress
 from fcl.errors import ConvergenceWarning, InputError, ScaleWarning
 from fcl.features.base import is_sampled
 from fcl.features.standardized import uneven_scales
 from fcl.objective import Loss
 from fcl.options import FIXED
 from fcl.parallel import one_blas_thread
+from fcl.path.bar import reporting
 from fcl.path.cross import extend_folds, held_out_margins, never, scores_of, split_data
 from fcl.path.folds import Folds, encode_groups, fold_of_rows
 from fcl.path.grid import Grid, check_alphas
@@ -111,7 +112,8 @@ def train_path(
     trusted : collection of str
         Modules that models in ``folder`` may import.
     progress, should_stop : callable
-        As for :func:`fcl.train`; events of :mod:`fcl.path.events` come between those of the points. A
+        As for :func:`fcl.train`; events of :mod:`fcl.path.events` come between those of the points, and a
+        bar such as ``tqdm`` counts the finished points of the folds and of all rows. A
         path that ``should_stop`` ends has the points so far. If it ends a fold, no model over all rows
         has a score yet, so KeyboardInterrupt is raised; ``folder`` keeps the points.
     warn : bool
@@ -149,9 +151,9 @@ def train_path(
         found = check_alphas(alphas)
         grid = Grid(len(found), None, found)
     problem = _problem(data, features, valid, training, cv, groups, warn)
-    running = Running(progress or (lambda event: None), should_stop or (lambda: False))
     make = _validated if problem.folds is None else _cross_validated
-    with one_blas_thread():
+    with one_blas_thread(), reporting(progress) as report:
+        running = Running(report, should_stop or (lambda: False))
         result = make(problem, options, grid, running, _Folder(folder, trusted))
     if folder is not None:
         add_result(folder, result)
