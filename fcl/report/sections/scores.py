@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import decimal
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,8 @@ Floats = npt.NDArray[np.float64]
 
 #: Bins of a histogram.
 BINS = 50
+#: Rounds upper bounds to one significant digit.
+UP = decimal.Context(prec=1, rounding=decimal.ROUND_CEILING)
 #: Share of the rows beyond each end of a histogram; a few large values must not flatten the others.
 OUTER_SHARE = 0.002
 OUTER = "The outer bars include the rows further out."
@@ -100,8 +103,13 @@ def _notes(cells: Cells) -> list[str]:
     errors = ranking_errors(cells)
     return [
         f"The curves group the rows into {len(cells):,} intervals of nearly equal margins. This changes "
-        f"AUPRC by at most {errors.auprc:.1g}, and AUROC by at most {errors.auroc:.1g}."
+        f"AUPRC by at most {rounded_up(errors.auprc)}, and AUROC by at most {rounded_up(errors.auroc)}."
     ]
+
+
+def rounded_up(value: float) -> str:
+    """A bound with one significant digit, rounded up so that it stays a bound."""
+    return f"{float(UP.create_decimal_from_float(value)):.1g}"
 
 
 def _curves(ranked: Curve, rates: Curve, base: float) -> Figure:
