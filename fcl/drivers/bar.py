@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from fcl.drivers.events import Event, PassDone, Started, StepProgress, Stopped
 
-__all__ = ["Bar", "Progress", "on_event"]
+__all__ = ["Bar", "Progress", "as_bar", "on_event"]
 
 Callback = Callable[[Event], Any]
 
@@ -40,11 +40,15 @@ def on_event(progress: Progress | None) -> Callback:
     """
     if progress is None:
         return lambda event: None
-    if isinstance(progress, type) and callable(getattr(progress, "set_postfix", None)):
-        progress = progress(total=100)
-    if callable(getattr(progress, "set_postfix", None)):
-        return _OnBar(progress)  # type: ignore[arg-type]
-    return progress  # type: ignore[return-value]
+    bar = as_bar(progress, 100)
+    return progress if bar is None else _OnBar(bar)  # type: ignore[return-value]
+
+
+def as_bar(progress: Progress | None, total: float | None) -> Bar | None:
+    """A bar as it is, or a new bar of a class of bars with this total; None for a function or None."""
+    if not callable(getattr(progress, "set_postfix", None)):
+        return None
+    return progress(total=total) if isinstance(progress, type) else progress  # type: ignore[return-value]
 
 
 class _OnBar:

@@ -55,12 +55,6 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
     intercept_: Any
     certificate_scope_: str | list[str]
 
-    def _store(self, given: dict[str, Any]) -> None:
-        """Store the arguments of the constructor, as scikit-learn demands: unchanged, by their names."""
-        # not only the parameters of this class: a subclass may have others, or fewer
-        for name in given.keys() - {"self"}:
-            setattr(self, name, given[name])
-
     # -- fit -----------------------------------------------------------------------------------
 
     def _checked_options(self) -> dict[str, Any]:

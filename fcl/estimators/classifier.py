@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import ClassifierMixin
@@ -14,148 +15,24 @@ from sklearn.utils.validation import check_is_fitted
 
 from fcl.errors import InputError
 from fcl.estimators.base import Estimator
+from fcl.estimators.parameters import ClassParameters, FitParameters
 from fcl.estimators.rows import Training, open_scored, open_training
-from fcl.features import Spec
 from fcl.model import Model
 from fcl.objective import find_loss
 
-__all__ = ["FCLClassifier"]
+__all__ = ["Classifier", "FCLClassifier"]
 
 
 def _has_probabilities(estimator: Any) -> bool:
     return find_loss(estimator.loss).has_mean
 
 
-class FCLClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
-    """L1-regularised linear classifier over a family of features, to a certified duality gap.
-
-    Minimises ||w||_1 + C sum_i s_i loss(y_i, <w, phi(x_i)> + b) over all features phi of the family. With
-    more than two classes, one problem per class separates it from the rest; the data are opened once.
-
-    Parameters
-    ----------
-    features : str, Kmers or Generator
-        The family: ``"columns"`` for the columns of X, ``"kmers:d=8"`` and others; see
-        :func:`fcl.train`.
-    C : float or None
-        Weight of the losses; None or the default if ``alpha`` is given.
-    alpha : float or None
-        Another way to give C: C = 1 / (alpha * sum of the sample weights, before class weights).
-    l1_ratio : float
-        rho in (0, 1]: 1 for the L1 norm, less for the elastic net, whose penalty is
-        sum_j rho |w_j| + (1 - rho) w_j^2 / 2.
-    standardize : bool
-        Whether each weight is penalised in units of the standard deviation of its feature, as glmnet does
-        by default; see :func:`fcl.train`. ``coef_`` stays in the units of X. If False, ``fit`` issues a
-        :class:`fcl.ScaleWarning` for columns whose scales differ by more than a factor of 10^4.
-    loss : {"logistic", "squared_hinge"}
-    fit_intercept : bool
-        Whether to fit b, which is never penalised.
-    tol : float
-        Relative duality gap (P - D) / P at which to stop. The default of 1e-4 is a tenth of the tolerance
-        below which held-out accuracy and average precision no longer changed in the fourth digit on the
-        measured data sets (``tools/bench/tolerance.py``). For a sampled family, such as
-        ``"fourier:per_pass=200"``, the gap covers only the features that the last pass priced.
-    max_iter : int
-        Largest number of passes over the data for each problem, besides the first, of the null model.
-    class_weight : None, "balanced" or dict of class to weight
-        Factors of the sample weights of each class, 1 for classes not named; ``"balanced"`` gives all
-        classes the same total weight.
-    warm_start : bool
-        Whether ``fit`` starts from the weights of the previous fit, if classes and family are the same.
-        The result is certified like any other. The learnt state of a family is compared exactly: a
-        family such as ``"fourier"``, which learns means, scales and the width of the kernel, may differ
-        after the change of a single value of X, and the fit then starts from 0. ``"columns"``,
-        ``"products"`` and families over letters learn only the width of the rows.
-    random_state : int, RandomState or None
-        Seed of the samples of rows and of the order of coordinates; None means 0.
-    n_jobs : int or None
-        Number of writers of the driver ``processes``: -1 for all cores, None for the default of
-        :func:`fcl.train`. The driver ``inline`` ignores it.
-    driver : {"inline", "processes"}
-        In this process, or with a trainer and writers in parallel, for fits that take minutes. Starting
-        the processes takes seconds for each problem, so small fits and searches are faster inline. Inside
-        workers of joblib every fit runs inline.
-    memory : int or str
-        Budget of a fit for all processes together, in bytes or as "4GiB".
-    row_view : {"all", "auto"} or int
-        Rows on which the trainer works: all, a sample where that pays, or a sample of about this many
-        (at least 64). It affects only speed and memory; the result is certified over all rows.
-    max_time : float or None
-        Seconds after which ``fit`` stops with the best weights so far; the driver ``inline`` finishes a
-        pass that has begun. With more than two classes, each class in turn gets an equal share of the
-        remaining time, and makes at least its first pass.
-    verbose : bool or int
-        Whether to write to stderr which class is being fitted, a line for each pass, the progress of long
-        passes, and how each fit ended.
-
-    Attributes
-    ----------
-    classes_ : (n_classes,)
-        Classes of the rows whose weight is not 0, sorted.
-    coef_ : float64 (1 or n_classes, n_discovered)
-        Weights of the features that any problem uses: a row per class, or one row for ``classes_[1]`` if
-        there are two classes. CSR after :meth:`sparsify`.
-    feature_keys_ : int64 (n_discovered,)
-        Ids of these features in the family; for ``"columns"``, columns of X.
-    feature_names_out_ : object (n_discovered,)
-        Names of these features, as from :meth:`get_feature_names_out`.
-    column_weights_ : float64 (n_features_in_,) or (n_classes, n_features_in_)
-        Weights of all columns of X, with 0 for columns that no problem uses; one row per class if there
-        are more than two. Only for ``"columns"``. Positions in ``coef_`` are not columns of X, so ``RFE``
-        and ``SelectFromModel`` need ``importance_getter="column_weights_"``, and the latter a
-        ``threshold`` such as 1e-5 to select all columns that are used.
-    intercept_ : float64 (1 or n_classes,)
-    n_nonzero_ : int
-        Number of nonzero weights.
-    objective_ : float
-        Sum of the objectives of all problems.
-    dual_gap_ : float
-        Relative duality gap of that sum, over the features that ``certificate_scope_`` names.
-    converged_ : bool
-        Whether all problems reached ``tol``, over the same features.
-    certificate_scope_ : str, or list of str
-        The features that ``dual_gap_`` and ``converged_`` cover, for each class if there are more than
-        two: ``"all features of the family"``, or for a sampled family those that the last pass priced.
-    n_iter_ : int
-        Passes of the longest problem, at least 1.
-    models_ : list of :class:`fcl.Model`
-        The models, which can be saved; with two classes also ``model_``.
-    n_features_in_ : int
-        Columns of X, or letters of a window.
-    feature_names_in_ : object (n_features_in_,)
-        Names of the columns of X, if it was a data frame.
-    """
+class Classifier(ClassParameters, ClassifierMixin, Estimator):  # type: ignore[misc]
+    """Fits one problem to two classes, or one to each of more classes against the rest."""
 
     _classifies = True
 
-    def __init__(
-        self,
-        features: Spec | str = "columns",
-        *,
-        C: float | None = 1.0,
-        alpha: float | None = None,
-        l1_ratio: float = 1.0,
-        standardize: bool = False,
-        loss: str = "logistic",
-        fit_intercept: bool = True,
-        tol: float = 1e-4,
-        max_iter: int = 1000,
-        class_weight: Mapping[Any, float] | str | None = None,
-        warm_start: bool = False,
-        random_state: Any = None,
-        n_jobs: int | None = None,
-        driver: str = "inline",
-        memory: int | str = "1GiB",
-        row_view: int | str = "auto",
-        max_time: float | None = None,
-        verbose: bool | int = 0,
-    ) -> None:
-        self._store(locals())
-
-    def fit(
-        self, X: Any, y: Any = None, sample_weight: Any = None, offset: Any = None
-    ) -> FCLClassifier:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, offset: Any = None) -> Self:
         """Fit to rows with labels; warns (ConvergenceWarning) if it stops before ``tol``.
 
         Parameters
@@ -175,7 +52,7 @@ class FCLClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
 
         Returns
         -------
-        FCLClassifier
+        Self
             This estimator.
 
         Raises
@@ -300,7 +177,7 @@ class FCLClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
 
     # -- coefficients --------------------------------------------------------------------------
 
-    def sparsify(self) -> FCLClassifier:
+    def sparsify(self) -> Self:
         """Make ``coef_`` a CSR array, which saves memory with many classes; predictions do not change."""
         from scipy.sparse import csr_array
 
@@ -308,9 +185,112 @@ class FCLClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         self.coef_ = csr_array(self.coef_)
         return self
 
-    def densify(self) -> FCLClassifier:
+    def densify(self) -> Self:
         """Make ``coef_`` a dense array again."""
         check_is_fitted(self)
         if hasattr(self.coef_, "toarray"):
             self.coef_ = self.coef_.toarray()
         return self
+
+
+@dataclass(eq=False, repr=False, match_args=False, kw_only=True)
+class FCLClassifier(FitParameters, Classifier):
+    """L1-regularised linear classifier over a family of features, to a certified duality gap.
+
+    Minimises ||w||_1 + C sum_i s_i loss(y_i, <w, phi(x_i)> + b) over all features phi of the family. With
+    more than two classes, one problem per class separates it from the rest; the data are opened once.
+
+    Parameters
+    ----------
+    features : str, Kmers or Generator
+        The family: ``"columns"`` for the columns of X, ``"kmers:d=8"`` and others; see
+        :func:`fcl.train`.
+    C : float or None
+        Weight of the losses; None or the default if ``alpha`` is given.
+    alpha : float or None
+        Another way to give C: C = 1 / (alpha * sum of the sample weights, before class weights).
+    l1_ratio : float
+        rho in (0, 1]: 1 for the L1 norm, less for the elastic net, whose penalty is
+        sum_j rho |w_j| + (1 - rho) w_j^2 / 2.
+    standardize : bool
+        Whether each weight is penalised in units of the standard deviation of its feature, as glmnet does
+        by default; see :func:`fcl.train`. ``coef_`` stays in the units of X. If False, ``fit`` issues a
+        :class:`fcl.ScaleWarning` for columns whose scales differ by more than a factor of 10^4.
+    loss : {"logistic", "squared_hinge"}
+    fit_intercept : bool
+        Whether to fit b, which is never penalised.
+    tol : float
+        Relative duality gap (P - D) / P at which to stop. The default of 1e-4 is a tenth of the tolerance
+        below which held-out accuracy and average precision no longer changed in the fourth digit on the
+        measured data sets (``tools/bench/tolerance.py``). For a sampled family, such as
+        ``"fourier:per_pass=200"``, the gap covers only the features that the last pass priced.
+    max_iter : int
+        Largest number of passes over the data for each problem, besides the first, of the null model.
+    class_weight : None, "balanced" or dict of class to weight
+        Factors of the sample weights of each class, 1 for classes not named; ``"balanced"`` gives all
+        classes the same total weight.
+    warm_start : bool
+        Whether ``fit`` starts from the weights of the previous fit, if classes and family are the same.
+        The result is certified like any other. The learnt state of a family is compared exactly: a
+        family such as ``"fourier"``, which learns means, scales and the width of the kernel, may differ
+        after the change of a single value of X, and the fit then starts from 0. ``"columns"``,
+        ``"products"`` and families over letters learn only the width of the rows.
+    random_state : int, RandomState or None
+        Seed of the samples of rows and of the order of coordinates; None means 0.
+    n_jobs : int or None
+        Number of writers of the driver ``processes``: -1 for all cores, None for the default of
+        :func:`fcl.train`. The driver ``inline`` ignores it.
+    driver : {"inline", "processes"}
+        In this process, or with a trainer and writers in parallel, for fits that take minutes. Starting
+        the processes takes seconds for each problem, so small fits and searches are faster inline. Inside
+        workers of joblib every fit runs inline.
+    memory : int or str
+        Budget of a fit for all processes together, in bytes or as "4GiB".
+    row_view : {"all", "auto"} or int
+        Rows on which the trainer works: all, a sample where that pays, or a sample of about this many
+        (at least 64). It affects only speed and memory; the result is certified over all rows.
+    max_time : float or None
+        Seconds after which ``fit`` stops with the best weights so far; the driver ``inline`` finishes a
+        pass that has begun. With more than two classes, each class in turn gets an equal share of the
+        remaining time, and makes at least its first pass.
+    verbose : bool or int
+        Whether to write to stderr which class is being fitted, a line for each pass, the progress of long
+        passes, and how each fit ended.
+
+    Attributes
+    ----------
+    classes_ : (n_classes,)
+        Classes of the rows whose weight is not 0, sorted.
+    coef_ : float64 (1 or n_classes, n_discovered)
+        Weights of the features that any problem uses: a row per class, or one row for ``classes_[1]`` if
+        there are two classes. CSR after :meth:`sparsify`.
+    feature_keys_ : int64 (n_discovered,)
+        Ids of these features in the family; for ``"columns"``, columns of X.
+    feature_names_out_ : object (n_discovered,)
+        Names of these features, as from :meth:`get_feature_names_out`.
+    column_weights_ : float64 (n_features_in_,) or (n_classes, n_features_in_)
+        Weights of all columns of X, with 0 for columns that no problem uses; one row per class if there
+        are more than two. Only for ``"columns"``. Positions in ``coef_`` are not columns of X, so ``RFE``
+        and ``SelectFromModel`` need ``importance_getter="column_weights_"``, and the latter a
+        ``threshold`` such as 1e-5 to select all columns that are used.
+    intercept_ : float64 (1 or n_classes,)
+    n_nonzero_ : int
+        Number of nonzero weights.
+    objective_ : float
+        Sum of the objectives of all problems.
+    dual_gap_ : float
+        Relative duality gap of that sum, over the features that ``certificate_scope_`` names.
+    converged_ : bool
+        Whether all problems reached ``tol``, over the same features.
+    certificate_scope_ : str, or list of str
+        The features that ``dual_gap_`` and ``converged_`` cover, for each class if there are more than
+        two: ``"all features of the family"``, or for a sampled family those that the last pass priced.
+    n_iter_ : int
+        Passes of the longest problem, at least 1.
+    models_ : list of :class:`fcl.Model`
+        The models, which can be saved; with two classes also ``model_``.
+    n_features_in_ : int
+        Columns of X, or letters of a window.
+    feature_names_in_ : object (n_features_in_,)
+        Names of the columns of X, if it was a data frame.
+    """

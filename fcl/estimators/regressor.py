@@ -2,20 +2,51 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Self
 
 from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 
 from fcl.data import regression_target
 from fcl.estimators.base import Estimator
+from fcl.estimators.parameters import FitParameters, RegressionParameters
 from fcl.estimators.rows import open_scored, open_training
-from fcl.features import Spec
 
-__all__ = ["FCLRegressor"]
+__all__ = ["FCLRegressor", "Regressor"]
 
 
-class FCLRegressor(RegressorMixin, Estimator):  # type: ignore[misc]
+class Regressor(RegressionParameters, RegressorMixin, Estimator):  # type: ignore[misc]
+    """Fits one problem to a numeric target."""
+
+    _classifies = False
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, offset: Any = None) -> Self:
+        """Fit to numeric targets; arguments, errors and warnings as in :meth:`FCLClassifier.fit`."""
+        options = self._checked_options()
+        training = open_training(
+            self, options["features"], X, y, sample_weight, numeric=True, offset=offset
+        )
+        target = regression_target(training.target, training.data.target_name)
+        begin = getattr(self, "model_", None) if self.warm_start else None
+        problem = f"target {training.data.target_name}"
+        self._fit_all(training, [target], [problem], training.weights, [begin], options)
+        self.coef_ = self.coef_[0]
+        self.intercept_ = float(self.intercept_[0])
+        return self
+
+    def predict(self, X: Any, offset: Any = None) -> Any:
+        """Expected targets, float64 (n,); X and offset as in :meth:`fit`."""
+        return self._loss().mean(self._margins(X, offset)[:, 0])
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None, offset: Any = None) -> float:
+        """The coefficient of determination R^2; arguments as in :meth:`fit`."""
+        X, y, sample_weight, offset = open_scored(X, y, sample_weight, offset)
+        return float(r2_score(y, self.predict(X, offset), sample_weight=sample_weight))
+
+
+@dataclass(eq=False, repr=False, match_args=False, kw_only=True)
+class FCLRegressor(FitParameters, Regressor):
     """L1-regularised linear regression over a family of features, to a certified duality gap.
 
     Minimises ||w||_1 + C sum_i s_i (y_i - <w, phi(x_i)> - b)^2, or another loss in place of the square,
@@ -48,53 +79,3 @@ class FCLRegressor(RegressorMixin, Estimator):  # type: ignore[misc]
     n_features_in_, feature_names_in_
         As in :class:`FCLClassifier`.
     """
-
-    _classifies = False
-
-    def __init__(
-        self,
-        features: Spec | str = "columns",
-        *,
-        C: float | None = 1.0,
-        alpha: float | None = None,
-        l1_ratio: float = 1.0,
-        standardize: bool = False,
-        loss: str = "squared",
-        fit_intercept: bool = True,
-        tol: float = 1e-4,
-        max_iter: int = 1000,
-        warm_start: bool = False,
-        random_state: Any = None,
-        n_jobs: int | None = None,
-        driver: str = "inline",
-        memory: int | str = "1GiB",
-        row_view: int | str = "auto",
-        max_time: float | None = None,
-        verbose: bool | int = 0,
-    ) -> None:
-        self._store(locals())
-
-    def fit(
-        self, X: Any, y: Any = None, sample_weight: Any = None, offset: Any = None
-    ) -> FCLRegressor:
-        """Fit to numeric targets; arguments, errors and warnings as in :meth:`FCLClassifier.fit`."""
-        options = self._checked_options()
-        training = open_training(
-            self, options["features"], X, y, sample_weight, numeric=True, offset=offset
-        )
-        target = regression_target(training.target, training.data.target_name)
-        begin = getattr(self, "model_", None) if self.warm_start else None
-        problem = f"target {training.data.target_name}"
-        self._fit_all(training, [target], [problem], training.weights, [begin], options)
-        self.coef_ = self.coef_[0]
-        self.intercept_ = float(self.intercept_[0])
-        return self
-
-    def predict(self, X: Any, offset: Any = None) -> Any:
-        """Expected targets, float64 (n,); X and offset as in :meth:`fit`."""
-        return self._loss().mean(self._margins(X, offset)[:, 0])
-
-    def score(self, X: Any, y: Any = None, sample_weight: Any = None, offset: Any = None) -> float:
-        """The coefficient of determination R^2; arguments as in :meth:`fit`."""
-        X, y, sample_weight, offset = open_scored(X, y, sample_weight, offset)
-        return float(r2_score(y, self.predict(X, offset), sample_weight=sample_weight))

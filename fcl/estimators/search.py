@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -12,10 +12,10 @@ from fcl.checks import is_whole
 from fcl.data import DataSet
 from fcl.drivers.result import TrainResult, end_in_words
 from fcl.estimators.base import Estimator
-from fcl.estimators.classifier import FCLClassifier
-from fcl.estimators.regressor import FCLRegressor
+from fcl.estimators.classifier import Classifier
+from fcl.estimators.parameters import PathParameters
+from fcl.estimators.regressor import Regressor
 from fcl.estimators.rows import Training
-from fcl.features import Spec
 from fcl.path.folds import fold_of_rows
 from fcl.path.grid import check_alphas
 from fcl.path.result import PathPoint, PathResult
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 __all__ = ["FCLClassifierCV", "FCLRegressorCV"]
 
 
-class PathSearch(Estimator):
+class PathSearch(PathParameters, Estimator):
     """Fit each problem by a path of alphas, and keep the chosen model."""
 
-    # parameters of the base that a path does not have
+    # what the base reads of estimators that fit at one C, which a path does not have as parameters
     C = alpha = n_jobs = None
     warm_start = False
     driver = "inline"
@@ -97,7 +97,7 @@ class PathSearch(Estimator):
         With two classes the path applies the class weights itself: to the training rows of each fold,
         where ``"balanced"`` counts them, but not to scores.
         """
-        weights: np.ndarray | None = FCLClassifier._loss_weights(self, training, classes)
+        weights: np.ndarray | None = super()._loss_weights(training, classes)
         self._path_class_weight = None
         if len(classes) > 2 or self.class_weight is None:
             return weights
@@ -152,7 +152,8 @@ def _result_of(point: PathPoint, tol: float) -> TrainResult:
     )
 
 
-class FCLClassifierCV(PathSearch, FCLClassifier):
+@dataclass(eq=False, repr=False, match_args=False, kw_only=True)
+class FCLClassifierCV(PathSearch, Classifier):
     """:class:`FCLClassifier` that chooses the weight of the penalty by cross-validation.
 
     Each fold trains along a path of alphas, each from the model before. The alpha of the best mean
@@ -196,31 +197,9 @@ class FCLClassifierCV(PathSearch, FCLClassifier):
         As in :class:`FCLClassifier`, of the chosen model.
     """
 
-    def __init__(
-        self,
-        features: Spec | str = "columns",
-        *,
-        alphas: Any = 20,
-        cv: Any = 5,
-        select: str = "best",
-        patience: int | None = None,
-        l1_ratio: float = 1.0,
-        standardize: bool = False,
-        loss: str = "logistic",
-        fit_intercept: bool = True,
-        tol: float = 1e-4,
-        max_iter: int = 1000,
-        class_weight: Mapping[Any, float] | str | None = None,
-        random_state: Any = None,
-        memory: int | str = "1GiB",
-        row_view: int | str = "auto",
-        max_time: float | None = None,
-        verbose: bool | int = 0,
-    ) -> None:
-        self._store(locals())
 
-
-class FCLRegressorCV(PathSearch, FCLRegressor):
+@dataclass(eq=False, repr=False, match_args=False, kw_only=True)
+class FCLRegressorCV(PathSearch, Regressor):
     """:class:`FCLRegressor` that chooses the weight of the penalty by cross-validation.
 
     The alpha of the smallest mean error on the held-out rows is chosen: mean squared error, mean absolute
@@ -240,25 +219,3 @@ class FCLRegressorCV(PathSearch, FCLRegressor):
     coef_, intercept_ and others
         As in :class:`FCLRegressor`, of the chosen model.
     """
-
-    def __init__(
-        self,
-        features: Spec | str = "columns",
-        *,
-        alphas: Any = 20,
-        cv: Any = 5,
-        select: str = "best",
-        patience: int | None = None,
-        l1_ratio: float = 1.0,
-        standardize: bool = False,
-        loss: str = "squared",
-        fit_intercept: bool = True,
-        tol: float = 1e-4,
-        max_iter: int = 1000,
-        random_state: Any = None,
-        memory: int | str = "1GiB",
-        row_view: int | str = "auto",
-        max_time: float | None = None,
-        verbose: bool | int = 0,
-    ) -> None:
-        self._store(locals())

@@ -248,6 +248,14 @@ class PathResult:
             return self.rows()
         return import_module("pandas").DataFrame(self.rows())
 
+    def _repr_html_(self) -> str:
+        from fcl.path.html import points_html
+
+        rows, chosen = self.rows(), self.chosen
+        title = f"path of {len(rows):,} points, end: {self.reason}"
+        points = points_html(title, self.scores.metric, rows, rows[chosen.number])
+        return points + chosen.model.to_html([("chosen", f"point {chosen.number + 1}")])
+
     def __repr__(self) -> str:
         chosen = self.chosen
         return f"<PathResult {len(self.points)} points, chosen C {chosen.C:.4g}, {self.reason}>"

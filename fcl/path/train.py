@@ -14,9 +14,10 @@ import numpy.typing as npt
 
 from fcl.checks import flag
 from fcl.data import DataSet
-from fcl.drivers.session import Progress
+from fcl.drivers.bar import Progress
 from fcl.errors import ConvergenceWarning, InputError
 from fcl.parallel import one_blas_thread
+from fcl.path.bar import reporting
 from fcl.path.cross import cross_validated, held_out_margins, refit_cross_validated
 from fcl.path.grid import Grid, check_alphas
 from fcl.path.nested import outer_folds, score_outer_folds
@@ -114,7 +115,8 @@ def train_path(
     trusted : collection of str
         Modules that models in ``folder`` may import.
     progress, should_stop : callable
-        As for :func:`fcl.train`; events of :mod:`fcl.path.events` come between those of the points. A
+        As for :func:`fcl.train`; events of :mod:`fcl.path.events` come between those of the points, and a
+        bar such as ``tqdm`` counts the finished points of the folds and of all rows. A
         path that ``should_stop`` ends has the points so far. If it ends a fold, no model over all rows
         has a score yet, so KeyboardInterrupt is raised, as it is if it ends a refit or an outer fold;
         ``folder`` keeps the points.
@@ -157,10 +159,10 @@ def train_path(
         grid = Grid(len(found), None, found)
     problem = make_problem(data, features, valid, training, cv, groups, warn)
     nested = None if outer is None else outer_folds(problem, outer, cv, groups)
-    running = Running(progress or (lambda event: None), should_stop or (lambda: False))
     place = Folder(None if folder is None else Path(folder), trusted)
     search = _validated if problem.folds is None else _cross_validated
-    with one_blas_thread():
+    with one_blas_thread(), reporting(progress) as report:
+        running = Running(report, should_stop or (lambda: False))
         result = search(problem, options, grid, running, place)
         if nested is not None and result.reason is not PathStop.INTERRUPTED:
             scores = score_outer_folds(problem, nested, options, grid, running, place)

@@ -141,7 +141,13 @@ def themed(svg: str) -> str:
     """A drawing for the page: its colours are variables, and it shrinks with the page."""
     svg = _coloured(svg, {key: f"var({variable})" for key, (variable, _) in COLOURS.items()})
     svg = re.sub(r' height="[\d.]+pt"', "", svg, count=1)
-    return re.sub(r' width="([\d.]+pt)"', r' style="max-width: \1"', svg, count=1)
+    return re.sub(r' width="([\d.]+)pt"', _width, svg, count=1)
+
+
+def _width(attribute: re.Match[str]) -> str:
+    """The largest width of a drawing, and the smallest one at which its letters can be read."""
+    most = float(attribute[1])
+    return f' style="max-width: {most:g}pt; min-width: {0.7 * most:g}pt"'
 
 
 def standalone(svg: str) -> str:

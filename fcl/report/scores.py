@@ -1,4 +1,7 @@
-"""Numbers of predictions against targets, in float64, with sample weights."""
+"""Numbers of predictions against targets, in float64, with sample weights.
+
+Rows are given one by one, or as the two rows of each cell, see :meth:`fcl.report.cells.Cells.labelled`.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +10,14 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from fcl.report.cells import Cells
+
 __all__ = [
     "Bins",
     "Confusion",
     "Curve",
-    "GroupScore",
     "calibration",
     "confusion_at",
-    "group_scores",
     "precision_recall",
     "quantile_bins",
     "roc",
@@ -92,16 +95,6 @@ class Bins:
     rows: Floats
 
 
-@dataclass(frozen=True)
-class GroupScore:
-    """Average precision of the rows of one group; NaN for a group without positive rows."""
-
-    group: str
-    rows: int
-    positive: float  #: share of positive rows, by sample weight
-    auprc: float
-
-
 def precision_recall(y: Floats, margins: Floats, weights: Floats) -> Curve:
     """Precision over recall, by increasing recall; the area is the average precision."""
     from sklearn.metrics import average_precision_score, precision_recall_curve
@@ -168,34 +161,39 @@ def quantile_bins(predicted: Floats, weights: Floats, most: int = 10) -> npt.NDA
     return bins.reshape(-1)[inverse]
 
 
-def calibration(predicted: Floats, target: Floats, weights: Floats, binary: bool) -> Bins:
-    """Mean target against mean prediction in 10 quantile bins.
+def calibration(cells: Cells, binary: bool, centre: float = 0.0) -> Bins:
+    """Mean target against mean prediction in 10 quantile bins of the predictions.
 
     Intervals are Wilson's for shares (E. B. Wilson 1927), and normal for means of numbers, with Kish's
     effective number of rows.
 
     Parameters
     ----------
-    predicted, target, weights : float64 (n,)
+    cells : Cells
+        Rows by margin.
     binary : bool
         Whether targets are 0 or 1.
+    centre : float
+        What is added to the targets of the cells.
     """
-    bins = quantile_bins(predicted, weights)
-    count = int(bins.max()) + 1
+    cell_mass = cells.column("weight")
+    predicted = cells.column("prediction") / cell_mass
+    bins = quantile_bins(predicted, cell_mass)
 
-    def mean(values: Floats) -> Floats:
-        return np.bincount(bins, weights * values, count) / mass
+    def total(name: str) -> Floats:
+        return np.bincount(bins, cells.column(name)).astype(np.float64)
 
-    mass = np.bincount(bins, weights, count)
-    effective = mass**2 / np.bincount(bins, weights**2, count)
-    observed = mean(target)
+    mass = total("weight")
+    effective = mass**2 / total("squared_weight")
+    observed = total("target") / mass
     if binary:
         low, high = _wilson(observed, effective)
     else:
-        half = Z95 * np.sqrt(mean((target - observed[bins]) ** 2) / effective)
+        variance = np.maximum(total("squared_target") / mass - observed**2, 0.0)
+        half = Z95 * np.sqrt(variance / effective)
         low, high = observed - half, observed + half
-    rows = np.bincount(bins, minlength=count).astype(np.float64)
-    return Bins(mean(predicted), observed, low, high, rows)
+    means = total("prediction") / mass
+    return Bins(means, observed + centre, low + centre, high + centre, total("rows"))
 
 
 def _wilson(share: Floats, n: Floats) -> tuple[Floats, Floats]:
@@ -203,25 +201,6 @@ def _wilson(share: Floats, n: Floats) -> tuple[Floats, Floats]:
     middle = (share + Z95**2 / (2.0 * n)) / scale
     half = Z95 / scale * np.sqrt(share * (1.0 - share) / n + Z95**2 / (4.0 * n**2))
     return middle - half, middle + half
-
-
-def group_scores(
-    groups: np.ndarray, y: Floats, margins: Floats, weights: Floats
-) -> list[GroupScore]:
-    """The average precision of each group, in the order of the groups' names."""
-    from fcl.objective.metrics import average_precision
-
-    out = []
-    names, inverse = np.unique(groups, return_inverse=True)
-    order = np.argsort(inverse, kind="stable")
-    for name, rows in zip(
-        names, np.split(order, np.cumsum(np.bincount(inverse))[:-1]), strict=True
-    ):
-        own, positive = weights[rows], y[rows] > 0
-        share = _ratio(float(own[positive].sum()), float(own.sum()))
-        score = average_precision(y[rows], margins[rows], own)
-        out.append(GroupScore(str(name), len(rows), share, score))
-    return out
 
 
 def _ratio(part: float, whole: float) -> float:

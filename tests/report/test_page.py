@@ -19,7 +19,7 @@ from fcl.errors import InputError
 from fcl.features import Columns, bind_features
 from fcl.model.certificate import Scope
 from fcl.options import Options
-from fcl.report import extras
+from fcl.report import cells, extras
 from fcl.report.contract import Context, Figure, Section, Table
 from fcl.report.figures import drawing, standalone, themed
 from fcl.report.logo import MOST_LETTERS, draw_logo
@@ -209,14 +209,13 @@ def test_regression() -> None:
         assert sum(parts) == pytest.approx(margin)
 
 
-def test_predictions_that_overflow_and_groups_of_numbers() -> None:
+def test_predictions_that_overflow() -> None:
     case = table_case(labels=None, loss="poisson")
     x, y = 1_000.0 * case.data.rows.read_all(), np.arange(150.0)
     measured = measure(case.model, open_data(x, y=y), np.arange(150) % 3)
     context = Context(case.model, Path("m.fcl"), "", None, measured)
     section = scores.section(context)
     assert "of more than 1e+100" in section.lead and not section.blocks
-    assert "groups are computed for labels only" in section.lead
     assert rows.section(context) is not None
 
 
@@ -224,12 +223,29 @@ def test_scores_of_labels(kmers: Case) -> None:
     model = replace(kmers.model, weights=40.0 * kmers.model.weights)
     measured = measure(model, kmers.data)
     facts = dict(scores.section(Context(model, Path("m.fcl"), "", None, measured)).facts)
-    signed, weights = measured.y * measured.margins, kmers.data.weights
+    y = np.where(kmers.data.target == "yes", 1.0, -1.0)
+    signed, weights = y * (kmers.columns @ model.weights + model.intercept), kmers.data.weights
     assert signed.min() < -40.0  # probabilities of these rows round to 0 or 1
     loss = np.average(np.maximum(-signed, 0.0) + np.log1p(np.exp(-np.abs(signed))), weights=weights)
     brier = np.average(1.0 / (1.0 + np.exp(np.minimum(signed, 700.0))) ** 2, weights=weights)
     assert float(facts["log loss"]) == pytest.approx(loss, rel=1e-4)
     assert float(facts["Brier score"]) == pytest.approx(brier, rel=1e-4)
+
+
+def test_rounded_margins_are_announced(kmers: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cells, "MOST_CELLS", 5)
+    monkeypatch.setattr(cells, "CELLS_OF_GROUP", 5)
+    measured = measure(kmers.model, kmers.data)
+    section = scores.section(Context(kmers.model, Path("m.fcl"), "", None, measured))
+    (note,) = section.notes
+    found = re.search(
+        r"into (\d) intervals .* AUPRC by at most (.*), and AUROC by at most (.*)\.", note
+    )
+    assert found is not None and int(found[1]) == len(measured.predictions.margins) <= 5
+    errors = cells.ranking_errors(measured.predictions.margins)
+    for text, bound in ((found[2], errors.auprc), (found[3], errors.auroc)):
+        assert 0.0 < bound <= float(text) < 2.0 * bound
+    assert scores.rounded_up(1.01e-5) == "2e-05" and scores.rounded_up(0.0) == "0"
 
 
 def test_the_page_claims_no_more_than_is_known(kmers: Case) -> None:

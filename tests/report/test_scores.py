@@ -8,6 +8,7 @@ from scipy.stats import binomtest
 from sklearn.metrics import average_precision_score, confusion_matrix, f1_score, roc_auc_score
 
 from fcl.report import scores
+from fcl.report.cells import Cells, CellSums, row_sums
 
 RNG = np.random.default_rng(4)
 N = 400
@@ -16,6 +17,12 @@ MARGINS = np.round(Y + RNG.normal(size=N) * 1.5, 1)  # with ties
 WEIGHTS = RNG.integers(1, 4, N).astype(float)
 REPEATED = np.repeat(np.arange(N), WEIGHTS.astype(int))
 ONES = np.ones(len(REPEATED))
+
+
+def cells_of(predicted: np.ndarray, targets: np.ndarray, weights: np.ndarray) -> Cells:
+    sums = CellSums()
+    sums.add(np.zeros(N, np.int64), MARGINS, row_sums(weights, targets, predicted))
+    return sums.cells()
 
 
 def test_curves_count_weights_as_repeated_rows() -> None:
@@ -60,7 +67,7 @@ def test_calibration_bins() -> None:
     assert set(scores.quantile_bins(np.ones(7), np.ones(7))) == {0}
 
     probability = 1 / (1 + np.exp(-MARGINS))
-    found = scores.calibration(probability, (Y + 1) / 2, np.ones(N), binary=True)
+    found = scores.calibration(cells_of(probability, (Y + 1) / 2, np.ones(N)), binary=True)
     own = scores.quantile_bins(probability, np.ones(N))
     for k in range(len(found.rows)):
         here = own == k
@@ -69,23 +76,14 @@ def test_calibration_bins() -> None:
         assert found.predicted[k] == pytest.approx(probability[here].mean())
         interval = binomtest(positive, n).proportion_ci(0.95, method="wilson")
         assert (found.low[k], found.high[k]) == pytest.approx((interval.low, interval.high))
-    numbers = scores.calibration(MARGINS, 3 * MARGINS, WEIGHTS, binary=False)
-    np.testing.assert_allclose(numbers.observed, 3 * numbers.predicted)
-    assert (numbers.low <= numbers.observed).all() and (numbers.high >= numbers.observed).all()
-
-
-def test_groups() -> None:
-    groups = RNG.choice(["a", "b", "<c>"], N).astype("U4")
-    groups[:3] = "none"
-    y = np.where(groups == "none", -1.0, Y)
-    found = {g.group: g for g in scores.group_scores(groups, y, MARGINS, WEIGHTS)}
-    assert list(found) == sorted(set(groups.tolist()))
-    for name, g in found.items():
-        here = groups == name
-        assert g.rows == here.sum()
-        assert g.positive == pytest.approx(np.average(y[here] > 0, weights=WEIGHTS[here]))
-        if name == "none":
-            assert np.isnan(g.auprc)
-        else:
-            own = average_precision_score(y[here] > 0, MARGINS[here], sample_weight=WEIGHTS[here])
-            assert g.auprc == pytest.approx(own)
+    targets = 3 * MARGINS + RNG.normal(size=N)
+    cells = cells_of(MARGINS, targets - 7.0, WEIGHTS)
+    numbers = scores.calibration(cells, False, centre=7.0)
+    for k in range(len(numbers.rows)):
+        own = bins == k
+        mean = np.average(targets[own], weights=WEIGHTS[own])
+        variance = np.average((targets[own] - mean) ** 2, weights=WEIGHTS[own])
+        half = scores.Z95 * np.sqrt(variance * (WEIGHTS[own] ** 2).sum()) / WEIGHTS[own].sum()
+        assert numbers.observed[k] == pytest.approx(mean)
+        expected = pytest.approx((mean - half, mean + half))
+        assert (numbers.low[k], numbers.high[k]) == expected

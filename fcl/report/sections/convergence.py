@@ -135,7 +135,7 @@ def _draw(curves: _Curves, tol: float) -> str:
         for axes, name in zip(drawn.axes[:, 0], names, strict=False):
             axes.set_ylabel(name)
         drawn.axes[0, 1].legend(["objective", "bound"], loc="upper right")
-        drawn.axes[2, 1].legend(["active", "cached"], loc="lower right")
+        drawn.axes[2, 1].legend(["active", "cached"], loc="best")
     svg: str = drawn.svg
     return svg
 

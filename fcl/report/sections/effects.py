@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from fcl.report.columns import FeatureStats
 from fcl.report.contract import Context, Figure, Section, Table
 from fcl.report.figures import ACCENT, SECOND, drawing, short
 from fcl.report.logo import draw_logo
-from fcl.report.measured import FeatureStats, LetterEffects
+from fcl.report.measured import LetterEffects
 
 __all__ = ["section"]
 

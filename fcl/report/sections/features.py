@@ -95,7 +95,7 @@ def _positions(placed: Sequence[_Placed], origin: int) -> Figure:
     head = ["position", "patterns that begin here", *(f"sum of |weight| on {a}" for a in "ACGT")]
     caption = (
         "Patterns by the position of their first letter and by their number of fixed letters; the sum "
-        "of |weight| of the patterns that fix a letter at a position (darker: larger)."
+        "of |weight| of the patterns that fix a letter at a position (stronger colour: larger)."
     )
     return Figure("positions", drawn.svg, caption, Table("positions", head, rows, shown=False))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,6 +14,9 @@ from fcl.objective import Penalty
 from fcl.report.contract import Context, Figure, Section, Table
 from fcl.report.figures import ACCENT, INK, PAGE, SECOND, drawing, log_axis
 from fcl.units import format_bytes, format_seconds
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 __all__ = ["LEAST_GAP", "number", "proof", "section"]
 
@@ -111,21 +114,29 @@ def _largest(values: np.ndarray) -> float:
     return float(known.max()) if len(known) else math.nan
 
 
+def _label(axes: Axes, at: tuple[float, float], text: str, ha: str, **style: Any) -> None:
+    """Text beside a point; spaces would not keep a distance, since SVG ignores them."""
+    distance = 4 if ha == "left" else -4
+    axes.annotate(text, at, (distance, 0), textcoords="offset points", ha=ha, **style)
+
+
 def _gap_bar(gap: float, tol: float) -> Figure:
     shown = min(max(gap, LEAST_GAP), 1.0)
     with drawing(9.0, 0.95) as drawn:
         axes = drawn.axes
         marked = 0.0 < tol < 1.0
-        low = max(min(shown, tol if marked else shown), LEAST_GAP) / 3.0
+        low = max(min(shown, tol if marked else shown), LEAST_GAP) / 20.0
         log_axis(axes, "x", low, 1.0)
         axes.set_xlim(1.0, low)
         axes.barh([0.0], [shown - 1.0], left=1.0, height=0.8, color=ACCENT, alpha=0.85)
-        inside = math.log(shown) <= 0.25 * math.log(low)  # the bar is long enough for its text
+        # beyond the end of the bar, unless the line of the tolerance would cross the text
+        inside = marked and tol < shown and math.log(shown) <= 0.25 * math.log(low)
         side, colour = ("right", PAGE) if inside else ("left", INK)
-        axes.text(shown, 0.0, f" gap {gap:.2e} ", va="center", ha=side, color=colour)
+        _label(axes, (shown, 0.0), f"gap {gap:.2e}", va="center", ha=side, color=colour)
         if marked:
             axes.axvline(tol, color=SECOND, linewidth=1.6)
-            axes.text(tol, 0.62, f" tolerance {tol:.3g}", ha="left", va="bottom", color=SECOND)
+            words = f"tolerance {tol:.3g}"
+            _label(axes, (tol, 0.62), words, ha="left", va="bottom", color=SECOND)
         axes.set_ylim(-0.55, 1.3)
         axes.set_yticks([])
         axes.spines["left"].set_visible(False)

@@ -98,7 +98,7 @@ def _draw(
     metric: str,
     marks: dict[str, Any],
 ) -> str:
-    with drawing(7.0, 3.0) as drawn:
+    with drawing(9.0, 3.0) as drawn:
         axes = drawn.axes
         positive = C[C > 0.0]
         if metric:
@@ -115,7 +115,7 @@ def _draw(
             if type(at) is int and 0 <= at < len(C):
                 axes.axvline(C[at], color=colour, linestyle=":", label=name)
         if axes.get_legend_handles_labels()[1]:
-            axes.legend(loc="lower right")
+            drawn.figure.legend(loc="outside right center")
         if metric:
             some = np.unique(np.linspace(0, len(C) - 1, min(len(C), 10)).astype(np.intp))
             counts = axes.secondary_xaxis("top")

@@ -53,7 +53,7 @@ def _data(context: Context) -> list[tuple[str, str]]:
     if context.measured is None:
         return []
     measured = context.measured
-    name, n = shortened(measured.data.name), len(measured.y)
+    name, n = shortened(measured.data.name), measured.data.n_rows
     return [
         ("rows of this report", f"{name}, {n:,} rows, fingerprint {measured.data.fingerprint()}")
     ]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from fcl.model.explain import Explanation, iter_explanations
 from fcl.report.contract import Context, Figure, Section, Table
@@ -13,6 +12,7 @@ from fcl.report.figures import drawing
 from fcl.report.letters import letter_contributions, window_text
 from fcl.report.logo import draw_logo
 from fcl.report.measured import Measured
+from fcl.report.predictions import Extreme
 
 __all__ = ["section"]
 
@@ -26,7 +26,18 @@ class _Chosen:
 
     key: str
     title: str
-    row: int
+    extreme: Extreme
+
+
+#: The rows that the page shows, by their names in ``Predictions.extremes``.
+TITLES = {
+    "true_positive": "Strongest true positive",
+    "false_positive": "Worst false positive",
+    "false_negative": "Worst false negative",
+    "highest": "Highest prediction",
+    "too_low": "Prediction too low by most",
+    "too_high": "Prediction too high by most",
+}
 
 
 def section(context: Context) -> Section | None:
@@ -35,8 +46,10 @@ def section(context: Context) -> Section | None:
     if measured is None or not context.model.n_active:
         return None
     blocks: list[Figure | Table] = []
-    for chosen in _choose(context, measured):
-        blocks += _blocks(context, measured, chosen)
+    for key, title in TITLES.items():
+        extreme = measured.predictions.extremes.get(key)
+        if extreme is not None:
+            blocks += _blocks(context, measured, _Chosen(key, title, extreme))
     lead = (
         f"A margin is the intercept ({context.model.intercept:+.4g}) plus the contributions of the "
         "features, weight times value"
@@ -50,48 +63,14 @@ def section(context: Context) -> Section | None:
     return Section("rows", "Single rows", lead, blocks=blocks)
 
 
-def _choose(context: Context, measured: Measured) -> list[_Chosen]:
-    """Rows that count: the most extreme ones of each kind that occurs."""
-    y, margins = measured.y, measured.margins
-    counted = measured.weights > 0.0
-    if context.model.labels is None:
-        residuals = y - context.model.loss_object.mean(margins)
-        return [
-            *_largest("highest", "Highest prediction", counted, margins),
-            *_largest(
-                "too_low", "Prediction too low by most", counted & (residuals > 0), residuals
-            ),
-            *_largest(
-                "too_high", "Prediction too high by most", counted & (residuals < 0), -residuals
-            ),
-        ]
-    right, wrong = counted & (y > 0), counted & (y < 0)
-    return [
-        *_largest("true_positive", "Strongest true positive", right & (margins > 0), margins),
-        *_largest("false_positive", "Worst false positive", wrong & (margins > 0), margins),
-        *_largest("false_negative", "Worst false negative", right & (margins <= 0), -margins),
-    ]
-
-
-def _largest(
-    key: str, title: str, among: npt.NDArray[np.bool_], values: npt.NDArray[np.float64]
-) -> list[_Chosen]:
-    if not among.any():
-        return []
-    return [_Chosen(key, title, int(np.argmax(np.where(among, values, -np.inf))))]
-
-
 def _blocks(context: Context, measured: Measured, chosen: _Chosen) -> list[Figure | Table]:
     model = context.model
-    keep = np.zeros(len(measured.y), np.bool_)
-    keep[chosen.row] = True
+    row, y = chosen.extreme.row, chosen.extreme.target
+    keep = np.zeros(measured.data.n_rows, np.bool_)
+    keep[row] = True
     (explained,) = iter_explanations(model, measured.data, None, keep)
-    target = f"{measured.y[chosen.row]:.6g}"
-    if model.labels is not None:
-        target = context.labels[int(measured.y[chosen.row] > 0)]
-    title = (
-        f"{chosen.title}: row {chosen.row:,}, target {target}, margin {explained.margins[0]:+.4g}."
-    )
+    target = f"{y:.6g}" if model.labels is None else context.labels[int(y > 0)]
+    title = f"{chosen.title}: row {row:,}, target {target}, margin {explained.margins[0]:+.4g}."
     family = model.family
     if all(family.motif(int(model.ids[index])) is None for index in explained.indices[0]):
         return [_table(context, explained, chosen, title)]

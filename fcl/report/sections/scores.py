@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
+import decimal
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from fcl.report.cells import Cells, ranking_errors
 from fcl.report.contract import Context, Figure, Section, Table, name_text
-from fcl.report.figures import ACCENT, FAINT, INK, SECOND, drawing, log_axis, short
+from fcl.report.figures import ACCENT, INK, SECOND, drawing, log_axis, short
 from fcl.report.measured import Measured
+from fcl.report.predictions import MOST_PREDICTED, Predictions
 from fcl.report.scores import (
     Bins,
     Confusion,
     Curve,
-    GroupScore,
     calibration,
     confusion_at,
-    group_scores,
     precision_recall,
     roc,
     thinned,
     thresholds,
 )
+from fcl.report.sections.by_group import scores_of_labels, scores_of_numbers
 
 __all__ = ["section"]
 
@@ -30,12 +32,13 @@ Floats = npt.NDArray[np.float64]
 
 #: Bins of a histogram.
 BINS = 50
+#: Rounds upper bounds to one significant digit.
+UP = decimal.Context(prec=1, rounding=decimal.ROUND_CEILING)
+#: Share of the rows beyond each end of a histogram; a few large values must not flatten the others.
+OUTER_SHARE = 0.002
+OUTER = "The outer bars include the rows further out."
 #: Predictions whose means differ by this factor are drawn on a log scale.
 LOG_FROM = 1_000.0
-#: The largest |prediction| whose squared error surely does not overflow.
-MOST_PREDICTED = 1e100
-#: Groups that the page shows: the largest ones.
-MOST_GROUPS = 40
 TRAINING = "The model was trained on these rows, so that scores on new rows are usually lower."
 OTHER = (
     "These data differ from the training data by fingerprint (rows, target, weights, offset); whether "
@@ -51,34 +54,31 @@ def section(context: Context) -> Section:
     measured = context.measured
     if measured is None:
         return Section("scores", "Scores", WITHOUT)
-    lead = f"{len(measured.y):,} rows of {name_text(measured.data.name)}."
-    if not measured.weights.all():
-        zero = int(np.count_nonzero(measured.weights == 0.0))
-        lead += f" {zero:,} rows of weight 0 do not count."
-    lead += f" {TRAINING if measured.is_training else OTHER}"
+    lead = _lead(measured)
     if context.model.labels is None:
-        if measured.groups is not None:
-            lead += " Scores of groups are computed for labels only."
-        return _regression(context, measured, lead)
-    return _classification(context, measured, lead)
+        return _regression(context, measured.predictions, lead)
+    return _classification(context, measured.predictions, lead)
 
 
-def _counted(measured: Measured) -> tuple[Floats, Floats, Floats]:
-    """Targets, margins and weights of the rows that count."""
-    kept = measured.weights > 0.0
-    return measured.y[kept], measured.margins[kept], measured.weights[kept]
+def _lead(measured: Measured) -> str:
+    n, counted = measured.predictions.n_rows, measured.predictions.n_counted
+    text = f"{n:,} rows of {name_text(measured.data.name)}."
+    if counted < n:
+        text += f" {n - counted:,} rows of weight 0 do not count."
+    return f"{text} {TRAINING if measured.is_training else OTHER}"
 
 
 # -- classification --------------------------------------------------------------------------------
 
 
-def _classification(context: Context, measured: Measured, lead: str) -> Section:
-    y, margins, weights = _counted(measured)
+def _classification(context: Context, predictions: Predictions, lead: str) -> Section:
+    y, margins, weights = predictions.margins.labelled()
     if len(np.unique(y)) < 2:
         lead += " All rows have the same label, so that there are no curves."
         return Section("scores", "Scores", lead)
     ranked, rates = precision_recall(y, margins, weights), roc(y, margins, weights)
-    base = float(weights[y > 0].sum() / weights.sum())
+    totals = predictions.totals.all()
+    base = float(totals.mean("target")[0])
     facts = [
         ("AUPRC", f"{ranked.area:.4f}, of a random order {base:.4f}"),
         ("AUROC", f"{rates.area:.4f}, of a random order 0.5"),
@@ -86,21 +86,30 @@ def _classification(context: Context, measured: Measured, lead: str) -> Section:
     blocks: list[Figure | Table] = [_curves(ranked, rates, base)]
     blocks.append(_histogram(context, y, margins, weights))
     if context.model.loss_object.has_mean:
-        probability = context.model.loss_object.mean(margins)
-        positive = (y + 1.0) / 2.0
-        # by margins: the logarithm of a probability that rounds to 0 is lost
-        log_loss = np.average(np.logaddexp(0.0, -y * margins), weights=weights)
-        brier = np.average((probability - positive) ** 2, weights=weights)
-        facts += [("log loss", f"{log_loss:.5g}"), ("Brier score", f"{brier:.5g}")]
-        bins = calibration(probability, positive, weights, binary=True)
+        facts.append(("log loss", f"{totals.mean('log_loss')[0]:.5g}"))
+        facts.append(("Brier score", f"{totals.mean('brier')[0]:.5g}"))
         words = "mean predicted probability", "share of positive rows"
-        blocks.append(_calibration(bins, *words))
+        blocks.append(_calibration(calibration(predictions.margins, binary=True), *words))
     rules = thresholds(ranked)
     blocks.append(_confusions([confusion_at(*rule, y, margins, weights) for rule in rules]))
-    if measured.groups is not None:
-        kept = measured.groups[measured.weights > 0.0]
-        blocks += _groups(group_scores(kept, y, margins, weights), ranked.area)
-    return Section("scores", "Scores", lead, facts, blocks)
+    blocks += scores_of_labels(predictions, ranked.area)
+    return Section("scores", "Scores", lead, facts, blocks, _notes(predictions.margins))
+
+
+def _notes(cells: Cells) -> list[str]:
+    """By how much the areas may be wrong, if margins were rounded."""
+    if cells.exact:
+        return []
+    errors = ranking_errors(cells)
+    return [
+        f"The curves group the rows into {len(cells):,} intervals of nearly equal margins. This changes "
+        f"AUPRC by at most {rounded_up(errors.auprc)}, and AUROC by at most {rounded_up(errors.auroc)}."
+    ]
+
+
+def rounded_up(value: float) -> str:
+    """A bound with one significant digit, rounded up so that it stays a bound."""
+    return f"{float(UP.create_decimal_from_float(value)):.1g}"
 
 
 def _curves(ranked: Curve, rates: Curve, base: float) -> Figure:
@@ -126,10 +135,9 @@ def _curves(ranked: Curve, rates: Curve, base: float) -> Figure:
 
 
 def _histogram(context: Context, y: Floats, margins: Floats, weights: Floats) -> Figure:
-    edges = _edges(margins)
-    counts = [
-        np.histogram(margins[y == side], edges, weights=weights[y == side])[0] for side in (-1, 1)
-    ]
+    classes = [(margins[y == side], weights[y == side]) for side in (-1, 1)]
+    edges = _edges(*classes)
+    counts = [_counts(edges, *own) for own in classes]
     with drawing(9.0, 2.4) as drawn:
         for count, colour in zip(counts, (SECOND, ACCENT), strict=True):
             share = count / count.sum()
@@ -141,13 +149,28 @@ def _histogram(context: Context, y: Floats, margins: Floats, weights: Floats) ->
         drawn.axes.legend(handles, [short(label, 24) for label in context.labels])
     rows = [list(row) for row in zip(edges[:-1], edges[1:], *counts, strict=True)]
     data = Table("margins", ["low", "high", "negative", "positive"], rows, shown=False)
-    caption = "Margins by class. A margin above 0 predicts the positive label."
+    caption = f"Margins by class. A margin above 0 predicts the positive label. {OUTER}"
     return Figure("margins", drawn.svg, caption, data)
 
 
-def _edges(values: Floats) -> Floats:
-    low, high = float(values.min()), float(values.max())
+def _edges(*samples: tuple[Floats, Floats]) -> Floats:
+    """Edges of a histogram of several samples (increasing values, weights) without their outer ends."""
+    ends = [_quantiles(*sample) for sample in samples]
+    low, high = min(low for low, _ in ends), max(high for _, high in ends)
     return np.linspace(low, high if high > low else low + 1.0, BINS + 1)
+
+
+def _quantiles(values: Floats, weights: Floats) -> Floats:
+    """The values that leave a share of OUTER_SHARE of the weight below, and above."""
+    total = np.cumsum(weights)
+    at = np.searchsorted(total, np.array([OUTER_SHARE, 1.0 - OUTER_SHARE]) * total[-1])
+    return values[np.minimum(at, len(values) - 1)]
+
+
+def _counts(edges: Floats, values: Floats, weights: Floats) -> Floats:
+    """The weights in the bins of a histogram, of which the outer ones are open."""
+    counts, _ = np.histogram(np.clip(values, edges[0], edges[-1]), edges, weights=weights)
+    return counts
 
 
 def _calibration(bins: Bins, predicted: str, observed: str) -> Figure:
@@ -165,7 +188,9 @@ def _calibration(bins: Bins, predicted: str, observed: str) -> Figure:
             drawn.axes.set(xlim=ends, ylim=ends)
         drawn.axes.plot(ends, ends, color=SECOND, linewidth=1.0, linestyle="--")
         drawn.axes.vlines(bins.predicted, low, bins.high, color=ACCENT, linewidth=1.2)
-        drawn.axes.plot(bins.predicted, observed_means, "o", color=ACCENT, markersize=4)
+        drawn.axes.plot(
+            bins.predicted, observed_means, "o", color=ACCENT, markersize=4, clip_on=False
+        )
         drawn.axes.set(xlabel=predicted, ylabel=observed)
         drawn.axes.set_title("calibration")
     head = ["predicted", "observed", "low", "high", "rows"]
@@ -176,7 +201,7 @@ def _calibration(bins: Bins, predicted: str, observed: str) -> Figure:
 
 def _confusions(found: list[Confusion]) -> Table:
     head = [
-        "rule", "margin from", "true positive", "false positive", "false negative", "true negative",
+        "rule", "threshold", "true positive", "false positive", "false negative", "true negative",
         "precision", "recall", "F1",
     ]  # fmt: skip
     rows = [
@@ -190,61 +215,41 @@ def _confusions(found: list[Confusion]) -> Table:
     return Table("confusion", head, rows, caption)
 
 
-def _groups(found: list[GroupScore], overall: float) -> list[Figure | Table]:
-    head = ["group", "rows", "share of positive rows", "AUPRC"]
-    rows = [[name_text(g.group), g.rows, g.positive, g.auprc] for g in found]
-    table = Table("groups", head, rows, "Scores of each group.", shown=len(rows) <= MOST_GROUPS)
-    largest = sorted(found, key=lambda g: -g.rows)[:MOST_GROUPS]
-    chosen = [g for g in found if g in largest]
-    with drawing(9.0, 0.9 + 0.22 * len(chosen)) as drawn:
-        at = np.arange(len(chosen))[::-1]
-        drawn.axes.plot([g.positive for g in chosen], at, "|", color=SECOND, markersize=9)
-        drawn.axes.plot([g.auprc for g in chosen], at, "o", color=ACCENT, markersize=5)
-        drawn.axes.axvline(overall, color=FAINT, linewidth=1.5)
-        drawn.axes.set_yticks(at, [f"{short(g.group, 24)} (n = {g.rows:,})" for g in chosen])
-        drawn.axes.set(xlabel="AUPRC", xlim=(0, 1.02))
-    caption = "AUPRC of each group; the short stroke is a random order, the line all rows together."
-    return [Figure("groups", drawn.svg, caption), table]
-
-
 # -- regression ------------------------------------------------------------------------------------
 
 
-def _regression(context: Context, measured: Measured, lead: str) -> Section:
-    y, margins, weights = _counted(measured)
-    loss = context.model.loss_object
-    predicted = loss.mean(margins)
-    if np.abs(predicted).max() > MOST_PREDICTED:
+def _regression(context: Context, predictions: Predictions, lead: str) -> Section:
+    if predictions.overflows:
         lead += (
             f" Predictions of more than {MOST_PREDICTED:.0e} occur, so that there are no scores."
         )
         return Section("scores", "Scores", lead)
-    residuals = y - predicted
-    total = float(weights.sum())
-    spread = float(weights @ (y - float(weights @ y) / total) ** 2)
-    squared = float(weights @ residuals**2)
+    metric = context.model.loss_object.metric.upper()
+    totals = predictions.totals.all()
+    squared, spread = float(totals.mean("squared")[0]), float(totals.spread()[0])
     facts = [
-        (loss.metric.upper(), f"{loss.score(y, weights, margins):.6g}"),
-        ("root mean squared error", f"{np.sqrt(squared / total):.6g}"),
-        ("mean absolute error", f"{float(weights @ np.abs(residuals)) / total:.6g}"),
+        (metric, f"{totals.mean('metric')[0]:.6g}"),
+        ("root mean squared error", f"{np.sqrt(squared):.6g}"),
+        ("mean absolute error", f"{totals.mean('absolute')[0]:.6g}"),
     ]
     if spread > 0.0:
         facts.append(("R squared", f"{1.0 - squared / spread:.4f}"))
-    bins = calibration(predicted, y, weights, binary=False)
+    bins = calibration(predictions.margins, False, predictions.centre)
     blocks = [
         _calibration(bins, "mean prediction", "mean target"),
-        _residuals(residuals, weights),
+        _residuals(predictions.residuals),
+        *scores_of_numbers(predictions, metric),
     ]
     return Section("scores", "Scores", lead, facts, blocks)
 
 
-def _residuals(residuals: Floats, weights: Floats) -> Figure:
-    edges = _edges(residuals)
-    counts, _ = np.histogram(residuals, edges, weights=weights)
+def _residuals(cells: Cells) -> Figure:
+    edges = _edges((cells.values, cells.column("weight")))
+    counts = _counts(edges, cells.values, cells.column("weight"))
     with drawing(9.0, 2.2) as drawn:
         drawn.axes.stairs(counts, edges, color=ACCENT, fill=True, alpha=0.5)
         drawn.axes.axvline(0.0, color=INK, linewidth=0.8)
         drawn.axes.set(xlabel="target - prediction", ylabel="rows, by weight")
     rows: list[list[Any]] = [list(row) for row in zip(edges[:-1], edges[1:], counts, strict=True)]
     data = Table("residuals", ["low", "high", "rows"], rows, shown=False)
-    return Figure("residuals", drawn.svg, "Residuals of the rows.", data)
+    return Figure("residuals", drawn.svg, f"Residuals of the rows. {OUTER}", data)

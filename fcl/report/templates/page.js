@@ -13,7 +13,8 @@ function shown(value) {
   if (value === null) return "";
   if (typeof value === "string") return value;
   if (Number.isInteger(value)) return value.toLocaleString("en");
-  return Number(value.toPrecision(4)).toString();
+  const size = Math.abs(value);
+  return size < 1e-4 || size >= 1e15 ? value.toExponential(3) : Number(value.toPrecision(4)).toString();
 }
 
 function compare(a, b) {
@@ -25,6 +26,7 @@ function compare(a, b) {
 function sortable(figure) {
   const { head, rows } = JSON.parse(document.getElementById(figure.dataset.island).textContent);
   const folded = head.length - 1;
+  if (!rows.some((r) => r[folded])) [head, ...rows].forEach((r) => r.pop());
   const filter = element("input", null, figure);
   filter.type = "search";
   filter.placeholder = "filter features";

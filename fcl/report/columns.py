@@ -1,0 +1,158 @@
+"""Statistics of the columns of the strongest features, on a sample of rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from fcl.model.explain import iter_values
+from fcl.model.labels import encoded_target
+from fcl.parallel import one_blas_thread
+
+if TYPE_CHECKING:
+    from fcl.data import DataSet
+    from fcl.model import Model
+
+__all__ = ["FeatureStats", "feature_stats"]
+
+Floats = npt.NDArray[np.float64]
+Ids = npt.NDArray[np.int64]
+
+#: The strongest features by |weight| whose columns are measured.
+MOST_FEATURES = 2_000
+#: Values of columns that are computed, and rows of the sample, at most.
+MOST_VALUES = 40_000_000
+MOST_ROWS = 1_000_000
+#: Rows that are chosen at a time.
+BLOCK_ROWS = 65_536
+#: A factor that mixes the bits of numbers (Steele, Lea and Flood 2014).
+MIXER = np.uint64(0xBF58476D1CE4E5B9)
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureStats:
+    """The columns of the strongest features on a sample of rows.
+
+    Attributes
+    ----------
+    indices : int64 (k,)
+        Indices of the features in ``model.ids``, increasing.
+    n_rows : int
+        Rows of the sample, evenly spaced among those with a weight above 0.
+    nonzero : int64 (k,)
+        Rows of the sample in which the feature is not 0.
+    positive : float64 (k,)
+        Share of rows with the positive label among these rows, by sample weight; NaN for regression.
+    mean, spread : float64 (k,)
+        Weighted mean and standard deviation of the contribution to the margin.
+    group : int64 (k,)
+        Features with the same number have equal columns on the sample, which are not 0 everywhere.
+    """
+
+    indices: Ids
+    n_rows: int
+    nonzero: Ids
+    positive: Floats
+    mean: Floats
+    spread: Floats
+    group: Ids
+
+
+def feature_stats(model: Model, data: DataSet) -> FeatureStats:
+    """Measure the columns of the strongest features, on a sample of the rows.
+
+    Parameters
+    ----------
+    model : Model
+    data : DataSet
+        With a target.
+    """
+    active = np.flatnonzero(model.weights)
+    strongest = np.argsort(-np.abs(model.weights[active]), kind="stable")[:MOST_FEATURES]
+    indices = np.sort(active[strongest])
+    keep = _sample(data, min(MOST_ROWS, MOST_VALUES // max(1, len(indices))))
+    n_rows = int(np.count_nonzero(keep))
+    y = np.full(n_rows, np.nan)
+    if model.labels is not None and data.target is not None:
+        y = encoded_target(model, data.target[keep], data.target_name)
+    weights = np.ones(n_rows) if data.weights is None else data.weights[keep]
+    sums = _ColumnSums(len(indices), model.weights[indices])
+    for start, stop, values in iter_values(model.family, model.ids[indices], data.rows, keep):
+        with one_blas_thread():
+            sums.add(values, y[start:stop], weights[start:stop])
+    return sums.stats(indices, n_rows, float(weights.sum()))
+
+
+def _sample(data: DataSet, most: int) -> npt.NDArray[np.bool_]:
+    """Evenly spaced rows among those with a sample weight above 0, at most ``most``: bool (n,)."""
+    n = data.n_rows
+    counted = np.ones(n, np.bool_) if data.weights is None else data.weights > 0.0
+    step = -(-np.count_nonzero(counted) // most)
+    seen = 0
+    for start in range(0, n, BLOCK_ROWS):  # the numbers of all rows would take 8 bytes for each
+        own = counted[start : start + BLOCK_ROWS]
+        rows = np.flatnonzero(own)
+        own[:] = False
+        own[rows[-seen % step :: step]] = True
+        seen += len(rows)
+    return counted
+
+
+class _ColumnSums:
+    """Sums over the columns of some features, and hashes that reveal equal columns."""
+
+    def __init__(self, k: int, weights: Floats) -> None:
+        self._scale = weights
+        self._nonzero = np.zeros(k, np.int64)
+        self._carried, self._positive = np.zeros((2, k))
+        self._sum, self._squares = np.zeros((2, k))
+        self._hash = np.zeros((2, k), np.uint64)
+        self._random = np.random.default_rng(0)
+        self._shift: Floats | None = None
+
+    def add(self, values: Floats, y: Floats, weights: Floats) -> None:
+        nonzero = values != 0.0
+        self._nonzero += np.count_nonzero(nonzero, axis=0)
+        self._carried += weights @ nonzero
+        self._positive += (weights * (y + 1.0) / 2.0) @ nonzero
+        contributions = values * self._scale
+        if self._shift is None:  # sums of squares lose all digits if the mean is large
+            self._shift = contributions[0].copy()
+        contributions -= self._shift
+        self._sum += weights @ contributions
+        self._squares += weights @ contributions**2
+        # sums modulo 2^64 of mixed bits times odd random numbers; + 0.0 turns -0.0 into 0.0. Without the
+        # mixing, numbers such as 1.0, whose last 52 bits are 0, leave 12 bits to a sum
+        bits = (values + 0.0).view(np.uint64)
+        bits ^= bits >> 32
+        bits *= MIXER
+        bits ^= bits >> 32
+        for lane in range(len(self._hash)):
+            factors = self._random.integers(0, 1 << 63, len(values), np.uint64) * 2 + 1
+            self._hash[lane] += (bits * factors[:, None]).sum(axis=0, dtype=np.uint64)
+
+    def stats(self, indices: Ids, n_rows: int, total: float) -> FeatureStats:
+        """The statistics; ``total`` is the sum of the sample weights."""
+        shift = 0.0 if self._shift is None else self._shift
+        mean = self._sum / total
+        variance = np.maximum(self._squares / total - mean**2, 0.0)
+        share = np.divide(
+            self._positive, self._carried, out=np.full_like(mean, np.nan), where=self._carried > 0.0
+        )
+        _, group = np.unique(self._hash, axis=1, return_inverse=True)
+        group = group.reshape(-1)
+        # features that are 0 in all rows of the sample may differ in other rows
+        zero = self._nonzero == 0
+        group[zero] = len(group) + np.arange(np.count_nonzero(zero))
+        return FeatureStats(
+            indices,
+            n_rows,
+            self._nonzero,
+            share,
+            mean + shift,
+            np.sqrt(variance),
+            group,
+        )
