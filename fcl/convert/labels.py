@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 import re
 import warnings
 from collections.abc import Callable, Iterable, Sequence
@@ -13,6 +14,7 @@ import numpy as np
 from fcl.checks import shown
 from fcl.convert.contract import Categorical, Column
 from fcl.convert.files import InputFile
+from fcl.convert.tables.contract import MISSING
 from fcl.errors import InputError
 
 __all__ = [
@@ -23,6 +25,7 @@ __all__ = [
     "column_of",
     "fields_of",
     "find_column",
+    "is_number",
 ]
 
 #: begins ``--label header:REGEX``
@@ -89,34 +92,64 @@ class TextColumn:
     what: str
     is_number: bool | None = None
     _categories: Categories = field(default_factory=Categories)
+    _is_decided: bool = field(default=False, init=False)  # by the first value
 
     def encode(self, values: Sequence[str], where: Callable[[int], str]) -> Column:
-        """The values of a block; an InputError names the place of one that is no number."""
+        """The values of a block; an InputError names the place of a missing or unlike value."""
         if self.is_number is None and values:
-            self.is_number = _number(values[0]) is not None
-        if "" in values:
-            raise InputError(
-                f"{where(list(values).index(''))}: {self.what}: expected a value, got an empty cell; "
-                "fill it in, or remove the line"
-            )
+            self._is_decided, self.is_number = True, is_number(values[0])
         if not self.is_number:
-            return self._categories.encode(values)
+            return self._encode_text(values, where)
         numbers = numbers_of(values)
         if numbers is None:
-            at = next((i for i, value in enumerate(values) if _number(value) is None), 0)
+            at = next((i for i, value in enumerate(values) if not is_number(value)), 0)
+            self._check_value(values[at], where(at))
             raise InputError(
                 f"{where(at)}: {self.what}: expected a finite number, as in the first row, got "
                 f"{shown(values[at])}"
             )
         return numbers
 
+    def _encode_text(self, values: Sequence[str], where: Callable[[int], str]) -> Categorical:
+        known = len(self._categories.texts)
+        found = self._categories.encode(values)
+        wrong = next(filter(self._is_wrong_text, found.categories[known:]), None)
+        if wrong is None:
+            return found
+        place = where(list(values).index(wrong))
+        self._check_value(wrong, place)
+        raise InputError(
+            f"{place}: {self.what}: expected text, as in the first row ({shown(found.categories[0])}), "
+            f"got the number {shown(wrong)}; give text alone, or numbers alone"
+        )
 
-def _number(text: str) -> float | None:
+    def _is_wrong_text(self, text: str) -> bool:
+        return not text or (self._is_decided and (not _has_value(text) or is_number(text)))
+
+    def _check_value(self, text: str, place: str) -> None:
+        if not _has_value(text):
+            raise InputError(
+                f"{place}: {self.what}: expected a value, got "
+                f"{shown(text) if text else 'an empty cell'}; fill it in, or remove the line"
+            )
+
+
+def is_number(text: str) -> bool:
+    """Whether a text is a finite number."""
     try:
-        found = float(text)
+        return math.isfinite(float(text))
     except ValueError:
-        return None
-    return found if np.isfinite(found) else None
+        return False
+
+
+def _has_value(text: str) -> bool:
+    """Whether the text of a target is neither a missing value nor an infinite number."""
+    if text in MISSING:
+        return False
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return True
 
 
 @dataclass(frozen=True)
@@ -178,8 +211,8 @@ class NameTable:
             raise InputError(f"{file.name}: expected a table, got an empty file")
         at, has_header = find_column(file.name, fields_of(lines[0][1]), column)
         rows, values = cls._read_lines(file, lines[has_header:], at)
-        if not has_header and _number(values[0]) is None and numbers_of(values[1:]) is not None:
-            # the first line is a header, or lacks a value; a record of its name has no label
+        if not has_header and not is_number(values[0]) and numbers_of(values[1:]) is not None:
+            # the first line is a header; a record of its name has no label
             rows.pop(fields_of(lines[0][1])[0])
             values[0] = values[-1]
         return cls(file, rows, column_of(values))
@@ -193,9 +226,11 @@ class NameTable:
         values: list[str] = []
         for number, line in lines:
             cells = fields_of(line)
-            if len(cells) <= at or not cells[at]:
+            if len(cells) <= at or not _has_value(cells[at]):
+                found = shown(cells[at]) if len(cells) > at and cells[at] else "none"
                 raise InputError(
-                    f"{file.name}: line {number}: expected a value in column {at + 1}, got none"
+                    f"{file.name}: line {number}: expected a value in column {at + 1}, got {found}; fill "
+                    "it in, or remove the line, which drops the record"
                 )
             if cells[0] in rows:
                 first, _ = lines[rows[cells[0]]]
@@ -237,11 +272,14 @@ def cells_of(lines: Sequence[str], separator: str) -> list[list[str]]:
 
 
 def find_column(file_name: str, first: Sequence[str], column: str) -> tuple[int, bool]:
-    """Index of a column, and whether the first line holds the names of the columns."""
-    if column in first:
-        return list(first).index(column), True
+    """Index of a column, and whether it was found by its name in the first line.
+
+    A number from 1 to the number of columns is always a position. Any other text is a name.
+    """
     if column.isdecimal() and 1 <= int(column) <= len(first):
         return int(column) - 1, False
+    if column in first:
+        return list(first).index(column), True
     names = ", ".join(map(shown, first[:12]))
     raise InputError(
         f"{file_name}: has no column {shown(column)}; expected a number from 1 to {len(first)}, or one "

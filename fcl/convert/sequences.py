@@ -11,12 +11,12 @@ import numpy as np
 from fcl.checks import shown
 from fcl.convert.contract import Budget, Column, Layout, Rows, Source
 from fcl.convert.files import HEAD_BYTES, InputFile
-from fcl.convert.labels import TextColumn, cells_of, find_column
+from fcl.convert.labels import TextColumn, cells_of, find_column, is_number
 from fcl.convert.letters import Filter, Trimmer, encode, first_invalid
-from fcl.data.sequences import LETTERS
+from fcl.data.sequences import is_sequence
 from fcl.errors import InputError
 
-__all__ = ["Options", "is_sequence", "is_sequence_table", "open_source"]
+__all__ = ["Options", "is_sequence_table", "open_source"]
 
 _SLICE_BYTES = 1 << 20
 
@@ -29,6 +29,8 @@ class Options:
     y: str | None = None
     weights: str | None = None
     groups: str | None = None
+    name: str | None = None
+    no_header: bool = False
     length: int | None = None
     anchor: str = "center"
     pad: bool = False
@@ -52,23 +54,16 @@ class _Lines:
 
 
 def is_sequence_table(head: bytes, x: str) -> bool:
-    """Whether the column ``x`` of a table, by its first lines, holds sequences."""
+    """Whether the column ``x`` of a table, by its first two lines, holds sequences."""
     lines = head.decode("utf-8", "replace").splitlines()[:2]
     if not lines:
         return False
-    first, *rest = cells_of(lines, _delimiter(lines[0]))
+    rows = cells_of(lines, _delimiter(lines[0]))
     try:
-        at, has_header = find_column("", first, x)
+        at, is_name = find_column("", [cell.strip() for cell in rows[0]], x)
     except InputError:
         return False
-    cells = (rest or [[]])[0] if has_header else first
-    return len(cells) > at and is_sequence(cells[at])
-
-
-def is_sequence(text: str) -> bool:
-    """Whether a cell of a table may be a sequence of nucleotides."""
-    word = text.strip().upper()
-    return len(word) > 1 and set(word) <= LETTERS.keys()
+    return any(len(row) > at and is_sequence(row[at]) for row in rows[is_name:])
 
 
 def _delimiter(line: str) -> str:
@@ -82,6 +77,9 @@ def open_source(inputs: list[InputFile], options: Options, budget: Budget) -> So
     if options.x is None:
         raise InputError(f"{inputs[0].name}: name the column of the sequences: --x COLUMN")
     return _TableSource(inputs[0], options)
+
+
+_ROLES = ("x", "y", "weights", "groups", "name")
 
 
 @dataclass(frozen=True)
@@ -99,12 +97,21 @@ class _Places:
 
     @classmethod
     def of(cls, file: InputFile, first: list[str], options: Options) -> _Places:
-        """Find the columns in the first line; InputError names one that it lacks."""
+        """Find the columns in the first line; InputError names one that it lacks.
+
+        The first line is a header if an option names a column by its name, or if none of its cells is
+        a value: a sequence in column x, or a number in a column of numbers.
+        """
         first = [cell.strip() for cell in first]
-        named = {name: getattr(options, name) for name in ("x", "y", "weights", "groups")}
-        found = {name: find_column(file.name, first, text) for name, text in named.items() if text}
-        at = {name: place for name, (place, _) in found.items()}
-        return cls(len(first), at, any(has_header for _, has_header in found.values()))
+        known = [str(number) for number in range(1, len(first) + 1)] if options.no_header else first
+        named = {role: getattr(options, role) for role in _ROLES}
+        found = {role: find_column(file.name, known, text) for role, text in named.items() if text}
+        at = {role: place for role, (place, _) in found.items()}
+        has_values = is_sequence(first[at["x"]]) or any(
+            is_number(first[at[role]]) for role in ("y", "weights") if role in at
+        )
+        has_header = any(is_name for _, is_name in found.values()) or not has_values
+        return cls(len(first), at, has_header and not options.no_header)
 
 
 class _TableSource(Source):
@@ -124,6 +131,11 @@ class _TableSource(Source):
         self._filter = Filter(options.max_unknown, options.both_strands)
         self._y, self._groups = TextColumn("--y"), TextColumn("--groups", is_number=False)
         self._weights = TextColumn("--weights", is_number=True)
+        self.notes.append(
+            f"header: the first line, {shown(', '.join(cells))}"
+            if self._places.has_header
+            else "header: none, the first line is a record (otherwise name the columns: --x NAME)"
+        )
 
     @property
     def layout(self) -> Layout:
@@ -171,7 +183,10 @@ class _TableSource(Source):
         weights = self._column(self._weights, "weights", lines, keep)
         assert weights is None or isinstance(weights, np.ndarray)
         groups = self._column(self._groups, "groups", lines, keep)
-        obs = {} if groups is None else {"group": groups}
+        obs: dict[str, Column] = {} if groups is None else {"group": groups}
+        if "name" in self._places.at:
+            names = lines.column(self._places.at["name"])
+            obs["name"] = np.array(names, np.dtypes.StringDType())[keep]
         rows = Rows(codes, records[keep], y, weights, obs)
         cut = self._trimmer.cutter(codes, starts[keep], lengths[keep])
         return self._filter.blocks(rows, self._trimmer.width, cut, self.dropped, budget)
