@@ -89,7 +89,7 @@ def open_data(
         Name or values of numbers added to the margins in training and in prediction, such as the
         logarithms of exposures for counts.
     groups : str, array (n,) or None
-        Name (``obs/chrom``) or values of the groups of rows, which folds do not split.
+        Name (``obs/chromosome``) or values of the groups of rows, which folds do not split.
 
     Returns
     -------

@@ -24,7 +24,7 @@ ScoreKind = Literal["margin", "probability", "mean"]
 #: Characters that would end a cell or a line.
 _SEPARATORS = str.maketrans({"\t": " ", "\n": " ", "\r": " "})
 #: Columns of a table, in this order; other columns of the rows follow.
-_PLACES = ("chrom", "start", "end", "name", "strand")
+_PLACES = ("chromosome", "start", "end", "name", "strand")
 #: Columns of the rows that say nothing about a score.
 _LEFT_OUT = ("source_row",)
 _DECIMALS = 6

@@ -100,7 +100,7 @@ def test_intervals(model: str, run: Run) -> None:
     )  # fmt: skip
     assert result.exit_code == 0, result.output
     head, *lines = table(Path("o.tsv").read_text())
-    assert head == ["chrom", "start", "end", "name", "strand", "margin", "probability"]
+    assert head == ["chromosome", "start", "end", "name", "strand", "margin", "probability"]
     assert lines[1] == [""] * 7 and "1 of 3, beyond the end of a contig" in result.stderr
     windows = [contigs["c2"][26:37], reverse(contigs["c1"][194:205])]
     margins = [repr(margin) for margin in MODEL.margins(windows).tolist()]
