@@ -248,9 +248,7 @@ class _IntervalSource(Source):
                 self._contigs[word] = self._renaming.find(word, genome, where)
         return np.array([self._contigs[word] for word in words], np.int64)[codes]
 
-    def _kept(
-        self, sites: Intervals, windows: Windows, genome: Genome, shape: Shape
-    ) -> np.ndarray:
+    def _kept(self, sites: Intervals, windows: Windows, genome: Genome, shape: Shape) -> np.ndarray:
         """Numbers of the windows that become rows; the others are counted, or refused."""
         keep = np.ones(len(sites), bool)
         if shape.anchor == "summit":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -154,6 +155,14 @@ def test_train_says_how_to_convert(
         ("x.svm", "", "fcl convert x.svm x.zarr"),
         ("a9a", "-1 3:1 11:1\n", "an svmlight file"),
         ("x.parquet", "PAR1", "fcl convert x.parquet x.zarr --y COLUMN"),
+        ("x.csv", "", "fcl convert x.csv x.zarr --y COLUMN"),
+        ("n.csv", "1.5;2;a\n2;3;b\n", "n.zarr --no-header --y COLUMN"),
+        ("q.tsv", "score\tthe dna\n1\tacgtn\n", "q.zarr --x 'the dna' --y score"),
+        ("h.tsv", "r1\tACGT\t3\nr2\tACGG\t3\n", "h.zarr --x 2 --y COLUMN"),
+        ("w.tsv", "tata\tdata\nyes\tACT\n", "w.zarr --y COLUMN"),
+        ("u.csv", "y,name,seq\nEI,A-1,  ACGTT\nN,B-2,   " + "ACCD" * 2000, "--x seq --y COLUMN"),
+        ("magic", "28.7,16.0,g\n31.6,11.7,h\n", "--format table --no-header --y COLUMN"),
+        ("seq", "ACGT\t1\nACGA\t-1\n", "fcl convert seq seq.zarr --format sequences --x 1 --y 2"),
     ):
         Path(name).write_text(content)
         for options in ([], ["--features", "columns", "--C", "1", "--out", "m.fcl"]):
@@ -164,6 +173,17 @@ def test_train_says_how_to_convert(
     Path("n.fa").write_text("")
     both = run("train", "a b.fa", "n.fa")
     assert both.exit_code == 2 and "fcl convert 'a b.fa' n.fa 'a b.zarr'" in both.stderr
+    magic = gzip.compress(b"28.7,16.0,g\n31.6,11.7,h\n")
+    Path("magic04.data.gz").write_bytes(magic)
+    line = "fcl convert magic04.data.gz magic04.zarr --format table --no-header --y COLUMN"
+    assert line in run("train", "magic04.data.gz").stderr
+    Path("s.bed").write_text("c\t1\t2\n")
+    for pair in (("s.bed", "n.fa"), ("n.fa", "s.bed")):
+        line = "fcl convert s.bed s.zarr --genome n.fa --window -70:+71 --label COLUMN"
+        assert line in run("train", *pair).stderr
+    assert "unexpected extra argument" in run("train", "n.fa", "n.csv").stderr
+    Path("text").write_text("A sentence, and\nnothing that is a table, with, commas.\n")
+    assert "in no format known to fcl" in run("train", "text", *options).stderr
     (tmp_path / "d").mkdir()
     assert "unexpected extra argument" in run("train", "d", "n.fa").stderr
     assert "unexpected extra argument" in run("train", "a" * 300, "n.fa").stderr

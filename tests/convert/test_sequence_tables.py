@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from converted import converted, refusal, saved
 
 PLAIN = "s1\tACGT\t3\ns2\tACGA\t1\ns3\tACGA\t2\n"
