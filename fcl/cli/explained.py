@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from fcl.model import Model
     from fcl.model.explain import Explanation
     from fcl.model.scores import OnMargins
+    from fcl.scoring.known import KnownColumns
 
 __all__ = ["check_explained", "write_explanations"]
 
@@ -37,6 +38,7 @@ def write_explanations(
     top: int,
     overwrite: bool,
     on_margins: OnMargins | None = None,
+    known: KnownColumns | None = None,
 ) -> int:
     """Write one line for each row; returns the number of rows.
 
@@ -57,6 +59,8 @@ def write_explanations(
         Whether to replace an existing file.
     on_margins : callable
         As for :func:`fcl.model.scores.write_scores`.
+    known : KnownColumns, optional
+        Columns of the rows that are written before the scores.
 
     Raises
     ------
@@ -67,11 +71,15 @@ def write_explanations(
     from fcl.model.text_output import text_output
 
     lines = _Lines(model, kind, data.offset is not None, min(top, len(model.ids)))
+    names = [] if known is None else known.names()
     n_rows = 0
     with text_output(out, overwrite) as file:
-        file.write(lines.head().encode())
+        file.write("\t".join([*names, lines.head()]).encode())
         for explained in iter_explanations(model, data, top):
-            file.write("".join(lines.of(explained)).encode())
+            written = list(lines.of(explained))
+            if known is not None and names:
+                written = list(known.before(n_rows, written))
+            file.write("".join(written).encode())
             if on_margins is not None:
                 on_margins(n_rows, n_rows + len(explained), explained.margins)
             n_rows += len(explained)

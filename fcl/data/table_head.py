@@ -37,7 +37,9 @@ class TableHead:
         if b"\0" in whole:
             return None
         try:
-            lines = [line for line in whole.decode().splitlines() if line.strip()][:_MOST_LINES]
+            lines = [line for line in whole.decode("utf-8-sig").splitlines() if line.strip()][
+                :_MOST_LINES
+            ]
         except UnicodeDecodeError:
             return None
         delimiter = next((mark for mark in _DELIMITERS if lines and mark in lines[0]), None)

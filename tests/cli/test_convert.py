@@ -36,6 +36,9 @@ def test_a_table_of_sequences(tmp_path: Path, run: Run, monkeypatch: pytest.Monk
     assert data.weights is not None and data.weights.tolist() == [1, 3]
     again = run("convert", "t.tsv", "o.zarr", "--x", "2", "--y", "1", "--quiet")
     assert again.exit_code == 2 and "exists already" in again.stderr
+    Path("c.tsv").write_text("ACGT\tEI\nACGT\tIE\nACGT\tN\n")
+    lines = run("convert", "c.tsv", "c.zarr", "--x", "1", "--y", "2").stdout.splitlines()
+    assert lines[-1].startswith("next         fcl.FCLClassifier in Python, for 3 classes; or")
     plain = Path("t.tsv").read_text().partition("\n")[2].replace("\t\t", "\tAC\t")
     Path("t.tsv").write_text(plain)
     again = run(
@@ -101,12 +104,14 @@ def test_the_next_command(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPa
         ("a,y\n1,0\n2,1\n", ""),
         ("a,y\n1,0.5\n2,1.5\n", ""),
         ("a,y\n1,u\n2,v\n", ""),
-        (classes, ""),
         ("a,y\n1,0.5\n2,1.5\n3,2\n", " --loss squared"),
         (many, " --loss squared"),
     ):
         expected = f"{train}{words} --C 0.1 --out model.fcl"
         assert next_command(text, "--y", "y") == expected, text
+    expected = "next         fcl.FCLClassifier in Python, for 3 classes; or make the target 1"
+    assert next_command(classes, "--y", "y").startswith(expected)
+    next_command(many, "--y", "y")
     Path("o.zarr").rename("train.zarr")
     predict = "next         fcl predict model.fcl o.zarr --out scores.tsv"
     assert next_command(many, "--y", "y", "--like", "train.zarr") == predict
