@@ -260,9 +260,11 @@ def _prepare_native(model: Model, request: Request) -> Callable[[], ScoreSummary
                 model, data, out, kind=kind, overwrite=request.overwrite, on_margins=keep
             )
         else:
-            if known.readers and kind == "margin":
-                kind = score_name(model.loss_object) or kind
-            n_rows = write_explanations(model, data, out, kind, top, request.overwrite, keep, known)
+            # as for files of rows, unless the user asked for one score
+            mean = score_name(model.loss_object) if known.readers and kind == "margin" else ""
+            n_rows = write_explanations(
+                model, data, out, mean or kind, top, request.overwrite, keep, known
+            )
         line = None if collected is None else collected.line()
         return ScoreSummary(n_rows, n_rows, Counter(), line)
 
