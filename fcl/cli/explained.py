@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING
 
 from fcl.cli.common import printable
 from fcl.errors import InputError
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from fcl.data import DataSet
     from fcl.model import Model
-    from fcl.model.explain import Explanation
     from fcl.model.scores import OnMargins
     from fcl.scoring.known import KnownColumns
 
@@ -67,17 +66,26 @@ def write_explanations(
     InputError
         As from :meth:`fcl.Model.explain`, or as :func:`fcl.model.atomic.atomic_file` does.
     """
+    import numpy as np
+
     from fcl.model.explain import iter_explanations
     from fcl.model.text_output import text_output
+    from fcl.scoring.explained import ContributionCells
 
-    lines = _Lines(model, kind, data.offset is not None, min(top, len(model.ids)))
-    names = [] if known is None else known.names()
+    cells = ContributionCells(model, top, printable)
+    has_offset = data.offset is not None
+    beside = [] if known is None else known.names()
+    names = [*beside, "margin"] if kind == "margin" else [*beside, kind, "margin"]
+    names += ["intercept", *["offset"] * has_offset, *cells.names()]
     n_rows = 0
     with text_output(out, overwrite) as file:
-        file.write("\t".join([*names, lines.head()]).encode())
+        file.write(("\t".join(names) + "\n").encode())
         for explained in iter_explanations(model, data, top):
-            written = list(lines.of(explained))
-            if known is not None and names:
+            numbers = [] if kind == "margin" else [model.loss_object.mean(explained.margins)]
+            numbers += [explained.margins, np.full(len(explained), model.intercept)]
+            numbers += [explained.offset] * has_offset
+            written = list(_lines(numbers, cells.rows(explained)))
+            if known is not None and beside:
                 written = list(known.before(n_rows, written))
             file.write("".join(written).encode())
             if on_margins is not None:
@@ -86,37 +94,7 @@ def write_explanations(
     return n_rows
 
 
-@dataclass(frozen=True)
-class _Lines:
-    """Formats explanations as lines."""
-
-    model: Model
-    kind: str
-    has_offset: bool
-    top: int
-
-    def head(self) -> str:
-        """The names of the columns."""
-        names = [] if self.kind == "margin" else [self.kind]
-        names += ["margin", "intercept", *["offset"] * self.has_offset]
-        for rank in range(1, self.top + 1):
-            names += [f"feature_{rank}", f"contribution_{rank}"]
-        return "\t".join([*names, "others"]) + "\n"
-
-    def of(self, explained: Explanation) -> Iterator[str]:
-        """The lines of a block of rows."""
-        words = cache(self._words)
-        scores = self.model.loss_object.mean(explained.margins) if self.kind != "margin" else None
-        for i in range(len(explained)):
-            numbers = [] if scores is None else [scores[i]]
-            numbers += [explained.margins[i], self.model.intercept]
-            numbers += [explained.offset[i]] * self.has_offset
-            cells = [f"{number:.17g}" for number in numbers]
-            pairs = zip(explained.indices[i], explained.contributions[i], strict=True)
-            for index, value in pairs:
-                # a feature that is 0 in the row contributes nothing, whichever it is
-                cells += [words(int(index)), f"{value:.17g}"] if value else ["", "0"]
-            yield "\t".join([*cells, f"{explained.others[i]:.17g}"]) + "\n"
-
-    def _words(self, index: int) -> str:
-        return printable(self.model.feature_text(index))
+def _lines(numbers: list[np.ndarray], cells: Iterator[list[str]]) -> Iterator[str]:
+    columns = ([f"{number:.17g}" for number in column.tolist()] for column in numbers)
+    for *first, rest in zip(*columns, cells, strict=True):
+        yield "\t".join([*first, *rest]) + "\n"

@@ -53,9 +53,6 @@ Exit codes: 0 success, 1 the machine failed, 2 wrong option or input (nothing wa
 129, 130 and 143 signals (nothing was written).
 """
 
-#: Bytes that the comparison with the target of DATA may take, beside the target itself.
-_COMPARISON_BYTES = 8 << 30
-
 
 class _PredictCommand(GroupedCommand):
     table = TABLE
@@ -109,11 +106,11 @@ def command(
 ) -> None:
     """Score rows with the model in the file MODEL.
 
-    IN is DATA in a format of fcl (Zarr, HDF5, npy), or files as fcl convert takes them: FASTA, BED with
-    --genome, a table. With --sites, all sites of a genome are scored; with --vcf, variants. A margin is
-    <w, phi(x)> + b plus the offset; above 0 it predicts the positive label. For regression the margin is
-    the prediction, or its logarithm (poisson loss). Rows are streamed in the order of the input. If the
-    input has a target, scores are compared with it. The output appears when it is complete.
+    IN is DATA (Zarr, HDF5, npy), or files that fcl convert reads: FASTA, BED with --genome, a table. With
+    --sites, all sites of a genome are scored; with --vcf, variants. A margin is <w, phi(x)> + b plus the
+    offset; above 0 it predicts the positive label. For regression the margin is the prediction, or its
+    logarithm (poisson loss). Rows are streamed in the order of the input. If the input has a target,
+    scores are compared with it. The output appears when it is complete.
     """
     from fcl.model import load_model
 
@@ -171,9 +168,13 @@ def _mode(request: Request) -> _Mode:
         mode = _NATIVE
     else:
         mode = _FILES
+    if mode is _FILES and inputs[0].removesuffix(".gz").endswith((".vcf", ".bcf")):
+        raise InputError(f"{inputs[0]}: give --vcf {inputs[0]} --genome FILE to score variants")
     for name, declared in TABLE.items():
         if name not in mode.takes and options[name] is not None and options[name] is not False:
             raise InputError(f"{declared.spelled} is not an option for {mode.words}; leave it out")
+    if request.kind != "margin" and mode is _VARIANTS:
+        raise InputError(f"--{request.kind} is not an option for --vcf, which compares margins")
     return mode
 
 
@@ -184,7 +185,7 @@ def _check_outputs(model: str, request: Request, mode: _Mode) -> None:
 
     out, options = request.out, request.options
     if out != STDOUT:
-        named = {name: options[name] for name in ("genome", "negatives", "vcf")}
+        named = {name: options[name] for name in ("genome", "negatives", "vcf", "names", "keep")}
         files = [path for path in request.inputs if path != "-"]
         inputs = {f"input {number}": path for number, path in enumerate(files, 1)}
         if mode.is_native:
@@ -194,7 +195,7 @@ def _check_outputs(model: str, request: Request, mode: _Mode) -> None:
         check_scores(out, request.overwrite)
     else:
         check_text_output(out, request.overwrite)
-    if options["explain"] is not None:
+    if mode.is_native and options["explain"] is not None:
         check_explained(out)
 
 
@@ -234,10 +235,12 @@ def _say_summary(summary: ScoreSummary, seconds: float, out: str) -> None:
 def _prepare_native(model: Model, request: Request) -> Callable[[], ScoreSummary]:
     options = request.options
     data = _open_data(request.inputs[0], options)
-    collected = _collected(model, data, strict=options["y"] is not None)
+    collected = _collected(model, data, options)
 
     def score() -> ScoreSummary:
         from collections import Counter
+
+        import numpy as np
 
         from fcl.cli.explained import write_explanations
         from fcl.model.scores import write_scores
@@ -249,7 +252,8 @@ def _prepare_native(model: Model, request: Request) -> Callable[[], ScoreSummary
         def keep(start: int, stop: int, margins: Any) -> None:
             weights = None if data.weights is None else data.weights[start:stop]
             if collected is not None and data.target is not None:
-                collected.add(data.target[start:stop], margins, weights)
+                rows = np.arange(start, stop)
+                collected.add(data.target[start:stop], margins, weights, rows)
 
         out, kind, top = request.out, request.kind, options["explain"]
         known = KnownColumns.of(data) if text_suffix(out) == ".tsv" else KnownColumns()
@@ -286,17 +290,19 @@ def _open_data(path: str, options: Any) -> DataSet:
         return data
 
 
-def _collected(model: Model, data: DataSet, strict: bool) -> Collected | None:
+def _collected(model: Model, data: DataSet, options: Any) -> Collected | None:
     from fcl.scoring.quality import Collected
+    from fcl.units import parse_size
 
     if data.target is None:
         return None
-    return Collected(model, data.target_name, _COMPARISON_BYTES, strict)
+    memory = parse_size(options["memory"], "--memory")
+    return Collected(model, data.target_name, memory, strict=options["y"] is not None)
 
 
-_NATIVE = _Mode("DATA in a format of fcl", NATIVE_NAMES, _prepare_native, is_native=True)
+_NATIVE = _Mode("DATA in Zarr, HDF5 or npy", NATIVE_NAMES, _prepare_native, is_native=True)
 _FILES = _Mode(
-    "files in other formats than those of fcl (Zarr, HDF5, npy; fcl convert makes them)",
+    "inputs other than Zarr, HDF5 and npy (fcl convert makes Zarr of them)",
     FILE_NAMES,
     lambda model, request: lambda: predict_files(model, request),
 )

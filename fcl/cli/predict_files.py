@@ -1,4 +1,4 @@
-"""``fcl predict`` on files in other formats than those of fcl, on genomes, and on variants."""
+"""Score the rows of files that ``fcl convert`` reads, the sites of a genome, and variants."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from fcl.cli.common import printable
 from fcl.cli.predict_options import CONVERT_NAMES
 from fcl.errors import InputError
 
@@ -52,6 +53,7 @@ def predict_files(model: Model, request: Request) -> ScoreSummary:
     """Score the rows of files that ``fcl convert`` reads; raises InputError for wrong input."""
     from fcl.convert.run import open_inputs
     from fcl.model.text_output import text_output
+    from fcl.scoring.explained import ExplainedLines
     from fcl.scoring.lines import TableLines
     from fcl.scoring.margins import BlockScorer
     from fcl.scoring.quality import Collected
@@ -63,11 +65,13 @@ def predict_files(model: Model, request: Request) -> ScoreSummary:
     source = open_inputs(request.inputs, options["format"], named, budget).source
     target = "--label" if options["label"] else "--y" if options["y"] else ""
     name = f"{request.inputs[0]}: {target}" if target else "the labels of the files"
+    top = options["explain"]
+    lines = ExplainedLines(scorer, top, printable) if top else TableLines(model.loss_object)
     with text_output(request.out, request.overwrite) as file:
         return score_source(
             source,
             scorer,
-            TableLines(model.loss_object),
+            lines,
             file,
             budget,
             collected=Collected(model, name, budget.total, strict=bool(target)),

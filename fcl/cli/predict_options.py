@@ -1,4 +1,4 @@
-"""The options of ``fcl predict``: those of ``fcl convert``, and its own."""
+"""The options of ``fcl predict``, most of which ``fcl convert`` has too."""
 
 from __future__ import annotations
 
@@ -28,10 +28,12 @@ _flag = partial(Option, FLAG, default=False)
 _OWN = {
     "explain": _score(
         FROM_1,
-        help="Write the K largest contributions of features beside each score; DATA only.",
+        help="Write the K largest contributions of features beside each score; not for --sites, --vcf.",
         metavar="K",
     ),
-    "offset": _score(TEXT, help="Array in DATA that is added to the margins.", metavar="NAME"),
+    "offset": _score(
+        TEXT, help="Array in DATA that is added to the margins; DATA only.", metavar="NAME"
+    ),
     "keep_dropped": _flag(
         group="scores", help="Write a line for dropped records too, with empty cells."
     ),
@@ -64,13 +66,13 @@ _CONVERT = {
     if name != "overwrite"
 }
 
-#: All options of ``fcl predict`` except those of its output, by name.
+#: The options of ``fcl predict`` by name, without the options of its output.
 TABLE = _CONVERT | {name: replace(option, name=name) for name, option in _OWN.items()}
-#: Options that the readers of foreign formats take.
+#: Options that the readers of ``fcl convert`` take.
 CONVERT_NAMES = tuple(name for name in _CONVERT if name not in ("format", "memory", "quiet"))
 #: Options that each kind of input takes.
 NATIVE_NAMES = ("x", "y", "weights", "offset", "explain", "memory", "quiet")
-FILE_NAMES = (*_CONVERT, "keep_dropped")
+FILE_NAMES = (*_CONVERT, "keep_dropped", "explain")
 SITE_NAMES = (
     "genome", "sites", "origin", "both_strands", "edges", "max_unknown", "memory", "quiet",
 )  # fmt: skip

@@ -80,6 +80,7 @@ class Genome:
         self._starts, self.lengths = starts[:-1], np.diff(starts)
         self._codes = np.frombuffer(self._map, np.uint8)
         self._mapped = budget.total // 4
+        self._copied = 0  # bytes by letters() since the mapped pages were discarded
 
     def _write(self, file: InputFile, budget: Budget, scratch: IO[bytes]) -> Ints:
         """Write the codes; returns where each contig begins, and the end."""
@@ -131,7 +132,15 @@ class Genome:
         if low < high:
             start = int(self._starts[contig])
             found[low - first : high - first] = self._codes[start + low : start + high]
+            self._discard_pages(high - low)
         return found
+
+    def _discard_pages(self, copied: int) -> None:
+        """Count bytes that were copied, and discard mapped pages before they exceed their share."""
+        self._copied += copied + _FAULT_BYTES
+        if self._copied > self._mapped:
+            self._map.madvise(mmap.MADV_DONTNEED)
+            self._copied = 0
 
     def _cut(self, first: Ints, length: int) -> Codes:
         """Cut windows inside the genome; mapped pages, which count as memory, stay in the budget."""

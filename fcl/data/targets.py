@@ -54,9 +54,12 @@ def encode_labels(values: np.ndarray, name: str) -> tuple[np.ndarray, tuple[Labe
     return np.where(inverse.reshape(-1) == 1, 1.0, -1.0), (labels[0], labels[1])
 
 
-def regression_target(values: np.ndarray, name: str) -> np.ndarray:
-    """A numeric target as float64 (n,); an ``InputError`` names the first row that is not finite."""
-    return _finite_numbers(values, name, "a regression target")
+def regression_target(values: np.ndarray, name: str, rows: np.ndarray | None = None) -> np.ndarray:
+    """A numeric target as float64 (n,); an ``InputError`` names the first row that is not finite.
+
+    rows : numbers of the rows, for messages; by default from 0.
+    """
+    return _finite_numbers(values, name, "a regression target", rows=rows)
 
 
 def check_weights(values: np.ndarray, n_rows: int, name: str) -> np.ndarray:
@@ -120,13 +123,17 @@ def _is_label(key: object, label: Label) -> bool:
 
 
 def _finite_numbers(
-    values: np.ndarray, name: str, what: str, n_rows: int | None = None
+    values: np.ndarray,
+    name: str,
+    what: str,
+    n_rows: int | None = None,
+    rows: np.ndarray | None = None,
 ) -> np.ndarray:
     values = _one_column(values, name)
     if values.dtype.kind not in "biuf":
         raise InputError(f"{name} has dtype {values.dtype}; {what} must be numeric")
     numbers = values.astype(np.float64)
-    _refuse_row(~np.isfinite(numbers), numbers, name, f"{what} must be finite")
+    _refuse_row(~np.isfinite(numbers), numbers, name, f"{what} must be finite", rows)
     if n_rows not in (None, len(numbers)):
         raise InputError(
             f"{name} has {len(numbers)} {what} for {n_rows} rows; expected one per row"
@@ -146,13 +153,15 @@ def _one_column(values: np.ndarray, name: str) -> np.ndarray:
     return fixed_text(values, name) if values.dtype.kind in "OT" else values
 
 
-def _refuse_row(bad: np.ndarray, values: np.ndarray, name: str, rule: str) -> None:
+def _refuse_row(
+    bad: np.ndarray, values: np.ndarray, name: str, rule: str, rows: np.ndarray | None = None
+) -> None:
     """Raise ``InputError`` naming the first row where ``bad`` is true, and the number of such rows."""
     if bad.any():
-        row = int(bad.argmax())
+        at = int(bad.argmax())
         raise InputError(
-            f"{name}: row {row} is {values[row]}; {rule} ({int(bad.sum())} such rows of "
-            f"{len(values)})"
+            f"{name}: row {at if rows is None else rows[at]} is {values[at]}; {rule} "
+            f"({int(bad.sum())} such rows of {len(values)})"
         )
 
 

@@ -37,7 +37,6 @@ class Collector:
         self, query: PriceQuery, keep: int, *, searched: bool = False, reach: float = 0.0
     ) -> None:
         self._query, self._keep, self._searched = query, keep, searched
-        self._known = np.unique(query.watched)
         self._bar = query.threshold  # candidates must be above this
         self._level = math.inf if query.level is None else query.level
         self._least = self._level - query.imbalance * reach  # larger |g_j| / f_j may have an excess
@@ -86,7 +85,8 @@ class Collector:
 
     def add(self, ids: Ids, sums: Floats, factors: Floats | float = 1.0) -> None:
         """Add candidates except watched features, and keep the largest."""
-        new = ~np.isin(ids, self._known)
+        known = self._query.known
+        new = np.searchsorted(known, ids) == np.searchsorted(known, ids, side="right")
         if not new.any():
             return
         self._ids = np.concatenate([self._ids, ids[new]])

@@ -21,6 +21,7 @@ import hashlib
 import math
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -192,6 +193,11 @@ class PriceQuery:
     number: int = 0
     find: bool = True
     power: int = 1
+
+    @cached_property
+    def known(self) -> Ids:
+        """The watched features, distinct and increasing; made once for all parts."""
+        return np.unique(self.watched)
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,16 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from fcl.data import DataSet
+    from fcl.data.base import RowReader
 
-__all__ = ["Contribution", "Explanation", "LinearModel", "iter_explanations", "iter_values"]
+__all__ = [
+    "Contribution",
+    "Explanation",
+    "LinearModel",
+    "explain_rows",
+    "iter_explanations",
+    "iter_values",
+]
 
 #: Approximate bytes of the values of all features on one block of rows.
 BLOCK_BYTES = 32 << 20
@@ -161,12 +169,22 @@ def iter_explanations(
     keep : bool (n,), optional
         Rows to explain; None: all.
     """
-    k = len(model.ids)
-    top = k if top is None else min(whole("top", top, 1), k)
     model.require_offset(data)
     offset = np.zeros(data.n_rows) if data.offset is None else data.offset
-    offset = offset if keep is None else offset[keep]
-    for start, stop, values in iter_values(model.family, model.ids, data.rows, keep):
+    return explain_rows(model, data.rows, offset if keep is None else offset[keep], top, keep)
+
+
+def explain_rows(
+    model: LinearModel,
+    rows: RowReader,
+    offset: Floats,
+    top: int | None,
+    keep: npt.NDArray[np.bool_] | None = None,
+) -> Iterator[Explanation]:
+    """As :func:`iter_explanations`, for a reader of rows and the offsets of the kept rows."""
+    k = len(model.ids)
+    top = k if top is None else min(whole("top", top, 1), k)
+    for start, stop, values in iter_values(model.family, model.ids, rows, keep):
         yield _explain(model, values * model.weights, offset[start:stop], top)
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from fcl.checks import shown
 from fcl.errors import InputError
 
 if TYPE_CHECKING:
@@ -15,7 +16,9 @@ if TYPE_CHECKING:
 __all__ = ["encoded_target"]
 
 
-def encoded_target(model: Model, values: np.ndarray, name: str) -> npt.NDArray[np.float64]:
+def encoded_target(
+    model: Model, values: np.ndarray, name: str, rows: npt.NDArray[np.int64] | None = None
+) -> npt.NDArray[np.float64]:
     """The target of each row, float64 (n,): -1 or +1 for labels, numbers for regression.
 
     Parameters
@@ -25,6 +28,8 @@ def encoded_target(model: Model, values: np.ndarray, name: str) -> npt.NDArray[n
         The target of new rows.
     name : str
         Of the target, for messages.
+    rows : int64 (n,), optional
+        Numbers of the rows, for messages; by default from 0.
 
     Raises
     ------
@@ -34,15 +39,16 @@ def encoded_target(model: Model, values: np.ndarray, name: str) -> npt.NDArray[n
     from fcl.data.targets import regression_target
 
     if model.labels is None:
-        return regression_target(values, name)
+        return regression_target(values, name, rows)
     values = np.asarray(values).reshape(-1)
     if values.dtype.kind == "S":
         values = np.char.decode(values, "utf-8", "backslashreplace")
     known = [values == label for label in model.labels]
     wrong = np.flatnonzero(~(known[0] | known[1]))
     if len(wrong):
+        row = wrong[0] if rows is None else f"{rows[wrong[0]]} (from 0)"
         raise InputError(
             f"{name}: expected the labels of the model, {model.labels[0]!r} and "
-            f"{model.labels[1]!r}, got {values[wrong[0]]!r} in row {wrong[0]}"
+            f"{model.labels[1]!r}, got {shown(values[wrong[0]])} in row {row}"
         )
     return np.where(known[1], 1.0, -1.0)

@@ -49,18 +49,56 @@ def column_names(model: Model) -> dict[int, str] | None:
         return None
     names: dict[int, str] = {}
     placeholders = _Placeholders(model.family.row_width)
-    for i in np.flatnonzero(model.weights).tolist():
-        described = model.family.describe(int(model.ids[i]), placeholders)
-        columns = [int(column) for column in _PLACEHOLDER.findall(described)]
-        between = map(re.escape, _PLACEHOLDER.split(described)[::2])
-        found = re.fullmatch("(.+)".join(between), model.feature_names[i], re.DOTALL)
-        if not columns or found is None:
+    pending = [
+        _Description.of(
+            model.family.describe(int(model.ids[i]), placeholders), model.feature_names[i]
+        )
+        for i in np.flatnonzero(model.weights).tolist()
+    ]
+    while pending:
+        # a description such as "a * b * c" is divided once the other features name its columns
+        unknown = [description for description in pending if not description.divide(names)]
+        if len(unknown) == len(pending):
             return None
-        for column, name in zip(columns, found.groups(), strict=True):
-            # two ways to divide a description lead to a contradiction elsewhere, or to no difference
-            if names.setdefault(column, name) != name:
-                return None
+        pending = unknown
     return names
+
+
+@dataclass(frozen=True)
+class _Description:
+    """The description of a feature.
+
+    columns : the columns that it names.
+    between : the text before, between and behind their names.
+    text : the description with names.
+    """
+
+    columns: list[int]
+    between: list[str]
+    text: str
+
+    @classmethod
+    def of(cls, marked: str, text: str) -> _Description:
+        """From the descriptions with placeholders and with names."""
+        columns = [int(column) for column in _PLACEHOLDER.findall(marked)]
+        return cls(columns, _PLACEHOLDER.split(marked)[::2], text)
+
+    def divide(self, names: dict[int, str]) -> bool:
+        """Add the names of the columns to ``names``; False if there is no or more than one way to."""
+        longest, shortest = (self._match(names, each) for each in ("(.+)", "(.+?)"))
+        if not self.columns or longest is None or shortest is None:
+            return False
+        if longest.groups() != shortest.groups():
+            return False
+        unknown = [column for column in self.columns if column not in names]
+        names.update(zip(unknown, longest.groups(), strict=True))
+        return True
+
+    def _match(self, names: dict[int, str], unknown: str) -> re.Match[str] | None:
+        first, *behind = map(re.escape, self.between)
+        words = [re.escape(names[at]) if at in names else unknown for at in self.columns]
+        pairs = zip(words, behind, strict=True)
+        return re.fullmatch(first + "".join(map("".join, pairs)), self.text, re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -72,8 +110,8 @@ class ColumnMap:
     width : int
         Columns of the model's rows.
     source, target : int64 (k,)
-        Column ``source[i]`` of the input is column ``target[i]`` of the rows; the model does not read the
-        other ones.
+        Column ``source[i]`` of the input is column ``target[i]`` of the rows; the model reads no other
+        columns.
     notes : list of str
         For the summary.
     """
@@ -96,9 +134,15 @@ class ColumnMap:
         missing = [name for name in absent if name.partition(_VALUE)[0] not in one_hot]
         if missing:
             more = f" and {len(missing) - 5:,} more" if len(missing) > 5 else ""
+            numbers = {name.partition(_VALUE)[0] for name in missing} & place.keys()
+            advice = (
+                f"give --categorical {min(numbers)}, which has numbers here"
+                if numbers
+                else "add them, or name the right file"
+            )
             raise InputError(
                 f"the model reads the columns {', '.join(map(shown, missing[:5]))}{more}, which the "
-                "input lacks; add them, or name the right file"
+                f"input lacks; {advice}"
             )
         target = [column for column, name in wanted.items() if name in place]
         source = [place[wanted[column]] for column in target]
@@ -119,10 +163,11 @@ class ColumnMap:
 
     def sparse(self, x: SparseRows) -> SparseRows:
         """Sparse rows of the model from sparse rows of the input."""
-        columns = max(int(x.indices.max(initial=-1)), int(self.source.max(initial=-1))) + 1
-        recoded = np.full(columns, -1, np.int64)
-        recoded[self.source] = self.target
-        return _recoded(x, recoded[x.indices], self.width)
+        # not a table of all columns of the input, of which there may be 2^31
+        source, order = np.append(self.source, -1), np.argsort(self.source)
+        found = np.append(order, -1)[np.searchsorted(self.source, x.indices, sorter=order)]
+        is_read = source[found] == x.indices
+        return _recoded(x, np.where(is_read, np.append(self.target, -1)[found], -1), self.width)
 
 
 def cut(x: SparseRows, width: int) -> SparseRows:

@@ -144,7 +144,7 @@ class BedLines(LineFormat):
         raise InputError("--keep-dropped is for files of rows, not for the sites of a genome")
 
     def lines(self, rows: Rows, margins: Floats) -> bytes:
-        chrom, start, strand = (rows.obs[name] for name in ("chrom", "start", "strand"))
+        chrom, start, strand = (rows.obs[name] for name in ("chromosome", "start", "strand"))
         assert isinstance(chrom, Categorical) and isinstance(strand, Categorical)
         assert isinstance(start, np.ndarray)
         if not len(start):

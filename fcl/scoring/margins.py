@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import numpy.typing as npt
 
@@ -11,6 +13,7 @@ from fcl.data.memory import MemoryReader
 from fcl.data.sparse import SparseRows, from_matrix
 from fcl.errors import InputError
 from fcl.model import Model
+from fcl.model.explain import Explanation, explain_rows
 from fcl.parallel import one_blas_thread
 from fcl.scoring.columns import ColumnMap, column_names, cut
 
@@ -42,6 +45,7 @@ class BlockScorer:
             )
         self.model = model
         self.ignored_entries = 0
+        self._name = ""
         self._family = model.family
         self._scorer = model.family.scorer(model.ids, model.weights)
         self._map: ColumnMap | None = None
@@ -79,7 +83,15 @@ class BlockScorer:
             return np.empty(0)
         if not self._is_matched:
             self._match(layout, name)
-        return self.of_rows(self._reader(x, name))
+        self._name = name
+        if isinstance(x, SparseRows) and self._map is None:
+            self.ignored_entries += int((x.indices >= self._family.row_width).sum())
+        return self.of_rows(self._reader(x))
+
+    def explanations(self, x: np.ndarray | SparseRows, top: int) -> Iterator[Explanation]:
+        """The `top` largest contributions to the margins of rows that were scored before."""
+        if len(x):
+            yield from explain_rows(self.model, self._reader(x), np.zeros(len(x)), top)
 
     def of_rows(self, rows: RowReader) -> Floats:
         """Margins of rows like the training rows, with the intercept: float64 (m,)."""
@@ -90,7 +102,7 @@ class BlockScorer:
         return found
 
     def _match(self, layout: Layout, name: str) -> None:
-        """Compare the columns of the input with those of the model, once."""
+        """Match the columns of the input to the columns that the model reads, once."""
         self._is_matched = True
         if (layout.kind == "codes") != (self._family.row_kind == "sequences"):
             kinds = {"codes": "sequences", "dense": "numbers", "sparse": "sparse numbers"}
@@ -113,14 +125,12 @@ class BlockScorer:
         elif layout.kind == "codes" and layout.width != width:
             raise InputError(_other_length(name, layout.width, width, self._family))
 
-    def _reader(self, x: np.ndarray | SparseRows, name: str) -> RowReader:
+    def _reader(self, x: np.ndarray | SparseRows) -> RowReader:
+        """The rows of a block, with the columns of the training rows."""
         if isinstance(x, SparseRows):
-            if self._map is not None:
-                return from_matrix(self._map.sparse(x), name)
-            inside = cut(x, self._family.row_width)
-            self.ignored_entries += x.nnz - inside.nnz
-            return from_matrix(inside, name)
-        return MemoryReader(x if self._map is None else self._map.dense(x), name)
+            rows = cut(x, self._family.row_width) if self._map is None else self._map.sparse(x)
+            return from_matrix(rows, self._name)
+        return MemoryReader(x if self._map is None else self._map.dense(x), self._name)
 
 
 def _other_length(name: str, length: int, expected: int, family: object) -> str:

@@ -8,16 +8,20 @@ the other allele is shorter.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from fcl.convert.genome import Genome
 from fcl.convert.letters import Codes, Ints, reverse_complement
+from fcl.scoring.patterns import SitePattern
 from fcl.scoring.sites import SiteWindows
 
 __all__ = ["Change", "Pairs", "window_pairs"]
+
+Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -66,24 +70,39 @@ class Pairs:
     Attributes
     ----------
     ref, alt : uint8 (m, length)
-        Codes of the windows with each allele, in the direction of the strand.
+        Codes of the windows with each allele, in the direction of the strand; unknown outside the contig.
     start : int64 (m,)
         First base of the window of the reference, from 0, on the forward strand.
     reverse : bool (m,)
         Whether the windows are from the reverse strand.
+    inside : bool (m,)
+        Whether both windows lie inside the contig.
     """
 
     ref: Codes
     alt: Codes
     start: Ints
-    reverse: npt.NDArray[np.bool_]
+    reverse: Bools
+    inside: Bools
 
     def __len__(self) -> int:
         return len(self.start)
 
+    def select(self, index: Bools) -> Pairs:
+        """Some of the pairs."""
+        return Pairs(*(getattr(self, name)[index] for name in _FIELDS))
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[Pairs]) -> Pairs:
+        """Join pairs of windows of the same length."""
+        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in _FIELDS))
+
+
+_FIELDS = tuple(each.name for each in fields(Pairs))
+
 
 def window_pairs(
-    genome: Genome, change: Change, shape: SiteWindows | int, both_strands: bool, pad: bool
+    genome: Genome, change: Change, shape: SiteWindows | int, both_strands: bool
 ) -> Pairs:
     """All pairs of windows that a change can make different.
 
@@ -91,102 +110,107 @@ def window_pairs(
     ----------
     genome : Genome
     change : Change
+        Inside its contig.
     shape : SiteWindows or int
         Windows around sites of the reference or the alternative; or a length: the one window whose middle
         letter is the first changed one.
     both_strands : bool
         Whether windows of the reverse strand count, too.
-    pad : bool
-        Whether to keep windows that leave the contig, with unknown letters.
     """
     length = shape if isinstance(shape, int) else shape.length
     first = change.start - length
-    stop = change.start + change.removed + length
-    ref = genome.letters(change.contig, first, stop)
-    inserted = change.inserted
-    alt = np.concatenate([ref[:length], inserted, ref[length + change.removed :]])
-    n_letters = int(genome.lengths[change.contig])
-    found = []
-    for reverse in (False, True) if both_strands else (False,):
-        if reverse:
-            ref, alt = reverse_complement(ref[None])[0], reverse_complement(alt[None])[0]
-        # the variant has as many letters before it as behind it, so it begins at `length` either way
-        local = _Local(ref, alt, length, change.removed, len(inserted))
-        in_ref, in_alt = local.starts(shape)
-        if not pad:
-            shift = _shift(in_ref, local, reverse, first)
-            inside = (shift >= 0) & (shift + length <= n_letters)
-            shift = _shift(in_alt, local.turned(), reverse, first)
-            inside &= (shift >= 0) & (shift + length <= n_letters + local.grown)
-            in_ref, in_alt = in_ref[inside], in_alt[inside]
-        found.append(
-            Pairs(
-                _cut(ref, in_ref, length),
-                _cut(alt, in_alt, length),
-                _shift(in_ref, local, reverse, first),
-                np.full(len(in_ref), reverse),
-            )
-        )
-    return Pairs(*(np.concatenate([getattr(p, name) for p in found]) for name in _FIELDS))
+    codes = genome.letters(change.contig, first, change.start + change.removed + length)
+    end = min(int(genome.lengths[change.contig]) - first, len(codes))
+    ref = _Allele(codes, length, change.removed, max(-first, 0), end)
+    alt = ref.replaced(change.inserted)
+    forward = _pairs(ref, alt, shape, length)
+    forward = replace(forward, start=first + forward.start)
+    if not both_strands:
+        return forward
+    turned = _pairs(ref.turned(), alt.turned(), shape, length)
+    start = first + len(codes) - turned.start - length
+    return Pairs.concatenate([forward, replace(turned, start=start, reverse=~turned.reverse)])
 
 
-_FIELDS = ("ref", "alt", "start", "reverse")
+def _pairs(ref: _Allele, alt: _Allele, shape: SiteWindows | int, length: int) -> Pairs:
+    """The pairs of windows of one strand; ``start`` counts from the first letter of the allele."""
+    if isinstance(shape, int):
+        in_ref = in_alt = np.array([ref.at - length // 2])
+    else:
+        in_ref, in_alt = _around_sites(ref, alt, shape)
+    return Pairs(
+        ref.cut(in_ref, length),
+        alt.cut(in_alt, length),
+        in_ref,
+        np.zeros(len(in_ref), np.bool_),
+        ref.holds(in_ref, length) & alt.holds(in_alt, length),
+    )
 
 
-def _cut(codes: Codes, starts: Ints, length: int) -> Codes:
-    return codes[starts[:, None] + np.arange(length)]
+def _around_sites(ref: _Allele, alt: _Allele, shape: SiteWindows) -> tuple[Ints, Ints]:
+    """Where the windows of all pairs begin in the reference and in the alternative."""
+    sites_ref, sites_alt = ref.sites(shape.pattern), alt.sites(shape.pattern)
+    if ref.size == alt.size:  # each letter is paired with the letter at the same place
+        starts = np.unique(np.concatenate([sites_ref, sites_alt])) - shape.origin
+        starts = starts[ref.is_changed(starts, shape.length)]
+        return starts, starts
+    both_ref = np.concatenate([sites_ref, _partners(sites_alt, alt, ref)])
+    both_alt = np.concatenate([_partners(sites_ref, ref, alt), sites_alt])
+    n = len(alt.codes) + 1  # one number for each pair: np.unique of pairs is slow
+    pairs = np.unique(both_ref * n + both_alt)
+    in_ref, in_alt = pairs // n - shape.origin, pairs % n - shape.origin
+    keep = ref.is_changed(in_ref, shape.length) | alt.is_changed(in_alt, shape.length)
+    return in_ref[keep], in_alt[keep]
+
+
+def _partners(letters: Ints, of: _Allele, other: _Allele) -> Ints:
+    """The letters of the other allele that letters of an allele are paired with."""
+    within = np.minimum(letters, other.at + other.size)
+    behind = letters >= of.at + of.size
+    return np.where(
+        letters < of.at, letters, np.where(behind, letters + other.size - of.size, within)
+    )
 
 
 @dataclass(frozen=True)
-class _Local:
-    """Both alleles with one window's length of letters on each side, in the direction of a strand.
+class _Allele:
+    """An allele with one window's length of letters on each side, in the direction of a strand.
 
-    at : where the variant begins.
-    removed, inserted : its letters in each allele.
+    codes : the letters; unknown outside the contig.
+    at, size : where the letters of the variant begin, and how many there are.
+    first, end : where the contig begins and ends.
     """
 
-    ref: Codes
-    alt: Codes
+    codes: Codes
     at: int
-    removed: int
-    inserted: int
+    size: int
+    first: int
+    end: int
 
-    @property
-    def grown(self) -> int:
-        """How many letters the alternative has more than the reference."""
-        return self.inserted - self.removed
+    def replaced(self, inserted: Codes) -> _Allele:
+        """The allele with other letters at the place of the variant."""
+        codes = np.concatenate([self.codes[: self.at], inserted, self.codes[self.at + self.size :]])
+        grown = len(inserted) - self.size
+        return _Allele(codes, self.at, len(inserted), self.first, self.end + grown)
 
-    def turned(self) -> _Local:
-        """The alternative as the reference."""
-        return _Local(self.alt, self.ref, self.at, self.inserted, self.removed)
+    def turned(self) -> _Allele:
+        """The allele on the reverse strand; as many letters lie before the variant as behind it."""
+        n = len(self.codes)
+        codes = reverse_complement(self.codes[None])[0]
+        return _Allele(codes, self.at, self.size, n - self.end, n - self.first)
 
-    def partner(self, anchor: Ints) -> Ints:
-        """The letters of the alternative that anchors in the reference are paired with."""
-        within = np.minimum(anchor, self.at + self.inserted)
-        behind = anchor >= self.at + self.removed
-        return np.where(anchor < self.at, anchor, np.where(behind, anchor + self.grown, within))
+    def sites(self, pattern: SitePattern) -> Ints:
+        """Where a pattern begins inside the contig."""
+        return self.first + pattern.find(self.codes[self.first : self.end])
 
-    def starts(self, shape: SiteWindows | int) -> tuple[Ints, Ints]:
-        """Where the windows of all pairs begin in the reference and in the alternative."""
-        if isinstance(shape, int):
-            middle = np.array([self.at - shape // 2])
-            return middle, middle
-        in_ref, in_alt = shape.pattern.find(self.ref), shape.pattern.find(self.alt)
-        both_ref = np.concatenate([in_ref, self.turned().partner(in_alt)])
-        both_alt = np.concatenate([self.partner(in_ref), in_alt])
-        n = len(self.alt) + 1  # one number for each pair: np.unique of pairs is slow
-        pairs = np.unique(both_ref * n + both_alt)
-        return self._overlapping(pairs // n - shape.origin, pairs % n - shape.origin, shape.length)
+    def cut(self, starts: Ints, length: int) -> Codes:
+        """The windows that begin at these letters."""
+        return self.codes[starts[:, None] + np.arange(length)]
 
-    def _overlapping(self, in_ref: Ints, in_alt: Ints, length: int) -> tuple[Ints, Ints]:
-        """The pairs in which either window holds a letter of the variant."""
-        keep = (in_ref < self.at + self.removed) & (in_ref + length > self.at)
-        keep |= (in_alt < self.at + self.inserted) & (in_alt + length > self.at)
-        return in_ref[keep], in_alt[keep]
+    def holds(self, starts: Ints, length: int) -> Bools:
+        """Which windows lie inside the contig."""
+        return (starts >= self.first) & (starts + length <= self.end)
 
-
-def _shift(starts: Ints, local: _Local, reverse: bool, first: int) -> Ints:
-    """Positions of windows on the forward strand of the contig."""
-    if reverse:
-        starts = len(local.ref) - starts - local.at  # at is the length of a window
-    return first + starts
+    def is_changed(self, starts: Ints, length: int) -> Bools:
+        """Which windows hold a letter of the variant."""
+        return (starts < self.at + self.size) & (starts + length > self.at)

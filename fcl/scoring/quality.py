@@ -14,7 +14,7 @@ __all__ = ["Collected", "quality", "quality_line"]
 Floats = npt.NDArray[np.float64]
 
 #: Bytes of a row that is kept for the metrics, with room to sort.
-_ROW_BYTES = 64
+_ROW_BYTES = 128
 
 
 def quality(
@@ -39,14 +39,14 @@ def quality(
     dict
         Empty without rows of weight above 0. AUPRC and AUROC are left out if there is one class only.
     """
-    loss = model.loss_object
-    s = np.ones(len(y)) if weights is None else weights
-    counted = s > 0.0
-    y, margins, s = y[counted], margins[counted], s[counted]
+    loss, s = model.loss_object, weights
+    if s is not None and not s.all():
+        counted = s > 0.0
+        y, margins, s = y[counted], margins[counted], s[counted]
     if not len(y):
         return {}
     if not loss.classifies:
-        return {loss.metric: loss.score(y, s, margins)}
+        return {loss.metric: loss.score(y, np.ones(len(y)) if s is None else s, margins)}
     from sklearn.metrics import average_precision_score, log_loss, roc_auc_score
 
     found: dict[str, float] = {}
@@ -60,7 +60,9 @@ def quality(
 
 
 def quality_line(found: dict[str, float], y: Floats) -> str:
-    """The metrics in one line."""
+    """The metrics in one line, or the reason why they are missing."""
+    if not found:
+        return "not compared with the target: no row has a weight above 0"
     values = ", ".join(f"{name} {value:.4f}" for name, value in found.items())
     classes = set(np.unique(y).tolist())
     if classes == {-1.0, 1.0}:
@@ -87,16 +89,30 @@ class Collected:
     def __init__(self, model: Model, name: str, most_bytes: int, strict: bool = True) -> None:
         self._model, self._name, self._strict = model, name, strict
         self._most_rows = max(1, most_bytes // _ROW_BYTES)
-        self._parts: list[tuple[Floats, Floats, Floats | None]] = []
+        self._y: list[Floats] = []
+        self._margins: list[Floats] = []
+        self._weights: list[Floats] = []
         self._n_rows = 0
         self.given_up = ""  #: why there are no metrics
 
-    def add(self, target: np.ndarray, margins: Floats, weights: np.ndarray | None) -> None:
-        """Add a block of rows; InputError for a label that the model does not know."""
+    def add(
+        self,
+        target: np.ndarray,
+        margins: Floats,
+        weights: np.ndarray | None,
+        rows: npt.NDArray[np.int64],
+    ) -> None:
+        """Add a block of rows, whose numbers are for messages.
+
+        Raises
+        ------
+        InputError
+            A label that the model does not know, or a weight below 0.
+        """
         if self.given_up or not len(margins):
             return
         try:
-            y = encoded_target(self._model, target, self._name)
+            y = encoded_target(self._model, target, self._name, rows)
         except InputError as error:
             if self._strict:
                 raise
@@ -107,21 +123,42 @@ class Collected:
                 f"not compared with the target: more than {self._most_rows:,} rows need more memory; "
                 "raise --memory"
             )
-        self._parts.append(
-            (y, margins, None if weights is None else np.asarray(weights, np.float64))
-        )
+        self._y.append(y)
+        self._margins.append(margins)
+        if weights is not None:
+            self._weights.append(_checked_weights(weights, rows))
 
     def line(self) -> str | None:
-        """The metrics, or why there are none; None without rows."""
+        """The metrics, or the reason why they are missing; None without rows."""
         if self.given_up:
             return self.given_up
-        if not self._parts:
+        if not self._y:
             return None
-        y, margins = (np.concatenate([part[i] for part in self._parts]) for i in (0, 1))
-        weights = [part[2] for part in self._parts if part[2] is not None]
-        found = quality(self._model, y, margins, np.concatenate(weights) if weights else None)
-        return quality_line(found, y)
+        y, margins, weights = map(_joined, (self._y, self._margins, self._weights))
+        assert y is not None and margins is not None
+        return quality_line(quality(self._model, y, margins, weights), y)
 
     def _give_up(self, why: str) -> None:
         self.given_up = why
-        self._parts.clear()
+        for parts in (self._y, self._margins, self._weights):
+            parts.clear()
+
+
+def _joined(parts: list[Floats]) -> Floats | None:
+    """The blocks as one array, which takes their place in memory; None without blocks."""
+    joined = np.concatenate(parts) if parts else None
+    parts.clear()
+    return joined
+
+
+def _checked_weights(weights: np.ndarray, rows: npt.NDArray[np.int64]) -> Floats:
+    """Sample weights as float64; raises InputError for one below 0."""
+    found = np.asarray(weights, np.float64)
+    wrong = ~(found >= 0.0)
+    if wrong.any():
+        at = int(wrong.argmax())
+        raise InputError(
+            f"--weights: expected sample weights >= 0, got {found[at]} in row {rows[at]}; remove the "
+            "row, or set its weight to 0"
+        )
+    return found

@@ -9,8 +9,8 @@ import numpy as np
 
 from fcl.convert.contract import Budget, Categorical, Layout, Rows, Source
 from fcl.convert.files import InputFile
-from fcl.convert.genome import Genome, Windows
-from fcl.convert.letters import Filter, Ints
+from fcl.convert.genome import Genome
+from fcl.convert.letters import Codes, Filter, Ints, reverse_complement
 from fcl.errors import InputError
 from fcl.features.base import Family
 from fcl.scoring.patterns import SitePattern
@@ -119,58 +119,99 @@ class SitesSource(Source):
         size = min(budget.block_rows(self.windows.length), _MOST_ROWS)
         for contig, length in enumerate(genome.lengths.tolist()):
             for first in range(0, length, _STEP):
-                place, reverse = self._sites(genome, contig, first, min(length, first + _STEP))
+                stretch = _Stretch.of(genome, contig, first, self.windows)
+                place, reverse = stretch.sites()
                 for at in range(0, len(place), size):
                     part = slice(at, at + size)
-                    yield self._rows(genome, contigs, contig, place[part], reverse[part])
-
-    def _sites(self, genome: Genome, contig: int, first: int, stop: int) -> tuple[Ints, np.ndarray]:
-        """Where the sites begin (on the forward strand) among some bases, and which are reverse."""
-        pattern = self.windows.pattern
-        codes = genome.letters(
-            contig, first, min(stop + len(pattern) - 1, int(genome.lengths[contig]))
-        )
-        forward = pattern.find(codes) + first
-        if not self.windows.both_strands:
-            return forward, np.zeros(len(forward), np.bool_)
-        # 2 * position + strand, so that one sort interleaves the strands
-        backward = pattern.find_reverse(codes) + first
-        keys = np.sort(np.concatenate([2 * forward, 2 * backward + 1]), kind="stable")
-        return keys >> 1, (keys & 1).astype(np.bool_)
+                    yield self._rows(stretch, contigs, place[part], reverse[part])
 
     def _rows(
-        self, genome: Genome, contigs: list[str], contig: int, place: Ints, reverse: np.ndarray
+        self, stretch: _Stretch, contigs: list[str], place: Ints, reverse: np.ndarray
     ) -> Rows:
         records = np.arange(self.rows_in, self.rows_in + len(place))
         self.rows_in += len(place)
-        shape = self.windows
-        first = np.where(
-            reverse, place + len(shape.pattern) + shape.origin - shape.length, place - shape.origin
-        )
-        windows = Windows(np.full(len(place), contig), first, reverse)
-        keep = self._kept(genome, windows)
+        first = stretch.first_bases(place, reverse)
+        keep = self._kept(first, stretch, contigs)
+        place, reverse, first = place[keep], reverse[keep], first[keep]
         rows = Rows(
-            genome.cut(windows.select(keep), shape.length),
+            stretch.cut(first, reverse),
             records[keep],
             obs={
-                "chrom": Categorical(np.full(len(keep), contig, np.int32), contigs),
-                "start": place[keep],
-                "strand": Categorical(reverse[keep].astype(np.int8), list(SITE_STRANDS)),
+                "chromosome": Categorical(np.full(len(place), stretch.contig, np.int32), contigs),
+                "start": place,
+                "strand": Categorical(reverse.astype(np.int8), list(SITE_STRANDS)),
             },
         )
         return self._filter.apply(rows, self.dropped)
 
-    def _kept(self, genome: Genome, windows: Windows) -> Ints:
-        """Numbers of the windows that are scored; the others are counted, or refused."""
-        inside = genome.inside(windows, self.windows.length)
+    def _kept(self, first: Ints, stretch: _Stretch, contigs: list[str]) -> np.ndarray | slice:
+        """Which windows are scored; the others are counted, or refused."""
+        length = self.windows.length
+        inside = (first >= 0) & (first + length <= stretch.contig_length)
         if self._edges == "pad" or inside.all():
-            return np.arange(len(inside))
+            return slice(None)
         if self._edges == "error":
-            at = int(windows.first[int((~inside).argmax())])
-            name = list(genome.names)[int(windows.contig[0])]
             raise InputError(
-                f"{genome.file_name}: the window of {self.windows.length:,} bases from {at:,} on leaves "
-                f"the contig {name}; give --edges drop or pad"
+                f"{self._genome_file.name}: the window of {length:,} bases from "
+                f"{int(first[~inside][0]):,} on leaves the contig {contigs[stretch.contig]}; give "
+                "--edges drop or pad"
             )
         self.dropped[_LEAVES] += int((~inside).sum())
-        return np.flatnonzero(inside)
+        return inside
+
+
+@dataclass(frozen=True)
+class _Stretch:
+    """A stretch of a contig with a margin on each side that holds the windows of its sites.
+
+    contig, contig_length : number of the contig, and its bases.
+    first : the base at which the search for sites begins.
+    codes : the letters from ``first - windows.length`` on, unknown outside the contig; for both strands
+        followed by their reverse complement.
+    n_letters : of one strand in ``codes``.
+    """
+
+    contig: int
+    contig_length: int
+    first: int
+    codes: Codes
+    n_letters: int
+    windows: SiteWindows
+
+    @classmethod
+    def of(cls, genome: Genome, contig: int, first: int, windows: SiteWindows) -> _Stretch:
+        """The stretch of ``_STEP`` bases, or fewer at the end of the contig."""
+        contig_length = int(genome.lengths[contig])
+        stop = min(contig_length, first + _STEP)
+        margin = windows.length
+        codes = genome.letters(contig, first - margin, stop + len(windows.pattern) - 1 + margin)
+        n_letters = len(codes)
+        if windows.both_strands:
+            codes = np.concatenate([codes, reverse_complement(codes[None])[0]])
+        return cls(contig, contig_length, first, codes, n_letters, windows)
+
+    def sites(self) -> tuple[Ints, np.ndarray]:
+        """Where the sites begin on the forward strand of the contig, and which are reverse."""
+        pattern, margin = self.windows.pattern, self.windows.length
+        end = min(self.n_letters - margin, self.contig_length - self.first + margin)
+        codes = self.codes[margin:end]
+        forward = pattern.find(codes) + self.first
+        if not self.windows.both_strands:
+            return forward, np.zeros(len(forward), np.bool_)
+        # 2 * position + strand, so that one sort interleaves the strands
+        backward = pattern.find_reverse(codes) + self.first
+        keys = np.sort(np.concatenate([2 * forward, 2 * backward + 1]), kind="stable")
+        return keys >> 1, (keys & 1).astype(np.bool_)
+
+    def first_bases(self, place: Ints, reverse: np.ndarray) -> Ints:
+        """Where the windows of sites begin on the forward strand of the contig."""
+        origin, length = self.windows.origin, self.windows.length
+        ahead = len(self.windows.pattern) + origin - length
+        return place + np.where(reverse, ahead, -origin)
+
+    def cut(self, first: Ints, reverse: np.ndarray) -> Codes:
+        """The windows that begin at these bases, each in the direction of its strand."""
+        length = self.windows.length
+        at = first - (self.first - length)
+        at = np.where(reverse, 2 * self.n_letters - length - at, at)
+        return np.lib.stride_tricks.sliding_window_view(self.codes, length)[at]

@@ -91,7 +91,7 @@ def score_source(
             is_first = False
         margins = scorer.margins(rows.x, source.layout, name)
         if collected is not None and rows.y is not None:
-            collected.add(_values(rows.y), margins, rows.weights)
+            collected.add(_values(rows.y), margins, rows.weights, rows.source_row)
         written = lines.lines(rows, margins)
         if keep_dropped:
             written = list(_aligned(written, rows.source_row, next_record, lines.blank()))

@@ -26,8 +26,9 @@ from fcl.scoring.vcf import Allele, read_alleles
 
 __all__ = ["VariantOptions", "score_variants"]
 
-#: Pairs of windows that are scored together.
-_BLOCK_PAIRS = 4096
+#: Bytes of the windows that are scored together, and of their alleles.
+_BLOCK_BYTES = 2 << 20
+_ALLELE_BYTES = 500
 _COLUMNS = (
     "chrom", "pos", "id", "ref", "alt", "difference", "start", "end", "strand",
     "ref_margin", "alt_margin", "windows",
@@ -110,18 +111,19 @@ class _Finder:
     def pairs(self, allele: Allele, counts: Counter[str]) -> Pairs | None:
         """The pairs of windows of an allele; None, and a count, if there are none."""
         contig = self._contig(allele)
-        start = allele.position - 1
-        ref = allele.ref_codes
-        if not self._check_reference(allele, contig, ref):
+        if not self._check_reference(allele, contig):
             counts["whose REF differs from the genome"] += 1
             return None
-        change = Change.of(contig, start, ref, allele.alt_codes)
+        change = Change.of(contig, allele.position - 1, allele.ref_codes, allele.alt_codes)
         options = self._options
-        found = window_pairs(
-            self._genome, change, options.shape, options.both_strands, options.edges != "drop"
-        )
-        if options.edges == "error":
-            self._check_edges(allele, contig, found)
+        found = window_pairs(self._genome, change, options.shape, options.both_strands)
+        if options.edges != "pad" and not found.inside.all():
+            if options.edges == "error":
+                raise InputError(
+                    f"{allele.where}: a window around the variant leaves the contig {allele.chrom}; "
+                    "give --edges drop or pad"
+                )
+            found = found.select(found.inside)
         if not len(found):
             counts["without a window"] += 1
             return None
@@ -134,9 +136,9 @@ class _Finder:
             )
         return self._contigs[allele.chrom]
 
-    def _check_reference(self, allele: Allele, contig: int, ref: Codes) -> bool:
+    def _check_reference(self, allele: Allele, contig: int) -> bool:
         """Whether the reference allele is what the genome has; unknown letters agree with any."""
-        start = allele.position - 1
+        start, ref = allele.position - 1, allele.ref_codes
         length = int(self._genome.lengths[contig])
         there = self._genome.letters(contig, start, start + len(ref))
         known = (ref != UNKNOWN) & (there != UNKNOWN)
@@ -153,15 +155,6 @@ class _Finder:
             "variants were called on, or --skip-mismatches"
         )
 
-    def _check_edges(self, allele: Allele, contig: int, found: Pairs) -> None:
-        """Raise InputError for a window that leaves its contig."""
-        end = found.start + found.ref.shape[1]
-        if ((found.start < 0) | (end > int(self._genome.lengths[contig]))).any():
-            raise InputError(
-                f"{allele.where}: a window around the variant leaves the contig {allele.chrom}; give "
-                "--edges drop or pad"
-            )
-
 
 @dataclass
 class _Writer:
@@ -172,13 +165,16 @@ class _Writer:
     file: IO[bytes]
     n_scored: int = 0
     _waiting: list[tuple[Allele, Pairs | None]] = field(default_factory=list)
-    _n_pairs: int = 0
+    _n_bytes: int = 0
 
     def add(self, allele: Allele, pairs: Pairs | None) -> None:
         """Add an allele; None for an allele without a score."""
+        if pairs is None and not self.options.keep_dropped:
+            return
         self._waiting.append((allele, pairs))
-        self._n_pairs += 0 if pairs is None else len(pairs)
-        if self._n_pairs >= _BLOCK_PAIRS or len(self._waiting) >= _BLOCK_PAIRS:
+        self._n_bytes += _ALLELE_BYTES + len(allele.ref) + len(allele.alt)
+        self._n_bytes += 0 if pairs is None else 2 * pairs.ref.nbytes
+        if self._n_bytes >= _BLOCK_BYTES:
             self.flush()
 
     def flush(self) -> None:
@@ -191,7 +187,7 @@ class _Writer:
         self.file.write("".join(self._lines(ref, alt)).encode())
         self.n_scored += len(found)
         self._waiting.clear()
-        self._n_pairs = 0
+        self._n_bytes = 0
 
     def _margins(self, windows: Sequence[Codes]) -> np.ndarray:
         if not windows:
@@ -206,7 +202,7 @@ class _Writer:
                 here = slice(at, at + len(pairs))
                 at = here.stop
                 yield "\t".join([*named, *_result(pairs, ref[here], alt[here])]) + "\n"
-            elif self.options.keep_dropped:
+            else:
                 yield "\t".join([*named, *[""] * (len(_COLUMNS) - len(named))]) + "\n"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,8 +19,11 @@ _SLICE_BYTES = 1 << 18
 _COLUMNS = 5
 #: Longer alleles are counted and skipped.
 MOST_LETTERS = 10_000
+#: Bytes up to the end of ALT; the columns behind ALT may be longer.
+_MOST_BYTES = 16 << 20
 #: Characters of alleles that are no sequences: <DEL>, *, breakends, and missing alleles.
 _SYMBOLIC = frozenset("<>[]*.")
+_NO_CODES = np.empty(0, np.uint8)
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,8 @@ class Allele:
         As in the file.
     position : int
         Of the first letter of ``ref``, from 1.
+    ref_codes, alt_codes : uint8 (letters,)
+        The letters of ``ref`` and ``alt`` as codes; without letters of ``alt`` if the allele is skipped.
     skipped : str
         Why it is not scored; empty if it is.
     """
@@ -46,17 +50,9 @@ class Allele:
     id: str
     ref: str
     alt: str
+    ref_codes: Codes
+    alt_codes: Codes
     skipped: str = ""
-
-    @property
-    def ref_codes(self) -> Codes:
-        """The letters of ``ref`` as codes."""
-        return np.frombuffer(encode(self.ref.encode()), np.uint8)
-
-    @property
-    def alt_codes(self) -> Codes:
-        """The letters of ``alt`` as codes."""
-        return np.frombuffer(encode(self.alt.encode()), np.uint8)
 
 
 def read_alleles(file: InputFile, counts: Counter[str]) -> Iterator[Allele]:
@@ -71,44 +67,63 @@ def read_alleles(file: InputFile, counts: Counter[str]) -> Iterator[Allele]:
     Raises
     ------
     InputError
-        A line has too few columns, a position that is no number, or letters that are no nucleotides; the
-        message names file and line.
+        The file is a BCF file; or a line has too few columns, a position that is no number, or letters
+        that are no nucleotides; the message names file and line.
     """
+    if file.head.startswith(b"BCF"):
+        raise InputError(f"{file.name} is a BCF file; expected VCF: convert it with bcftools view")
     for number, line in enumerate(_lines(file), 1):
-        if not line or line.startswith("#"):
+        if not line or line.startswith(b"#"):
             continue
-        where = f"{file.name}: line {number}"
-        for allele in _alleles(where, line):
+        for allele in _alleles(f"{file.name}: line {number}", line):
             if allele.skipped:
                 counts[allele.skipped] += 1
             yield allele
 
 
-def _lines(file: InputFile) -> Iterator[str]:
-    carry = b""
-    for data in itertools.chain(file.slices(_SLICE_BYTES), (b"\n",)):
-        text, line_end, carry = (carry + data).rpartition(b"\n")
-        if line_end:
-            yield from text.decode("utf-8", "replace").replace("\r", "").split("\n")
+def _lines(file: InputFile) -> Iterator[bytes]:
+    """The lines, without carriage returns; of a long line at least the columns up to ALT.
+
+    Genotypes of many samples make lines of many megabytes, which are not kept.
+    """
+    line, number = b"", 1
+    for data in file.text_slices(_SLICE_BYTES):
+        first, *others = data.split(b"\n")
+        if line.count(b"\t") < _COLUMNS:
+            line += first
+        if len(line) > _MOST_BYTES and line.count(b"\t") < _COLUMNS:
+            raise InputError(
+                f"{file.name}: line {number}: expected at most {_MOST_BYTES:,} bytes in the columns "
+                "CHROM to ALT, got more; is this a VCF file?"
+            )
+        for each in others:
+            yield line.rstrip(b"\r")
+            line = each
+        number += len(others)
+    yield line.rstrip(b"\r")
 
 
-def _alleles(where: str, line: str) -> Iterator[Allele]:
-    cells = line.split("\t", _COLUMNS)
+def _alleles(where: str, line: bytes) -> Iterator[Allele]:
+    cells = [cell.decode("utf-8", "replace") for cell in line.split(b"\t", _COLUMNS)[:_COLUMNS]]
     if len(cells) < _COLUMNS:
         raise InputError(
             f"{where}: expected the columns CHROM, POS, ID, REF and ALT of VCF, separated by tabs, got "
-            f"{len(cells)}: {shown(line)}"
+            f"{len(cells)}: {shown(line.decode('utf-8', 'replace'))}"
         )
-    chrom, position, name, ref, alts = cells[:_COLUMNS]
-    if not position.isdecimal() or len(position) > 18 or int(position) < 1:
+    chrom, position, name, ref, joined = cells
+    alts = joined.split(",")
+    skipped = [_why_skipped(ref, alt) for alt in alts]
+    # a symbolic allele may lie before the first base, at a telomere
+    least = 0 if all(skipped) else 1
+    if not position.isdecimal() or len(position) > 18 or int(position) < least:
         raise InputError(f"{where}: expected a position (POS) from 1 on, got {shown(position)}")
-    _check_letters(where, "REF", ref)
-    skipped = {alt: _why_skipped(ref, alt) for alt in alts.split(",")}
-    for alt, why in skipped.items():
-        if not why:
-            _check_letters(where, "ALT", alt)
-    for alt in alts.split(","):
-        yield Allele(where, chrom, int(position), name, ref, alt, skipped[alt])
+    ref_codes = _codes(where, "REF", ref)
+    alt_codes = [
+        _NO_CODES if why else _codes(where, "ALT", alt)
+        for alt, why in zip(alts, skipped, strict=True)
+    ]
+    for alt, codes, why in zip(alts, alt_codes, skipped, strict=True):
+        yield Allele(where, chrom, int(position), name, ref, alt, ref_codes, codes, why)
 
 
 def _why_skipped(ref: str, alt: str) -> str:
@@ -121,7 +136,9 @@ def _why_skipped(ref: str, alt: str) -> str:
     return ""
 
 
-def _check_letters(where: str, column: str, text: str) -> None:
+def _codes(where: str, column: str, text: str) -> Codes:
+    """The letters of an allele as codes; raises InputError for other characters."""
     codes = np.frombuffer(encode(text.encode()), np.uint8)
     if not text or "-" in text or len(codes) != len(text) or first_invalid(codes) >= 0:
         raise InputError(f"{where}: expected nucleotides in {column}, got {shown(text)}")
+    return codes

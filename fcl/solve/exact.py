@@ -43,6 +43,8 @@ CHUNKS_AT_ONCE = 2
 #: Pivots of a matrix with unit diagonal up to this, times the number of columns, count as 0: rounding
 #: hides them. Along the directions of zero curvature that they leave, weights move until one reaches 0.
 FLAT = 3e-15
+#: Pivots above this leave no doubt that the columns are independent.
+CLEAR = 1e-8
 #: Slope along such a direction, as a share of the penalty's, above which a move is worthwhile.
 FLAT_SLOPE = 1e-9
 #: Sweeps of coordinate descent before the active-set method: cheap, and they find most of the set.
@@ -262,7 +264,7 @@ class Face:
 
     def __init__(self, hessian: Floats, a: Floats, w: Floats, slope: Floats, signs: Floats) -> None:
         self.active = np.flatnonzero(signs)
-        self.hessian = hessian[np.ix_(self.active, self.active)]
+        self.hessian = _square(hessian, self.active)
         self.a, self.w = a[self.active], w[self.active]
         self.slope, self.signs = slope[self.active], signs[self.active]
 
@@ -345,13 +347,20 @@ class Face:
     def _drop(self) -> None:
         """Remove the weights that are 0 from the active set."""
         kept = np.flatnonzero(self.signs)
-        self.hessian = self.hessian[np.ix_(kept, kept)]
+        self.hessian = _square(self.hessian, kept)
         self.active, self.a, self.w = self.active[kept], self.a[kept], self.w[kept]
         self.slope, self.signs = self.slope[kept], self.signs[kept]
 
 
+def _square(matrix: Floats, some: Columns) -> Floats:
+    """The entries of a matrix in some rows and the same columns; np.ix_ takes four times as long."""
+    return matrix.take(some, axis=0).take(some, axis=1)
+
+
 def newton_step(hessian: Floats, right: Floats) -> tuple[Floats, Floats]:
-    """Solve hessian step = right by a pivoted Cholesky factorisation; columns may be dependent.
+    """Solve hessian step = right by a Cholesky factorisation; columns may be dependent.
+
+    The factorisation is pivoted, which takes longer, unless all columns are clearly independent.
 
     Returns
     -------
@@ -359,9 +368,12 @@ def newton_step(hessian: Floats, right: Floats) -> tuple[Floats, Floats]:
     directions of zero curvature, float64 (k, directions).
     """
     from scipy.linalg import cho_solve, solve_triangular
-    from scipy.linalg.lapack import dpstrf
+    from scipy.linalg.lapack import dpotrf, dpstrf
 
     k = len(right)
+    factor, failed = dpotrf(hessian, lower=1)
+    if not failed and float(np.diag(factor).min(initial=1.0)) ** 2 > CLEAR:
+        return cho_solve((factor, True), right, check_finite=False), np.empty((k, 0))
     factor, order, rank, _ = dpstrf(hessian, tol=FLAT * k, lower=1)
     basic, rest = order[:rank] - 1, order[rank:] - 1
     corner = factor[:rank, :rank]

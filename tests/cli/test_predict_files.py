@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -122,6 +123,21 @@ def test_standard_streams(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert sorted(path.name for path in Path().iterdir()) == ["b.fcl", "m.fcl"]
 
 
+def test_numbered_columns_of_a_table_without_header(model: str, run: Run) -> None:
+    """The numbers of the columns are also in the first line, as a label and a weight."""
+    lines = [f"{s}\t{1 - i % 2 * 2}\t{2 + i}\n" for i, s in enumerate(SEQUENCES)]
+    Path("t.tsv").write_text("".join(lines))
+    result = run(
+        "predict", model, "t.tsv", "--x", "1", "--y", "2", "--weights", "3", "--out", "o.tsv"
+    )
+    assert result.exit_code == 0, result.output
+    margins = [float(line[1]) for line in table(Path("o.tsv").read_text())[1:]]
+    np.testing.assert_array_equal(margins, MARGINS)
+    y, weights = 1 - np.arange(9) % 2, 2 + np.arange(9)
+    expected = average_precision_score(y, MARGINS, sample_weight=weights)
+    assert f"AUPRC {expected:.4f}" in result.stderr
+
+
 def test_intervals(model: str, run: Run) -> None:
     contigs = write_genome(Path("g.fa"))
     sites = [("c2", 30, "+"), ("c1", 2, "+"), ("c1", 200, "-")]
@@ -174,13 +190,15 @@ def test_data_with_labels(model: str, run: Run) -> None:
         (["short.fa", "--length", "11", "--out", "o.tsv"], "none of 1 records can be scored: 1 shorter"),
         (["s.fa", "--out", "s.fa", "--overwrite"], "would replace input 1"),
         (["s.fa", "--genome", "s.fa", "--format", "fasta", "--out", "o.tsv"], "--genome is not an"),
-        (["s.fa", "--explain", "2", "--out", "o.tsv"], "--explain is not an option for files in other"),
-        (["d", "--length", "3", "--out", "o.tsv"], "--length is not an option for DATA in a format"),
+        (["s.fa", "--offset", "o", "--out", "o.tsv"], "--offset is not an option for inputs other than"),
+        (["d", "--length", "3", "--out", "o.tsv"], "--length is not an option for DATA in Zarr, HDF5"),
         (["s.fa", "--sites", "AG", "--out", "o.tsv"], "--sites takes no other input, got s.fa"),
         (["--out", "o.tsv"], "expected an input: DATA, files such as test.fa"),
         (["s.fa", "--label", "header:(.)", "--out", "o.tsv"], "expected the labels of the model, -1 "),
         (["s.bed", "--out", "o.tsv"], "intervals need --genome"),
         (["none.fa", "--out", "o.tsv"], "none.fa does not exist"),
+        (["t.tsv", "--x", "2", "--y", "1", "--out", "o.tsv"], "and 1, got 7.0 in row 2 (from 0)"),
+        (["v.vcf.gz", "--out", "o.tsv"], "give --vcf v.vcf.gz --genome FILE to score variants"),
     ],
 )  # fmt: skip
 def test_bad_input(arguments: list[str], message: str, model: str, run: Run) -> None:
@@ -189,11 +207,55 @@ def test_bad_input(arguments: list[str], message: str, model: str, run: Run) -> 
     Path("mixed.fa").write_text(f">a\n{SEQUENCES[0]}\n>b\nAC\n")
     Path("bad.fa").write_text(">a\nAC~\n")
     Path("s.bed").write_text("c1\t1\t2\n")
+    Path("t.tsv").write_text("".join(f"{y}\t{SEQUENCES[0]}\n" for y in (1, -1, 7)))
+    Path("v.vcf.gz").write_bytes(gzip.compress(b"##fileformat=VCFv4.2\n"))
     Path("d").mkdir()
     before = {path: path.read_bytes() for path in Path().iterdir() if path.is_file()}
     result = run("predict", model, *arguments)
     assert result.exit_code == 2 and message in result.stderr, result.output
     assert {path: path.read_bytes() for path in Path().iterdir() if path.is_file()} == before
+
+
+def test_explained_files(model: str, run: Run) -> None:
+    Path("s.fa").write_text(fasta([SEQUENCES[0], "AC", *SEQUENCES[1:]]))
+    options = ["--length", str(LENGTH), "--keep-dropped", "--explain", 3, "--out", "o.tsv"]
+    result = run("predict", model, "s.fa", *options)
+    assert result.exit_code == 0, result.output
+    head, first, dropped, *lines = table(Path("o.tsv").read_text())
+    assert head == [
+        "name", "margin", "probability", "intercept", "feature_1", "contribution_1", "feature_2",
+        "contribution_2", "feature_3", "contribution_3", "others",
+    ]  # fmt: skip
+    assert dropped == [""] * len(head)
+    for sequence, line, margin in zip(SEQUENCES, [first, *lines], MARGINS, strict=True):
+        # features of these windows, by their text: pattern and position relative to letter 4
+        found = {}
+        for row in MODEL.describe():
+            pattern, _, place = row.feature.partition(" at ")
+            letters = sequence[4 + int(place) :][: len(pattern)].ljust(len(pattern))
+            if all(p in (".", c) for p, c in zip(pattern, letters, strict=True)):
+                found[row.feature] = row.weight
+        largest = sorted(found, key=lambda name: -abs(found[name]))[:3]
+        assert line[4:9:2] == largest + [""] * (3 - len(largest))
+        assert [float(cell) for cell in line[5:10:2] if cell != "0"] == [found[x] for x in largest]
+        assert (
+            float(line[1])
+            == margin
+            == pytest.approx(sum(map(float, [line[3], *line[5:10:2], line[10]])))
+        )
+
+
+def test_a_model_without_features_is_explained(model: str, run: Run) -> None:
+    none = np.empty(0, np.int64)
+    replace(MODEL, ids=none, weights=none * 1.0, support=none).save("0.fcl")
+    Path("s.fa").write_text(fasta(SEQUENCES[:1]))
+    Path("d").mkdir()
+    np.save("d/X.npy", np.array(SEQUENCES[:1]))
+    for data in ("s.fa", "d"):
+        result = run("predict", "0.fcl", data, "--explain", 2, "--out", "-", "--quiet")
+        head, line = table(result.stdout)
+        assert float(line[head.index("margin")]) == 0.3
+        assert head[-2:] == ["intercept", "others"] and [float(x) for x in line[-2:]] == [0.3, 0]
 
 
 def test_memory_is_bounded(model: str, run: Run) -> None:

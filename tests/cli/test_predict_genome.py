@@ -7,6 +7,7 @@ import itertools
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from tests.cli.scored import LENGTH, ORIGIN, random_model, reverse, write_genome
 
 Run = Callable[..., Result]
 MODEL = random_model()
-PATTERNS = {"AG": "AG", "AR": "A[AG]"}
+PATTERNS = {"AG": "AG", "AR": "A[AG]", "N": "[ACGTN]"}
 
 
 @pytest.fixture
@@ -40,8 +41,11 @@ def sites(text: str, pattern: str) -> Iterator[tuple[int, str, str]]:
                 yield start, strand, letters[first : first + LENGTH]
 
 
-@pytest.mark.parametrize("pattern", PATTERNS)
-def test_sites(pattern: str, contigs: dict[str, str], run: Run) -> None:
+@pytest.mark.parametrize(("pattern", "step"), [("AG", 1000), ("AR", 37), ("N", 100)])
+def test_sites(
+    pattern: str, step: int, contigs: dict[str, str], run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fcl.scoring.sites._STEP", step)
     common = ["m.fcl", "--genome", "g.fa", "--sites", pattern]
     result = run("predict", *common, "--both-strands", "--out", "o.bed.gz")
     assert result.exit_code == 0, result.output
@@ -51,7 +55,7 @@ def test_sites(pattern: str, contigs: dict[str, str], run: Run) -> None:
         here = sorted(sites(text, pattern), key=lambda site: site[:2])
         margins = MODEL.margins([window for _, _, window in here]).tolist()
         expected += [
-            f"{name}\t{start}\t{start + 2}\t{pattern}\t{margin:.6f}\t{strand}"
+            f"{name}\t{start}\t{start + len(pattern)}\t{pattern}\t{margin:.6f}\t{strand}"
             for (start, strand, _), margin in zip(here, margins, strict=True)
         ]
     assert found == expected and len(expected) > 20
@@ -67,20 +71,20 @@ def test_sites(pattern: str, contigs: dict[str, str], run: Run) -> None:
 
 
 def test_sites_at_the_edges(contigs: dict[str, str], run: Run) -> None:
+    common = ["predict", "m.fcl", "--genome", "g.fa", "--sites"]
     counts = {}
-    for edges in ("drop", "pad"):
-        run(
-            "predict", "m.fcl", "--genome", "g.fa", "--sites", "N", "--edges", edges, "--out", edges
-        )
-        counts[edges] = len(Path(edges).read_text().splitlines())
-    assert counts == {"drop": 350 - 2 * (LENGTH - 1), "pad": 350}
+    for pattern, edges in (("N", "drop"), ("N", "pad"), ("NNN", "pad")):
+        run(*common, pattern, "--edges", edges, "--out", pattern + edges)
+        counts[pattern, edges] = len(Path(pattern + edges).read_text().splitlines())
+    # sites lie inside the contigs, of 260 and 90 letters
+    assert list(counts.values()) == [350 - 2 * (LENGTH - 1), 350, 350 - 2 * 2]
     options = ["--genome", "g.fa", "--sites", "N", "--max-unknown", "0", "--out", "known"]
     result = run("predict", "m.fcl", *options)
     windows = [
         text[i : i + LENGTH] for text in contigs.values() for i in range(len(text) - LENGTH + 1)
     ]
     known = [window for window in windows if "N" not in window]
-    assert len(Path("known").read_text().splitlines()) == len(known) < counts["drop"]
+    assert len(Path("known").read_text().splitlines()) == len(known) < counts["N", "drop"]
     assert "unknown letters" in result.stderr
 
 
@@ -119,10 +123,15 @@ def pairs(
             yield first, other
 
 
+def padded(text: str, first: int) -> str:
+    """A window of a contig, with N outside."""
+    return "".join(text[i] if 0 <= i < len(text) else "N" for i in range(first, first + LENGTH))
+
+
 def compared(
-    ref: str, start: int, old: str, new: str, pattern: str | None
+    ref: str, start: int, old: str, new: str, pattern: str | None, pad: bool
 ) -> dict[tuple[int, str], tuple[str, str]]:
-    """Start and strand on the reference -> windows with each allele, inside the contig."""
+    """Start and strand on the reference -> windows with each allele."""
     alt, at, removed, inserted = alleles(ref, start, old, new)
     found: dict[tuple[int, int, str], tuple[str, str]] = {}
     for strand in "+-":
@@ -130,9 +139,10 @@ def compared(
         if strand == "-":
             texts, place = (reverse(ref), reverse(alt)), len(ref) - at - removed
         for first, other in pairs(*texts, (place, removed, inserted), pattern):
-            if min(first, other) < 0 or first + LENGTH > len(ref) or other + LENGTH > len(alt):
+            leaves = min(first, other) < 0 or max(first - len(ref), other - len(alt)) + LENGTH > 0
+            if leaves and not pad:
                 continue
-            windows = texts[0][first : first + LENGTH], texts[1][other : other + LENGTH]
+            windows = padded(texts[0], first), padded(texts[1], other)
             where = first if strand == "+" else len(ref) - first - LENGTH
             found[len(found), where, strand] = windows
     return found
@@ -150,18 +160,22 @@ def random_variants(contigs: dict[str, str]) -> Iterator[tuple[str, int, str, li
             yield name, start, old, [new for new in news if new != old]
 
 
-@pytest.mark.parametrize("pattern", ["AG", None])
-def test_variants(pattern: str | None, contigs: dict[str, str], run: Run) -> None:
+@pytest.mark.parametrize(("pattern", "pad"), [("AG", False), (None, False), ("N", True)])
+def test_variants(
+    pattern: str | None, pad: bool, contigs: dict[str, str], run: Run, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr("fcl.convert.files.HEAD_BYTES", 50)
+    monkeypatch.setattr("fcl.scoring.vcf._SLICE_BYTES", 50)
     variants = list(random_variants(contigs))
     lines = [
-        f"{c}\t{s + 1}\trs{i}\t{o}\t{','.join(n)}\t.\t.\t.\n"
+        f"{c}\t{s + 1}\trs{i}\t{o}\t{','.join(n)}" + f"\t.\t.\t.{chr(9) * i}" * (i % 3) + "\r\n"
         for i, (c, s, o, n) in enumerate(variants)
     ]
     Path("v.vcf.gz").write_bytes(gzip.compress(("##x\n#CHROM\n" + "".join(lines)).encode()))
     where = [] if pattern is None else ["--sites", pattern]
     result = run(
         "predict", "m.fcl", "--vcf", "v.vcf.gz", "--genome", "g.fa", "--both-strands", *where,
-        "--keep-dropped", "--out", "d.tsv",
+        "--keep-dropped", "--out", "d.tsv", *["--edges", "pad"] * pad,
     )  # fmt: skip
     assert result.exit_code == 0, result.output
     rows = [line.split("\t") for line in Path("d.tsv").read_text().splitlines()[1:]]
@@ -169,7 +183,7 @@ def test_variants(pattern: str | None, contigs: dict[str, str], run: Run) -> Non
     n_empty = 0
     for (name, start, i, old, new), row in zip(each, rows, strict=True):
         assert row[:5] == [name, str(start + 1), f"rs{i}", old, new]
-        found = compared(contigs[name], start, old, new, pattern)
+        found = compared(contigs[name], start, old, new, pattern, pad)
         if not found:
             assert row[5:] == [""] * 7
             n_empty += 1
@@ -185,10 +199,8 @@ def test_variants(pattern: str | None, contigs: dict[str, str], run: Run) -> Non
             if abs(abs(d) - largest) < 1e-12
         ]
         assert (int(row[6]), row[8]) in same and int(row[7]) - int(row[6]) == LENGTH
-    assert (
-        0 < n_empty < len(each) / 2
-        and f"{n_empty} of {len(each)}, without a window" in result.stderr
-    )
+    assert (n_empty == 0) == pad and n_empty < len(each) / 2
+    assert pad or f"{n_empty} of {len(each)}, without a window" in result.stderr
 
 
 def test_alleles_that_are_skipped(contigs: dict[str, str], run: Run) -> None:
@@ -196,7 +208,8 @@ def test_alleles_that_are_skipped(contigs: dict[str, str], run: Run) -> None:
     other = "A" if contigs["c1"][60] != "A" else "C"
     Path("v.vcf").write_text(
         f"chrc1\t{at + 1}\ta\tC\tT,<DEL>,*,G\n"
-        f"chrc1\t61\tb\t{other}\tG\nchrc1\t{at + 1}\tc\tC\tC[2:3[\nchrc1\t{at + 1}\td\tC\t.\n"
+        f"chrc1\t61\tb\t{other}\tG\nchrc1\t0\tt\tN\t<DEL>\n"
+        f"chrc1\t{at + 1}\tc\tC\tC[2:3[\nchrc1\t{at + 1}\td\tC\t.\n"
     )
     common = ["m.fcl", "--vcf", "v.vcf", "--genome", "g.fa", "--rename", "chr=", "--out", "o"]
     result = run("predict", *common)
@@ -209,9 +222,9 @@ def test_alleles_that_are_skipped(contigs: dict[str, str], run: Run) -> None:
         ["a", "C", "T"], ["a", "C", "G"],
     ]  # fmt: skip
     for text in (
-        "3 of 7, symbolic alleles and breakends",
-        "1 of 7, whose REF differs from the genome",
-        "1 of 7, without an alternative allele",
+        "4 of 8, symbolic alleles and breakends",
+        "1 of 8, whose REF differs from the genome",
+        "1 of 8, without an alternative allele",
     ):
         assert f"without a score: {text}" in result.stderr
 
@@ -231,6 +244,19 @@ def test_alleles_that_are_skipped(contigs: dict[str, str], run: Run) -> None:
             ["--edges", "error"],
             "v.vcf: line 3: a window around the variant leaves",
         ),
+        # the windows of the reference lie inside, those of the alternative do not
+        (
+            "c1\t253\tx\tNNNN\tN",
+            ["--edges", "error"],
+            "v.vcf: line 3: a window around the variant leaves",
+        ),
+        (
+            "c1\t5\tx\t" + 100 * "A",
+            [],
+            "v.vcf: line 3: expected at most 60 bytes in the columns CHROM",
+        ),
+        ("c1\t0\tx\tN\t<DEL>,N", [], "v.vcf: line 3: expected a position (POS) from 1 on, got '0'"),
+        ("c1\t1\tx\tN\tC", ["--probability"], "--probability is not an option for --vcf, which"),
         ("", [], "v.vcf: expected at least one variant, found none"),
         ("", ["--sites", "A!"], "--sites: expected 1 to 1,000 letters"),
         (
@@ -242,13 +268,22 @@ def test_alleles_that_are_skipped(contigs: dict[str, str], run: Run) -> None:
     ],
 )
 def test_bad_variants(
-    line: str, options: list[str], message: str, contigs: dict[str, str], run: Run
+    line: str, options: list[str], message: str, contigs: dict[str, str], run: Run, monkeypatch: Any
 ) -> None:
+    monkeypatch.setattr("fcl.convert.files.HEAD_BYTES", 50)
+    monkeypatch.setattr("fcl.scoring.vcf._SLICE_BYTES", 50)
+    monkeypatch.setattr("fcl.scoring.vcf._MOST_BYTES", 60)
     Path("v.vcf").write_text(f"##x\n#CHROM\n{line}")
     before = sorted(Path().iterdir())
     result = run("predict", "m.fcl", "--vcf", "v.vcf", "--genome", "g.fa", "--out", "o", *options)
     assert result.exit_code == 2 and message in result.stderr, result.output
     assert sorted(Path().iterdir()) == before
+
+
+def test_bcf_is_refused(contigs: dict[str, str], run: Run) -> None:
+    Path("v.bcf").write_bytes(gzip.compress(b"BCF\2\2" + bytes(20)))
+    result = run("predict", "m.fcl", "--vcf", "v.bcf", "--genome", "g.fa", "--out", "o")
+    assert result.exit_code == 2 and "is a BCF file; expected VCF: convert it with" in result.stderr
 
 
 def test_the_place_of_the_site_must_be_known(contigs: dict[str, str], run: Run) -> None:

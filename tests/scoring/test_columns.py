@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import fcl
 from fcl.convert.contract import Layout
 from fcl.data.sparse import SparseRows
 from fcl.errors import InputError
-from fcl.scoring.columns import column_names
+from fcl.scoring.columns import ColumnMap, column_names
 from fcl.scoring.margins import BlockScorer
 
 RNG = np.random.default_rng(6)
@@ -51,6 +52,22 @@ def test_columns_are_matched_by_name(features: str) -> None:
     np.testing.assert_allclose(again, found, rtol=1e-12)
 
 
+def test_names_that_contain_the_sign_of_a_product() -> None:
+    """A description such as "age * a * b" is divided by what other features say of its columns."""
+    names = ["age", "a * b", "b", "age * a"]
+    data = fcl.open_data(pd.DataFrame(X[:, :4], columns=names), y=Y)
+    model = fcl.train(data, "products:degree=2", C=0.1).model
+    texts = [model.family.describe(i, names) for i in range(model.family.n_features)]
+    some = [texts.index(text) for text in ("age", "age * a * b", "b")]
+    for chosen, expected in ((some, {0: "age", 1: "a * b", 2: "b"}), (some[1:2], None)):
+        ids = np.sort(chosen)
+        ones = np.ones(len(ids), np.int64)
+        few = replace(
+            model, ids=ids, weights=ones * 1.0, support=ones, feature_names=[texts[i] for i in ids]
+        )
+        assert column_names(few) == expected
+
+
 def test_columns_that_are_missing() -> None:
     model = trained("columns", FRAME)
     assert model.n_active == 6
@@ -59,12 +76,29 @@ def test_columns_that_are_missing() -> None:
         InputError, match=r"t\.csv: the model reads the columns 'height', which the"
     ):
         BlockScorer(model).margins(X[:, :4], layout(given, 4), "t.csv")
+    with pytest.raises(InputError, match="give --categorical colour, which has numbers here"):
+        BlockScorer(model).margins(X, layout([*NAMES[:3], "colour", "more", "height"], 6), "t")
     # red and blue do not occur, so that their columns are 0
     scorer = BlockScorer(model)
     found = scorer.margins(X[:, [0, 1, 2, 3, 5]], layout([*given, "height"], 5), "t")
     zero = FRAME.assign(**{"colour=red": 0.0, "colour=blue": 0.0})
     np.testing.assert_allclose(found, model.margins(zero), rtol=1e-12)
     assert "columns: 2 values of categories do not occur, such as colour=red" in scorer.notes
+
+
+def test_columns_of_large_numbers() -> None:
+    given = ColumnMap(3, np.array([2**31 - 5, 4]), np.array([0, 2]))
+    rows = SparseRows(
+        np.array([0, 2, 5]),
+        np.array([4, 2**31 - 5, 0, 3, 2**31 - 2], np.int32),
+        np.arange(1.0, 6),
+        0,
+    )
+    found = given.sparse(rows)
+    assert found.indptr.tolist() == [0, 2, 2] and found.indices.tolist() == [2, 0]
+    assert found.data.tolist() == [1.0, 2.0]
+    nothing = ColumnMap(3, np.empty(0, np.int64), np.empty(0, np.int64)).sparse(rows)
+    assert nothing.nnz == 0 and len(nothing) == 2
 
 
 def test_columns_without_names() -> None:
@@ -82,6 +116,8 @@ def test_columns_without_names() -> None:
     np.testing.assert_allclose(
         found, model.margins(np.array([[2.0, *[0] * 5], [0, 0, 1, 0, 0, 0]]))
     )
+    (explained,) = scorer.explanations(rows, 9)
+    np.testing.assert_allclose(explained.margins, found)
     assert scorer.notes[0].startswith("columns: 1 entries are beyond the 6 columns")
 
 

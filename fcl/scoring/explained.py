@@ -1,0 +1,92 @@
+"""The largest contributions to margins, as cells of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cache
+
+import numpy as np
+import numpy.typing as npt
+
+from fcl.convert.contract import Rows
+from fcl.model import Model
+from fcl.model.explain import Explanation
+from fcl.scoring.lines import TableLines
+from fcl.scoring.margins import BlockScorer
+
+__all__ = ["ContributionCells", "ExplainedLines"]
+
+Floats = npt.NDArray[np.float64]
+
+
+class ContributionCells:
+    """Formats contributions: feature and contribution by rank, and the sum of the others.
+
+    Parameters
+    ----------
+    model : Model
+    top : int
+        Number of contributions.
+    show : callable
+        Formats the description of a feature for a cell.
+    """
+
+    def __init__(self, model: Model, top: int, show: Callable[[str], str]) -> None:
+        self._top = min(top, len(model.ids))
+        self._words = cache(lambda index: show(model.feature_text(index)))
+
+    def names(self) -> list[str]:
+        """The names of the columns."""
+        ranks = range(1, self._top + 1)
+        return [f"{name}_{rank}" for rank in ranks for name in ("feature", "contribution")] + [
+            "others"
+        ]
+
+    def rows(self, explained: Explanation) -> Iterator[list[str]]:
+        """The cells of each row; numbers have 17 significant digits, which restore them."""
+        for i in range(len(explained)):
+            cells: list[str] = []
+            pairs = zip(explained.indices[i], explained.contributions[i], strict=True)
+            for index, value in pairs:
+                # a feature that is 0 in the row contributes nothing, whichever it is
+                cells += [self._words(int(index)), f"{value:.17g}"] if value else ["", "0"]
+            yield [*cells, f"{explained.others[i]:.17g}"]
+
+
+class ExplainedLines(TableLines):
+    """The columns of :class:`TableLines`, the intercept, and the largest contributions to the margin.
+
+    The margin is the sum of the intercept and all contributions.
+
+    Parameters
+    ----------
+    scorer : BlockScorer
+        With which the rows are scored.
+    top, show
+        As for :class:`ContributionCells`.
+    """
+
+    def __init__(self, scorer: BlockScorer, top: int, show: Callable[[str], str]) -> None:
+        super().__init__(scorer.model.loss_object)
+        self._scorer, self._top = scorer, top
+        self._cells = ContributionCells(scorer.model, top, show)
+
+    def head(self, rows: Rows) -> bytes:
+        names = "\t".join(["", "intercept", *self._cells.names()])
+        return super().head(rows).removesuffix(b"\n") + names.encode() + b"\n"
+
+    def lines(self, rows: Rows, margins: Floats) -> list[bytes]:
+        intercept = f"{self._scorer.model.intercept:.17g}"
+        cells = (
+            "\t".join(["", intercept, *row])
+            for explained in self._scorer.explanations(rows.x, self._top)
+            for row in self._cells.rows(explained)
+        )
+        lines = super().lines(rows, margins)
+        return [
+            line.removesuffix(b"\n") + more.encode() + b"\n"
+            for line, more in zip(lines, cells, strict=True)
+        ]
+
+    def blank(self) -> bytes:
+        return b"\t" * (1 + len(self._cells.names())) + super().blank()
