@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fcl.cli.common import messages, refuse_same, show
-from fcl.cli.options import GroupedCommand, click_option, version_option
+from fcl.cli.options import EXIT_CODES, GroupedCommand, table_options, version_option
 from fcl.cli.process import run
 from fcl.cli.signals import stop_on_signals
 from fcl.convert.options import GROUPS, TABLE
@@ -39,9 +39,6 @@ Examples:
 \b
 Extras: CSV, TSV and Parquet need pip install 'fcl[tables]', PLINK files pip install 'fcl[plink]'.
 
-\b
-Exit codes: 0 success, 1 the machine failed, 2 wrong option or input (nothing was written),
-129, 130 and 143 signals (nothing was written).
 """
 
 
@@ -50,16 +47,10 @@ class _ConvertCommand(GroupedCommand):
     groups = GROUPS
 
 
-def _options(function: Any) -> Any:
-    for option in reversed(TABLE.values()):
-        function = click_option(option)(function)
-    return function
-
-
-@click.command("fcl convert", cls=_ConvertCommand, epilog=EPILOG)
+@click.command("fcl convert", cls=_ConvertCommand, epilog=EPILOG + EXIT_CODES)
 @click.argument("inputs", nargs=-1, required=True, metavar="IN...")
 @click.argument("out", metavar="OUT.zarr")
-@_options
+@table_options(TABLE)
 @version_option()
 def command(inputs: tuple[str, ...], out: str, quiet: bool, **options: Any) -> None:
     """Convert the files IN into OUT.zarr, from which fcl-train reads.
@@ -122,8 +113,13 @@ def _label(label: Any) -> str:
 
 
 def _next_line(summary: Summary, out: str, like: str | None) -> str:
-    """The command that comes next: training, or prediction for test data and rows without a target."""
-    if like is not None or not summary.has_target:
+    """The command that comes next: training, or prediction for rows that cannot be trained on.
+
+    These are test data, rows without a target, and svmlight files whose labels are all 0 for want of
+    better ones.
+    """
+    one_class = summary.classes is not None and len(summary.classes) == 1
+    if like is not None or not summary.has_target or one_class:
         return f"next         fcl predict model.fcl {shlex.quote(out)} --out scores.tsv"
     if summary.classes is not None and len(summary.classes) > 2 and not _is_regression(summary):
         return (

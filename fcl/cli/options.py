@@ -15,6 +15,7 @@ from fcl.options import DURATION, FLAG, FROM_1, GROUPS, PATH, TEXT, TRAINING, Ki
 from fcl.path.options import PATH_OPTIONS
 
 __all__ = [
+    "EXIT_CODES",
     "KEPT",
     "MAY_CHANGE",
     "PATH_ONLY",
@@ -24,6 +25,7 @@ __all__ = [
     "click_option",
     "import_option",
     "overwrite_option",
+    "table_options",
     "train_options",
     "version_option",
     "x_option",
@@ -53,12 +55,17 @@ def _call_option(name: str, group: str, help: str, kind: Kind = FLAG, **more: An
     return Option(kind, group, help, name=name, resume=Resume.NOT_KEPT, planned=False, **more)
 
 
-_PATH = "Train at N values of C from C_min upwards, and choose one by the validation score."
+_PATH = (
+    "Train at N values of C from C_min upwards, and choose one by the validation score. A path runs in "
+    "one process unless --driver processes is given, which starts processes for each point."
+)
 _CV = "Cross-validate the path: K folds, folds of whole groups:NAME, or folds:NAME of rows."
+_OUTER = "Nested cross-validation: choose C without each of these outer folds, and score it there."
 _SAVE_OOF = "Write the margin of each row, by the fold that held it out, to FILE.npy."
 _PATH_ONLY = (
     _call_option("path", "path", _PATH, FROM_1, metavar="N"),
     _call_option("cv", "path", _CV, TEXT, metavar="K|groups:NAME|folds:NAME"),
+    _call_option("outer", "path", _OUTER, TEXT, metavar="K|groups:NAME|folds:NAME"),
     *(option for option in PATH_OPTIONS if option.name != "points"),
     _call_option("save_oof", "path", _SAVE_OOF, TEXT, metavar="FILE"),
 )
@@ -99,6 +106,25 @@ MAY_CHANGE = ", ".join(
     for option in KEPT.values()
     if option.resume is Resume.FREE
 )
+
+
+#: The end of the help of commands that write one output.
+EXIT_CODES = """
+\b
+Exit codes: 0 success, 1 the machine failed, 2 wrong option or input (nothing was written),
+129, 130 and 143 signals (nothing was written).
+"""
+
+
+def table_options(table: Mapping[str, Option]) -> Callable[[Any], Any]:
+    """Add all options of a table to a command, in its order."""
+
+    def decorate(function: Any) -> Any:
+        for option in reversed(list(table.values())):
+            function = click_option(option)(function)
+        return function
+
+    return decorate
 
 
 class GroupedCommand(Command):

@@ -28,22 +28,11 @@ __all__ = ["check_path_options", "path_options", "path_outputs", "run_path"]
 _NOT_OF_PATHS = {
     "C": "a path finds its own values; give --C-max",
     "alpha": "a path finds its own values; give --C-max",
-    "writers": "a path runs in one process",
     "checkpoint": "a path keeps its points in the folder OUT.path",
     "resume": "the same command continues a path from the folder OUT.path",
 }
 #: Arguments of :func:`fcl.train` that :func:`fcl.train_path` does not have.
-_NOT_ARGUMENTS = (
-    "C",
-    "alpha",
-    "driver",
-    "writers",
-    "share_cores",
-    "shared_files",
-    "checkpoint",
-    "checkpoint_every",
-    "resume",
-)
+_NOT_ARGUMENTS = ("C", "alpha", "checkpoint", "checkpoint_every", "resume")
 #: Folds of ``--cv groups:NAME``, or the number of groups if that is smaller.
 GROUP_FOLDS = 5
 
@@ -58,10 +47,10 @@ def check_path_options(options: Mapping[str, Any], given: Mapping[str, str]) -> 
     for name, why in _NOT_OF_PATHS.items():
         if name in given:
             raise click.UsageError(f"{TABLE[name].spelled} does not go with --path: {why}")
-    if "driver" in given and options["driver"] != "inline":
-        raise click.UsageError(
-            "--driver processes does not go with --path: a path runs in one process; leave --driver out"
-        )
+    if options["outer"] is not None and options["cv"] is None:
+        raise click.UsageError("--outer needs --cv, which chooses C in each outer fold")
+    if "refit_alpha" in given and not options["refit"]:
+        raise click.UsageError("--refit-alpha needs --refit")
     if options["cv"] is not None and (options["valid"] or options["valid_fraction"]):
         raise click.UsageError("give --cv, --valid or --valid-fraction, not two of them")
     if options["save_oof"] is not None:
@@ -71,15 +60,22 @@ def check_path_options(options: Mapping[str, Any], given: Mapping[str, str]) -> 
             raise click.UsageError(f"--save-oof: expected FILE.npy, got {options['save_oof']}")
 
 
-def path_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The effective options of a command with ``--path``."""
-    return {**options, "driver": "inline", "checkpoint": None}
+def path_options(options: Mapping[str, Any], given: Mapping[str, str]) -> dict[str, Any]:
+    """The effective options of a command with ``--path``, which runs in one process by default."""
+    driver = options["driver"] if "driver" in given else "inline"
+    return {**options, "driver": driver, "checkpoint": None}
 
 
 def path_outputs(options: Mapping[str, Any]) -> list[tuple[str, str]]:
     """The files that ``--path`` writes besides the model, each with its option."""
     oof = options["save_oof"]
-    return [] if oof is None else [("--save-oof", oof)]
+    found = [] if oof is None else [("--save-oof", oof)]
+    return [*found, ("--refit", _refit_name(options["out"]))] if options["refit"] else found
+
+
+def _refit_name(out: str) -> str:
+    """The file of the refit: model.refit.fcl for model.fcl."""
+    return f"{out.removesuffix('.fcl')}.refit.fcl"
 
 
 def run_path(
@@ -108,7 +104,7 @@ def run_path(
     given |= {
         option.name: options[option.name] for option in PATH_OPTIONS if option.name != "points"
     }
-    given |= _folds(options, given["data"])
+    given |= _all_folds(options, given["data"])
     if options["overwrite"]:
         _remove(folder)
     path = _train(options, given | {"folder": folder, "trusted": trusted}, stop)
@@ -133,27 +129,42 @@ def _remove(folder: str) -> None:
     shutil.rmtree(folder)
 
 
-def _folds(options: Mapping[str, Any], data: Any) -> dict[str, Any]:
-    """The arguments ``cv`` and ``groups`` for the text of ``--cv``."""
-    text = options["cv"]
-    if text is None:
-        return {}
+def _all_folds(options: Mapping[str, Any], data: Any) -> dict[str, Any]:
+    """The arguments ``cv``, ``outer`` and ``groups`` for the texts of ``--cv`` and ``--outer``."""
+    found, named = {}, set()
+    for option in ("cv", "outer"):
+        if (text := options[option]) is None:
+            continue
+        found[option], groups = _folds(f"--{option}", text, options, data)
+        if groups is not None:
+            named.add(text)
+            found["groups"] = groups
+    if len(named) > 1:
+        raise InputError(
+            f"--outer {options['outer']}: expected the groups of --cv {options['cv']}, since rows of one "
+            "group are held out together everywhere; name the same groups"
+        )
+    return found
+
+
+def _folds(option: str, text: str, options: Mapping[str, Any], data: Any) -> tuple[Any, Any]:
+    """The folds that a text names: a number or the label of each row; and groups or None."""
     if text.isdecimal():
-        return {"cv": int(text)}
+        return int(text), None
     kind, _, name = text.partition(":")
     if kind not in ("groups", "folds") or not name:
         raise InputError(
-            f"--cv: expected a number of folds, groups:NAME or folds:NAME, got {text}; NAME is an array "
-            "of DATA, such as obs/chromosome"
+            f"{option}: expected a number of folds, groups:NAME or folds:NAME, got {text}; NAME is an "
+            "array of DATA, such as obs/chromosome"
         )
     from fcl.data import open_data
     from fcl.path.folds import encode_groups
 
     labels = open_data(options["data"], x=options["x"], y=None, groups=name).groups
     if kind == "folds":
-        return {"cv": labels}
-    groups = encode_groups(f"--cv {text}", labels, data.n_rows)
-    return {"cv": min(GROUP_FOLDS, int(groups.max()) + 1), "groups": groups}
+        return labels, None
+    groups = encode_groups(f"{option} {text}", labels, data.n_rows)
+    return min(GROUP_FOLDS, int(groups.max()) + 1), groups
 
 
 def _train(options: Mapping[str, Any], given: dict[str, Any], stop: Stop) -> PathResult:
@@ -207,6 +218,9 @@ def _write(options: Mapping[str, Any], path: PathResult) -> list[tuple[str, str]
     overwrite = options["overwrite"]
     path.chosen.model.save(options["out"], overwrite)
     written = [("model", options["out"])]
+    if path.refit is not None:
+        path.refit.model.save(_refit_name(options["out"]), overwrite)
+        written.append(("refit model", _refit_name(options["out"])))
     if options["save_oof"] is not None and path.oof is not None:
         from numpy.lib.format import write_array
 

@@ -13,7 +13,7 @@ from fcl.path.events import PointDone, PointStarted
 from fcl.units import format_seconds
 
 if TYPE_CHECKING:
-    from fcl.path.result import PathPoint, PathResult
+    from fcl.path.result import OuterScores, PathPoint, PathResult
 
 __all__ = ["PathView", "path_lines"]
 
@@ -95,7 +95,59 @@ def path_lines(path: PathResult, written: list[tuple[str, str]], folder: str) ->
     lines = [*_table(path), "", *aligned(items)]
     if strongest := strongest_lines(chosen.model, 10):
         lines += ["strongest features:", *strongest]
+    if path.refit is not None:
+        lines += ["", *_refit_lines(path, path.refit)]
+    if path.outer is not None:
+        lines += ["", *_outer_lines(path.outer)]
     return lines
+
+
+def _refit_lines(path: PathResult, refit: PathPoint) -> list[str]:
+    """What the refit minimises, its certificate, and its score."""
+    ridge = f"ridge penalty alpha {refit.alpha:.4g} in place of alpha {path.chosen.alpha:.4g}"
+    items = [
+        ("refit", f"the {path.chosen.active:,} chosen features again, {ridge}"),
+        *certificate_items(refit.certificate, refit.active),
+    ]
+    if not math.isnan(refit.score):
+        chosen = float(path.scores.mean[path.chosen.number])
+        text = f"{_score(refit.score)}{_error(refit.se)}, the chosen model {_score(chosen)}"
+        items.append(("score", f"{path.scores.metric.upper()} {text}"))
+    return aligned(items)
+
+
+def _outer_lines(outer: OuterScores) -> list[str]:
+    """The table of the outer folds, and their mean score."""
+    head = ["outer fold", "rows", "C", "active", "gap", outer.metric.upper()]
+    cells = [
+        [
+            f"{fold.number + 1}",
+            f"{fold.n_rows:,}",
+            f"{fold.chosen.C:.4g}",
+            f"{fold.chosen.active:,}",
+            f"{fold.chosen.certificate.gap:.1e}",
+            _score(fold.score),
+        ]
+        for fold in outer.folds
+    ]
+    mean = f"{outer.metric.upper()} {_score(outer.mean)}{_error(outer.se)}"
+    return [
+        *_columns([head, *cells]),
+        f"mean over the outer folds, each with its own choice of C: {mean}",
+    ]
+
+
+def _error(se: float) -> str:
+    return "" if math.isnan(se) else f" (SE {se:.2g})"
+
+
+def _columns(rows: list[list[str]]) -> list[str]:
+    """Rows of cells as lines, aligned on the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True))
+        for row in rows
+    ]
 
 
 def _table(path: PathResult) -> list[str]:
@@ -114,11 +166,7 @@ def _table(path: PathResult) -> list[str]:
     ]
     rows = [head, *(_cells(path, point) for point in path.points)]
     kept = [number for number, name in enumerate(head) if name]
-    widths = [max(len(row[number]) for row in rows) for number in kept]
-    return [
-        "  ".join(f"{row[number]:>{width}}" for number, width in zip(kept, widths, strict=True))
-        for row in rows
-    ]
+    return _columns([[row[number] for number in kept] for row in rows])
 
 
 def _cells(path: PathResult, point: PathPoint) -> list[str]:

@@ -12,10 +12,11 @@ import click
 
 from fcl.cli.common import messages, refuse_same
 from fcl.cli.options import (
+    EXIT_CODES,
     GroupedCommand,
-    click_option,
     import_option,
     overwrite_option,
+    table_options,
     version_option,
 )
 from fcl.cli.predict_files import Request, predict_files, predict_sites, predict_variants
@@ -48,9 +49,6 @@ Examples:
   fcl predict model.fcl --genome hg38.fa --sites AG --both-strands --out sites.bed.gz
   fcl predict model.fcl --vcf v.vcf.gz --genome hg38.fa --sites AG --out delta.tsv
 
-\b
-Exit codes: 0 success, 1 the machine failed, 2 wrong option or input (nothing was written),
-129, 130 and 143 signals (nothing was written).
 """
 
 
@@ -59,13 +57,7 @@ class _PredictCommand(GroupedCommand):
     groups = GROUPS
 
 
-def _options(function: Any) -> Any:
-    for option in reversed(TABLE.values()):
-        function = click_option(option)(function)
-    return function
-
-
-@click.command("fcl-predict", cls=_PredictCommand, epilog=EPILOG)
+@click.command("fcl-predict", cls=_PredictCommand, epilog=EPILOG + EXIT_CODES)
 @click.argument("model")
 @click.argument("inputs", nargs=-1, metavar="[IN...]")
 @click.option(
@@ -91,7 +83,7 @@ def _options(function: Any) -> Any:
     default="margin",
     help="Write the expected target; exp(margin) for poisson loss.",
 )
-@_options
+@table_options(TABLE)
 @overwrite_option()
 @import_option()
 @version_option()

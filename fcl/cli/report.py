@@ -26,16 +26,20 @@ def aligned(items: Iterable[tuple[str, str]]) -> list[str]:
 
 def certificate_items(certificate: Certificate, active: int) -> Items:
     """The lines of a certificate: objective, bound, gap and scope, violation, active features."""
+    from fcl.model.certificate import Scope
+
     violation = f"{certificate.max_violation:.6g} largest |slope| (1 at the optimum)"
     if math.isinf(certificate.max_violation):
         violation = "unknown: no pass was completed"
-    return [
+    items = [
         ("objective", f"{certificate.objective:.10g}"),
         ("bound", f"{certificate.bound:.10g}"),
         ("gap", f"{certificate.gap:.3g} relative, over {certificate.scope_text}"),
-        ("violation", violation),
-        ("active", f"{active:,} of {certificate.n_priced:,} priced features"),
     ]
+    # a slope is in units of the L1 norm, of which a refit has next to nothing
+    if certificate.scope is not Scope.SUPPORT:
+        items.append(("violation", violation))
+    return [*items, ("active", f"{active:,} of {certificate.n_priced:,} priced features")]
 
 
 def strongest_lines(model: Model, top: int) -> list[str]:
@@ -76,7 +80,7 @@ def model_lines(model: Model, path: str, top: int) -> list[str]:
 
     family = _family_text(model.family.to_config())
     size = f"{model.family.n_features:,} of them"
-    if model.certificate.scope is not Scope.FAMILY:
+    if model.certificate.scope not in (Scope.FAMILY, Scope.SUPPORT):
         size = "sampled from an unlimited number"
     labels = "none (regression)"
     if model.labels is not None:
@@ -111,8 +115,12 @@ def _passes(number: int) -> str:
 
 def _factors(model: Model) -> str:
     """Words for standardization, and for penalty factors if any factor differs from 1."""
+    from fcl.model.certificate import Scope
+
     words = []
-    if (model.family.penalty_factors(model.ids) != 1.0).any():
+    if model.certificate.scope is Scope.SUPPORT:
+        words.append("each term j times the variance of its feature")
+    elif (model.family.penalty_factors(model.ids) != 1.0).any():
         words.append("each term j times its penalty factor")
     if model.options.get("standardize"):
         words.append("each w_j times the standard deviation of its feature")

@@ -90,7 +90,7 @@ def command(ctx: click.Context, /, **params: Any) -> int:
         request = _request(ctx, params)
         check_path_options(request.options, request.given)
         if request.options["path"] is not None:
-            request = replace(request, options=path_options(request.options))
+            request = replace(request, options=path_options(request.options, request.given))
         _check(request)
         if request.options["verbose"]:
             import logging

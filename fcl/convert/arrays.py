@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+import shutil
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -15,8 +19,6 @@ __all__ = ["Appended", "Store", "StoreLayout"]
 #: Zstandard's own default; lower levels are hardly faster on nucleotide codes.
 ZSTD_LEVEL = 3
 TEXT = np.dtypes.StringDType()
-#: Approximate memory of a short text.
-TEXT_BYTES = 64
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,7 @@ class Store:
         import zarr
 
         self.root = zarr.create_group(folder)
+        self.folder = Path(folder)
         self.layout = layout
         self.thread = ThreadPoolExecutor(1)
 
@@ -69,11 +72,41 @@ class Store:
         """An array (n,) to which values are appended."""
         return Appended(self, path, dtype, (), is_column=True)
 
-    def text(self, path: str, values: Iterable[str]) -> None:
-        """Write an array of text at once."""
-        array = self.column(path, TEXT)
-        array.append(np.array(list(values), TEXT))
-        array.finish()
+    def create(
+        self,
+        path: str,
+        dtype: np.dtype,
+        chunks: tuple[int, ...],
+        shards: tuple[int, ...] | None = None,
+    ) -> Any:
+        """Create an array without rows, of numbers or text."""
+        from zarr.codecs import ZstdCodec
+
+        text = dtype.kind == "T"
+        return self.root.create_array(
+            path,
+            shape=(0, *chunks[1:]),
+            dtype=str if text else dtype,
+            chunks=chunks,
+            shards=shards,
+            compressors=ZstdCodec(level=ZSTD_LEVEL),
+            # a chunk that is left out reads as zeros, but looks as if the writer had failed
+            config={"write_empty_chunks": True},
+            attributes={
+                "encoding-type": "string-array" if text else "array",
+                "encoding-version": "0.2.0",
+            },
+        )
+
+    @contextmanager
+    def moved_away(self, path: str) -> Iterator[Any]:
+        """Move an array to another name, to be read in the block, and remove it at the end."""
+        import zarr
+
+        old = self.folder / f"{path}.old"
+        os.rename(self.folder / path, old)
+        yield zarr.open_array(old, mode="r")
+        shutil.rmtree(old)
 
 
 class Appended:
@@ -84,8 +117,7 @@ class Appended:
     ) -> None:
         self._store, self._path, self._row_shape = store, path, row_shape
         self.dtype = np.dtype(dtype)
-        item = TEXT_BYTES if self.dtype.kind == "T" else self.dtype.itemsize
-        row_bytes = max(1, item * int(np.prod(row_shape)))
+        row_bytes = max(1, self.dtype.itemsize * int(np.prod(row_shape)))
         self._chunk, self._shard = store.layout.shard(row_bytes, is_column)
         self._array: Any = None
         self._written: Future[None] | None = None
@@ -134,21 +166,8 @@ class Appended:
 
     def _create(self) -> Any:
         """Create the array at the first flush, when it is known whether there are several shards."""
-        from zarr.codecs import ZstdCodec
-
         whole = self._filled == self._shard
         chunk = self._chunk if whole else max(1, min(self._chunk, self._filled))
         shard = self._shard if whole else -(-self._filled // chunk) * chunk
-        text = self.dtype.kind == "T"
-        encoding = "string-array" if text else "array"
-        return self._store.root.create_array(
-            self._path,
-            shape=(0, *self._row_shape),
-            dtype=str if text else self.dtype,
-            chunks=(chunk, *self._row_shape),
-            shards=(shard, *self._row_shape) if shard > chunk else None,
-            compressors=ZstdCodec(level=ZSTD_LEVEL),
-            # a chunk that is left out reads as zeros, but looks as if the writer had failed
-            config={"write_empty_chunks": True},
-            attributes={"encoding-type": encoding, "encoding-version": "0.2.0"},
-        )
+        shards = (shard, *self._row_shape) if shard > chunk else None
+        return self._store.create(self._path, self.dtype, (chunk, *self._row_shape), shards)

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from fcl.checks import shown
+from fcl.convert.cells import find_column
 from fcl.convert.files import InputFile
-from fcl.convert.labels import find_column
 from fcl.convert.letters import Ints
 from fcl.errors import InputError
 

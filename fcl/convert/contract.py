@@ -18,8 +18,13 @@ import numpy.typing as npt
 
 from fcl.convert.files import InputFile
 from fcl.data.sparse import SparseRows
+from fcl.errors import BudgetError
+from fcl.units import format_bytes
 
-__all__ = ["Budget", "Categorical", "Column", "Layout", "Rows", "Source"]
+__all__ = ["TEXT_BYTES", "Budget", "Categorical", "Column", "Layout", "Rows", "Source"]
+
+#: What Python takes for a short text that a list and a dictionary hold, beside its letters.
+TEXT_BYTES = 160
 
 
 @dataclass(frozen=True)
@@ -36,12 +41,15 @@ class Layout:
         Letters or columns.
     names : sequence of str, or None
         Names of the columns, of which there are ``width``.
+    var : mapping of str to array (width,)
+        What else is known about named columns: numbers, or text of ``StringDType``.
     """
 
     kind: Literal["codes", "dense", "sparse"]
     dtype: np.dtype
     width: int
     names: Sequence[str] | None = None
+    var: Mapping[str, np.ndarray] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -113,6 +121,23 @@ class Budget:
     def block_rows(self, row_bytes: int) -> int:
         """How many rows of this size make a block."""
         return max(1, self.block // max(1, row_bytes))
+
+    def check(self, what: str, size: int, part: int = 2, advice: str = "") -> None:
+        """Raise BudgetError if something that a source must hold takes more than 1/part of the budget.
+
+        what : in words, for the message; texts take ``TEXT_BYTES`` each, beside their letters.
+        size : in bytes.
+        advice : what else the user can do.
+        """
+        most = self.total // part
+        if size > most:
+            more = -(
+                -2 * part * (size - most) // (1 << 20)
+            )  # the writer gets its share of any budget
+            raise BudgetError(
+                f"{what} need {format_bytes(size)} of memory, more than the {format_bytes(most)} that "
+                f"--memory leaves for them; raise --memory by {more} MiB{advice}"
+            )
 
 
 class Source(ABC):

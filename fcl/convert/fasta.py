@@ -20,6 +20,8 @@ __all__ = ["Options", "open_source"]
 
 #: Short records are parsed twice as fast in slices that stay in the cache.
 _SLICE_BYTES = 1 << 20
+#: Lines and files are stored in one integer.
+_MOST_FILES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -96,13 +98,12 @@ class _FastaSource(Source):
         self._files = inputs
         self._options = options
         self._filter = Filter(options.max_unknown, options.both_strands)
-        self._labels = _Lookup.of("--label", options.label)
-        self._groups = _Lookup.of("--groups", options.groups)
+        self._labels = _Lookup.of("--label", options.label, budget)
+        self._groups = _Lookup.of("--groups", options.groups, budget)
         for lookup in (self._labels, self._groups):
             if lookup is not None and lookup.table is not None:
                 self.inputs.append(lookup.table.file)
         self._trimmer = Trimmer(options.length, options.anchor, options.pad)
-        self._names: dict[str, str] = {}  # of records that are looked up, and where they are
         if len(inputs) == 2 and options.label is None:
             self.notes.append(f"labels: 1 for {inputs[0].name}, -1 for {inputs[1].name}")
 
@@ -120,7 +121,6 @@ class _FastaSource(Source):
         self.rows_in += len(batch)
         keep = self._trimmer.keep(batch.lengths, self.dropped, batch.where)
         names = batch.names()
-        self._check_names(batch, names)
         places = {
             lookup: self._places(lookup, batch, names, keep)
             for lookup in (self._labels, self._groups)
@@ -140,20 +140,6 @@ class _FastaSource(Source):
         cut = self._trimmer.cutter(batch.codes, batch.starts[kept], batch.lengths[kept])
         return self._filter.blocks(rows, self._trimmer.width, cut, self.dropped, budget)
 
-    def _check_names(self, batch: _Batch, names: list[str]) -> None:
-        """Raise InputError for a name that occurs twice, if its label or group is looked up."""
-        lookups = (self._labels, self._groups)
-        tables = [lookup.table.rows for lookup in lookups if lookup and lookup.table]
-        for i, name in enumerate(names if tables else ()):
-            if not any(name in table for table in tables):
-                continue
-            if name in self._names:
-                raise InputError(
-                    f"two records have the name {shown(name)}: {self._names[name]} and {batch.where(i)}; "
-                    "expected each name once, as labels and groups are looked up by name"
-                )
-            self._names[name] = batch.where(i)
-
     def _places(
         self, lookup: _Lookup, batch: _Batch, names: list[str], keep: np.ndarray
     ) -> np.ndarray:
@@ -169,27 +155,47 @@ class _FastaSource(Source):
 class _Lookup:
     """Labels or groups of records: by a pattern over their headers, or by name in a table."""
 
-    def __init__(self, option: str, text: str) -> None:
+    def __init__(self, option: str, text: str, budget: Budget) -> None:
         self.option = option
         self.what = option.strip("-").removesuffix("s")
         self.pattern = HeaderPattern.parse(option, text) if text.startswith(HEADER) else None
-        self.table = None if self.pattern else NameTable.read(option, text)
+        self.table = None if self.pattern else NameTable.read(option, text, budget)
         self.source = "" if self.table is None else self.table.file.name
         self._column = TextColumn(option, None if option == "--label" else False)
         self._found: list[str] = []
+        # lines of the records that have the names of the table; 0 for a name without a record
+        self._lines = np.zeros(len(self.table.rows) + 1 if self.table else 0, np.int64)
+        self._files: list[InputFile] = []
 
     @classmethod
-    def of(cls, option: str, text: str | None) -> _Lookup | None:
-        return None if text is None else cls(option, text)
+    def of(cls, option: str, text: str | None, budget: Budget) -> _Lookup | None:
+        return None if text is None else cls(option, text, budget)
 
     def find(self, batch: _Batch, names: list[str]) -> np.ndarray:
         """Places of the values of the records, for :meth:`column`; -1 for one without a value."""
         if self.table is not None:
-            return self.table.find(names)
+            places = self.table.find(names)
+            self._check_names(batch, names, places)
+            return places
         assert self.pattern is not None
         headers = enumerate(batch.text())
         self._found = [self.pattern.find(header, batch.where, i) for i, header in headers]
         return np.arange(len(batch))
+
+    def _check_names(self, batch: _Batch, names: list[str], places: np.ndarray) -> None:
+        """Raise InputError for a name of the table that occurs twice."""
+        if batch.file not in self._files:
+            self._files.append(batch.file)
+        n_files = len(self._files)
+        for i in np.flatnonzero(places >= 0).tolist():
+            if before := int(self._lines[places[i]]):
+                line, file = divmod(before, _MOST_FILES)
+                raise InputError(
+                    f"two records have the name {shown(names[i])}: {self._files[file].name}: line {line} "
+                    f"and {batch.where(i)}; expected each name once, as labels and groups are looked up "
+                    "by name"
+                )
+            self._lines[places[i]] = batch.lines[i] * _MOST_FILES + n_files - 1
 
     def column(self, places: np.ndarray, batch: _Batch, records: Ints) -> Column:
         """The values at these places, which belong to these records of a batch."""

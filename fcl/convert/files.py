@@ -105,8 +105,18 @@ class InputFile:
             yield piece
             piece = self._read(size)
 
+    def check_encoding(self) -> None:
+        """Raise InputError if the first bytes look like UTF-16 or UTF-32 without a byte order mark."""
+        start = self.head[:256]
+        if 3 * start.count(0) > len(start) > 0:
+            raise InputError(
+                f"{self.name}: every other byte is NUL, as in UTF-16; expected text in UTF-8: use iconv "
+                "-f UTF-16LE -t UTF-8 (or UTF-16BE)"
+            )
+
     def check_lines(self) -> None:
         """Raise InputError if only carriage returns separate the lines, by the first bytes."""
+        self.check_encoding()
         if b"\r" in self.head and b"\n" not in self.head:
             raise InputError(
                 f"{self.name}: carriage returns alone separate the lines; expected line feeds: convert "

@@ -11,14 +11,14 @@ from typing import IO
 import numpy as np
 
 from fcl.checks import shown
-from fcl.convert.contract import Budget
+from fcl.convert.contract import TEXT_BYTES, Budget
 from fcl.convert.files import InputFile
 from fcl.convert.letters import Codes, Ints, reverse_complement
 from fcl.convert.records import pieces
 from fcl.data.sequences import UNKNOWN
 from fcl.errors import InputError
 
-__all__ = ["Genome", "Renaming", "Windows"]
+__all__ = ["Genome", "Renaming", "Windows", "letters_outside"]
 
 _SLICE_BYTES = 4 << 20
 #: What Linux maps around an address that is read.
@@ -100,6 +100,9 @@ class Genome:
                     )
                 self.names[name] = len(lines)
                 lines.append(line)
+            budget.check(
+                f"{file.name}: the names of {len(lines):,} contigs", TEXT_BYTES * len(lines)
+            )
             starts += (end + np.cumsum(piece.lengths) - piece.lengths).tolist()
             end += len(piece.codes)
         return np.array([*starts, end], np.int64)
@@ -124,6 +127,10 @@ class Genome:
         if windows.reverse.any():
             rows[windows.reverse] = reverse_complement(rows[windows.reverse])
         return rows
+
+    def filled(self, windows: Windows, length: int) -> Ints:
+        """How many bases of each window of this length lie outside its contig, int64 (m,)."""
+        return letters_outside(windows.first, length, self.lengths[windows.contig])
 
     def letters(self, contig: int, first: int, stop: int) -> Codes:
         """Codes of the bases ``first`` to ``stop`` of a contig, copied; unknown outside the contig."""
@@ -202,6 +209,12 @@ class Renaming:
                 f"{_advice(name, renamed, list(genome.names), file)}"
             )
         return genome.names[renamed]
+
+
+def letters_outside(first: Ints, length: int, contig_length: Ints | int) -> Ints:
+    """How many letters of windows that begin at these bases lie outside their contigs, int64 (m,)."""
+    inside = np.minimum(first + length, contig_length) - np.maximum(first, 0)
+    return length - np.maximum(inside, 0)
 
 
 def _advice(name: str, renamed: str, known: list[str], file: str) -> str:

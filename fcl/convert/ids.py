@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from fcl.checks import shown
+from fcl.convert.contract import TEXT_BYTES, Budget
 from fcl.convert.files import InputFile
+from fcl.convert.reference import Reference
 from fcl.errors import InputError
 
 __all__ = ["IdColumns"]
@@ -38,7 +39,9 @@ class IdColumns:
     ignores_others: bool = False
 
     @classmethod
-    def of(cls, columns: int | None, names: InputFile | None, like: str | None) -> IdColumns:
+    def of(
+        cls, columns: int | None, names: InputFile | None, like: str | None, budget: Budget
+    ) -> IdColumns:
         """The columns that one of the options decides; raises InputError if two of them are given."""
         given = {"--columns": columns, "--names": names, "--like": like}
         found = [option for option, value in given.items() if value is not None]
@@ -49,30 +52,31 @@ class IdColumns:
         if like is not None:
             return cls._like(like)
         if names is not None:
-            texts = _read_names(names)
+            texts = _read_names(names, budget)
             return cls(len(texts), f"the {len(texts):,} names of {names.name}", texts)
         return cls(columns, f"--columns {columns}")
 
     @classmethod
     def _like(cls, path: str) -> IdColumns:
         """The columns of an output of fcl convert."""
-        import zarr
-
-        from fcl.data.open import open_data
-
-        data = open_data(path, y=None)
-        attributes: Any = zarr.open_group(path, mode="r").attrs.get("fcl", {})
-        first_id = attributes.get("first_id")
+        found = Reference.open(path)
+        first_id = found.attributes.get("first_id")
         if first_id not in (0, 1):
             raise InputError(
                 f"--like: expected an output of fcl convert from svmlight files, got {path}"
             )
+        data = found.data
         return cls(data.rows.shape[1], f"--like {path}", data.column_names, first_id, True)
 
 
-def _read_names(file: InputFile) -> list[str]:
+def _read_names(file: InputFile, budget: Budget) -> list[str]:
     """The lines of a file: the name of a column in each."""
-    names = file.read_text().splitlines()
+    text = file.read_text()
+    n_names = text.count("\n") + 1
+    budget.check(
+        f"{file.name}: {n_names:,} names of columns", TEXT_BYTES * n_names + 2 * len(text), part=1
+    )
+    names = text.splitlines()
     lines: dict[str, int] = {}
     for number, name in enumerate(names, 1):
         if not name.strip():

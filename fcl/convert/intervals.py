@@ -14,7 +14,7 @@ from fcl.convert.contract import Budget, Categorical, Column, Layout, Rows, Sour
 from fcl.convert.files import InputFile
 from fcl.convert.genome import Genome, Renaming, Windows
 from fcl.convert.labels import Categories, TextColumn
-from fcl.convert.letters import Filter, Ints, select
+from fcl.convert.letters import Codes, Filter, Ints, select
 from fcl.errors import InputError
 
 __all__ = ["Options", "open_source"]
@@ -169,13 +169,12 @@ class _IntervalSource(Source):
             words, codes = sites.distinct(self._options.groups, keep)
             obs["group"] = select(self._group.encode(words), codes)
         rows = Rows(chosen.first, records[keep], self._y(sites, keep, number), None, obs)
-        return self._filter.blocks(
-            rows,
-            length,
-            lambda part: (genome.cut(chosen.select(part), length), 0),
-            self.dropped,
-            budget,
-        )
+
+        def cut(part: slice) -> tuple[Codes, Ints]:
+            some = chosen.select(part)
+            return genome.cut(some, length), genome.filled(some, length)
+
+        return self._filter.blocks(rows, length, cut, self.dropped, budget)
 
     def _shape_of(self, sites: Intervals, file_number: int) -> Shape:
         """The shape for the lines of a file; negatives without a column of summits use the center."""

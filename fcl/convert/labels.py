@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-import csv
+import io
+import itertools
 import math
 import re
+import sys
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from fcl.checks import shown
-from fcl.convert.contract import Categorical, Column
+from fcl.convert.cells import fields_of, find_column
+from fcl.convert.contract import TEXT_BYTES, Budget, Categorical, Column
 from fcl.convert.files import InputFile
 from fcl.convert.tables.contract import MISSING
 from fcl.errors import InputError
 
-__all__ = [
-    "HeaderPattern",
-    "NameTable",
-    "TextColumn",
-    "cells_of",
-    "column_of",
-    "fields_of",
-    "find_column",
-    "is_number",
-]
+__all__ = ["HeaderPattern", "NameTable", "TextColumn", "column_of", "is_number"]
 
 #: begins ``--label header:REGEX``
 HEADER = "header:"
@@ -87,10 +81,12 @@ class TextColumn:
 
     what : the option that names the column, for messages.
     is_number : whether all values must be numbers; None if the first value decides.
+    least : the smallest number that is accepted, such as 0 for weights.
     """
 
     what: str
     is_number: bool | None = None
+    least: float = -np.inf
     _categories: Categories = field(default_factory=Categories)
     _is_decided: bool = field(default=False, init=False)  # by the first value
 
@@ -107,6 +103,12 @@ class TextColumn:
             raise InputError(
                 f"{where(at)}: {self.what}: expected a finite number, as in the first row, got "
                 f"{shown(values[at])}"
+            )
+        if (numbers < self.least).any():
+            at = int((numbers < self.least).argmax())
+            raise InputError(
+                f"{where(at)}: {self.what}: expected numbers >= {self.least:g}, got {numbers[at]:g}; "
+                "correct it, or remove the line"
             )
         return numbers
 
@@ -129,7 +131,7 @@ class TextColumn:
     def _check_value(self, text: str, place: str) -> None:
         if not _has_value(text):
             raise InputError(
-                f"{place}: {self.what}: expected a value, got "
+                f"{place}: {self.what}: expected a {'value' if text in MISSING else 'finite number'}, got "
                 f"{shown(text) if text else 'an empty cell'}; fill it in, or remove the line"
             )
 
@@ -198,7 +200,7 @@ class NameTable:
     column: Column
 
     @classmethod
-    def read(cls, option: str, text: str) -> NameTable:
+    def read(cls, option: str, text: str, budget: Budget) -> NameTable:
         """Read ``TABLE:COLUMN``; a column is a name in the first line, or a number from 1."""
         path, _, column = text.rpartition(":")
         if not path or not column:
@@ -206,25 +208,32 @@ class NameTable:
                 f"{option}: expected header:REGEX or TABLE.tsv:COLUMN, got {shown(text)}"
             )
         file = InputFile(path)
-        lines = [line for line in enumerate(file.read_text().splitlines(), 1) if line[1].strip()]
-        if not lines:
+        content = file.read_text()
+        n_lines = content.count("\n")
+        budget.check(
+            f"{option}: the names in the {n_lines:,} lines of {file.name}",
+            TEXT_BYTES * n_lines + 2 * len(content),
+            part=1,
+        )
+        first = next((line for _, line in _lines(content)), None)
+        if first is None:
             raise InputError(f"{file.name}: expected a table, got an empty file")
-        at, has_header = find_column(file.name, fields_of(lines[0][1]), column)
-        rows, values = cls._read_lines(file, lines[has_header:], at)
+        at, has_header = find_column(file.name, fields_of(first), column)
+        rows, values = cls._read_lines(file, content, at, has_header)
         if not has_header and not is_number(values[0]) and numbers_of(values[1:]) is not None:
             # the first line is a header; a record of its name has no label
-            rows.pop(fields_of(lines[0][1])[0])
+            rows.pop(fields_of(first)[0])
             values[0] = values[-1]
         return cls(file, rows, column_of(values))
 
     @staticmethod
     def _read_lines(
-        file: InputFile, lines: Sequence[tuple[int, str]], at: int
+        file: InputFile, content: str, at: int, has_header: bool
     ) -> tuple[dict[str, int], list[str]]:
-        """Row by name, and the values of a column, of numbered lines."""
+        """Row by name, and the values of a column."""
         rows: dict[str, int] = {}
         values: list[str] = []
-        for number, line in lines:
+        for number, line in itertools.islice(_lines(content), int(has_header), None):
             cells = fields_of(line)
             if len(cells) <= at or not _has_value(cells[at]):
                 found = shown(cells[at]) if len(cells) > at and cells[at] else "none"
@@ -233,13 +242,14 @@ class NameTable:
                     "it in, or remove the line, which drops the record"
                 )
             if cells[0] in rows:
-                first, _ = lines[rows[cells[0]]]
+                lines = itertools.islice(_lines(content), int(has_header), None)
+                first = next(i for i, each in lines if fields_of(each)[0] == cells[0])
                 raise InputError(
                     f"{file.name}: the name {shown(cells[0])} is in the lines {first} and {number}; "
                     "expected each name once"
                 )
             rows[cells[0]] = len(values)
-            values.append(cells[at])
+            values.append(sys.intern(cells[at]))
         return rows, values
 
     def find(self, names: Sequence[str]) -> np.ndarray:
@@ -253,35 +263,7 @@ class NameTable:
         return self.column[rows]
 
 
-def fields_of(line: str) -> list[str]:
-    """The cells of a line of a table: separated by tabs, or else commas, or else blanks."""
-    separator = next((mark for mark in "\t," if mark in line), None)
-    if separator is None:
-        return line.split()
-    return [cell.strip() for cell in cells_of([line], separator)[0]]
-
-
-def cells_of(lines: Sequence[str], separator: str) -> list[list[str]]:
-    """The cells of lines; cells may be quoted, but not continue in the next line."""
-    if any('"' in line for line in lines):
-        try:
-            return list(csv.reader(lines, delimiter=separator))
-        except csv.Error:  # a huge cell, or a carriage return within a line
-            pass
-    return [line.split(separator) if line else [] for line in lines]
-
-
-def find_column(file_name: str, first: Sequence[str], column: str) -> tuple[int, bool]:
-    """Index of a column, and whether it was found by its name in the first line.
-
-    A number from 1 to the number of columns is always a position. Any other text is a name.
-    """
-    if column.isdecimal() and 1 <= int(column) <= len(first):
-        return int(column) - 1, False
-    if column in first:
-        return list(first).index(column), True
-    names = ", ".join(map(shown, first[:12]))
-    raise InputError(
-        f"{file_name}: has no column {shown(column)}; expected a number from 1 to {len(first)}, or one "
-        f"of {names}"
-    )
+def _lines(content: str) -> Iterator[tuple[int, str]]:
+    """The lines that are not empty, with their numbers from 1; a list of them would take memory."""
+    lines = enumerate(io.StringIO(content, newline=None), 1)
+    return ((number, line) for number, line in lines if line.strip())

@@ -150,7 +150,8 @@ def _count(dropped: Counter[str], why: str, which: npt.NDArray[np.bool_]) -> Non
 class Filter:
     """What is done to rows of codes before they are written.
 
-    max_unknown : largest share of unknown letters; None keeps all rows.
+    max_unknown : largest share of unknown letters among those that padding did not add; None keeps all
+        rows.
     both_strands : add the reverse complement of each row behind it.
     """
 
@@ -161,7 +162,7 @@ class Filter:
         self,
         rows: Rows,
         width: int,
-        cut: Callable[[slice], tuple[Codes, Ints | int]],
+        cut: Callable[[slice], tuple[Codes, Ints]],
         dropped: Counter[str],
         budget: Budget,
     ) -> Iterator[Rows]:
@@ -178,23 +179,22 @@ class Filter:
         step = budget.block_rows(width)
         for first in range(0, len(rows), step):
             part = slice(first, first + step)
-            x, padded = cut(part)
-            yield self.apply(take(rows, part, x), dropped, padded)
+            x, filled = cut(part)
+            yield self.apply(take(rows, part, x), dropped, filled)
 
-    def apply(self, rows: Rows, dropped: Counter[str], padded: Ints | int = 0) -> Rows:
+    def apply(self, rows: Rows, dropped: Counter[str], filled: Ints) -> Rows:
         """Drop rows, count them, and add reverse complements.
 
-        padded : letters of each row that were filled up, which are not counted as unknown.
+        filled : letters of each row that padding added, int64 (m,). They say nothing about the quality of
+            the sequence, and so are not counted; a row that has no other letters is dropped.
         """
         if self.max_unknown is not None and len(rows):
             x = np.asarray(rows.x)
-            unknown = np.count_nonzero(x == UNKNOWN, axis=1) - padded
-            keep = unknown <= self.max_unknown * np.maximum(x.shape[1] - padded, 1)
-            if not keep.all():
-                dropped[f"with more than {self.max_unknown:.4g} unknown letters"] += int(
-                    (~keep).sum()
-                )
-                rows = take(rows, np.flatnonzero(keep))
+            letters = x.shape[1] - filled
+            unknown = np.count_nonzero(x == UNKNOWN, axis=1) - filled
+            keep = (unknown <= self.max_unknown * letters) & (letters > 0)
+            _count(dropped, f"with more than {self.max_unknown:.4g} unknown letters", ~keep)
+            rows = take(rows, np.flatnonzero(keep)) if not keep.all() else rows
         return self._both(rows) if self.both_strands else rows
 
     def _both(self, rows: Rows) -> Rows:

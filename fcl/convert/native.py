@@ -15,15 +15,20 @@ __all__ = ["refuse_native"]
 def refuse_native(path: str | os.PathLike[str]) -> None:
     """Raise InputError if fcl reads a file or folder as it is: Zarr, HDF5 (also h5ad), npy."""
     found = Path(path)
-    if not (found.is_file() or found.is_dir()):  # a pipe can be read only once
+    try:
+        if not (found.is_file() or found.is_dir()):  # a pipe can be read only once
+            return
+        head = _head(found) if found.is_file() else b""
+    except OSError:  # reported when the file is opened
         return
-    head = b""
-    if found.is_file():
-        with found.open("rb") as file:
-            head = file.read(16)
     if any(recognise(found, head) for recognise, _ in FORMATS):
         more = " --x X --y obs/LABEL" if found.suffix == ".h5ad" else ""
         raise InputError(
             f"{path}: fcl train reads this format as it is, without conversion: fcl train "
             f"{shlex.quote(os.fspath(path))}{more} --features columns --C 0.1 --out model.fcl"
         )
+
+
+def _head(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(16)

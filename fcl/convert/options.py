@@ -68,7 +68,7 @@ _OPTIONS = {
     "no_quotes": _flag(group="tables", help="Quotation marks are part of the text."),
     "like": _table(
         PATH,
-        help="Make the columns of this output, for test data (tables and svmlight).",
+        help="Make the columns of this output, for test data (tables, svmlight, PLINK).",
         metavar="TRAIN.zarr",
     ),
     "layout": _table(
@@ -98,7 +98,9 @@ _OPTIONS = {
         help="Fill up shorter sequences with unknown letters, for the family bag.",
     ),
     "max_unknown": _sequence(
-        SHARE, help="Drop rows with a larger share of unknown letters (default: keep all)."
+        SHARE,
+        help="Drop rows with a larger share of unknown letters, apart from those that --pad or "
+        "--edges pad adds (default: keep all).",
     ),
     "genome": _genome(PATH, help="FASTA file of the genome, for intervals.", metavar="FILE"),
     "window": _genome(

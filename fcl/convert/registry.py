@@ -16,10 +16,10 @@ from importlib import import_module
 from typing import Any
 
 from fcl.checks import shown
+from fcl.convert.cells import is_sequence_table
 from fcl.convert.contract import Budget, Source
 from fcl.convert.files import InputFile
 from fcl.convert.options import TABLE
-from fcl.convert.sequences import is_sequence_table
 from fcl.data.foreign import find_format
 from fcl.errors import InputError
 

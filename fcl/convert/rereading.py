@@ -15,7 +15,7 @@ __all__ = ["ByteStream", "RereadableFile", "complete_lines"]
 
 
 class RereadableFile:
-    """A file that is read several times; standard input is copied to a scratch file first.
+    """A file that is read several times; standard input or a pipe is copied to a scratch file first.
 
     Parameters
     ----------
@@ -29,7 +29,7 @@ class RereadableFile:
         self.file = file
         self.name = file.name
         self._copy: Any = None
-        if file.is_stdin:
+        if file.size is None:  # it can be read only once
             self._copy = tempfile.NamedTemporaryFile(dir=scratch)  # noqa: SIM115
             weakref.finalize(self, self._copy.close)
             for piece in file.slices(1 << 20):
@@ -88,6 +88,7 @@ def complete_lines(file: InputFile, size: int) -> Iterator[tuple[int, bytes]]:
     InputError
         A line is much longer than ``size``.
     """
+    file.check_encoding()
     first, waiting = 1, [b""]
     for piece in file.slices(size):
         end = piece.rfind(b"\n") + 1

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,7 +30,8 @@ __all__ = ["Opened", "Progress", "Summary", "convert", "free_memory", "open_inpu
 #: called with (stored bytes read, bytes of all inputs or None, rows written)
 Progress = Callable[[int, int | None, int], None]
 
-#: What the interpreter and the libraries take at most.
+#: What the interpreter and the libraries take at least, when all are loaded, and at most.
+_LIBRARY_BYTES = 96 << 20
 _INTERPRETER_BYTES = 192 << 20
 #: Least memory beyond the interpreter.
 _LEAST_BYTES = 64 << 20
@@ -79,11 +81,11 @@ class _Shares:
     def of(cls, memory: int, scratch: str) -> _Shares:
         """Divide a budget; raises BudgetError, with the smallest one, if it is too small."""
         free = free_memory(memory)
-        # X is held in two shards, one of which is compressed, with copies of its chunks
-        shard = min(64 * _MIB, free // 8)
+        # X is held in two shards; one of them is compressed, with copies of all its chunks, and joined
+        shard = min(64 * _MIB, free // 10)
         block = min(8 * _MIB, free // 32)
         return cls(
-            Budget(free - 4 * shard, block, scratch),
+            Budget(free - 5 * shard, block, scratch),
             StoreLayout(chunk_bytes=min(16 * _MIB, shard), shard_bytes=shard),
         )
 
@@ -91,7 +93,8 @@ class _Shares:
 def free_memory(memory: int) -> int:
     """Bytes of a budget beyond the interpreter; raises BudgetError, with the smallest one, if few."""
     # a notebook may hold any data of its own
-    held = min(psutil.Process().memory_info().rss, _INTERPRETER_BYTES)
+    held = psutil.Process().memory_info().rss
+    held = min(max(held, _LIBRARY_BYTES), _INTERPRETER_BYTES)
     free = memory - held
     if free < _LEAST_BYTES:
         smallest = -(-(memory - free + _LEAST_BYTES) // _MIB) * _MIB
@@ -123,8 +126,9 @@ def open_inputs(
     budget: Budget,
 ) -> Opened:
     """Open files of one format as :func:`convert` does, with the same options and errors."""
-    files = [InputFile(path) for path in _checked_inputs(inputs)]
-    given = _checked_options(options)
+    names, given = _checked_inputs(inputs), _checked_options(options)
+    _refuse_repeated([*names, *filter(None, [given.get("negatives")])])
+    files = [InputFile(name) for name in names]
     kind = format or format_of(files, given)
     return Opened(kind, given, open_source(files, kind, given, budget))
 
@@ -176,7 +180,11 @@ def convert(
     shares = _Shares.of(parse_size(memory, "memory"), str(target.parent))
     opened = open_inputs(inputs, format, options, shares.source)
     kind, given, source = opened.format, opened.options, opened.source
-    with atomic_folder(out, overwrite) as folder, RowWriter(folder, shares.store) as writer:
+    with (
+        _named_output(out),
+        atomic_folder(out, overwrite) as folder,
+        RowWriter(folder, shares.store) as writer,
+    ):
         _write(source, writer, shares.source, progress)
         if not writer.n_rows:
             raise InputError(_nothing_left(source))
@@ -195,6 +203,16 @@ def convert(
     )
 
 
+@contextmanager
+def _named_output(out: str | os.PathLike[str]) -> Iterator[None]:
+    """Give errors of a full disk the name of the output; scratch files lie beside it."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = error.filename or os.fspath(out)
+        raise
+
+
 def _checked_inputs(inputs: Sequence[str | os.PathLike[str]]) -> list[str]:
     names = [os.fspath(path) for path in inputs]
     if not names:
@@ -205,6 +223,23 @@ def _checked_inputs(inputs: Sequence[str | os.PathLike[str]]) -> list[str]:
         if name != STDIN:
             refuse_native(name)
     return names
+
+
+def _refuse_repeated(names: Sequence[str]) -> None:
+    """Raise InputError if two names, or links, lead to the same file."""
+    seen: dict[tuple[int, int], str] = {}
+    for name in names:
+        try:
+            found = os.stat(name)
+        except (OSError, ValueError):  # reported when the file is opened
+            continue
+        key = found.st_dev, found.st_ino
+        if key in seen:
+            raise InputError(
+                f"{seen[key]} and {name} are the same file; expected different files, as its rows would "
+                "be stored twice, or in both classes"
+            )
+        seen[key] = name
 
 
 def _checked_options(options: dict[str, Any]) -> dict[str, Any]:
@@ -224,6 +259,7 @@ def _write(source: Source, writer: RowWriter, budget: Budget, progress: Progress
     """Write all blocks."""
     for rows in source.blocks(budget):
         writer.append(rows, source.layout)
+        budget.check("the different texts of labels, groups and contigs", writer.held_bytes)
         if progress is not None:
             sizes = [file.size for file in source.inputs]
             total = None if None in sizes else sum(size or 0 for size in sizes)

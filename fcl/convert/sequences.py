@@ -9,14 +9,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from fcl.checks import shown
+from fcl.convert.cells import cells_of, delimiter_of, find_column, is_sequence
 from fcl.convert.contract import Budget, Column, Layout, Rows, Source
 from fcl.convert.files import HEAD_BYTES, InputFile
-from fcl.convert.labels import TextColumn, cells_of, find_column, is_number
+from fcl.convert.labels import TextColumn, is_number
 from fcl.convert.letters import Filter, Trimmer, encode, first_invalid
-from fcl.data.sequences import is_sequence
 from fcl.errors import InputError
 
-__all__ = ["Options", "is_sequence_table", "open_source"]
+__all__ = ["Options", "open_source"]
 
 _SLICE_BYTES = 1 << 20
 
@@ -51,23 +51,6 @@ class _Lines:
 
     def where(self, row: int) -> str:
         return f"{self.file.name}: line {self.numbers[row]}"
-
-
-def is_sequence_table(head: bytes, x: str) -> bool:
-    """Whether the column ``x`` of a table, by its first two lines, holds sequences."""
-    lines = head.decode("utf-8", "replace").splitlines()[:2]
-    if not lines:
-        return False
-    rows = cells_of(lines, _delimiter(lines[0]))
-    try:
-        at, is_name = find_column("", [cell.strip() for cell in rows[0]], x)
-    except InputError:
-        return False
-    return any(len(row) > at and is_sequence(row[at]) for row in rows[is_name:])
-
-
-def _delimiter(line: str) -> str:
-    return "\t" if "\t" in line else ","
 
 
 def open_source(inputs: list[InputFile], options: Options, budget: Budget) -> Source:
@@ -124,13 +107,13 @@ class _TableSource(Source):
             raise InputError(
                 f"{file.name}: line 1 is longer than {HEAD_BYTES:,} bytes; write long sequences as FASTA"
             )
-        self._delimiter = _delimiter(first)
+        self._delimiter = delimiter_of(first)
         [cells] = cells_of([first], self._delimiter)
         self._places = _Places.of(file, cells, options)
         self._trimmer = Trimmer(options.length, options.anchor, options.pad)
         self._filter = Filter(options.max_unknown, options.both_strands)
         self._y, self._groups = TextColumn("--y"), TextColumn("--groups", is_number=False)
-        self._weights = TextColumn("--weights", is_number=True)
+        self._weights = TextColumn("--weights", is_number=True, least=0)
         self.notes.append(
             f"header: the first line, {shown(', '.join(cells))}"
             if self._places.has_header

@@ -64,7 +64,7 @@ class _SvmlightSource(Source):
         super().__init__([*inputs, *names])
         self._files = [RereadableFile(file, budget.scratch) for file in inputs]
         self._options = options
-        self._columns = IdColumns.of(options.columns, next(iter(names), None), options.like)
+        self._columns = IdColumns.of(options.columns, next(iter(names), None), options.like, budget)
         self._base = self._find_base(budget)
         self._width = self._columns.width or 0
         self._ignored = 0

@@ -16,7 +16,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from fcl.convert.arrays import TEXT, Appended, Store, StoreLayout
-from fcl.convert.contract import Categorical, Column, Layout, Rows
+from fcl.convert.contract import TEXT_BYTES, Categorical, Column, Layout, Rows
+from fcl.convert.texts import TextArray, write_texts
 from fcl.data.sparse import SparseRows
 from fcl.errors import InputError
 
@@ -63,6 +64,12 @@ class RowWriter:
         """Whether the rows have an array, such as ``y`` or ``weights``."""
         return path in self._columns
 
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of the categories, which are written at the end."""
+        parts = self._columns.values()
+        return sum(part.held_bytes for part in parts if isinstance(part, _CategoricalColumn))
+
     def append(self, rows: Rows, layout: Layout) -> None:
         """Append a block; the first one with rows decides which columns there are, and their dtypes."""
         if not len(rows):
@@ -90,9 +97,13 @@ class RowWriter:
         if layout.kind == "sparse":
             self._store.root["X"].update_attributes({"shape": [self.n_rows, layout.width]})
         if layout.names is not None:
-            more: dict[str, Any] = {"_index": "_index", "column-order": []}
+            more: dict[str, Any] = {"_index": "_index", "column-order": list(layout.var)}
             self._store.group("var", "dataframe", "0.2.0", **more)
-            self._store.text("var/_index", layout.names)
+            write_texts(self._store, "var/_index", layout.names)
+            for name, values in layout.var.items():
+                part = _open_column(self._store, f"var/{name}", values)
+                part.append(values)
+                part.finish()
         self._store.root.update_attributes(attributes)
 
     def _count(self, y: Column | None) -> None:
@@ -149,7 +160,7 @@ class _TextColumn:
     """Text that rarely repeats."""
 
     def __init__(self, store: Store, path: str) -> None:
-        self._array = store.column(path, TEXT)
+        self._array = TextArray(store, path)
 
     def append(self, values: np.ndarray) -> None:
         if values.dtype.kind == "S":
@@ -168,14 +179,19 @@ class _CategoricalColumn:
         self._store, self._path = store, path
         self._codes: Appended = store.column(f"{path}/codes", np.dtype(np.int32))
         self._categories: list[str] = []
+        self._n_counted = 0
+        self.held_bytes = 0
 
     def append(self, values: Categorical) -> None:
         self._codes.append(values.codes)
         self._categories = values.categories
+        added = values.categories[self._n_counted :]
+        self._n_counted += len(added)
+        self.held_bytes += TEXT_BYTES * len(added) + sum(map(len, added))
 
     def finish(self) -> None:
         self._codes.finish()
-        self._store.text(f"{self._path}/categories", self._categories)
+        write_texts(self._store, f"{self._path}/categories", self._categories)
 
 
 class _Csr:

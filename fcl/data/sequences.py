@@ -27,17 +27,8 @@ LETTERS = {"A": 0, "C": 1, "G": 2, "T": 3, "U": 3} | dict.fromkeys("NRYSWKMBDHV-
 _BAD = 255  # in the look-up table: not a letter
 CODE_OF_BYTE = bytes(LETTERS.get(chr(byte).upper(), _BAD) for byte in range(256))
 
-#: Texts of nucleotide codes that mean a missing value in tables.
-_MISSING = ("NA", "NAN")
-
 # Letters are decoded in pieces that stay in the L2 cache, which more than doubles the speed.
 _PIECE_LETTERS = 1 << 18
-
-
-def is_sequence(text: str) -> bool:
-    """Whether a text, such as the cell of a table, may be a sequence of nucleotides."""
-    word = text.strip().upper()
-    return len(word) > 1 and set(word) <= LETTERS.keys() and word not in _MISSING
 
 
 class SequenceReader(BlockReader):

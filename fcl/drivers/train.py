@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from fcl.data import DataSet
     from fcl.features import Spec
 
-__all__ = ["TrainResult", "plan_training", "train"]
+__all__ = ["TrainResult", "plan_training", "start_point", "train"]
 
 
 def plan_training(data: DataSet, features: Spec | str, **arguments: Any) -> Plan:
@@ -221,7 +221,7 @@ def train(
     _check_savable(job)
     if warn and not options.standardize and (text := _scales(job)):
         warnings.warn(text, ScaleWarning, stacklevel=2)
-    start = None if initial is None else _start(job, initial)
+    start = None if initial is None else start_point(job, initial)
     kept = options.of_job()
     if resume is not None:
         # values derived from the data are compared after reading, when the message can name the data
@@ -297,7 +297,7 @@ def _check_savable(job: Job) -> None:
     )
 
 
-def _start(job: Job, model: Model) -> Point:
+def start_point(job: Job, model: Model) -> Point:
     """The weights of an initial model as a point; InputError if its family is another one."""
     from fcl.features.generator import without_probes
 

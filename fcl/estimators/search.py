@@ -36,6 +36,7 @@ class PathSearch(Estimator):
     warm_start = False
     driver = "inline"
     _groups: Any = None
+    _path_class_weight: Any = None  # that the path itself applies
 
     def fit(
         self,
@@ -90,6 +91,19 @@ class PathSearch(Estimator):
         self.alpha_: Any = chosen[0] if one else np.array(chosen)
         self.C_: Any = values[0] if one else np.array(values)
 
+    def _loss_weights(self, training: Training, classes: np.ndarray) -> np.ndarray | None:
+        """Sample weights; times class weights only if several problems share them.
+
+        With two classes the path applies the class weights itself: to the training rows of each fold,
+        where ``"balanced"`` counts them, but not to scores.
+        """
+        weights: np.ndarray | None = FCLClassifier._loss_weights(self, training, classes)
+        self._path_class_weight = None
+        if len(classes) > 2 or self.class_weight is None:
+            return weights
+        self._path_class_weight = self.class_weight
+        return training.weights
+
     def _alphas_of(self, points: list[PathPoint]) -> np.ndarray:
         """Alphas with respect to the sample weights, before class weights."""
         return np.array([1.0 / (point.C * self._sum_weights) for point in points])
@@ -105,6 +119,7 @@ class PathSearch(Estimator):
     ) -> TrainResult:
         options = dict(options)
         features = options.pop("features")
+        options["class_weight"] = self._path_class_weight
         if "alphas" in options and data.weights is not None:  # they do not count class weights
             options["alphas"] = options["alphas"] * (self._sum_weights / data.weights.sum())
         if self.verbose:
@@ -170,8 +185,9 @@ class FCLClassifierCV(PathSearch, FCLClassifier):
     alphas_ : float64 (k,), or a list of n_classes such arrays
         Alphas of the path, decreasing.
     scores_ : float64 (folds, k), or a list of n_classes such arrays
-        Average precision on the held-out rows, each with its sample and class weight; for regression, the
-        error.
+        Average precision on the held-out rows, each with its sample weight, as from
+        :func:`fcl.train_path`; with more than two classes, also with its class weight. For
+        regression, the error.
     folds_ : int64 (n,)
         The fold that holds each row out; -1 if none does.
     paths_ : list of :class:`fcl.PathResult`

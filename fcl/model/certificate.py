@@ -22,6 +22,7 @@ class Scope(Enum):
     SAMPLE = "{:,} sampled features priced at this point, not over all"
     SAMPLE_BEFORE = "{:,} sampled features priced at the point before, not over all"
     NOTHING = "no features: the point is newer than the last pricing"
+    SUPPORT = "the {:,} features of the support alone, not over the family"
 
     def text(self, n_priced: int) -> str:
         """The scope in words, for this number of priced features."""
@@ -44,7 +45,8 @@ class Certificate:
     """Objective, lower bound and optimality of a model, over the features that were priced.
 
     For a sampled family, a pass does not price all features; the certificate then holds for the problem
-    restricted to the priced features, as ``scope`` says.
+    restricted to the priced features, as ``scope`` says. So does that of a refit, to the features of the
+    model that was refitted.
 
     Attributes
     ----------

@@ -3,36 +3,79 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 
 from fcl.data import DataSet
-from fcl.errors import InputError
 from fcl.path.folds import Folds
-from fcl.path.result import PathPoint
+from fcl.path.grid import Grid
+from fcl.path.options import PathOptions
+from fcl.path.problem import Folder, Problem
+from fcl.path.refit import refit_support
+from fcl.path.result import PathPoint, PathResult, Scores
 from fcl.path.rules import PathStop, Rules
 from fcl.path.scores import fold_scores
-from fcl.path.track import Track
+from fcl.path.track import Running, Track
 
-__all__ = ["extend_folds", "held_out_margins", "never", "split_data"]
+__all__ = ["cross_validated", "extend_folds", "held_out_margins"]
 
 Floats = npt.NDArray[np.float64]
 
 
-def split_data(data: DataSet, folds: Folds, fold: int) -> tuple[DataSet, DataSet]:
-    """The rows to train on, and the rows that a fold holds out: the others have weight 0."""
-    held = folds == fold
-    weights = np.ones(data.n_rows) if data.weights is None else data.weights
-    parts = []
-    for kept, purpose in ((~held, "to train on"), (held, "held out")):
-        some = np.where(kept, weights, 0.0)
-        if not some.any():
-            raise InputError(
-                f"cv: fold {fold + 1} has no rows of weight above 0 {purpose}; use fewer folds"
-            )
-        parts.append(data.with_target(data.target, some, data.target_name))
-    return parts[0], parts[1]
+def cross_validated(
+    problem: Problem, options: PathOptions, grid: Grid, running: Running, folder: Folder
+) -> PathResult:
+    """A path that is scored by cross-validation; without the margins of the rows that were held out."""
+    folds, loss, rules = problem.folds, problem.loss, options.rules
+    assert folds is not None
+    saved = folder.track("", problem, grid)
+    path = Track(problem.make_job, grid, running, part=problem.part, **saved)
+    path.extend(never, 1)  # C_min of all rows, which gives the grid of the folds
+    shared = Grid(grid.points, None, path.grid_alphas(problem.sum_weights))
+    tracks = []
+    for fold in range(int(folds.max()) + 1):
+        saved = folder.track(f"fold-{fold + 1}", problem, grid)
+        make = partial(problem.make_fold_job, fold, running.begun)
+        part = problem.part_of(fold_name(fold, folds))
+        tracks.append(Track(make, shared, running, part=part, bootstraps=False, **saved))
+    sign = 1.0 if loss.higher_is_better else -1.0
+    most, reason = extend_folds(tracks, rules, sign)
+    full = path.extend(lambda points: rules.reason(np.empty(0), points[-1].active), most)
+    if full is not None and full is not PathStop.GRID:
+        reason = full
+    found = scores_of(tracks)[:, : len(path.points)]
+    scores = Scores.of(loss, *fold_scores(found), found, f"{len(tracks)} folds")
+    points = path.points[: found.shape[1]]
+    tracked = [track.points[: found.shape[1]] for track in tracks]
+    return PathResult(points, scores, options.select, reason, fold_points=tracked)
+
+
+def fold_name(fold: int, folds: Folds) -> str:
+    """The name of a fold in events."""
+    return f"fold {fold + 1} of {folds.max() + 1}"
+
+
+def refit_cross_validated(
+    problem: Problem, result: PathResult, alpha: float, running: Running
+) -> PathPoint | None:
+    """Refit the chosen point over all rows, and in each fold for the score."""
+    folds, number = problem.folds, result.chosen.number
+    assert folds is not None
+    found = refit_support(problem.make_job(driver="inline"), result.chosen, alpha, running, "refit")
+    if found is None:
+        return None
+    scores = []
+    for fold, points in enumerate(result.fold_points):
+        job = problem.make_fold_job(fold, running.begun, driver="inline")
+        part = f"refit of {fold_name(fold, folds)}"
+        own = refit_support(job, points[number], alpha, running, part)
+        # an empty model stays as it is
+        scores.append(points[number].score if own is None else own.score)
+    mean, se = fold_scores(np.array(scores)[:, None])
+    return replace(found, score=float(mean[0]), se=float(se[0]))
 
 
 def never(points: list[PathPoint]) -> PathStop | None:
@@ -106,13 +149,13 @@ def _extended(
     return end
 
 
-def held_out_margins(data: DataSet, tracks: list[Track], folds: Folds, number: int) -> Floats:
-    """The margin of each row by the model of a point in the fold that held the row out.
+def held_out_margins(data: DataSet, result: PathResult, folds: Folds) -> Floats:
+    """The margin of each row by the chosen model of the fold that held the row out.
 
     float64 (n,); NaN for rows that no fold held out.
     """
     margins = np.full(data.n_rows, np.nan)
-    for fold, track in enumerate(tracks):
+    for fold, points in enumerate(result.fold_points):
         held = folds == fold
-        margins[held] = track.points[number].model.margins(data)[held]
+        margins[held] = points[result.chosen.number].model.margins(data)[held]
     return margins

@@ -125,6 +125,8 @@ def _from_splitter(cv: Any, data: DataSet, groups: Any) -> Folds:
     folds = np.full(data.n_rows, -1, np.int64)
     rows = np.zeros((data.n_rows, 1))
     for number, (train, test) in enumerate(cv.split(rows, data.target, groups)):
+        if max(np.max(train, initial=-1), np.max(test, initial=-1)) >= data.n_rows:
+            raise InputError(f"cv: expected a splitter of {data.n_rows} rows, got {cv!r:.200}")
         held = np.zeros(data.n_rows, bool)
         held[test] = True
         if (folds[held] >= 0).any():

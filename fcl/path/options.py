@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from fcl import checks
 from fcl.errors import InputError
-from fcl.options import FROM_1, POSITIVE, TRAINING, Kind, Option, Resume, one_of, real
+from fcl.options import FLAG, FROM_1, POSITIVE, TRAINING, Kind, Option, Resume, one_of, real
 
 if TYPE_CHECKING:
     from fcl.path.rules import Rules
 
 __all__ = ["PATH_OPTIONS", "PathOptions", "check_training"]
 
-#: Options of training that a path sets itself, or that belong to the driver ``processes``.
-_OWN = ("C", "alpha", "features", "driver", "writers", "share_cores", "shared_files")
+#: Options of training that a path sets itself.
+_OWN = ("C", "alpha", "features")
 _CHECKPOINTS = ("checkpoint", "checkpoint_every")
 
 
@@ -50,6 +50,17 @@ class PathOptions:
         "Choose the best score, or the smallest C within one standard error of it.",
         "best",
     )
+    refit: bool = _option(
+        FLAG,
+        "Also train the chosen features nearly without a penalty, as a second model, OUT.refit.fcl; its "
+        "certificate covers these features alone.",
+        False,
+    )
+    refit_alpha: float = _option(
+        POSITIVE,
+        "Weight of the ridge penalty of --refit, against the mean of the losses.",
+        1e-4,
+    )
 
     @classmethod
     def checked(cls, **given: Any) -> PathOptions:
@@ -77,21 +88,17 @@ def _checked(option: Option, value: Any) -> Any:
     return None if value is None and option.name == "patience" else option.check(value)
 
 
-def check_training(given: Iterable[str], driver: str | None = None) -> None:
+def check_training(given: Iterable[str]) -> None:
     """Raise an error for arguments of :func:`fcl.train` that a path does not take.
 
     Raises
     ------
     InputError
-        The driver is not ``inline``, or the argument sets C.
+        The argument sets C.
     TypeError
         The argument is unknown.
     """
     known = {option.name for option in TRAINING} - {*_OWN, *_CHECKPOINTS}
-    if driver not in (None, "inline"):
-        raise InputError(
-            f"driver: a path runs in one process, expected inline, got {driver!r}; leave driver out"
-        )
     for name in given:
         if name in ("C", "alpha"):
             raise InputError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -13,9 +13,10 @@ import numpy.typing as npt
 from fcl.drivers.result import StopReason
 from fcl.model.certificate import Certificate
 from fcl.model.model import Model
+from fcl.objective import Loss
 from fcl.path.rules import PathStop, best_point, one_se_point
 
-__all__ = ["PathPoint", "PathResult", "Scores"]
+__all__ = ["OuterFold", "OuterScores", "PathPoint", "PathResult", "Scores"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -97,6 +98,11 @@ class Scores:
     folds: Floats
     error_from: str
 
+    @classmethod
+    def of(cls, loss: Loss, mean: Floats, se: Floats, folds: Floats, error_from: str) -> Scores:
+        """Scores by the metric of a loss."""
+        return cls(loss.metric, loss.higher_is_better, mean, se, folds, error_from)
+
     @property
     def oriented(self) -> Floats:
         """The scores, with their sign changed if smaller ones are better."""
@@ -106,6 +112,61 @@ class Scores:
     def known(self) -> bool:
         """Whether any point has a score."""
         return bool(np.isfinite(self.mean).any())
+
+
+@dataclass(frozen=True)
+class OuterFold:
+    """The choice without the rows of an outer fold, and its score on them.
+
+    Attributes
+    ----------
+    number : int
+        From 0.
+    chosen : PathPoint
+        Its ``score`` is that of the inner cross-validation.
+    n_rows : int
+        Number of rows of weight above 0 that were held out.
+    score : float
+        Score on these rows; NaN if undefined.
+    """
+
+    number: int
+    chosen: PathPoint
+    n_rows: int
+    score: float
+
+
+@dataclass(frozen=True)
+class OuterScores:
+    """The scores of nested cross-validation.
+
+    Attributes
+    ----------
+    metric : str
+    folds : list of OuterFold
+    mean, se : float
+        Mean of the defined scores, and its standard error.
+    """
+
+    metric: str
+    folds: list[OuterFold]
+    mean: float
+    se: float
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One dictionary for each outer fold: fold, C, alpha, active, gap, rows, score."""
+        return [
+            {
+                "fold": fold.number + 1,
+                "C": fold.chosen.C,
+                "alpha": fold.chosen.alpha,
+                "active": fold.chosen.active,
+                "gap": fold.chosen.certificate.gap,
+                "rows": fold.n_rows,
+                "score": fold.score,
+            }
+            for fold in self.folds
+        ]
 
 
 @dataclass(frozen=True)
@@ -124,6 +185,13 @@ class PathResult:
     oof : float64 (n,) or None
         Margin of each row by the model, at the chosen alpha, of the fold that held the row out; NaN for
         rows that no fold held out. None without folds.
+    fold_points : list of list of PathPoint
+        The points of each fold; empty without folds.
+    refit : PathPoint or None
+        The chosen features, trained again nearly without a penalty; its certificate covers them alone.
+        None if it was not requested, or if the chosen model has no features.
+    outer : OuterScores or None
+        Scores of nested cross-validation, if there are outer folds.
     """
 
     points: list[PathPoint]
@@ -131,6 +199,9 @@ class PathResult:
     select: str
     reason: PathStop
     oof: Floats | None = None
+    fold_points: list[list[PathPoint]] = field(default_factory=list)
+    refit: PathPoint | None = None
+    outer: OuterScores | None = None
 
     @property
     def models(self) -> list[Model]:

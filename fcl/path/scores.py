@@ -8,10 +8,11 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
-from fcl.drivers.job import Rows
+from fcl.drivers.job import Job, Rows
+from fcl.model.model import Model
 from fcl.objective import Loss
 
-__all__ = ["bootstrap_error", "fold_scores"]
+__all__ = ["bootstrap_error", "fold_scores", "margins_on"]
 
 Floats = npt.NDArray[np.float64]
 Ids = npt.NDArray[np.int64]
@@ -64,6 +65,16 @@ def bootstrap_error(
         found[sample] = loss.score(y, weights, margins) if weights.any() else np.nan
     found = found[np.isfinite(found)]
     return float(found.std(ddof=1)) if len(found) > 1 else math.nan
+
+
+def margins_on(job: Job, rows: Rows, model: Model) -> Floats:
+    """The margins of a model on rows of a job, as the job's targets need them, float64 (n,)."""
+    assert rows.data.target is not None
+    keep = slice(None) if rows.keep is None else rows.keep
+    # of losses of y - m, the job shifts the targets
+    shift = rows.data.target[keep] - rows.y if job.loss.translates else 0.0
+    margins: Floats = model.margins(rows.data)[keep] - shift
+    return margins
 
 
 def fold_scores(scores: Floats) -> tuple[Floats, Floats]:

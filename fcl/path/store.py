@@ -5,6 +5,7 @@
         point-01.fcl       the model of each point
         state/             a checkpoint of the solver after the last point
         fold-1/            the same for each fold
+        outer-1/           the same, with its folds, for the rows without those of each outer fold
 
 A point's model is written first, then the table, then the state, each atomically. A killed path therefore
 continues after the last point whose state was saved.
@@ -29,7 +30,7 @@ from fcl.errors import InputError
 from fcl.model.atomic import atomic_file
 from fcl.model.checkpoint import Checkpoint, CheckpointFolder
 from fcl.model.model import load_model
-from fcl.path.result import PathPoint, PathResult, point_row
+from fcl.path.result import OuterScores, PathPoint, PathResult, point_row
 from fcl.path.track import CUT, Saved
 from fcl.plain import plain
 from fcl.solve.run_state import RunState
@@ -68,6 +69,8 @@ class TrackFolder:
         self._trusted = trusted
         self._state = CheckpointFolder(self.path / "state")
         self._checkpoint: Checkpoint | None = None  # of the loaded points
+        #: processes begin at the weights of the last point, and need no state
+        self._has_states = self._about.get("driver") != "processes"
 
     # -- reading -------------------------------------------------------------------------------
 
@@ -97,10 +100,11 @@ class TrackFolder:
             )
         rows, values = table["points"], np.array(table["grid"], np.float64)
         state = None
-        if rows and (StopReason(rows[0]["reason"]) in CUT or not self._state.numbers()):
+        lost = self._has_states and not self._state.numbers()
+        if rows and (StopReason(rows[0]["reason"]) in CUT or lost):
             # only the first point is kept if it is cut short, or precedes its state if the path is killed
             return Saved([], None, values)
-        if len(rows) < len(values):
+        if self._has_states and len(rows) < len(values):
             self._checkpoint = self._state.load()
             # the path may have been killed between the table and the state
             rows = rows[: self._checkpoint.options.get("points_done", 0)]
@@ -178,8 +182,14 @@ def add_result(folder: str | os.PathLike[str], result: PathResult) -> None:
         "one_se": numbers[1],
         "select": result.select,
         "chosen": result.chosen.number,
+        "refit": None if result.refit is None else point_row(result.refit),
+        "outer": None if result.outer is None else _outer_table(result.outer),
     }
     write_table(path, read_table(path) | {"result": summary})
+
+
+def _outer_table(outer: OuterScores) -> dict[str, Any]:
+    return {"metric": outer.metric, "mean": outer.mean, "se": outer.se, "folds": outer.rows()}
 
 
 def _fixed(job: Job) -> dict[str, Any]:

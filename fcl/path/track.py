@@ -19,13 +19,14 @@ from fcl.drivers.saving import Saver
 from fcl.drivers.session import Progress, Session
 from fcl.path.events import PointDone, PointStarted
 from fcl.path.grid import Grid, resolve_grid
+from fcl.path.restarts import last_score, least_C, train_by_processes
 from fcl.path.result import PathPoint
 from fcl.path.rules import PathStop
-from fcl.path.scores import bootstrap_error
+from fcl.path.scores import bootstrap_error, margins_on
 from fcl.solve.run_state import RunState
 from fcl.solve.state import Point
 
-__all__ = ["CUT", "Running", "Saved", "Store", "Track"]
+__all__ = ["CUT", "Running", "Saved", "Store", "Track", "done_event"]
 
 Floats = npt.NDArray[np.float64]
 Ids = npt.NDArray[np.int64]
@@ -172,6 +173,9 @@ class Track:
         """Add a point at a time; yields None after each, or why the path was cut short."""
         first, running = len(self.points), self._running
         job = self._make_job()
+        if job.options.driver == "processes":
+            yield from self._new_points_of_processes(job)
+            return
         if first:
             job = job.at(self._values[first])
         saver = Saver(None, math.inf, None, {}, None)
@@ -206,10 +210,9 @@ class Track:
 
     def _solve(self, run: InlineRun, number: int) -> PathStop | None:
         """Train at the C of the session, and add the point, unless it is cut short after others."""
-        values, report = self._values, self._running.report
+        values = self._values
         since = time.perf_counter()
-        C, alpha = run.job.options.C, run.job.options.alpha
-        report(PointStarted(number + 1, len(values), C, alpha, self._part))
+        self._report_start(number, run.job)
         if number + 1 < len(values):
             run.solver.outer.look_ahead(float(values[number + 1]))
         try:
@@ -221,26 +224,80 @@ class Track:
         cut = CUT.get(result.reason)
         if cut is not None and self.points:
             return cut
-        point = self._scored(run, number, result, since)
+        score = math.nan if run.job.valid is None else run.score()
+        point = self._scored(run.job, number, result, since, score, run.valid_margins)
         self.points.append(point)
         fingerprint, checksums = run.session.fingerprint, run.checksums
         self._move(run, number + 1)
-        if self._store is not None:
-            saved = Saved(self.points, self._state, values, fingerprint, checksums)
-            self._store.save(run.job, saved)
-        report(_done(point, len(values), run.job.loss.metric, self._part))
+        self._save(run.job, fingerprint, checksums)
         return cut
 
-    def _scored(self, run: InlineRun, number: int, result: TrainResult, since: float) -> PathPoint:
-        """The point of a result, with the score of its model."""
-        job, score, se = run.job, math.nan, math.nan
-        if job.valid is not None:
-            score = run.score()
-            if self._bootstraps:
-                seed = job.options.seed
-                se = bootstrap_error(job.loss, job.valid, run.valid_margins, seed, self._groups)
+    def _report_start(self, number: int, job: Job) -> None:
+        C, alpha = job.options.C, job.options.alpha
+        self._running.report(PointStarted(number + 1, len(self._values), C, alpha, self._part))
+
+    def _scored(
+        self,
+        job: Job,
+        number: int,
+        result: TrainResult,
+        since: float,
+        score: float,
+        margins: Floats,
+    ) -> PathPoint:
+        """The point of a result, with its score and the standard error of these margins."""
+        se = math.nan
+        if job.valid is not None and self._bootstraps:
+            se = bootstrap_error(job.loss, job.valid, margins, job.options.seed, self._groups)
         seconds = time.perf_counter() - since
         return PathPoint(number, result.model, result.reason, seconds, result.passes, score, se)
+
+    def _save(self, job: Job, fingerprint: str, checksums: npt.NDArray[np.uint64]) -> None:
+        """Save and report the last point."""
+        if self._store is not None:
+            saved = Saved(self.points, self._state, self._values, fingerprint, checksums)
+            self._store.save(job, saved)
+        point, of = self.points[-1], len(self._values)
+        self._running.report(done_event(point, of, job.loss.metric, self._part))
+
+    # -- the driver ``processes`` --------------------------------------------------------------
+
+    def _new_points_of_processes(self, job: Job) -> Generator[PathStop | None]:
+        """Like :meth:`_new_points`, with processes that are started for each point."""
+        running = self._running
+        if not self.points:
+            C_min = math.nan
+            if self._grid.alphas is None:
+                C_min = least_C(job, running.report, running.should_stop)
+            self._values = resolve_grid(self._grid, C_min, job.sum_weights)
+        for number in range(len(self.points), len(self._values)):
+            yield self._solve_by_processes(number)
+
+    def _solve_by_processes(self, number: int) -> PathStop | None:
+        """Like :meth:`_solve`, in processes of its own, from the weights of the point before."""
+        since, running = time.perf_counter(), self._running
+        job = self._make_job().at(float(self._values[number]))
+        self._report_start(number, job)
+        before = self.points[-1].model if self.points else None
+        try:
+            result = train_by_processes(
+                job, running.report, running.should_stop, before, running.begun
+            )
+        except KeyboardInterrupt:
+            if not self.points:
+                raise
+            return PathStop.INTERRUPTED
+        cut = CUT.get(result.reason)
+        if cut is not None and self.points:
+            return cut
+        score, margins = math.nan, np.empty(0)
+        if job.valid is not None:
+            score = last_score(result, job.loss.metric)
+            if self._bootstraps:
+                margins = margins_on(job, job.valid, result.model)
+        self.points.append(self._scored(job, number, result, since, score, margins))
+        self._save(job, result.model.fingerprint, np.empty(0, np.uint64))
+        return cut
 
 
 #: why a path was cut short, by the reason why its last point ended
@@ -250,7 +307,8 @@ CUT = {
 }
 
 
-def _done(point: PathPoint, of: int, metric: str, part: str) -> PointDone:
+def done_event(point: PathPoint, of: int, metric: str, part: str) -> PointDone:
+    """The event of a finished point, of so many points."""
     return PointDone(
         number=point.number + 1,
         of=of,

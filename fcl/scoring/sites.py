@@ -9,7 +9,7 @@ import numpy as np
 
 from fcl.convert.contract import Budget, Categorical, Layout, Rows, Source
 from fcl.convert.files import InputFile
-from fcl.convert.genome import Genome
+from fcl.convert.genome import Genome, letters_outside
 from fcl.convert.letters import Codes, Filter, Ints, reverse_complement
 from fcl.errors import InputError
 from fcl.features.base import Family
@@ -142,7 +142,7 @@ class SitesSource(Source):
                 "strand": Categorical(reverse.astype(np.int8), list(SITE_STRANDS)),
             },
         )
-        return self._filter.apply(rows, self.dropped)
+        return self._filter.apply(rows, self.dropped, stretch.filled(first))
 
     def _kept(self, first: Ints, stretch: _Stretch, contigs: list[str]) -> np.ndarray | slice:
         """Which windows are scored; the others are counted, or refused."""
@@ -208,6 +208,10 @@ class _Stretch:
         origin, length = self.windows.origin, self.windows.length
         ahead = len(self.windows.pattern) + origin - length
         return place + np.where(reverse, ahead, -origin)
+
+    def filled(self, first: Ints) -> Ints:
+        """How many letters of windows that begin at these bases lie outside the contig."""
+        return letters_outside(first, self.windows.length, self.contig_length)
 
     def cut(self, first: Ints, reverse: np.ndarray) -> Codes:
         """The windows that begin at these bases, each in the direction of its strand."""

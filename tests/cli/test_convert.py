@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
+import os
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -60,6 +63,13 @@ def test_a_table_of_sequences(tmp_path: Path, run: Run, monkeypatch: pytest.Monk
         ("s\ty\nACGT\t1\nAC T\t2\n", [], "line 3: expected a sequence"),
         ("s\ty\nACGT\t1\nACGT\tx\n", [], "line 3: --y: expected a finite number"),
         ("s\ty\nACGT\tx\n", ["--weights", "y"], "--weights: expected a finite number"),
+        (
+            "s\ty\tw\nACGT\t1\t0\nACGT\t1\t-1\n",
+            ["--weights", "w"],
+            "t.tsv: line 3: --weights: expected numbers >= 0, got -1; correct it",
+        ),
+        ("s\ty\tw\nACGT\t1\tinf\n", ["--weights", "w"], "line 2: --weights: expected a finite"),
+        ("s\ty\tw\nACGT\t1\t\n", ["--weights", "w"], "line 2: --weights: expected a value"),
         ("s\ty\nACGT\tx\n", ["--groups", "z"], "has no column 'z'"),
         ("s\ty\nACGT\tx\nAC\t\n", ["--length", "2"], "line 3: --y: expected a value, got an empty"),
         ("s\ty\rACGT\tx\r", ["--format", "sequences"], "carriage returns alone"),
@@ -116,6 +126,11 @@ def test_the_next_command(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPa
     predict = "next         fcl predict model.fcl o.zarr --out scores.tsv"
     assert next_command(many, "--y", "y", "--like", "train.zarr") == predict
     assert next_command("a\n1\n") == predict
+    Path("t.csv").write_text(
+        "0 1:1\n0 2:1\n"
+    )  # test data without labels, as tools for svmlight write it
+    found = run("convert", "t.csv", "o.zarr", "--format", "svmlight", "--overwrite")
+    assert found.stdout.splitlines()[-1] == predict
     result = run("convert", "t.csv", "train.zarr", "--like", "train.zarr", "--overwrite")
     assert result.exit_code == 2 and "OUT.zarr train.zarr: would replace like" in result.stderr
 
@@ -146,6 +161,77 @@ def test_an_input_is_never_replaced(tmp_path: Path, run: Run) -> None:
     result = run("convert", tmp_path / "x.fa", tmp_path / "y.fa", "--overwrite")
     assert result.exit_code == 2 and "expected a name that ends in .zarr, got" in result.stderr
     assert (tmp_path / "y.fa").read_text() == ">a\nA\n"
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.svm"])
+def test_a_pipe_is_read_once(name: str, tmp_path: Path, run: Run) -> None:
+    """Readers that need two readings copy it first."""
+    text = {"t.csv": "a,y\n1,0\n2,1\n", "t.svm": "0 1:1\n1 1:2\n"}[name]
+    pipe = tmp_path / name
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_text, args=(text,), daemon=True)
+    writer.start()
+    options = ["--y", "y", "--layout", "dense"] if name == "t.csv" else []
+    result = run("convert", pipe, tmp_path / "o.zarr", *options)
+    assert result.exit_code == 0, result.output
+    rows = fcl.open_data(tmp_path / "o.zarr").rows.read(0, 2)
+    found = rows if isinstance(rows, np.ndarray) else rows.to_dense()
+    assert found.tolist() == [[1], [2]]
+
+
+def test_inputs_that_cannot_be_opened(
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("a.fa").write_text(">a\nAC\n")
+    for name, message in (
+        ("x" * 300 + ".fa", "File name too long"),
+        ("a.fa", "a.fa cannot be read"),
+    ):
+        result = run("convert", name, "o.zarr")
+        assert result.exit_code == 2 and message in result.stderr, result.output
+
+        def refuse(*_: Any, **__: Any) -> Any:
+            raise PermissionError(errno.EACCES, "Permission denied")
+
+        monkeypatch.setattr(Path, "open", refuse)
+        monkeypatch.setattr("fcl.convert.files.open", refuse, raising=False)
+    assert os.listdir() == ["a.fa"]
+
+
+def test_a_full_disk(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    (tmp_path / "a.fa").write_text(">a\nAC\n")
+    monkeypatch.setattr("fcl.convert.writer.RowWriter.finish", fail)
+    result = run("convert", tmp_path / "a.fa", tmp_path / "o.zarr")
+    assert result.exit_code == 1 and f"{tmp_path}/o.zarr: No space left" in result.stderr
+    assert os.listdir(tmp_path) == ["a.fa"]
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-16", "utf-32-le"])
+@pytest.mark.parametrize(
+    ("name", "text", "options"),
+    [
+        ("t.csv", "a,y\n1,0\n", ["--y", "y"]),
+        ("t.fa", ">a\nACGT\n", []),
+        ("t.svm", "1 1:1\n", []),
+        ("t.tsv", "s\ty\nACGT\t1\n", ["--format", "sequences", "--x", "s"]),
+        ("t.bed", "c\t0\t2\n", ["--genome", "g.fa"]),
+    ],
+)
+def test_other_encodings(
+    name: str, text: str, options: list[str], encoding: str, tmp_path: Path, run: Run,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    Path("g.fa").write_text(">c\nACGT\n")
+    Path(name).write_bytes(text.encode(encoding))
+    result = run("convert", name, "o.zarr", *options)
+    assert result.exit_code == 2 and f"{name}" in result.stderr, result.output
+    assert "UTF-16" in result.stderr and "iconv" in result.stderr
+    assert sorted(os.listdir()) == ["g.fa", name]
 
 
 def test_train_says_how_to_convert(

@@ -92,6 +92,64 @@ def test_cross_validation(valid: Path, tmp_path: Path, run: Run, cv: str) -> Non
         np.testing.assert_allclose(margins[groups == 2], expected)
 
 
+def test_refit_and_outer_folds(valid: Path, tmp_path: Path, run: Run) -> None:
+    out = tmp_path / "m.fcl"
+    result = run(
+        "train", valid, *FEATURES, "--path", 3, "--C-max", 0.5, "--cv", "groups:group", "--outer",
+        "groups:group", "--refit", "--refit-alpha", 1e-3, "--out", out,
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    chosen, model = fcl.load_model(out), fcl.load_model(tmp_path / "m.refit.fcl")
+    np.testing.assert_array_equal(model.ids, chosen.ids[chosen.weights != 0.0])
+    np.testing.assert_allclose(model.alpha, 1e-3)
+    stored = json.loads((tmp_path / "m.fcl.path" / "path.json").read_text())["result"]
+    assert stored["refit"]["objective"] == model.certificate.objective
+    outer, sizes = stored["outer"], np.bincount(np.load(valid / "group.npy"))
+    assert sorted(row["rows"] for row in outer["folds"]) == sorted(sizes)
+    for text in (
+        f"the {chosen.n_active} chosen features again, ridge penalty alpha 0.001",
+        f"over the {model.n_active} features of the support alone, not over the family",
+        f"AUPRC {stored['refit']['score']:.6g} (SE {stored['refit']['se']:.2g}), the chosen model",
+        f"each with its own choice of C: AUPRC {outer['mean']:.6g} (SE {outer['se']:.2g})",
+        f"refit model  {tmp_path / 'm.refit.fcl'}",
+    ):
+        assert text in result.stdout, text
+    lines = result.stdout.splitlines()
+    at = next(number for number, line in enumerate(lines) if "outer fold" in line)
+    assert lines[at].split() == ["outer", "fold", "rows", "C", "active", "gap", "AUPRC"]
+    assert [line.split()[0] for line in lines[at + 1 : at + 4]] == ["1", "2", "3"]
+    inspected = run("inspect", tmp_path / "m.refit.fcl")
+    assert "each term j times the variance of its feature" in inspected.output, inspected.output
+    scored = run("predict", tmp_path / "m.refit.fcl", valid, "--out", tmp_path / "s.npy")
+    assert scored.exit_code == 0 and len(np.load(tmp_path / "s.npy")) == 300
+    again = run("train", valid, *FEATURES, "--path", 3, "--refit", "--out", tmp_path / "m")
+    assert again.exit_code == 2 and "m.refit.fcl" in again.output  # it is there
+    other = ("--cv", "groups:group", "--outer", "groups:y", "--out", tmp_path / "n.fcl")
+    refused = run("train", valid, *FEATURES, "--path", 3, *other)
+    assert refused.exit_code == 2 and "name the same groups" in refused.output
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "reason"),
+    [
+        ("--patience", 1, "patience: the score has not improved for the last points"),
+        ("--min-gain", 0.5, "patience: the score has not improved for the last points"),
+        ("--max-active", 1, "max-active: the model has as many features as --max-active"),
+        ("--max-time", 0.001, "max-time: --max-time was reached"),
+    ],
+)
+def test_a_path_says_why_it_stopped(
+    data: Path, valid: Path, tmp_path: Path, run: Run, option: str, value: object, reason: str
+) -> None:
+    result = run(
+        "train", data, *FEATURES, "--path", 9, "--valid", valid, option, value,
+        "--out", tmp_path / "m.fcl",
+    )  # fmt: skip
+    assert result.exit_code == 0 and f"stopped      {reason}" in result.stdout, result.output
+    table = json.loads((tmp_path / "m.fcl.path" / "path.json").read_text())
+    assert table["result"]["reason"] == reason.partition(":")[0] and len(table["points"]) < 9
+
+
 def test_the_same_command_continues(
     data: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -152,7 +210,14 @@ def test_a_signal_ends_the_path_after_its_points(
     [
         (("--C", 1, "--patience", 2), "--patience needs --path N"),
         (("--path", 5, "--C", 1), "--C does not go with --path: a path finds its own values"),
-        (("--path", 5, "--driver", "processes"), "--driver processes does not go with --path"),
+        (("--path", 5, "--writers", 2), "--writers: the inline driver has no writers"),
+        (("--path", 5, "--outer", 3), "--outer needs --cv"),
+        (("--path", 5, "--refit-alpha", 0.1), "--refit-alpha needs --refit"),
+        (
+            ("--path", 5, "--cv", 3, "--outer", "half"),
+            "--outer: expected a number of folds, groups",
+        ),
+        (("--path", 5, "--max-active", 0), "--max-active"),
         (("--path", 5, "--checkpoint", "x"), "--checkpoint does not go with --path"),
         (("--path", 5, "--cv", 3, "--valid-fraction", 0.5), "give --cv, --valid or"),
         (("--path", 5, "--save-oof", "a.npy"), "--save-oof needs --cv"),

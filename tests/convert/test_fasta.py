@@ -152,7 +152,7 @@ def test_unknown_letters_and_both_strands(tmp_path: Path) -> None:
     assert group["obs/source_row"][:].tolist() == group["obs/group"][:].tolist() == [0, 0, 2, 2]
     assert group["obs/reverse_complement"][:].tolist() == [0, 1, 0, 1]
     rows, _, summary = made(tmp_path, path, max_unknown=0.2, length=9, pad=True)
-    assert len(rows) == 2  # letters that were filled up do not count
+    assert len(rows) == 2  # letters that padding adds do not count
 
 
 BAD = {
@@ -246,6 +246,16 @@ def test_rows_that_are_much_longer_than_records(tmp_path: Path) -> None:
     )
     with pytest.raises(InputError, match="rows of 5,000 letters need more memory than the budget"):
         list(source.blocks(budget))
+
+
+def test_the_same_file_twice(tmp_path: Path) -> None:
+    """Rows would have both labels; a link to the file has another name."""
+    (tmp_path / "x.fa").write_text(">a\nAC\n")
+    (tmp_path / "y.fa").symlink_to(tmp_path / "x.fa")
+    for other in ("x.fa", "y.fa"):
+        with pytest.raises(InputError, match=f"x.fa and .*{other} are the same file"):
+            convert([tmp_path / "x.fa", tmp_path / other], tmp_path / "o.zarr")
+    assert not (tmp_path / "o.zarr").exists()
 
 
 def test_named_pipe(tmp_path: Path) -> None:

@@ -110,6 +110,26 @@ def test_windows(options: dict[str, Any], tmp_path: Path) -> None:
         assert found is not None and found.tolist() == [SITES[i][column] for i in kept]
 
 
+def test_unknown_letters_of_padded_windows(tmp_path: Path) -> None:
+    """Only bases of the genome count, whatever the strand; a window without any is dropped."""
+    expected, most = [], 0.15
+    for i, site in enumerate(SITES):
+        first = first_of(site, site[5] == "-", {"length": 95, "anchor": "start"})
+        bases = CONTIGS[site[0]][max(first, 0) : max(first + 95, 0)].upper()
+        if bases.count("N") <= most * len(bases):
+            expected.append(i)
+    options = {"length": 95, "anchor": "start", "edges": "pad", "max_unknown": most}
+    _, group, summary = made(tmp_path, **options)
+    assert group["obs/source_row"][:].tolist() == expected and 2 < len(expected) < 38
+    assert summary.dropped == {"with more than 0.15 unknown letters": 40 - len(expected)}
+    (tmp_path / "s.bed").write_text("1\t0\t1\n2\t39\t40\n1\t200\t201\n2\t0\t1\n")
+    options = {"window": "1:5", "edges": "pad"}
+    rows, _, _ = made(tmp_path, **options)
+    assert len(rows) == 4
+    _, group, _ = made(tmp_path, max_unknown=1, **options)
+    assert group["obs/source_row"][:].tolist() == [0, 3]
+
+
 def test_other_forms_of_lines(tmp_path: Path) -> None:
     plain, *_ = made(tmp_path, length=5, edges="pad")
     lines = (tmp_path / "s.bed").read_text()
@@ -222,7 +242,8 @@ def test_whole_intervals(tmp_path: Path) -> None:
     (tmp_path / "s.bed").write_text("1\t3\t9\n2\t0\t6\n")
     assert made(tmp_path)[0] == [window("1", 3, 6, False), window("2", 0, 6, False)]
     # a genome that is larger than the budget is read again for each block
-    genome = Genome(InputFile(tmp_path / "g.fa"), Budget(10, 7))
+    genome = Genome(InputFile(tmp_path / "g.fa"), Budget(1000, 7))
+    genome._mapped = 2
     assert genome.lengths.tolist() == [90, 40]
     for reverse in (False, True):
         site = Windows(np.array([1]), np.array([-3]), np.array([reverse]))
@@ -271,7 +292,7 @@ BAD = {
     "summit": ("1\t1\t2\n", {"anchor": "summit"}, "--anchor summit needs column 10"),
     "rename": ("1\t1\t2\n", {"rename": "chr"}, "--rename: expected OLD=NEW"),
     "label": ("1\t1\t2\n", {"label": "7"}, "has no column '7'; expected a number from 1 to 3"),
-    "three": ("1\t1\t2\n", {"label": "2", "negatives": "s.bed"}, "without --label, got 2"),
+    "three": ("1\t1\t2\n", {"label": "2", "negatives": "h.fa"}, "without --label, got 2"),
     "beyond": ("1\t2\t9\tp\t0\t.\t1\t2\t3\t7\n", {"anchor": "summit"},
         "s.bed: line 1: expected a summit inside the interval, counted from its start, got 7 in 7 bases"),
     "carriage returns": ("1\t2\t9\r1\t3\t9\r", {}, "s.bed: carriage returns alone separate the lines"),
@@ -279,6 +300,7 @@ BAD = {
     "huge": ("1\t2\t9\n1\t2\t99999999999999999999\n", {}, "line 2: expected an integer end, got '999"),
     "two": ("1\t1\t4\n1\t2 3\t4\n1\t\t4\n", {}, "s.bed: line 2: expected an integer start, got '2 3'"),
     "width": ("1\t2\t9\n", {"length": 99_999_999_999, "edges": "pad"}, "more memory than the budget"),
+    "same": ("1\t1\t2\n", {"negatives": "./s.bed"}, "s.bed and ./s.bed are the same file; expected"),
     "nothing": ("# none\n", {}, "expected at least one record, found none"),
     "contigs": ("1\t1\t2\n", {"genome": "twice.fa"}, "the contig 'a' is in the lines 1 and 4"),
     "2bit": ("1\t1\t2\n", {"genome": "x.2bit"}, "convert it with twoBitToFa"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,9 @@ from converted import converted, refusal, saved
 
 from fcl.convert import run
 from fcl.convert.contract import Budget
+from fcl.convert.plink import transpose
+from fcl.convert.plink.transpose import Transposed
+from fcl.errors import BudgetError
 
 bed_reader = pytest.importorskip("bed_reader")
 
@@ -44,7 +48,9 @@ def write(folder: Path, missing: bool = True, **properties: Any) -> np.ndarray:
 
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tiles of a few variants, blocks of a few samples."""
+    """Tiles of 8 variants, bands of 3 samples, blocks of two."""
+    monkeypatch.setattr(transpose, "_PART", 10_000)
+    monkeypatch.setattr(transpose, "_SHORTEST", 1)
     shares = run._Shares.of
 
     def of(*arguments: Any) -> Any:
@@ -201,6 +207,87 @@ def test_bad_phenotypes(table: str, message: str, tmp_path: Path) -> None:
     assert message in refusal(tmp_path / "geno.bed", y=f"{path}:trait")
 
 
+def flipped(x: np.ndarray, columns: list[int]) -> np.ndarray:
+    """Genotypes with the other allele counted in some columns."""
+    found = x.copy()
+    found[:, columns] = 2 - found[:, columns]
+    return found
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_the_variants_of_training_data(tmp_path: Path) -> None:
+    """In other order, with A1 and A2 exchanged, and more variants; missing ones get training means."""
+    x = write(tmp_path)
+    first = converted(tmp_path / "geno.bed")
+    means = np.nanmean(x, 0)
+    np.testing.assert_allclose(first.group["var/mean"][:], means, rtol=1e-6)
+    assert first.group["var/a1"][:].tolist() == ["A"] * M
+    (tmp_path / "out.zarr").rename(tmp_path / "train.zarr")
+
+    order = np.random.default_rng(4).permutation(M)
+    swapped = [2, 3, 11, 30]  # columns of the new file
+    test = flipped(x[:, order], swapped)[:9]
+    alleles = np.array([["A", "C"]] * M)
+    alleles[swapped] = ["C", "A"]
+    alleles[5, 0] = alleles[11, 0] = "0"  # PLINK writes it if no sample has the allele
+    folder = tmp_path / "test"
+    folder.mkdir()
+    names = np.array(first.names, object)[order]
+    properties = {
+        "iid": NAMES[:9],
+        "fid": ["f"] * 9,
+        "sid": [*names, "new"],
+        "allele_1": [*alleles[:, 0], "A"],
+        "allele_2": [*alleles[:, 1], "G"],
+        "pheno": [-9] * 9,
+    }
+    wider = np.column_stack([test, np.ones(9)])
+    bed_reader.to_bed(folder / "geno.bed", wider, properties=properties, num_threads=1)
+    like = {"like": str(tmp_path / "train.zarr")}
+    found = converted(folder / "geno.bed", **like)
+    np.testing.assert_allclose(found.x, np.where(np.isnan(x), means, x)[:9], rtol=1e-6)
+    assert found.names == first.names
+    assert f"like: {M} of {M + 1} variants are used; 4 have A1 and A2 in the other" in found.notes
+    again = converted(folder / "geno.bed", like=str(folder / "out.zarr"), missing="drop")
+    np.testing.assert_array_equal(again.x, x[:9][~np.isnan(x[:9]).any(1)])
+
+    bim = folder / "geno.bim"
+    lines = bim.read_text().splitlines()
+    for line, message in (
+        (lines[7].replace(names[7], "other"), f"lacks 1 of the {M} variants of "),
+        (lines[7].replace("\tA", "\tT"), f"the variant {names[7]!r} has the alleles 'T/C', in the"),
+    ):
+        bim.write_text("\n".join([*lines[:7], line, *lines[8:]]))
+        assert message in (refused := refusal(folder / "geno.bed", **like))
+        assert repr(names[7])[1:-1] in refused and "plink" in refused
+    table = saved(tmp_path, "t.csv", b"y,b\n1,2\n0,3\n")
+    converted(table, y="y")
+    message = refusal(folder / "geno.bed", like=str(tmp_path / "out.zarr"))
+    assert "from PLINK files" in message
+    assert "does not exist" in refusal(folder / "geno.bed", like=str(tmp_path / "absent.zarr"))
+
+
+def test_the_plan_for_a_biobank(tmp_path: Path) -> None:
+    """Blocks follow from the budget: few and long requests, and memory within its part."""
+    budget = Budget(200 << 20, 8 << 20, str(tmp_path))
+    plan = Transposed(50_000, 500_000, budget)
+    for ranges, other in ((plan.tiles, 50_000), (plan.bands, 500_000)):
+        assert [each.start for each in ranges[1:]] == [each.stop for each in ranges[:-1]]
+        assert ranges[0].stop * other <= 50 << 20 and ranges[0].start == 0
+    assert plan.tiles[-1].stop == 500_000 and plan.bands[-1].stop == 50_000
+    assert len(plan.tiles) * len(plan.bands) < 250_000
+    with pytest.raises(BudgetError, match=r"16 variants of 5,000,000 samples, need 76\.3 MiB"):
+        Transposed(5_000_000, 10, budget)
+
+
+def test_very_many_variants(tmp_path: Path) -> None:
+    """The size of the .bed file tells how many names the .bim file holds."""
+    write(tmp_path)
+    os.truncate(tmp_path / "geno.bed", 3 + 4 * 3_000_000)
+    message = refusal(tmp_path / "geno.bed", memory="512MiB")
+    assert "the names of 13 samples and 3,000,000 variants need 458 MiB of memory" in message
+
+
 def test_other_refusals(tmp_path: Path) -> None:
     write(tmp_path, iid=["s"] * N, fid=["a"] * N)
     bed = tmp_path / "geno.bed"
@@ -209,5 +296,6 @@ def test_other_refusals(tmp_path: Path) -> None:
     keep = saved(tmp_path, "keep.txt", b"nobody\n")
     assert "none of the names" in refusal(bed, keep=str(keep))
     assert "expected TABLE.tsv:COLUMN" in refusal(bed, y="trait")
-    assert "expected one .bed file, got 2" in refusal(bed, bed)
+    copy = saved(tmp_path, "copy.bed", bed.read_bytes())
+    assert "expected one .bed file, got 2" in refusal(bed, copy)
     assert "does not exist" in refusal(bed, y=f"{tmp_path / 'no.tsv'}:trait")

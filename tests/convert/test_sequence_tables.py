@@ -53,16 +53,17 @@ def test_labels_of_a_table_without_header(tmp_path: Path) -> None:
 @pytest.mark.parametrize("others", [["1", "2"], ["a", "b"]])
 def test_missing_targets(value: str, others: list[str], tmp_path: Path) -> None:
     """They are refused wherever they stand; they never make texts of numbers."""
+    what = "a finite number" if "inf" in value.lower() else "a value"
     for at in range(3):
         values = [*others[:at], value, *others[at:]]
         lines = "".join(f"ACGT\t{each}\n" for each in values).encode()
         path = saved(tmp_path, "t.tsv", b"sequence\tscore\n" + lines)
         message = refusal(path, x="sequence", y="score")
-        assert f"line {at + 2}: --y: expected a value, got" in message
+        assert f"line {at + 2}: --y: expected {what}, got" in message
         fasta = "".join(f">r{i} y={each};\nACGT\n" for i, each in enumerate(values))
         path = saved(tmp_path, "t.fa", fasta.encode())
         message = refusal(path, label="header:y=([^;]*)")
-        assert f"line {2 * at + 1}: --label: expected a value, got" in message
+        assert f"line {2 * at + 1}: --label: expected {what}, got" in message
 
 
 def test_targets_of_two_kinds(tmp_path: Path) -> None:

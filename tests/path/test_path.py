@@ -162,7 +162,8 @@ def test_a_warning_names_points_above_the_tolerance() -> None:
     ("options", "message"),
     [
         ({"C": 1.0}, "C: a path finds its own values"),
-        ({"driver": "processes"}, "driver: a path runs in one process"),
+        ({"driver": "threads"}, "driver must be"),
+        ({"refit_alpha": 0.0}, "refit_alpha must be"),
         ({"points": 0}, "points must be a whole number"),
         ({"C_max": 1e-9}, "C_max: expected a number above"),
         ({"alphas": [0.1], "C_max": 1.0}, "give either alphas or C_max"),

@@ -244,6 +244,8 @@ def test_the_page_claims_no_more_than_is_known(kmers: Case) -> None:
     sample = replace(kmers.model.certificate, scope=Scope.SAMPLE, n_priced=1_000)
     assert "the 1,000 priced features lowers" in head.proof(sample)
     assert head.proof(sample).endswith("sample of the family; nothing is proved about the others.")
+    of_support = replace(sample, scope=Scope.SUPPORT)
+    assert head.proof(of_support).endswith("another model had chosen; the others were left out.")
     earlier = head.proof(replace(sample, scope=Scope.SAMPLE_BEFORE))
     assert "priced one point earlier; nothing is proved about the others." in earlier
     unknown = replace(sample, scope=Scope.FAMILY, bound=-np.inf, gap=np.inf)

@@ -24,6 +24,7 @@ RESULT: dict[str, Any] = {
     "one_se": 1,
     "select": "1se",
     "chosen": 1,
+    "outer": {"metric": "auprc", "mean": 0.75, "se": 0.025, "folds": []},
 }
 
 
@@ -49,7 +50,8 @@ def test_points_and_choices(context: Context) -> None:
     assert section is not None
     assert section.lead == (
         "The model is point 2 of 3, by increasing C. It was chosen by the smallest C within one standard "
-        "error of the best. Standard errors come from 3 folds."
+        "error of the best. Standard errors come from 3 folds. Nested cross-validation scores the whole "
+        "choice: AUPRC 0.75, standard error 0.025."
     )
     figure, table = section.blocks
     assert isinstance(figure, Figure) and isinstance(table, Table)

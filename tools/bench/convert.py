@@ -10,7 +10,10 @@ largest resident set that the system reports. The cases are
     csv         1 GB: 20 columns of numbers, one of text, a label
     csv-wide    100,000 columns of digits, 1,000 rows (200 MB)
     parquet     2 million rows of the table of the case csv
+    group       Parquet: 1 million rows of 60 columns of numbers in one group of rows
+    texts       400,000 rows with a name of 2,000 letters each (Parquet)
     plink       2,000 samples, 100,000 variants (50 MB)
+    samples     PLINK: 50,000 samples, 40,000 variants (500 MB)
 
 The exit code is 1 if a peak is above the budget.
 """
@@ -25,6 +28,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -110,12 +114,49 @@ def parquet(folder: Path, scale: float) -> tuple[Path, int]:
     return path, n_rows
 
 
+def group(folder: Path, scale: float) -> tuple[Path, int]:
+    """Columns of numbers in one group of rows."""
+    import pyarrow as pa
+    from pyarrow import parquet as pq
+
+    path, n_rows = folder / "group.parquet", max(1, round(1_000_000 * scale))
+    columns = {f"n{i}": RNG.normal(size=n_rows) for i in range(60)}
+    pq.write_table(pa.table(columns), path, row_group_size=n_rows)
+    return path, n_rows
+
+
+def texts(folder: Path, scale: float) -> tuple[Path, int]:
+    """Long names of rows."""
+    import pyarrow as pa
+    from pyarrow import parquet as pq
+
+    path, step, n_rows = folder / "texts.parquet", 20_000, max(1, round(400_000 * scale))
+    schema = pa.schema([("n", pa.float64()), ("id", pa.string())])
+    with pq.ParquetWriter(path, schema) as writer:
+        for start in range(0, n_rows, step):
+            m = min(step, n_rows - start)
+            names = [f"{start + i:07}" + "x" * 1993 for i in range(m)]
+            writer.write_table(pa.table([RNG.normal(size=m), names], schema))
+    return path, n_rows
+
+
 def plink(folder: Path, scale: float) -> tuple[Path, int]:
     """Random genotypes, a quarter of them missing."""
-    n_samples, n_variants = 2000, max(4, round(100_000 * scale))
+    return _genotypes(folder, 2000, max(4, round(100_000 * scale)))
+
+
+def samples(folder: Path, scale: float) -> tuple[Path, int]:
+    """Many samples."""
+    return _genotypes(folder, 50_000, max(4, round(40_000 * scale)))
+
+
+def _genotypes(folder: Path, n_samples: int, n_variants: int) -> tuple[Path, int]:
     path = folder / "geno.bed"
-    codes = RNG.integers(0, 256, n_variants * n_samples // 4, np.uint8)
-    path.write_bytes(b"\x6c\x1b\x01" + codes.tobytes())
+    with path.open("wb") as file:
+        file.write(b"\x6c\x1b\x01")
+        for start in range(0, n_variants, 1000):
+            m = min(1000, n_variants - start)
+            file.write(RNG.integers(0, 256, m * n_samples // 4, np.uint8).tobytes())
     fam = (f"f{i} s{i} 0 0 1 {1 + i % 2}\n" for i in range(n_samples))
     path.with_suffix(".fam").write_text("".join(fam))
     bim = (f"1 rs{j} 0 {j} A C\n" for j in range(n_variants))
@@ -128,7 +169,10 @@ CASES = {
     "csv": Case(table, ("--y", "y")),
     "csv-wide": Case(wide),
     "parquet": Case(parquet, ("--y", "y")),
+    "group": Case(group),
+    "texts": Case(texts, ("--name", "id")),
     "plink": Case(plink),
+    "samples": Case(samples),
 }
 
 
@@ -153,7 +197,9 @@ def measure(name: str, memory: str, scale: float) -> int:
     """Run one case and print its line; return the peak in bytes."""
     case = CASES[name]
     with tempfile.TemporaryDirectory(prefix="fcl-bench-") as folder:
-        path, n_rows = case.make(Path(folder), scale)
+        # in a child, since Linux counts the peak of a process also for the commands that it starts
+        with ProcessPoolExecutor(1) as pool:
+            path, n_rows = pool.submit(case.make, Path(folder), scale).result()
         command = [sys.executable, "-m", "fcl", "convert", str(path), f"{folder}/out.zarr"]
         since = time.perf_counter()
         child = subprocess.Popen([*command, "--memory", memory, "--quiet", *case.options])

@@ -8,6 +8,9 @@ or on a9a, pairs of its columns (``products:degree=2``)::
 
     python tools/bench/path.py --a9a FILE.gz --points 20
 
+``--processes`` also times the path with the driver ``processes``, which starts its children for each
+point; nothing is pinned to a core then. ``--cv`` also shows how long the folds take to read their rows.
+
 Times are wall seconds in this process, with all kernels loaded before the clock starts. The table shows
 each point; the certificates are those of the path.
 """
@@ -24,6 +27,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import fcl
+from fcl.drivers.events import Prepared
 from tools.bench import common
 from tools.bench.products import read_libsvm
 
@@ -36,9 +40,11 @@ def main() -> None:
     parser.add_argument("--points", type=int, default=20, help="points of the path (default 20)")
     parser.add_argument("--C-max", type=float, dest="C_max", help="largest C of the path")
     parser.add_argument("--cv", type=int, help="also time cross-validation with this many folds")
+    parser.add_argument("--processes", action="store_true", help="also use that driver, unpinned")
     parser.add_argument("--singles", action="store_true", help="also train at each point alone")
     given = parser.parse_args()
-    common.pin(given.core)
+    if not given.processes:
+        common.pin(given.core)
     print(common.machine())
     if given.a9a is not None:
         X, y = read_libsvm(given.a9a)
@@ -59,13 +65,38 @@ def compare(data: fcl.DataSet, features: str, given: argparse.Namespace) -> None
         print(f"{point.C:10.4g} {point.active:7,} {gap:>8} {point.passes:3} {point.seconds:7.2f} s")
     _, last = timed(lambda: fcl.train(data, features, C=path.points[-1].C))
     print(f"path {seconds:.2f} s, last point alone {last:.2f} s, ratio {seconds / last:.2f}")
+    if given.processes:
+        of_processes(data, features, options)
     if given.singles:
         alone = [timed(partial(fcl.train, data, features, C=p.C)) for p in path.points]
         total = sum(spent for _, spent in alone)
         print(f"single runs {total:.2f} s in this process, {total / seconds:.2f} times the path")
     if given.cv:
-        _, spent = timed(lambda: fcl.train_path(data, features, cv=given.cv, **options))
+        reading: list[float] = []
+        seen = partial(note_reading, reading)
+        run = partial(fcl.train_path, data, features, cv=given.cv, progress=seen, **options)
+        _, spent = timed(run)
         print(f"{given.cv} folds {spent:.2f} s, {spent / seconds:.2f} times the path")
+        print(f"reading the rows {len(reading)} times {sum(reading):.2f} s")
+
+
+def of_processes(data: fcl.DataSet, features: str, options: dict[str, Any]) -> None:
+    """Time the path with the driver ``processes``."""
+    reading: list[float] = []
+    seen = partial(note_reading, reading)
+    run = partial(fcl.train_path, data, features, driver="processes", progress=seen, **options)
+    path, seconds = timed(run)
+    for point in path.points:
+        print(
+            f"{point.C:10.4g} {point.active:7,} {point.passes:3} {point.seconds:7.2f} s by processes"
+        )
+    print(f"path by processes {seconds:.2f} s, of which reading {sum(reading):.2f} s")
+
+
+def note_reading(seconds: list[float], event: Any) -> None:
+    """Keep the time that reading the rows took."""
+    if isinstance(event, Prepared):
+        seconds.append(event.seconds)
 
 
 def timed(run: Callable[[], Any]) -> tuple[Any, float]:

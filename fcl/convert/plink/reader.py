@@ -11,6 +11,7 @@ import numpy as np
 from fcl.checks import shown
 from fcl.convert.contract import Budget, Categorical, Column, Layout, Rows, Source
 from fcl.convert.files import InputFile
+from fcl.convert.plink.like import Columns, var_columns
 from fcl.convert.plink.samples import kept_samples, read_phenotype
 from fcl.convert.plink.transpose import Transposed
 from fcl.convert.plink.trio import Trio
@@ -29,6 +30,7 @@ class Options:
     y: str | None = None
     keep: str | None = None
     missing: str = "mean"
+    like: str | None = None
 
 
 def open_source(inputs: list[InputFile], options: Options, budget: Budget) -> Source:
@@ -51,11 +53,12 @@ class _PlinkSource(Source):
     def __init__(self, inputs: list[InputFile], options: Options, budget: Budget) -> None:
         super().__init__(inputs)
         self._options = options
-        self._trio = trio = Trio.open(inputs[0])
+        self._trio = trio = Trio.open(inputs[0], budget)
         self.inputs += [trio.bim, trio.fam]
         self._phenotype = read_phenotype(options.y, trio.samples, trio.fam.name)
         self._kept = self._find_kept()
-        self._means = np.zeros(len(trio.variants), np.float32)
+        self._columns = self._find_columns(budget)
+        self._means = np.zeros(len(self._columns.order), np.float32)
         self._n_missing = 0
         self._genotypes = self._transpose(budget)
         imputes = self._n_missing > 0 and options.missing == "mean"
@@ -70,20 +73,36 @@ class _PlinkSource(Source):
         self.notes.append("genotypes: copies of the allele A1 (column 5 of the .bim file)")
         if imputes:
             self.notes.append(
-                f"missing: {self._n_missing:,} genotypes, replaced by the mean of their variant "
-                "(--missing)"
+                f"missing: {self._n_missing:,} genotypes, replaced by the mean of their variant"
+                f"{' in --like' if options.like else ''} (--missing)"
             )
 
     @property
     def layout(self) -> Layout:
-        return Layout("dense", self._dtype, len(self._trio.variants), self._trio.variants)
+        found = self._columns.variants
+        var = var_columns(found, self._means)
+        return Layout("dense", self._dtype, len(found), found.names, var)
 
     def blocks(self, budget: Budget) -> Iterator[Rows]:
-        done = 0
-        step = budget.block_rows((2 + 4 + 4) * len(self._trio.variants))
-        for codes in self._genotypes.rows(step):
-            yield self._rows(codes, self._kept[done : done + len(codes)])
-            done += len(codes)
+        step = budget.block_rows((2 + 4 + 4) * len(self._means))
+        bands = zip(self._genotypes.bands, self._genotypes.rows(), strict=True)
+        for band, codes in bands:
+            samples = self._kept[band]
+            for start in range(0, len(codes), step):
+                part = slice(start, start + step)
+                yield self._rows(codes[part], samples[part])
+
+    def _find_columns(self, budget: Budget) -> Columns:
+        """The variants of the file, or those of ``--like``."""
+        trio, like = self._trio, self._options.like
+        if like is None:
+            return Columns.of(trio.variants)
+        found = Columns.like(like, trio.variants, trio.bim.name, budget)
+        self.notes.append(
+            f"like: {len(found.order):,} of {len(trio.variants):,} variants are used; "
+            f"{int(found.swapped.sum()):,} have A1 and A2 in the other order, and were turned"
+        )
+        return found
 
     def _find_kept(self) -> np.ndarray:
         """The samples that are kept and have a phenotype, in the order of the file."""
@@ -115,41 +134,46 @@ class _PlinkSource(Source):
             self.dropped[why] += count
 
     def _transpose(self, budget: Budget) -> Transposed:
-        """Read all variants, in blocks; count missing genotypes, and average the others."""
-        transposed = Transposed(len(self._kept), budget.scratch)
-        n_variants = len(self._trio.variants)
-        if not len(self._kept):
+        """Read all variants, in tiles; count missing genotypes, and average the others."""
+        n_samples, order = len(self._kept), self._columns.order
+        transposed = Transposed(n_samples, len(order), budget)
+        if not n_samples:
             return transposed
-        step = budget.block_rows(4 * len(self._kept))
+        step = budget.block_rows(2 * n_samples)
         with _import_bed_reader()(
             self._trio.bed.path,
             iid_count=len(self._trio.samples),
-            sid_count=n_variants,
+            sid_count=len(self._trio.variants),
             num_threads=1,
         ) as bed:
-            for start in range(0, n_variants, step):
-                variants = slice(start, min(n_variants, start + step))
-                codes = bed.read(index=(self._kept, variants), dtype="int8", order="C")
-                self._measure(codes, variants)
+            for tile in transposed.tiles:
+                codes = bed.read(index=(self._kept, order[tile]), dtype="int8", order="C")
+                for first in range(0, codes.shape[1], step):
+                    self._measure(codes[:, first : first + step], tile.start + first)
                 transposed.append(codes)
+        if self._columns.means is not None:
+            self._means = self._columns.means
         return transposed
 
-    def _measure(self, codes: np.ndarray, variants: slice) -> None:
+    def _measure(self, codes: np.ndarray, first: int) -> None:
+        """Count A1 as the columns from ``first`` on do, and average: int8 (samples, columns)."""
         missing = codes == _MISSING
+        columns = slice(first, first + codes.shape[1])
+        swapped = self._columns.swapped[columns]
+        if swapped.any():
+            codes[:, swapped] = np.where(missing, codes, 2 - codes)[:, swapped]
         count = missing.sum(0)
-        if not count.any():
-            return
-        if self._options.missing == "error":
+        if count.any() and self._options.missing == "error":
             row, column = np.argwhere(missing)[0]
             raise InputError(
                 f"{self._trio.bed.name}: the sample "
                 f"{shown(self._trio.samples.names[self._kept[row]])} has no genotype of the "
-                f"variant {shown(self._trio.variants[variants.start + column])}; give --missing "
+                f"variant {shown(self._columns.variants.names[first + column])}; give --missing "
                 "mean or drop"
             )
         self._n_missing += int(count.sum())
-        total = np.where(missing, 0, codes).sum(0, dtype=np.int64)
-        self._means[variants] = total / np.maximum(1, len(codes) - count)
+        total = codes.sum(0, dtype=np.int64) - _MISSING * count
+        self._means[columns] = total / np.maximum(1, len(codes) - count)
 
     def _rows(self, codes: np.ndarray, samples: np.ndarray) -> Rows:
         x: np.ndarray = codes

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from fcl.checks import shown
 from fcl.convert.files import InputFile
-from fcl.convert.plink.trio import Samples, fields
+from fcl.convert.plink.trio import Samples, decoded, fields
+from fcl.convert.rereading import complete_lines
 from fcl.errors import InputError
 
 __all__ = ["Phenotype", "kept_samples", "read_phenotype"]
@@ -107,9 +109,9 @@ def read_phenotype(option: str | None, samples: Samples, fam_name: str) -> Pheno
 
 def _column(file: InputFile, column: str, samples: Samples) -> np.ndarray:
     lines = _lines(file)
-    if not lines:
+    _, header = next(lines, (0, []))
+    if not header:
         raise InputError(f"{file.name}: expected a table of phenotypes, got an empty file")
-    header = lines[0][1]
     if column not in header:
         raise InputError(
             f"--y: {file.name} has no column {shown(column)}; its first line has "
@@ -125,23 +127,25 @@ def _column(file: InputFile, column: str, samples: Samples) -> np.ndarray:
     index = samples.index()
     values = np.full(len(samples), np.nan)
     seen: dict[int, int] = {}
-    for number, cells in lines[1:]:
+    key: list[str] = []
+    for number, cells in lines:
         if len(cells) != len(header):
             raise InputError(
                 f"{file.name}: line {number}: expected {len(header)} columns, got {len(cells)}"
             )
-        sample = index.get(tuple(cells[:n_keys]))
+        key = cells[:n_keys]
+        sample = index.get(tuple(key))
         if sample is None:
             continue
         if seen.setdefault(sample, number) != number:
             raise InputError(
-                f"{file.name}: the sample {shown(' '.join(cells[:n_keys]))} is in the lines "
+                f"{file.name}: the sample {shown(' '.join(key))} is in the lines "
                 f"{seen[sample]} and {number}; expected each sample once"
             )
         values[sample] = _number(cells[at], f"{file.name}: line {number}", column)
     if not seen:
         raise InputError(
-            f"--y: no sample of {file.name}, such as {shown(' '.join(lines[-1][1][:n_keys]))}, "
+            f"--y: no sample of {file.name}, such as {shown(' '.join(key))}, "
             f"is in the .fam file, whose samples are {_some(samples)}; expected FID and IID, or "
             "one column of names (ID or FAMILY_ID)"
         )
@@ -179,9 +183,12 @@ def _number(text: str, where: str, column: str) -> float:
     return value
 
 
-def _lines(file: InputFile) -> list[tuple[int, list[str]]]:
-    lines = enumerate(file.read_text().splitlines(), 1)
-    return [(number, fields(line)) for number, line in lines if line.strip()]
+def _lines(file: InputFile) -> Iterator[tuple[int, list[str]]]:
+    """The cells of each line, with its number from 1; a table may have very many columns."""
+    for first, content in complete_lines(file, 1 << 22):
+        for number, line in enumerate(decoded(file, first, content).splitlines(), first):
+            if line.strip():
+                yield number, fields(line)
 
 
 def _some(samples: Samples) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,15 +10,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from fcl.checks import shown
+from fcl.convert.contract import TEXT_BYTES, Budget
 from fcl.convert.files import InputFile
 from fcl.convert.rereading import complete_lines
 from fcl.errors import InputError
 
-__all__ = ["Samples", "Trio", "fields"]
+__all__ = ["Samples", "Trio", "Variants", "decoded", "fields"]
 
 _MAGIC = b"\x6c\x1b"
 _BY_VARIANT = b"\x01"
 _HEADER_BYTES = 3
+#: Texts that are held for a sample, if it is looked up by name.
+_TEXTS_OF_SAMPLE = 5
 
 
 @dataclass(frozen=True)
@@ -50,16 +54,37 @@ class Samples:
 
     def index(self) -> dict[tuple[str, ...], int]:
         """(FAMILY, ID), or one name -> sample: the names are ids and full names of one sample only."""
-        singles: dict[tuple[str, ...], set[int]] = {}
+        singles: dict[tuple[str, ...], int] = {}
         for names in (self.ids, self.full_names):
             for at, name in enumerate(names):
-                singles.setdefault((name,), set()).add(at)
-        found = {key: min(samples) for key, samples in singles.items() if len(samples) == 1}
+                if singles.setdefault((name,), at) != at:
+                    singles[name,] = -1
+        found = {key: at for key, at in singles.items() if at >= 0}
         pairs = zip(self.family, self.ids, strict=True)
         return found | {pair: at for at, pair in enumerate(pairs)}
 
     def __len__(self) -> int:
         return len(self.ids)
+
+
+@dataclass(frozen=True)
+class Variants:
+    """The variants of a .bim file.
+
+    Attributes
+    ----------
+    names : list of str
+        Their ids; duplicates have chrom:pos:a1:a2 appended.
+    a1, a2 : list of str
+        Their alleles; the genotypes count a1. "0" is an allele that the file does not name.
+    """
+
+    names: list[str]
+    a1: list[str]
+    a2: list[str]
+
+    def __len__(self) -> int:
+        return len(self.names)
 
 
 @dataclass(frozen=True)
@@ -70,24 +95,25 @@ class Trio:
     ----------
     bed, bim, fam : InputFile
     samples : Samples
-    variants : list of str
-        Their ids; duplicates have chrom:pos:a1:a2 appended.
+    variants : Variants
     """
 
     bed: InputFile
     bim: InputFile
     fam: InputFile
     samples: Samples
-    variants: list[str]
+    variants: Variants
 
     @classmethod
-    def open(cls, bed: InputFile) -> Trio:
+    def open(cls, bed: InputFile, budget: Budget) -> Trio:
         """Read the .bim and .fam files beside a .bed file.
 
         Raises
         ------
         InputError
             A file is missing or damaged, or the .bed file has another size than they say.
+        BudgetError
+            The names of the samples and variants need more memory than the budget allows.
         """
         if bed.is_stdin or bed.compressed:
             raise InputError(
@@ -101,7 +127,11 @@ class Trio:
                 f"{bed.path.stem}.bed, .bim and .fam in one folder"
             )
         bim, fam = InputFile(parts[".bim"]), InputFile(parts[".fam"])
-        trio = cls(bed, bim, fam, _read_samples(fam), _read_variants(bim))
+        samples = _read_samples(fam)
+        n_variants = ((bed.size or 0) - _HEADER_BYTES) // -(-len(samples) // 4)
+        names = f"the names of {len(samples):,} samples and {n_variants:,} variants"
+        budget.check(names, TEXT_BYTES * (_TEXTS_OF_SAMPLE * len(samples) + n_variants))
+        trio = cls(bed, bim, fam, samples, _read_variants(bim))
         trio._check_size()
         return trio
 
@@ -125,15 +155,19 @@ def fields(text: str) -> list[str]:
     return [cell.strip() for cell in text.split("\t")] if "\t" in text else text.split()
 
 
+def decoded(file: InputFile, first: int, content: bytes) -> str:
+    """Lines of a file as text, of which the first has this number; raises InputError if not UTF-8."""
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        wrong = first + content.count(b"\n", 0, error.start)
+        raise InputError(f"{file.name}: line {wrong} is not UTF-8 text") from None
+
+
 def _records(file: InputFile) -> Iterator[tuple[int, list[str]]]:
     """Lines of six cells, numbered from 1."""
     for first, content in complete_lines(file, 1 << 22):
-        try:
-            lines = content.decode("utf-8").splitlines()
-        except UnicodeDecodeError as error:
-            wrong = first + content.count(b"\n", 0, error.start)
-            raise InputError(f"{file.name}: line {wrong} is not UTF-8 text") from None
-        for number, line in enumerate(lines, first):
+        for number, line in enumerate(decoded(file, first, content).splitlines(), first):
             cells = line.split()
             if not cells:
                 continue
@@ -154,17 +188,22 @@ def _read_samples(fam: InputFile) -> Samples:
                 f"{fam.name}: the sample {shown(f'{group} {name}')} is in the lines "
                 f"{seen[group, name]} and {number}; expected each sample once"
             )
-        family.append(group)
+        family.append(sys.intern(group))
         ids.append(name)
         sexes.append(int(sex) if sex in ("1", "2") else 0)
-        phenotype.append(value)
+        phenotype.append(sys.intern(value))
     if not ids:
         raise InputError(f"{fam.name}: expected samples, got an empty file")
     return Samples(family, ids, np.array(sexes, np.int8), phenotype)
 
 
-def _read_variants(bim: InputFile) -> list[str]:
-    names = [name for _, (_, name, *_) in _records(bim)]
+def _read_variants(bim: InputFile) -> Variants:
+    found = Variants([], [], [])
+    for _, (_, name, _, _, first, second) in _records(bim):
+        found.names.append(name)
+        found.a1.append(sys.intern(first))
+        found.a2.append(sys.intern(second))
+    names = found.names
     if not names:
         raise InputError(f"{bim.name}: expected variants, got an empty file")
     if len(set(names)) < len(names):
@@ -174,4 +213,4 @@ def _read_variants(bim: InputFile) -> list[str]:
             chromosome, name, _, position, first, second = cells
             if counts[name] > 1:
                 names[at] = f"{name}_{chromosome}:{position}:{first}:{second}"
-    return names
+    return found

@@ -166,6 +166,7 @@ class _Sample:
     @classmethod
     def of(cls, file: InputFile, size: int) -> _Sample:
         """Read complete lines, of which at least two if there are so many."""
+        file.check_encoding()
         content, whole = b"", True
         for piece in file.slices(1 << 16):
             content += piece

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +24,7 @@ from fcl.convert.tables.contract import (
 )
 from fcl.convert.tables.source import TableSource
 from fcl.errors import InputError
+from fcl.units import format_bytes
 
 __all__ = ["Options", "open_source"]
 
@@ -31,6 +32,9 @@ __all__ = ["Options", "open_source"]
 _COPIES = 4
 #: Bytes read from a file at a time; without it, pyarrow reads the whole column of a group of rows.
 _BUFFER = 1 << 18
+#: A page of values and one of distinct values, which pyarrow holds for each column. Files do not say how
+#: large their pages are; most writers fill them up to 1 MiB.
+_PAGES = 2 << 20
 
 
 @dataclass(frozen=True)
@@ -81,15 +85,48 @@ class _ParquetFile(TableFile):
         pyarrow = import_pyarrow()
         for column in (*selection.numbers, *selection.texts):
             self._check_kind(column)
-        n_columns = len(selection.numbers) + len(selection.texts)
-        rows = self._budget.block_rows(8 * _COPIES * max(1, n_columns))
         names = [self.columns[at] for at in (*selection.numbers, *selection.texts)]
+        texts = [self.columns[at] for at in selection.texts if self._kinds[at] == "text"]
         try:
-            with self._open() as file:
+            with self._open(texts) as file:
+                self._check_pages(file.metadata, set(names))
+                rows = self._block_rows(names, _text_bytes(file.metadata, set(texts)))
                 for batch in file.iter_batches(rows, columns=names, use_threads=False):
-                    yield self._converted(batch, selection)
+                    for part in self._parts(batch, selection):
+                        yield self._converted(part, selection)
         except (OSError, pyarrow.ArrowException) as error:
             raise self._damaged(error) from None
+
+    def _block_rows(self, names: Sequence[str], text_bytes: float) -> int:
+        """How many rows make a batch, if the texts of a row have so many bytes."""
+        return self._budget.block_rows(int(_COPIES * (8 * max(1, len(names)) + text_bytes)))
+
+    def _parts(self, batch: Any, selection: Selection) -> Iterator[Any]:
+        """Parts of a batch that are small enough when texts that repeat are copied."""
+        text_bytes = 0.0
+        for at in selection.texts:
+            column = batch.column(self.columns[at])
+            found = getattr(column, "dictionary", column)
+            text_bytes += found.nbytes / max(1, len(found))
+        step = self._block_rows(batch.schema.names, text_bytes)
+        for start in range(0, len(batch), step):
+            yield batch.slice(start, step)
+
+    def _check_pages(self, metadata: Any, names: Set[str]) -> None:
+        """Refuse a group of rows whose pages do not fit the budget."""
+        for group, chunks in _chunks(metadata, names):
+            size = sum(
+                min(chunk.total_uncompressed_size, _PAGES)
+                + min(chunk.total_compressed_size, _BUFFER)
+                for chunk in chunks
+            )
+            self._budget.check(
+                f"{self.name}: the pages of {len(names):,} columns in a group of {group.num_rows:,} rows "
+                f"({format_bytes(group.total_byte_size)})",
+                size * 5 // 4,
+                part=1,
+                advice=", name fewer columns with --x, or write the file with smaller groups of rows",
+            )
 
     def _converted(self, batch: Any, selection: Selection) -> Batch:
         from pyarrow import compute
@@ -118,12 +155,18 @@ class _ParquetFile(TableFile):
             ) from None
         return floats_of(found)
 
-    def _open(self) -> Any:
+    def _open(self, texts: Sequence[str] = ()) -> Any:
+        """Open the file; texts that repeat in the columns ``texts`` are stored once in each batch."""
         from pyarrow import parquet
 
         pyarrow = import_pyarrow()
         try:
-            return parquet.ParquetFile(self.file.file.path, buffer_size=_BUFFER, pre_buffer=False)
+            return parquet.ParquetFile(
+                self.file.file.path,
+                buffer_size=_BUFFER,
+                pre_buffer=False,
+                read_dictionary=list(texts) or None,
+            )
         except (OSError, pyarrow.ArrowException) as error:
             raise self._damaged(error) from None
 
@@ -141,6 +184,25 @@ class _ParquetFile(TableFile):
                 "expected numbers, booleans or text: leave it out with --x "
                 f"'!{self.columns[column]}'"
             )
+
+
+def _chunks(metadata: Any, names: Set[str]) -> Iterator[tuple[Any, list[Any]]]:
+    """The groups of rows of a file, each with the parts of its columns that have these names."""
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        chunks = [group.column(at) for at in range(group.num_columns)]
+        yield group, [chunk for chunk in chunks if chunk.path_in_schema in names]
+
+
+def _text_bytes(metadata: Any, names: Set[str]) -> float:
+    """Bytes of the texts of a row: the largest mean of a group of rows; those that repeat count once."""
+    return max(
+        (
+            sum(chunk.total_uncompressed_size for chunk in chunks) / max(1, group.num_rows)
+            for group, chunks in _chunks(metadata, names)
+        ),
+        default=0.0,
+    )
 
 
 def _kind(found: Any) -> str:

@@ -11,6 +11,7 @@ import numpy as np
 from fcl.checks import shown
 from fcl.convert.contract import Budget, Categorical, Column, Layout, Rows, Source
 from fcl.convert.files import InputFile
+from fcl.convert.reference import Reference
 from fcl.convert.tables.columns import ColumnOptions, Roles
 from fcl.convert.tables.contract import Batch, Selection, TableFile, shown_columns
 from fcl.convert.tables.encoding import Encoding, columns_like
@@ -49,7 +50,7 @@ class TableSource(Source):
         else:
             roles, forced = like.roles(files[0], options)
         self._roles = roles
-        self._survey = survey = Survey(files, roles, options, forced)
+        self._survey = survey = Survey(files, roles, options, forced, budget)
         if not survey.n_rows:
             raise InputError(f"{files[0].name}: has the names of columns, but no rows")
         if like is None:
@@ -196,17 +197,13 @@ class _ReferenceColumns:
     @classmethod
     def read(cls, path: str) -> _ReferenceColumns:
         """Read the names of the columns; raises InputError if the data set has none."""
-        import zarr
-
-        from fcl.data.open import open_data
-
-        names = open_data(path, y=None).column_names
+        found = Reference.open(path)
+        names = found.data.column_names
         if names is None:
             raise InputError(
                 f"--like: {path} has no names of columns; expected an output of fcl convert"
             )
-        attributes: Any = zarr.open_group(path, mode="r").attrs.get("fcl", {})
-        means = attributes.get("means", {})
+        means = found.attributes.get("means", {})
         return cls(list(names), {name: float(mean) for name, mean in means.items()})
 
     def roles(self, table: TableFile, options: ColumnOptions) -> tuple[Roles, list[int]]:

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from fcl.checks import shown
+from fcl.convert.cells import is_sequence
+from fcl.convert.contract import TEXT_BYTES, Budget
 from fcl.convert.numbers import (
     FIRST_INEXACT,
     any_inexact_in_float32,
@@ -23,7 +25,6 @@ from fcl.convert.tables.contract import (
     TextInNumbersError,
     Texts,
 )
-from fcl.data.sequences import is_sequence
 from fcl.errors import InputError
 
 __all__ = ["NumberStats", "Survey", "TextStats"]
@@ -77,6 +78,7 @@ class TextStats:
 
     codes: dict[str, int] = field(default_factory=dict)
     missing: int = 0
+    size: int = 0  #: bytes of the values
     number: tuple[int, str] | None = None
     text: tuple[int, str] | None = None
 
@@ -88,6 +90,7 @@ class TextStats:
         for value, at in zip(texts.values, first[:-1].tolist(), strict=True):
             if at >= 0 and value not in self.codes:
                 self.codes[value] = len(self.codes)
+                self.size += TEXT_BYTES + len(value)
                 if is_number(value):
                     self.number = self.number or (row + at, value)
                 else:
@@ -105,6 +108,7 @@ class Survey:
     options : ColumnOptions
     forced : sequence of int
         Columns to read as text.
+    budget : Budget
 
     Attributes
     ----------
@@ -126,8 +130,9 @@ class Survey:
         roles: Roles,
         options: ColumnOptions,
         forced: Sequence[int],
+        budget: Budget,
     ) -> None:
-        self.files, self.roles, self.options = files, roles, options
+        self.files, self.roles, self.options, self._budget = files, roles, options, budget
         table = files[0]
         self.categorical = set(forced)
         if options.categorical:
@@ -215,6 +220,8 @@ class Survey:
             self.texts[place].add(texts, row, file.is_number)
         for place in range(len(batch.texts)):
             self._check_categories(file, place)
+        size = sum(stats.size for stats in self.texts)
+        self._budget.check(f"{file.name}: the different texts of the columns", size)
 
     def _check_numbers(self, file: TableFile, numbers: np.ndarray, row: int) -> None:
         infinite, missing = np.isinf(numbers), np.isnan(numbers)
@@ -232,7 +239,8 @@ class Survey:
                 line = int((weights < 0).argmax())
                 raise InputError(
                     f"{file.where(row + line)}: expected weights >= 0 in the column "
-                    f"{shown(file.columns[self.roles.weights])}, got {weights[line]:g}"
+                    f"{shown(file.columns[self.roles.weights])}, got {weights[line]:g}; correct it, or "
+                    "remove the row"
                 )
 
     def _check_missing(

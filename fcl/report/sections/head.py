@@ -49,6 +49,8 @@ def proof(certificate: Certificate) -> str:
     )
     if certificate.scope is Scope.FAMILY:
         return f"{text} These are all features of the family."
+    if certificate.scope is Scope.SUPPORT:
+        return f"{text} These are the features that another model had chosen; the others were left out."
     when = ", and they were priced one point earlier" * (certificate.scope is Scope.SAMPLE_BEFORE)
     return f"{text} These features are a sample of the family{when}; nothing is proved about the others."
 
@@ -62,6 +64,8 @@ def _problem(context: Context) -> list[tuple[str, str]]:
     penalty = Penalty(float(model.options.get("l1_ratio", 1.0))).formula
     if model.options.get("standardize"):
         penalty += ", in units of standard deviations"
+    if model.certificate.scope is Scope.SUPPORT:
+        penalty += ", each term times the variance of its feature"
     rows = f"{model.n_rows:,} training rows, sum of weights {model.sum_weights:.10g}"
     return [
         ("task", task),

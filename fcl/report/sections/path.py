@@ -82,6 +82,11 @@ def _lead(found: dict[str, Any], chosen: int, n: int) -> str:
         text += f" It was chosen by {words}."
     if found.get("error_from"):
         text += f" Standard errors come from {short(str(found['error_from']), 80)}."
+    outer = found.get("outer")
+    if isinstance(outer, dict) and math.isfinite(mean := number(outer.get("mean"))):
+        metric, se = short(str(outer.get("metric")).upper(), 12), number(outer.get("se"))
+        text += f" Nested cross-validation scores the whole choice: {metric} {mean:.4g}"
+        text += f", standard error {se:.2g}." if math.isfinite(se) else "."
     return text
 
 

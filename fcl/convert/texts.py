@@ -1,0 +1,116 @@
+"""Arrays of text, whose chunks hold a limited number of bytes however long the texts are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import Future
+from typing import Any
+
+import numpy as np
+
+from fcl.convert.arrays import TEXT, Store
+
+__all__ = ["TextArray", "write_texts"]
+
+#: What a text takes beside its letters, as an array and as the objects that zarr makes of it.
+_TEXT_BYTES = 64
+#: Texts that are turned into an array at a time.
+_STEP = 1 << 16
+
+
+class TextArray:
+    """An array of text (n,) to which values are appended; it is written chunk by chunk.
+
+    All chunks of an array have the same number of rows. If later texts are so long that a chunk would
+    exceed the limit of bytes, the rows that are stored already are written again in smaller chunks.
+
+    Parameters
+    ----------
+    store : Store
+        Its layout limits the rows, a power of two, and the bytes of a chunk.
+    path : str
+    """
+
+    def __init__(self, store: Store, path: str) -> None:
+        self._store, self._path = store, path
+        self._chunk = store.layout.chunk_rows
+        self._limit = store.layout.column_bytes
+        self._waiting: list[np.ndarray] = []
+        self._n_waiting, self._bytes = 0, 0
+        self._array: Any = None
+        self._written: Future[None] | None = None
+        self._n_rows = 0
+
+    def append(self, values: np.ndarray) -> None:
+        """Append texts of ``StringDType``."""
+        while len(values):
+            here = values[: self._chunk - self._n_waiting]
+            sizes = self._bytes + np.cumsum(np.strings.str_len(here) + _TEXT_BYTES)
+            fits = int(np.searchsorted(sizes, self._limit, side="right"))
+            if fits < len(here) and self._chunk > 1:
+                values = np.concatenate([*self._waiting, values])
+                self._shrink(self._n_waiting + fits)
+                self._start_chunk()
+                continue
+            self._waiting.append(here)
+            self._n_waiting += len(here)
+            self._bytes = int(sizes[-1])
+            values = values[len(here) :]
+            if self._n_waiting == self._chunk:
+                self._flush()
+
+    def finish(self) -> None:
+        """Write what is left, and wait until all is written."""
+        if self._n_waiting or self._array is None:
+            self._chunk = self._chunk if self._n_rows else max(1, self._n_waiting)
+            self._flush()
+        self._wait()
+
+    def _start_chunk(self) -> None:
+        self._waiting, self._n_waiting, self._bytes = [], 0, 0
+
+    def _flush(self) -> None:
+        self._wait()
+        if self._array is None:
+            self._array = self._create()
+        values = np.concatenate([np.empty(0, TEXT), *self._waiting])
+        self._n_rows += len(values)
+        self._written = self._store.thread.submit(_write, self._array, self._n_rows, values)
+        self._start_chunk()
+
+    def _wait(self) -> None:
+        if self._written is not None:
+            self._written.result()
+            self._written = None
+
+    def _create(self) -> Any:
+        return self._store.create(self._path, TEXT, (self._chunk,))
+
+    def _shrink(self, rows: int) -> None:
+        """Make chunks of at most so many rows, also of the rows that are stored already."""
+        before = self._chunk
+        while self._chunk > max(1, rows):
+            self._chunk //= 2
+        self._wait()
+        if self._array is None:
+            return
+        with self._store.moved_away(self._path) as old:
+            self._array = self._create()
+            for start in range(0, self._n_rows, before):
+                values = old[start : start + before]
+                _write(self._array, start + len(values), values)
+
+
+def write_texts(store: Store, path: str, values: Sequence[str]) -> None:
+    """Write an array of text."""
+    array = TextArray(store, path)
+    for start in range(0, len(values), _STEP):
+        array.append(np.array(values[start : start + _STEP], TEXT))
+    array.finish()
+
+
+def _write(array: Any, stop: int, values: np.ndarray) -> None:
+    """Write the rows up to ``stop``, which is then the number of rows."""
+    array.resize((stop,))
+    if len(values):
+        array[stop - len(values) : stop] = values

@@ -1,0 +1,219 @@
+"""A few chosen features of a family, as a family of their own: ids are indices into the chosen ids.
+
+A refit trains on these features. Rows, columns and sums are those of the whole family, so that the refit
+needs no matrix of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fcl.data.prepared import PreparedRows
+from fcl.features.base import ColumnMaker, Columns, Family, Floats, Ids, Pricer, Scorer
+from fcl.features.candidates import Collector
+from fcl.features.prices import PriceQuery, Progress, RowVector, Scan, ones, sums_of
+
+if TYPE_CHECKING:
+    from fcl.data.base import RowReader
+    from fcl.features.motif import Motif
+
+__all__ = ["SupportFamily"]
+
+#: Smallest penalty factor, as a share of the mean square of the feature: of features without variance.
+LEAST_VARIANCE = 1e-12
+
+
+class SupportFamily(Family):
+    """The features ``chosen`` of a family, each with its variance as its penalty factor.
+
+    A ridge penalty with these factors is one on sd_j w_j, which does not depend on the features' units.
+    The first call of :meth:`pricer` measures the variances over the prepared rows.
+
+    Parameters
+    ----------
+    whole : Family
+        It must price all its features in every pass, in the units of the data.
+    chosen : int64 (k,)
+        Ids of at least one feature, strictly increasing.
+    """
+
+    def __init__(self, whole: Family, chosen: Ids) -> None:
+        self.whole, self.chosen = whole, whole.checked_ids(chosen)
+        self._factors: Floats | None = None
+        self._largest = np.empty(0)  # upper bound on |value|, by feature
+
+    # -- the features --------------------------------------------------------------------------
+
+    @property
+    def n_features(self) -> int:
+        return len(self.chosen)
+
+    @property
+    def n_price_parts(self) -> int:
+        return 1
+
+    @property
+    def integer_bound(self) -> float:
+        return self.whole.integer_bound
+
+    @property
+    def binary(self) -> bool:
+        return self.whole.binary
+
+    @property
+    def step(self) -> float:
+        return self.whole.step
+
+    @property
+    def name(self) -> str:
+        return self.whole.name
+
+    @property
+    def verifies_columns(self) -> bool:
+        return self.whole.verifies_columns
+
+    @property
+    def row_kind(self) -> str:
+        return self.whole.row_kind
+
+    @property
+    def row_width(self) -> int:
+        return self.whole.row_width
+
+    @property
+    def record_key(self) -> object:
+        return self.whole.record_key
+
+    def penalty_factors(self, ids: Ids) -> Floats:
+        if self._factors is None:
+            raise RuntimeError("the variances are not measured; call pricer() first")
+        return self._factors[ids]
+
+    def describe(self, feature: int, names: Sequence[str] | None = None) -> str:
+        return self.whole.describe(int(self.chosen[feature]), names)
+
+    def motif(self, feature: int) -> Motif | None:
+        return self.whole.motif(int(self.chosen[feature]))
+
+    def to_config(self) -> dict[str, Any]:
+        return self.whole.to_config()
+
+    # -- rows ----------------------------------------------------------------------------------
+
+    def most_block_rows(self) -> int:
+        return self.whole.most_block_rows()
+
+    def read_rows(
+        self,
+        rows: RowReader,
+        block_rows: int,
+        keep: npt.NDArray[np.bool_] | None = None,
+        first: int = 0,
+        last: int | None = None,
+    ) -> Iterator[tuple[int, int, Any]]:
+        return self.whole.read_rows(rows, block_rows, keep, first, last)
+
+    def check_rows(self, rows: RowReader) -> None:
+        self.whole.check_rows(rows)
+
+    def record_shape(self, block_rows: int) -> tuple[int, ...]:
+        return self.whole.record_shape(block_rows)
+
+    def prepare(
+        self, raw: Any, record: npt.NDArray[np.uint8], block_rows: int
+    ) -> Sequence[np.ndarray]:
+        return self.whole.prepare(raw, record, block_rows)
+
+    def select(self, prepared: PreparedRows, rows: Ids, chosen: PreparedRows, number: int) -> None:
+        self.whole.select(prepared, rows, chosen, number)
+
+    def write_margins(
+        self,
+        prepared: PreparedRows,
+        ids: Ids,
+        weights: Floats,
+        out: Floats,
+        blocks: range | None = None,
+    ) -> None:
+        self.whole.write_margins(prepared, self.chosen[ids], weights, out, blocks)
+
+    def scorer(self, ids: Ids, weights: Floats) -> Scorer:
+        return self.whole.scorer(self.chosen[ids], weights)
+
+    def workspace_bytes(self, block_rows: int, scratch: bool) -> int:
+        return self.whole.workspace_bytes(block_rows, scratch) + 32 * self.n_features
+
+    def extra_bytes(self, prepared: PreparedRows, pricers: int = 1) -> int:
+        return self.whole.extra_bytes(prepared, pricers)
+
+    # -- prices and columns --------------------------------------------------------------------
+
+    def pricer(self, prepared: PreparedRows, keep: int) -> Pricer:
+        found = self.whole.pricer(prepared, keep)
+        if self._factors is None:
+            self._measure(found, prepared)
+        return _SupportPricer(self, found, keep)
+
+    def _measure(self, pricer: Pricer, prepared: PreparedRows) -> None:
+        """Measure the variances, in the population form and without weights, and bound the values."""
+        blocks, n = range(prepared.n_blocks), prepared.n_rows
+        sums, squares = (sums_of(pricer, self.chosen, ones(), blocks, power) for power in (1, 2))
+        least = np.where(squares > 0.0, LEAST_VARIANCE * squares / n, 1.0)
+        self._factors = np.maximum(squares / n - (sums / n) ** 2, least)
+        self._largest = np.sqrt(squares)
+
+    def column_maker(self, prepared: PreparedRows, buffer_bytes: int) -> ColumnMaker:
+        return _SupportColumns(self, self.whole.column_maker(prepared, buffer_bytes))
+
+    @property
+    def largest(self) -> Floats:
+        """Upper bounds on |phi_ij|, float64 (k,): the roots of the sums of squares."""
+        return self._largest
+
+
+class _SupportColumns(ColumnMaker):
+    """Makes the columns of the chosen features."""
+
+    def __init__(self, family: SupportFamily, maker: ColumnMaker) -> None:
+        self.family, self.prepared, self.batch = family, maker.prepared, maker.batch
+        self._maker = maker
+
+    def order(self, ids: Ids) -> npt.NDArray[np.intp]:
+        return self._maker.order(self.family.chosen[ids])
+
+    def make(self, ids: Ids) -> Sequence[Columns]:
+        return self._maker.make(self.family.chosen[ids])
+
+
+class _SupportPricer:
+    """Prices the chosen features by the sums that the pricer of the whole family makes of watched ones.
+
+    See :class:`fcl.features.prices.Pricer`.
+    """
+
+    n_parts = 1
+
+    def __init__(self, family: SupportFamily, pricer: Pricer, keep: int) -> None:
+        self._family, self._pricer, self._keep = family, pricer, keep
+
+    def accumulate(self, request: Any, rows: RowVector, blocks: range, progress: Progress) -> Any:
+        return self._pricer.accumulate(request, rows, blocks, progress)
+
+    def merge(self, sums: Any, more: Any) -> Any:
+        return self._pricer.merge(sums, more)
+
+    def scan(self, query: PriceQuery, step: float) -> Scan:
+        family, parts = self._family, range(self._pricer.n_parts)
+        watched = family.chosen if query.find else family.chosen[query.watched]
+        found = yield from self._pricer.scan(
+            replace(query, parts=parts, watched=watched, find=False), step
+        )
+        if not query.find:
+            return found
+        factors = family.penalty_factors(np.arange(family.n_features))
+        return Collector(query, self._keep).price_range(0, found.watched, factors, family.largest)

@@ -1,0 +1,114 @@
+"""Nested cross-validation: how good is a model whose C was chosen by cross-validation?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from fcl.checks import is_whole
+from fcl.data import DataSet
+from fcl.data.memory import MemoryReader
+from fcl.errors import InputError
+from fcl.path.cross import cross_validated, fold_name
+from fcl.path.folds import Folds, fold_of_rows
+from fcl.path.grid import Grid
+from fcl.path.options import PathOptions
+from fcl.path.problem import Folder, Problem, split_data
+from fcl.path.result import OuterFold, OuterScores, PathResult
+from fcl.path.rules import PathStop
+from fcl.path.scores import fold_scores, margins_on
+from fcl.path.track import Running
+
+__all__ = ["OuterFolds", "outer_folds", "score_outer_folds"]
+
+
+@dataclass(frozen=True)
+class OuterFolds:
+    """The outer fold of each row, and for each of these folds the folds of the rows that are left."""
+
+    outer: Folds
+    inner: list[Folds]
+
+    def __iter__(self) -> Iterator[tuple[int, Folds]]:
+        return iter(enumerate(self.inner))
+
+
+def outer_folds(problem: Problem, outer: Any, cv: Any, groups: Any) -> OuterFolds:
+    """Divide the rows; arguments and errors as for :func:`fcl.train_path`."""
+    if problem.folds is None:
+        raise InputError(
+            "outer: expected cv beside it, which chooses C in each outer fold, got none; give cv"
+        )
+    data, seed = problem.data, int(problem.fixed["seed"])
+    groups = data.groups if groups is None else groups
+    classifies = problem.loss.classifies
+    try:
+        found = fold_of_rows(outer, data, groups, classifies, seed)
+    except InputError as error:
+        raise InputError(f"outer: {str(error).removeprefix('cv: ')}") from None
+    inner = []
+    for fold in range(int(found.max()) + 1):
+        left = np.flatnonzero(found != fold)
+        own = np.full(data.n_rows, -1, np.int64)
+        some = None if groups is None else np.asarray(groups).reshape(data.n_rows)[left]
+        rows = MemoryReader(np.zeros((len(left), 1)), data.name)
+        part = DataSet(data.name, rows, None if data.target is None else data.target[left])
+        own[left] = fold_of_rows(_cv_of(cv, left, some), part, some, classifies, seed)
+        inner.append(own)
+    return OuterFolds(found, inner)
+
+
+def _cv_of(cv: Any, left: np.ndarray, groups: Any) -> Any:
+    """The argument ``cv`` for some of the rows: their labels, or at most as many folds as groups."""
+    if is_whole(cv) and not isinstance(cv, bool):
+        return cv if groups is None else min(cv, len(np.unique(groups)))
+    return cv if hasattr(cv, "split") else np.asarray(cv).reshape(-1)[left]
+
+
+def score_outer_folds(
+    problem: Problem,
+    folds: OuterFolds,
+    options: PathOptions,
+    grid: Grid,
+    running: Running,
+    folder: Folder,
+) -> OuterScores:
+    """Choose C without the rows of each outer fold in turn, and score the choice on them.
+
+    Raises KeyboardInterrupt if a search was interrupted.
+    """
+    found = []
+    for fold, inner in folds:
+        train, held = split_data(problem.data, folds.outer, fold, "outer")
+        assert train.weights is not None
+        part = replace(
+            problem,
+            data=train,
+            folds=inner,
+            sum_weights=float(train.weights.sum()),
+            part=f"outer {fold_name(fold, folds.outer)}",
+        )
+        result = cross_validated(
+            part,
+            options,
+            grid,
+            Running(running.report, running.should_stop),  # with a time limit of its own
+            folder.within(f"outer-{fold + 1}"),
+        )
+        if result.reason is PathStop.INTERRUPTED:
+            raise KeyboardInterrupt
+        found.append(_scored(fold, result, replace(part, valid=held)))
+    mean, se = fold_scores(np.array([[fold.score] for fold in found]))
+    return OuterScores(problem.loss.metric, found, float(mean[0]), float(se[0]))
+
+
+def _scored(fold: int, result: PathResult, problem: Problem) -> OuterFold:
+    """The choice of a search, scored on the validation rows of a problem."""
+    job = problem.make_job()
+    rows = job.valid
+    assert rows is not None
+    margins = margins_on(job, rows, result.chosen.model)
+    return OuterFold(fold, result.chosen, rows.n, job.loss.score(rows.y, rows.s, margins))

@@ -1,0 +1,177 @@
+"""What a path trains on and validates on, and where its tracks are saved."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+import warnings
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fcl.data import DataSet
+from fcl.drivers.job import Job, make_job
+from fcl.errors import InputError, ScaleWarning
+from fcl.features.base import is_sampled
+from fcl.features.standardized import uneven_scales
+from fcl.objective import Loss
+from fcl.options import FIXED
+from fcl.path.folds import Folds, encode_groups, fold_of_rows
+from fcl.path.grid import Grid
+from fcl.path.store import TrackFolder
+
+if TYPE_CHECKING:
+    from fcl.features import Spec
+
+__all__ = ["Folder", "Problem", "make_problem", "split_data"]
+
+#: Options that determine the models of a path.
+_FIXED = ("tol", "max_passes", *(name for name in FIXED if name not in ("C", "alpha")))
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is trained on and validated on."""
+
+    data: DataSet
+    features: Spec | str
+    valid: DataSet | None
+    training: Mapping[str, Any]  #: other options of training
+    loss: Loss
+    sum_weights: float
+    validates: bool  #: whether there are validation rows without folds
+    folds: Folds | None
+    groups: npt.NDArray[np.int64] | None  #: of the validation rows
+    fixed: Mapping[str, Any]  #: effective options that determine the models, but for C
+    part: str = ""  #: name of the rows in events; empty for all
+
+    def make_job(self, **changed: Any) -> Job:
+        """The job over all training rows, at any C; it has no time limit if the folds have one.
+
+        changed : options to replace.
+        """
+        training = {**self.training, **changed}
+        if self.folds is not None:
+            training["max_time"] = None
+        return make_job(self.data, self.features, alpha=1.0, valid=self.valid, **training)
+
+    def make_fold_job(self, fold: int, begun: float, **changed: Any) -> Job:
+        """The job of one fold, at any C; this fold and the later ones share the time that is left.
+
+        begun : ``time.monotonic()`` at the beginning of the path.  changed : options to replace.
+        """
+        assert self.folds is not None
+        train, held = split_data(self.data, self.folds, fold)
+        training = {**self.training, **changed}
+        job = make_job(train, self.features, alpha=1.0, valid=held, **training)
+        limit = job.options.max_time
+        if limit is None:
+            return job
+        spent = time.monotonic() - begun
+        share = max(0.0, limit - spent) / (int(self.folds.max()) + 1 - fold)
+        return replace(job, options=replace(job.options, max_time=spent + share))
+
+    def part_of(self, name: str) -> str:
+        """The name in events of a part of these rows."""
+        return f"{self.part}, {name}" if self.part else name
+
+    def about(self, grid: Grid) -> dict[str, Any]:
+        """What defines the path, for its folder: rows, options, folds and grid."""
+        folds = None if self.folds is None else hashlib.sha256(self.folds.tobytes()).hexdigest()
+        return {
+            "data": self.data.fingerprint(),
+            "valid": self.valid and self.valid.fingerprint(),
+            "folds": folds,
+            "points": grid.points,
+            "C_max": grid.C_max,
+            "alphas": None if grid.alphas is None else grid.alphas.tolist(),
+            "driver": self.training.get("driver", "inline"),
+            **self.fixed,
+        }
+
+
+@dataclass(frozen=True)
+class Folder:
+    """Where the tracks of a path are saved; nowhere if ``path`` is None."""
+
+    path: Path | None
+    trusted: Collection[str]
+
+    def track(self, name: str, problem: Problem, grid: Grid) -> dict[str, Any]:
+        """The store of a track and its saved points, as arguments of :class:`fcl.path.track.Track`."""
+        if self.path is None:
+            return {}
+        store = TrackFolder(self.path / name, problem.about(grid), self.trusted)
+        return {"store": store, "saved": store.load() if store.exists() else None}
+
+    def within(self, name: str) -> Folder:
+        """A folder in this one."""
+        return self if self.path is None else replace(self, path=self.path / name)
+
+
+def make_problem(
+    data: DataSet,
+    features: Spec | str,
+    valid: DataSet | None,
+    training: Mapping[str, Any],
+    cv: Any,
+    groups: Any,
+    warn: bool,
+) -> Problem:
+    """Validate data and options; arguments and errors as for :func:`fcl.train_path`."""
+    job = make_job(data, features, alpha=1.0, valid=valid, **training)
+    if is_sampled(job.family):
+        raise InputError(
+            "features: a path needs a family whose passes price all features, since a bound over a "
+            "sample does not hold for the next point; give fourier a number of "
+            "features, such as fourier:n=10000"
+        )
+    if warn and not job.options.standardize and (text := uneven_scales(job.family)):
+        warnings.warn(text, ScaleWarning, stacklevel=3)
+    folds = units = None
+    if groups is None:
+        groups = data.groups if cv is not None else valid and valid.groups
+    if cv is not None:
+        if job.valid is not None:
+            raise InputError("give either valid, valid_fraction or cv, not two of them")
+        folds = fold_of_rows(cv, data, groups, job.loss.classifies, job.options.seed)
+    elif groups is not None:
+        if valid is None:
+            raise InputError("groups: expected cv or valid beside it, got neither; leave it out")
+        units = encode_groups("groups", groups, valid.n_rows)
+        if job.valid is not None and job.valid.keep is not None:
+            units = units[job.valid.keep]
+    return Problem(
+        data,
+        features,
+        valid,
+        training,
+        job.loss,
+        job.sum_weights,
+        job.valid is not None,
+        folds,
+        units,
+        {name: value for name, value in job.options.of_job().items() if name in _FIXED},
+    )
+
+
+def split_data(data: DataSet, folds: Folds, fold: int, name: str = "cv") -> tuple[DataSet, DataSet]:
+    """The rows to train on, and the rows that a fold holds out: the others have weight 0.
+
+    name : of the argument that made the folds, for messages.
+    """
+    held = folds == fold
+    weights = np.ones(data.n_rows) if data.weights is None else data.weights
+    parts = []
+    for kept, purpose in ((~held, "to train on"), (held, "held out")):
+        some = np.where(kept, weights, 0.0)
+        if not some.any():
+            raise InputError(
+                f"{name}: fold {fold + 1} has no rows of weight above 0 {purpose}; use fewer folds"
+            )
+        parts.append(data.with_target(data.target, some, data.target_name))
+    return parts[0], parts[1]

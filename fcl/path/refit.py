@@ -1,0 +1,103 @@
+"""A second model of the chosen features: nearly without a penalty, since L1 shrinks the weights."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import replace
+
+import numpy as np
+
+from fcl.drivers.inline import InlineRun
+from fcl.drivers.job import Job
+from fcl.drivers.saving import Saver
+from fcl.drivers.session import Session
+from fcl.drivers.train import start_point
+from fcl.features.standardized import plain
+from fcl.features.support import SupportFamily
+from fcl.model.certificate import Scope
+from fcl.model.model import Model
+from fcl.objective import resolve_C
+from fcl.path.events import PointStarted
+from fcl.path.result import PathPoint
+from fcl.path.track import Running, done_event
+
+__all__ = ["REFIT_L1", "refit_support"]
+
+#: Share of |w| in the penalty: the solver needs one above 0, and this one does not change the model.
+REFIT_L1 = 1e-6
+
+
+def refit_support(
+    job: Job, point: PathPoint, alpha: float, running: Running, part: str = ""
+) -> PathPoint | None:
+    """Train the features of a point again, with a ridge penalty on sd_j w_j.
+
+    A penalty of 0 has no optimum on separable rows, and no unique one with equal columns, which are
+    common among patterns; a small ridge penalty always has exactly one.
+
+    Parameters
+    ----------
+    job : Job
+        Of the rows, with the driver ``inline``; its C, penalty and time limit do not apply.
+    point : PathPoint
+    alpha : float
+        Weight of sum_j var_j w_j^2 / 2 against the weighted mean of the losses.
+    running : Running
+    part : str
+        Name of the rows in events; empty for all.
+
+    Returns
+    -------
+    PathPoint or None
+        The refitted model, whose certificate covers the support alone, and its score on the validation
+        rows of the job. None if the point has no features.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        ``should_stop`` ended the refit.
+    """
+    model, family = point.model, plain(job.family)
+    ids = model.ids[model.weights != 0.0]
+    if not len(ids):
+        return None
+    support = SupportFamily(family, ids)
+    C, alpha = resolve_C(None, alpha, job.sum_weights)
+    options = replace(
+        job.options, C=C, alpha=alpha, l1_ratio=REFIT_L1, standardize=False, max_time=None
+    )
+    start = start_point(replace(job, family=family), model)
+    start = replace(start, ids=np.searchsorted(ids, start.ids))
+    session = Session(
+        replace(job, family=support, options=options),
+        running.report,
+        running.should_stop,
+        Saver(None, math.inf, None, {}, None),
+        start=start,
+        begun=running.begun,
+    )
+    since = time.perf_counter()
+    running.report(PointStarted(1, 1, C, alpha, part))
+    with session.compilation, InlineRun(session) as run:
+        run.scores_passes = False
+        result = run.solve()
+        score = math.nan if job.valid is None else run.score()
+    if result.reason == "interrupted":
+        raise KeyboardInterrupt
+    seconds = time.perf_counter() - since
+    refitted = _in_family(result.model, support)
+    found = PathPoint(point.number, refitted, result.reason, seconds, result.passes, score)
+    running.report(done_event(replace(found, number=0), 1, job.loss.metric, part))
+    return found
+
+
+def _in_family(model: Model, support: SupportFamily) -> Model:
+    """A model of the support as one of the whole family, with the scope of its certificate."""
+    return replace(
+        model,
+        family=support.whole,
+        ids=support.chosen[model.ids],
+        certificate=replace(model.certificate, scope=Scope.SUPPORT),
+        options={**model.options, "C_min": None},
+    )
