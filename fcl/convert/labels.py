@@ -129,11 +129,13 @@ class TextColumn:
         return not text or (self._is_decided and (not _has_value(text) or is_number(text)))
 
     def _check_value(self, text: str, place: str) -> None:
-        if not _has_value(text):
-            raise InputError(
-                f"{place}: {self.what}: expected a {'value' if text in MISSING else 'finite number'}, got "
-                f"{shown(text) if text else 'an empty cell'}; fill it in, or remove the line"
-            )
+        if _has_value(text):
+            return
+        what = "value" if text in MISSING else "finite number"
+        raise InputError(
+            f"{place}: {self.what}: expected a {what}, got {shown(text) if text else 'an empty cell'}; "
+            "fill it in, or remove the line"
+        )
 
 
 def is_number(text: str) -> bool:
