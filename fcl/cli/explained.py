@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from fcl.data import DataSet
     from fcl.model import Model
     from fcl.model.scores import OnMargins
+    from fcl.scoring.known import KnownColumns
 
 __all__ = ["check_explained", "write_explanations"]
 
@@ -36,6 +37,7 @@ def write_explanations(
     top: int,
     overwrite: bool,
     on_margins: OnMargins | None = None,
+    known: KnownColumns | None = None,
 ) -> int:
     """Write one line for each row; returns the number of rows.
 
@@ -56,6 +58,8 @@ def write_explanations(
         Whether to replace an existing file.
     on_margins : callable
         As for :func:`fcl.model.scores.write_scores`.
+    known : KnownColumns, optional
+        Columns of the rows that are written before the scores.
 
     Raises
     ------
@@ -70,8 +74,9 @@ def write_explanations(
 
     cells = ContributionCells(model, top, printable)
     has_offset = data.offset is not None
-    names = [] if kind == "margin" else [kind]
-    names += ["margin", "intercept", *["offset"] * has_offset, *cells.names()]
+    beside = [] if known is None else known.names()
+    names = [*beside, "margin"] if kind == "margin" else [*beside, kind, "margin"]
+    names += ["intercept", *["offset"] * has_offset, *cells.names()]
     n_rows = 0
     with text_output(out, overwrite) as file:
         file.write(("\t".join(names) + "\n").encode())
@@ -79,7 +84,10 @@ def write_explanations(
             numbers = [] if kind == "margin" else [model.loss_object.mean(explained.margins)]
             numbers += [explained.margins, np.full(len(explained), model.intercept)]
             numbers += [explained.offset] * has_offset
-            file.write("".join(_lines(numbers, cells.rows(explained))).encode())
+            written = list(_lines(numbers, cells.rows(explained)))
+            if known is not None and beside:
+                written = list(known.before(n_rows, written))
+            file.write("".join(written).encode())
             if on_margins is not None:
                 on_margins(n_rows, n_rows + len(explained), explained.margins)
             n_rows += len(explained)

@@ -159,15 +159,14 @@ class TrainCommand(GroupedCommand):
         try:
             return super().parse_args(ctx, args)
         except click.UsageError:
-            from fcl.data.foreign import convert_line, find_format  # late: it imports NumPy
+            from fcl.data.foreign import convert_both_line  # late: it imports NumPy
 
-            found = [(p, find_format(p, b"")) for p in files[:2] if os.path.isfile(p)]
-            (path, first), *others = [*found, (Path(), None)]
-            if first is None or not others or others[0][1] != first:
+            pair = [path for path in files[:2] if os.path.isfile(path)]
+            line = convert_both_line(*pair) if len(pair) == 2 else None
+            if line is None:
                 raise
             raise InputError(
-                f"{path} and {others[0][0]} are files to convert first: "
-                f"{convert_line(path, first, others[0][0])}"
+                f"{pair[0]} and {pair[1]} are files to convert first: {line}"
             ) from None
 
 

@@ -236,6 +236,9 @@ def _prepare_native(model: Model, request: Request) -> Callable[[], ScoreSummary
 
         from fcl.cli.explained import write_explanations
         from fcl.model.scores import write_scores
+        from fcl.model.text_output import text_suffix
+        from fcl.scoring.known import KnownColumns, write_known_scores
+        from fcl.scoring.lines import score_name
         from fcl.scoring.stream import ScoreSummary
 
         def keep(start: int, stop: int, margins: Any) -> None:
@@ -245,12 +248,19 @@ def _prepare_native(model: Model, request: Request) -> Callable[[], ScoreSummary
                 collected.add(data.target[start:stop], margins, weights, rows)
 
         out, kind, top = request.out, request.kind, options["explain"]
-        if top is None:
+        known = KnownColumns.of(data) if text_suffix(out) == ".tsv" else KnownColumns()
+        if top is None and known.readers:
+            n_rows = write_known_scores(model, data, known, out, request.overwrite, keep)
+        elif top is None:
             n_rows = write_scores(
                 model, data, out, kind=kind, overwrite=request.overwrite, on_margins=keep
             )
         else:
-            n_rows = write_explanations(model, data, out, kind, top, request.overwrite, keep)
+            # as for files of rows, unless the user asked for one score
+            mean = score_name(model.loss_object) if known.readers and kind == "margin" else ""
+            n_rows = write_explanations(
+                model, data, out, mean or kind, top, request.overwrite, keep, known
+            )
         line = None if collected is None else collected.line()
         return ScoreSummary(n_rows, n_rows, Counter(), line)
 

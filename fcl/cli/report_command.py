@@ -50,6 +50,7 @@ MOST_NAMES = 1 << 28
 @click.option("--save-plots", metavar="DIR", help="Write the pictures to DIR, as SVG.")
 @click.option("--save-data", metavar="DIR", help="Write the numbers to DIR, as CSV and JSON.")
 @overwrite_option()
+@click.option("--quiet", is_flag=True, help="Show only warnings and errors.")
 @import_option()
 @version_option()
 def command(model: str, out: str, **options: Any) -> None:
@@ -70,7 +71,8 @@ def command(model: str, out: str, **options: Any) -> None:
             write_files(options["save_data"], report.data)
         with atomic_file(out, options["overwrite"]) as file:
             file.write(report.html.encode())
-    messages.say(f"{out}: {len(report.html.encode()) / 1024:,.0f} KiB")
+    if not options["quiet"]:
+        messages.say(f"{out}: {len(report.html.encode()) / 1024:,.0f} KiB")
 
 
 def _check_outputs(model: str, out: str, options: Mapping[str, Any]) -> None:
@@ -111,7 +113,8 @@ def _report(model: str, options: Mapping[str, Any]) -> Report:
             if options[name] is not None:
                 raise click.UsageError(f"--{name} names an array of --data, which is missing")
         return make_report(model, names=names, trusted=options["imports"])
-    messages.say(f"reading {model} and {options['data']}")
+    if not options["quiet"]:
+        messages.say(f"reading {model} and {options['data']}")
     arrays = {name: options[name] for name in ("x", "y", "weights", "offset")}
     data = open_data(options["data"], **arrays)
     groups = _groups(options)

@@ -80,8 +80,9 @@ class Intervals:
         """Index of the column that an option names, by its name or its number from 1."""
         header = self._columns.header
         places = self._columns.places
-        if column.lower() in places:
-            return places[column.lower()]
+        name = _ALIASES.get(column.lower(), column.lower())
+        if name in places:
+            return places[name]
         first = header or [str(number) for number in range(1, self._columns.number + 1)]
         return find_column(self.file.name, first, column)[0]
 

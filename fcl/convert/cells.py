@@ -18,6 +18,9 @@ __all__ = [
     "is_sequence_table",
 ]
 
+#: Texts of nucleotide codes that mean a missing value.
+_MISSING = ("NA", "NAN")
+
 
 def fields_of(line: str) -> list[str]:
     """The cells of a line of a table: separated by tabs, or else commas, or else blanks."""
@@ -38,11 +41,14 @@ def cells_of(lines: Sequence[str], separator: str) -> list[list[str]]:
 
 
 def find_column(file_name: str, first: Sequence[str], column: str) -> tuple[int, bool]:
-    """Index of a column, and whether the first line holds the names of the columns."""
-    if column in first:
-        return list(first).index(column), True
+    """Index of a column, and whether it was found by its name in the first line.
+
+    A number from 1 to the number of columns is always a position. Any other text is a name.
+    """
     if column.isdecimal() and 1 <= int(column) <= len(first):
         return int(column) - 1, False
+    if column in first:
+        return list(first).index(column), True
     names = ", ".join(map(shown, first[:12]))
     raise InputError(
         f"{file_name}: has no column {shown(column)}; expected a number from 1 to {len(first)}, or one "
@@ -51,25 +57,22 @@ def find_column(file_name: str, first: Sequence[str], column: str) -> tuple[int,
 
 
 def is_sequence_table(head: bytes, x: str) -> bool:
-    """Whether the column ``x`` of a table, by its first lines, holds sequences."""
+    """Whether the column ``x`` of a table, by its first two lines, holds sequences."""
     lines = head.decode("utf-8", "replace").splitlines()[:2]
     if not lines:
         return False
-    first, *rest = cells_of(lines, delimiter_of(lines[0]))
-    if x.isdecimal() and 1 <= int(x) <= len(first) and is_sequence(first[int(x) - 1]):
-        return True  # also if another cell of the line is the number
+    rows = cells_of(lines, delimiter_of(lines[0]))
     try:
-        at, has_header = find_column("", first, x)
+        at, is_name = find_column("", [cell.strip() for cell in rows[0]], x)
     except InputError:
         return False
-    cells = (rest or [[]])[0] if has_header else first
-    return len(cells) > at and is_sequence(cells[at])
+    return any(len(row) > at and is_sequence(row[at]) for row in rows[is_name:])
 
 
 def is_sequence(text: str) -> bool:
     """Whether a cell of a table may be a sequence of nucleotides."""
     word = text.strip().upper()
-    return len(word) > 1 and set(word) <= LETTERS.keys()
+    return len(word) > 1 and set(word) <= LETTERS.keys() and word not in _MISSING
 
 
 def delimiter_of(line: str) -> str:

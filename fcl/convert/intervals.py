@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -121,6 +121,7 @@ class _IntervalSource(Source):
         self._group = Categories()
         self._named: bool | None = None
         self._reversed = 0
+        self._has_strand = False
 
     @property
     def layout(self) -> Layout:
@@ -137,7 +138,7 @@ class _IntervalSource(Source):
     def _note_strands(self) -> None:
         if self._options.no_strand:
             self.notes.append("strand: ignored; all windows are from the forward strand")
-        else:
+        elif self._has_strand:
             self.notes.append(
                 f"strand: {self._reversed:,} windows are reverse complements, by column 6 (strand)"
             )
@@ -147,14 +148,16 @@ class _IntervalSource(Source):
     ) -> Iterator[Rows]:
         records = np.arange(self.rows_in, self.rows_in + len(sites))
         self.rows_in += len(sites)
-        windows, strand = self._windows(sites, genome)
+        self._has_strand |= sites.has("strand")
+        shape = self._shape_of(sites, number)
+        windows, strand = self._windows(sites, genome, shape)
         length = self._length
         assert length is not None
-        keep = self._kept(sites, windows, genome)
+        keep = self._kept(sites, windows, genome, shape)
         chosen = windows.select(keep)
         self._reversed += int(chosen.reverse.sum())
         obs: dict[str, Column] = {
-            "chrom": Categorical(chosen.contig.astype(np.int32), contigs),
+            "chromosome": Categorical(chosen.contig.astype(np.int32), contigs),
             "start": chosen.first,
         }
         if not self._options.no_strand:
@@ -173,16 +176,31 @@ class _IntervalSource(Source):
 
         return self._filter.blocks(rows, length, cut, self.dropped, budget)
 
-    def _windows(self, sites: Intervals, genome: Genome) -> tuple[Windows, np.ndarray]:
+    def _shape_of(self, sites: Intervals, file_number: int) -> Shape:
+        """The shape for the lines of a file; negatives without a column of summits use the center."""
+        if self._shape.anchor != "summit" or sites.has("summit"):
+            return self._shape
+        if not file_number:
+            raise InputError(
+                f"{sites.file.name}: --anchor summit needs column 10 of narrowPeak, or a column "
+                "summit; give --anchor center"
+            )
+        note = f"anchor: center in {sites.file.name}, which has no column of summits"
+        self.notes += [] if note in self.notes else [note]
+        return replace(self._shape, anchor="center")
+
+    def _windows(
+        self, sites: Intervals, genome: Genome, shape: Shape
+    ) -> tuple[Windows, np.ndarray]:
         """The windows of intervals, and their strands as codes."""
         strand = self._strands(sites)
         reverse = strand == 1
         if self._length is None:
             self._length = int(sites.end[0] - sites.start[0])
-        if self._shape.length is None and self._shape.before is None:
+        if shape.length is None and shape.before is None:
             self._check_lengths(sites, self._length)
-        summit = self._summits(sites)
-        first = self._shape.first(sites, reverse, summit, self._length)
+        summit = self._summits(sites, shape)
+        first = shape.first(sites, reverse, summit, self._length)
         return Windows(self._contigs_of(sites, genome), first, reverse), strand
 
     def _check_lengths(self, sites: Intervals, length: int) -> None:
@@ -194,15 +212,10 @@ class _IntervalSource(Source):
                 f"first has {length:,}; give --length L, or --window such as -70:+71"
             )
 
-    def _summits(self, sites: Intervals) -> Ints:
+    def _summits(self, sites: Intervals, shape: Shape) -> Ints:
         """Positions of the summits; -1 for an interval without one."""
-        if self._shape.anchor != "summit":
+        if shape.anchor != "summit":
             return np.zeros(len(sites), np.int64)
-        if not sites.has("summit"):
-            raise InputError(
-                f"{sites.file.name}: --anchor summit needs column 10 of narrowPeak, or a column "
-                "summit; give --anchor center"
-            )
         offset = sites.integers("summit")
         beyond = offset >= sites.end - sites.start
         if beyond.any():
@@ -234,11 +247,11 @@ class _IntervalSource(Source):
                 self._contigs[word] = self._renaming.find(word, genome, where)
         return np.array([self._contigs[word] for word in words], np.int64)[codes]
 
-    def _kept(self, sites: Intervals, windows: Windows, genome: Genome) -> np.ndarray:
+    def _kept(self, sites: Intervals, windows: Windows, genome: Genome, shape: Shape) -> np.ndarray:
         """Numbers of the windows that become rows; the others are counted, or refused."""
         keep = np.ones(len(sites), bool)
-        if self._shape.anchor == "summit":
-            keep = self._summits(sites) >= 0
+        if shape.anchor == "summit":
+            keep = self._summits(sites, shape) >= 0
             self._drop("without a summit", ~keep)
         if self._options.edges != "pad":
             assert self._length is not None

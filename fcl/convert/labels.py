@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import itertools
+import math
 import re
 import sys
 import warnings
@@ -16,9 +17,10 @@ from fcl.checks import shown
 from fcl.convert.cells import fields_of, find_column
 from fcl.convert.contract import TEXT_BYTES, Budget, Categorical, Column
 from fcl.convert.files import InputFile
+from fcl.convert.tables.contract import MISSING
 from fcl.errors import InputError
 
-__all__ = ["HeaderPattern", "NameTable", "TextColumn", "column_of"]
+__all__ = ["HeaderPattern", "NameTable", "TextColumn", "column_of", "is_number"]
 
 #: begins ``--label header:REGEX``
 HEADER = "header:"
@@ -86,21 +88,18 @@ class TextColumn:
     is_number: bool | None = None
     least: float = -np.inf
     _categories: Categories = field(default_factory=Categories)
+    _is_decided: bool = field(default=False, init=False)  # by the first value
 
     def encode(self, values: Sequence[str], where: Callable[[int], str]) -> Column:
-        """The values of a block; an InputError names the place of one that is no number."""
+        """The values of a block; an InputError names the place of a missing or unlike value."""
         if self.is_number is None and values:
-            self.is_number = _number(values[0]) is not None
-        if "" in values:
-            raise InputError(
-                f"{where(list(values).index(''))}: {self.what}: expected a value, got an empty cell; "
-                "fill it in, or remove the line"
-            )
+            self._is_decided, self.is_number = True, is_number(values[0])
         if not self.is_number:
-            return self._categories.encode(values)
+            return self._encode_text(values, where)
         numbers = numbers_of(values)
         if numbers is None:
-            at = next((i for i, value in enumerate(values) if _number(value) is None), 0)
+            at = next((i for i, value in enumerate(values) if not is_number(value)), 0)
+            self._check_value(values[at], where(at))
             raise InputError(
                 f"{where(at)}: {self.what}: expected a finite number, as in the first row, got "
                 f"{shown(values[at])}"
@@ -113,13 +112,48 @@ class TextColumn:
             )
         return numbers
 
+    def _encode_text(self, values: Sequence[str], where: Callable[[int], str]) -> Categorical:
+        known = len(self._categories.texts)
+        found = self._categories.encode(values)
+        wrong = next(filter(self._is_wrong_text, found.categories[known:]), None)
+        if wrong is None:
+            return found
+        place = where(list(values).index(wrong))
+        self._check_value(wrong, place)
+        raise InputError(
+            f"{place}: {self.what}: expected text, as in the first row ({shown(found.categories[0])}), "
+            f"got the number {shown(wrong)}; give text alone, or numbers alone"
+        )
 
-def _number(text: str) -> float | None:
+    def _is_wrong_text(self, text: str) -> bool:
+        return not text or (self._is_decided and (not _has_value(text) or is_number(text)))
+
+    def _check_value(self, text: str, place: str) -> None:
+        if _has_value(text):
+            return
+        what = "value" if text in MISSING else "finite number"
+        raise InputError(
+            f"{place}: {self.what}: expected a {what}, got {shown(text) if text else 'an empty cell'}; "
+            "fill it in, or remove the line"
+        )
+
+
+def is_number(text: str) -> bool:
+    """Whether a text is a finite number."""
     try:
-        found = float(text)
+        return math.isfinite(float(text))
     except ValueError:
-        return None
-    return found if np.isfinite(found) else None
+        return False
+
+
+def _has_value(text: str) -> bool:
+    """Whether the text of a target is neither a missing value nor an infinite number."""
+    if text in MISSING:
+        return False
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return True
 
 
 @dataclass(frozen=True)
@@ -188,8 +222,8 @@ class NameTable:
             raise InputError(f"{file.name}: expected a table, got an empty file")
         at, has_header = find_column(file.name, fields_of(first), column)
         rows, values = cls._read_lines(file, content, at, has_header)
-        if not has_header and _number(values[0]) is None and numbers_of(values[1:]) is not None:
-            # the first line is a header, or lacks a value; a record of its name has no label
+        if not has_header and not is_number(values[0]) and numbers_of(values[1:]) is not None:
+            # the first line is a header; a record of its name has no label
             rows.pop(fields_of(first)[0])
             values[0] = values[-1]
         return cls(file, rows, column_of(values))
@@ -203,9 +237,11 @@ class NameTable:
         values: list[str] = []
         for number, line in itertools.islice(_lines(content), int(has_header), None):
             cells = fields_of(line)
-            if len(cells) <= at or not cells[at]:
+            if len(cells) <= at or not _has_value(cells[at]):
+                found = shown(cells[at]) if len(cells) > at and cells[at] else "none"
                 raise InputError(
-                    f"{file.name}: line {number}: expected a value in column {at + 1}, got none"
+                    f"{file.name}: line {number}: expected a value in column {at + 1}, got {found}; fill "
+                    "it in, or remove the line, which drops the record"
                 )
             if cells[0] in rows:
                 lines = itertools.islice(_lines(content), int(has_header), None)

@@ -12,7 +12,7 @@ from fcl.checks import shown
 from fcl.convert.cells import cells_of, delimiter_of, find_column, is_sequence
 from fcl.convert.contract import Budget, Column, Layout, Rows, Source
 from fcl.convert.files import HEAD_BYTES, InputFile
-from fcl.convert.labels import TextColumn
+from fcl.convert.labels import TextColumn, is_number
 from fcl.convert.letters import Filter, Trimmer, encode, first_invalid
 from fcl.errors import InputError
 
@@ -29,6 +29,8 @@ class Options:
     y: str | None = None
     weights: str | None = None
     groups: str | None = None
+    name: str | None = None
+    no_header: bool = False
     length: int | None = None
     anchor: str = "center"
     pad: bool = False
@@ -60,6 +62,9 @@ def open_source(inputs: list[InputFile], options: Options, budget: Budget) -> So
     return _TableSource(inputs[0], options)
 
 
+_ROLES = ("x", "y", "weights", "groups", "name")
+
+
 @dataclass(frozen=True)
 class _Places:
     """Where the columns are that the options name.
@@ -75,17 +80,21 @@ class _Places:
 
     @classmethod
     def of(cls, file: InputFile, first: list[str], options: Options) -> _Places:
-        """Find the columns in the first line; InputError names one that it lacks."""
+        """Find the columns in the first line; InputError names one that it lacks.
+
+        The first line is a header if an option names a column by its name, or if none of its cells is
+        a value: a sequence in column x, or a number in a column of numbers.
+        """
         first = [cell.strip() for cell in first]
-        named = {name: getattr(options, name) for name in ("x", "y", "weights", "groups")}
-        named = {name: text for name, text in named.items() if text}
-        if all(text.isdecimal() and 1 <= int(text) <= len(first) for text in named.values()):
-            at = {name: int(text) - 1 for name, text in named.items()}
-            if is_sequence(first[at["x"]]):  # also if another cell is 1, as --y 1 is
-                return cls(len(first), at, has_header=False)
-        found = {name: find_column(file.name, first, text) for name, text in named.items()}
-        at = {name: place for name, (place, _) in found.items()}
-        return cls(len(first), at, any(has_header for _, has_header in found.values()))
+        known = [str(number) for number in range(1, len(first) + 1)] if options.no_header else first
+        named = {role: getattr(options, role) for role in _ROLES}
+        found = {role: find_column(file.name, known, text) for role, text in named.items() if text}
+        at = {role: place for role, (place, _) in found.items()}
+        has_values = is_sequence(first[at["x"]]) or any(
+            is_number(first[at[role]]) for role in ("y", "weights") if role in at
+        )
+        has_header = any(is_name for _, is_name in found.values()) or not has_values
+        return cls(len(first), at, has_header and not options.no_header)
 
 
 class _TableSource(Source):
@@ -105,6 +114,11 @@ class _TableSource(Source):
         self._filter = Filter(options.max_unknown, options.both_strands)
         self._y, self._groups = TextColumn("--y"), TextColumn("--groups", is_number=False)
         self._weights = TextColumn("--weights", is_number=True, least=0)
+        self.notes.append(
+            f"header: the first line, {shown(', '.join(cells))}"
+            if self._places.has_header
+            else "header: none, the first line is a record (otherwise name the columns: --x NAME)"
+        )
 
     @property
     def layout(self) -> Layout:
@@ -152,7 +166,10 @@ class _TableSource(Source):
         weights = self._column(self._weights, "weights", lines, keep)
         assert weights is None or isinstance(weights, np.ndarray)
         groups = self._column(self._groups, "groups", lines, keep)
-        obs = {} if groups is None else {"group": groups}
+        obs: dict[str, Column] = {} if groups is None else {"group": groups}
+        if "name" in self._places.at:
+            names = lines.column(self._places.at["name"])
+            obs["name"] = np.array(names, np.dtypes.StringDType())[keep]
         rows = Rows(codes, records[keep], y, weights, obs)
         cut = self._trimmer.cutter(codes, starts[keep], lengths[keep])
         return self._filter.blocks(rows, self._trimmer.width, cut, self.dropped, budget)

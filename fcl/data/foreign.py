@@ -8,18 +8,20 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fcl.checks import file_kind
+from fcl.data.table_head import TableHead
 from fcl.errors import InputError
 
 __all__ = [
     "COMPRESSIONS",
     "FORMATS",
     "Format",
-    "convert_line",
+    "convert_both_line",
     "find_format",
     "plain_suffix",
     "refuse_foreign",
@@ -64,6 +66,8 @@ def _is_svmlight(head: bytes) -> bool:
     return re.match(rb"\s*[-+0-9.eE]+(\s+[0-9]+:[-+0-9.eE]+)+\s", head) is not None
 
 
+_TABLE = Format("table", "a table", (".csv", ".tsv", ".txt"), "OUT --y COLUMN")
+
 #: In the order of trial; content is tried before names, since PLINK and BED share a suffix.
 FORMATS = (
     Format("plink", "PLINK files", (), "OUT --y PHENOTYPES.tsv:COLUMN", _is_plink),
@@ -84,7 +88,7 @@ FORMATS = (
         "OUT",
         _is_svmlight,
     ),
-    Format("table", "a table", (".csv", ".tsv", ".txt"), "OUT --y COLUMN"),
+    _TABLE,
 )
 
 
@@ -108,11 +112,25 @@ def refuse_foreign(path: str | os.PathLike[str]) -> None:
     """Raise InputError, with the command line that converts it, for a file in one of the formats."""
     if file_kind(path) != "file":
         return
-    with open(path, "rb") as file:
-        found = find_format(Path(path), file.read(HEAD_BYTES))
+    head = _first_bytes(path)
+    found = find_format(Path(path), head)
+    table = TableHead.of(head) if found in (None, _TABLE) else None
+    if table is not None:
+        form = "" if found else f" --format {'table' if table.sequences is None else 'sequences'}"
+        found = replace(_TABLE, example=f"OUT{form} {table.options()}")
     if found is not None:
         line = convert_line(Path(path), found)
         raise InputError(f"{os.fspath(path)} is {found.words}; convert it first: {line}")
+
+
+def _first_bytes(path: str | os.PathLike[str]) -> bytes:
+    """The first bytes of a file, decompressed if it is compressed with gzip."""
+    with open(path, "rb") as file:
+        head = file.read(HEAD_BYTES)
+    try:
+        return zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(head)
+    except zlib.error:
+        return head
 
 
 def convert_line(path: Path, found: Format, second: Path | None = None) -> str:
@@ -121,3 +139,20 @@ def convert_line(path: Path, found: Format, second: Path | None = None) -> str:
     out = shlex.quote(str(path.with_name(f"{stem}.zarr")))
     rest = found.example if second is None else f"{shlex.quote(str(second))} OUT"
     return f"fcl convert {shlex.quote(str(path))} {rest.replace('OUT', out, 1)}"
+
+
+def convert_both_line(first: Path, second: Path) -> str | None:
+    """The command line that converts two files, by their names; None if they do not belong together.
+
+    They are files of two classes, or intervals and their genome.
+    """
+    formats = find_format(first, b""), find_format(second, b"")
+    names = [found and found.name for found in formats]
+    if names == ["fasta", "bed"]:
+        return convert_both_line(second, first)
+    if formats[0] is None or names not in (["bed", "fasta"], [formats[0].name] * 2):
+        return None
+    if names == ["bed", "fasta"]:
+        example = formats[0].example.replace("GENOME.fa", shlex.quote(str(second)))
+        return convert_line(first, replace(formats[0], example=example))
+    return convert_line(first, formats[0], second)

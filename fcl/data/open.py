@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import logging
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -89,7 +89,7 @@ def open_data(
         Name or values of numbers added to the margins in training and in prediction, such as the
         logarithms of exposures for counts.
     groups : str, array (n,) or None
-        Name (``obs/chrom``) or values of the groups of rows, which folds do not split.
+        Name (``obs/chromosome``) or values of the groups of rows, which folds do not split.
 
     Returns
     -------
@@ -240,6 +240,32 @@ def _column_names(container: Container | None, rows: RowReader[Any]) -> list[str
     if container is None or len(rows.shape) != 2 or rows.dtype.kind not in "biuf":
         return None
     return read_column_names(container, rows.shape[1])
+
+
+def open_columns(
+    source: str, paths: Mapping[str, str], n_rows: int
+) -> dict[str, RowReader[np.ndarray]]:
+    """Open those of some named columns that a Zarr group, an HDF5 file or a folder has.
+
+    Parameters
+    ----------
+    source : str
+        As ``DataSet.source`` has it.
+    paths : mapping of str to str
+        Name -> path of an array, or of a group that is a column of a table.
+    n_rows : int
+        Columns of another length are left out.
+    """
+    container = _open_container(*_split_group(source))
+    found = {}
+    for name, path in paths.items():
+        try:
+            column = open_column(container, path)
+        except InputError:  # the rows are complete without the column
+            continue
+        if column.shape == (n_rows,):
+            found[name] = column
+    return found
 
 
 def _open_column(

@@ -15,7 +15,17 @@ from fcl.errors import InputError
 from fcl.objective.losses import Loss
 from fcl.scoring.sites import SITE_STRANDS
 
-__all__ = ["BedLines", "LineFormat", "ScoreKind", "TableLines", "cells_of", "integer_cells"]
+__all__ = [
+    "BedLines",
+    "LineFormat",
+    "ScoreKind",
+    "TableLines",
+    "cells_of",
+    "integer_cells",
+    "known_column",
+    "known_names",
+    "score_name",
+]
 
 Floats = npt.NDArray[np.float64]
 Bytes = npt.NDArray[np.uint8]
@@ -24,7 +34,7 @@ ScoreKind = Literal["margin", "probability", "mean"]
 #: Characters that would end a cell or a line.
 _SEPARATORS = str.maketrans({"\t": " ", "\n": " ", "\r": " "})
 #: Columns of a table, in this order; other columns of the rows follow.
-_PLACES = ("chrom", "start", "end", "name", "strand")
+_PLACES = ("chromosome", "start", "end", "name", "strand")
 #: Columns of the rows that say nothing about a score.
 _LEFT_OUT = ("source_row",)
 _DECIMALS = 6
@@ -58,15 +68,12 @@ class TableLines(LineFormat):
         self._columns: list[str] = []
 
     def head(self, rows: Rows) -> bytes:
-        derived = {"end"} if "start" in rows.obs else set()
-        known = [name for name in _PLACES if name in rows.obs or name in derived]
-        others = [name for name in rows.obs if name not in (*_PLACES, *_LEFT_OUT)]
-        self._columns = [*known, *others] or ["row"]
+        self._columns = known_names(rows) or ["row"]
         scores = ["margin", *([self._score] if self._score else [])]
         return ("\t".join([*self._columns, *scores]) + "\n").encode()
 
     def lines(self, rows: Rows, margins: Floats) -> list[bytes]:
-        columns = [cells_of(self._column(rows, name)) for name in self._columns]
+        columns = [cells_of(known_column(rows, name)) for name in self._columns]
         columns.append(map(repr, margins.tolist()))
         if self._score:
             columns.append(map(repr, self._loss.mean(margins).tolist()))
@@ -75,14 +82,23 @@ class TableLines(LineFormat):
     def blank(self) -> bytes:
         return b"\t" * (len(self._columns) + bool(self._score)) + b"\n"
 
-    def _column(self, rows: Rows, name: str) -> Column:
-        if name == "row":
-            return rows.source_row
-        if name == "end":
-            start = rows.obs["start"]
-            assert isinstance(start, np.ndarray)
-            return start + np.asarray(rows.x).shape[1]
-        return rows.obs[name]
+
+def known_names(rows: Rows) -> list[str]:
+    """The columns that a table shows of rows, in its order; ``end`` follows from ``start``."""
+    derived = {"end"} if "start" in rows.obs else set()
+    places = [name for name in _PLACES if name in rows.obs or name in derived]
+    return places + [name for name in rows.obs if name not in (*_PLACES, *_LEFT_OUT)]
+
+
+def known_column(rows: Rows, name: str) -> Column:
+    """The values of a column of :func:`known_names`, or the number of the record for ``row``."""
+    if name == "row":
+        return rows.source_row
+    if name == "end":
+        start = rows.obs["start"]
+        assert isinstance(start, np.ndarray)
+        return start + np.asarray(rows.x).shape[1]
+    return rows.obs[name]
 
 
 def score_name(loss: Loss) -> str:
@@ -128,7 +144,7 @@ class BedLines(LineFormat):
         raise InputError("--keep-dropped is for files of rows, not for the sites of a genome")
 
     def lines(self, rows: Rows, margins: Floats) -> bytes:
-        chrom, start, strand = (rows.obs[name] for name in ("chrom", "start", "strand"))
+        chrom, start, strand = (rows.obs[name] for name in ("chromosome", "start", "strand"))
         assert isinstance(chrom, Categorical) and isinstance(strand, Categorical)
         assert isinstance(start, np.ndarray)
         if not len(start):

@@ -137,7 +137,7 @@ class SitesSource(Source):
             stretch.cut(first, reverse),
             records[keep],
             obs={
-                "chrom": Categorical(np.full(len(place), stretch.contig, np.int32), contigs),
+                "chromosome": Categorical(np.full(len(place), stretch.contig, np.int32), contigs),
                 "start": place,
                 "strand": Categorical(reverse.astype(np.int8), list(SITE_STRANDS)),
             },

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gzip
 import os
 import threading
 from collections.abc import Callable
@@ -38,6 +39,9 @@ def test_a_table_of_sequences(tmp_path: Path, run: Run, monkeypatch: pytest.Monk
     assert data.weights is not None and data.weights.tolist() == [1, 3]
     again = run("convert", "t.tsv", "o.zarr", "--x", "2", "--y", "1", "--quiet")
     assert again.exit_code == 2 and "exists already" in again.stderr
+    Path("c.tsv").write_text("ACGT\tEI\nACGT\tIE\nACGT\tN\n")
+    lines = run("convert", "c.tsv", "c.zarr", "--x", "1", "--y", "2").stdout.splitlines()
+    assert lines[-1].startswith("next         fcl.FCLClassifier in Python, for 3 classes; or")
     plain = Path("t.tsv").read_text().partition("\n")[2].replace("\t\t", "\tAC\t")
     Path("t.tsv").write_text(plain)
     again = run(
@@ -110,12 +114,14 @@ def test_the_next_command(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPa
         ("a,y\n1,0\n2,1\n", ""),
         ("a,y\n1,0.5\n2,1.5\n", ""),
         ("a,y\n1,u\n2,v\n", ""),
-        (classes, ""),
         ("a,y\n1,0.5\n2,1.5\n3,2\n", " --loss squared"),
         (many, " --loss squared"),
     ):
         expected = f"{train}{words} --C 0.1 --out model.fcl"
         assert next_command(text, "--y", "y") == expected, text
+    expected = "next         fcl.FCLClassifier in Python, for 3 classes; or make the target 1"
+    assert next_command(classes, "--y", "y").startswith(expected)
+    next_command(many, "--y", "y")
     Path("o.zarr").rename("train.zarr")
     predict = "next         fcl predict model.fcl o.zarr --out scores.tsv"
     assert next_command(many, "--y", "y", "--like", "train.zarr") == predict
@@ -240,6 +246,14 @@ def test_train_says_how_to_convert(
         ("x.svm", "", "fcl convert x.svm x.zarr"),
         ("a9a", "-1 3:1 11:1\n", "an svmlight file"),
         ("x.parquet", "PAR1", "fcl convert x.parquet x.zarr --y COLUMN"),
+        ("x.csv", "", "fcl convert x.csv x.zarr --y COLUMN"),
+        ("n.csv", "1.5;2;a\n2;3;b\n", "n.zarr --no-header --y COLUMN"),
+        ("q.tsv", "score\tthe dna\n1\tacgtn\n", "q.zarr --x 'the dna' --y score"),
+        ("h.tsv", "r1\tACGT\t3\nr2\tACGG\t3\n", "h.zarr --x 2 --y COLUMN"),
+        ("w.tsv", "tata\tdata\nyes\tACT\n", "w.zarr --y COLUMN"),
+        ("u.csv", "y,name,seq\nEI,A-1,  ACGTT\nN,B-2,   " + "ACCD" * 2000, "--x seq --y COLUMN"),
+        ("magic", "28.7,16.0,g\n31.6,11.7,h\n", "--format table --no-header --y COLUMN"),
+        ("seq", "ACGT\t1\nACGA\t-1\n", "fcl convert seq seq.zarr --format sequences --x 1 --y 2"),
     ):
         Path(name).write_text(content)
         for options in ([], ["--features", "columns", "--C", "1", "--out", "m.fcl"]):
@@ -250,6 +264,17 @@ def test_train_says_how_to_convert(
     Path("n.fa").write_text("")
     both = run("train", "a b.fa", "n.fa")
     assert both.exit_code == 2 and "fcl convert 'a b.fa' n.fa 'a b.zarr'" in both.stderr
+    magic = gzip.compress(b"28.7,16.0,g\n31.6,11.7,h\n")
+    Path("magic04.data.gz").write_bytes(magic)
+    line = "fcl convert magic04.data.gz magic04.zarr --format table --no-header --y COLUMN"
+    assert line in run("train", "magic04.data.gz").stderr
+    Path("s.bed").write_text("c\t1\t2\n")
+    for pair in (("s.bed", "n.fa"), ("n.fa", "s.bed")):
+        line = "fcl convert s.bed s.zarr --genome n.fa --window -70:+71 --label COLUMN"
+        assert line in run("train", *pair).stderr
+    assert "unexpected extra argument" in run("train", "n.fa", "n.csv").stderr
+    Path("text").write_text("A sentence, and\nnothing that is a table, with, commas.\n")
+    assert "in no format known to fcl" in run("train", "text", *options).stderr
     (tmp_path / "d").mkdir()
     assert "unexpected extra argument" in run("train", "d", "n.fa").stderr
     assert "unexpected extra argument" in run("train", "a" * 300, "n.fa").stderr

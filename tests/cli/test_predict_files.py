@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import zarr
 from click.testing import CliRunner, Result
 from sklearn.metrics import average_precision_score, log_loss, roc_auc_score
 
@@ -55,6 +56,37 @@ def test_two_fasta_files(model: str, run: Run) -> None:
     assert expected in result.stderr
     again = run("predict", model, "p.fa", "n.fa.gz", "--out", "o.tsv.gz")
     assert again.exit_code == 2 and "exists already" in again.stderr
+
+
+@pytest.mark.parametrize("both", [[], ["--both-strands"]])
+def test_names_of_converted_data(model: str, run: Run, both: list[str]) -> None:
+    """DATA of fcl convert gives the lines of its files; other data keep one column."""
+    Path("p.fa").write_text(fasta(SEQUENCES))
+    contigs = write_genome(Path("g.fa"))
+    assert min(map(len, contigs.values())) > 60
+    Path("s.bed").write_text("c2\t30\t31\tn\\a\t0\t-\nc1\t40\t41\tb\t0\t+\n")
+    windows = ["--genome", "g.fa", "--window", "-4:+7", "--groups", "chrom"]
+    for files, options in (("p.fa", []), ("s.bed", windows)):
+        assert run("convert", files, "d.zarr", *options, *both, "--overwrite").exit_code == 0
+        assert run("predict", model, files, *options, *both, "--out", "f.tsv").exit_code == 0
+        result = run("predict", model, "d.zarr", "--out", "d.tsv.gz", "--overwrite")
+        assert result.exit_code == 0, result.output
+        text = gzip.decompress(Path("d.tsv.gz").read_bytes()).decode()
+        assert text == Path("f.tsv").read_text() and len(text.splitlines()) > 2
+        result = run("predict", model, "d.zarr", "--explain", 1, "--out", "e.tsv", "--overwrite")
+        assert result.exit_code == 0, result.output
+        lines, explained = table(text), table(Path("e.tsv").read_text())
+        n = lines[0].index("margin")
+        assert explained[0][: n + 3] == [*lines[0][:n], "probability", "margin", "intercept"]
+        assert [line[:n] for line in explained] == [line[:n] for line in lines]
+        margins = [[float(line[at]) for line in lines[1:]] for at in (n, n + 1)]
+        found = [[float(line[at]) for line in explained[1:]] for at in (n + 1, n)]
+        np.testing.assert_allclose(found, margins, rtol=1e-12)
+        Path("f.tsv").unlink()
+    group = zarr.open_group("d.zarr", mode="a")
+    del group["obs/source_row"]
+    assert run("predict", model, "d.zarr", "--out", "one.tsv").exit_code == 0
+    assert Path("one.tsv").read_text().splitlines()[0] == "margin"
 
 
 def test_dropped_records_keep_their_lines(model: str, run: Run) -> None:
@@ -116,7 +148,7 @@ def test_intervals(model: str, run: Run) -> None:
     )  # fmt: skip
     assert result.exit_code == 0, result.output
     head, *lines = table(Path("o.tsv").read_text())
-    assert head == ["chrom", "start", "end", "name", "strand", "margin", "probability"]
+    assert head == ["chromosome", "start", "end", "name", "strand", "margin", "probability"]
     assert lines[1] == [""] * 7 and "1 of 3, beyond the end of a contig" in result.stderr
     windows = [contigs["c2"][26:37], reverse(contigs["c1"][194:205])]
     margins = [repr(margin) for margin in MODEL.margins(windows).tolist()]

@@ -37,6 +37,8 @@ def test_a_report(data: Path, model_file: Path, tmp_path: Path, run: Run) -> Non
     assert {"report.json", "features.csv", "groups.csv"} <= {p.name for p in numbers.iterdir()}
     again = run(*arguments)
     assert again.exit_code == 2 and "exists already" in again.stderr
+    quiet = run(*arguments, "--overwrite", "--quiet")
+    assert (quiet.exit_code, quiet.output) == (0, "") and out.read_text() == html
 
 
 def test_wrong_reports_write_nothing(

@@ -210,11 +210,19 @@ def test_damaged_files(tmp_path: Path) -> None:
 
 
 def test_a_first_line_without_a_label(tmp_path: Path) -> None:
-    (tmp_path / "t.tsv").write_text("a\tNA\nb\t2\n")
     (tmp_path / "x.fa").write_text(">a\nAC\n>b\nGT\n")
-    rows, group, summary = made(tmp_path, tmp_path / "x.fa", label=f"{tmp_path}/t.tsv:2")
+    table, label = tmp_path / "t.tsv", f"{tmp_path}/t.tsv:2"
+    table.write_text("name\tlabel\nb\t2\n")
+    rows, group, summary = made(tmp_path, tmp_path / "x.fa", label=label)
     assert (rows, group["y"][:].tolist()) == ([[2, 3]], [2])
-    assert summary.dropped == {f"without a label in {tmp_path}/t.tsv": 1}
+    assert summary.dropped == {f"without a label in {table}": 1}
+    table.write_text("a\t2\nb\t1\n")  # the label 2 is no name of a column
+    rows, group, _ = made(tmp_path, tmp_path / "x.fa", label=label)
+    assert (rows, group["y"][:].tolist()) == ([[0, 1], [2, 3]], [2, 1])
+    for line, text in ((1, "a\tNA\nb\t2\n"), (2, "a\t2\nb\tinf\n"), (2, "a\tx\nb\tnull\n")):
+        table.write_text(text)
+        with pytest.raises(InputError, match=f"t.tsv: line {line}: expected a value in column 2"):
+            made(tmp_path, tmp_path / "x.fa", label=label)
 
 
 def test_groups_and_names_are_text(tmp_path: Path) -> None:

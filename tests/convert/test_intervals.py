@@ -103,7 +103,7 @@ def test_windows(options: dict[str, Any], tmp_path: Path) -> None:
     assert group["y"][:].tolist() == [SITES[i][4] for i in kept]
     outside = len(SITES) - len(kept)
     assert summary.dropped == ({"beyond the end of a contig": outside} if outside else {})
-    for name, column in {"chrom": 0, "group": 0, "name": 3, "strand": 5}.items():
+    for name, column in {"chromosome": 0, "group": 0, "name": 3, "strand": 5}.items():
         if name == "strand" and no_strand:
             continue
         found = fcl.open_data(tmp_path / "o.zarr", y=f"obs/{name}").target
@@ -166,7 +166,7 @@ def test_names_like_comments(tmp_path: Path) -> None:
     first = [0, 1, 2, 3, 1, 2]
     assert rows == [[CODES[letter] for letter in "AACCGGTT"[i : i + 3]] for i in first]
     assert (group["y"][:].tolist(), summary.rows_in) == ([0, 1, 0, 1, 1, 0], 6)
-    found = fcl.open_data(tmp_path / "o.zarr", y="obs/chrom").target
+    found = fcl.open_data(tmp_path / "o.zarr", y="obs/chromosome").target
     assert found is not None and found.tolist() == [*names, "tig9", "tig9"]
 
 
@@ -210,6 +210,17 @@ def test_summits_and_negatives(tmp_path: Path) -> None:
     assert summary.dropped == {"without a summit": 1}
     rows, *_ = made(tmp_path, window="-1:2", **options)
     assert rows[0] == window("1", 22, 3, False)
+    # negatives as plain BED use the center, as with --anchor center
+    lines = "".join(f"2\t{start}\t{end}\n" for start, end in ((10, 20), (11, 20), (12, 13)))
+    for shape in ({"length": 5}, {"length": 6}, {"window": "-1:2"}):
+        (tmp_path / "n.bed").write_text(lines)
+        rows, _, summary = made(tmp_path, **shape, **options)
+        note = f"anchor: center in {tmp_path / 'n.bed'}, which has no column of summits"
+        assert summary.notes.count(note) == 1
+        (tmp_path / "s.bed").rename(tmp_path / "peaks")
+        (tmp_path / "s.bed").write_text(lines)
+        assert made(tmp_path, anchor="center", **shape)[0] == rows[2:]
+        (tmp_path / "peaks").rename(tmp_path / "s.bed")
 
 
 def test_files_with_other_columns(tmp_path: Path) -> None:
@@ -219,6 +230,12 @@ def test_files_with_other_columns(tmp_path: Path) -> None:
     assert rows == [window("1", 20, 4, True), window("2", 10, 4, False)]
     assert group["obs/name"][:].tolist() == ["p", ""]
     assert fcl.open_data(tmp_path / "o.zarr", y="obs/strand").target.tolist() == ["-", "."]
+    *_, summary = made(tmp_path)
+    assert summary.notes == ["strand: 1 windows are reverse complements, by column 6 (strand)"]
+    (tmp_path / "s.bed").write_text("1\t20\t24\n")
+    *_, summary = made(tmp_path, groups="chromosome")
+    assert summary.notes == []
+    assert fcl.open_data(tmp_path / "o.zarr", y="obs/group").target.tolist() == ["1"]
 
 
 def test_whole_intervals(tmp_path: Path) -> None:
@@ -265,6 +282,10 @@ BAD = {
     "edges": ("1\t1\t2\n2\t39\t41\n", {"edges": "error", "length": 2},
         "line 2: the window of 2 bases from 39"),
     "strand": ("1\t1\t2\ta\t0\tplus\n", {}, "expected a strand (+, - or .) in column 6, got 'plus'"),
+    "no value": ("1\t1\t2\ta\tnan\n1\t1\t2\ta\t1\n", {"label": "score"},
+        "s.bed: line 1: --label: expected a value, got 'nan'"),
+    "dot": ("1\t1\t2\ta\t.\n1\t1\t2\ta\t1\n", {"label": "score"},
+        "s.bed: line 2: --label: expected text, as in the first row ('.'), got the number '1'"),
     "no genome": ("1\t1\t2\n", {"genome": None}, "intervals need --genome"),
     "both": ("1\t1\t2\n", {"length": 3, "window": "0:1"}, "give --window or --length"),
     "window": ("1\t1\t2\n", {"window": "5:-5"}, "--window: expected FIRST:END"),

@@ -184,7 +184,7 @@ LATE = b"1,2\n" * 20_000
         (b"a\n" + b"\n".join(b"v%d" % i for i in range(9)), {"max_categories": 8},
          "the column 'a' has more than 8 different texts, such as 'v0'; leave it out with --x '!a', or"),
         (b"s,y\nACGN,1\nacgt,2\nTTA,1\n", {"max_categories": 2, "y": "y"},
-         "name it alone: --x 's'; otherwise leave it out with --x '!s', or raise --max-categories"),
+         "column alone: --x 's'; otherwise leave it out with --x '!s', or raise --max-categories"),
         (b"a,b\n1,2\n", {"y": "bb"}, "--y: "),
         (b"a,b\n1,2\n2,9007199254740993\n", {}, "'b' has integers beyond 2^53, such as 9007199254740993"),
         (b"a,g\n1,9007199254740993\n", {"groups": "g"}, "'g' has integers beyond 2^53"),

@@ -18,7 +18,7 @@ def test_bed_lines() -> None:
         start[0] = 0
         strand = rng.integers(0, 2, 200)
         contig = Categorical(np.ones(200, np.int32), ["", "c 1"])
-        obs = {"chrom": contig, "start": start, "strand": Categorical(strand, ["+", "-"])}
+        obs = {"chromosome": contig, "start": start, "strand": Categorical(strand, ["+", "-"])}
         rows = Rows(np.zeros((200, 1), np.uint8), np.arange(200), obs=obs)
         made = BedLines(find_loss("logistic"), "margin", "AG").lines(rows, scores).decode()
         form = "{:.6g}" if scale == 1e20 else "{:.6f}"

@@ -218,6 +218,7 @@ class Survey:
         for place, texts in enumerate(batch.texts):
             self._check_missing(file, texts.codes < 0, self.selection.texts[place], row)
             self.texts[place].add(texts, row, file.is_number)
+        for place in range(len(batch.texts)):
             self._check_categories(file, place)
         size = sum(stats.size for stats in self.texts)
         self._budget.check(f"{file.name}: the different texts of the columns", size)
@@ -271,13 +272,20 @@ class Survey:
             leave = (
                 f"leave it out with --x '!{name}'" if column in self._x else "name another column"
             )
-            if is_sequence(text):
-                leave = f"if it holds sequences, name it alone: --x '{name}'; otherwise {leave}"
+            if (sequences := self._column_of_sequences(file)) is not None:
+                alone = f"if the rows are sequences, name their column alone: --x '{sequences}'"
+                leave = f"{alone}; otherwise {leave}"
             raise InputError(
                 f"{file.name}: the column {shown(name)} has more than "
                 f"{self.options.max_categories:,} different texts, such as {shown(text)}; {leave}, "
                 "or raise --max-categories"
             )
+
+    def _column_of_sequences(self, file: TableFile) -> str | None:
+        """The name of the first column of text that begins with a sequence."""
+        firsts = (next(iter(stats.codes), "") for stats in self.texts)
+        named = zip(self.selection.texts, firsts, strict=True)
+        return next((file.columns[at] for at, text in named if is_sequence(text)), None)
 
     def _mixed(self, file: TableFile, row: int, column: int, what: str, text: str) -> InputError:
         name = file.columns[column]

@@ -1,0 +1,78 @@
+"""Tables of sequences: headers, names of columns, and targets that are missing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from converted import converted, refusal, saved
+
+PLAIN = "s1\tACGT\t3\ns2\tACGA\t1\ns3\tACGA\t2\n"
+ROWS = [[0, 1, 2, 3], [0, 1, 2, 0], [0, 1, 2, 0]]
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "y"),
+    [
+        (PLAIN, {"x": "2", "y": "3"}, [3, 1, 2]),  # a label that equals the number of a column
+        (PLAIN, {"x": "2", "y": "3", "no_header": True}, [3, 1, 2]),
+        ("a\tdna\tx\n" + PLAIN, {"x": "2", "y": "3"}, None),  # dna consists of letters of bases
+        ("a\tseq\t2019\n" + PLAIN, {"x": "seq", "y": "2019"}, [3, 1, 2]),
+        ("a\tseq\ty\n" + PLAIN, {"x": "2", "y": "3"}, [3, 1, 2]),
+        ("a\tseq\t3\n" + PLAIN, {"x": "seq", "y": "3"}, [3, 1, 2]),
+        ("a\tdna\ty\n" + PLAIN, {"x": "dna", "y": "y"}, [3, 1, 2]),
+    ],
+    ids=str,
+)
+def test_headers(text: str, options: dict[str, Any], y: list[int] | None, tmp_path: Path) -> None:
+    path = saved(tmp_path, "t.tsv", text.encode())
+    if y is None:
+        assert "line 2: the sequence has 4 letters, but the first has 3" in refusal(path, **options)
+        return
+    found = converted(path, name="1", **options)
+    assert found.summary.format == "sequences"
+    assert (found.x.tolist(), found.group["y"][:].tolist()) == (ROWS, y)
+    assert found.group["obs/name"][:].tolist() == ["s1", "s2", "s3"]
+    header = "the first line, '" if text != PLAIN else "none, the first line is a record"
+    assert f"header: {header}" in found.notes
+
+
+def test_labels_of_a_table_without_header(tmp_path: Path) -> None:
+    """Labels 1 and -1 in the order of gkmtrain; the first one equals the number of a column."""
+    path = saved(tmp_path, "t.tsv", b"ACGT\t1\nACGA\t-1\n")
+    for options in ({}, {"no_header": True}, {"no_header": True, "format": "sequences"}):
+        found = converted(path, x="1", y="2", **options)
+        assert (found.x.tolist(), found.y.tolist()) == (ROWS[:2], [1, -1])
+    assert "no column 'ACGT'" in refusal(path, x="ACGT", no_header=True, format="sequences")
+    path = saved(tmp_path, "t.tsv", b"AC!T\t1\nACGA\t-1\n")  # not taken for a header
+    assert "line 1: expected a sequence" in refusal(path, x="1", y="2")
+
+
+@pytest.mark.parametrize("value", ["nan", "NA", "inf", "-Infinity", "null", ""])
+@pytest.mark.parametrize("others", [["1", "2"], ["a", "b"]])
+def test_missing_targets(value: str, others: list[str], tmp_path: Path) -> None:
+    """They are refused wherever they stand; they never make texts of numbers."""
+    what = "a finite number" if "inf" in value.lower() else "a value"
+    for at in range(3):
+        values = [*others[:at], value, *others[at:]]
+        lines = "".join(f"ACGT\t{each}\n" for each in values).encode()
+        path = saved(tmp_path, "t.tsv", b"sequence\tscore\n" + lines)
+        message = refusal(path, x="sequence", y="score")
+        assert f"line {at + 2}: --y: expected {what}, got" in message
+        fasta = "".join(f">r{i} y={each};\nACGT\n" for i, each in enumerate(values))
+        path = saved(tmp_path, "t.fa", fasta.encode())
+        message = refusal(path, label="header:y=([^;]*)")
+        assert f"line {2 * at + 1}: --label: expected {what}, got" in message
+
+
+def test_targets_of_two_kinds(tmp_path: Path) -> None:
+    path = saved(tmp_path, "t.tsv", b"ACGT\tx\nACGT\ty\nACGT\t7\n")
+    assert "line 3: --y: expected text, as in the first row ('x')" in refusal(path, x="1", y="2")
+
+
+def test_a_column_of_sequences_beside_names(tmp_path: Path) -> None:
+    rows = "".join(f"n{i},  {'ACGT'[i % 4]}CCA,{i % 2}\n" for i in range(9))
+    path = saved(tmp_path, "t.csv", b"name,dna,y\n" + rows.encode())
+    message = refusal(path, y="y", max_categories=8)
+    assert "'name' has more than 8" in message and "alone: --x 'dna'" in message
