@@ -69,11 +69,12 @@ def write_explanations(
     lines = _Lines(model, kind, data.offset is not None, min(top, len(model.ids)))
     n_rows = 0
     with text_output(out, overwrite) as file:
-        file.write(lines.head().encode())
+        head = lines.head()  # rows that cannot be explained leave nothing on standard output
         for explained in iter_explanations(model, data, top):
-            file.write("".join(lines.of(explained)).encode())
             if on_margins is not None:
                 on_margins(n_rows, n_rows + len(explained), explained.margins)
+            file.write("".join([head, *lines.of(explained)]).encode())
+            head = ""
             n_rows += len(explained)
     return n_rows
 

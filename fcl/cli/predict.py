@@ -277,10 +277,13 @@ def _open_data(path: str, options: Any) -> DataSet:
 
 
 def _collected(model: Model, data: DataSet, strict: bool) -> Collected | None:
+    from fcl.model.labels import encoded_target
     from fcl.scoring.quality import Collected
 
     if data.target is None:
         return None
+    if strict:  # before anything is written
+        encoded_target(model, data.target, data.target_name)
     return Collected(model, data.target_name, _COMPARISON_BYTES, strict)
 
 

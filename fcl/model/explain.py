@@ -49,6 +49,9 @@ class LinearModel(Protocol):
     def intercept(self) -> float:
         """A part of every margin."""
 
+    def opened(self, data: DataSet) -> DataSet:
+        """The rows, with each column that the features read at its position."""
+
     def require_offset(self, data: DataSet) -> None:
         """Raise InputError if the data lack an offset that the model needs."""
 
@@ -161,6 +164,7 @@ def iter_explanations(
     keep : bool (n,), optional
         Rows to explain; None: all.
     """
+    data = model.opened(data)
     k = len(model.ids)
     top = k if top is None else min(whole("top", top, 1), k)
     model.require_offset(data)

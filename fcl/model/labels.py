@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from fcl.checks import shown
 from fcl.errors import InputError
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def encoded_target(model: Model, values: np.ndarray, name: str) -> npt.NDArray[n
     wrong = np.flatnonzero(~(known[0] | known[1]))
     if len(wrong):
         raise InputError(
-            f"{name}: expected the labels of the model, {model.labels[0]!r} and "
-            f"{model.labels[1]!r}, got {values[wrong[0]]!r} in row {wrong[0]}"
+            f"{name}: expected the labels of the model, {shown(model.labels[0])} "
+            f"and {shown(model.labels[1])}, got {shown(values[wrong[0]])} in row {wrong[0]}"
         )
     return np.where(known[1], 1.0, -1.0)

@@ -131,6 +131,7 @@ def measure(model: Model, data: DataSet, groups: np.ndarray | None = None) -> Me
     InputError
         The data have no target, a label that the model does not know, or rows unlike the training rows.
     """
+    data = model.opened(data)
     y = targets(model, data)
     weights = np.ones(data.n_rows) if data.weights is None else data.weights
     margins, letters = _margins(model, data, weights)

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from fcl.scoring.columns import column_names
 
 import fcl
 from fcl.convert.contract import Layout
 from fcl.data.sparse import SparseRows
 from fcl.errors import InputError
-from fcl.scoring.columns import column_names
 from fcl.scoring.margins import BlockScorer
 
 RNG = np.random.default_rng(6)

@@ -149,6 +149,10 @@ class GeneratedFamily(Family):
         except Exception as error:
             return f"{self.name} {feature} (describe raised {type(error).__name__}: {error})"
 
+    def columns_read(self, ids: Ids) -> Ids:
+        found = self.generator.columns_read(ids)
+        return super().columns_read(ids) if found is None else np.unique(found)
+
     def to_config(self) -> dict[str, Any]:
         record = {} if self.record is None else {"record": asdict(self.record)}
         return {
