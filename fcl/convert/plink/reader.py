@@ -71,7 +71,7 @@ class _PlinkSource(Source):
         if imputes:
             self.notes.append(
                 f"missing: {self._n_missing:,} genotypes, replaced by the mean of their variant "
-                "(--missing)"
+                "in these files (--missing)"
             )
 
     @property

@@ -59,8 +59,8 @@ class TableSource(Source):
             self._encoding = Encoding.of(survey)
         else:
             self._encoding = Encoding.like(like, survey)
-            if not self._is_complete:
-                ignored = len(files[0].columns) - len(survey.used)
+            ignored = len(files[0].columns) - len(survey.used)
+            if ignored and not self._is_complete:
                 self.notes.append(f"columns: {ignored:,} of the table are not read")
         self._layout = self._find_layout()
         # the categories of the columns beside X
