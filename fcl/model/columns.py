@@ -69,10 +69,10 @@ def first_difference(wanted: Mapping[int, str], names: Sequence[str]) -> str:
             continue
         found = shown(names[column]) if column < len(names) else "missing"
         place = next((at for at, other in enumerate(names) if _key(other) == name), None)
-        elsewhere = "it lacks" if place is None else f"stands at position {place}"
+        elsewhere = "is missing" if place is None else f"is at position {place}"
         return (
-            f"expected the column {shown(name)} at position {column} (from 0), got {found}, and "
-            f"{shown(name)} {elsewhere}"
+            f"the column at position {column} (from 0) is {found}, but the model reads {shown(name)} "
+            f"there, which {elsewhere}"
         )
     return ""
 
@@ -122,9 +122,10 @@ def matched(data: DataSet, wanted: Mapping[int, str] | None, width: int) -> Data
 
 
 def select_columns(frame: Any, wanted: Mapping[int, str], more: Any) -> Any:
-    """The columns of a data frame that are wanted by name, or named `more`."""
-    kept = {*wanted.values(), *([more] if isinstance(more, str) else [])}
-    return frame[[key for key in frame.columns if _key(str(key)) in kept]]
+    """The columns of a data frame that are wanted by name, or named `more`; without any, all columns."""
+    names = {*wanted.values(), *([more] if isinstance(more, str) else [])}
+    kept = [key for key in frame.columns if _key(str(key)) in names]
+    return frame[kept] if kept else frame
 
 
 @dataclass(frozen=True)
