@@ -79,7 +79,9 @@ def write_explanations(
     names += ["intercept", *["offset"] * has_offset, *cells.names()]
     n_rows = 0
     with text_output(out, overwrite) as file:
-        file.write(("\t".join(names) + "\n").encode())
+        head = (
+            "\t".join(names) + "\n"
+        )  # rows that cannot be explained leave nothing on standard output
         for explained in iter_explanations(model, data, top):
             numbers = [] if kind == "margin" else [model.loss_object.mean(explained.margins)]
             numbers += [explained.margins, np.full(len(explained), model.intercept)]
@@ -87,9 +89,10 @@ def write_explanations(
             written = list(_lines(numbers, cells.rows(explained)))
             if known is not None and beside:
                 written = list(known.before(n_rows, written))
-            file.write("".join(written).encode())
             if on_margins is not None:
                 on_margins(n_rows, n_rows + len(explained), explained.margins)
+            file.write("".join([head, *written]).encode())
+            head = ""
             n_rows += len(explained)
     return n_rows
 

@@ -283,13 +283,17 @@ def _open_data(path: str, options: Any) -> DataSet:
 
 
 def _collected(model: Model, data: DataSet, options: Any) -> Collected | None:
+    from fcl.model.labels import encoded_target
     from fcl.scoring.quality import Collected
     from fcl.units import parse_size
 
     if data.target is None:
         return None
+    strict = options["y"] is not None
+    if strict:  # before anything is written
+        encoded_target(model, data.target, data.target_name)
     memory = parse_size(options["memory"], "--memory")
-    return Collected(model, data.target_name, memory, strict=options["y"] is not None)
+    return Collected(model, data.target_name, memory, strict=strict)
 
 
 _NATIVE = _Mode("DATA in Zarr, HDF5 or npy", NATIVE_NAMES, _prepare_native, is_native=True)

@@ -13,6 +13,7 @@ from fcl.errors import InputError
 
 if TYPE_CHECKING:
     from fcl.convert.contract import Budget
+    from fcl.convert.tables.reference import ReferenceColumns
     from fcl.model import Model
     from fcl.scoring.lines import ScoreKind
     from fcl.scoring.sites import SiteWindows
@@ -62,7 +63,8 @@ def predict_files(model: Model, request: Request) -> ScoreSummary:
     options, budget = request.options, request.budget
     scorer = BlockScorer(model)
     named = {name: options[name] for name in CONVERT_NAMES}
-    source = open_inputs(request.inputs, options["format"], named, budget).source
+    columns = _table_columns(model, options)
+    source = open_inputs(request.inputs, options["format"], named, budget, columns).source
     target = "--label" if options["label"] else "--y" if options["y"] else ""
     name = f"{request.inputs[0]}: {target}" if target else "the labels of the files"
     top = options["explain"]
@@ -77,6 +79,20 @@ def predict_files(model: Model, request: Request) -> ScoreSummary:
             collected=Collected(model, name, budget.total, strict=bool(target)),
             keep_dropped=options["keep_dropped"],
         )
+
+
+def _table_columns(model: Model, options: Mapping[str, Any]) -> ReferenceColumns | None:
+    """The columns that are read from a table; None if the model does not know their names."""
+    from fcl.convert.tables.reference import ReferenceColumns
+
+    if model.column_names:
+        return ReferenceColumns.of_model(list(model.column_names.values()), options["like"])
+    if options["missing"] == "mean" and options["like"] is None:
+        raise InputError(
+            "--missing mean: the means of the training rows are not known; give --like TRAIN.zarr, the "
+            "output of fcl convert for the training data, or --missing drop"
+        )
+    return None
 
 
 def predict_sites(model: Model, request: Request) -> ScoreSummary:

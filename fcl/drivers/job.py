@@ -20,6 +20,7 @@ from fcl.errors import BudgetError, InputError
 from fcl.features import Generator, Spec, bind_features, is_spec, parse_features, spell_features
 from fcl.features.registry import check_home
 from fcl.features.standardized import standardized
+from fcl.model.columns import by_position, matched
 from fcl.objective import Loss, Objective, find_loss, resolve_C
 from fcl.options import Options
 from fcl.solve.sampling import SampleSize
@@ -198,6 +199,7 @@ def make_job(
                 f"{without.name}: expected an offset as {with_one.name} has one, got none; give zeros "
                 "where there is nothing to add"
             )
+        valid = matched(valid, by_position(data.column_names), family.row_width)
         family.check_rows(valid.rows)
         valid_rows = _valid_rows(valid, loss, labels)
     sum_weights = float(train.s.sum())

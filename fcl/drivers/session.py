@@ -31,6 +31,7 @@ from fcl.features.base import Ids, is_sampled
 from fcl.features.standardized import deviations, plain
 from fcl.model.certificate import Certificate, Scope
 from fcl.model.checkpoint import Checkpoint, CheckpointFolder
+from fcl.model.columns import names_read
 from fcl.model.history import History
 from fcl.model.model import Model
 from fcl.solve.outer import Certified, Outer
@@ -330,6 +331,7 @@ class Session:
             options={**options.of_job(), "C_min": outer.C_min if known else None},
             history=History(self.history),
             feature_names=_feature_names(job, point.ids),
+            column_names=names_read(job.family, point.ids, job.train.data.column_names),
         )
         message = end_in_words(reason, certificate, options.tol, self.rounding)
         self.compiled()

@@ -23,6 +23,7 @@ from fcl.errors import ConvergenceWarning, InputError, ScaleWarning
 from fcl.features.standardized import uneven_scales
 from fcl.model.certificate import Certificate
 from fcl.model.checkpoint import Checkpoint, CheckpointFolder
+from fcl.model.columns import first_difference, names_read
 from fcl.model.file import check_header
 from fcl.model.model import Model
 from fcl.options import TRAINING
@@ -293,6 +294,7 @@ def _check_savable(job: Job) -> None:
             fingerprint="",
             certificate=Certificate(0.0, 0.0, 0.0, 0.0, 0),
             options=job.options.of_job(),
+            column_names=names_read(job.family, np.empty(0, np.int64), job.train.data.column_names),
         ).header()
     )
 
@@ -306,6 +308,11 @@ def start_point(job: Job, model: Model) -> Point:
         raise InputError(
             "initial: expected a model of the same features over rows of the same form, got one of "
             f"{before}, for {now}; leave it out"
+        )
+    names = job.train.data.column_names
+    if names is not None and (other := first_difference(model.column_names or {}, names)):
+        raise InputError(
+            f"initial: {other}; give the data the columns of the model, or leave it out"
         )
     intercept = model.intercept - job.intercept_shift if job.options.intercept else 0.0
     return Point.make(model.ids, model.weights, intercept)

@@ -22,6 +22,7 @@ from fcl.estimators.rows import Training, open_rows, resolve_features, takes_seq
 from fcl.features import Columns, Family, bind_features
 from fcl.features.generator import without_probes
 from fcl.features.standardized import uneven_scales
+from fcl.model.columns import first_difference, matched
 from fcl.objective import LOSSES, Loss, find_loss, resolve_C
 from fcl.options import TRAINING
 
@@ -136,7 +137,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
                 options["max_time"] = max(1e-3, left / (len(targets) - len(results)))
             data = training.data.with_target(target, weights, training.data.target_name)
             place = f" ({len(results) + 1} of {len(targets)})" if len(targets) > 1 else ""
-            same = initial is not None and _same_features(initial.family, family)
+            same = initial is not None and _same_features(initial, family, data.column_names)
             found = self._fit_one(data, problem + place, initial if same else None, options)
             results.append(found)
         self._set_attributes(results)
@@ -231,6 +232,10 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         models = self.models_
         family = models[0].family
         data = open_rows(self, family, X, offset)
+        read: dict[int, str] = {}
+        for model in models:
+            read.update(model.column_names or {})
+        data = matched(data, read or None, family.row_width)
         models[0].require_offset(data)
         scorers = [model.family.scorer(model.ids, model.weights) for model in models]
         margins = np.empty((data.n_rows, len(models)))
@@ -303,9 +308,11 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         return tags
 
 
-def _same_features(before: Family, now: Family) -> bool:
-    """Whether two families have the same features, so that their weights can be exchanged."""
-    return without_probes(before.to_config()) == without_probes(now.to_config())
+def _same_features(before: Model, now: Family, names: Sequence[str] | None) -> bool:
+    """Whether a model's weights belong to the same features of the same columns."""
+    if names is not None and first_difference(before.column_names or {}, names):
+        return False
+    return without_probes(before.family.to_config()) == without_probes(now.to_config())
 
 
 def _is_nested() -> bool:

@@ -237,6 +237,10 @@ class Family(ABC):
             Names of the rows' columns, if they are known; for families whose features refer to columns.
         """
 
+    def columns_read(self, ids: Ids) -> Ids:
+        """The columns of the rows that some features read, int64, increasing; by default all columns."""
+        return np.arange(self.row_width)
+
     def motif(self, feature: int) -> Motif | None:
         """The pattern of letters of a feature; None if the feature is something else."""
         return None

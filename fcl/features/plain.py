@@ -114,5 +114,9 @@ class Columns(Generator):
         values = block.values if isinstance(block, SparseColumns) else block
         return float(np.abs(values).max(initial=0.0))
 
+    def columns_read(self, ids: Ids) -> Ids | None:
+        # a class derived from this one may compute other features
+        return ids if type(self) is Columns else None
+
     def describe(self, feature: int, names: Sequence[str] | None = None) -> str:
         return f"x{feature}" if names is None else names[feature]

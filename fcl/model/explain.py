@@ -57,6 +57,9 @@ class LinearModel(Protocol):
     def intercept(self) -> float:
         """A part of every margin."""
 
+    def opened(self, data: DataSet) -> DataSet:
+        """The rows, with each column that the features read at its position."""
+
     def require_offset(self, data: DataSet) -> None:
         """Raise InputError if the data lack an offset that the model needs."""
 
@@ -169,6 +172,7 @@ def iter_explanations(
     keep : bool (n,), optional
         Rows to explain; None: all.
     """
+    data = model.opened(data)
     model.require_offset(data)
     offset = np.zeros(data.n_rows) if data.offset is None else data.offset
     return explain_rows(model, data.rows, offset if keep is None else offset[keep], top, keep)

@@ -66,6 +66,11 @@ def _class_weight(where: str, value: Any) -> Any:
     return [[_label(where, label), _POSITIVE(where, weight)] for label, weight in pairs]
 
 
+def _column_name(where: str, value: Any) -> tuple[int, str]:
+    column, name = schema.listing(schema.anything, 2)(where, value)
+    return schema.whole()(f"{where}[0]", column), schema.text(f"{where}[1]", name)
+
+
 def _options(where: str, value: Any) -> dict[str, Any]:
     """Keep all options for the user to read; validate those that fcl uses."""
     used = schema.record(
@@ -100,6 +105,7 @@ _HEADER_TABLE = schema.record(
     options=_options,
     history=schema.listing(schema.table),
     feature_names=schema.Maybe(schema.listing(schema.text)),
+    column_names=schema.Maybe(schema.listing(_column_name)),
     created=schema.text,
     fcl_version=schema.text,
 )

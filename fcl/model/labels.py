@@ -48,7 +48,7 @@ def encoded_target(
     if len(wrong):
         row = wrong[0] if rows is None else f"{rows[wrong[0]]} (from 0)"
         raise InputError(
-            f"{name}: expected the labels of the model, {model.labels[0]!r} and "
-            f"{model.labels[1]!r}, got {shown(values[wrong[0]])} in row {row}"
+            f"{name}: expected the labels of the model, {shown(model.labels[0])} and "
+            f"{shown(model.labels[1])}, got {shown(values[wrong[0]])} in row {row}"
         )
     return np.where(known[1], 1.0, -1.0)

@@ -14,6 +14,7 @@ from fcl.errors import InputError, ModelFileError
 from fcl.model.archive import installed_version, now
 from fcl.model.arrays import checked_arrays
 from fcl.model.certificate import Certificate
+from fcl.model.columns import matched, select_columns
 from fcl.model.file import ARRAYS, HEADER, read_model, write_model
 from fcl.model.frames import FeatureRow, features_frame
 from fcl.model.history import History
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from fcl.features.base import Family
     from fcl.model.explain import Explanation
 
-__all__ = ["BLOCK_ROWS", "FeatureRow", "Model", "load_model", "opened"]
+__all__ = ["BLOCK_ROWS", "FeatureRow", "Model", "load_model"]
 
 Ids = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -74,6 +75,9 @@ class Model:
         A list with one mapping for each pass; ``history.to_dataframe()`` is a table of the passes.
     feature_names : sequence of str (k,), or None
         Descriptions of the features by the names of the columns of X; None if the columns have no names.
+    column_names : mapping of int to str, or None
+        Names of the columns of X that the features read, by position; None if the columns have no names.
+        Rows to predict that have names are matched by these.
     created : str
         Time of creation in UTC, ISO 8601.
     fcl_version : str
@@ -101,6 +105,7 @@ class Model:
     options: Mapping[str, Any] = field(default_factory=dict)
     history: History = field(default_factory=History)
     feature_names: Sequence[str] | None = None
+    column_names: Mapping[int, str] | None = None
     created: str = field(default_factory=now)
     fcl_version: str = field(default_factory=installed_version)
 
@@ -134,6 +139,12 @@ class Model:
         if self.feature_names is not None and len(self.feature_names) != len(self.ids):
             raise InputError(
                 f"feature_names: expected {len(self.ids)}, one for each id, got {len(self.feature_names)}"
+            )
+        columns = [] if self.column_names is None else list(self.column_names)
+        if columns and not 0 <= min(columns) <= max(columns) < self.family.row_width:
+            raise InputError(
+                f"column_names: expected columns in [0, {self.family.row_width}), got {min(columns)} to "
+                f"{max(columns)}"
             )
         find_loss(self.loss)
 
@@ -171,21 +182,47 @@ class Model:
 
     def header(self) -> dict[str, Any]:
         """The header of the model file, which holds everything except the arrays."""
-        unnamed = self.feature_names is None
-        named = ("family", *ARRAYS, *(["feature_names"] if unnamed else []))
+        left_out = {"family", "column_names", *ARRAYS}
+        if self.feature_names is None:
+            left_out.add("feature_names")
+        named = {}
+        if self.column_names is not None:  # JSON has no keys that are numbers
+            named["column_names"] = plain(list(self.column_names.items()))
         return {
             "family": plain(self.family.to_config()),
             "n_active": self.n_active,
-            **{f.name: plain(getattr(self, f.name)) for f in fields(self) if f.name not in named},
+            **{
+                f.name: plain(getattr(self, f.name)) for f in fields(self) if f.name not in left_out
+            },
+            **named,
         }
 
     # -- prediction
+
+    def opened(self, data: DataSet | Any, offset: Any = None) -> DataSet:
+        """Open rows, with each column that the features read at its position in the training rows.
+
+        Columns of data frames, and of data sets with names, are matched by name; a frame may have more
+        columns in any order, and stored data must have the order of the training data. Columns without
+        names are matched by position. Arguments are as in :meth:`iter_margins`; raises InputError for a
+        column that is missing or at another position.
+        """
+        from fcl.data import DataSet, open_data
+        from fcl.data.frame import is_frame
+
+        if not isinstance(data, DataSet):
+            if self.column_names is not None and is_frame(data):
+                data = select_columns(data, self.column_names, offset)
+            data = open_data(data, y=None, offset=offset)
+        elif offset is not None:
+            data = data.with_offset(offset)
+        return matched(data, self.column_names, self.family.row_width)
 
     def margins(
         self, data: DataSet | Any, block_rows: int = BLOCK_ROWS, offset: Offset | None = None
     ) -> Floats:
         """Margins of all rows, float64 (n,); arguments and errors as in :meth:`iter_margins`."""
-        data = opened(data, offset)
+        data = self.opened(data, offset)
         out = np.empty(data.n_rows)
         for start, stop, block in self.iter_margins(data, block_rows):
             out[start:stop] = block
@@ -199,7 +236,8 @@ class Model:
         Parameters
         ----------
         data : DataSet, path or array
-            A data set, or a source for :func:`fcl.open_data`; no target is needed.
+            A data set, or a source for :func:`fcl.open_data`; no target is needed. Columns are matched as
+            :meth:`opened` says.
         block_rows : int
             Largest number of rows per block.
         offset : array-like (n,) or str
@@ -214,10 +252,10 @@ class Model:
         Raises
         ------
         InputError
-            The rows are not like the training rows (another length, for instance), cannot be read, or
-            lack an offset.
+            The rows are not like the training rows (another length, for instance), cannot be read, lack
+            a column, or lack an offset.
         """
-        data = opened(data, offset)
+        data = self.opened(data, offset)
         self.require_offset(data)
         scorer = self.family.scorer(self.ids, self.weights)
         block_rows = min(block_rows, self.family.most_block_rows())  # fewer if rows are wide
@@ -294,7 +332,7 @@ class Model:
         """
         from fcl.model.explain import Explanation, iter_explanations
 
-        parts = list(iter_explanations(self, opened(data, offset), top))
+        parts = list(iter_explanations(self, self.opened(data, offset), top))
         return Explanation.concatenate(parts)
 
     def columns(self, data: DataSet | Any) -> csr_array:
@@ -310,7 +348,7 @@ class Model:
 
         from fcl.model.explain import iter_values
 
-        values = iter_values(self.family, self.ids, opened(data).rows)
+        values = iter_values(self.family, self.ids, self.opened(data).rows)
         return vstack([csr_array(block) for _, _, block in values], format="csr")
 
     # -- descriptions
@@ -388,6 +426,8 @@ def load_model(path: str | os.PathLike[str], trusted: Collection[str] = ()) -> M
     try:
         header["family"] = family_from_config(header["family"], trusted)
         header["labels"] = None if labels is None else tuple(labels)
+        if "column_names" in header:
+            header["column_names"] = dict(header["column_names"])
         header["certificate"] = Certificate.from_dict(header["certificate"])
         model = Model(**header | arrays)
     except InputError as error:
@@ -398,12 +438,3 @@ def load_model(path: str | os.PathLike[str], trusted: Collection[str] = ()) -> M
             f"weights.npy has {model.n_active}"
         )
     return model
-
-
-def opened(data: DataSet | Any, offset: Any = None) -> DataSet:
-    """Open `data` unless it is a DataSet, and give it the offset, if any."""
-    from fcl.data import DataSet, open_data
-
-    if not isinstance(data, DataSet):
-        return open_data(data, y=None, offset=offset)
-    return data if offset is None else data.with_offset(offset)

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from fcl.errors import InputError
 from fcl.model.atomic import atomic_file, atomic_folder, check_output
-from fcl.model.model import BLOCK_ROWS, Model, opened
+from fcl.model.model import BLOCK_ROWS, Model
 from fcl.model.text_output import STDOUT, is_compressed, text_output, text_suffix
 from fcl.units import format_bytes
 
@@ -95,7 +95,7 @@ def write_scores(
         model.require_probability()
     elif kind not in ("margin", "mean"):
         raise InputError(f'kind must be "margin", "probability" or "mean", got {kind!r}')
-    data = opened(data)
+    data = model.opened(data)
     model.require_offset(data)
     transform: Callable[[Floats], Floats] = model.loss_object.mean
     if kind == "margin":
@@ -103,9 +103,9 @@ def write_scores(
     transform(np.zeros(0))  # before anything is written, a loss without a mean raises InputError
     with _open_scores(out, data.n_rows, kind, overwrite) as write:
         for start, stop, block in model.iter_margins(data, block_rows):
-            write(start, stop, transform(block))
             if on_margins is not None:
                 on_margins(start, stop, block)
+            write(start, stop, transform(block))
             if progress is not None:
                 progress(stop)
     return data.n_rows
@@ -147,14 +147,17 @@ def _npy(path: str | os.PathLike[str], n_rows: int, kind: str, overwrite: bool) 
 @contextmanager
 def _tsv(path: str | os.PathLike[str], n_rows: int, kind: str, overwrite: bool) -> Iterator[Write]:
     with text_output(path, overwrite) as file:
-        file.write(f"{kind}\n".encode())
+        head = f"{kind}\n"  # rows that cannot be scored leave nothing on standard output
 
         def write(start: int, stop: int, scores: Floats) -> None:
+            nonlocal head
             # 17 significant digits restore every float64
             lines = map("{:.17g}\n".format, scores.tolist())
-            file.write("".join(lines).encode())
+            file.write("".join([head, *lines]).encode())
+            head = ""
 
         yield write
+        file.write(head.encode())
 
 
 @contextmanager

@@ -90,6 +90,7 @@ def measure(model: Model, data: DataSet, groups: np.ndarray | None = None) -> Me
         The data have no target, a label that the model does not know, or rows unlike the training rows;
         or there is not one group for each row.
     """
+    data = model.opened(data)
     known = None if groups is None else Groups(groups, data.n_rows)
     for start in range(0, data.n_rows, BLOCK_ROWS):  # before the rows, which take long
         _targets(model, data, start, start + BLOCK_ROWS)

@@ -13,9 +13,9 @@ from fcl.data.memory import MemoryReader
 from fcl.data.sparse import SparseRows, from_matrix
 from fcl.errors import InputError
 from fcl.model import Model
+from fcl.model.columns import ColumnMap, cut
 from fcl.model.explain import Explanation, explain_rows
 from fcl.parallel import one_blas_thread
-from fcl.scoring.columns import ColumnMap, column_names, cut
 
 __all__ = ["BlockScorer"]
 
@@ -111,7 +111,7 @@ class BlockScorer:
                 f"({self._family.name}) are made for {self._family.row_kind}"
             )
         width = self._family.row_width
-        wanted = None if layout.kind == "codes" else column_names(self.model)
+        wanted = self.model.column_names
         if wanted is not None and layout.names is not None:
             try:
                 self._map = ColumnMap.by_name(wanted, layout.names, width)

@@ -86,12 +86,12 @@ def score_source(
     n_rows, next_record, is_first = 0, 0, True
     name = source.inputs[0].name
     for rows in source.blocks(budget):
-        if is_first:
-            file.write(lines.head(rows))
-            is_first = False
         margins = scorer.margins(rows.x, source.layout, name)
         if collected is not None and rows.y is not None:
             collected.add(_values(rows.y), margins, rows.weights, rows.source_row)
+        if is_first:  # rows that cannot be scored leave nothing on standard output
+            file.write(lines.head(rows))
+            is_first = False
         written = lines.lines(rows, margins)
         if keep_dropped:
             written = list(_aligned(written, rows.source_row, next_record, lines.blank()))

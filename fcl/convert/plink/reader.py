@@ -74,7 +74,7 @@ class _PlinkSource(Source):
         if imputes:
             self.notes.append(
                 f"missing: {self._n_missing:,} genotypes, replaced by the mean of their variant"
-                f"{' in --like' if options.like else ''} (--missing)"
+                f"{' in --like' if options.like else ' in these files'} (--missing)"
             )
 
     @property

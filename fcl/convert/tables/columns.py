@@ -5,10 +5,11 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fcl.checks import shown
 from fcl.convert.tables.contract import TableFile, shown_columns
+from fcl.convert.tables.reference import ReferenceColumns
 from fcl.errors import InputError
 
 __all__ = ["ColumnOptions", "Roles", "matching"]
@@ -28,7 +29,7 @@ class ColumnOptions:
     missing: str = "error"
     layout: str = "auto"
     dtype: str = "auto"
-    like: str | None = None
+    like: str | ReferenceColumns | None = None
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,18 @@ class Roles:
             singles.get("name"),
             [at for at in free if at not in usual] if options.x is None else [],
         )
+
+    @classmethod
+    def like(
+        cls, reference: ReferenceColumns, table: TableFile, options: ColumnOptions
+    ) -> tuple[Roles, list[int]]:
+        """The roles of the columns by the names of others, and which columns are one-hot there."""
+        if options.x is not None:
+            raise InputError(f"{reference.words} names the columns of X; leave out --x")
+        found = reference.find(table)
+        one_hot = [at for _, at, value in found if value is not None]
+        x = sorted({at for _, at, _ in found})
+        return replace(cls.of(table, options), x=x, left_out=[]), one_hot
 
 
 def matching(table: TableFile, option: str, text: str, among: Sequence[int]) -> list[int]:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from fcl.checks import shown
-from fcl.convert.tables.contract import Batch, TableFile
+from fcl.convert.tables.contract import Batch
+from fcl.convert.tables.reference import ReferenceColumns
 from fcl.convert.tables.survey import Survey, TextStats
 from fcl.data.sparse import SparseRows
 from fcl.errors import InputError
 
-__all__ = ["Encoding", "columns_like"]
+__all__ = ["Encoding"]
 
 #: The name of the category of rows without a value.
 NO_VALUE = "(missing)"
@@ -86,16 +86,25 @@ class Encoding:
         return found
 
     @classmethod
-    def like(cls, names: Sequence[str], means: dict[str, float], survey: Survey) -> Encoding:
-        """The columns of another data set, by their names."""
+    def like(cls, reference: ReferenceColumns, survey: Survey) -> Encoding:
+        """The columns of another data set, or of a model, by their names.
+
+        Raises InputError for a mean that is needed and not known, or for a column of another kind.
+        """
         table = survey.files[0]
         number_places, text_places = survey.selection.places()
-        found = cls(survey.numbers.mean, survey.options.missing == "mean", list(names))
+        found = cls(survey.numbers.mean, survey.options.missing == "mean", list(reference.names))
         texts: dict[int, _OneHot] = {}
-        for number, (name, at, value) in enumerate(columns_like(table, names)):
+        for number, (name, at, value) in enumerate(reference.find(table)):
             if at in number_places:
                 place = number_places[at]
-                found.means[place] = means.get(name, found.means[place])
+                if name in reference.means:
+                    found.means[place] = reference.means[name]
+                elif found.keeps_missing and survey.numbers.count[place] < survey.n_rows:
+                    raise InputError(
+                        f"{table.name}: the column {shown(name)} has missing values, and the mean of "
+                        f"the training rows is not known: {reference.advice}, or --missing drop"
+                    )
                 found.number_places.append(place)
                 found.number_columns.append(number)
                 continue
@@ -105,7 +114,7 @@ class Encoding:
                 if not _is_flag(survey.texts[place]):
                     raise InputError(
                         f"{table.name}: the column {shown(name)} holds text, but numbers in "
-                        "--like; expected the same kind"
+                        f"{reference.words}; expected the same kind"
                     )
                 columns = dict.fromkeys(_TRUE, number)
             else:
@@ -185,28 +194,6 @@ class Encoding:
         lacking = [code for code, value in enumerate(texts.values) if value not in known]
         self.unknown += int(np.isin(texts.codes, lacking).sum()) if lacking else 0
         return np.where(texts.codes < 0, one_hot.missing, found)
-
-
-def columns_like(table: TableFile, names: Sequence[str]) -> list[tuple[str, int, str | None]]:
-    """For each name of a column of X: the column of the table, and the category if it is one-hot.
-
-    Raises
-    ------
-    InputError
-        The table lacks a column.
-    """
-    index = {name: at for at, name in enumerate(table.columns)}
-    found: list[tuple[str, int, str | None]] = []
-    for name in names:
-        marks = [place for place, letter in enumerate(name) if letter == "="]
-        cuts = [place for place in marks if name[:place] in index]
-        if name in index:
-            found.append((name, index[name], None))
-        elif cuts:
-            found.append((name, index[name[: cuts[0]]], name[cuts[0] + 1 :]))
-        else:
-            raise InputError(f"--like: {table.name} has no column for {shown(name)}")
-    return found
 
 
 def _is_flag(stats: TextStats) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,10 +10,10 @@ import numpy as np
 from fcl.checks import shown
 from fcl.convert.contract import Budget, Categorical, Column, Layout, Rows, Source
 from fcl.convert.files import InputFile
-from fcl.convert.reference import Reference
 from fcl.convert.tables.columns import ColumnOptions, Roles
 from fcl.convert.tables.contract import Batch, Selection, TableFile, shown_columns
-from fcl.convert.tables.encoding import Encoding, columns_like
+from fcl.convert.tables.encoding import Encoding
+from fcl.convert.tables.reference import ReferenceColumns
 from fcl.convert.tables.survey import Survey
 from fcl.errors import InputError
 
@@ -43,20 +42,26 @@ class TableSource(Source):
         super().__init__(inputs)
         self._files, self._options = files, options
         _check_same_columns(files)
-        like = None if options.like is None else _ReferenceColumns.read(options.like)
+        like = options.like
+        if isinstance(like, str):
+            like = ReferenceColumns.read(like)
         forced: list[int] = []
         if like is None:
             roles = Roles.of(files[0], options)
         else:
-            roles, forced = like.roles(files[0], options)
+            roles, forced = Roles.like(like, files[0], options)
         self._roles = roles
         self._survey = survey = Survey(files, roles, options, forced, budget)
         if not survey.n_rows:
             raise InputError(f"{files[0].name}: has the names of columns, but no rows")
+        self._is_complete = like is None or like.is_complete
         if like is None:
             self._encoding = Encoding.of(survey)
         else:
-            self._encoding = Encoding.like(like.names, like.means, survey)
+            self._encoding = Encoding.like(like, survey)
+            ignored = len(files[0].columns) - len(survey.used)
+            if ignored and not self._is_complete:
+                self.notes.append(f"columns: {ignored:,} of the table are not read")
         self._layout = self._find_layout()
         # the categories of the columns beside X
         self._labels = {
@@ -71,7 +76,7 @@ class TableSource(Source):
         return self._layout
 
     def attributes(self) -> dict[str, Any]:
-        if self._encoding.unknown:
+        if self._encoding.unknown and self._is_complete:
             self.notes.append(
                 f"categories: {self._encoding.unknown:,} values are not in --like; all their "
                 "columns are 0"
@@ -186,34 +191,6 @@ class TableSource(Source):
         place = selection.numbers.index(at)
         whole = self._survey.numbers.whole[place]
         return batch.numbers[:, place].astype(np.int64 if whole else np.float64)
-
-
-class _ReferenceColumns:
-    """The columns of a data set that was converted before."""
-
-    def __init__(self, names: list[str], means: dict[str, float]) -> None:
-        self.names, self.means = names, means
-
-    @classmethod
-    def read(cls, path: str) -> _ReferenceColumns:
-        """Read the names of the columns; raises InputError if the data set has none."""
-        found = Reference.open(path)
-        names = found.data.column_names
-        if names is None:
-            raise InputError(
-                f"--like: {path} has no names of columns; expected an output of fcl convert"
-            )
-        means = found.attributes.get("means", {})
-        return cls(list(names), {name: float(mean) for name, mean in means.items()})
-
-    def roles(self, table: TableFile, options: ColumnOptions) -> tuple[Roles, list[int]]:
-        """The roles of the columns of a table, and which of them are one-hot in this data set."""
-        if options.x is not None:
-            raise InputError("--like names the columns of X; leave out --x")
-        found = columns_like(table, self.names)
-        x = sorted({at for _, at, _ in found})
-        one_hot = [at for _, at, value in found if value is not None]
-        return replace(Roles.of(table, options), x=x, left_out=[]), one_hot
 
 
 def _check_same_columns(files: Sequence[TableFile]) -> None:

@@ -160,6 +160,12 @@ class ConcatFamily(Family):
         text = self.members[m].describe(own, names)
         return f"{self._names[m]}: {text}" if len(self.members) > 1 else text
 
+    def columns_read(self, ids: Ids) -> Ids:
+        parts = [
+            self.members[m].columns_read(self.local(m, ids[own])) for m, own in self.split(ids)
+        ]
+        return np.unique(np.concatenate(parts)) if parts else np.empty(0, np.int64)
+
     def motif(self, feature: int) -> Motif | None:
         m, own = self._member_of(feature)
         return self.members[m].motif(own)

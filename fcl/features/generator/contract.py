@@ -186,6 +186,13 @@ class Generator(ABC):
         """
         raise NotImplementedError
 
+    def columns_read(self, ids: Ids) -> Ids | None:
+        """The columns of the rows that some features read, int64; None: all of them.
+
+        A model keeps the names of these columns, and requires the same names of the rows to predict.
+        """
+        return None
+
     # -- prices of a family that is too large to compute every column ---------------------------
 
     def pricer(self, family: GeneratedFamily, prepared: PreparedRows, keep: int) -> Pricer:

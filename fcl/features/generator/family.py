@@ -149,6 +149,11 @@ class GeneratedFamily(Family):
         except Exception as error:
             return f"{self.name} {feature} (describe raised {type(error).__name__}: {error})"
 
+    def columns_read(self, ids: Ids) -> Ids:
+        every = super().columns_read(ids)
+        found = self.generator.columns_read(ids)
+        return every if found is None else np.intersect1d(every, found)
+
     def to_config(self) -> dict[str, Any]:
         record = {} if self.record is None else {"record": asdict(self.record)}
         return {

@@ -120,6 +120,11 @@ class Products(Generator):
             words.append(word + (f"^{power}" if power > 1 else ""))
         return " * ".join(words)
 
+    def columns_read(self, ids: Ids) -> Ids | None:
+        # a class derived from this one may compute other features
+        columns = self.numbering.tuples(ids)
+        return columns[columns >= 0] if type(self) is Products else None
+
     def check(self, rows: Any, numbers: Ids, name: str) -> None:
         """Raise InputError if the data are declared binary and a value is neither 0 nor 1."""
         if not self.binary:

@@ -1,0 +1,230 @@
+"""Columns matched by name to those that a model reads: frames, stored data, tables, sparse rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import fcl
+from fcl.convert.contract import Layout
+from fcl.data.sparse import SparseRows
+from fcl.errors import InputError
+from fcl.model.columns import ColumnMap, first_difference, names_read
+from fcl.model.explain import iter_explanations
+from fcl.report.measured import measure
+from fcl.scoring.margins import BlockScorer
+
+RNG = np.random.default_rng(6)
+NAMES = ["age", "a * b", "x=(1)", "colour=red", "colour=blue", "height"]
+X = RNG.normal(size=(90, 6))
+FRAME = pd.DataFrame(X, columns=NAMES)
+Y = X[:, 0] + X[:, 1] * X[:, 3] - X[:, 4] ** 2 + X[:, 2] > 0
+
+
+def trained(features: str, data: Any) -> fcl.Model:
+    return fcl.train(fcl.open_data(data, y=Y), features, C=2.0).model
+
+
+def layout(names: list[str] | None, width: int, kind: Any = "dense") -> Layout:
+    return Layout(kind, np.dtype(np.float64), width, names)
+
+
+@pytest.mark.parametrize(
+    "features", ["columns", "products:degree=2", "columns + products:degree=2"]
+)
+def test_columns_are_matched_by_name(features: str) -> None:
+    model = trained(features, FRAME)
+    known = model.column_names
+    assert known and all(NAMES[column] == name for column, name in known.items())
+    order = RNG.permutation(8)
+    names = [[*NAMES, "more", "zip"][i] for i in order]
+    mixed = np.column_stack([X, RNG.normal(size=(90, 2))])[:, order]
+    scorer = BlockScorer(model)
+    found = scorer.margins(mixed, layout(names, 8), "t.csv")
+    np.testing.assert_allclose(found, model.margins(FRAME), rtol=1e-12)
+    assert scorer.notes == [f"columns: {len(known)} read, by name; {8 - len(known)} more ignored"]
+    rows, columns = np.nonzero(mixed)
+    indptr = np.searchsorted(rows, np.arange(91))
+    sparse = SparseRows(indptr, columns.astype(np.int32), mixed[rows, columns], 0)
+    again = BlockScorer(model).margins(sparse, layout(names, 0, "sparse"), "t.csv")
+    np.testing.assert_allclose(again, found, rtol=1e-12)
+
+
+def test_columns_that_are_missing() -> None:
+    model = trained("columns", FRAME)
+    assert model.n_active == 6
+    given = ["age", "a * b", "x=(1)", "colour=green"]
+    with pytest.raises(
+        InputError,
+        match=r"t\.csv: the model reads the columns 'colour=red', 'colour=blue', 'height', which the",
+    ):
+        BlockScorer(model).margins(X[:, :4], layout(given, 4), "t.csv")
+
+
+def test_columns_without_names() -> None:
+    model = trained("columns", X)
+    assert model.column_names is None and "column_names" not in model.header()
+    np.testing.assert_array_equal(
+        BlockScorer(model).margins(X, layout(NAMES, 6), "t"), model.margins(X)
+    )
+    with pytest.raises(InputError, match=r"t has 5 columns, but the model has no names .* with 6;"):
+        BlockScorer(model).margins(X[:, :5], layout(NAMES[:5], 5), "t")
+    # sparse rows may have fewer columns, or more, as svmlight files have
+    rows = SparseRows(np.array([0, 1, 3]), np.array([0, 2, 9], np.int32), np.array([2.0, 1, 5]), 10)
+    scorer = BlockScorer(model)
+    found = scorer.margins(rows, layout(None, 0, "sparse"), "t.svm")
+    np.testing.assert_allclose(
+        found, model.margins(np.array([[2.0, *[0] * 5], [0, 0, 1, 0, 0, 0]]))
+    )
+    assert scorer.notes[0].startswith("columns: 1 entries are beyond the 6 columns")
+
+
+def test_models_that_do_not_fit() -> None:
+    model = trained("columns", X)
+    with pytest.raises(InputError, match=r"t\.fa has rows of sequences, but .* made for numbers"):
+        BlockScorer(model).margins(np.zeros((1, 6), np.uint8), layout(None, 6, "codes"), "t.fa")
+    with_offset = fcl.train(fcl.open_data(X, y=Y, offset=np.ones(90)), "columns", C=1.0).model
+    with pytest.raises(InputError, match="trained with an offset, which these inputs lack"):
+        BlockScorer(with_offset)
+
+
+MIXED = ["colour=red", "height", "age", "colour=blue", "x=(1)", "a * b"]
+
+
+class Derived(fcl.Columns):
+    """A class whose features might read any columns, although it inherits what Columns says of them."""
+
+    name = "tests.model.test_columns:Derived"
+
+
+def stored(folder: Path, names: list[str] | None) -> str:
+    """FRAME as Zarr data in the layout of anndata, with its columns in the order of ``names``."""
+    import zarr
+
+    group = zarr.open_group(folder, mode="w", zarr_format=2)
+    group.create_array("X", data=X if names is None else FRAME[names].to_numpy())
+    group.create_array("y", data=Y.astype(np.int64))
+    if names is not None:
+        var = group.create_group("var", attributes={"_index": "_index"})
+        var.create_array("_index", data=np.array(names, "U"))
+    return str(folder)
+
+
+@pytest.mark.parametrize(
+    "features", ["columns", "products:degree=2", "columns + products:degree=2", "fourier:n=64"]
+)
+def test_frames_are_read_by_name(features: str, tmp_path: Path) -> None:
+    """Every way to score a frame in another order, with more columns, gives the margins of the model."""
+    trained(features, FRAME).save(tmp_path / "m.fcl")
+    model = fcl.load_model(tmp_path / "m.fcl")
+    expected = model.margins(X)  # without names, by position
+    wider = FRAME[MIXED].assign(text="a", more=1.0)
+    np.testing.assert_array_equal(model.margins(wider), expected)
+    opened = fcl.open_data(wider.drop(columns="text"), y=Y)
+    np.testing.assert_array_equal(model.margins(opened), expected)
+    np.testing.assert_allclose(model.explain(wider).margins, expected, rtol=1e-12, atol=1e-12)
+    (explained,) = iter_explanations(model, opened, 2)
+    np.testing.assert_allclose(explained.margins, expected, rtol=1e-12)
+    columns = model.columns(wider) @ model.weights + model.intercept
+    np.testing.assert_allclose(columns, expected, rtol=1e-12)
+    np.testing.assert_allclose(measure(model, opened).margins, expected, rtol=1e-12)
+    offset = model.margins(wider.assign(o=np.arange(90.0)), offset="o")
+    np.testing.assert_allclose(offset, expected + np.arange(90), rtol=1e-12)
+    with pytest.raises(InputError, match="data frame: the model reads the columns 'age', which"):
+        model.margins(FRAME.drop(columns="age"))
+
+
+def test_frames_without_any_column_of_the_model() -> None:
+    model = trained("columns", FRAME)
+    with pytest.raises(InputError, match=r"the model reads the columns 'age', .* and 1 more"):
+        model.margins(FRAME.rename(columns=str.upper))
+    empty = fcl.train(fcl.open_data(FRAME, y=Y), "columns", C=1e-6).model
+    assert empty.column_names == {}
+    assert set(empty.margins(FRAME[MIXED])) == {empty.intercept}
+
+
+def test_columns_that_features_read() -> None:
+    """Columns without a weight may be missing, unless features can read any column."""
+    model = fcl.train(fcl.open_data(FRAME, y=Y), "products:degree=2", C=0.1).model
+    tuples = model.family.generator.numbering.tuples(model.ids[model.weights != 0])
+    read = set(tuples[tuples >= 0].tolist())
+    assert model.column_names is not None and read == model.column_names.keys() < set(range(6))
+    alone = FRAME[[NAMES[column] for column in sorted(read, reverse=True)]]
+    np.testing.assert_array_equal(model.margins(alone), model.margins(X))
+    other = fcl.train(fcl.open_data(FRAME, y=Y), Derived(), C=0.1).model
+    assert other.column_names == dict(enumerate(NAMES))
+
+
+def test_stored_data_in_another_order_are_refused(tmp_path: Path) -> None:
+    model = trained("columns", FRAME)
+    same, none = stored(tmp_path / "a.zarr", NAMES), stored(tmp_path / "b.zarr", None)
+    np.testing.assert_array_equal(model.margins(same), model.margins(X))
+    np.testing.assert_array_equal(model.margins(none), model.margins(X))
+    mixed = stored(tmp_path / "c.zarr", MIXED)
+    swapped = fcl.open_data(stored(tmp_path / "d.zarr", ["age", "height", *NAMES[1:5]]))
+    renamed = ["q" if name == "height" else name for name in NAMES]
+    message = (
+        r"c\.zarr: the column at position 0 \(from 0\) is 'colour=red', but the model reads 'age' there, "
+        r"which is at position 2; store the columns .* --like TRAIN\.zarr"
+    )
+    train, opened = fcl.open_data(FRAME, y=Y), fcl.open_data(mixed)
+    uses: list[Callable[[], object]] = [
+        lambda: model.margins(mixed),
+        lambda: model.explain(opened),
+        lambda: model.columns(mixed),
+        lambda: measure(model, opened),
+        lambda: list(iter_explanations(model, opened, 1)),
+        lambda: fcl.train(train, "columns", C=1.0, valid=opened),
+        lambda: fcl.FCLClassifier().fit(same).predict(mixed),
+    ]
+    for use in uses:
+        with pytest.raises(InputError, match=message):
+            use()
+    with pytest.raises(InputError, match=r"position 1 .* is 'height', but .* position 2"):
+        model.margins(swapped)
+    assert "'height' there, which is missing" in first_difference(dict(enumerate(NAMES)), renamed)
+    with pytest.raises(InputError, match=r"initial: the column at position 0 .* is 'colour=red'"):
+        fcl.train(opened, "columns", C=1.0, initial=model)
+    # validation rows in memory are read by name
+    valid = fcl.open_data(FRAME[MIXED], y=Y)
+    scores = [fcl.train(train, "columns", C=1.0, valid=rows).history for rows in (valid, train)]
+    assert scores[0][-1]["validation"] == scores[1][-1]["validation"]
+
+
+def test_a_job_is_not_resumed_on_other_columns(tmp_path: Path) -> None:
+    data = fcl.open_data(stored(tmp_path / "a.zarr", NAMES))
+    fcl.train(data, "columns", C=1.0, checkpoint=tmp_path / "c")
+    other = fcl.open_data(stored(tmp_path / "b.zarr", MIXED))
+    with pytest.raises(InputError, match="its features had other columns"):
+        fcl.train(other, "columns", C=1.0, resume=tmp_path / "c")
+
+
+def test_very_long_names(tmp_path: Path) -> None:
+    """Names that differ after a million letters stay apart, and a model does not store them."""
+    long = {name: name + "z" * (1 << 20) + name for name in NAMES}
+    model = trained("columns", FRAME.rename(columns=long))
+    model.save(tmp_path / "m.fcl")
+    assert (tmp_path / "m.fcl").stat().st_size < 100_000
+    order = FRAME[MIXED].rename(columns=long)
+    np.testing.assert_array_equal(model.margins(order), model.margins(X))
+    assert names_read(model.family, model.ids, list(long.values())) == model.column_names
+
+
+def test_columns_of_large_numbers() -> None:
+    given = ColumnMap(3, np.array([2**31 - 5, 4]), np.array([0, 2]))
+    rows = SparseRows(
+        np.array([0, 2, 5]),
+        np.array([4, 2**31 - 5, 0, 3, 2**31 - 2], np.int32),
+        np.arange(1.0, 6),
+        0,
+    )
+    found = given.sparse(rows)
+    assert found.indptr.tolist() == [0, 2, 2] and found.indices.tolist() == [2, 0]
+    assert found.data.tolist() == [1.0, 2.0]
+    nothing = ColumnMap(3, np.empty(0, np.int64), np.empty(0, np.int64)).sparse(rows)
+    assert nothing.nnz == 0 and len(nothing) == 2
