@@ -73,6 +73,7 @@ def _options(where: str, value: Any) -> dict[str, Any]:
         class_weight=schema.Maybe(schema.nullable(_class_weight)),
         C_min=schema.Maybe(_UNKNOWN),
         offset=schema.Maybe(schema.flag),
+        covariates=schema.Maybe(schema.nullable(schema.listing(schema.text))),
     )
     return {**schema.table(where, value), **used(where, value)}
 
@@ -81,6 +82,15 @@ _HEADER_TABLE = schema.record(
     family=schema.table,
     n_active=schema.whole(),
     intercept=_FINITE,
+    covariates=schema.Maybe(
+        schema.listing(
+            schema.record(
+                name=schema.text,
+                levels=schema.nullable(schema.listing(schema.text)),
+                coefficients=schema.listing(_FINITE),
+            )
+        )
+    ),
     loss=_loss,
     C=_POSITIVE,
     alpha=_POSITIVE,

@@ -14,6 +14,7 @@ from fcl.errors import InputError, ModelFileError
 from fcl.model.archive import installed_version, now
 from fcl.model.arrays import checked_arrays
 from fcl.model.certificate import Certificate
+from fcl.model.covariates import CovariateTerm, covariate_margins
 from fcl.model.file import ARRAYS, HEADER, read_model, write_model
 from fcl.model.frames import FeatureRow, features_frame
 from fcl.model.history import History
@@ -74,6 +75,8 @@ class Model:
         A list with one mapping for each pass; ``history.to_dataframe()`` is a table of the passes.
     feature_names : sequence of str (k,), or None
         Descriptions of the features by the names of the columns of X; None if the columns have no names.
+    covariates : sequence of CovariateTerm
+        Unpenalised covariates with their coefficients; they are not among the features.
     created : str
         Time of creation in UTC, ISO 8601.
     fcl_version : str
@@ -101,6 +104,7 @@ class Model:
     options: Mapping[str, Any] = field(default_factory=dict)
     history: History = field(default_factory=History)
     feature_names: Sequence[str] | None = None
+    covariates: Sequence[CovariateTerm] = ()
     created: str = field(default_factory=now)
     fcl_version: str = field(default_factory=installed_version)
 
@@ -171,8 +175,8 @@ class Model:
 
     def header(self) -> dict[str, Any]:
         """The header of the model file, which holds everything except the arrays."""
-        unnamed = self.feature_names is None
-        named = ("family", *ARRAYS, *(["feature_names"] if unnamed else []))
+        optional = {"feature_names": self.feature_names is None, "covariates": not self.covariates}
+        named = ("family", *ARRAYS, *(name for name, missing in optional.items() if missing))
         return {
             "family": plain(self.family.to_config()),
             "n_active": self.n_active,
@@ -218,13 +222,24 @@ class Model:
             lack an offset.
         """
         data = opened(data, offset)
-        self.require_offset(data)
+        added = self.added_margins(data)
         scorer = self.family.scorer(self.ids, self.weights)
         block_rows = min(block_rows, self.family.most_block_rows())  # fewer if rows are wide
         for start, stop, block in self.family.read_rows(data.rows, block_rows):
             with one_blas_thread():
                 margins = scorer.margins(block) + self.intercept
-            yield start, stop, margins if data.offset is None else margins + data.offset[start:stop]
+            yield start, stop, margins if added is None else margins + added[start:stop]
+
+    def added_margins(self, data: DataSet) -> Floats | None:
+        """Offsets plus what covariates add to the margins, float64 (n,); None for zeros.
+
+        Raises InputError if the data lack an offset or a covariate of the training.
+        """
+        self.require_offset(data)
+        if not self.covariates:
+            return data.offset
+        added = covariate_margins(self.covariates, data)
+        return added if data.offset is None else added + data.offset
 
     def require_offset(self, data: DataSet) -> None:
         """Raise InputError if the model was trained with an offset and the data have none."""
@@ -389,6 +404,8 @@ def load_model(path: str | os.PathLike[str], trusted: Collection[str] = ()) -> M
         header["family"] = family_from_config(header["family"], trusted)
         header["labels"] = None if labels is None else tuple(labels)
         header["certificate"] = Certificate.from_dict(header["certificate"])
+        terms = header.get("covariates", ())
+        header["covariates"] = tuple(CovariateTerm.from_dict(term) for term in terms)
         model = Model(**header | arrays)
     except InputError as error:
         raise ModelFileError(f"{shown_path}: {error}") from error

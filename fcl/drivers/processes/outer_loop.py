@@ -229,7 +229,8 @@ class OuterLoopState:
                     self._fallback, self._repeated = None, False
                 self._decrease = before - found.objective
                 self.vectors.anchor = 1 - self.vectors.anchor
-                point = replace(tried.point, intercept=found.point.intercept)
+                v = np.array(found.point.covariates)
+                point = replace(tried.point, intercept=found.point.intercept, covariates=v)
                 self.outer.accept(point, min(found.objective, before))
                 self._judged()
             case Outcome.REJECTED:
