@@ -40,9 +40,10 @@ def write_explanations(
 ) -> int:
     """Write one line for each row; returns the number of rows.
 
-    The columns are the score (if `kind` is not ``margin``), the margin, the intercept, the offset (if the
-    data have one), ``feature_1``, ``contribution_1`` and so on by decreasing |contribution|, and
-    ``others``: the sum of all other contributions. The margin is the sum of the columns after it.
+    The columns are the score (if `kind` is not ``margin``), the margin, the intercept, the offset plus
+    what covariates add (if there are any), ``feature_1``, ``contribution_1`` and so on by decreasing
+    |contribution|, and ``others``: the sum of all other contributions. The margin is the sum of the
+    columns after it.
 
     Parameters
     ----------
@@ -66,7 +67,9 @@ def write_explanations(
     from fcl.model.explain import iter_explanations
     from fcl.model.text_output import text_output
 
-    lines = _Lines(model, kind, data.offset is not None, min(top, len(model.ids)))
+    lines = _Lines(
+        model, kind, data.offset is not None or bool(model.covariates), min(top, len(model.ids))
+    )
     n_rows = 0
     with text_output(out, overwrite) as file:
         file.write(lines.head().encode())

@@ -200,12 +200,13 @@ def _frame_column(column: Any) -> np.ndarray:
 def _named(container: Container | None, name: Any, rows: RowReader[Any]) -> CovariateArray:
     if not isinstance(name, str) or not name:
         raise InputError(
-            f"covariates: expected names of arrays, an array (n, columns) or a data frame, got {name!r:.60}"
+            "covariates: expected names of arrays, an array (n, columns) or a data frame, got "
+            f"{name!r:.60}"
         )
     if container is None:
         raise InputError(
-            f'covariates="{name}" is a name, but X is an array in memory; pass covariates as an array or a '
-            "data frame"
+            f'covariates="{name}" is a name, but X is an array in memory; pass covariates as an array '
+            "or a data frame"
         )
     return _checked(name, open_column(container, name), rows)
 
@@ -214,8 +215,8 @@ def _checked(name: str, reader: RowReader[np.ndarray], rows: RowReader[Any]) -> 
     """Read and check one array."""
     if reader.shape[0] != rows.shape[0]:
         raise InputError(
-            f"{rows.name} has {rows.shape[0]} rows, but covariate {name} has {reader.shape[0]}; they must "
-            "agree"
+            f"{rows.name} has {rows.shape[0]} rows, but covariate {name} has {reader.shape[0]}; they "
+            "must agree"
         )
     values = reader.read_all()
     if values.dtype.kind == "S":
@@ -228,14 +229,15 @@ def _checked(name: str, reader: RowReader[np.ndarray], rows: RowReader[Any]) -> 
         return CovariateArray(name, values.astype(str))
     if values.dtype.kind not in "biuf" or values.ndim > 2:
         raise InputError(
-            f"covariate {name} has dtype {values.dtype} and shape {values.shape}; expected numbers (n,) or "
-            "(n, columns), or categories (n,)"
+            f"covariate {name} has dtype {values.dtype} and shape {values.shape}; expected numbers (n,) "
+            "or (n, columns), or categories (n,)"
         )
     numbers = values.reshape(len(values), -1).astype(np.float64)
-    if not (fine := np.isfinite(numbers).all(axis=1)).all():
+    fine = np.asarray(np.isfinite(numbers).all(axis=1))
+    if not fine.all():
         row = int((~fine).argmax())
         raise InputError(
-            f"covariate {name} is {numbers[row][~np.isfinite(numbers[row])][0]} in row {row}; expected finite "
-            f"numbers: drop such rows, or fill in their values ({int((~fine).sum())} of {len(fine)} rows)"
+            f"covariate {name} is {numbers[row][~np.isfinite(numbers[row])][0]} in row {row}; expected "
+            f"finite numbers: drop such rows, or fill in the values ({int((~fine).sum())} of {len(fine)})"
         )
     return CovariateArray(name, numbers)

@@ -89,8 +89,8 @@ def make_design(data: DataSet, keep: Mask | None, s: Floats, intercept: bool) ->
     columns = [name for encoding in encodings for name in encoding.columns]
     if left_out := sorted(set(columns) - set(design.names), key=columns.index):
         _log.warning(
-            "covariates left out, with the coefficient 0, since they are constant over the training rows or "
-            "the others determine them: %s",
+            "covariates left out, with the coefficient 0, since they are constant over the training rows "
+            "or others determine them: %s",
             ", ".join(left_out),
         )
     return design

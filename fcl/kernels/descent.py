@@ -91,8 +91,8 @@ def descent_sweep(
     before : float64 (k,), the weights at the current point.
     w : float64 (k,), the weights including their steps.
     free : whether there is a free intercept.
-    leans : float64 (k, q), the same slopes for q covariates that are orthonormal in the weights q_i, and to
-        the intercept; they are eliminated like the intercept. ``curve`` is what they leave.
+    leans : float64 (k, q), the same slopes for q covariates that are orthonormal in the weights q_i, and
+        to the intercept; they are eliminated like the intercept. ``curve`` is what they leave.
     b : float64 (2 + q,): d_b, sum_i u_i without the contribution of d_b, which u does not contain either,
         and the steps of the covariates.
     met : float64 (k,), overwritten with the violation met at each column of ``order``.

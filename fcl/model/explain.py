@@ -49,8 +49,8 @@ class LinearModel(Protocol):
     def intercept(self) -> float:
         """A part of every margin."""
 
-    def require_offset(self, data: DataSet) -> None:
-        """Raise InputError if the data lack an offset that the model needs."""
+    def added_margins(self, data: DataSet) -> Floats | None:
+        """Offsets plus what covariates add to the margins, float64 (n,); None for zeros."""
 
     def feature_text(self, index: int) -> str:
         """The description of a feature, by its index in ``ids``."""
@@ -88,7 +88,7 @@ class Explanation:
         Such as the :class:`fcl.Model`.
     margins : float64 (n,)
     offset : float64 (n,)
-        Offsets of the rows; zeros without offsets.
+        Offsets of the rows plus what unpenalised covariates add; zeros without either.
     indices : int64 (n, top)
         Indices of features in ``model.ids``, by decreasing |contribution|, ties by id.
     contributions : float64 (n, top)
@@ -163,8 +163,8 @@ def iter_explanations(
     """
     k = len(model.ids)
     top = k if top is None else min(whole("top", top, 1), k)
-    model.require_offset(data)
-    offset = np.zeros(data.n_rows) if data.offset is None else data.offset
+    added = model.added_margins(data)
+    offset = np.zeros(data.n_rows) if added is None else added
     offset = offset if keep is None else offset[keep]
     for start, stop, values in iter_values(model.family, model.ids, data.rows, keep):
         yield _explain(model, values * model.weights, offset[start:stop], top)

@@ -122,7 +122,13 @@ class Model:
             ("loss", f"{self.loss}, C {self.C:.6g}"),
         ]
         lines = [*own, *certificate_facts(self.certificate), *facts]
-        return table_html("fcl model", lines) + features_html(self.describe(TOP))
+        pages = [table_html("fcl model", lines), features_html(self.describe(TOP))]
+        if self.covariates:
+            rows = [row for term in self.covariates for row in term.rows]
+            pages.append(
+                table_html("covariates, not penalised", [(name, f"{v:+.5g}") for name, v in rows])
+            )
+        return "".join(pages)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "history", History(self.history))
@@ -229,6 +235,11 @@ class Model:
             with one_blas_thread():
                 margins = scorer.margins(block) + self.intercept
             yield start, stop, margins if added is None else margins + added[start:stop]
+
+    @property
+    def covariate_names(self) -> list[str]:
+        """Names of the arrays of unpenalised covariates, which rows to predict need, too."""
+        return [term.name for term in self.covariates]
 
     def added_margins(self, data: DataSet) -> Floats | None:
         """Offsets plus what covariates add to the margins, float64 (n,); None for zeros.

@@ -4,11 +4,12 @@
 
 Margins m include Z v. This module minimises over (b, v) with the weights fixed, and balances residuals.
 
-**The dual point.** The dual of P is finite only at vectors r with Z' r = 0, and sum r = 0 if the intercept
-is free; below, A is Z with a column of ones for a free intercept. At the best (b, v) both hold up to
-rounding, and up to the truncation of r to the grid of the prices. :func:`balanced` removes the rest:
+**The dual point.** The dual of P is finite only at vectors r with Z' r = 0, and sum r = 0 if the
+intercept is free; below, A is Z with a column of ones for a free intercept. At the best (b, v) both hold
+up to rounding, and up to the truncation of r to the grid of the prices. :func:`balanced` removes the
+rest:
 
-    r~_i = r_i - d_i (A x)_i,    A' D A x = A' r,    0 <= d_i <= distance of r_i from the ends of its domain
+    r~_i = r_i - d_i (A x)_i,   A' D A x = A' r,   0 <= d_i <= distance of r_i from the ends of its domain
 
 r~ is in the domain if |A x| <= 1 in every row. d_i is at most the curvature s_i loss'', so this is the
 first-order effect of a Newton step of (b, v) on the residuals, and x is tiny after :func:`settle`. Where
@@ -21,8 +22,8 @@ sum_i |r~_i - r_i| times the largest value of its feature, which the prices of t
 
 so :func:`slack` lowers the bound by C * reach * sum_c |(A' r~)_c|. The bound holds for all models whose
 intercept and coefficients, in standard deviations of the covariates, are at most ``reach`` in absolute
-value: a thousand times the largest margin of the anchor and the point tried last. (The balance of the intercept alone, in
-:meth:`fcl.objective.Objective.dual_bound`, leaves the same rounding.)
+value: a thousand times the largest margin of the anchor and of the point tried last. (The balance of the
+intercept alone, in :meth:`fcl.objective.Objective.dual_bound`, leaves the same rounding.)
 """
 
 from __future__ import annotations
@@ -34,9 +35,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from fcl.errors import InputError
 from fcl.objective.problem import Objective, RowValues
 
-__all__ = ["Balanced", "Settled", "balanced", "settle", "slack"]
+__all__ = ["Balanced", "Settled", "balanced", "check_finite", "settle", "slack"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -50,6 +52,9 @@ ROUNDED = 1e-9
 RAISED = (0.0, 1e-2, 1.0)
 #: Ridge that keeps the Hessian positive definite, relative to its diagonal.
 RIDGE = 1e-13
+#: Losses that fall for ever on one side; the change of a margin, and the curvature relative to that of a
+#: typical row, beyond which a minimum is taken to be at infinity.
+ENDLESS, FURTHEST, FLAT = ("logistic", "poisson"), 25.0, 1e-9
 #: Multiple of the largest margin up to which coefficients are covered by the bound.
 REACH = 1e3
 
@@ -221,6 +226,33 @@ def _move(objective: Objective, m: Floats, dv: Floats) -> None:
     assert covariates is not None
     for rows in objective.blocks():
         m[rows] += covariates.times(dv, rows)
+
+
+def check_finite(objective: Objective, m: Floats, b: float, v: Floats) -> None:
+    """Raise InputError if no finite coefficients are optimal, at the settled null model.
+
+    Where covariates separate classes, or a level of a category has no events, the loss of some rows
+    falls for ever: margins leave the range in which float64 distinguishes the loss from 0, and a
+    direction of the coefficients is left without curvature. Other losses always have a minimum.
+    """
+    covariates, loss = objective.covariates, objective.loss
+    if covariates is None or loss.name not in ENDLESS:
+        return
+    largest = max(float(np.abs(covariates.times(v, rows)).max()) for rows in objective.blocks())
+    if largest <= FURTHEST:
+        return
+    _, _, hessian = _derivatives(objective, m, b, 0.0)
+    values, vectors = np.linalg.eigh(hessian[1:, 1:])
+    level = 0.25 if loss.classifies else float(np.average(objective.y, weights=objective.s))
+    if values[0] > FLAT * level * math.fsum(objective.s):
+        return  # an outlier of a covariate, for instance
+    worst = int(np.abs(vectors[:, 0]).argmax())
+    name = covariates.names[worst] if covariates.names else f"number {worst}"
+    raise InputError(
+        f"covariates: expected that some finite coefficients are optimal, but {name} separates rows "
+        "perfectly (for instance a level whose rows all have one label, or counts of 0); leave the "
+        "covariate out, or merge its levels"
+    )
 
 
 # -- the dual --------------------------------------------------------------------------------------

@@ -174,10 +174,10 @@ def targets(model: Model, data: DataSet) -> Floats:
 
 def _margins(model: Model, data: DataSet, weights: Floats) -> tuple[Floats, LetterEffects | None]:
     """Margins of all rows and, for windows, the effects of letters."""
-    model.require_offset(data)
+    added = model.added_margins(data)
     family = model.family
     scorer = family.scorer(model.ids, model.weights)
-    margins = np.zeros(data.n_rows) if data.offset is None else data.offset.copy()
+    margins = np.zeros(data.n_rows) if added is None else added.copy()
     sums = _LetterSums() if family.row_kind == "sequences" else None
     block_rows = min(BLOCK_ROWS, family.most_block_rows())
     for start, stop, block in family.read_rows(data.rows, block_rows):

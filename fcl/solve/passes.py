@@ -16,7 +16,7 @@ from fcl.data.prepared import PreparedRows
 from fcl.features.base import Family, Ids, MeasuringPricer, is_sampled
 from fcl.features.prices import PriceQuery, Prices, Progress, RowVector, ones, run, sums_of
 from fcl.objective import ROUNDING, Objective
-from fcl.objective.unpenalised import Balanced, balanced, settle, slack
+from fcl.objective.unpenalised import Balanced, balanced, check_finite, settle, slack
 from fcl.solve.conditions import Conditions
 from fcl.solve.search import search
 from fcl.solve.state import Anchor, Floats, Point
@@ -130,6 +130,7 @@ class Passes:
         margins, offset = self.vectors.accepted, self.objective.offset
         margins[:] = 0.0 if offset is None else offset
         b, v = self._settle(margins, 0.0, np.zeros(self.objective.n_covariates))
+        check_finite(self.objective, margins, b, v)
         value = self.objective.value(0.0, margins, b)
         return Point(np.empty(0, np.int64), np.empty(0), b, v), value
 

@@ -225,7 +225,7 @@ class Trainer:
             prices = view.objective.C * working.gradients[:n]
             at_anchor = penalty.slopes(prices, weights, working.factor[:n])
             columns = np.flatnonzero((weights != 0.0) | (np.abs(at_anchor) > RESTING))
-        decrease = self._settle(view)
+        decrease = self._settle_free(view)
         sweeps = 0
         while True:
             local = self._localise(view, working, columns)
@@ -345,7 +345,7 @@ class Trainer:
 
     # -- the local problem at the current point ------------------------------------------------
 
-    def _settle(self, view: RowView) -> float:
+    def _settle_free(self, view: RowView) -> float:
         """Minimise over the free part alone, to rounding error, and update the margins.
 
         A remaining slope of the intercept would appear as a violation of every dense column. Returns the
