@@ -87,8 +87,8 @@ class Encoding:
         if (unknown := levels[at] != array.values).any():
             row = int(unknown.argmax())
             raise InputError(
-                f"{where}: covariate {self.name} is {array.values[row]!r} in row {row}, expected one of "
-                f"the levels in training: {', '.join(map(repr, self.levels[:8]))}"
+                f"{where}: covariate {self.name} is {str(array.values[row])!r} in row {row}, expected "
+                f"one of the levels in training: {', '.join(map(repr, self.levels[:8]))}"
                 + (", ..." if len(levels) > 8 else "")
             )
         return (at[:, None] == np.arange(1, len(levels))).astype(np.float64)

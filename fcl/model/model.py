@@ -192,17 +192,25 @@ class Model:
     # -- prediction
 
     def margins(
-        self, data: DataSet | Any, block_rows: int = BLOCK_ROWS, offset: Offset | None = None
+        self,
+        data: DataSet | Any,
+        block_rows: int = BLOCK_ROWS,
+        offset: Offset | None = None,
+        covariates: Any = None,
     ) -> Floats:
         """Margins of all rows, float64 (n,); arguments and errors as in :meth:`iter_margins`."""
-        data = opened(data, offset)
+        data = self._opened(data, offset, covariates)
         out = np.empty(data.n_rows)
         for start, stop, block in self.iter_margins(data, block_rows):
             out[start:stop] = block
         return out
 
     def iter_margins(
-        self, data: DataSet | Any, block_rows: int = BLOCK_ROWS, offset: Offset | None = None
+        self,
+        data: DataSet | Any,
+        block_rows: int = BLOCK_ROWS,
+        offset: Offset | None = None,
+        covariates: Any = None,
     ) -> Iterator[tuple[int, int, Floats]]:
         """Iterate over the margins in row order, one block of rows at a time.
 
@@ -215,6 +223,9 @@ class Model:
         offset : array-like (n,) or str
             Added to the margins; with a path also the name of an array. Required if the model was trained
             with an offset.
+        covariates : array-like (n, columns), data frame or names
+            Required if the model was trained with covariates, of the same names and order; with a path,
+            the arrays that the model names are read by default.
 
         Yields
         ------
@@ -225,9 +236,9 @@ class Model:
         ------
         InputError
             The rows are not like the training rows (another length, for instance), cannot be read, or
-            lack an offset.
+            lack an offset or a covariate.
         """
-        data = opened(data, offset)
+        data = self._opened(data, offset, covariates)
         added = self.added_margins(data)
         scorer = self.family.scorer(self.ids, self.weights)
         block_rows = min(block_rows, self.family.most_block_rows())  # fewer if rows are wide
@@ -235,6 +246,12 @@ class Model:
             with one_blas_thread():
                 margins = scorer.margins(block) + self.intercept
             yield start, stop, margins if added is None else margins + added[start:stop]
+
+    def _opened(self, data: DataSet | Any, offset: Any, covariates: Any) -> DataSet:
+        """Open `data` with offset and covariates; a path has the covariates of the model."""
+        if covariates is None and isinstance(data, str | os.PathLike):
+            covariates = self.covariate_names or None
+        return opened(data, offset, covariates)
 
     @property
     def covariate_names(self) -> list[str]:
@@ -270,31 +287,43 @@ class Model:
             )
 
     def predict_proba(
-        self, data: DataSet | Any, block_rows: int = BLOCK_ROWS, offset: Offset | None = None
+        self,
+        data: DataSet | Any,
+        block_rows: int = BLOCK_ROWS,
+        offset: Offset | None = None,
+        covariates: Any = None,
     ) -> Floats:
         """Probabilities of ``labels[0]`` and ``labels[1]``, float64 (n, 2); only for logistic loss.
 
         Arguments and errors are as in :meth:`iter_margins`; InputError also for any other loss.
         """
         self.require_probability()
-        margins, loss = self.margins(data, block_rows, offset), self.loss_object
+        margins, loss = self.margins(data, block_rows, offset, covariates), self.loss_object
         return np.column_stack([loss.mean(-margins), loss.mean(margins)])
 
     def predict(
-        self, data: DataSet | Any, block_rows: int = BLOCK_ROWS, offset: Offset | None = None
+        self,
+        data: DataSet | Any,
+        block_rows: int = BLOCK_ROWS,
+        offset: Offset | None = None,
+        covariates: Any = None,
     ) -> np.ndarray:
         """Labels of the rows, (n,), as in the training data; for regression expected targets, float64.
 
         The label is the positive one if the margin is above 0. Arguments and errors are as in
         :meth:`iter_margins`.
         """
-        margins = self.margins(data, block_rows, offset)
+        margins = self.margins(data, block_rows, offset, covariates)
         if self.labels is None:
             return self.loss_object.mean(margins)
         return np.asarray(self.labels)[(margins > 0).astype(np.intp)]
 
     def explain(
-        self, data: DataSet | Any, top: int | None = None, offset: Offset | None = None
+        self,
+        data: DataSet | Any,
+        top: int | None = None,
+        offset: Offset | None = None,
+        covariates: Any = None,
     ) -> Explanation:
         """How features add up to the margins of rows.
 
@@ -305,13 +334,14 @@ class Model:
         top : int, optional
             Number of contributions to keep for each row, the largest |w_j phi_j(x)|; None: all of them,
             which takes 16 bytes for each row and active feature.
-        offset : array-like (n,) or str
+        offset, covariates
             As in :meth:`iter_margins`.
 
         Returns
         -------
         Explanation
             ``margins = intercept + offset + contributions.sum(axis=1) + others``, up to rounding.
+            The offset includes what covariates add.
 
         Raises
         ------
@@ -320,7 +350,7 @@ class Model:
         """
         from fcl.model.explain import Explanation, iter_explanations
 
-        parts = list(iter_explanations(self, opened(data, offset), top))
+        parts = list(iter_explanations(self, self._opened(data, offset, covariates), top))
         return Explanation.concatenate(parts)
 
     def columns(self, data: DataSet | Any) -> csr_array:
@@ -428,10 +458,11 @@ def load_model(path: str | os.PathLike[str], trusted: Collection[str] = ()) -> M
     return model
 
 
-def opened(data: DataSet | Any, offset: Any = None) -> DataSet:
-    """Open `data` unless it is a DataSet, and give it the offset, if any."""
+def opened(data: DataSet | Any, offset: Any = None, covariates: Any = None) -> DataSet:
+    """Open `data` unless it is a DataSet, and give it the offset and the covariates, if any."""
     from fcl.data import DataSet, open_data
 
     if not isinstance(data, DataSet):
-        return open_data(data, y=None, offset=offset)
-    return data if offset is None else data.with_offset(offset)
+        return open_data(data, y=None, offset=offset, covariates=covariates)
+    data = data if offset is None else data.with_offset(offset)
+    return data if covariates is None else data.with_covariates(covariates)

@@ -52,7 +52,7 @@ ROUNDED = 1e-9
 RAISED = (0.0, 1e-2, 1.0)
 #: Ridge that keeps the Hessian positive definite, relative to its diagonal.
 RIDGE = 1e-13
-#: Losses that fall for ever on one side; the change of a margin, and the curvature relative to that of a
+#: Losses that fall for ever on one side; the range of Z v, and the curvature relative to that of a
 #: typical row, beyond which a minimum is taken to be at infinity.
 ENDLESS, FURTHEST, FLAT = ("logistic", "poisson"), 25.0, 1e-9
 #: Multiple of the largest margin up to which coefficients are covered by the bound.
@@ -66,7 +66,6 @@ class Settled:
     b: float
     dv: Floats  #: change of the coefficients, float64 (q,)
     decrease: float  #: of the minimised function, >= 0
-    converged: bool
 
 
 @dataclass(frozen=True)
@@ -109,15 +108,14 @@ def settle(
     free = np.arange(0 if objective.intercept else 1, k)
     x, first = np.zeros(k), b
     start = value = objective.loss_sum(m, b)
-    before, raised, converged = math.inf, 0, False
+    before, raised = math.inf, 0
     for _ in range(MOST_STEPS):
         g, sizes, hessian = _derivatives(objective, m, first + x[0], RAISED[raised])
         g += pull.slope + pull.floor * x
         hessian[np.diag_indices(k)] += pull.floor
         with np.errstate(divide="ignore", invalid="ignore"):
             left = float(np.nan_to_num(np.abs(g) / sizes)[free].max(initial=0.0))
-        converged = left <= SETTLED or (left <= ROUNDED and left > 0.5 * before)
-        if converged:
+        if left <= SETTLED or (left <= ROUNDED and left > 0.5 * before):
             break
         step = np.zeros(k)
         step[free] = _newton(hessian[np.ix_(free, free)], g[free])
@@ -135,13 +133,12 @@ def settle(
         else:  # the curvatures were too small, or rounding is left
             raised += 1
             if raised == len(RAISED):
-                converged = left <= ROUNDED
                 break
             continue
         before, value, raised = left, new, max(0, raised - 1) if t == 1.0 else raised
         x += t * step
         _move(objective, m, t * step[1:])
-    return Settled(first + x[0], x[1:], max(0.0, start - value), converged)
+    return Settled(first + x[0], x[1:], max(0.0, start - value))
 
 
 def _derivatives(
@@ -238,15 +235,16 @@ def check_finite(objective: Objective, m: Floats, b: float, v: Floats) -> None:
     covariates, loss = objective.covariates, objective.loss
     if covariates is None or loss.name not in ENDLESS:
         return
-    largest = max(float(np.abs(covariates.times(v, rows)).max()) for rows in objective.blocks())
-    if largest <= FURTHEST:
+    moved = [covariates.times(v, rows) for rows in objective.blocks()]
+    if max(float(m.max()) for m in moved) - min(float(m.min()) for m in moved) <= FURTHEST:
         return
     _, _, hessian = _derivatives(objective, m, b, 0.0)
-    values, vectors = np.linalg.eigh(hessian[1:, 1:])
+    first = 0 if objective.intercept else 1
+    values, vectors = np.linalg.eigh(hessian[first:, first:])
     level = 0.25 if loss.classifies else float(np.average(objective.y, weights=objective.s))
     if values[0] > FLAT * level * math.fsum(objective.s):
         return  # an outlier of a covariate, for instance
-    worst = int(np.abs(vectors[:, 0]).argmax())
+    worst = int(np.abs(vectors[1 - first :, 0]).argmax())
     name = covariates.names[worst] if covariates.names else f"number {worst}"
     raise InputError(
         f"covariates: expected that some finite coefficients are optimal, but {name} separates rows "
