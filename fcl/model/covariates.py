@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fcl.data.covariates import Encoding, encode
+from fcl.errors import InputError
 
 if TYPE_CHECKING:
     from fcl.data import DataSet
@@ -48,11 +49,16 @@ class CovariateTerm:
 
     @classmethod
     def from_dict(cls, found: Mapping[str, Any]) -> CovariateTerm:
-        """The inverse of :meth:`to_dict`."""
-        levels = found["levels"]
-        return cls(
-            found["name"], None if levels is None else tuple(levels), tuple(found["coefficients"])
-        )
+        """The inverse of :meth:`to_dict`; InputError if levels and coefficients do not fit."""
+        name, levels, coefficients = found["name"], found["levels"], tuple(found["coefficients"])
+        if levels is not None:
+            levels = tuple(levels)
+            if len(levels) != len(coefficients) + 1 or list(levels) != sorted(set(levels)):
+                raise InputError(
+                    f"covariate {name}: expected sorted levels, one more than the {len(coefficients)} "
+                    f"coefficients, got {len(levels)}"
+                )
+        return cls(name, levels, coefficients)
 
 
 def covariate_margins(terms: Sequence[CovariateTerm], data: DataSet) -> Floats:

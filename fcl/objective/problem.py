@@ -261,7 +261,7 @@ class Objective:
             Upper bound of sum_j f_j max(0, |g~_j| / f_j - limit)^2 over all features, where the limit is
             ``penalty.limit(C)``; infinite if unknown.
         slack : float
-            Given if the residuals are balanced already (:mod:`fcl.objective.unpenalised`): what rounding
+            Given if the residuals are balanced already (:mod:`fcl.objective.balance`): what rounding
             of the balance may take from the bound at t = 1.
         """
         from fcl.kernels import losses

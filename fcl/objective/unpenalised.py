@@ -2,43 +2,23 @@
 
     P(w, v, b) = penalty(w) + C * sum_i s_i loss(y_i, m_i + b),    m = Phi w + Z v + o
 
-Margins m include Z v. This module minimises over (b, v) with the weights fixed, and balances residuals.
-
-**The dual point.** The dual of P is finite only at vectors r with Z' r = 0, and sum r = 0 if the
-intercept is free; below, A is Z with a column of ones for a free intercept. At the best (b, v) both hold
-up to rounding, and up to the truncation of r to the grid of the prices. :func:`balanced` removes the
-rest:
-
-    r~_i = r_i - d_i (A x)_i,   A' D A x = A' r,   0 <= d_i <= distance of r_i from the ends of its domain
-
-r~ is in the domain if |A x| <= 1 in every row. d_i is at most the curvature s_i loss'', so this is the
-first-order effect of a Newton step of (b, v) on the residuals, and x is tiny after :func:`settle`. Where
-|A x| > 1 there is no such point, and r~ = 0 proves the bound 0. No price changes by more than
-sum_i |r~_i - r_i| times the largest value of its feature, which the prices of the pass account for.
-
-**Rounding.** In floating point A' r~ is not 0 but about 1e-16 of its terms. Weak duality then gives
-
-    P(w, v, b) >= D(r~) + C (A' r~) . (b, v)    for every point
-
-so :func:`slack` lowers the bound by C * reach * sum_c |(A' r~)_c|. The bound holds for all models whose
-intercept and coefficients, in standard deviations of the covariates, are at most ``reach`` in absolute
-value: a thousand times the largest margin of the anchor and of the point tried last. (The balance of the
-intercept alone, in :meth:`fcl.objective.Objective.dual_bound`, leaves the same rounding.)
+Margins m include Z v. This module minimises over (b, v) with the weights fixed;
+:mod:`fcl.objective.balance` makes residuals a point of the dual.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from fcl.errors import InputError
-from fcl.objective.problem import Objective, RowValues
+from fcl.objective.covariates import newton_step, total
+from fcl.objective.problem import Objective
 
-__all__ = ["Balanced", "Settled", "balanced", "check_finite", "settle", "slack"]
+__all__ = ["Settled", "check_finite", "settle"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -48,15 +28,15 @@ MOST_STEPS, MOST_HALVINGS = 100, 40
 SETTLED = 1e-15
 #: A slope below this is settled, too, once a step no longer halves it: rounding is left.
 ROUNDED = 1e-9
-#: Shares of the majoriser's curvatures that are tried after a failed step (see ``raise_curvatures``).
+#: A Hessian is reused while a step lowers the largest slope to at most this share.
+REUSED = 0.1
+#: Share of the promised decrease that a step must have, and relative error of the objective.
+SUFFICIENT, ROUNDING = 1e-4, 1e-14
+#: Shares of the majoriser's curvatures that are tried in turn (see ``raise_curvatures``).
 RAISED = (0.0, 1e-2, 1.0)
-#: Ridge that keeps the Hessian positive definite, relative to its diagonal.
-RIDGE = 1e-13
 #: Losses that fall for ever on one side; the range of Z v, and the curvature relative to that of a
 #: typical row, beyond which a minimum is taken to be at infinity.
 ENDLESS, FURTHEST, FLAT = ("logistic", "poisson"), 25.0, 1e-9
-#: Multiple of the largest margin up to which coefficients are covered by the bound.
-REACH = 1e3
 
 
 @dataclass(frozen=True)
@@ -88,7 +68,7 @@ def settle(
 ) -> Settled:
     """Minimise sum s loss(m + Z dv + db + b) + slope . x + floor . x^2 / 2 over x = (db, dv).
 
-    Newton's method with halved steps; adds Z dv to ``m``. Without a free intercept db is 0.
+    Adds Z dv to ``m``. Without a free intercept db is 0.
 
     Parameters
     ----------
@@ -101,128 +81,114 @@ def settle(
     slope, floor : float64 (1 + q,), optional
         Slopes and curvatures (>= 0) of further terms, for db and for each covariate; by default 0.
     """
-    covariates = objective.covariates
-    assert covariates is not None
-    k = 1 + covariates.q
-    pull = _Pull(np.zeros(k) if slope is None else slope, np.zeros(k) if floor is None else floor)
-    free = np.arange(0 if objective.intercept else 1, k)
-    x, first = np.zeros(k), b
-    start = value = objective.loss_sum(m, b)
-    before, raised = math.inf, 0
+    nothing = np.zeros(1 + objective.n_covariates)
+    pull = _Pull(nothing if slope is None else slope, nothing if floor is None else floor)
+    newton = _Newton(objective, m, b, pull)
+    start, before = newton.value, math.inf
     for _ in range(MOST_STEPS):
-        g, sizes, hessian = _derivatives(objective, m, first + x[0], RAISED[raised])
-        g += pull.slope + pull.floor * x
-        hessian[np.diag_indices(k)] += pull.floor
-        with np.errstate(divide="ignore", invalid="ignore"):
-            left = float(np.nan_to_num(np.abs(g) / sizes)[free].max(initial=0.0))
+        left = newton.differentiate()
         if left <= SETTLED or (left <= ROUNDED and left > 0.5 * before):
             break
-        step = np.zeros(k)
-        step[free] = _newton(hessian[np.ix_(free, free)], g[free])
-        promised = float(-g @ step)
+        if left > REUSED * before:
+            newton.hessian = None
+        if not newton.move():
+            break
+        before = left
+    return Settled(newton.b + newton.x[0], newton.x[1:], max(0.0, start - newton.value))
+
+
+class _Newton:
+    """Newton's method with halved steps, whose Hessian is reused while it serves well."""
+
+    def __init__(self, objective: Objective, m: Floats, b: float, pull: _Pull) -> None:
+        assert objective.covariates is not None
+        self.objective, self.covariates = objective, objective.covariates
+        self.m, self.b, self._pull = m, b, pull
+        self.x = np.zeros(1 + self.covariates.q)
+        self.value = objective.loss_sum(m, b)
+        self.hessian: Floats | None = None
+        self._slopes = self.x
+        self._free = np.arange(0 if objective.intercept else 1, len(self.x))
+        self._blocks = list(objective.blocks())
+
+    def differentiate(self) -> float:
+        """Compute the slopes; returns the largest, relative to the sum of its terms' sizes."""
+
+        def block(rows: slice) -> tuple[Floats, Floats]:
+            r, _ = self._derivatives(rows)
+            return self.covariates.sums(r, rows), self.covariates.sizes(r, rows)
+
+        parts = zip(*self.objective.team.map(block, self._blocks), strict=True)
+        g, sizes = (total(part) for part in parts)
+        self._slopes = g + self._pull.slope + self._pull.floor * self.x
+        with np.errstate(divide="ignore", invalid="ignore"):
+            relative = np.nan_to_num(np.abs(self._slopes) / sizes)
+        return float(relative[self._free].max(initial=0.0))
+
+    def curvatures(self, share: float) -> Floats:
+        """The Hessian (1 + q, 1 + q), with a share of the majoriser's curvatures."""
+
+        def block(rows: slice) -> Floats:
+            _, q = self._derivatives(rows, share)
+            return self.covariates.gram(q, rows)
+
+        hessian = total(tuple(self.objective.team.map(block, self._blocks)))
+        hessian[np.diag_indices_from(hessian)] += self._pull.floor
+        return hessian
+
+    def move(self) -> bool:
+        """Take a step downhill, if there is one that rounding does not hide."""
+        for share in RAISED if self.hessian is None else (None, *RAISED):
+            if share is not None:
+                self.hessian = self.curvatures(share)
+            assert self.hessian is not None
+            step, free = np.zeros(len(self.x)), self._free
+            step[free] = newton_step(self.hessian[np.ix_(free, free)], self._slopes[free])
+            if self._search(step):
+                return True
+        return False
+
+    def _search(self, step: Floats) -> bool:
+        """Take the longest share 1, 1/2, 1/4 and so on of a step with sufficient decrease, if any."""
+        promised, rounding = -float(self._slopes @ step), ROUNDING * abs(self.value)
         t = 1.0
         for _ in range(MOST_HALVINGS):
-            new = _moved_loss(objective, m, first + x[0] + t * step[0], t * step[1:])
-            new += pull.value(x + t * step)
-            rounding = 1e-14 * abs(value)
-            if new <= value - 1e-4 * t * promised or (
-                t == 1.0 and promised <= rounding >= new - value
-            ):
-                break
+            x = self.x + t * step
+            value = self._moved_loss(x[0], t * step[1:]) + self._pull.value(x)
+            hidden = t == 1.0 and promised <= rounding and value <= self.value + rounding
+            if value <= self.value - SUFFICIENT * t * promised or hidden:
+                self.x, self.value = x, value
+                for rows in self._blocks:
+                    self.m[rows] += self.covariates.times(t * step[1:], rows)
+                return True
             t *= 0.5
-        else:  # the curvatures were too small, or rounding is left
-            raised += 1
-            if raised == len(RAISED):
-                break
-            continue
-        before, value, raised = left, new, max(0, raised - 1) if t == 1.0 else raised
-        x += t * step
-        _move(objective, m, t * step[1:])
-    return Settled(first + x[0], x[1:], max(0.0, start - value))
+        return False
 
+    def _moved_loss(self, db: float, dv: Floats) -> float:
+        """The sum of the weighted losses at m + Z dv + b + db."""
+        from fcl.kernels import losses
 
-def _derivatives(
-    objective: Objective, m: Floats, b: float, raised: float
-) -> tuple[Floats, Floats, Floats]:
-    """Slopes (1 + q,), sums of the sizes of their terms (1 + q,), and Hessian (1 + q, 1 + q)."""
-    from fcl.kernels import losses
+        of = self.objective
 
-    covariates, kernel = objective.covariates, objective.loss.kernel
-    assert covariates is not None
+        def block(rows: slice) -> float:
+            moved = self.m[rows] + self.covariates.times(dv, rows)
+            kernel, y, s = of.loss.kernel, of.y[rows], of.s[rows]
+            value: float = losses.weighted_loss(kernel, y, s, moved, self.b + db)
+            return value
 
-    def block(rows: slice) -> tuple[Floats, Floats, Floats]:
-        y, s = objective.y[rows], objective.s[rows]
+        return math.fsum(of.team.map(block, self._blocks))
+
+    def _derivatives(self, rows: slice, share: float = 0.0) -> tuple[Floats, Floats]:
+        """Residuals and curvatures of some rows; the latter with a share of the majoriser's."""
+        from fcl.kernels import losses
+
+        kernel, y, s = self.objective.loss.kernel, self.objective.y[rows], self.objective.s[rows]
         r, q = np.empty((2, len(y)))
-        losses.residuals_curvatures(kernel, y, s, m[rows], b, r, q)
-        if raised:
-            losses.raise_curvatures(kernel, y, s, m[rows], b, raised, q)
-        z = covariates.values[rows]
-        return _with_ones(r, z), _with_ones(np.abs(r), np.abs(z)), _gram(q, z)
-
-    parts = objective.team.map(block, list(objective.blocks()))
-    slopes, sizes, grams = zip(*parts, strict=True)
-    return _total(slopes), _total(sizes), _total(grams)
-
-
-def _with_ones(r: Floats, z: Floats) -> Floats:
-    """A' r for A = (1, Z)."""
-    return np.concatenate([[r.sum()], r @ z])
-
-
-def _gram(q: Floats, z: Floats) -> Floats:
-    """A' Q A for A = (1, Z)."""
-    k = 1 + z.shape[1]
-    out, scaled = np.empty((k, k)), z * q[:, None]
-    out[0, 0] = q.sum()
-    out[0, 1:] = out[1:, 0] = scaled.sum(axis=0)
-    out[1:, 1:] = z.T @ scaled
-    return out
-
-
-def _total(parts: tuple[Floats, ...]) -> Floats:
-    """The sum of arrays, in order."""
-    total: Floats = np.sum(parts, axis=0)
-    return total
-
-
-def _newton(hessian: Floats, g: Floats) -> Floats:
-    """-hessian^-1 g, with a tiny ridge in the units of each coefficient."""
-    from scipy.linalg import LinAlgError, cho_factor, cho_solve
-
-    scale = np.sqrt(np.maximum(np.diag(hessian), 0.0))
-    scale = np.where(scale > 0.0, scale, 1.0)
-    unit = hessian / scale / scale[:, None]
-    for ridge in (RIDGE, 1e-10, 1e-6, 1.0):
-        try:
-            factor = cho_factor(unit + ridge * np.eye(len(g)))
-        except LinAlgError:
-            continue
-        step: Floats = -cho_solve(factor, g / scale) / scale
-        return step
-    return np.asarray(-g / scale / scale)
-
-
-def _moved_loss(objective: Objective, m: Floats, b: float, dv: Floats) -> float:
-    """The sum of the weighted losses at m + Z dv + b."""
-    from fcl.kernels import losses
-
-    covariates, kernel = objective.covariates, objective.loss.kernel
-    assert covariates is not None
-
-    def block(rows: slice) -> float:
-        moved = m[rows] + covariates.times(dv, rows)
-        value: float = losses.weighted_loss(kernel, objective.y[rows], objective.s[rows], moved, b)
-        return value
-
-    return math.fsum(objective.team.map(block, list(objective.blocks())))
-
-
-def _move(objective: Objective, m: Floats, dv: Floats) -> None:
-    """Add Z dv to the margins."""
-    covariates = objective.covariates
-    assert covariates is not None
-    for rows in objective.blocks():
-        m[rows] += covariates.times(dv, rows)
+        m, b = self.m[rows], self.b + self.x[0]
+        losses.residuals_curvatures(kernel, y, s, m, b, r, q)
+        if share:
+            losses.raise_curvatures(kernel, y, s, m, b, share, q)
+        return r, q
 
 
 def check_finite(objective: Objective, m: Floats, b: float, v: Floats) -> None:
@@ -238,7 +204,8 @@ def check_finite(objective: Objective, m: Floats, b: float, v: Floats) -> None:
     moved = [covariates.times(v, rows) for rows in objective.blocks()]
     if max(float(m.max()) for m in moved) - min(float(m.min()) for m in moved) <= FURTHEST:
         return
-    _, _, hessian = _derivatives(objective, m, b, 0.0)
+    nothing = np.zeros(1 + covariates.q)
+    hessian = _Newton(objective, m, b, _Pull(nothing, nothing)).curvatures(0.0)
     first = 0 if objective.intercept else 1
     values, vectors = np.linalg.eigh(hessian[first:, first:])
     level = 0.25 if loss.classifies else float(np.average(objective.y, weights=objective.s))
@@ -251,80 +218,3 @@ def check_finite(objective: Objective, m: Floats, b: float, v: Floats) -> None:
         "perfectly (for instance a level whose rows all have one label, or counts of 0); leave the "
         "covariate out, or merge its levels"
     )
-
-
-# -- the dual --------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Balanced:
-    """Residuals r~ with A' r~ = 0 up to rounding, computed from r where they are read."""
-
-    objective: Objective
-    residuals: RowValues
-    curvatures: Floats
-    x: Floats | None  #: float64 (1 + q,), 0 first without an intercept; None: r~ = 0
-
-    def __getitem__(self, rows: slice) -> Floats:
-        r, covariates = self.residuals[rows], self.objective.covariates
-        assert covariates is not None
-        if self.x is None:
-            return np.zeros(len(r))
-        moved = covariates.times(self.x[1:], rows) + self.x[0]
-        return np.asarray(r - _room(self.objective, r, self.curvatures, rows) * moved)
-
-
-def _room(objective: Objective, r: Floats, curvatures: Floats, rows: slice) -> Floats:
-    """d_i: the curvature, but at most the distance of r_i from the ends of its domain."""
-    low, high = objective.loss.domain(objective.y[rows])
-    s = objective.s[rows]
-    inside = np.minimum(r - s * low, s * high - r)
-    return np.minimum(curvatures[rows], np.maximum(inside, 0.0))
-
-
-def balanced(
-    objective: Objective, residuals: RowValues, curvatures: Floats
-) -> tuple[Balanced, float]:
-    """The balanced residuals, and sum_i |r~_i - r_i|.
-
-    curvatures : float64 (n,), of the same point as the residuals.
-    """
-    covariates = objective.covariates
-    assert covariates is not None
-    blocks = list(objective.blocks())
-    free = np.arange(0 if objective.intercept else 1, 1 + covariates.q)
-
-    def sums(rows: slice) -> tuple[Floats, Floats]:
-        r, z = residuals[rows], covariates.values[rows]
-        return _with_ones(r, z), _gram(_room(objective, r, curvatures, rows), z)
-
-    parts = zip(*objective.team.map(sums, blocks), strict=True)
-    imbalance, gram = (_total(part) for part in parts)
-    x = np.zeros(1 + covariates.q)
-    x[free] = -_newton(gram[np.ix_(free, free)], imbalance[free])
-
-    def moves(rows: slice) -> tuple[float, float]:
-        r = residuals[rows]
-        moved = np.abs(covariates.times(x[1:], rows) + x[0])
-        room = _room(objective, r, curvatures, rows)
-        return float((room * moved).sum()), float(moved.max(initial=0.0))
-
-    changes, largest = zip(*objective.team.map(moves, blocks), strict=True)
-    if not objective.loss.unbounded and max(largest) > 1.0:
-        changes = tuple(float(np.abs(residuals[rows]).sum()) for rows in blocks)
-        return Balanced(objective, residuals, curvatures, None), math.fsum(changes)
-    return Balanced(objective, residuals, curvatures, x), math.fsum(changes)
-
-
-def slack(objective: Objective, r: RowValues, margins: Sequence[Floats]) -> float:
-    """C * reach * sum_c |(A' r~)_c|: what rounding of balanced residuals r~ may take from the bound.
-
-    margins : vectors of margins, each float64 (n,), from which ``reach`` follows.
-    """
-    covariates = objective.covariates
-    assert covariates is not None
-    parts = [_with_ones(r[rows], covariates.values[rows]) for rows in objective.blocks()]
-    off = np.abs(_total(tuple(parts)))[0 if objective.intercept else 1 :]
-    sizes = [float(np.abs(m[rows]).max()) for m in margins for rows in objective.blocks()]
-    reach = REACH * (1.0 + max(sizes, default=0.0))
-    return objective.C * reach * float(off.sum())

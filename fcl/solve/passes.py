@@ -16,7 +16,8 @@ from fcl.data.prepared import PreparedRows
 from fcl.features.base import Family, Ids, MeasuringPricer, is_sampled
 from fcl.features.prices import PriceQuery, Prices, Progress, RowVector, ones, run, sums_of
 from fcl.objective import ROUNDING, Objective
-from fcl.objective.unpenalised import Balanced, balanced, check_finite, settle, slack
+from fcl.objective.balance import Balanced, balanced, slack
+from fcl.objective.unpenalised import check_finite, settle
 from fcl.solve.conditions import Conditions
 from fcl.solve.search import search
 from fcl.solve.state import Anchor, Floats, Point
@@ -247,7 +248,7 @@ class Passes:
         """
         if dual.balanced is None:
             return self.objective.dual_bound(dual.residuals, largest, excess)
-        rounded = slack(self.objective, dual.balanced, self.vectors.margins)
+        rounded = slack(self.objective, dual.balanced, self.vectors.accepted)
         return self.objective.dual_bound(dual.balanced, largest, excess, rounded)
 
     def prove(self, watch: Ids, threshold: float, number: int = 0) -> tuple[Prices, float]:

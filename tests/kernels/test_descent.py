@@ -82,6 +82,7 @@ class State:
             m.extra,
             self.curve,
             self.lean,
+            np.empty((len(m.w), 0)),
             m.w,
             self.w,
             m.free,

@@ -170,7 +170,7 @@ class OuterLoopState:
                     self._tried.beta,
                     has_fallback,
                 )
-            case Stage.RESIDUALS:
+            case Stage.RESIDUALS | Stage.CERTIFY:
                 return ResidualsInput(self.vectors.anchor, self.outer.point.intercept)
             case Stage.PRICE:
                 if self._watch_pass != task.pass_number:

@@ -194,7 +194,8 @@ class Writer:
         own = np.flatnonzero(part)
         target[own] = part[own]
 
-    def _certify(self, _: Task, __: None) -> BoundResult:
+    def _certify(self, _: Task, anchor: ResidualsInput) -> BoundResult:
+        self.passes.vectors.anchor = anchor.margins
         largest = float(self.layout.array("priced_largest").max())
         excess = math.fsum(self.layout.array("priced_excess"))
         bound = self.passes.bound(self.passes.dual_point(), largest, excess)
