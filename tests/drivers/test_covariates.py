@@ -82,6 +82,7 @@ def test_a_sample_of_the_rows(loss: str) -> None:
     check(train(loss, 1.0, row_view=64, seed=3), problem_of(loss, 1.0))
 
 
+@pytest.mark.thorough
 def test_processes(tmp_path: Path) -> None:
     X, y, s, z = table("logistic", 1.0)
     for name, array in {"X": X, "y": y, "s": s, "z": z}.items():
