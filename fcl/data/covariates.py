@@ -135,7 +135,7 @@ def encode(
                 f"{wanted})"
             )
     parts = [encoding.encode(by_name[encoding.name], where) for encoding in encodings]
-    return np.concatenate(parts, axis=1)
+    return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
 
 
 def read_covariates(
@@ -205,8 +205,8 @@ def _named(container: Container | None, name: Any, rows: RowReader[Any]) -> Cova
         )
     if container is None:
         raise InputError(
-            f'covariates="{name}" is a name, but X is an array in memory; pass covariates as an array '
-            "or a data frame"
+            f'covariates="{name}" is a name, which fcl looks up only in a path or data frame that it '
+            "opens; give it to fcl.open_data, or pass covariates as an array or a data frame"
         )
     return _checked(name, open_column(container, name), rows)
 

@@ -18,6 +18,8 @@ __all__ = ["Design", "make_design"]
 Floats = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 
+#: Rows at a time.
+BLOCK_ROWS = 65_536
 #: Standard deviation, relative to the largest absolute value, up to which a column is constant.
 CONSTANT = 1e-12
 #: Share of the variance that a column must have beside the columns before it.
@@ -46,9 +48,12 @@ class Design:
 
     def columns(self, data: DataSet, keep: Mask | None) -> Floats:
         """The columns of some rows, float64 (rows, kept); InputError if the data lack an array."""
-        values = encode(self.encodings, data.covariates, data.name)[:, self.kept]
-        values = values if keep is None else values[keep]
-        return np.ascontiguousarray((values - self.means) / self.scales)
+        values = encode(self.encodings, data.covariates, data.name)
+        out = np.empty((len(values) if keep is None else int(keep.sum()), len(self.kept)))
+        for t, (k, mean, scale) in enumerate(zip(self.kept, self.means, self.scales, strict=True)):
+            column = values[:, k] if keep is None else values[keep, k]
+            out[:, t] = (column - mean) / scale
+        return out
 
     def terms(self, v: Floats) -> tuple[tuple[CovariateTerm, ...], float]:
         """The coefficients in the units of the data, and the change of the intercept."""
@@ -77,14 +82,18 @@ def make_design(data: DataSet, keep: Mask | None, s: Floats, intercept: bool) ->
     encodings = encodings_of(data.covariates or ())
     values = encode(encodings, data.covariates, data.name)
     values = values if keep is None else values[keep]
-    means = np.average(values, axis=0, weights=s) if intercept else np.zeros(values.shape[1])
-    values = values - means
-    scales = np.sqrt(np.average(np.square(values), axis=0, weights=s))
-    sizes = np.abs(values + means).max(axis=0, initial=0.0)
+    q, total = values.shape[1], float(s.sum())
+    means = s @ values / total if intercept else np.zeros(q)
+    gram, sizes = np.zeros((q, q)), np.zeros(q)
+    for start in range(0, len(values), BLOCK_ROWS):
+        rows = slice(start, start + BLOCK_ROWS)
+        centred = values[rows] - means
+        gram += centred.T @ (centred * (s[rows] / total)[:, None])
+        sizes = np.maximum(sizes, np.abs(values[rows]).max(axis=0, initial=0.0))
+    scales = np.sqrt(np.diag(gram))
     varied = np.flatnonzero(scales > CONSTANT * sizes)
-    unit = values[:, varied] / scales[varied]
-    own = _independent(unit.T @ (unit * (s / s.sum())[:, None]))
-    kept = varied[own]
+    unit = gram[np.ix_(varied, varied)] / scales[varied] / scales[varied][:, None]
+    kept = varied[_independent(unit)]
     design = Design(encodings, kept, means[kept], scales[kept])
     columns = [name for encoding in encodings for name in encoding.columns]
     if left_out := sorted(set(columns) - set(design.names), key=columns.index):

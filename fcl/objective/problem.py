@@ -107,6 +107,13 @@ class Objective:
         parts = self.team.map(block, list(self.blocks()))
         return [math.fsum(column) for column in zip(*parts, strict=True)]
 
+    def add_covariates(self, v: Floats, m: Floats) -> None:
+        """Add covariates times their coefficients to margins, in place."""
+        if self.covariates is None or not v.any():
+            return
+        for rows in self.blocks():
+            m[rows] += self.covariates.times(v, rows)
+
     # -- primal --------------------------------------------------------------------------------
 
     def loss_sum(self, m: Floats, b: float) -> float:

@@ -136,16 +136,24 @@ class Passes:
         return Point(np.empty(0, np.int64), np.empty(0), b, v), value
 
     def _settle(self, margins: Floats, guess: float, v: Floats) -> tuple[float, Floats]:
-        """The best intercept and coefficients of covariates, whose change enters the margins."""
+        """The best intercept and coefficients of covariates; adds the covariates to the margins.
+
+        They are added once, so that equal weights and coefficients give bitwise equal margins; the
+        search for the coefficients ``v`` overwrites the residuals.
+        """
         objective = self.objective
-        b = objective.best_intercept(margins, guess)
         if objective.covariates is None:
-            return b, v
-        settled = settle(objective, margins, b)
-        return settled.b, v + settled.dv
+            return objective.best_intercept(margins, guess), v
+        moved = self.vectors.residuals
+        moved[:] = margins
+        objective.add_covariates(v, moved)
+        settled = settle(objective, moved, objective.best_intercept(moved, guess))
+        v = v + settled.dv
+        objective.add_covariates(v, margins)
+        return settled.b, v
 
     def write_margins(self, point: Point, blocks: range) -> None:
-        """Step A: margins of the proposed point, on some row blocks."""
+        """Step A: margins of the proposed point without covariates, on some row blocks."""
         self.family.write_margins(
             self.prepared, point.ids, point.weights, self.vectors.proposed, blocks
         )
@@ -153,11 +161,6 @@ class Passes:
             for number in blocks:
                 rows = self.prepared.rows_of(number)
                 self.vectors.proposed[rows] += self.objective.offset[rows]
-        if self.objective.covariates is not None:
-            for number in blocks:
-                rows = self.prepared.rows_of(number)
-                moved = self.objective.covariates.times(point.covariates, rows)
-                self.vectors.proposed[rows] += moved
 
     def search(self, anchor: Point, value: float, proposed: Point) -> Searched:
         """Step B: the best point on the line from the anchor through the proposed one."""
@@ -179,7 +182,7 @@ class Passes:
         )
 
     def settled(self, point: Point, value: float, beta: float, guess: float) -> Searched:
-        """Fit the intercept and covariates of a point whose margins are the proposed ones.
+        """Fit the intercept and covariates of a point, and add the latter to the proposed margins.
 
         Rejects the point if its objective exceeds ``value``, the anchor's, by more than rounding.
         """

@@ -329,6 +329,7 @@ class Sampler:
             return None
         blocks = range(passes.prepared.n_blocks)
         passes.write_margins(origin, blocks)
+        passes.objective.add_covariates(origin.covariates, passes.vectors.proposed)
         passes.vectors.anchor = 1 - passes.vectors.anchor
         passes.write_residuals(origin.intercept, blocks)
         passes.vectors.anchor = 1 - passes.vectors.anchor

@@ -171,7 +171,7 @@ class Trainer:
         """
         n = working.cache.n
         np.add(view.margins, free.b, out=self._m)
-        self._add_covariates(view, free.v - anchor.v, self._m)
+        view.objective.add_covariates(free.v - anchor.v, self._m)
         away = working.weights[:n] - working.anchor_weights[:n]
         moved = np.flatnonzero(away)
         add_columns(working, moved, away[moved], self._m, self._team)
@@ -179,15 +179,6 @@ class Trainer:
         if n and self._is_clipped(view, n) and self._is_cheap(view, n):
             self._raised = 0.0  # minimise directly again, until rounding spoils a step
         self._before, self._undo = math.inf, None
-
-    @staticmethod
-    def _add_covariates(view: RowView, dv: Floats, m: Floats) -> None:
-        """Add the covariates of the rows of the view times dv to margins, in place."""
-        covariates = view.objective.covariates
-        if covariates is None or not dv.any():
-            return
-        for rows in view.objective.blocks():
-            m[rows] += covariates.times(dv, rows)
 
     def _away(self) -> tuple[float, Floats]:
         """The free part minus the anchor's."""
@@ -335,7 +326,7 @@ class Trainer:
         changed = np.flatnonzero(back)
         add_columns(working, columns[changed], back[changed], self._m, self._team)
         self._m += free.b - self.free.b
-        self._add_covariates(view, free.v - self.free.v, self._m)
+        view.objective.add_covariates(free.v - self.free.v, self._m)
         working.weights[columns] = weights
         self.free = free
 
@@ -414,7 +405,7 @@ class Trainer:
         self._dm[:] = step.db
         changed = np.flatnonzero(step.d)
         add_columns(working, local.columns[changed], step.d[changed], self._dm, self._team)
-        self._add_covariates(view, step.dv, self._dm)
+        view.objective.add_covariates(step.dv, self._dm)
         C, d, db, w = view.objective.C, step.d, step.db, local.weights
         # term by term: a difference of sums would lose the small promises of the last steps
         rise = np.where(w * (w + d) > 0.0, np.sign(w) * d, np.abs(w + d) - np.abs(w))

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from judge import ALL_LOSSES, Problem, confirm
 from rows import STRENGTHS, targets
+from sklearn.linear_model import Lasso
 
 import fcl
 from fcl.drivers.job import make_job
@@ -125,6 +126,23 @@ def test_an_offset_of_the_fitted_covariates_gives_the_same_model() -> None:
     np.testing.assert_allclose(other.model.margins(X, offset=added), expected, atol=1e-4)
 
 
+def test_squared_loss_is_the_lasso_on_residuals() -> None:
+    """Frisch, Waugh and Lovell: regress columns and targets on the covariates first."""
+    X, y, _, z = table("squared", 1.0)
+    a = np.column_stack([np.ones(N), z])
+    rest = [t - a @ np.linalg.lstsq(a, t)[0] for t in (X, y)]
+    lasso = Lasso(1.0 / (2.0 * 0.05 * N), fit_intercept=False, tol=1e-12, max_iter=100_000).fit(
+        *rest
+    )
+    data = fcl.open_data(X, y=y, covariates=z)
+    model = fcl.train(data, "columns", C=0.05, loss="squared", tol=1e-11, memory="1GiB").model
+    w = np.zeros(P)
+    w[model.ids] = model.weights
+    np.testing.assert_allclose(w, lasso.coef_, atol=1e-6)
+    b = np.linalg.lstsq(a, y - X @ lasso.coef_)[0]
+    np.testing.assert_allclose([model.intercept, *coefficients(model)], b, rtol=1e-4)
+
+
 @settings(max_examples=8)
 @given(st.integers(0, 2**32), st.sampled_from(ALL_LOSSES), st.booleans())
 def test_a_covariate_never_raises_the_optimum(seed: int, loss: str, intercept: bool) -> None:
@@ -177,7 +195,7 @@ def test_checkpoints_and_warm_starts(tmp_path: Path) -> None:
     assert len({d.fingerprint() for d in data}) == 3
     options = {"C": 1.0, "memory": "1GiB", "warn": False}
     kept = {"checkpoint": tmp_path / "c"}
-    fcl.train(data[0], "columns", max_passes=1, **options, **kept)
+    fcl.train(data[0], "columns", max_passes=2, **options, tol=1e-8, **kept)
     for other, message in zip(data[1:], ("covariates was", "fingerprint was"), strict=True):
         with pytest.raises(fcl.InputError, match=message):
             fcl.train(other, "columns", resume=tmp_path / "c", **options, **kept)
