@@ -245,6 +245,8 @@ class Options:
     )
     intercept: bool = _model(FLAG, "Fit an unpenalised constant (default).", True)
     offset: bool = False  #: whether the data have offsets; users name or pass an array
+    #: names of the unpenalised columns; users name or pass arrays
+    covariates: tuple[str, ...] | None = None
 
     tol: float = _stopping(POSITIVE, "Stop at this relative gap.", 1e-3)
     max_time: float | None = _stopping(DURATION, "Stop after this time.")
@@ -300,13 +302,29 @@ class Options:
         return replace(options, **found)
 
     def objective(
-        self, y: Floats, s: Floats, team: Team = SERIAL, offset: Floats | None = None
+        self,
+        y: Floats,
+        s: Floats,
+        team: Team = SERIAL,
+        offset: Floats | None = None,
+        covariates: Floats | None = None,
     ) -> Objective:
-        """The objective of a job over rows with these targets, weights and offsets."""
-        from fcl.objective import Objective, Penalty, find_loss  # late: NumPy
+        """The objective of a job over rows with these targets, weights, offsets and covariates."""
+        from fcl.objective import Covariates, Objective, Penalty, find_loss  # late: NumPy
 
         loss, penalty = find_loss(self.loss), Penalty(self.l1_ratio)
-        return Objective(loss, y, s, self.C, self.intercept, self.block_rows, team, penalty, offset)
+        return Objective(
+            loss,
+            y,
+            s,
+            self.C,
+            self.intercept,
+            self.block_rows,
+            team,
+            penalty,
+            offset,
+            None if covariates is None else Covariates(covariates, self.covariates or ()),
+        )
 
     def of_job(self) -> dict[str, Any]:
         """The options that models and checkpoints store."""
@@ -326,4 +344,8 @@ JOB_DEFAULTS = {
     if not declared.metadata or declared.metadata["option"].planned
 }
 #: Options that a resumed job may not change: they move the optimum, or decide which rows are used.
-FIXED = ("offset", *(option.name for option in TRAINING if option.resume is Resume.FIXED))
+FIXED = (
+    "offset",
+    "covariates",
+    *(option.name for option in TRAINING if option.resume is Resume.FIXED),
+)

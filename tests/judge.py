@@ -96,6 +96,14 @@ class Problem:
     rho: float = 1.0
     factors: np.ndarray | None = None  #: None: ones
     offset: np.ndarray | float = 0.0
+    #: (n, q) unpenalised columns; b is then (k,), the intercept (if any) followed by their coefficients
+    z: np.ndarray | None = None
+
+    @property
+    def free(self) -> np.ndarray:
+        """The columns without a penalty, (n, k): ones if there is an intercept, and z."""
+        ones = np.ones((len(self.y), int(self.intercept)))
+        return ones if self.z is None else np.column_stack([ones, self.z])
 
     @property
     def delta(self) -> float:
@@ -144,8 +152,8 @@ class Problem:
             return _exp(m)
         return 2.0 * (np.abs(m - self.y) <= self.delta)
 
-    def margins(self, w: np.ndarray, b: float) -> np.ndarray:
-        return self.phi @ w + b + self.offset
+    def margins(self, w: np.ndarray, b: Any) -> np.ndarray:
+        return self.phi @ w + (b if self.z is None else self.free @ b) + self.offset
 
     def objective(self, w: np.ndarray, b: float) -> float:
         return self.penalty(w) + self.C * float(self.s @ self.losses(self.margins(w, b)))
@@ -215,6 +223,14 @@ class Problem:
 
     def balance(self, r: np.ndarray) -> np.ndarray:
         """Residuals with sum 0, in the domain of the dual if r is."""
+        if self.z is not None:
+            # the first-order effect on r of a move of the coefficients that makes its sums 0
+            a = self.free / np.sqrt(np.mean(self.free**2, axis=0))
+            u, (low, high) = r / self.s, self.domain()
+            room = self.s * np.minimum(2.0, np.minimum(u - low, high - u))
+            for _ in range(3):
+                r = r - room * (a @ np.linalg.lstsq((a.T * room) @ a, a.T @ r)[0])
+            return r
         if not self.intercept:
             return r
         if self.loss == "squared":
@@ -278,13 +294,19 @@ class Problem:
             _, first = np.unique(self.phi, axis=1, return_index=True)
         small = replace(self, phi=self.phi[:, first])
         with threadpool_limits(1):  # small products: threads only get into each other's way
-            w, b = small._descend()
+            w, b = small._descend() if self.z is None else small._zeros()
             w, b = small.polish(w, b)
         out = np.zeros(self.phi.shape[1])
         out[first] = w
         value, bound = self.objective(out, b), self.bound(self.residuals(out, b))
         assert value - bound <= gap * abs(value), f"the judge reached {(value - bound) / value:.1e}"
         return Solution(out, b, value, bound)
+
+    def _zeros(self) -> tuple[np.ndarray, Any]:
+        b = np.zeros(self.free.shape[1])
+        if self.loss.startswith("huber"):  # no row is flat at the least squares
+            b = np.linalg.lstsq(self.free, self.y - self.offset)[0]
+        return np.zeros(self.phi.shape[1]), b
 
     def _descend(self) -> tuple[np.ndarray, float]:
         """L-BFGS-B on w = w+ - w-, from the null model."""
@@ -341,8 +363,7 @@ class Problem:
             on = np.flatnonzero(sign)
             m = self.margins(w, b)
             a = self.phi[:, on]
-            if self.intercept:
-                a = np.column_stack([a, np.ones(len(m))])
+            a = np.column_stack([a, self.free])
             k = len(on)
             slope = self.C * ((self.s * self.slopes(m)) @ a)
             ridge = (1.0 - self.rho) * self.f[on]
@@ -356,7 +377,9 @@ class Problem:
             step = -cho_solve(cho_factor(bend + more * np.eye(len(slope))), slope)
             dw = np.zeros_like(w)
             dw[on] = step[:k]
-            db = step[k] if self.intercept else 0.0
+            db = step[k:]
+            if self.z is None:
+                db = step[k] if self.intercept else 0.0
             shrinking = sign[on] * dw[on] < 0.0
             reach = np.full(k, np.inf)
             reach[shrinking] = -w[on][shrinking] / dw[on][shrinking]
@@ -375,9 +398,11 @@ class Problem:
                 gone = on[reach == first]
                 w[gone] = 0.0
                 sign[gone] = 0.0
-            elif t == 1.0 and np.abs(step).max() <= 1e-13 * (np.abs(w).max(initial=0.0) + abs(b)):
+            elif t == 1.0 and np.abs(step).max() <= 1e-13 * (
+                np.abs(w).max(initial=0.0) + np.abs(b).max(initial=0.0)
+            ):
                 break
-        return w, float(b), sign
+        return w, b, sign
 
 
 def confirm(

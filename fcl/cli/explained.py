@@ -41,9 +41,10 @@ def write_explanations(
 ) -> int:
     """Write one line for each row; returns the number of rows.
 
-    The columns are the score (if `kind` is not ``margin``), the margin, the intercept, the offset (if the
-    data have one), ``feature_1``, ``contribution_1`` and so on by decreasing |contribution|, and
-    ``others``: the sum of all other contributions. The margin is the sum of the columns after it.
+    The columns are the score (if `kind` is not ``margin``), the margin, the intercept, the offset plus
+    what covariates add (if there are any), ``feature_1``, ``contribution_1`` and so on by decreasing
+    |contribution|, and ``others``: the sum of all other contributions. The margin is the sum of the
+    columns after it.
 
     Parameters
     ----------
@@ -73,15 +74,14 @@ def write_explanations(
     from fcl.scoring.explained import ContributionCells
 
     cells = ContributionCells(model, top, printable)
-    has_offset = data.offset is not None
+    has_offset = data.offset is not None or bool(model.covariates)
     beside = [] if known is None else known.names()
     names = [*beside, "margin"] if kind == "margin" else [*beside, kind, "margin"]
     names += ["intercept", *["offset"] * has_offset, *cells.names()]
     n_rows = 0
     with text_output(out, overwrite) as file:
-        head = (
-            "\t".join(names) + "\n"
-        )  # rows that cannot be explained leave nothing on standard output
+        # written with the first rows: rows that cannot be explained leave nothing on standard output
+        head = "\t".join(names) + "\n"
         for explained in iter_explanations(model, data, top):
             numbers = [] if kind == "margin" else [model.loss_object.mean(explained.margins)]
             numbers += [explained.margins, np.full(len(explained), model.intercept)]

@@ -33,6 +33,10 @@ __all__ = [
 
 _X = Option(TEXT, "data", "Array of the rows in DATA.", "X", name="x")
 _OFFSET = "Array in DATA and DATA2 that is added to the margins."
+_COVARIATES = (
+    "Arrays in DATA and DATA2, separated by commas, whose coefficients are not penalised; categories "
+    "become columns of 0 and 1."
+)
 _OUT = "Write the model to FILE."
 _VALID = "Data to validate on after each pass."
 
@@ -43,6 +47,7 @@ _FILE_OPTIONS = (
     Option(TEXT, "data", "Array of the target in DATA.", "y", name="y"),
     Option(TEXT, "data", "Array of the sample weights in DATA.", name="weights", metavar="NAME"),
     Option(TEXT, "data", _OFFSET, name="offset", metavar="NAME"),
+    Option(TEXT, "data", _COVARIATES, name="covariates", metavar="NAMES"),
     Option(PATH, "data", _VALID, name="valid", metavar="DATA2", resume=Resume.FREE),
     Option(PATH, "output", _OUT, name="out", metavar="FILE", resume=Resume.FREE),
 )

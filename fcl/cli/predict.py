@@ -226,7 +226,7 @@ def _say_summary(summary: ScoreSummary, seconds: float, out: str) -> None:
 
 def _prepare_native(model: Model, request: Request) -> Callable[[], ScoreSummary]:
     options = request.options
-    data = _open_data(request.inputs[0], options)
+    data = _open_data(model, request.inputs[0], options)
     collected = _collected(model, data, options)
 
     def score() -> ScoreSummary:
@@ -267,12 +267,13 @@ def _prepare_native(model: Model, request: Request) -> Callable[[], ScoreSummary
     return score
 
 
-def _open_data(path: str, options: Any) -> DataSet:
-    """DATA with its target, if it has one or ``--y`` names one."""
+def _open_data(model: Model, path: str, options: Any) -> DataSet:
+    """DATA with the model's covariates, and its target if it has one or ``--y`` names one."""
     from fcl.data import open_data
 
     x = options["x"] or "X"
     arrays = {name: options[name] for name in ("weights", "offset")}
+    arrays["covariates"] = model.covariate_names or None
     if options["y"] is not None:
         return open_data(path, x=x, y=options["y"], **arrays)
     data = open_data(path, x=x, y=None, **arrays)

@@ -76,7 +76,7 @@ def model_lines(model: Model, path: str, top: int) -> list[str]:
     """The summary of ``fcl-inspect``."""
     from fcl.checks import shortened, shown
     from fcl.model.certificate import Scope
-    from fcl.model.file import FORMAT, VERSION
+    from fcl.model.file import FORMAT, file_version
 
     family = _family_text(model.family.to_config())
     size = f"{model.family.n_features:,} of them"
@@ -85,9 +85,10 @@ def model_lines(model: Model, path: str, top: int) -> list[str]:
     labels = "none (regression)"
     if model.labels is not None:
         labels = f"{shown(model.labels[0])} is -1, {shown(model.labels[1])} is +1"
+    version = file_version(model.covariates)
     items = [
         ("model", path),
-        ("file", f"{FORMAT} {VERSION}, written by fcl {model.fcl_version} at {model.created}"),
+        ("file", f"{FORMAT} {version}, written by fcl {model.fcl_version} at {model.created}"),
         ("features", f"{family}, {size}"),
         ("loss", model.loss + (", margins with an offset" if model.has_offset else "")),
         (
@@ -105,7 +106,16 @@ def model_lines(model: Model, path: str, top: int) -> list[str]:
     lines = aligned((name, shortened(text, 400)) for name, text in items)
     if strongest := strongest_lines(model, top):
         lines += ["", *strongest]
-    return lines
+    return [*lines, *covariate_lines(model)]
+
+
+def covariate_lines(model: Model) -> list[str]:
+    """A table of the unpenalised covariates, after an empty line; nothing without covariates."""
+    from fcl.checks import shortened
+
+    rows = [row for term in model.covariates for row in term.rows]
+    lines = [f"{value:>+12.5g}  {shortened(name)}" for name, value in rows]
+    return ["", f"{'coefficient':>12}  covariate, not penalised", *lines] if rows else []
 
 
 def _passes(number: int) -> str:

@@ -105,6 +105,7 @@ def _check_folder(option: str, folder: str, overwrite: bool) -> None:
 
 def _report(model: str, options: Mapping[str, Any]) -> Report:
     from fcl.data import open_data
+    from fcl.model import load_model
     from fcl.report.make import make_report
 
     names = None if options["names"] is None else _names(options["names"])
@@ -116,6 +117,7 @@ def _report(model: str, options: Mapping[str, Any]) -> Report:
     if not options["quiet"]:
         messages.say(f"reading {model} and {options['data']}")
     arrays = {name: options[name] for name in ("x", "y", "weights", "offset")}
+    arrays["covariates"] = load_model(model, options["imports"]).covariate_names or None
     data = open_data(options["data"], **arrays)
     groups = _groups(options)
     return make_report(model, data, groups=groups, names=names, trusted=options["imports"])
@@ -161,7 +163,7 @@ def report_on_training(model: str, options: Mapping[str, Any], trusted: Collecti
 
     out = options["report"]
     try:
-        arrays = {name: options[name] for name in ("x", "y", "offset")}
+        arrays = {name: options[name] for name in ("x", "y", "offset", "covariates")}
         if options["valid"] is None:
             data = open_data(options["data"], weights=options["weights"], **arrays)
         else:

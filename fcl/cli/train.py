@@ -240,7 +240,7 @@ def _arguments(request: _Request) -> dict[str, Any]:
     # a checkpoint or a TOML file may come from a stranger, so only the command line is trusted
     typed = request.given.get("features") == "--features"
     features = parse_features(options["features"], None if typed else options["imports"])
-    arrays = {name: options[name] for name in ("x", "y", "offset")}
+    arrays = {name: options[name] for name in ("x", "y", "offset", "covariates")}
     return {option.name: options[option.name] for option in TRAINING} | {
         "data": open_data(options["data"], weights=options["weights"], **arrays),
         "features": features,

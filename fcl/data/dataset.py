@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fcl.data.base import FileStamp, RowReader
+from fcl.data.covariates import CovariateArray, read_covariates
 from fcl.data.fingerprint import fingerprint
 from fcl.data.targets import check_offset
 from fcl.errors import InputError
@@ -32,6 +33,8 @@ class DataSet:
         Sample weights, finite, >= 0, not all 0; None if all rows have weight 1.
     offset : float64 (n,) or None
         Added to the margins, finite; None for zeros.
+    covariates : tuple of CovariateArray, or None
+        Unpenalised columns, as they are stored; None for none.
     groups : (n,) of any dtype, or None
         Groups of rows, which folds do not split.
     column_names : sequence of str, or None
@@ -57,6 +60,7 @@ class DataSet:
         self.target_name = target_name
         self.column_names = column_names
         self.groups: np.ndarray | None = None
+        self.covariates: tuple[CovariateArray, ...] | None = None
         self._stamps = tuple(stamps)
         self._fingerprint: str | None = None
         #: arguments of ``open_data`` that open the same rows in another process; None: not possible
@@ -77,18 +81,27 @@ class DataSet:
         other.offset = check_offset(np.asarray(offset), self.n_rows, name)
         return other
 
+    def with_covariates(self, covariates: Any) -> DataSet:
+        """The same rows with other covariates: an array (n,) or (n, columns), or a data frame."""
+        other = self.with_target(self.target, self.weights, self.target_name)
+        other.covariates = read_covariates(None, covariates, self.rows)
+        return other
+
     @property
     def n_rows(self) -> int:
         """Number of rows."""
         return self.rows.shape[0]
 
     def fingerprint(self) -> str:
-        """SHA-256 (hex) of target, weights, offset and a sample of X; see ``fcl.data.fingerprint``.
+        """SHA-256 (hex) of all that is opened, and a sample of X; see ``fcl.data.fingerprint``.
 
         The first call reads 64 spaced blocks of X; later calls return the same value.
         """
         if self._fingerprint is None:
-            self._fingerprint = fingerprint(self.rows, self.target, self.weights, self.offset)
+            named = {array.name: array.values for array in self.covariates or ()}
+            self._fingerprint = fingerprint(
+                self.rows, self.target, self.weights, self.offset, named
+            )
         return self._fingerprint
 
     def check_unchanged(self) -> None:

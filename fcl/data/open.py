@@ -14,6 +14,7 @@ import numpy as np
 
 from fcl.checks import file_kind
 from fcl.data.base import Container, RowReader
+from fcl.data.covariates import read_covariates, split_covariates
 from fcl.data.dataset import DataSet
 from fcl.data.encodings import open_column, open_rows, read_column_names
 from fcl.data.foreign import refuse_foreign
@@ -66,6 +67,7 @@ def open_data(
     weights: str | np.ndarray | None = None,
     offset: str | np.ndarray | None = None,
     groups: str | np.ndarray | None = None,
+    covariates: Any = None,
 ) -> DataSet:
     """Open a data set: read target, weights and offset, and leave X where it is stored.
 
@@ -91,6 +93,11 @@ def open_data(
     groups : str, array (n,) or None
         Name (``obs/chromosome``) or values of the groups of rows, which folds do not split.
 
+    covariates : names (list, or text with commas between them), array (n,) or (n, columns), or data frame
+        Columns whose coefficients are not penalised. A categorical array, or one of text, becomes columns
+        of zeros and ones, without its first level. Names refer to arrays (n,) or (n, columns), such as
+        ``obs/age`` and ``obsm/X_pca``, or to columns of a data frame ``source``.
+
     Returns
     -------
     DataSet
@@ -107,6 +114,7 @@ def open_data(
     names: Sequence[str] | None = None
     if is_frame(source):
         roles = {"y": y, "weights": weights, "offset": offset, "groups": groups}
+        source, covariates = split_covariates(source, covariates)
         source, names, roles = split_frame(source, roles)
         y, weights, offset, groups = roles.values()
         name = "data frame"
@@ -155,6 +163,8 @@ def open_data(
     if offset is not None:
         column = _open_column(container, offset, rows, "offset")
         data = data.with_offset(column.read_all().reshape(-1), column.name)
+    if covariates is not None:
+        data.covariates = read_covariates(container, covariates, rows)
     if groups is not None:
         data.groups = _open_column(container, groups, rows, "groups").read_all().reshape(-1)
     if container:

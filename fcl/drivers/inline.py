@@ -204,6 +204,8 @@ class InlineRun:
         with self.session.timed("validation"):
             self.job.family.write_margins(self._rows[1], point.ids, point.weights, margins)
             margins += point.intercept if rows.offset is None else point.intercept + rows.offset
+            if rows.covariates is not None:
+                margins += rows.covariates @ point.covariates
             return self.job.loss.score(rows.y, rows.s, margins)
 
 

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from fcl.data import DataSet
 from fcl.data.numeric import NumericReader
 from fcl.data.prepared import PreparedRows
+from fcl.drivers.covariates import Design, make_design
 from fcl.drivers.plan import MIB, Plan, Sizes, first_sample, make_plan
 from fcl.errors import BudgetError, InputError
 from fcl.features import Generator, Spec, bind_features, is_spec, parse_features, spell_features
@@ -40,6 +41,7 @@ class Rows:
     y: Floats  #: float64 (n,), targets
     s: Floats  #: float64 (n,), weights, above 0
     offset: Floats | None = None  #: float64 (n,), added to the margins; None for zeros
+    covariates: Floats | None = None  #: float64 (n, q), standardised; None for none
 
     @property
     def n(self) -> int:
@@ -62,10 +64,14 @@ class Job:
     #: (:func:`_centred`).
     intercept_shift: float
     plan: Plan
+    design: Design | None = None  #: of the covariates
 
     def objective(self) -> Objective:
         """The objective over the training rows."""
-        return self.options.objective(self.train.y, self.train.s, offset=self.train.offset)
+        train = self.train
+        return self.options.objective(
+            train.y, train.s, offset=train.offset, covariates=train.covariates
+        )
 
     def at(self, C: float) -> Job:
         """The same job at another C."""
@@ -203,6 +209,12 @@ def make_job(
         family.check_rows(valid.rows)
         valid_rows = _valid_rows(valid, loss, labels)
     sum_weights = float(train.s.sum())
+    design = None
+    if data.covariates:
+        design = make_design(data, train.keep, train.s, options.intercept)
+        if len(design.kept):
+            train = _with_covariates(train, design)
+            valid_rows = valid_rows and _with_covariates(valid_rows, design)
     C, alpha = resolve_C(options.C, options.alpha, sum_weights)
     (train, valid_rows), intercept_shift = _centred(loss, train, valid_rows, options.intercept)
     by_class = check_class_weight(given.get("class_weight"), labels)
@@ -218,6 +230,7 @@ def make_job(
         block_rows=min(options.block_rows, family.most_block_rows(), -(-train.n // 64) * 64),
         writers=(options.writers or available_cores()) if options.driver == "processes" else 0,
         offset=data.offset is not None,
+        covariates=None if train.covariates is None or design is None else design.names,
     )
     plan = _plan(options, family, train, valid_rows, smaller_blocks=not resumed)
     return Job(
@@ -230,7 +243,12 @@ def make_job(
         sum_weights=sum_weights,
         intercept_shift=intercept_shift,
         plan=plan,
+        design=design,
     )
+
+
+def _with_covariates(rows: Rows, design: Design) -> Rows:
+    return replace(rows, covariates=design.columns(rows.data, rows.keep))
 
 
 def _centred(
@@ -301,6 +319,7 @@ def _sizes(
         extra=extra,
         held=sum(_bytes_held(r) for r in chosen),
         vectors=2 if train.offset is None else 3,
+        covariates=0 if train.covariates is None else train.covariates.shape[1],
     )
 
 
@@ -334,9 +353,10 @@ def _block_bytes(rows: Rows, block_rows: int) -> int:
 
 
 def _bytes_held(rows: Rows) -> int:
-    """Bytes of target, weights and offset as they were read, and of two copies of the row mask."""
+    """Bytes of all arrays but X as they were read, and of two copies of the row mask."""
     arrays = (rows.data.target, rows.data.weights, rows.data.offset, rows.keep, rows.keep)
-    return sum(a.nbytes for a in arrays if a is not None)
+    held = sum(a.nbytes for a in arrays if a is not None)
+    return held + sum(array.values.nbytes for array in rows.data.covariates or ())
 
 
 def _rows(

@@ -113,6 +113,7 @@ class Sizes:
     extra: int = 0  #: bytes known once the rows are read (:meth:`Family.extra_bytes`)
     held: int = 0  #: bytes of targets and weights as they were read, which stay in memory
     vectors: int = 2  #: float64 vectors over the rows: targets, weights, and offsets if any
+    covariates: int = 0  #: unpenalised columns
 
     def records(self, n_rows: int) -> int:
         """Bytes of ``n_rows`` prepared rows."""
@@ -209,6 +210,8 @@ def _divide(
     )
     if view_rows:
         trainer += job.records(view_rows) + 24 * view_rows  # the rows, their targets and weights
+    # a sample has its own covariates; models need two orthonormal copies
+    trainer += 8 * job.covariates * n_view * (3 if view_rows else 2)
 
     def fixed(scratch: bool) -> list[tuple[str, int]]:
         held = ("prepared rows (one block; all are in a scratch file)", buffers)
@@ -216,6 +219,7 @@ def _divide(
         target = 16 * job.vectors * (n_rows + job.n_valid)
         if writers is not None:
             target = 8 * job.vectors * (n_rows + job.n_valid) + job.held
+        covariates = 8 * job.covariates * (n_rows + job.n_valid)
         uses = [
             ("reading (a chunk, compressed and decoded, and a block)", crew * job.reading),
             ("targets and weights", target),
@@ -225,6 +229,8 @@ def _divide(
             ("staging of new columns", crew * staging),
             held if scratch else ("prepared rows", rows),
         ]
+        if job.covariates:
+            uses.insert(2, ("covariates", covariates if writers else 2 * covariates))
         if writers is None:
             uses.insert(0, ("interpreter and libraries", INTERPRETER))
         else:
@@ -243,7 +249,7 @@ def _divide(
         """Bytes before the children start, while targets and weights are copied to shared memory."""
         if writers is None:
             return 0
-        copies = 16 * job.vectors * (n_rows + job.n_valid) + job.held
+        copies = 16 * (job.vectors + job.covariates) * (n_rows + job.n_valid) + job.held
         vectors = Vectors.bytes_for(n_rows) + 8 * job.n_valid
         return SUPERVISOR + copies + vectors + (0 if scratch else rows)
 

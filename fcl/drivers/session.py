@@ -275,7 +275,7 @@ class Session:
         sd = deviations(self.job.family, start.ids)
         kept = np.isfinite(sd)  # a feature that is constant on these rows has no weight
         weights = start.weights[kept] * sd[kept]
-        return Point.make(start.ids[kept], weights, start.intercept)
+        return Point.make(start.ids[kept], weights, start.intercept, start.covariates)
 
     # -- the end -------------------------------------------------------------------------------
 
@@ -314,12 +314,14 @@ class Session:
             scope=certified.scope,
             passes=len(self.history),
         )
+        terms, shift = ((), 0.0) if job.design is None else job.design.terms(point.covariates)
         model = Model(
             family=plain(job.family),
             ids=point.ids,
             weights=point.weights / deviations(job.family, point.ids),
             support=support,
-            intercept=point.intercept + job.intercept_shift,
+            intercept=point.intercept + job.intercept_shift + shift,
+            covariates=terms,
             loss=job.loss.text,
             C=options.C,
             alpha=options.alpha,

@@ -72,6 +72,7 @@ def train(
     standardize: bool = False,
     class_weight: str | Mapping[Any, float] | None = None,
     offset: npt.ArrayLike | None = None,
+    covariates: Any = None,
     intercept: bool = True,
     tol: float = 1e-3,
     memory: int | str = "4GiB",
@@ -135,6 +136,13 @@ def train(
     offset : array of float (n,)
         Added to the margins of the rows, instead of the offset with which ``data`` was opened. Validation
         and prediction then need an offset, too.
+    covariates : array of float (n, columns), or data frame
+        Columns z whose coefficients v are not penalised: <v, z> is added to the margins. They replace the
+        covariates with which ``data`` was opened, where they may also be named
+        (``fcl.open_data(path, covariates="obs/age,obs/sex")``). Validation and prediction need them, too.
+        Columns that are constant, or that other columns determine, get the coefficient 0. The bound
+        covers all models whose coefficients, in standard deviations, are below 1,000 times the largest
+        margin.
     intercept : bool
         Whether b is free; it is never penalised.
     tol : float
@@ -271,6 +279,8 @@ def _scales(job: Job) -> str:
 def _job(given: Mapping[str, Any]) -> Job:
     """The job for the arguments of :func:`train`."""
     data = given["data"] if given["offset"] is None else given["data"].with_offset(given["offset"])
+    if given["covariates"] is not None:
+        data = data.with_covariates(given["covariates"])
     options = {option.name: given[option.name] for option in TRAINING}
     resumed = given["resume"] is not None
     return make_job(data, **options, valid=given["valid"], resumed=resumed)
@@ -314,5 +324,6 @@ def start_point(job: Job, model: Model) -> Point:
         raise InputError(
             f"initial: {other}; give the data the columns of the model, or leave it out"
         )
-    intercept = model.intercept - job.intercept_shift if job.options.intercept else 0.0
-    return Point.make(model.ids, model.weights, intercept)
+    v, shift = (np.empty(0), 0.0) if job.design is None else job.design.start(model.covariates)
+    intercept = model.intercept - job.intercept_shift + shift if job.options.intercept else 0.0
+    return Point.make(model.ids, model.weights, intercept, v)

@@ -226,24 +226,25 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
 
     # -- prediction ----------------------------------------------------------------------------
 
-    def _margins(self, X: Any, offset: Any = None) -> np.ndarray:
-        """Margins, intercepts and offset included, float64 (n, models); reads the rows once."""
+    def _margins(self, X: Any, offset: Any = None, covariates: Any = None) -> np.ndarray:
+        """Margins with intercepts, offset and covariates, float64 (n, models); reads the rows once."""
         check_is_fitted(self)
         models = self.models_
         family = models[0].family
-        data = open_rows(self, family, X, offset)
+        data = open_rows(self, family, X, offset, covariates)
         read: dict[int, str] = {}
         for model in models:
             read.update(model.column_names or {})
         data = matched(data, read or None, family.row_width)
-        models[0].require_offset(data)
+        added = [model.added_margins(data) for model in models]
         scorers = [model.family.scorer(model.ids, model.weights) for model in models]
         margins = np.empty((data.n_rows, len(models)))
         for start, stop, block in family.read_rows(data.rows, family.most_block_rows()):
             for k, (model, scorer) in enumerate(zip(models, scorers, strict=True)):
                 margins[start:stop, k] = scorer.margins(block) + model.intercept
-        if data.offset is not None:
-            margins += data.offset[:, None]
+        for k, more in enumerate(added):
+            if more is not None:
+                margins[:, k] += more
         return margins
 
     # -- names ---------------------------------------------------------------------------------

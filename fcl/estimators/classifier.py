@@ -32,7 +32,14 @@ class Classifier(ClassParameters, ClassifierMixin, Estimator):  # type: ignore[m
 
     _classifies = True
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, offset: Any = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        offset: Any = None,
+        covariates: Any = None,
+    ) -> Self:
         """Fit to rows with labels; warns (ConvergenceWarning) if it stops before ``tol``.
 
         Parameters
@@ -49,6 +56,10 @@ class Classifier(ClassParameters, ClassifierMixin, Estimator):  # type: ignore[m
             name of an array.
         offset : array-like (n,), str or None
             Added to the margins; predictions then need one, too. With a path also the name of an array.
+        covariates : array-like (n, columns), data frame or None
+            Columns whose coefficients are not penalised; predictions then need them, too. With a path
+            also names of arrays, such as ``"obs/age,obs/sex"``. The coefficients are in
+            ``models_[0].covariates``.
 
         Returns
         -------
@@ -62,7 +73,7 @@ class Classifier(ClassParameters, ClassifierMixin, Estimator):  # type: ignore[m
         """
         options = self._checked_options()
         training = open_training(
-            self, options["features"], X, y, sample_weight, numeric=False, offset=offset
+            self, options["features"], X, y, sample_weight, False, offset, covariates
         )
         with np.errstate(invalid="ignore"):  # it casts NaN before it rejects it
             check_classification_targets(training.target)
@@ -131,37 +142,37 @@ class Classifier(ClassParameters, ClassifierMixin, Estimator):  # type: ignore[m
 
     # -- prediction ----------------------------------------------------------------------------
 
-    def decision_function(self, X: Any, offset: Any = None) -> np.ndarray:
-        """Margins of the rows; X and offset as in :meth:`fit`.
+    def decision_function(self, X: Any, offset: Any = None, covariates: Any = None) -> np.ndarray:
+        """Margins of the rows; X, offset and covariates as in :meth:`fit`.
 
         Returns
         -------
         ndarray of float64 (n,) or (n, n_classes)
             With two classes (n,), above 0 for ``classes_[1]``; otherwise a column per class.
         """
-        margins = self._margins(X, offset)
+        margins = self._margins(X, offset, covariates)
         return margins[:, 0] if margins.shape[1] == 1 else margins
 
-    def predict(self, X: Any, offset: Any = None) -> np.ndarray:
-        """The class of each row, (n,); X and offset as in :meth:`fit`."""
-        margins = self._margins(X, offset)
+    def predict(self, X: Any, offset: Any = None, covariates: Any = None) -> np.ndarray:
+        """The class of each row, (n,); X, offset and covariates as in :meth:`fit`."""
+        margins = self._margins(X, offset, covariates)
         if margins.shape[1] == 1:
             return np.asarray(self.classes_[(margins[:, 0] > 0.0).astype(np.intp)])
         return np.asarray(self.classes_[margins.argmax(axis=1)])
 
     @available_if(_has_probabilities)
-    def predict_proba(self, X: Any, offset: Any = None) -> np.ndarray:
+    def predict_proba(self, X: Any, offset: Any = None, covariates: Any = None) -> np.ndarray:
         """Probabilities of the classes, float64 (n, n_classes); only for logistic loss.
 
         With more than two classes, the probabilities of each class against the rest are scaled to sum
         to 1.
         """
-        return np.asarray(np.exp(self.predict_log_proba(X, offset)))
+        return np.asarray(np.exp(self.predict_log_proba(X, offset, covariates)))
 
     @available_if(_has_probabilities)
-    def predict_log_proba(self, X: Any, offset: Any = None) -> np.ndarray:
+    def predict_log_proba(self, X: Any, offset: Any = None, covariates: Any = None) -> np.ndarray:
         """Logarithms of the probabilities, float64 (n, n_classes), without underflow."""
-        margins = self._margins(X, offset)
+        margins = self._margins(X, offset, covariates)
         if margins.shape[1] == 1:
             margins = np.column_stack([-margins, margins])
             return -np.logaddexp(0.0, -margins)
@@ -169,10 +180,19 @@ class Classifier(ClassParameters, ClassifierMixin, Estimator):  # type: ignore[m
         logs -= logs.max(axis=1, keepdims=True)
         return np.asarray(logs - np.log(np.exp(logs).sum(axis=1, keepdims=True)))
 
-    def score(self, X: Any, y: Any = None, sample_weight: Any = None, offset: Any = None) -> float:
+    def score(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        offset: Any = None,
+        covariates: Any = None,
+    ) -> float:
         """Accuracy of the predicted classes; arguments as in :meth:`fit`."""
-        X, y, sample_weight, offset = open_scored(X, y, sample_weight, offset)
-        predicted = self.predict(X, offset)
+        X, y, sample_weight, offset, covariates = open_scored(
+            X, y, sample_weight, offset, covariates
+        )
+        predicted = self.predict(X, offset, covariates)
         return float(accuracy_score(y, predicted, sample_weight=sample_weight))
 
     # -- coefficients --------------------------------------------------------------------------

@@ -21,11 +21,18 @@ class Regressor(RegressionParameters, RegressorMixin, Estimator):  # type: ignor
 
     _classifies = False
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, offset: Any = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        offset: Any = None,
+        covariates: Any = None,
+    ) -> Self:
         """Fit to numeric targets; arguments, errors and warnings as in :meth:`FCLClassifier.fit`."""
         options = self._checked_options()
         training = open_training(
-            self, options["features"], X, y, sample_weight, numeric=True, offset=offset
+            self, options["features"], X, y, sample_weight, True, offset, covariates
         )
         target = regression_target(training.target, training.data.target_name)
         begin = getattr(self, "model_", None) if self.warm_start else None
@@ -35,14 +42,23 @@ class Regressor(RegressionParameters, RegressorMixin, Estimator):  # type: ignor
         self.intercept_ = float(self.intercept_[0])
         return self
 
-    def predict(self, X: Any, offset: Any = None) -> Any:
-        """Expected targets, float64 (n,); X and offset as in :meth:`fit`."""
-        return self._loss().mean(self._margins(X, offset)[:, 0])
+    def predict(self, X: Any, offset: Any = None, covariates: Any = None) -> Any:
+        """Expected targets, float64 (n,); X, offset and covariates as in :meth:`fit`."""
+        return self._loss().mean(self._margins(X, offset, covariates)[:, 0])
 
-    def score(self, X: Any, y: Any = None, sample_weight: Any = None, offset: Any = None) -> float:
+    def score(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        offset: Any = None,
+        covariates: Any = None,
+    ) -> float:
         """The coefficient of determination R^2; arguments as in :meth:`fit`."""
-        X, y, sample_weight, offset = open_scored(X, y, sample_weight, offset)
-        return float(r2_score(y, self.predict(X, offset), sample_weight=sample_weight))
+        X, y, sample_weight, offset, covariates = open_scored(
+            X, y, sample_weight, offset, covariates
+        )
+        return float(r2_score(y, self.predict(X, offset, covariates), sample_weight=sample_weight))
 
 
 @dataclass(eq=False, repr=False, match_args=False, kw_only=True)

@@ -87,14 +87,16 @@ def open_training(
     sample_weight: Any,
     numeric: bool,
     offset: Any = None,
+    covariates: Any = None,
 ) -> Training:
     """Open the rows, target and weights of a fit; sets n_features_in_ and feature_names_in_.
 
     y : an array; with a path also an array's name (None: ``y``); with a data set, None takes its own.
     sample_weight, offset : an array or None; with a path also the name of an array.
+    covariates : an array, a data frame or None; with a path also names of arrays.
     """
     if is_data_set(X):
-        data = _open_data_set(X, y, sample_weight, offset)
+        data = _open_data_set(X, y, sample_weight, offset, covariates)
         target, weights = data.target, data.weights
         assert target is not None
         estimator.n_features_in_ = _width(spec, data)
@@ -123,47 +125,68 @@ def open_training(
         weights = _weights(sample_weight, data)
     if offset is not None and not is_data_set(X):
         data = data.with_offset(offset)
+    if covariates is not None and not is_data_set(X):
+        data = data.with_covariates(_columns(covariates))
     target = np.asarray(target)
     if not numeric:
         target = _plain_labels(target)
     return Training(data, target, weights)
 
 
-def open_rows(estimator: BaseEstimator, family: Family, X: Any, offset: Any = None) -> DataSet:
+def open_rows(
+    estimator: BaseEstimator, family: Family, X: Any, offset: Any = None, covariates: Any = None
+) -> DataSet:
     """Open the rows to predict."""
     if isinstance(X, DataSet):
-        return X if offset is None else X.with_offset(offset)
+        X = X if offset is None else X.with_offset(offset)
+        return X if covariates is None else X.with_covariates(_columns(covariates))
+    covariates = _columns(covariates)
     if is_data_set(X):
-        return open_data(X, y=None, offset=offset)
+        return open_data(X, y=None, offset=offset, covariates=covariates)
     if takes_sequences(family):
-        return open_data(_sequences(X, family), y=None, offset=offset)
+        return open_data(_sequences(X, family), y=None, offset=offset, covariates=covariates)
     X = validate_data(
         estimator, X, accept_sparse="csr", dtype=(np.float64, np.float32), reset=False
     )
-    return open_data(_canonical(X), y=None, offset=offset)
+    return open_data(_canonical(X), y=None, offset=offset, covariates=covariates)
 
 
-def open_scored(X: Any, y: Any, sample_weight: Any, offset: Any) -> tuple[Any, Any, Any, Any]:
-    """X, y, weights and offset to score; arguments as in :func:`open_training`.
+def _columns(covariates: Any) -> Any:
+    """Lists of numbers as an array; names, data frames and None as they are."""
+    if covariates is None or isinstance(covariates, str) or is_frame(covariates):
+        return covariates
+    values = np.asarray(covariates)
+    return values if values.dtype.kind in "biuf" else covariates
 
-    Arrays are returned unchanged. A data set is returned opened, with its offset in it and None in place
-    of the offset.
+
+def open_scored(
+    X: Any, y: Any, sample_weight: Any, offset: Any, covariates: Any
+) -> tuple[Any, Any, Any, Any, Any]:
+    """X, y, weights, offset and covariates to score; arguments as in :func:`open_training`.
+
+    Arrays are returned unchanged. A data set is returned opened, with offset and covariates in it and
+    None in their place.
     """
     if not is_data_set(X):
-        return X, y, sample_weight, offset
-    data = _open_data_set(X, y, sample_weight, offset)
+        return X, y, sample_weight, offset, covariates
+    data = _open_data_set(X, y, sample_weight, offset, covariates)
     target = np.asarray(data.target)
-    return data, _plain_labels(target) if target.dtype.kind == "S" else target, data.weights, None
+    target = _plain_labels(target) if target.dtype.kind == "S" else target
+    return data, target, data.weights, None, None
 
 
-def _open_data_set(X: Any, y: Any, sample_weight: Any, offset: Any = None) -> DataSet:
+def _open_data_set(
+    X: Any, y: Any, sample_weight: Any, offset: Any = None, covariates: Any = None
+) -> DataSet:
+    covariates = _columns(covariates)
     if not isinstance(y, str) and y is not None:
         y = column_or_1d(y, warn=True)
     if not isinstance(X, DataSet):
         weights = sample_weight
         if weights is not None and not isinstance(weights, str):
             weights = np.asarray(weights)
-        return open_data(X, y="y" if y is None else y, weights=weights, offset=offset)
+        y = "y" if y is None else y
+        return open_data(X, y=y, weights=weights, offset=offset, covariates=covariates)
     if any(isinstance(given, str) for given in (y, sample_weight, offset)):
         raise InputError(
             f"{X.name} is opened already: expected y, sample_weight and offset as arrays, or None for "
@@ -172,6 +195,8 @@ def _open_data_set(X: Any, y: Any, sample_weight: Any, offset: Any = None) -> Da
         )
     if offset is not None:
         X = X.with_offset(offset)
+    if covariates is not None:
+        X = X.with_covariates(covariates)
     target = X.target if y is None else y
     if target is None:
         raise InputError(f"{X.name}: training needs a target, and none was opened (y=None)")

@@ -44,13 +44,14 @@ class PathSearch(PathParameters, Estimator):
         y: Any = None,
         sample_weight: Any = None,
         offset: Any = None,
+        covariates: Any = None,
         groups: Any = None,
     ) -> Self:
         """Choose alpha, and fit to all rows; warns (ConvergenceWarning) if a fit stops before ``tol``.
 
         Parameters
         ----------
-        X, y, sample_weight, offset
+        X, y, sample_weight, offset, covariates
             As in :meth:`FCLClassifier.fit` and :meth:`FCLRegressor.fit`.
         groups : array-like (n,)
             Rows of one group are held out together. In pipelines and meta-estimators it is requested with
@@ -68,7 +69,7 @@ class PathSearch(PathParameters, Estimator):
         """
         self._groups = groups
         try:
-            super().fit(X, y, sample_weight, offset)
+            super().fit(X, y, sample_weight, offset, covariates)
         finally:
             self._groups = None
         return self

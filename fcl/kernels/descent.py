@@ -64,6 +64,7 @@ def descent_sweep(
     extra,
     curve,
     lean,
+    leans,
     before,
     w,
     free,
@@ -90,7 +91,10 @@ def descent_sweep(
     before : float64 (k,), the weights at the current point.
     w : float64 (k,), the weights including their steps.
     free : whether there is a free intercept.
-    b : float64 (2,): d_b, and sum_i u_i without the contribution of d_b, which u does not contain either.
+    leans : float64 (k, q), the same slopes for q covariates that are orthonormal in the weights q_i, and
+        to the intercept; they are eliminated like the intercept. ``curve`` is what they leave.
+    b : float64 (2 + q,): d_b, sum_i u_i without the contribution of d_b, which u does not contain either,
+        and the steps of the covariates.
     met : float64 (k,), overwritten with the violation met at each column of ``order``.
     """
     largest = 0.0
@@ -102,6 +106,8 @@ def descent_sweep(
         first = start[t]
         last = stop[t]
         gradient = lin[t] + extra[t] * (w[t] - before[t]) + lean[t] * b[0]
+        for c in range(leans.shape[1]):
+            gradient += leans[t, c] * b[2 + c]
         g0 = 0.0
         if valued:
             for e in range(first, last):
@@ -143,7 +149,23 @@ def descent_sweep(
             if free:
                 b[1] += z * lean[t]
                 b[0] = -(lin_b + b[1]) / curve_b
+            for c in range(leans.shape[1]):
+                b[2 + c] -= z * leans[t, c]
     return largest
+
+
+@kernel
+def leans(start, stop, rows, values, scaled, out):
+    """Add sum_i phi_ij scaled_ic over the gathered columns j to out, float64 (k, q).
+
+    scaled : float64 (gathered rows, q).  The columns are as in :func:`descent_sweep`.
+    """
+    valued = values.shape[0] > 0
+    for j in range(start.shape[0]):
+        for e in range(start[j], stop[j]):
+            value = np.float64(values[e]) if valued else 1.0
+            for c in range(scaled.shape[1]):
+                out[j, c] += value * scaled[rows[e], c]
 
 
 @kernel

@@ -100,6 +100,7 @@ def _options(where: str, value: Any) -> dict[str, Any]:
     """Keep all options, to compare with the resumed job's; validate the two that fcl uses."""
     used = schema.record(
         block_rows=schema.Maybe(schema.whole(64, 65_536)),
+        covariates=schema.Maybe(schema.nullable(schema.listing(schema.text))),
         command=schema.Maybe(schema.nullable(_command)),
     )
     return {**schema.table(where, value), **used(where, value)}
@@ -125,6 +126,9 @@ _HEADER_TABLE = schema.record(
 _DTYPES = {
     **dict.fromkeys(("ids", "best_ids", "sample_ids", "untried_ids", "cached"), "<i8"),
     **dict.fromkeys(("weights", "best_weights", "sample_weights", "untried_weights"), "<f8"),
+    **dict.fromkeys(
+        ("covariates", "best_covariates", "sample_covariates", "untried_covariates"), "<f8"
+    ),
     "seen": "|b1",
 }
 #: prefix of the arrays of each point of the job -> keys of its intercept in the state
@@ -296,6 +300,7 @@ def _check_arrays(
             value = value.get(key) if value is not None else None
         return value
 
+    named = header["options"].get("covariates") or ()
     for prefix, keys in _POINTS.items():
         names = {f"{prefix}ids", f"{prefix}weights"}
         if intercept(keys) is None:
@@ -311,6 +316,11 @@ def _check_arrays(
             raise schema.Mismatch(f"{prefix}ids: expected increasing numbers >= 0")
         if not (np.abs(weights) <= MOST_WEIGHT).all():  # nor NaN
             raise schema.Mismatch(f"{prefix}weights: expected numbers up to {MOST_WEIGHT:g}")
+        v = arrays.get(f"{prefix}covariates", np.empty(0))
+        if v.shape != (len(named),) or not (np.abs(v) <= MOST_WEIGHT).all():
+            raise schema.Mismatch(
+                f"{prefix}covariates: expected {len(named)} numbers up to {MOST_WEIGHT:g}, got {len(v)}"
+            )
     for name in ("cached", "seen"):
         if name not in arrays:
             raise schema.Mismatch(f"array {name} is missing")

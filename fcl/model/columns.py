@@ -8,7 +8,7 @@ model's positions; columns in memory are put in the model's order.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -121,9 +121,17 @@ def matched(data: DataSet, wanted: Mapping[int, str] | None, width: int) -> Data
     return ordered
 
 
-def select_columns(frame: Any, wanted: Mapping[int, str], more: Any) -> Any:
-    """The columns of a data frame that are wanted by name, or named `more`; without any, all columns."""
-    names = {*wanted.values(), *([more] if isinstance(more, str) else [])}
+def select_columns(frame: Any, wanted: Mapping[int, str], more: Iterable[Any]) -> Any:
+    """The columns of a data frame that are wanted by name, or named in `more`; without any, all columns.
+
+    more : names, lists of names, or text with commas between names; anything else names no column.
+    """
+    names = set(wanted.values())
+    for given in more:
+        if isinstance(given, str):
+            names.update(name.strip() for name in given.split(","))
+        elif isinstance(given, list | tuple):
+            names.update(map(str, given))
     kept = [key for key in frame.columns if _key(str(key)) in names]
     return frame[kept] if kept else frame
 

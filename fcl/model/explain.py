@@ -60,8 +60,8 @@ class LinearModel(Protocol):
     def opened(self, data: DataSet) -> DataSet:
         """The rows, with each column that the features read at its position."""
 
-    def require_offset(self, data: DataSet) -> None:
-        """Raise InputError if the data lack an offset that the model needs."""
+    def added_margins(self, data: DataSet) -> Floats | None:
+        """Offsets plus what covariates add to the margins, float64 (n,); None for zeros."""
 
     def feature_text(self, index: int) -> str:
         """The description of a feature, by its index in ``ids``."""
@@ -99,7 +99,7 @@ class Explanation:
         Such as the :class:`fcl.Model`.
     margins : float64 (n,)
     offset : float64 (n,)
-        Offsets of the rows; zeros without offsets.
+        Offsets of the rows plus what unpenalised covariates add; zeros without either.
     indices : int64 (n, top)
         Indices of features in ``model.ids``, by decreasing |contribution|, ties by id.
     contributions : float64 (n, top)
@@ -173,8 +173,8 @@ def iter_explanations(
         Rows to explain; None: all.
     """
     data = model.opened(data)
-    model.require_offset(data)
-    offset = np.zeros(data.n_rows) if data.offset is None else data.offset
+    added = model.added_margins(data)
+    offset = np.zeros(data.n_rows) if added is None else added
     return explain_rows(model, data.rows, offset if keep is None else offset[keep], top, keep)
 
 

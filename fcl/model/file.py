@@ -28,10 +28,20 @@ from fcl.model.archive import (
 from fcl.model.atomic import atomic_file
 from fcl.objective import find_loss
 
-__all__ = ["ARRAYS", "FORMAT", "HEADER", "VERSION", "check_header", "read_model", "write_model"]
+__all__ = [
+    "ARRAYS",
+    "FORMAT",
+    "HEADER",
+    "VERSION",
+    "check_header",
+    "file_version",
+    "read_model",
+    "write_model",
+]
 
 FORMAT = "fcl-model"
-VERSION = 1
+#: The largest version that is read; files without covariates are written as version 1.
+VERSION = 2
 
 HEADER = "header.json"
 #: member -> dtype, little-endian on every machine
@@ -78,6 +88,7 @@ def _options(where: str, value: Any) -> dict[str, Any]:
         class_weight=schema.Maybe(schema.nullable(_class_weight)),
         C_min=schema.Maybe(_UNKNOWN),
         offset=schema.Maybe(schema.flag),
+        covariates=schema.Maybe(schema.nullable(schema.listing(schema.text))),
     )
     return {**schema.table(where, value), **used(where, value)}
 
@@ -86,6 +97,15 @@ _HEADER_TABLE = schema.record(
     family=schema.table,
     n_active=schema.whole(),
     intercept=_FINITE,
+    covariates=schema.Maybe(
+        schema.listing(
+            schema.record(
+                name=schema.text,
+                levels=schema.nullable(schema.listing(schema.text)),
+                coefficients=schema.listing(_FINITE),
+            )
+        )
+    ),
     loss=_loss,
     C=_POSITIVE,
     alpha=_POSITIVE,
@@ -136,12 +156,18 @@ def check_header(header: Mapping[str, Any]) -> None:
         raise InputError(f"a model of this training could not be saved: {error}") from error
 
 
+def file_version(covariates: object) -> int:
+    """The version of the file of a model; a reader of version 1 would predict without covariates."""
+    return VERSION if covariates else 1
+
+
 def _header_bytes(header: Mapping[str, Any]) -> bytes:
     """The header as stored; raises ValueError if a reader would reject it, or lose a part of it."""
     # format and version come first, for people who open the file in a pager
-    content = write_json({"format": FORMAT, "version": VERSION, **header})
+    version = file_version(header.get("covariates"))
+    content = write_json({"format": FORMAT, "version": version, **header})
     stored = read_json(content)
-    kept = {"format": FORMAT, "version": VERSION, **_HEADER_TABLE("", stored)}
+    kept = {"format": FORMAT, "version": version, **_HEADER_TABLE("", stored)}
     if extra := schema.undeclared(stored, kept):
         raise ValueError(f"undeclared in the header of a model: {', '.join(extra)}")
     return content

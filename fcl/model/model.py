@@ -15,6 +15,7 @@ from fcl.model.archive import installed_version, now
 from fcl.model.arrays import checked_arrays
 from fcl.model.certificate import Certificate
 from fcl.model.columns import matched, select_columns
+from fcl.model.covariates import CovariateTerm, covariate_margins
 from fcl.model.file import ARRAYS, HEADER, read_model, write_model
 from fcl.model.frames import FeatureRow, features_frame
 from fcl.model.history import History
@@ -78,6 +79,8 @@ class Model:
     column_names : mapping of int to str, or None
         Names of the columns of X that the features read, by position; None if the columns have no names.
         Rows to predict that have names are matched by these.
+    covariates : sequence of CovariateTerm
+        Unpenalised covariates with their coefficients; they are not among the features.
     created : str
         Time of creation in UTC, ISO 8601.
     fcl_version : str
@@ -106,6 +109,7 @@ class Model:
     history: History = field(default_factory=History)
     feature_names: Sequence[str] | None = None
     column_names: Mapping[int, str] | None = None
+    covariates: Sequence[CovariateTerm] = ()
     created: str = field(default_factory=now)
     fcl_version: str = field(default_factory=installed_version)
 
@@ -123,7 +127,13 @@ class Model:
             ("loss", f"{self.loss}, C {self.C:.6g}"),
         ]
         lines = [*own, *certificate_facts(self.certificate), *facts]
-        return table_html("fcl model", lines) + features_html(self.describe(TOP))
+        pages = [table_html("fcl model", lines), features_html(self.describe(TOP))]
+        if self.covariates:
+            rows = [row for term in self.covariates for row in term.rows]
+            pages.append(
+                table_html("covariates, not penalised", [(name, f"{v:+.5g}") for name, v in rows])
+            )
+        return "".join(pages)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "history", History(self.history))
@@ -182,9 +192,9 @@ class Model:
 
     def header(self) -> dict[str, Any]:
         """The header of the model file, which holds everything except the arrays."""
+        optional = {"feature_names": self.feature_names is None, "covariates": not self.covariates}
         left_out = {"family", "column_names", *ARRAYS}
-        if self.feature_names is None:
-            left_out.add("feature_names")
+        left_out |= {name for name, missing in optional.items() if missing}
         named = {}
         if self.column_names is not None:  # JSON has no keys that are numbers
             named["column_names"] = plain(list(self.column_names.items()))
@@ -199,7 +209,7 @@ class Model:
 
     # -- prediction
 
-    def opened(self, data: DataSet | Any, offset: Any = None) -> DataSet:
+    def opened(self, data: DataSet | Any, offset: Any = None, covariates: Any = None) -> DataSet:
         """Open rows, with each column that the features read at its position in the training rows.
 
         Columns of data frames, and of data sets with names, are matched by name; a frame may have more
@@ -210,26 +220,37 @@ class Model:
         from fcl.data import DataSet, open_data
         from fcl.data.frame import is_frame
 
+        if covariates is None and isinstance(data, str | os.PathLike):
+            covariates = self.covariate_names or None
         if not isinstance(data, DataSet):
             if self.column_names is not None and is_frame(data):
-                data = select_columns(data, self.column_names, offset)
-            data = open_data(data, y=None, offset=offset)
-        elif offset is not None:
-            data = data.with_offset(offset)
+                data = select_columns(data, self.column_names, (offset, covariates))
+            data = open_data(data, y=None, offset=offset, covariates=covariates)
+        else:
+            data = data if offset is None else data.with_offset(offset)
+            data = data if covariates is None else data.with_covariates(covariates)
         return matched(data, self.column_names, self.family.row_width)
 
     def margins(
-        self, data: DataSet | Any, block_rows: int = BLOCK_ROWS, offset: Offset | None = None
+        self,
+        data: DataSet | Any,
+        block_rows: int = BLOCK_ROWS,
+        offset: Offset | None = None,
+        covariates: Any = None,
     ) -> Floats:
         """Margins of all rows, float64 (n,); arguments and errors as in :meth:`iter_margins`."""
-        data = self.opened(data, offset)
+        data = self.opened(data, offset, covariates)
         out = np.empty(data.n_rows)
         for start, stop, block in self.iter_margins(data, block_rows):
             out[start:stop] = block
         return out
 
     def iter_margins(
-        self, data: DataSet | Any, block_rows: int = BLOCK_ROWS, offset: Offset | None = None
+        self,
+        data: DataSet | Any,
+        block_rows: int = BLOCK_ROWS,
+        offset: Offset | None = None,
+        covariates: Any = None,
     ) -> Iterator[tuple[int, int, Floats]]:
         """Iterate over the margins in row order, one block of rows at a time.
 
@@ -243,6 +264,9 @@ class Model:
         offset : array-like (n,) or str
             Added to the margins; with a path also the name of an array. Required if the model was trained
             with an offset.
+        covariates : array-like (n, columns), data frame or names
+            Required if the model was trained with covariates, of the same names and order; with a path,
+            the arrays that the model names are read by default.
 
         Yields
         ------
@@ -253,16 +277,32 @@ class Model:
         ------
         InputError
             The rows are not like the training rows (another length, for instance), cannot be read, lack
-            a column, or lack an offset.
+            a column, or lack an offset or a covariate.
         """
-        data = self.opened(data, offset)
-        self.require_offset(data)
+        data = self.opened(data, offset, covariates)
+        added = self.added_margins(data)
         scorer = self.family.scorer(self.ids, self.weights)
         block_rows = min(block_rows, self.family.most_block_rows())  # fewer if rows are wide
         for start, stop, block in self.family.read_rows(data.rows, block_rows):
             with one_blas_thread():
                 margins = scorer.margins(block) + self.intercept
-            yield start, stop, margins if data.offset is None else margins + data.offset[start:stop]
+            yield start, stop, margins if added is None else margins + added[start:stop]
+
+    @property
+    def covariate_names(self) -> list[str]:
+        """Names of the arrays of unpenalised covariates, which rows to predict need, too."""
+        return [term.name for term in self.covariates]
+
+    def added_margins(self, data: DataSet) -> Floats | None:
+        """Offsets plus what covariates add to the margins, float64 (n,); None for zeros.
+
+        Raises InputError if the data lack an offset or a covariate of the training.
+        """
+        self.require_offset(data)
+        if not self.covariates:
+            return data.offset
+        added = covariate_margins(self.covariates, data)
+        return added if data.offset is None else added + data.offset
 
     def require_offset(self, data: DataSet) -> None:
         """Raise InputError if the model was trained with an offset and the data have none."""
@@ -282,31 +322,43 @@ class Model:
             )
 
     def predict_proba(
-        self, data: DataSet | Any, block_rows: int = BLOCK_ROWS, offset: Offset | None = None
+        self,
+        data: DataSet | Any,
+        block_rows: int = BLOCK_ROWS,
+        offset: Offset | None = None,
+        covariates: Any = None,
     ) -> Floats:
         """Probabilities of ``labels[0]`` and ``labels[1]``, float64 (n, 2); only for logistic loss.
 
         Arguments and errors are as in :meth:`iter_margins`; InputError also for any other loss.
         """
         self.require_probability()
-        margins, loss = self.margins(data, block_rows, offset), self.loss_object
+        margins, loss = self.margins(data, block_rows, offset, covariates), self.loss_object
         return np.column_stack([loss.mean(-margins), loss.mean(margins)])
 
     def predict(
-        self, data: DataSet | Any, block_rows: int = BLOCK_ROWS, offset: Offset | None = None
+        self,
+        data: DataSet | Any,
+        block_rows: int = BLOCK_ROWS,
+        offset: Offset | None = None,
+        covariates: Any = None,
     ) -> np.ndarray:
         """Labels of the rows, (n,), as in the training data; for regression expected targets, float64.
 
         The label is the positive one if the margin is above 0. Arguments and errors are as in
         :meth:`iter_margins`.
         """
-        margins = self.margins(data, block_rows, offset)
+        margins = self.margins(data, block_rows, offset, covariates)
         if self.labels is None:
             return self.loss_object.mean(margins)
         return np.asarray(self.labels)[(margins > 0).astype(np.intp)]
 
     def explain(
-        self, data: DataSet | Any, top: int | None = None, offset: Offset | None = None
+        self,
+        data: DataSet | Any,
+        top: int | None = None,
+        offset: Offset | None = None,
+        covariates: Any = None,
     ) -> Explanation:
         """How features add up to the margins of rows.
 
@@ -317,13 +369,14 @@ class Model:
         top : int, optional
             Number of contributions to keep for each row, the largest |w_j phi_j(x)|; None: all of them,
             which takes 16 bytes for each row and active feature.
-        offset : array-like (n,) or str
+        offset, covariates
             As in :meth:`iter_margins`.
 
         Returns
         -------
         Explanation
             ``margins = intercept + offset + contributions.sum(axis=1) + others``, up to rounding.
+            The offset includes what covariates add.
 
         Raises
         ------
@@ -332,7 +385,7 @@ class Model:
         """
         from fcl.model.explain import Explanation, iter_explanations
 
-        parts = list(iter_explanations(self, self.opened(data, offset), top))
+        parts = list(iter_explanations(self, self.opened(data, offset, covariates), top))
         return Explanation.concatenate(parts)
 
     def columns(self, data: DataSet | Any) -> csr_array:
@@ -429,6 +482,8 @@ def load_model(path: str | os.PathLike[str], trusted: Collection[str] = ()) -> M
         if "column_names" in header:
             header["column_names"] = dict(header["column_names"])
         header["certificate"] = Certificate.from_dict(header["certificate"])
+        terms = header.get("covariates", ())
+        header["covariates"] = tuple(CovariateTerm.from_dict(term) for term in terms)
         model = Model(**header | arrays)
     except InputError as error:
         raise ModelFileError(f"{shown_path}: {error}") from error

@@ -96,7 +96,7 @@ def write_scores(
     elif kind not in ("margin", "mean"):
         raise InputError(f'kind must be "margin", "probability" or "mean", got {kind!r}')
     data = model.opened(data)
-    model.require_offset(data)
+    model.added_margins(data)  # raises before a file is opened
     transform: Callable[[Floats], Floats] = model.loss_object.mean
     if kind == "margin":
         transform = np.asarray

@@ -2,6 +2,7 @@
 
     P(w, b) = penalty(w) + C * sum_i s_i loss(y_i, m_i + b),    m = Phi w + o
 
+With covariates m = Phi w + Z v + o; :mod:`fcl.objective.unpenalised` minimises over v.
 All margins that are passed to this module include the offsets o. Only the dual objective uses the offsets
 by themselves: the conjugate of loss(y, m + o) is loss*(u) - u o.
 
@@ -20,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fcl.checks import positive
+from fcl.objective.covariates import Covariates
 from fcl.objective.losses import Loss
 from fcl.objective.penalty import Penalty
 from fcl.parallel import SERIAL, Team
@@ -78,10 +80,16 @@ class Objective:
     team: Team = field(default=SERIAL, compare=False)  #: threads that share the row blocks
     penalty: Penalty = field(default_factory=Penalty)
     offset: Floats | None = None  #: float64 (n,), None for zeros
+    covariates: Covariates | None = None  #: unpenalised columns, None for none
 
     @property
     def n_rows(self) -> int:
         return len(self.y)
+
+    @property
+    def n_covariates(self) -> int:
+        """Number of unpenalised columns, besides the intercept."""
+        return 0 if self.covariates is None else self.covariates.q
 
     def blocks(self) -> Iterator[slice]:
         """The row blocks."""
@@ -98,6 +106,13 @@ class Objective:
 
         parts = self.team.map(block, list(self.blocks()))
         return [math.fsum(column) for column in zip(*parts, strict=True)]
+
+    def add_covariates(self, v: Floats, m: Floats) -> None:
+        """Add covariates times their coefficients to margins, in place."""
+        if self.covariates is None or not v.any():
+            return
+        for rows in self.blocks():
+            m[rows] += self.covariates.times(v, rows)
 
     # -- primal --------------------------------------------------------------------------------
 
@@ -224,7 +239,13 @@ class Objective:
     def _offset_of(self, rows: slice) -> Floats:
         return np.empty(0) if self.offset is None else self.offset[rows]
 
-    def dual_bound(self, r: RowValues, largest: float, excess: float = math.inf) -> float:
+    def dual_bound(
+        self,
+        r: RowValues,
+        largest: float,
+        excess: float = math.inf,
+        slack: float | None = None,
+    ) -> float:
         """A lower bound of the optimum, from residuals and the prices of the whole family.
 
         Balance the residuals to sum 0 if the intercept is free, and scale them by t such that
@@ -246,6 +267,9 @@ class Objective:
         excess : float
             Upper bound of sum_j f_j max(0, |g~_j| / f_j - limit)^2 over all features, where the limit is
             ``penalty.limit(C)``; infinite if unknown.
+        slack : float
+            Given if the residuals are balanced already (:mod:`fcl.objective.balance`): what rounding
+            of the balance may take from the bound at t = 1.
         """
         from fcl.kernels import losses
 
@@ -253,8 +277,8 @@ class Objective:
         negative, positive = self.sides(r)
         total = positive + negative
         # shift of residuals over weights, and scales of the negative and the positive side
-        balance = (0.0, 1.0, 1.0)
-        if self.intercept:
+        balance, rounded = (0.0, 1.0, 1.0), slack or 0.0
+        if self.intercept and slack is None:
             if self.loss.unbounded:
                 balance = (total / math.fsum(self.s), 1.0, 1.0)
             elif negative == 0.0 or positive == 0.0:
@@ -280,7 +304,7 @@ class Objective:
                 value: float = losses.conjugate_sum(kernel, y, s, o, r[b], balance, t)
                 return value
 
-            return -C * math.fsum(self.team.map(block, list(self.blocks())))
+            return -C * math.fsum(self.team.map(block, list(self.blocks()))) - t * rounded
 
         scaled = smooth(min(t, limit))
         if self.penalty.pure_l1 or math.isinf(excess):

@@ -150,6 +150,8 @@ def train_path(
     warn = flag("warn", warn)
     if (offset := training.pop("offset", None)) is not None:
         data = data.with_offset(offset)
+    if (covariates := training.pop("covariates", None)) is not None:
+        data = data.with_covariates(covariates)
     check_training(training)
     grid = Grid(options.points, options.C_max)
     if alphas is not None:

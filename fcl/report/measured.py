@@ -119,7 +119,7 @@ def _predictions(
     model: Model, data: DataSet, groups: Groups | None
 ) -> tuple[Predictions, LetterEffects | None]:
     """Sums over the predictions of all rows and, for windows, the effects of letters."""
-    model.require_offset(data)
+    added = model.added_margins(data)
     family = model.family
     scorer = family.scorer(model.ids, model.weights)
     predictions = PredictionSums(model, groups)
@@ -128,8 +128,8 @@ def _predictions(
     for start, stop, block in family.read_rows(data.rows, block_rows):
         with one_blas_thread():
             margins = scorer.margins(block) + model.intercept
-        if data.offset is not None:
-            margins += data.offset[start:stop]
+        if added is not None:
+            margins += added[start:stop]
         weights = np.ones(stop - start) if data.weights is None else data.weights[start:stop]
         predictions.add(_targets(model, data, start, stop), margins, weights)
         if letters is not None:

@@ -98,7 +98,7 @@ def write_known_scores(
         As from :meth:`fcl.Model.iter_margins`, or as :func:`fcl.model.atomic.atomic_file` does.
     """
     lines = TableLines(model.loss_object)
-    model.require_offset(data)
+    model.added_margins(data)  # raises before a file is opened
     with text_output(out, overwrite) as file:
         file.write(lines.head(known.rows(0, 0)))
         for start, stop, margins in model.iter_margins(data, _BLOCK_ROWS):

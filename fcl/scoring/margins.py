@@ -34,7 +34,7 @@ class BlockScorer:
     Raises
     ------
     InputError
-        The model was trained with an offset, which these inputs cannot have.
+        The model was trained with an offset or covariates, which these inputs cannot have.
     """
 
     def __init__(self, model: Model) -> None:
@@ -42,6 +42,12 @@ class BlockScorer:
             raise InputError(
                 "the model was trained with an offset, which these inputs lack; convert them with fcl "
                 "convert, add the offset as an array, and give --offset NAME"
+            )
+        if model.covariates:
+            names = ",".join(term.name for term in model.covariates)
+            raise InputError(
+                f"the model was trained with the covariates {names}, which these inputs lack; convert "
+                "them with fcl convert, and add the covariates as arrays of these names"
             )
         self.model = model
         self.ignored_entries = 0

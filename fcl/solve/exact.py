@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from fcl.kernels import columns as column_kernels
 from fcl.kernels import descent
+from fcl.solve.elimination import leans_of, orthonormal
 from fcl.solve.state import Columns, Floats, LocalPoint, Step, WorkingSet
 from fcl.solve.view import RowView, column_moments
 
@@ -99,7 +100,16 @@ class ExactModel:
             lean, _ = column_moments(working, at.columns, q, q, view.objective.team)
             curve_b = max(math.fsum(q) + view.intercept_floor, 1e-300)
             centre = lean / curve_b
-        hessian = self._hessian(view, working, at.columns, q, centre)
+        covariates, leans = view.objective.covariates, np.empty((len(at.columns), 0))
+        if covariates is not None:
+            of = orthonormal(covariates.values, q, free, view.covariate_floor)
+            leans = leans_of(view, working, at.columns, q, of)
+        hessian = self._hessian(
+            view, working, at.columns, q, centre, leans, None if covariates is None else of.columns
+        )
+        if covariates is not None and view.covariate_floor is not None:
+            moves = leans @ of.transform.T
+            hessian += (moves * view.covariate_floor) @ moves.T
         gradients = at.gradients
         if free:
             # complete the elimination of the intercept: its floor retains a part of the means, and its
@@ -119,13 +129,26 @@ class ExactModel:
         )
         d = weights - at.weights
         db = -at.slope_b / curve_b - float(centre @ d) if free else 0.0
-        return Step(d, db, sets)
+        if covariates is None:
+            return Step(d, db, sets)
+        shift, dv = of.step(-(d @ leans))
+        return Step(d, db + shift, sets, dv)
 
     @staticmethod
     def _hessian(
-        view: RowView, working: WorkingSet, columns: Columns, q: Floats, centre: Floats
+        view: RowView,
+        working: WorkingSet,
+        columns: Columns,
+        q: Floats,
+        centre: Floats,
+        leans: Floats,
+        covariates: Floats | None,
     ) -> Floats:
-        """sum_i q_i (phi_ij - centre_j) (phi_ik - centre_k), float64 (k, k)."""
+        """sum_i q_i (phi_ij - centre_j) (phi_ik - centre_k), float64 (k, k).
+
+        covariates : float64 (n, q), orthonormal; the part of the columns along them, by ``leans``, is
+            subtracted as the means are.
+        """
         k, n = len(columns), len(q)
         slots, pieces = working.cache.slots[columns], working.cache.pieces
         block_rows, team = view.objective.block_rows, view.objective.team
@@ -142,6 +165,8 @@ class ExactModel:
             part = np.empty((k, last - at))
             column_kernels.dense_rows(pieces, slots, number, first, part)
             part -= centre[:, None]
+            if covariates is not None:
+                part -= leans @ covariates[at:last].T
             part *= np.sqrt(q[at:last])
             product: Floats = part @ part.T
             return product

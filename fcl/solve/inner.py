@@ -19,6 +19,7 @@ from fcl.errors import BudgetError
 from fcl.kernels import columns as column_kernels
 from fcl.kernels import descent
 from fcl.parallel import SERIAL, Team
+from fcl.solve.elimination import Eliminated, orthonormal
 from fcl.solve.sampling import MOST_SEEDS
 from fcl.solve.state import Columns, Floats, Ids, LocalPoint, Step, WorkingSet
 from fcl.solve.view import RowView
@@ -78,18 +79,20 @@ class _Model:
     extra: Floats
     curve: Floats
     lean: Floats
+    leans: Floats  #: of covariates, float64 (k, q)
     free: bool
     curve_b: float
     ids: Ids
 
     def value(self, w: Floats, u: Singles, b: Floats) -> float:
-        """The value of the model at a state; b : (d_b, sum of u)."""
+        """The value of the model at a state; b : (d_b, sum of u, steps of covariates)."""
         d = w - self.at.weights
         smooth = (
             float((self.at.gradients * d).sum())
             + 0.5 * float((self.extra * d * d).sum())
             + 0.5 * self.unit * float((u * u / self.q).sum(dtype=np.float64))
             + b[0] * (self.at.slope_b + b[1] + 0.5 * self.curve_b * b[0])
+            - 0.5 * float(b[2:] @ b[2:])
         )
         return float((self.at.absolute * np.abs(w)).sum()) + smooth
 
@@ -109,6 +112,7 @@ class _Model:
             self.extra,
             self.curve,
             self.lean,
+            self.leans,
             self.at.weights,
             w,
             self.free,
@@ -152,7 +156,8 @@ class _Order:
 class _Descent:
     """Coordinate descent on one model: its state, and the sets of columns that it sweeps over.
 
-    The state is w (weights including steps), u (:mod:`fcl.kernels.descent`) and b = (d_b, sum of u).
+    The state is w (weights including steps), u (:mod:`fcl.kernels.descent`) and b = (d_b, sum of u, steps
+    of the covariates in the coordinates in which they are orthonormal).
     """
 
     def __init__(
@@ -171,7 +176,8 @@ class _Descent:
         self.w = model.at.weights.copy()
         self._u = u
         u[:] = 0.0
-        self.b = np.array([-model.at.slope_b / model.curve_b if model.free else 0.0, 0.0])
+        db = -model.at.slope_b / model.curve_b if model.free else 0.0
+        self.b = np.concatenate([[db, 0.0], np.zeros(model.leans.shape[1])])
         self._violations = np.zeros(len(self.w))
         self._small = len(u) <= EXTRAPOLATE_ROWS
         self._iterates: list[tuple[Floats, Singles, Floats]] = []
@@ -345,11 +351,14 @@ class InnerModel:
         total = float(q_chosen.sum())
         free = view.objective.intercept and rows > 0
         at, centres = self._centre(at, rows, total, lean, h) if free else (at, np.zeros(k))
+        of, leans = self._leans(view, k, rows, free)
         # share of a column's curvature that is left once the intercept is eliminated: damping by the
         # whole curvature would slow down columns far from 0, such as 100 +- 1, for hundreds of steps
         left = np.ones(k)
         if free:
             left -= np.minimum(lean * lean / np.maximum(total * h, 1e-300), 1.0)
+        along = np.einsum("ij,ij->i", leans, leans)
+        left = np.maximum(left - along / np.maximum(h, 1e-300), 0.0)
         extra = np.maximum(FLOOR * at.curvatures - h, 0.0)
         extra += DAMPING * left * (at.curvatures + at.floor)
         # both terms are quadratic already. Without the floor the model is too flat where the view misses
@@ -364,8 +373,9 @@ class InnerModel:
             single,
             at,
             extra,
-            np.maximum(h + extra, 1e-300),
+            np.maximum(np.maximum(h + extra - along, 1e-9 * (h + extra)), 1e-300),
             lean,
+            leans,
             free,
             # total of the sample, as in the columns: otherwise a nearly constant column may have negative
             # curvature once the intercept is eliminated, and its steps are unbounded
@@ -376,7 +386,27 @@ class InnerModel:
         state = _Descent(model, u, order, self.team, self.hurry, self.cease)
         state.run(tolerance)
         d = state.w - at.weights
-        return Step(d, float(state.b[0]) - float(centres @ d), state.sweeps)
+        db = float(state.b[0]) - float(centres @ d)
+        if of is None:
+            return Step(d, db, state.sweeps)
+        shift, dv = of.step(state.b[2:])
+        return Step(d, db + shift, state.sweeps, dv)
+
+    def _leans(
+        self, view: RowView, k: int, rows: int, free: bool
+    ) -> tuple[Eliminated | None, Floats]:
+        """The covariates on the sampled rows, and their leans with the gathered columns, (k, q)."""
+        covariates = view.objective.covariates
+        if covariates is None:
+            return None, np.empty((k, 0))
+        n = view.objective.n_rows
+        q = self._q_buffer[:rows]
+        at = np.flatnonzero(self._chosen_buffer[:n] >= 0)
+        of = orthonormal(covariates.values[at], q, free, view.covariate_floor)
+        leans = np.zeros((k, covariates.q))
+        scaled = of.columns * q[:, None]
+        descent.leans(self._start[:k], self._stop[:k], self._entries, self._values, scaled, leans)
+        return of, leans
 
     def _centre(
         self, at: LocalPoint, rows: int, total: float, lean: Floats, h: Floats

@@ -71,11 +71,11 @@ class LocalSolver:
         """Restart the trainer at the anchor."""
         n = self.cache.n
         self.working.weights[:n] = self.working.anchor_weights[:n]
-        self.trainer.start(self.view, self.working, self.anchor.intercept, self.anchor.intercept)
+        self.trainer.start(self.view, self.working, self.anchor.free, self.anchor.free)
 
     def keep_point(self) -> bool:
         """Keep the trainer's point if it is better than the new anchor; else return to the anchor."""
-        self.trainer.start(self.view, self.working, self.anchor.intercept, self.trainer.intercept)
+        self.trainer.start(self.view, self.working, self.anchor.free, self.trainer.free)
         if self.trainer.rise(self.view, self.working) < 0.0:
             return True
         self.return_to_anchor()
@@ -135,7 +135,7 @@ class LocalSolver:
         moved = self.working.weights[:n] != self.working.anchor_weights[:n]
         leaving = np.flatnonzero(~keep & moved)
         if len(leaving):
-            self.trainer.freeze(self.working, leaving)
+            self.trainer.freeze(self.view, self.working, leaving)
         self.trainer.columns_changed()
         self.working.evict(keep)
 
@@ -165,7 +165,7 @@ class LocalSolver:
 
     def solve(self, target: float, max_steps: int) -> Solved:
         """Solve the local problem from the anchor, in at most ``max_steps`` steps."""
-        return self.trainer.solve(self.view, self.working, self.anchor.intercept, target, max_steps)
+        return self.trainer.solve(self.view, self.working, self.anchor.free, target, max_steps)
 
     def point(self) -> Point:
         """The trainer's point: its weights, and the anchor's weights of features not cached."""
@@ -175,4 +175,5 @@ class LocalSolver:
             np.concatenate([anchor.ids[frozen], cached]),
             np.concatenate([anchor.weights[frozen], working.weights[: self.cache.n]]),
             self.trainer.intercept,
+            self.trainer.free.v,
         )

@@ -16,6 +16,8 @@ from fcl.data.prepared import PreparedRows
 from fcl.features.base import Family, Ids, MeasuringPricer, is_sampled
 from fcl.features.prices import PriceQuery, Prices, Progress, RowVector, ones, run, sums_of
 from fcl.objective import ROUNDING, Objective
+from fcl.objective.balance import Balanced, balanced, slack
+from fcl.objective.unpenalised import check_finite, settle
 from fcl.solve.conditions import Conditions
 from fcl.solve.search import search
 from fcl.solve.state import Anchor, Floats, Point
@@ -83,10 +85,12 @@ class DualPoint:
 
     residuals : on the grid of the family's sums.
     imbalance : largest change of a constant column's price by balancing.
+    balanced : the residuals balanced against covariates; None without covariates.
     """
 
     residuals: RowVector
     imbalance: float
+    balanced: Balanced | None = None
 
 
 class Passes:
@@ -126,11 +130,30 @@ class Passes:
         """The model without features and its objective; writes its margins as the anchor's."""
         margins, offset = self.vectors.accepted, self.objective.offset
         margins[:] = 0.0 if offset is None else offset
-        b = self.objective.best_intercept(margins)
-        return Point(np.empty(0, np.int64), np.empty(0), b), self.objective.value(0.0, margins, b)
+        b, v = self._settle(margins, 0.0, np.zeros(self.objective.n_covariates))
+        check_finite(self.objective, margins, b, v)
+        value = self.objective.value(0.0, margins, b)
+        return Point(np.empty(0, np.int64), np.empty(0), b, v), value
+
+    def _settle(self, margins: Floats, guess: float, v: Floats) -> tuple[float, Floats]:
+        """The best intercept and coefficients of covariates; adds the covariates to the margins.
+
+        They are added once, so that equal weights and coefficients give bitwise equal margins; the
+        search for the coefficients ``v`` overwrites the residuals.
+        """
+        objective = self.objective
+        if objective.covariates is None:
+            return objective.best_intercept(margins, guess), v
+        moved = self.vectors.residuals
+        moved[:] = margins
+        objective.add_covariates(v, moved)
+        settled = settle(objective, moved, objective.best_intercept(moved, guess))
+        v = v + settled.dv
+        objective.add_covariates(v, margins)
+        return settled.b, v
 
     def write_margins(self, point: Point, blocks: range) -> None:
-        """Step A: margins of the proposed point, on some row blocks."""
+        """Step A: margins of the proposed point without covariates, on some row blocks."""
         self.family.write_margins(
             self.prepared, point.ids, point.weights, self.vectors.proposed, blocks
         )
@@ -159,16 +182,16 @@ class Passes:
         )
 
     def settled(self, point: Point, value: float, beta: float, guess: float) -> Searched:
-        """Fit the intercept of a point whose margins are the proposed ones.
+        """Fit the intercept and covariates of a point, and add the latter to the proposed margins.
 
         Rejects the point if its objective exceeds ``value``, the anchor's, by more than rounding.
         """
         margins = self.vectors.proposed
-        b = self.objective.best_intercept(margins, guess)
+        b, v = self._settle(margins, guess, point.covariates)
         objective = self.objective.value(self.conditions.value(point), margins, b)
         if not objective <= value * (1.0 + ROUNDING):
             return Searched(0.0, None, value)
-        return Searched(beta, Point(point.ids, point.weights, b), min(objective, value))
+        return Searched(beta, Point(point.ids, point.weights, b, v), min(objective, value))
 
     def write_residuals(self, b: float, blocks: range) -> None:
         """Step C: residuals and curvatures at the anchor, on some row blocks."""
@@ -189,7 +212,10 @@ class Passes:
         total = sum(map(abs, self.objective.sides(values)))
         bound = self.family.integer_bound
         residuals = RowVector.on_grid(values, total, bound, self.vectors.units)
-        return DualPoint(residuals, self.objective.imbalance(residuals))
+        if self.objective.covariates is None:
+            return DualPoint(residuals, self.objective.imbalance(residuals))
+        found, imbalance = balanced(self.objective, residuals, self.vectors.curvatures)
+        return DualPoint(residuals, imbalance, found)
 
     def price(
         self, dual: DualPoint, watch: Ids, threshold: float, parts: range, number: int = 0
@@ -223,7 +249,10 @@ class Passes:
 
         If the pass drew a sample of the features, the bound is for the problem restricted to the sample.
         """
-        return self.objective.dual_bound(dual.residuals, largest, excess)
+        if dual.balanced is None:
+            return self.objective.dual_bound(dual.residuals, largest, excess)
+        rounded = slack(self.objective, dual.balanced, self.vectors.accepted)
+        return self.objective.dual_bound(dual.balanced, largest, excess, rounded)
 
     def prove(self, watch: Ids, threshold: float, number: int = 0) -> tuple[Prices, float]:
         """Prices of the whole family at the residuals in the vectors, and the bound that they prove."""

@@ -101,7 +101,8 @@ def _corrected_prices(
     """
     objective, k = passes.objective, len(point.ids)
     n = objective.n_rows
-    if not 0 < k <= MOST_WEIGHTS or n * (k + 1) > MOST_ENTRIES or passes.sampled:
+    q = objective.n_covariates
+    if not 0 < k <= MOST_WEIGHTS or n * (k + q + 1) > MOST_ENTRIES or passes.sampled:
         return -math.inf, None
     penalty, factors = objective.penalty, passes.conditions.factors(point.ids)
     columns = np.zeros((k, n))
@@ -119,6 +120,11 @@ def _corrected_prices(
     if objective.intercept:
         columns = np.vstack([columns, np.full((1, n), 1.0 / math.sqrt(n))])
         target, firm = np.append(target, 0.0), np.append(firm, True)
+    if objective.covariates is not None:
+        z = objective.covariates.values.T
+        columns = np.vstack([columns, z / np.linalg.norm(z, axis=1)[:, None]])
+        target = np.append(target, np.zeros(len(z)))
+        firm = np.append(firm, np.ones(len(z), bool))
     subsets = [np.ones(len(firm), bool)] if firm.all() else [np.ones(len(firm), bool), firm]
     residuals = passes.vectors.residuals
     own = residuals.copy()

@@ -100,6 +100,8 @@ def _put(
     if point is not None:
         numbers[name] = point.intercept
         arrays[f"{prefix}ids"], arrays[f"{prefix}weights"] = point.ids, point.weights
+        if len(point.covariates):
+            arrays[f"{prefix}covariates"] = point.covariates
 
 
 def _get(
@@ -107,4 +109,5 @@ def _get(
 ) -> Point | None:
     if numbers.get(name) is None:
         return None
-    return Point(arrays[f"{prefix}ids"], arrays[f"{prefix}weights"], numbers[name])
+    v = arrays.get(f"{prefix}covariates", np.empty(0))
+    return Point(arrays[f"{prefix}ids"], arrays[f"{prefix}weights"], numbers[name], v)

@@ -250,6 +250,7 @@ class Sampler:
         self._y, self._s = np.empty(most), np.empty(most)
         self._buffers = np.empty(most), np.empty(most), np.empty(most)  # of the view
         self._records = np.empty(0, np.uint8)
+        self._z = np.empty((0, 0))  # covariates of the rows
 
     @staticmethod
     def bytes_for(most: int, records: int) -> int:
@@ -285,8 +286,18 @@ class Sampler:
         return self._view(passes, n), self._prepare(passes.family, passes.prepared, n)
 
     def _view(self, passes: Passes, n: int) -> RowView:
-        y, s = self._y[:n], self._s[:n]
-        return RowView.of_rows(replace(passes.objective, y=y, s=s), self._rows[:n], self._buffers)
+        y, s, rows = self._y[:n], self._s[:n], self._rows[:n]
+        covariates = passes.objective.covariates
+        if covariates is not None:
+            covariates = covariates.take(rows, self._covariates(covariates.q)[:n])
+        part = replace(passes.objective, y=y, s=s, covariates=covariates)
+        return RowView.of_rows(part, rows, self._buffers)
+
+    def _covariates(self, q: int) -> Floats:
+        """The buffer for covariates of the sample."""
+        if self._z.shape[1] != q:
+            self._z = np.empty((self.most, q))
+        return self._z
 
     def _prepare(self, family: Family, prepared: PreparedRows, n: int) -> PreparedRows:
         size, shape = prepared.block_rows, prepared.record_shape
@@ -318,6 +329,7 @@ class Sampler:
             return None
         blocks = range(passes.prepared.n_blocks)
         passes.write_margins(origin, blocks)
+        passes.objective.add_covariates(origin.covariates, passes.vectors.proposed)
         passes.vectors.anchor = 1 - passes.vectors.anchor
         passes.write_residuals(origin.intercept, blocks)
         passes.vectors.anchor = 1 - passes.vectors.anchor

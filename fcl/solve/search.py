@@ -63,9 +63,11 @@ def search(
     If the values along the whole step differ by rounding alone they cannot decide, and the proposed point
     is accepted: the trainer chose it by gradients, which resolve far smaller differences.
 
+    proposed_margins : float64 (n,), without covariates, unlike the anchor's.
     step : float64 (n,), overwritten with m' - m_e.  factors : penalty factors by feature id.
     """
     np.subtract(proposed_margins, anchor.margins, out=step)
+    objective.add_covariates(proposed.covariates, step)
     ids = np.union1d(anchor.point.ids, proposed.ids)
     w = anchor.point.weights_of(ids)
     dw = proposed.weights_of(ids) - w

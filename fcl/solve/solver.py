@@ -444,7 +444,8 @@ class Solver:
             largest, bound = self._bound_at(null, 0.0)
             outer.C_min = outer.conditions.penalty.least_C(largest)
             if best is not None:
-                if len(best.ids) or best.intercept != null.intercept:
+                same = np.array_equal(best.covariates, null.covariates)
+                if len(best.ids) or best.intercept != null.intercept or not same:
                     self._place(best)
                     _, bound = self._bound_at(best, outer.threshold)
                 if bound < claimed:
@@ -479,6 +480,7 @@ class Solver:
     def _place(self, point: Point) -> None:
         """Write the margins of a point as the anchor's margins."""
         self.passes.write_margins(point, self._all_blocks)
+        self.objective.add_covariates(point.covariates, self.passes.vectors.proposed)
         self.passes.vectors.anchor = 1 - self.passes.vectors.anchor
 
     def _bound_at(self, point: Point, threshold: float) -> tuple[float, float]:

@@ -21,20 +21,44 @@ Columns = npt.NDArray[np.intp]  # numbers of live columns
 
 
 @dataclass(frozen=True)
+class Free:
+    """The unpenalised part of a point: the intercept, and coefficients of covariates (q,)."""
+
+    b: float
+    v: Floats
+
+    def plus(self, db: float, dv: Floats) -> Free:
+        """The sum; an empty dv changes no coefficient."""
+        return Free(self.b + db, self.v + dv if len(dv) else self.v)
+
+
+@dataclass(frozen=True)
 class Point:
-    """Nonzero weights of a few features, by strictly increasing ``ids``, and the intercept."""
+    """Nonzero weights of a few features, by strictly increasing ``ids``, and the intercept.
+
+    covariates : float64 (q,), coefficients of the unpenalised columns.
+    """
 
     ids: Ids
     weights: Floats
     intercept: float
+    covariates: Floats = field(default_factory=lambda: np.empty(0))
 
     @classmethod
-    def make(cls, ids: Ids, weights: Floats, intercept: float) -> Point:
+    def make(
+        cls, ids: Ids, weights: Floats, intercept: float, covariates: Floats | None = None
+    ) -> Point:
         """Make a point from unsorted ids, omitting weights of 0."""
         keep = weights != 0.0
         ids, weights = ids[keep], weights[keep]
         order = np.argsort(ids)
-        return cls(ids[order], weights[order], float(intercept))
+        v = np.empty(0) if covariates is None else covariates
+        return cls(ids[order], weights[order], float(intercept), v)
+
+    @property
+    def free(self) -> Free:
+        """The unpenalised part."""
+        return Free(self.intercept, self.covariates)
 
     def weights_of(self, ids: Ids) -> Floats:
         """The weights of any features; 0 for features without one."""
@@ -49,13 +73,15 @@ class Point:
         """This point + beta * (other - this point), with a given intercept."""
         ids = np.union1d(self.ids, other.ids)
         mine = self.weights_of(ids)
-        return Point.make(ids, mine + beta * (other.weights_of(ids) - mine), intercept)
+        v = self.covariates + beta * (other.covariates - self.covariates)
+        return Point.make(ids, mine + beta * (other.weights_of(ids) - mine), intercept, v)
 
     def beyond(self, before: Point) -> Point:
         """This point plus its difference from one before, without weights that would change sign."""
         weights = 2.0 * self.weights - before.weights_of(self.ids)
         kept = np.where(weights * self.weights > 0.0, weights, 0.0)
-        return Point.make(self.ids, kept, 2.0 * self.intercept - before.intercept)
+        v = 2.0 * self.covariates - before.covariates
+        return Point.make(self.ids, kept, 2.0 * self.intercept - before.intercept, v)
 
 
 @dataclass
@@ -143,8 +169,9 @@ class LocalPoint:
 
 @dataclass
 class Step:
-    """A step of the weights of some columns, and of the intercept."""
+    """A step of the weights of some columns, of the intercept, and of the covariates."""
 
     d: Floats
     db: float
     sweeps: int
+    dv: Floats = field(default_factory=lambda: np.empty(0))

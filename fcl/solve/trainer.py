@@ -27,10 +27,11 @@ import numpy as np
 
 from fcl.kernels import descent, losses
 from fcl.objective import ROUNDING, Objective
+from fcl.objective.unpenalised import settle
 from fcl.solve import clipped
 from fcl.solve.exact import MOST_COLUMNS, ExactModel
 from fcl.solve.inner import MAX_SWEEPS, MOST_GROWN, InnerModel
-from fcl.solve.state import Columns, Floats, LocalPoint, Step, WorkingSet
+from fcl.solve.state import Columns, Floats, Free, LocalPoint, Step, WorkingSet
 from fcl.solve.view import RowView, add_columns, column_moments
 
 #: Columns with weight 0 and |slope| below this at the anchor are skipped until the next pass.
@@ -114,12 +115,16 @@ class Trainer:
         self._careful = False  # whether coordinate descent on a sample has proved insufficient
         self._team = inner.team
         # the local problem that is being solved
-        self.intercept = 0.0  #: of the trainer's point
-        self._anchor_b = 0.0
+        self.free = self._anchor = Free(0.0, np.empty(0))  #: of the trainer's point; of the anchor
         #: columns of the last step, and their slopes before it
         self.seen: tuple[Columns, Floats] = (np.empty(0, np.intp), np.empty(0))
         self._before = math.inf  # violation before the last step
-        self._undo: tuple[Columns, Floats, float] | None = None
+        self._undo: tuple[Columns, Floats, Free] | None = None
+
+    @property
+    def intercept(self) -> float:
+        """The intercept of the trainer's point."""
+        return self.free.b
 
     def resize(self, n_rows: int) -> None:
         """Set the number of rows of the view, at most the size of the buffers."""
@@ -142,13 +147,13 @@ class Trainer:
         self._raised, self._careful = state.raised, bool(state.careful)
 
     def solve(
-        self, view: RowView, working: WorkingSet, anchor_b: float, target: float, max_steps: int
+        self, view: RowView, working: WorkingSet, anchor: Free, target: float, max_steps: int
     ) -> Solved:
         """Move ``working.weights`` downhill on the local objective of the view, from the anchor.
 
-        anchor_b : intercept of the anchor.  target : largest violation at which to stop.
+        anchor : free part of the anchor.  target : largest violation at which to stop.
         """
-        self.start(view, working, anchor_b, anchor_b)
+        self.start(view, working, anchor, anchor)
         decrease, sweeps, steps = 0.0, 0, 0
         while True:
             may_move = steps < max_steps and not self.inner.cease()
@@ -157,22 +162,27 @@ class Trainer:
             sweeps += taken.sweeps
             steps += taken.moved
             if not taken.moved:
-                return Solved(self.intercept, decrease, taken.violation, steps, sweeps)
+                return Solved(self.free.b, decrease, taken.violation, steps, sweeps)
 
-    def start(self, view: RowView, working: WorkingSet, anchor_b: float, b: float) -> None:
-        """Start a local problem at the weights of the working set and the intercept b.
+    def start(self, view: RowView, working: WorkingSet, anchor: Free, free: Free) -> None:
+        """Start a local problem at the weights of the working set and a free part.
 
         Recomputes the margins from the anchor's margins and the change of the weights.
         """
         n = working.cache.n
-        np.add(view.margins, b, out=self._m)
+        np.add(view.margins, free.b, out=self._m)
+        view.objective.add_covariates(free.v - anchor.v, self._m)
         away = working.weights[:n] - working.anchor_weights[:n]
         moved = np.flatnonzero(away)
         add_columns(working, moved, away[moved], self._m, self._team)
-        self.intercept, self._anchor_b = b, anchor_b
+        self.free, self._anchor = free, anchor
         if n and self._is_clipped(view, n) and self._is_cheap(view, n):
             self._raised = 0.0  # minimise directly again, until rounding spoils a step
         self._before, self._undo = math.inf, None
+
+    def _away(self) -> tuple[float, Floats]:
+        """The free part minus the anchor's."""
+        return self.free.b - self._anchor.b, self.free.v - self._anchor.v
 
     def rise(self, view: RowView, working: WorkingSet) -> float:
         """The local objective at the current point minus that of the anchor."""
@@ -181,14 +191,15 @@ class Trainer:
         moved = np.flatnonzero(away)
         away = away[moved]
         factor, of = working.factor[moved], view.objective.penalty
-        db = self.intercept - self._anchor_b
+        db, dv = self._away()
+        pulls, floors = view.pull(0.0, np.zeros(len(dv)))
+        change = np.append(db, dv)
         floor = working.floor[moved]
         smooth = (
             view.objective.loss_sum(self._m, 0.0)
-            - view.objective.loss_sum(view.margins, self._anchor_b)
+            - view.objective.loss_sum(view.margins, self._anchor.b)
             + float((working.correction[moved] * away + 0.5 * floor * away * away).sum())
-            + view.intercept_correction * db
-            + 0.5 * view.intercept_floor * db * db
+            + float(pulls @ change + 0.5 * floors @ (change * change))
         )
         penalty = of.value(working.weights[moved], factor)
         penalty -= of.value(working.anchor_weights[moved], factor)
@@ -205,7 +216,7 @@ class Trainer:
             prices = view.objective.C * working.gradients[:n]
             at_anchor = penalty.slopes(prices, weights, working.factor[:n])
             columns = np.flatnonzero((weights != 0.0) | (np.abs(at_anchor) > RESTING))
-        decrease = self._settle_intercept(view)
+        decrease = self._settle_free(view)
         sweeps = 0
         while True:
             local = self._localise(view, working, columns)
@@ -213,8 +224,8 @@ class Trainer:
             self.seen = columns, slopes
             violation = float(descent.violations(slopes, local.weights, np.empty(len(columns))))
             if self._undo is not None and violation >= self._before:
-                undone, old, b = self._undo
-                self._return_to(working, undone, old, b)
+                undone, old, free = self._undo
+                self._return_to(view, working, undone, old, free)
                 self._undo = None
                 if self._careful:
                     return StepResult(False, decrease, self._before, sweeps)
@@ -241,10 +252,10 @@ class Trainer:
         elif beta == 1.0:
             self._raised = 0.1 * self._raised if self._raised > LEAST_RAISED else 0.0
         # if rounding hides the decrease, the violation of the next step has to confirm it
-        self._undo = None if seen else (columns, local.weights, self.intercept)
+        self._undo = None if seen else (columns, local.weights, self.free)
         self._before = violation
         working.weights[columns] = local.weights + beta * step.d
-        self.intercept += beta * step.db
+        self.free = self.free.plus(beta * step.db, beta * step.dv)
         losses.combine(self._m, self._dm, beta, self._m)
         return StepResult(True, decrease + gained, violation, sweeps)
 
@@ -264,6 +275,8 @@ class Trainer:
         For the squared loss the two differ only by rounding.
         """
         loss, n = view.objective.loss, view.objective.n_rows
+        if view.objective.covariates is not None:  # the direct minimiser eliminates none
+            return False
         # wide problems take many active sets, most of which coordinate descent finds faster
         narrow = not loss.unbounded or n * k * k <= NARROW
         return loss.clipped and narrow and n * k <= clipped.MOST_ENTRIES
@@ -295,24 +308,27 @@ class Trainer:
                 part = self._exact.minimise(view, working, local.take(some), self._q, tolerance)
                 d = np.zeros(k)
                 d[some] = part.d
-                return Step(d, part.db, part.sweeps)
+                return Step(d, part.db, part.sweeps, part.dv)
             self.inner.grown = MOST_GROWN
         step = self.inner.minimise(view, working, local, self._q, tolerance)
         self._careful = self._careful or step.sweeps >= MAX_SWEEPS
         return step
 
-    def freeze(self, working: WorkingSet, columns: Columns) -> None:
+    def freeze(self, view: RowView, working: WorkingSet, columns: Columns) -> None:
         """Return these columns to the anchor's weights, before they are evicted."""
-        self._return_to(working, columns, working.anchor_weights[columns], self.intercept)
+        self._return_to(view, working, columns, working.anchor_weights[columns], self.free)
         self._undo = None
 
-    def _return_to(self, working: WorkingSet, columns: Columns, weights: Floats, b: float) -> None:
+    def _return_to(
+        self, view: RowView, working: WorkingSet, columns: Columns, weights: Floats, free: Free
+    ) -> None:
         back = weights - working.weights[columns]
         changed = np.flatnonzero(back)
         add_columns(working, columns[changed], back[changed], self._m, self._team)
-        self._m += b - self.intercept
+        self._m += free.b - self.free.b
+        view.objective.add_covariates(free.v - self.free.v, self._m)
         working.weights[columns] = weights
-        self.intercept = b
+        self.free = free
 
     def columns_changed(self) -> None:
         """Note that columns have changed: the last step can no longer be undone or judged."""
@@ -320,23 +336,29 @@ class Trainer:
 
     # -- the local problem at the current point ------------------------------------------------
 
-    def _settle_intercept(self, view: RowView) -> float:
-        """Minimise over the intercept alone, to rounding error, and update the margins.
+    def _settle_free(self, view: RowView) -> float:
+        """Minimise over the free part alone, to rounding error, and update the margins.
 
         A remaining slope of the intercept would appear as a violation of every dense column. Returns the
         decrease of the local objective.
         """
         objective = view.objective
+        if objective.covariates is not None:
+            pulls, floors = view.pull(*self._away())
+            settled = settle(objective, self._m, 0.0, pulls, floors)
+            self._m += settled.b
+            self.free = self.free.plus(settled.b, settled.dv)
+            return objective.C * settled.decrease
         if not objective.intercept:
             return 0.0
         floor = view.intercept_floor
-        slope = view.intercept_correction + floor * (self.intercept - self._anchor_b)
+        slope = view.intercept_correction + floor * (self.free.b - self._anchor.b)
         move = objective.best_intercept(self._m, 0.0, slope, floor)
         if move == 0.0:
             return 0.0
         before = objective.loss_sum(self._m, 0.0)
         self._m += move
-        self.intercept += move
+        self.free = self.free.plus(move, np.empty(0))
         lower = before - objective.loss_sum(self._m, 0.0) - slope * move - 0.5 * floor * move * move
         return max(0.0, objective.C * lower)
 
@@ -355,7 +377,7 @@ class Trainer:
             slope_b = (
                 float(self._r.sum())
                 + view.intercept_correction
-                + view.intercept_floor * (self.intercept - self._anchor_b)
+                + view.intercept_floor * (self.free.b - self._anchor.b)
             )
         factor, penalty = working.factor[columns], objective.penalty
         ridge = penalty.ridge(factor) / objective.C
@@ -375,7 +397,7 @@ class Trainer:
         """Slopes of the linear and quadratic terms, in the weights and in the intercept."""
         away = local.weights - working.anchor_weights[local.columns]
         pulls = working.correction[local.columns] + local.floor * away + local.ridge * local.weights
-        away_b = self.intercept - self._anchor_b
+        away_b = self.free.b - self._anchor.b
         return pulls, view.intercept_correction + view.intercept_floor * away_b
 
     def _line(self, view: RowView, working: WorkingSet, local: LocalPoint, step: Step) -> Line:
@@ -383,11 +405,15 @@ class Trainer:
         self._dm[:] = step.db
         changed = np.flatnonzero(step.d)
         add_columns(working, local.columns[changed], step.d[changed], self._dm, self._team)
+        view.objective.add_covariates(step.dv, self._dm)
         C, d, db, w = view.objective.C, step.d, step.db, local.weights
         # term by term: a difference of sums would lose the small promises of the last steps
         rise = np.where(w * (w + d) > 0.0, np.sign(w) * d, np.abs(w + d) - np.abs(w))
         promised = float((local.gradients * d + local.absolute * rise).sum()) + local.slope_b * db
-        pulls, pull_b = self._pulls(view, working, local)
+        pulls, _ = self._pulls(view, working, local)
+        # the slopes of the covariates are 0 up to rounding, so they promise nothing
+        pull_free, floors = view.pull(*self._away())
+        change = np.append(db, step.dv)
         norm = math.fsum(local.absolute * np.abs(w))
         return Line(
             view.objective,
@@ -395,8 +421,8 @@ class Trainer:
             self._dm,
             local,
             d,
-            float((pulls * d).sum()) + pull_b * db,
-            float(((local.floor + local.ridge) * d * d).sum()) + view.intercept_floor * db * db,
+            float((pulls * d).sum()) + float(pull_free @ change),
+            float(((local.floor + local.ridge) * d * d).sum()) + float(floors @ (change * change)),
             norm,
             C * promised,
             ROUNDING * C * (local.loss + norm),

@@ -50,6 +50,9 @@ class RowView:
     proximal: float = PROXIMAL
     intercept_correction: float = 0.0
     intercept_floor: float = 0.0
+    #: the same for covariates, float64 (q,); None for zeros
+    covariate_correction: Floats | None = None
+    covariate_floor: Floats | None = None
     #: name of a family whose cached columns are verified against their prices, or ""
     verified: str = ""
     _total_q: float = 0.0  #: sum of the curvatures at the anchor over a sample
@@ -145,6 +148,24 @@ class RowView:
         # which the intercept compensates (such as random Fourier features)
         missed = max(0.0, MISSED * total_q - self._total_q)
         self.intercept_floor = missed + least
+        covariates = self.objective.covariates
+        if covariates is not None:
+            # over all rows the slopes are 0 at an anchor, and the columns are standardised
+            self.covariate_correction = -(self._r @ covariates.values)
+            seen = self._q @ np.square(covariates.values)
+            self.covariate_floor = np.maximum(0.0, MISSED * total_q - seen) + least
+
+    def pull(self, db: float, dv: Floats) -> tuple[Floats, Floats]:
+        """Slopes and curvatures of the corrections of (b, v), float64 (1 + q,) each.
+
+        db, dv : from the anchor to the point of the slopes.
+        """
+        nothing = np.zeros(len(dv))
+        correction = nothing if self.covariate_correction is None else self.covariate_correction
+        floor = nothing if self.covariate_floor is None else self.covariate_floor
+        floors = np.append(self.intercept_floor, floor)
+        slopes = np.append(self.intercept_correction, correction) + floors * np.append(db, dv)
+        return slopes, floors
 
     def correct(self, working: WorkingSet, first: int, exact: Floats | None) -> None:
         """Compute corrections and floors of the columns from number ``first`` on, at the anchor.

@@ -43,7 +43,7 @@ def test_missing_path_suggests_the_nearest(tmp_path, store, arrays):
 def test_unknown_formats(tmp_path):
     (tmp_path / "folder").mkdir()
     (tmp_path / "file.csv").write_text("1,2\n")
-    (tmp_path / "file.doc").write_text("1,2\n")
+    (tmp_path / "file.doc").write_text("some words\n")
     np.savez(tmp_path / "data.npz", X=np.zeros(3))
     assert "folder is a folder with neither Zarr metadata nor .npy files" in refusal(
         tmp_path / "folder"

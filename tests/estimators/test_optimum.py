@@ -134,6 +134,27 @@ def test_labels_with_an_offset(data: tuple[np.ndarray, np.ndarray]) -> None:
     assert model.score(X, y, offset=o) == pytest.approx(np.mean((m > 0.0) == (y == 1)))
 
 
+def test_covariates(data: tuple[np.ndarray, np.ndarray]) -> None:
+    """The same optimum as of a model that has the covariates as an offset, for two and three classes."""
+    X, y = data
+    z = np.column_stack([np.arange(len(y)) % 7, np.arange(len(y)) % 3]).astype(float)
+    model = FCLClassifier(C=0.3, tol=1e-9).fit(X, y, covariates=z)
+    (term,) = model.models_[0].covariates
+    w = dense(model, X.shape[1])[0]
+    m = X @ w + model.intercept_[0] + z @ term.coefficients
+    np.testing.assert_allclose(model.decision_function(X, covariates=z), m, rtol=1e-10)
+    np.testing.assert_allclose(model.predict_proba(X, covariates=z)[:, 1], expit(m), rtol=1e-9)
+    fixed = FCLClassifier(C=0.3, tol=1e-9).fit(X, y, offset=z @ term.coefficients)
+    objectives = [f.models_[0].certificate.objective for f in (model, fixed)]
+    assert objectives[0] == pytest.approx(objectives[1], rel=1e-8)
+    with pytest.raises(fcl.InputError, match="expected the covariate covariates, with which"):
+        model.predict(X)
+    three = FCLClassifier(C=0.3).fit(X, np.arange(len(y)) % 3, covariates=z[:, :1])
+    assert three.predict_log_proba(X, covariates=z[:, :1]).shape == (len(y), 3)
+    counts = FCLRegressor(C=0.1).fit(X, z[:, 0], covariates=z[:, 1])
+    assert counts.score(X, z[:, 0], covariates=z[:, 1]) > -1.0
+
+
 def test_losses_belong_to_their_estimator(data: tuple[np.ndarray, np.ndarray]) -> None:
     for estimator, loss in ((FCLClassifier, "poisson"), (FCLRegressor, "logistic")):
         with pytest.raises(fcl.InputError, match=f"loss must be one of .*, got '{loss}'"):

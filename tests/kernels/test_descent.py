@@ -59,6 +59,7 @@ class State:
         # in double precision, where sums can be compared to the last digits; the unit must not matter
         self.unit = 4.0 if valued else 1.0
         self.q = model.q / self.unit
+        self.leans = np.empty((len(model.w), 0))
         self.u, self.w, self.met = np.zeros(len(model.q)), model.w.copy(), np.zeros(len(model.w))
         self.b = np.array([-model.lin_b / model.curve_b if model.free else 0.0, 0.0])
 
@@ -82,6 +83,7 @@ class State:
             m.extra,
             self.curve,
             self.lean,
+            self.leans,
             m.w,
             self.w,
             m.free,
@@ -217,3 +219,28 @@ def test_a_sample_of_rows_is_unbiased_and_the_same_every_time(seed: int) -> None
     other = np.empty(4000, np.int32)
     descent.choose_rows(q, 5.0, seed + 1, other, weights)
     assert ((other >= 0) != (chosen >= 0)).any()
+
+
+def test_eliminated_covariates_follow_every_step() -> None:
+    """Without a penalty, sweeps with leans reach the least squares over columns and covariates."""
+    random = np.random.default_rng(8)
+    state = make(3, valued=True, free=True)
+    model, k, n = state.model, len(state.w), len(state.q)
+    z = random.normal(size=(n, 2))
+    z -= model.q @ z / model.q.sum()
+    w = z @ np.linalg.inv(np.linalg.cholesky((z.T * model.q) @ z)).T  # orthonormal in the weights q
+    leans = np.zeros((k, 2))
+    scaled = w * model.q[:, None]
+    descent.leans(state.start, state.stop, state.rows, state.values, scaled, leans)
+    np.testing.assert_allclose(leans, model.phi @ scaled, rtol=1e-12, atol=1e-12)
+    model.absolute[:], model.extra_b = 1e-12, 0.0
+    state.leans, state.b = leans, np.append(state.b, np.zeros(2))
+    state.curve = state.curve - (leans**2).sum(axis=1)
+    for _ in range(3000):
+        state.sweep(np.arange(k))
+    # the gradients of the columns and covariates at the final margins
+    dm = state.d @ model.phi + state.b[0] + w @ state.b[2:]
+    slopes = model.lin + model.extra * state.d + model.phi @ (model.q * dm)
+    scale = np.abs(model.lin).max()
+    assert np.abs(slopes).max() < 1e-6 * scale
+    assert np.abs(w.T @ (model.q * dm)).max() < 1e-6 * scale

@@ -57,7 +57,7 @@ def test_the_reported_violation_is_the_judges(loss: str) -> None:
     solver, problem = ready(loss, 2)
     for target in (1e-2, 1e-5, 1e-8):
         solved = solver.local.trainer.solve(
-            solver.local.view, solver.local.working, solver.outer.point.intercept, target, 50
+            solver.local.view, solver.local.working, solver.outer.point.free, target, 50
         )
         assert solved.violation <= target
         cached = solver.cache.ids
@@ -73,7 +73,7 @@ def test_no_steps_allowed_changes_nothing() -> None:
     solver, _ = ready("logistic", 2)
     before = solver.local.working.weights.copy()
     solved = solver.local.trainer.solve(
-        solver.local.view, solver.local.working, solver.outer.point.intercept, 1e-9, 0
+        solver.local.view, solver.local.working, solver.outer.point.free, 1e-9, 0
     )
     assert (solved.steps, solved.decrease) == (0, 0.0)
     assert (solver.local.working.weights == before).all()
@@ -83,7 +83,7 @@ def test_no_steps_allowed_changes_nothing() -> None:
 def test_it_continues_from_its_own_point(loss: str) -> None:
     """Two calls with one step each: the second starts where the first ended."""
     solver, problem = ready(loss, 1)
-    args = (solver.local.view, solver.local.working, solver.outer.point.intercept, 1e-9, 1)
+    args = (solver.local.view, solver.local.working, solver.outer.point.free, 1e-9, 1)
     first = solver.local.trainer.solve(*args)
     mid = problem.objective(trained(solver), first.intercept)
     second = solver.local.trainer.solve(*args)

@@ -75,6 +75,11 @@ class Config:
     max_active: int = 0  #: most features of a point
     view_rows: int = 0  #: most rows of a sample; 0: the trainer has all rows
 
+    @property
+    def n_covariates(self) -> int:
+        """Number of unpenalised columns."""
+        return len(self.options["covariates"] or ())
+
     def to_json(self) -> str:
         """The configuration as text."""
         return json.dumps(vars(self))
@@ -114,8 +119,10 @@ class Layout:
             (f8, (n,), "y s margins0 margins1 residuals curvatures"),
             (i8, (n,), "units"),
             (f8, (n * config.offset,), "offset"),
+            (f8, (n, config.n_covariates), "covariates"),
             (f8, (v,), "valid_y valid_s valid_margins"),
             (f8, (v * config.offset,), "valid_offset"),
+            (f8, (v, config.n_covariates), "valid_covariates"),
             (np.bool_, (config.n_kept[0],), "keep0"),
             (np.bool_, (config.n_kept[1],), "keep1"),
             # writer, offset and bytes of the side arrays of each block
@@ -234,6 +241,10 @@ class Layout:
         """Offsets of the training rows, or with the prefix ``valid_`` of the validation rows, if any."""
         return self.array(f"{prefix}offset") if self.config.offset else None
 
+    def covariates(self, prefix: str = "") -> np.ndarray | None:
+        """Covariates, as :meth:`offset`."""
+        return self.array(f"{prefix}covariates") if self.config.n_covariates else None
+
     def allocator(self, name: str, dtype: Any, shape: tuple[int, ...]) -> np.ndarray:
         """An :data:`fcl.cache.store.Allocate`."""
         found = self.array(name)
@@ -284,7 +295,8 @@ class Layout:
         """Copy a point from shared memory."""
         n = shared.n_weights
         ids = self.array(f"{shared.place}_ids")[:n].copy()
-        return Point(ids, self.array(f"{shared.place}_weights")[:n].copy(), shared.intercept)
+        weights = self.array(f"{shared.place}_weights")[:n].copy()
+        return Point(ids, weights, shared.intercept, np.array(shared.covariates))
 
     def write_point(self, place: str, point: Point) -> SharedPoint:
         """Write a point into its place in shared memory; BudgetError if it does not fit."""
@@ -296,7 +308,7 @@ class Layout:
             )
         self.array(f"{place}_ids")[:n] = point.ids
         self.array(f"{place}_weights")[:n] = point.weights
-        return SharedPoint(place, n, point.intercept)
+        return SharedPoint(place, n, point.intercept, tuple(point.covariates.tolist()))
 
     def keep_sides(self, directory: str, block: int, writer: int, sides: SideArrays) -> None:
         """Append side arrays to the segment of a writer, and write their place to the directory."""

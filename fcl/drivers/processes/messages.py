@@ -34,7 +34,7 @@ class TriedPoint:
 
 @message
 class ResidualsInput:
-    """For ``residuals``: the anchor's vector of margins and intercept."""
+    """For ``residuals`` and ``certify``: the anchor's vector of margins and intercept."""
 
     margins: int
     intercept: float

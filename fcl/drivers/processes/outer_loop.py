@@ -170,7 +170,7 @@ class OuterLoopState:
                     self._tried.beta,
                     has_fallback,
                 )
-            case Stage.RESIDUALS:
+            case Stage.RESIDUALS | Stage.CERTIFY:
                 return ResidualsInput(self.vectors.anchor, self.outer.point.intercept)
             case Stage.PRICE:
                 if self._watch_pass != task.pass_number:
@@ -229,7 +229,8 @@ class OuterLoopState:
                     self._fallback, self._repeated = None, False
                 self._decrease = before - found.objective
                 self.vectors.anchor = 1 - self.vectors.anchor
-                point = replace(tried.point, intercept=found.point.intercept)
+                v = np.array(found.point.covariates)
+                point = replace(tried.point, intercept=found.point.intercept, covariates=v)
                 self.outer.accept(point, min(found.objective, before))
                 self._judged()
             case Outcome.REJECTED:

@@ -83,7 +83,7 @@ class Shared:
         self.set_up = SetUp(self.config.to_json())  #: the message for all children
 
     def _share(self, rows: Rows, which: int) -> Rows:
-        """Move targets, weights and offsets to shared memory."""
+        """Move targets, weights, offsets and covariates to shared memory."""
         prefix = "valid_" if which else ""
         y, s = self.layout.array(f"{prefix}y"), self.layout.array(f"{prefix}s")
         y[:], s[:] = rows.y, rows.s
@@ -92,7 +92,10 @@ class Shared:
         offset = self.layout.offset(prefix)
         if offset is not None:
             offset[:] = rows.offset
-        return Rows(rows.data, rows.keep, y, s, offset)
+        covariates = self.layout.covariates(prefix)
+        if covariates is not None:
+            covariates[:] = rows.covariates
+        return Rows(rows.data, rows.keep, y, s, offset, covariates)
 
     def prepare_own(self, between: Callable[[float], None]) -> None:
         """Prepare rows that children cannot read: arrays in this process's memory.

@@ -127,7 +127,9 @@ class TrainerProcess:
         family = layout.family()
         self._team = _SharedTeam(layout.array("threads"), config.cores)
         options = Options(**config.options)
-        self._objective = options.objective(layout.array("y"), layout.array("s"), self._team)
+        self._objective = options.objective(
+            layout.array("y"), layout.array("s"), self._team, covariates=layout.covariates()
+        )
         self._verified = family.name if family.verifies_columns else ""
         store = layout.store()
         cache = ExtentCache(store, config.extent_bytes)
@@ -176,9 +178,11 @@ class TrainerProcess:
             self.local.change_view(self._all_rows())
             return
         y, s = layout.array("sample_y")[:n], layout.array("sample_s")[:n]
-        part = replace(self._objective, y=y, s=s)
+        rows = layout.array("sample_rows")[:n]
+        covariates = self._objective.covariates and self._objective.covariates.take(rows)
+        part = replace(self._objective, y=y, s=s, covariates=covariates)
         proximal = self.local.view.proximal
-        self.local.change_view(RowView.of_rows(part, layout.array("sample_rows")[:n]))
+        self.local.change_view(RowView.of_rows(part, rows))
         self.local.view.proximal = proximal
 
     # -- orders --------------------------------------------------------------------------------

@@ -112,7 +112,9 @@ class Writer:
         if self._passes is None:
             layout, config = self.layout, self.config
             y, s = layout.array("y"), layout.array("s")
-            objective = self.options.objective(y, s, offset=layout.offset())
+            objective = self.options.objective(
+                y, s, offset=layout.offset(), covariates=layout.covariates()
+            )
             vectors = Vectors(config.n_rows, layout.allocator)
             self._passes = Passes(objective, self.family, layout.prepared(0), vectors)
             self._passes.on_progress = self._on_progress
@@ -155,7 +157,8 @@ class Writer:
     def _found(found: steps.Searched, tried: SharedPoint) -> SearchResult:
         if found.point is None:
             return SearchResult(Outcome.REJECTED, found.objective)
-        point = replace(tried, intercept=found.point.intercept)
+        free = found.point.free
+        point = replace(tried, intercept=free.b, covariates=tuple(free.v.tolist()))
         return SearchResult(Outcome.ACCEPTED, found.objective, found.beta, point)
 
     def _residuals(self, task: Task, anchor: ResidualsInput) -> None:
@@ -191,7 +194,8 @@ class Writer:
         own = np.flatnonzero(part)
         target[own] = part[own]
 
-    def _certify(self, _: Task, __: None) -> BoundResult:
+    def _certify(self, _: Task, anchor: ResidualsInput) -> BoundResult:
+        self.passes.vectors.anchor = anchor.margins
         largest = float(self.layout.array("priced_largest").max())
         excess = math.fsum(self.layout.array("priced_excess"))
         bound = self.passes.bound(self.passes.dual_point(), largest, excess)
@@ -318,6 +322,9 @@ class Writer:
         offset = self.layout.offset("valid_")
         if offset is not None:
             margins[rows] += offset[rows]
+        covariates = self.layout.covariates("valid_")
+        if covariates is not None:
+            margins[rows] += covariates[rows] @ point.covariates
 
     def _score(self, _: Task, __: None) -> Score:
         rows = (self.layout.array(f"valid_{name}") for name in ("y", "s", "margins"))

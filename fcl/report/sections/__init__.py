@@ -11,7 +11,17 @@ from fcl.report.contract import Context, Section
 
 __all__ = ["SECTIONS", "sections"]
 
-SECTIONS = ("head", "convergence", "path", "scores", "features", "effects", "rows", "provenance")
+SECTIONS = (
+    "head",
+    "convergence",
+    "path",
+    "scores",
+    "features",
+    "covariates",
+    "effects",
+    "rows",
+    "provenance",
+)
 
 
 def sections(context: Context) -> list[Section]:

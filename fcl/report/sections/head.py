@@ -72,11 +72,16 @@ def _problem(context: Context) -> list[tuple[str, str]]:
     rows = f"{model.n_rows:,} training rows, sum of weights {model.sum_weights:.10g}"
     return [
         ("task", task),
-        ("data", rows + (", with an offset" if model.has_offset else "")),
+        ("data", rows + (", with an offset" if model.has_offset else "") + _covariates(context)),
         ("family", shortened(_family(context), 400)),
         ("penalty", penalty),
         ("C", f"{model.C:.10g} (alpha {model.alpha:.10g})"),
     ]
+
+
+def _covariates(context: Context) -> str:
+    names = context.model.covariate_names
+    return f", with unpenalised {shortened(', '.join(names), 400)}" if names else ""
 
 
 def _family(context: Context) -> str:

@@ -53,7 +53,8 @@ def section(context: Context) -> Section | None:
     lead = (
         f"A margin is the intercept ({context.model.intercept:+.4g}) plus the contributions of the "
         "features, weight times value"
-        + (", plus the row's offset." if context.model.has_offset else ".")
+        + (", plus the row's offset" if context.model.has_offset else "")
+        + (", plus its covariates times their coefficients." if context.model.covariates else ".")
     )
     if measured.letters is not None:
         lead += (
@@ -92,7 +93,8 @@ def _table(context: Context, explained: Explanation, chosen: _Chosen, title: str
         shown.append([f"{len(others):,} other features", None, None, total])
     shown.append(["intercept", None, None, context.model.intercept])
     if explained.offset[0]:
-        shown.append(["offset", None, None, float(explained.offset[0])])
+        name = "offset and covariates" if context.model.covariates else "offset"
+        shown.append([name, None, None, float(explained.offset[0])])
     shown.append(["margin", None, None, float(explained.margins[0])])
     head = ["feature", "weight", "value", "contribution"]
     return Table(f"row_{chosen.key}", head, shown, title)

@@ -82,6 +82,7 @@ class SharedPoint:
     place: str = ""  #: of :data:`fcl.drivers.processes.layout.POINTS`
     n_weights: int = 0
     intercept: float = 0.0
+    covariates: tuple[float, ...] = ()
 
 
 @message

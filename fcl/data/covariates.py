@@ -1,0 +1,243 @@
+"""Unpenalised covariates of rows: read arrays by name, and encode them as columns of numbers.
+
+A numeric array has one column for each of its columns. A categorical array or an array of text has a
+column of zeros and ones for each level but the first, in sorted order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fcl.data.base import Container, RowReader
+from fcl.data.encodings import CategoricalReader, open_column
+from fcl.data.frame import is_frame
+from fcl.data.memory import MemoryReader
+from fcl.errors import InputError
+
+__all__ = [
+    "CovariateArray",
+    "Encoding",
+    "encode",
+    "encodings_of",
+    "read_covariates",
+    "split_covariates",
+]
+
+Floats = npt.NDArray[np.float64]
+
+#: Maximum columns of all covariates together: the trainer holds them densely.
+MOST_COLUMNS = 256
+
+
+@dataclass(frozen=True)
+class CovariateArray:
+    """A covariate as it is stored: numbers, float64 (n, k), or the levels of categories, text (n,)."""
+
+    name: str
+    values: np.ndarray
+
+    @property
+    def categorical(self) -> bool:
+        """Whether the values are levels."""
+        return self.values.dtype.kind == "U"
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """How an array becomes columns.
+
+    name : of the array.
+    levels : of categories, sorted; None for numbers.
+    width : number of columns.
+    """
+
+    name: str
+    levels: tuple[str, ...] | None
+    width: int
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns."""
+        if self.levels is not None:
+            return [f"{self.name}={level}" for level in self.levels[1:]]
+        return [self.name] if self.width == 1 else [f"{self.name}[{k}]" for k in range(self.width)]
+
+    def encode(self, array: CovariateArray, where: str) -> Floats:
+        """The columns, float64 (n, width); ``where`` names the data in messages."""
+        if array.categorical != (self.levels is not None):
+            kinds = ["numbers", "categories"]
+            raise InputError(
+                f"{where}: covariate {self.name} holds {kinds[array.categorical]}, expected "
+                f"{kinds[self.levels is not None]} as in training"
+            )
+        if self.levels is None:
+            if array.values.shape[1] != self.width:
+                raise InputError(
+                    f"{where}: covariate {self.name} has {array.values.shape[1]} columns, expected "
+                    f"{self.width} as in training"
+                )
+            return array.values
+        levels = np.array(self.levels, "U")
+        at = np.minimum(np.searchsorted(levels, array.values), len(levels) - 1)
+        if (unknown := levels[at] != array.values).any():
+            row = int(unknown.argmax())
+            raise InputError(
+                f"{where}: covariate {self.name} is {str(array.values[row])!r} in row {row}, expected "
+                f"one of the levels in training: {', '.join(map(repr, self.levels[:8]))}"
+                + (", ..." if len(levels) > 8 else "")
+            )
+        return (at[:, None] == np.arange(1, len(levels))).astype(np.float64)
+
+
+def encodings_of(arrays: Sequence[CovariateArray]) -> tuple[Encoding, ...]:
+    """The encodings of training rows."""
+    found = []
+    for array in arrays:
+        levels, width = None, array.values.shape[-1]
+        if array.categorical:
+            levels = tuple(np.unique(array.values).tolist())
+            width = len(levels) - 1
+        found.append(Encoding(array.name, levels, width))
+    total = sum(encoding.width for encoding in found)
+    if total > MOST_COLUMNS:
+        widest = max(found, key=lambda encoding: encoding.width)
+        raise InputError(
+            f"the covariates have {total} columns, expected at most {MOST_COLUMNS}; {widest.name} alone "
+            f"has {widest.width}: leave it out, or merge its levels"
+        )
+    return tuple(found)
+
+
+def encode(
+    encodings: Sequence[Encoding], arrays: Sequence[CovariateArray] | None, where: str
+) -> Floats:
+    """All columns side by side, float64 (n, columns).
+
+    Arrays are found by name; arrays in memory, which are named by their order, alike.
+
+    Raises
+    ------
+    InputError
+        An array is missing, or differs in kind from that of training.
+    """
+    by_name = {array.name: array for array in arrays or ()}
+    for encoding in encodings:
+        if encoding.name not in by_name:
+            wanted = ",".join(encoding.name for encoding in encodings)
+            raise InputError(
+                f"{where}: expected the covariate {encoding.name}, with which the model was trained, got "
+                f"{', '.join(by_name) or 'no covariates'}; name the arrays (covariates=, --covariates "
+                f"{wanted})"
+            )
+    parts = [encoding.encode(by_name[encoding.name], where) for encoding in encodings]
+    return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
+
+
+def read_covariates(
+    container: Container | None, given: Any, rows: RowReader[Any]
+) -> tuple[CovariateArray, ...]:
+    """Read covariates for rows.
+
+    Parameters
+    ----------
+    container : Container or None
+        Where names are looked up; None for rows in memory.
+    given : sequence of names, text with commas between names, array (n,) or (n, k), or data frame
+    rows : RowReader
+        The rows, for their number.
+
+    Raises
+    ------
+    InputError
+        An array is missing, has a missing value, or does not fit the rows.
+    """
+    if is_frame(given):
+        names = [str(key) for key in given.columns]
+        columns = [_frame_column(given[key]) for key in given.columns]
+        found = [
+            _checked(name, MemoryReader(column, name), rows)
+            for name, column in zip(names, columns, strict=True)
+        ]
+    elif isinstance(given, np.ndarray) and given.dtype.kind not in "UT":
+        found = [_checked("covariates", MemoryReader(given, "covariates"), rows)]
+    else:
+        names = [n.strip() for n in given.split(",")] if isinstance(given, str) else list(given)
+        found = [_named(container, name, rows) for name in names]
+    names = [array.name for array in found]
+    if len(set(names)) < len(names):
+        raise InputError(f"covariates: expected distinct names, got {', '.join(names)}")
+    return tuple(found)
+
+
+def split_covariates(frame: Any, given: Any) -> tuple[Any, Any]:
+    """Split the columns that ``given`` names from a data frame; other values are returned unchanged."""
+    if given is None or is_frame(given) or isinstance(given, np.ndarray):
+        return frame, given
+    names = [n.strip() for n in given.split(",")] if isinstance(given, str) else list(given)
+    for name in names:
+        if name not in list(frame.columns):
+            raise InputError(f"covariates: the data frame has no column {name!r}")
+    return frame[[key for key in frame.columns if key not in names]], frame[names]
+
+
+def _frame_column(column: Any) -> np.ndarray:
+    """A column of a data frame; categories become text."""
+    if str(getattr(column, "dtype", "")) == "category":
+        if column.isna().any():
+            row = int(np.asarray(column.isna()).argmax())
+            raise InputError(
+                f"covariate {column.name} has no value in row {row}; drop the row, or fill in the value"
+            )
+        return np.asarray(column.astype(str))
+    return np.asarray(column)
+
+
+def _named(container: Container | None, name: Any, rows: RowReader[Any]) -> CovariateArray:
+    if not isinstance(name, str) or not name:
+        raise InputError(
+            "covariates: expected names of arrays, an array (n, columns) or a data frame, got "
+            f"{name!r:.60}"
+        )
+    if container is None:
+        raise InputError(
+            f'covariates="{name}" is a name, which fcl looks up only in a path or data frame that it '
+            "opens; give it to fcl.open_data, or pass covariates as an array or a data frame"
+        )
+    return _checked(name, open_column(container, name), rows)
+
+
+def _checked(name: str, reader: RowReader[np.ndarray], rows: RowReader[Any]) -> CovariateArray:
+    """Read and check one array."""
+    if reader.shape[0] != rows.shape[0]:
+        raise InputError(
+            f"{rows.name} has {rows.shape[0]} rows, but covariate {name} has {reader.shape[0]}; they "
+            "must agree"
+        )
+    values = reader.read_all()
+    if values.dtype.kind == "S":
+        values = np.char.decode(values, "utf-8", "backslashreplace")
+    if isinstance(reader, CategoricalReader) or values.dtype.kind == "U":
+        if values.ndim != 1:
+            raise InputError(
+                f"covariate {name} has shape {values.shape}; expected one level per row"
+            )
+        return CovariateArray(name, values.astype(str))
+    if values.dtype.kind not in "biuf" or values.ndim > 2:
+        raise InputError(
+            f"covariate {name} has dtype {values.dtype} and shape {values.shape}; expected numbers (n,) "
+            "or (n, columns), or categories (n,)"
+        )
+    numbers = values.reshape(len(values), -1).astype(np.float64)
+    fine = np.asarray(np.isfinite(numbers).all(axis=1))
+    if not fine.all():
+        row = int((~fine).argmax())
+        raise InputError(
+            f"covariate {name} is {numbers[row][~np.isfinite(numbers[row])][0]} in row {row}; expected "
+            f"finite numbers: drop such rows, or fill in the values ({int((~fine).sum())} of {len(fine)})"
+        )
+    return CovariateArray(name, numbers)

@@ -1,0 +1,231 @@
+"""Unpenalised covariates: the optimum, its certificate, and both drivers, against the judge."""
+
+from __future__ import annotations
+
+import logging
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from judge import ALL_LOSSES, Problem, confirm
+from rows import STRENGTHS, targets
+from sklearn.linear_model import Lasso
+
+import fcl
+from fcl.drivers.job import make_job
+
+N, P = 300, 25
+UNITS, CENTRES = np.array([1.0, 100.0, 0.01]), np.array([0.0, 50.0, 3.0])
+
+
+def table(loss: str, mixed: float = 0.0) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Columns, targets, weights and covariates, which the first columns contain ``mixed`` times."""
+    random = np.random.default_rng(4)
+    X, z = random.normal(size=(N, P)), random.normal(size=(N, 3))
+    X[:, :3] += mixed * z
+    X = X.astype(np.float32).astype(np.float64)
+    return X, targets(loss, N), random.uniform(0.2, 2.0, N), z * UNITS + CENTRES
+
+
+def train(
+    loss: str, mixed: float = 0.0, covariates: Any = "own", **options: Any
+) -> fcl.TrainResult:
+    X, y, s, z = table(loss, mixed)
+    given = {"C": STRENGTHS[loss], "tol": 1e-9, "loss": loss, "block_rows": 64, "memory": "1GiB"}
+    z = z if isinstance(covariates, str) else covariates
+    return fcl.train(fcl.open_data(X, y=y, weights=s, covariates=z), "columns", **(given | options))
+
+
+def coefficients(model: fcl.Model) -> np.ndarray:
+    return np.concatenate([term.coefficients for term in model.covariates])
+
+
+def check(result: fcl.TrainResult, problem: Problem) -> None:
+    """The judge's optimum, and a certificate that the judge confirms."""
+    model = result.model
+    w = np.zeros(P)
+    w[model.ids] = model.weights
+    b = np.append(np.full(int(problem.intercept), model.intercept), coefficients(model))
+    best = problem.solve(1e-9)
+    assert result.converged
+    confirm(problem, w, b, result.certificate, best)
+    assert result.certificate.objective == pytest.approx(best.objective, rel=2e-9)
+    # the covariates' slopes are 0, and the judge's own dual point proves nearly the same bound
+    r = problem.residuals(w, b)
+    assert (np.abs(r @ problem.free) <= 1e-10 * (np.abs(r) @ np.abs(problem.free))).all()
+    assert result.certificate.bound == pytest.approx(problem.bound(r), rel=1e-9)
+    for entry in model.history:
+        assert entry["bound"] <= best.objective * (1.0 + 1e-12)
+
+
+def problem_of(loss: str, mixed: float = 0.0, intercept: bool = True, rho: float = 1.0) -> Problem:
+    X, y, s, z = table(loss, mixed)
+    return Problem(X, y, s, loss, STRENGTHS[loss], intercept, rho, z=z)
+
+
+@pytest.mark.parametrize("loss", ALL_LOSSES)
+@pytest.mark.parametrize(
+    ("mixed", "intercept", "rho"),
+    [(0.0, True, 1.0), (3.0, True, 1.0), (3.0, False, 1.0), (1.0, True, 0.3)],
+)
+def test_optimum(loss: str, mixed: float, intercept: bool, rho: float) -> None:
+    result = train(loss, mixed, intercept=intercept, l1_ratio=rho)
+    check(result, problem_of(loss, mixed, intercept, rho))
+    assert result.passes <= 8  # the model of a step eliminates the covariates
+
+
+@pytest.mark.parametrize("loss", ["logistic", "poisson"])
+def test_a_sample_of_the_rows(loss: str) -> None:
+    check(train(loss, 1.0, row_view=64, seed=3), problem_of(loss, 1.0))
+
+
+@pytest.mark.thorough
+def test_processes(tmp_path: Path) -> None:
+    X, y, s, z = table("logistic", 1.0)
+    for name, array in {"X": X, "y": y, "s": s, "z": z}.items():
+        np.save(tmp_path / f"{name}.npy", array)
+    data = fcl.open_data(tmp_path, weights="s", covariates="z")
+    options = {"C": STRENGTHS["logistic"], "tol": 1e-9, "block_rows": 64, "memory": "1GiB"}
+    result = fcl.train(data, "columns", driver="processes", writers=2, valid=data, **options)
+    check(result, problem_of("logistic", 1.0))
+    score = fcl.average_precision(y, result.model.margins(tmp_path), s)
+    assert result.model.history[-1]["validation"]["auprc"] == pytest.approx(score, rel=1e-12)
+    sampled = fcl.train(data, "columns", driver="processes", writers=1, row_view=128, **options)
+    check(sampled, problem_of("logistic", 1.0))
+
+
+def test_margins_do_not_depend_on_units_or_on_features_along_covariates() -> None:
+    """Covariates in other units, or added to features, give another way to write one model."""
+    X, _, _, z = table("logistic")
+    first = train("logistic")
+    other = train("logistic", covariates=-7.0 * z[:, ::-1] + 1e3)
+    np.testing.assert_allclose(
+        coefficients(other.model), coefficients(first.model)[::-1] / -7.0, 1e-5
+    )
+    mixed = train("logistic", 3.0)
+    assert mixed.certificate.objective == pytest.approx(first.certificate.objective, rel=1e-7)
+    expected = first.model.margins(X, covariates=z)
+    found = mixed.model.margins(table("logistic", 3.0)[0], covariates=z)
+    np.testing.assert_allclose(found, expected, atol=1e-4)
+
+
+def test_an_offset_of_the_fitted_covariates_gives_the_same_model() -> None:
+    X, y, s, z = table("squared")
+    own = train("squared")
+    added = z @ coefficients(own.model)
+    data = fcl.open_data(X, y=y, weights=s, offset=added)
+    options = {"C": STRENGTHS["squared"], "tol": 1e-9, "loss": "squared", "memory": "1GiB"}
+    other = fcl.train(data, "columns", **options)
+    assert other.certificate.objective == pytest.approx(own.certificate.objective, rel=1e-8)
+    np.testing.assert_allclose(other.model.weights, own.model.weights, atol=1e-5)
+    expected = own.model.margins(X, covariates=z)
+    np.testing.assert_allclose(other.model.margins(X, offset=added), expected, atol=1e-4)
+
+
+def test_squared_loss_is_the_lasso_on_residuals() -> None:
+    """Frisch, Waugh and Lovell: regress columns and targets on the covariates first."""
+    X, y, _, z = table("squared", 1.0)
+    a = np.column_stack([np.ones(N), z])
+    rest = [t - a @ np.linalg.lstsq(a, t)[0] for t in (X, y)]
+    lasso = Lasso(1.0 / (2.0 * 0.05 * N), fit_intercept=False, tol=1e-12, max_iter=100_000).fit(
+        *rest
+    )
+    data = fcl.open_data(X, y=y, covariates=z)
+    model = fcl.train(data, "columns", C=0.05, loss="squared", tol=1e-11, memory="1GiB").model
+    w = np.zeros(P)
+    w[model.ids] = model.weights
+    np.testing.assert_allclose(w, lasso.coef_, atol=1e-6)
+    b = np.linalg.lstsq(a, y - X @ lasso.coef_)[0]
+    np.testing.assert_allclose([model.intercept, *coefficients(model)], b, rtol=1e-4)
+
+
+@settings(max_examples=8)
+@given(st.integers(0, 2**32), st.sampled_from(ALL_LOSSES), st.booleans())
+def test_a_covariate_never_raises_the_optimum(seed: int, loss: str, intercept: bool) -> None:
+    z = np.random.default_rng(seed).standard_t(2, size=(N, 2))
+    options = {"tol": 1e-6, "intercept": intercept}
+    found = [train(loss, covariates=z[:, :k] if k else None, **options) for k in range(3)]
+    for fewer, more in pairwise(found):
+        assert more.certificate.bound <= fewer.certificate.objective * (1.0 + 1e-12)
+
+
+def test_columns_that_others_determine_have_the_coefficient_0(caplog: Any) -> None:
+    z = table("logistic")[3]
+    more = np.column_stack([np.full(N, 7.0), z, z[:, 0] - 2.0 * z[:, 1] + 5.0])
+    with caplog.at_level(logging.WARNING, "fcl"):
+        result = train("logistic", covariates=more)
+    assert "determine them: covariates[0], covariates[4]" in caplog.text
+    own = train("logistic")
+    expected = np.concatenate([[0.0], coefficients(own.model), [0.0]])
+    np.testing.assert_allclose(coefficients(result.model), expected, rtol=1e-6)
+    constant = train("logistic", covariates=np.ones(N)).model
+    assert coefficients(constant).tolist() == [0.0] and constant.options["covariates"] is None
+    free = train("logistic", covariates=np.ones(N), intercept=False)
+    plain = train("logistic", covariates=None)
+    assert free.certificate.objective == pytest.approx(plain.certificate.objective, rel=1e-8)
+    assert coefficients(free.model)[0] == pytest.approx(plain.model.intercept, abs=1e-4)
+
+
+def test_no_finite_optimum() -> None:
+    X, y, _, z = table("logistic")
+    level = np.arange(N) % 3
+    one = (level[:, None] == [1, 2]).astype(float)
+    message = r"no finite|finite coefficients are optimal, but covariates.* separates"
+    for labels, given_z in ((np.sign(z[:, 0]), z), (np.where(level == 1, 1.0, y), one)):
+        with pytest.raises(fcl.InputError, match=message):
+            fcl.train(fcl.open_data(X, y=labels, covariates=given_z), "columns", C=1.0)
+    counts = np.where(level == 2, 0.0, targets("poisson", N))
+    data = fcl.open_data(X, y=counts, covariates=one)
+    with pytest.raises(fcl.InputError, match=r"but covariates\[1\] separates"):
+        fcl.train(data, "columns", C=1.0, loss="poisson")
+    # squared hinge has a minimum, and so has logistic loss with one outlying covariate
+    data = fcl.open_data(X, y=np.sign(z[:, 0]), covariates=z)
+    assert fcl.train(data, "columns", C=1.0, loss="squared_hinge").certificate.objective == 0.0
+    outlier = np.where(np.arange(N) == 7, 1e4, z[:, 0])
+    assert fcl.train(fcl.open_data(X, y=y, covariates=outlier), "columns", C=1.0).converged
+
+
+def test_checkpoints_and_warm_starts(tmp_path: Path) -> None:
+    X, y, _, z = table("logistic")
+    data = [fcl.open_data(X, y=y, covariates=c) for c in (z, z[:, :2], z + 1e-9)]
+    assert len({d.fingerprint() for d in data}) == 3
+    options = {"C": 1.0, "memory": "1GiB", "warn": False}
+    kept = {"checkpoint": tmp_path / "c"}
+    fcl.train(data[0], "columns", max_passes=2, **options, tol=1e-8, **kept)
+    for other, message in zip(data[1:], ("covariates was", "fingerprint was"), strict=True):
+        with pytest.raises(fcl.InputError, match=message):
+            fcl.train(other, "columns", resume=tmp_path / "c", **options, **kept)
+    resumed = fcl.train(data[0], "columns", resume=tmp_path / "c", tol=1e-8, **options, **kept)
+    whole = fcl.train(data[0], "columns", tol=1e-8, **options)
+    np.testing.assert_array_equal(resumed.model.weights, whole.model.weights)
+    np.testing.assert_array_equal(coefficients(resumed.model), coefficients(whole.model))
+    again = fcl.train(data[0], "columns", tol=1e-8, initial=whole.model, **options)
+    assert again.passes == 2 and again.converged
+    after = fcl.train(data[1], "columns", tol=1e-8, initial=whole.model, **options)
+    assert after.converged and len(coefficients(after.model)) == 2
+
+
+def test_path_with_folds() -> None:
+    X, y, _, z = table("logistic")
+    data = fcl.open_data(X, y=y, covariates=z)
+    found = fcl.train_path(data, "columns", points=3, C_max=0.3, cv=2, memory="1GiB", tol=1e-6)
+    for point in found.points:
+        alone = fcl.train(data, "columns", C=point.C, tol=1e-6, memory="1GiB")
+        objectives = [m.certificate.objective for m in (point.model, alone.model)]
+        assert objectives[0] == pytest.approx(objectives[1], rel=2e-6)
+    assert len(coefficients(found.chosen.model)) == 3
+
+
+def test_memory_of_the_covariates_is_planned() -> None:
+    X, y, _, z = table("logistic")
+    plans = [
+        make_job(fcl.open_data(X, y=y, covariates=c), "columns", C=1.0).plan for c in (None, z)
+    ]
+    uses = [dict(plan.parts) for plan in plans]
+    assert uses[1]["covariates"] == 2 * 8 * 3 * N and "covariates" not in uses[0]
+    name = next(name for name in uses[0] if name.startswith("trainer's vectors"))
+    assert uses[1][name] - uses[0][name] == 2 * 8 * 3 * N
