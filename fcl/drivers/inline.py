@@ -96,6 +96,9 @@ class InlineRun:
     def __exit__(self, *error: object) -> None:
         for rows in self._rows:
             rows.close()
+        # the solver calls methods of this object: in a cycle of references, its buffers would stay in
+        # memory until the next garbage collection
+        vars(self).pop("solver", None)
 
     @property
     def checksums(self) -> np.ndarray:

@@ -146,6 +146,7 @@ class Compilation(event.Listener):  # type: ignore[misc]
 
     def __exit__(self, *error: object) -> None:
         event.unregister("numba:compile", self)
+        self._begun = lambda: None  # it may refer to this object's owner
 
     def begin(self) -> None:
         """Record that compilation has begun, here or in a process that was started for it."""

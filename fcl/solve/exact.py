@@ -74,8 +74,6 @@ class ExactModel:
 
     def __init__(self, most: int) -> None:
         self.most = most
-        #: whether to stop and return the best point so far
-        self.cease: Callable[[], bool] = lambda: False
 
     @staticmethod
     def bytes_for(columns: int) -> int:
@@ -87,12 +85,19 @@ class ExactModel:
         return 8 * (8 * columns**2 + 10 * CHUNK_ENTRIES)
 
     def minimise(
-        self, view: RowView, working: WorkingSet, at: LocalPoint, q: Floats, tolerance: float
+        self,
+        view: RowView,
+        working: WorkingSet,
+        at: LocalPoint,
+        q: Floats,
+        tolerance: float,
+        cease: Callable[[], bool],
     ) -> Step:
         """The step that minimises the model at a point.
 
         q : float64 (n_rows,), curvatures of the rows of the view.
         tolerance : violation up to which a weight of 0 stays out of the active set.
+        cease : whether to stop and return the best point so far.
         """
         centre, curve_b = np.zeros(len(at.columns)), 1.0
         free = view.objective.intercept
@@ -125,7 +130,7 @@ class ExactModel:
             at.weights,
             min(tolerance, 1e-6),
             len(at.columns) if at.ridge.any() else int(np.count_nonzero(q)),
-            self.cease,
+            cease,
         )
         d = weights - at.weights
         db = -at.slope_b / curve_b - float(centre @ d) if free else 0.0

@@ -110,7 +110,6 @@ class Trainer:
         self.resize(inner.n_rows)
         self.inner = inner
         self._exact = ExactModel(min(hessian_columns, inner.max_columns))
-        self._exact.cease = lambda: self.inner.cease()  # noqa: PLW0108  it is set later
         self._raised = 0.0  # share of a majoriser's curvatures that bounds the model's from below
         self._careful = False  # whether coordinate descent on a sample has proved insufficient
         self._team = inner.team
@@ -296,7 +295,8 @@ class Trainer:
         n, k = view.objective.n_rows, len(local.columns)
         if self._is_cheap(view, k):
             if self._raised or not self._is_clipped(view, k):
-                return self._exact.minimise(view, working, local, self._q, tolerance)
+                cease = self.inner.cease
+                return self._exact.minimise(view, working, local, self._q, tolerance, cease)
             pulls, pull_b = self._pulls(view, working, local)
             problem = clipped.ClippedProblem(view, working, local, self._m, pulls, pull_b)
             # the tolerance is tight, since rounding may hide violations while values still differ
@@ -305,7 +305,8 @@ class Trainer:
         if self._careful and not (0.0 < self._raised < 1.0 and view.objective.loss.clipped):
             some = np.flatnonzero((local.weights != 0.0) | (np.abs(slopes) > 1.0))
             if len(some) <= self._exact.most and n * len(some) ** 2 <= DEAR_HESSIAN:
-                part = self._exact.minimise(view, working, local.take(some), self._q, tolerance)
+                local, cease = local.take(some), self.inner.cease
+                part = self._exact.minimise(view, working, local, self._q, tolerance, cease)
                 d = np.zeros(k)
                 d[some] = part.d
                 return Step(d, part.db, part.sweeps, part.dv)

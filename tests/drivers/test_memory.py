@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -16,8 +17,12 @@ from explicit import make_solver
 from judge import LOSSES, Problem
 from rows import ACCEPTORS, ROOT
 
+import fcl
+from fcl.cache.columns import ColumnCache
+from fcl.drivers.session import Session
 from fcl.features import KmerFamily
 from fcl.solve.inner import EXTRAPOLATE_VECTORS, LEAST_ROWS
+from fcl.solve.solver import Solver
 from fcl.solve.trainer import Trainer
 
 pytestmark = pytest.mark.fresh_interpreters
@@ -96,3 +101,21 @@ print(peak_memory(), result.model.n_rows)
     peak, rows = map(int, done.stdout.split())
     assert rows == 394_023
     assert peak <= budget << 20, f"{peak >> 20} MiB"
+
+
+@pytest.mark.parametrize("train", [fcl.train, fcl.train_path])
+def test_a_finished_run_leaves_nothing_in_memory(train: Callable[..., Any]) -> None:
+    """Reference counts free the buffers: cycles would keep them beside those of the next run."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 20))
+    data = fcl.open_data(X, y=np.where(X[:, 0] + rng.normal(size=300) > 0.0, 1, -1))
+    options = {"C": 1.0} if train is fcl.train else {"points": 3, "C_max": 1.0, "valid": data}
+    gc.collect()
+    gc.disable()
+    try:
+        result = train(data, "columns", **options)
+        kinds = (Solver, Trainer, ColumnCache, Session)
+        left = [type(found).__name__ for found in gc.get_objects() if isinstance(found, kinds)]
+    finally:
+        gc.enable()
+    assert result is not None and not left
