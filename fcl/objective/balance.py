@@ -7,7 +7,7 @@ the prices. :func:`balanced` removes the rest:
 
     r~_i = r_i - d_i (A x)_i,   A' D A x = A' r,   0 <= d_i <= distance of r_i from the ends of its domain
 
-r~ is in the domain if |A x| <= 1 in every row. d_i is at most the curvature s_i loss'', so this is the
+r~ is in the domain if |A x| <= 1 in every row with d_i > 0. d_i is at most the curvature s_i loss'', so this is the
 first-order effect of a Newton step of (b, v) on the residuals, and x is tiny after a fit of (b, v). Where
 |A x| > 1 there is no such point, and r~ = 0 proves the bound 0. No price changes by more than
 sum_i |r~_i - r_i| times the largest value of its feature, which the prices of the pass account for.
@@ -94,7 +94,8 @@ def balanced(
         r = residuals[rows]
         moved = np.abs(covariates.times(x[1:], rows) + x[0])
         room = _room(objective, r, curvatures, rows)
-        return float((room * moved).sum()), float(moved.max(initial=0.0))
+        # rows without room stay where they are, wherever x would move them
+        return float((room * moved).sum()), float(moved.max(initial=0.0, where=room > 0.0))
 
     changes, largest = zip(*objective.team.map(moves, blocks), strict=True)
     if not objective.loss.unbounded and max(largest) > 1.0:

@@ -18,7 +18,7 @@ from fcl.errors import InputError
 from fcl.objective.covariates import newton_step, total
 from fcl.objective.problem import Objective
 
-__all__ = ["Settled", "check_finite", "settle"]
+__all__ = ["Settled", "check_null", "settle"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -34,6 +34,8 @@ REUSED = 0.1
 SUFFICIENT, ROUNDING = 1e-4, 1e-14
 #: Shares of the majoriser's curvatures that are tried in turn (see ``raise_curvatures``).
 RAISED = (0.0, 1e-2, 1.0)
+#: Share of the losses without covariates up to which a fit is exact.
+EXACT = 1e-20
 #: Losses that fall for ever on one side; the range of Z v, and the curvature relative to that of a
 #: typical row, beyond which a minimum is taken to be at infinity.
 ENDLESS, FURTHEST, FLAT = ("logistic", "poisson"), 25.0, 1e-9
@@ -191,13 +193,33 @@ class _Newton:
         return r, q
 
 
-def check_finite(objective: Objective, m: Floats, b: float, v: Floats) -> None:
-    """Raise InputError if no finite coefficients are optimal, at the settled null model.
+def check_null(objective: Objective, m: Floats, b: float, v: Floats, before: float) -> None:
+    """Check the settled null model: covariates that explain everything leave no problem to solve.
 
     Where covariates separate classes, or a level of a category has no events, the loss of some rows
     falls for ever: margins leave the range in which float64 distinguishes the loss from 0, and a
-    direction of the coefficients is left without curvature. Other losses always have a minimum.
+    direction of the coefficients is left without curvature. Other losses always have a minimum, but if
+    it is 0, only rounding is left, and relative gaps mean nothing.
+
+    before : sum of the losses without any coefficient.
+
+    Raises
+    ------
+    InputError
+        No finite coefficients are optimal, or the covariates fit the targets exactly.
     """
+    if objective.covariates is None:
+        return
+    _check_finite(objective, m, b, v)
+    if 0.0 < before and objective.loss_sum(m, b) <= EXACT * before:
+        raise InputError(
+            "covariates: expected targets that they do not determine, but the covariates alone fit the "
+            "targets exactly; leave out the covariate that contains the target, or use fewer covariates"
+        )
+
+
+def _check_finite(objective: Objective, m: Floats, b: float, v: Floats) -> None:
+    """Raise InputError if no finite coefficients are optimal."""
     covariates, loss = objective.covariates, objective.loss
     if covariates is None or loss.name not in ENDLESS:
         return
