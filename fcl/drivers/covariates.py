@@ -96,15 +96,17 @@ def make_design(data: DataSet, keep: Mask | None, s: Floats, intercept: bool) ->
             yield some, s[done : done + len(some)] / total
             done += len(some)
 
-    means, sizes = 0.0, 0.0
+    means, sizes = np.zeros((2, sum(encoding.width for encoding in encodings)))
     for values, share in blocks():
-        means = means + share @ values if intercept else np.zeros(values.shape[1])
+        means += share @ values if intercept else 0.0
         sizes = np.maximum(sizes, np.abs(values).max(axis=0, initial=0.0))
     sizes = np.where(sizes > 0.0, sizes, 1.0)
-    corner = np.empty((0, len(sizes)))  # R of a QR decomposition, which loses no digits as a Gram does
+    corner = np.empty(
+        (0, len(sizes))
+    )  # R of a QR decomposition, which loses no digits as a Gram does
     for values, share in blocks():
         part = (values - means) / sizes * np.sqrt(share)[:, None]
-        corner = np.linalg.qr(np.vstack([corner, part]), mode="r")
+        corner = np.linalg.qr(np.vstack([corner, part])).R
     spread = np.linalg.norm(corner, axis=0)
     varied = np.flatnonzero(spread > CONSTANT)
     unit = corner[:, varied] / spread[varied]

@@ -7,18 +7,18 @@ the prices. :func:`balanced` removes the rest:
 
     r~_i = r_i - d_i (A x)_i,   A' D A x = A' r,   0 <= d_i <= distance of r_i from the ends of its domain
 
-r~ is in the domain if |A x| <= 1 in every row with d_i > 0. d_i is at most the curvature s_i loss'', so this is the
-first-order effect of a Newton step of (b, v) on the residuals, and x is tiny after a fit of (b, v). Where
-|A x| > 1 there is no such point, and r~ = 0 proves the bound 0. No price changes by more than
-sum_i |r~_i - r_i| times the largest value of its feature, which the prices of the pass account for.
+r~ is in the domain if |A x| <= 1 in every row with d_i > 0. d_i is at most the curvature s_i loss'', so
+this is the first-order effect of a Newton step of (b, v) on the residuals, and x is tiny after a fit of
+(b, v). Where |A x| > 1 there is no such point, and r~ = 0 proves the bound 0. No price changes by more
+than sum_i |r~_i - r_i| times the largest value of its feature, which the prices of the pass account for.
 
 **Rounding.** In floating point A' r~ is not 0 but about 1e-16 of its terms. Weak duality then gives
 
     P(w, v, b) >= D(r~) + C (A' r~) . (b, v)    for every point
 
 so :func:`slack` lowers the bound by C * reach * sum_c |(A' r~)_c|. The bound holds for all models whose
-intercept and coefficients, in standard deviations of the covariates, are at most ``reach`` in absolute
-value: a thousand times the largest margin of the anchor. (The balance of the intercept alone, in
+intercept and coefficients, of orthonormal columns (:class:`fcl.drivers.covariates.Design`), are at most
+``reach`` in absolute value: a thousand times the largest margin of the anchor. (The balance of the intercept alone, in
 :meth:`fcl.objective.Objective.dual_bound`, leaves the same rounding.)
 """
 

@@ -17,7 +17,7 @@ RIDGES = 1e-13, 1e-10, 1e-6, 1.0
 
 @dataclass(frozen=True)
 class Covariates:
-    """Standardised, linearly independent columns.
+    """Columns that are orthonormal in the weights of all training rows.
 
     values : float64 (n, q), C-contiguous.
     names : of the columns, for messages; empty where no message needs them.

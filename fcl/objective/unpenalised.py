@@ -211,7 +211,7 @@ def check_null(objective: Objective, m: Floats, b: float, v: Floats, before: flo
     if objective.covariates is None:
         return
     _check_finite(objective, m, b, v)
-    if 0.0 < before and objective.loss_sum(m, b) <= EXACT * before:
+    if before > 0.0 and objective.loss_sum(m, b) <= EXACT * before:
         raise InputError(
             "covariates: expected targets that they do not determine, but the covariates alone fit the "
             "targets exactly; leave out the covariate that contains the target, or use fewer covariates"
