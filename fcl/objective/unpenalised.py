@@ -33,7 +33,7 @@ REUSED = 0.1
 #: Share of the promised decrease that a step must have, and relative error of the objective.
 SUFFICIENT, ROUNDING = 1e-4, 1e-14
 #: Shares of the majoriser's curvatures that are tried in turn (see ``raise_curvatures``).
-RAISED = (0.0, 1e-2, 1.0)
+RAISED = (0.0, 1e-6, 1e-2, 1.0)
 #: Share of the losses without covariates up to which a fit is exact.
 EXACT = 1e-20
 #: Losses that fall for ever on one side; the range of Z v, and the curvature relative to that of a
@@ -145,7 +145,9 @@ class _Newton:
                 self.hessian = self.curvatures(share)
             assert self.hessian is not None
             step, free = np.zeros(len(self.x)), self._free
-            step[free] = newton_step(self.hessian[np.ix_(free, free)], self._slopes[free])
+            step[free], flat = newton_step(self.hessian[np.ix_(free, free)], self._slopes[free])
+            if flat and share is not None and share < RAISED[-1]:
+                continue  # such as a level whose rows have no loss: the majoriser bends there
             if self._search(step):
                 return True
         return False
