@@ -54,11 +54,8 @@ class Design:
     def columns(self, data: DataSet, keep: Mask | None) -> Floats:
         """The columns of some rows, float64 (rows, kept); InputError if the data lack an array."""
         out = np.empty((data.n_rows if keep is None else int(keep.sum()), len(self.kept)))
-        done = 0
-        for rows, values in encoded_blocks(self.encodings, data.covariates, data.name):
-            some = values[:, self.kept] if keep is None else values[keep[rows]][:, self.kept]
-            np.matmul(some - self.means, self.transform, out=out[done : done + len(some)])
-            done += len(some)
+        for rows, values in _kept_blocks(self.encodings, data, keep):
+            np.matmul(values[:, self.kept] - self.means, self.transform, out=out[rows])
         return out
 
     def terms(self, v: Floats) -> tuple[tuple[CovariateTerm, ...], float]:
@@ -86,26 +83,16 @@ def make_design(data: DataSet, keep: Mask | None, s: Floats, intercept: bool) ->
     keep : bool (data.n_rows,), the training rows, or None for all.  s : float64 (n,), their weights.
     """
     encodings = encodings_of(data.covariates or ())
-    total = float(s.sum())
-
-    def blocks() -> Iterator[tuple[Floats, Floats]]:
-        """Columns of training rows and the rows' shares of the weight, a block at a time."""
-        done = 0
-        for rows, values in encoded_blocks(encodings, data.covariates, data.name):
-            some = values if keep is None else values[keep[rows]]
-            yield some, s[done : done + len(some)] / total
-            done += len(some)
-
+    shares = s / s.sum()
     means, sizes = np.zeros((2, sum(encoding.width for encoding in encodings)))
-    for values, share in blocks():
-        means += share @ values if intercept else 0.0
+    for rows, values in _kept_blocks(encodings, data, keep):
+        means += shares[rows] @ values if intercept else 0.0
         sizes = np.maximum(sizes, np.abs(values).max(axis=0, initial=0.0))
     sizes = np.where(sizes > 0.0, sizes, 1.0)
-    corner = np.empty(
-        (0, len(sizes))
-    )  # R of a QR decomposition, which loses no digits as a Gram does
-    for values, share in blocks():
-        part = (values - means) / sizes * np.sqrt(share)[:, None]
+    # R of a QR decomposition: sums of squares would lose half the digits of nearly collinear columns
+    corner = np.empty((0, len(sizes)))
+    for rows, values in _kept_blocks(encodings, data, keep):
+        part = (values - means) / sizes * np.sqrt(shares[rows])[:, None]
         corner = np.linalg.qr(np.vstack([corner, part])).R
     spread = np.linalg.norm(corner, axis=0)
     varied = np.flatnonzero(spread > CONSTANT)
@@ -123,6 +110,17 @@ def make_design(data: DataSet, keep: Mask | None, s: Floats, intercept: bool) ->
             ", ".join(left_out),
         )
     return design
+
+
+def _kept_blocks(
+    encodings: Sequence[Encoding], data: DataSet, keep: Mask | None
+) -> Iterator[tuple[slice, Floats]]:
+    """Encoded columns of the rows that are kept, a block at a time, and where the rows come in order."""
+    done = 0
+    for rows, values in encoded_blocks(encodings, data.covariates, data.name):
+        kept = values if keep is None else values[keep[rows]]
+        yield slice(done, done + len(kept)), kept
+        done += len(kept)
 
 
 def _independent(columns: Floats) -> list[int]:
