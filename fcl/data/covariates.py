@@ -6,7 +6,7 @@ column of zeros and ones for each level but the first, in sorted order.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +22,7 @@ from fcl.errors import InputError
 __all__ = [
     "CovariateArray",
     "Encoding",
-    "encode",
+    "encoded_blocks",
     "encodings_of",
     "read_covariates",
     "split_covariates",
@@ -32,19 +32,23 @@ Floats = npt.NDArray[np.float64]
 
 #: Maximum columns of all covariates together: the trainer holds them densely.
 MOST_COLUMNS = 256
+#: Rows that are encoded at a time.
+BLOCK_ROWS = 8192
+#: Largest absolute value, and the inverse of the smallest largest one, so that float64 holds squares.
+MOST_VALUE = 1e100
 
 
 @dataclass(frozen=True)
 class CovariateArray:
-    """A covariate as it is stored: numbers, float64 (n, k), or the levels of categories, text (n,)."""
+    """A covariate of rows.
+
+    values : float64 (n, k), or int32 (n,), the place of each row's category in ``levels``.
+    levels : text of the categories, sorted; None for numbers.
+    """
 
     name: str
     values: np.ndarray
-
-    @property
-    def categorical(self) -> bool:
-        """Whether the values are levels."""
-        return self.values.dtype.kind == "U"
+    levels: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -67,42 +71,41 @@ class Encoding:
             return [f"{self.name}={level}" for level in self.levels[1:]]
         return [self.name] if self.width == 1 else [f"{self.name}[{k}]" for k in range(self.width)]
 
-    def encode(self, array: CovariateArray, where: str) -> Floats:
-        """The columns, float64 (n, width); ``where`` names the data in messages."""
-        if array.categorical != (self.levels is not None):
+    def encode(self, array: CovariateArray, rows: slice, where: str) -> Floats:
+        """The columns of some rows, float64 (rows, width); ``where`` names the data in messages."""
+        if (array.levels is None) != (self.levels is None):
             kinds = ["numbers", "categories"]
             raise InputError(
-                f"{where}: covariate {self.name} holds {kinds[array.categorical]}, expected "
+                f"{where}: covariate {self.name} holds {kinds[array.levels is not None]}, expected "
                 f"{kinds[self.levels is not None]} as in training"
             )
-        if self.levels is None:
-            if array.values.shape[1] != self.width:
+        values = array.values[rows]
+        if self.levels is None or array.levels is None:
+            if values.shape[1] != self.width:
                 raise InputError(
-                    f"{where}: covariate {self.name} has {array.values.shape[1]} columns, expected "
+                    f"{where}: covariate {self.name} has {values.shape[1]} columns, expected "
                     f"{self.width} as in training"
                 )
-            return array.values
-        levels = np.array(self.levels, "U")
-        at = np.minimum(np.searchsorted(levels, array.values), len(levels) - 1)
-        if (unknown := levels[at] != array.values).any():
-            row = int(unknown.argmax())
+            return values
+        place = {level: number for number, level in enumerate(self.levels)}
+        at = np.array([place.get(level, -1) for level in array.levels])[values]
+        if (at < 0).any():
+            row = int(np.argmax(at < 0))
             raise InputError(
-                f"{where}: covariate {self.name} is {str(array.values[row])!r} in row {row}, expected "
-                f"one of the levels in training: {', '.join(map(repr, self.levels[:8]))}"
-                + (", ..." if len(levels) > 8 else "")
+                f"{where}: covariate {self.name} is {array.levels[values[row]]!r} in row "
+                f"{rows.start + row}, expected one of the levels in training: "
+                f"{', '.join(map(repr, self.levels[:8]))}"
+                + (", ..." if len(self.levels) > 8 else "")
             )
-        return (at[:, None] == np.arange(1, len(levels))).astype(np.float64)
+        return (at[:, None] == np.arange(1, len(self.levels))).astype(np.float64)
 
 
 def encodings_of(arrays: Sequence[CovariateArray]) -> tuple[Encoding, ...]:
     """The encodings of training rows."""
-    found = []
-    for array in arrays:
-        levels, width = None, array.values.shape[-1]
-        if array.categorical:
-            levels = tuple(np.unique(array.values).tolist())
-            width = len(levels) - 1
-        found.append(Encoding(array.name, levels, width))
+    found = [
+        Encoding(a.name, a.levels, a.values.shape[1] if a.levels is None else len(a.levels) - 1)
+        for a in arrays
+    ]
     total = sum(encoding.width for encoding in found)
     if total > MOST_COLUMNS:
         widest = max(found, key=lambda encoding: encoding.width)
@@ -113,12 +116,12 @@ def encodings_of(arrays: Sequence[CovariateArray]) -> tuple[Encoding, ...]:
     return tuple(found)
 
 
-def encode(
+def encoded_blocks(
     encodings: Sequence[Encoding], arrays: Sequence[CovariateArray] | None, where: str
-) -> Floats:
-    """All columns side by side, float64 (n, columns).
+) -> Iterator[tuple[slice, Floats]]:
+    """All columns side by side, float64 (rows, columns), a block of rows at a time.
 
-    Arrays are found by name; arrays in memory, which are named by their order, alike.
+    Arrays are found by name. Arrays in memory are named ``covariates``.
 
     Raises
     ------
@@ -134,8 +137,11 @@ def encode(
                 f"{', '.join(by_name) or 'no covariates'}; name the arrays (covariates=, --covariates "
                 f"{wanted})"
             )
-    parts = [encoding.encode(by_name[encoding.name], where) for encoding in encodings]
-    return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
+    n_rows = len(by_name[encodings[0].name].values)
+    for start in range(0, n_rows, BLOCK_ROWS):
+        rows = slice(start, min(start + BLOCK_ROWS, n_rows))
+        parts = [encoding.encode(by_name[encoding.name], rows, where) for encoding in encodings]
+        yield rows, np.concatenate(parts, axis=1)
 
 
 def read_covariates(
@@ -226,7 +232,8 @@ def _checked(name: str, reader: RowReader[np.ndarray], rows: RowReader[Any]) -> 
             raise InputError(
                 f"covariate {name} has shape {values.shape}; expected one level per row"
             )
-        return CovariateArray(name, values.astype(str))
+        levels, places = np.unique(values.astype(str), return_inverse=True)
+        return CovariateArray(name, places.astype(np.int32), tuple(levels.tolist()))
     if values.dtype.kind not in "biuf" or values.ndim > 2:
         raise InputError(
             f"covariate {name} has dtype {values.dtype} and shape {values.shape}; expected numbers (n,) "
@@ -239,5 +246,11 @@ def _checked(name: str, reader: RowReader[np.ndarray], rows: RowReader[Any]) -> 
         raise InputError(
             f"covariate {name} is {numbers[row][~np.isfinite(numbers[row])][0]} in row {row}; expected "
             f"finite numbers: drop such rows, or fill in the values ({int((~fine).sum())} of {len(fine)})"
+        )
+    largest = np.abs(numbers).max(axis=0, initial=0.0)
+    if ((largest > MOST_VALUE) | ((largest > 0.0) & (largest < 1.0 / MOST_VALUE))).any():
+        raise InputError(
+            f"covariate {name} has values of up to {largest.max():g}, expected columns of 0 or of values "
+            f"between {1.0 / MOST_VALUE:g} and {MOST_VALUE:g}; change the unit"
         )
     return CovariateArray(name, numbers)

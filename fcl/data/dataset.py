@@ -98,7 +98,7 @@ class DataSet:
         The first call reads 64 spaced blocks of X; later calls return the same value.
         """
         if self._fingerprint is None:
-            named = {array.name: array.values for array in self.covariates or ()}
+            named = {f"{a.name} {a.levels}": a.values for a in self.covariates or ()}
             self._fingerprint = fingerprint(
                 self.rows, self.target, self.weights, self.offset, named
             )

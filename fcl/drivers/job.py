@@ -41,7 +41,7 @@ class Rows:
     y: Floats  #: float64 (n,), targets
     s: Floats  #: float64 (n,), weights, above 0
     offset: Floats | None = None  #: float64 (n,), added to the margins; None for zeros
-    covariates: Floats | None = None  #: float64 (n, q), standardised; None for none
+    covariates: Floats | None = None  #: float64 (n, q), orthonormal; None for none
 
     @property
     def n(self) -> int:

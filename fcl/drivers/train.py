@@ -140,9 +140,9 @@ def train(
         Columns z whose coefficients v are not penalised: <v, z> is added to the margins. They replace the
         covariates with which ``data`` was opened, where they may also be named
         (``fcl.open_data(path, covariates="obs/age,obs/sex")``). Validation and prediction need them, too.
-        Columns that are constant, or that other columns determine, get the coefficient 0. The bound
-        covers all models whose coefficients, in standard deviations, are below 1,000 times the largest
-        margin.
+        Columns that are constant, or that other columns determine to 7 digits, get the coefficient 0. The
+        bound covers all models in which the intercept, and the standard deviation of what the covariates
+        add to the margins, are below 1,000 times the largest margin.
     intercept : bool
         Whether b is free; it is never penalised.
     tol : float

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from fcl.data.covariates import Encoding, encode
+from fcl.data.covariates import Encoding, encoded_blocks
 from fcl.errors import InputError
 
 if TYPE_CHECKING:
@@ -66,5 +66,8 @@ def covariate_margins(terms: Sequence[CovariateTerm], data: DataSet) -> Floats:
 
     Raises InputError if the data lack an array, or it differs in kind from that of training.
     """
-    columns = encode([term.encoding for term in terms], data.covariates, data.name)
-    return np.asarray(columns @ np.concatenate([term.coefficients for term in terms]))
+    out, v = np.empty(data.n_rows), np.concatenate([term.coefficients for term in terms])
+    encodings = [term.encoding for term in terms]
+    for rows, values in encoded_blocks(encodings, data.covariates, data.name):
+        out[rows] = values @ v
+    return out

@@ -7,19 +7,20 @@ the prices. :func:`balanced` removes the rest:
 
     r~_i = r_i - d_i (A x)_i,   A' D A x = A' r,   0 <= d_i <= distance of r_i from the ends of its domain
 
-r~ is in the domain if |A x| <= 1 in every row. d_i is at most the curvature s_i loss'', so this is the
-first-order effect of a Newton step of (b, v) on the residuals, and x is tiny after a fit of (b, v). Where
-|A x| > 1 there is no such point, and r~ = 0 proves the bound 0. No price changes by more than
-sum_i |r~_i - r_i| times the largest value of its feature, which the prices of the pass account for.
+d_i is at most the curvature s_i loss'', so this is the first-order effect of a Newton step of (b, v) on
+the residuals, and x is tiny after a fit of (b, v). r~ is in the domain if |A x| <= 1 in every row, so
+(A x)_i is clipped to that range. No price changes by more than sum_i |r~_i - r_i| times the largest value
+of its feature, which the prices of the pass account for.
 
-**Rounding.** In floating point A' r~ is not 0 but about 1e-16 of its terms. Weak duality then gives
+**Remainder.** In floating point A' r~ is not 0 but about 1e-16 of its terms, and more where (A x)_i is
+clipped. Weak duality then gives
 
     P(w, v, b) >= D(r~) + C (A' r~) . (b, v)    for every point
 
 so :func:`slack` lowers the bound by C * reach * sum_c |(A' r~)_c|. The bound holds for all models whose
-intercept and coefficients, in standard deviations of the covariates, are at most ``reach`` in absolute
-value: a thousand times the largest margin of the anchor. (The balance of the intercept alone, in
-:meth:`fcl.objective.Objective.dual_bound`, leaves the same rounding.)
+intercept and coefficients, of orthonormal columns (:class:`fcl.drivers.covariates.Design`), are at most
+``reach`` in absolute value: a thousand times the largest margin of the anchor. (The balance of the
+intercept alone, in :meth:`fcl.objective.Objective.dual_bound`, leaves the same rounding.)
 """
 
 from __future__ import annotations
@@ -48,14 +49,14 @@ class Balanced:
     objective: Objective
     residuals: RowValues
     curvatures: Floats
-    x: Floats | None  #: float64 (1 + q,), 0 first without an intercept; None: r~ = 0
+    x: Floats  #: float64 (1 + q,), 0 first without an intercept
 
     def __getitem__(self, rows: slice) -> Floats:
         r, covariates = self.residuals[rows], self.objective.covariates
         assert covariates is not None
-        if self.x is None:
-            return np.zeros(len(r))
         moved = covariates.times(self.x[1:], rows) + self.x[0]
+        if not self.objective.loss.unbounded:
+            moved = np.clip(moved, -1.0, 1.0)
         return np.asarray(r - _room(self.objective, r, self.curvatures, rows) * moved)
 
 
@@ -88,23 +89,17 @@ def balanced(
     parts = zip(*objective.team.map(sums, blocks), strict=True)
     imbalance, gram = (total(part) for part in parts)
     x = np.zeros(1 + covariates.q)
-    x[free] = -newton_step(gram[np.ix_(free, free)], imbalance[free])
+    x[free] = -newton_step(gram[np.ix_(free, free)], imbalance[free])[0]
+    found = Balanced(objective, residuals, curvatures, x)
 
-    def moves(rows: slice) -> tuple[float, float]:
-        r = residuals[rows]
-        moved = np.abs(covariates.times(x[1:], rows) + x[0])
-        room = _room(objective, r, curvatures, rows)
-        return float((room * moved).sum()), float(moved.max(initial=0.0))
+    def change(rows: slice) -> float:
+        return float(np.abs(found[rows] - residuals[rows]).sum())
 
-    changes, largest = zip(*objective.team.map(moves, blocks), strict=True)
-    if not objective.loss.unbounded and max(largest) > 1.0:
-        changes = tuple(float(np.abs(residuals[rows]).sum()) for rows in blocks)
-        return Balanced(objective, residuals, curvatures, None), math.fsum(changes)
-    return Balanced(objective, residuals, curvatures, x), math.fsum(changes)
+    return found, math.fsum(objective.team.map(change, blocks))
 
 
 def slack(objective: Objective, r: RowValues, margins: Floats) -> float:
-    """C * reach * sum_c |(A' r~)_c|: what rounding of balanced residuals r~ may take from the bound.
+    """C * reach * sum_c |(A' r~)_c|: what the remainder of r~ may take from the bound.
 
     margins : float64 (n,), of the point of the residuals, from which ``reach`` follows.
     """

@@ -11,13 +11,13 @@ __all__ = ["Covariates", "newton_step", "total"]
 
 Floats = npt.NDArray[np.float64]
 
-#: Ridge that keeps a Hessian positive definite, relative to its diagonal; larger ones if it fails.
-RIDGES = 1e-13, 1e-10, 1e-6, 1.0
+#: Curvature below which a direction is flat, relative to the curvatures of its columns.
+FLAT = 1e-13
 
 
 @dataclass(frozen=True)
 class Covariates:
-    """Standardised, linearly independent columns.
+    """Columns that are orthonormal in the weights of all training rows.
 
     values : float64 (n, q), C-contiguous.
     names : of the columns, for messages; empty where no message needs them.
@@ -65,17 +65,14 @@ def total(parts: tuple[Floats, ...]) -> Floats:
     return out
 
 
-def newton_step(hessian: Floats, g: Floats) -> Floats:
-    """-hessian^-1 g, with a tiny ridge in the units of each coefficient."""
-    from scipy.linalg import LinAlgError, cho_factor, cho_solve
+def newton_step(hessian: Floats, g: Floats) -> tuple[Floats, bool]:
+    """-hessian^-1 g without the directions that are flat, and whether there is a flat direction.
 
+    A direction is flat where rounding hides its curvature; a step along it would be arbitrarily long.
+    """
     scale = np.sqrt(np.maximum(np.diag(hessian), 0.0))
     scale = np.where(scale > 0.0, scale, 1.0)
-    unit = hessian / scale / scale[:, None]
-    for ridge in RIDGES:
-        try:
-            factor = cho_factor(unit + ridge * np.eye(len(g)))
-        except LinAlgError:
-            continue
-        return np.asarray(-cho_solve(factor, g / scale) / scale)
-    return np.asarray(-g / scale / scale)
+    values, vectors = np.linalg.eigh(hessian / scale / scale[:, None])
+    bent = values > FLAT
+    own = vectors[:, bent]
+    return -(own / values[bent]) @ (own.T @ (g / scale)) / scale, not bool(bent.all())

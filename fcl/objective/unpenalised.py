@@ -18,7 +18,7 @@ from fcl.errors import InputError
 from fcl.objective.covariates import newton_step, total
 from fcl.objective.problem import Objective
 
-__all__ = ["Settled", "check_finite", "settle"]
+__all__ = ["Settled", "check_null", "settle"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -33,7 +33,9 @@ REUSED = 0.1
 #: Share of the promised decrease that a step must have, and relative error of the objective.
 SUFFICIENT, ROUNDING = 1e-4, 1e-14
 #: Shares of the majoriser's curvatures that are tried in turn (see ``raise_curvatures``).
-RAISED = (0.0, 1e-2, 1.0)
+RAISED = (0.0, 1e-6, 1e-2, 1.0)
+#: Share of the losses without covariates up to which a fit is exact.
+EXACT = 1e-20
 #: Losses that fall for ever on one side; the range of Z v, and the curvature relative to that of a
 #: typical row, beyond which a minimum is taken to be at infinity.
 ENDLESS, FURTHEST, FLAT = ("logistic", "poisson"), 25.0, 1e-9
@@ -143,7 +145,9 @@ class _Newton:
                 self.hessian = self.curvatures(share)
             assert self.hessian is not None
             step, free = np.zeros(len(self.x)), self._free
-            step[free] = newton_step(self.hessian[np.ix_(free, free)], self._slopes[free])
+            step[free], flat = newton_step(self.hessian[np.ix_(free, free)], self._slopes[free])
+            if flat and share is not None and share < RAISED[-1]:
+                continue  # such as a level whose rows have no loss: the majoriser bends there
             if self._search(step):
                 return True
         return False
@@ -191,13 +195,33 @@ class _Newton:
         return r, q
 
 
-def check_finite(objective: Objective, m: Floats, b: float, v: Floats) -> None:
-    """Raise InputError if no finite coefficients are optimal, at the settled null model.
+def check_null(objective: Objective, m: Floats, b: float, v: Floats, before: float) -> None:
+    """Check the settled null model: covariates that explain everything leave no problem to solve.
 
     Where covariates separate classes, or a level of a category has no events, the loss of some rows
     falls for ever: margins leave the range in which float64 distinguishes the loss from 0, and a
-    direction of the coefficients is left without curvature. Other losses always have a minimum.
+    direction of the coefficients is left without curvature. Other losses always have a minimum, but if
+    it is 0, only rounding is left, and relative gaps mean nothing.
+
+    before : sum of the losses without any coefficient.
+
+    Raises
+    ------
+    InputError
+        No finite coefficients are optimal, or the covariates fit the targets exactly.
     """
+    if objective.covariates is None:
+        return
+    _check_finite(objective, m, b, v)
+    if before > 0.0 and objective.loss_sum(m, b) <= EXACT * before:
+        raise InputError(
+            "covariates: expected targets that they do not determine, but the covariates alone fit the "
+            "targets exactly; leave out the covariate that contains the target, or use fewer covariates"
+        )
+
+
+def _check_finite(objective: Objective, m: Floats, b: float, v: Floats) -> None:
+    """Raise InputError if no finite coefficients are optimal."""
     covariates, loss = objective.covariates, objective.loss
     if covariates is None or loss.name not in ENDLESS:
         return

@@ -18,16 +18,17 @@ from fcl.solve.view import RowView, column_moments
 
 __all__ = ["Eliminated", "leans_of", "orthonormal"]
 
-#: Ridge that keeps the factorisation possible if the rows of a sample make columns dependent.
-RIDGE = 1e-10
+#: Curvature below which a direction is flat and is not eliminated, relative to that of its columns: the
+#: rows of a sample may make columns dependent, and rows of a level may have no curvature.
+FLAT = 1e-10
 
 
 @dataclass(frozen=True)
 class Eliminated:
     """Covariates made orthonormal in the weights of a model's rows."""
 
-    columns: Floats  #: float64 (rows, q), W
-    transform: Floats  #: float64 (q, q), T
+    columns: Floats  #: float64 (rows, r), W; r is q less the flat directions
+    transform: Floats  #: float64 (q, r), T
     means: Floats  #: float64 (q,), zeros if the intercept is not free
 
     def step(self, a: Floats) -> tuple[float, Floats]:
@@ -46,27 +47,25 @@ def orthonormal(z: Floats, q: Floats, free: bool, floor: Floats | None) -> Elimi
     free : whether the intercept is free; the columns are then centred.
     floor : float64 (q,), curvatures of further terms in v^2 / 2, or None.
     """
-    from scipy.linalg import solve_triangular
-
     total = float(q.sum())
     means = q @ z / total if free and total > 0.0 else np.zeros(z.shape[1])
     centred = z - means
-    gram = centred.T @ (centred * q[:, None])
+    gram, size = centred.T @ (centred * q[:, None]), q @ np.square(z)
     if floor is not None:
         gram[np.diag_indices_from(gram)] += floor
-    diagonal = np.diag(gram)
-    gram[np.diag_indices_from(gram)] += RIDGE * diagonal + 1e-12 * diagonal.max() + 1e-300
-    scale = np.sqrt(np.diag(gram))
-    corner = np.linalg.cholesky(gram / scale / scale[:, None])
-    transform = solve_triangular(corner, np.diag(1.0 / scale), lower=True).T
+        size = size + floor
+    scale = np.sqrt(np.where(size > 0.0, size, 1.0))
+    values, vectors = np.linalg.eigh(gram / scale / scale[:, None])
+    bent = values > FLAT
+    transform = vectors[:, bent] / np.sqrt(values[bent]) / scale[:, None]
     return Eliminated(centred @ transform, transform, means)
 
 
 def leans_of(
     view: RowView, working: WorkingSet, columns: Columns, q: Floats, of: Eliminated
 ) -> Floats:
-    """W' Q phi_j of cached columns over the rows of the view, float64 (columns, q)."""
-    parts = [
-        column_moments(working, columns, q * w, q, view.objective.team)[0] for w in of.columns.T
-    ]
-    return np.column_stack(parts)
+    """W' Q phi_j of cached columns over the rows of the view, float64 (columns, r)."""
+    leans = np.empty((len(columns), of.columns.shape[1]))
+    for c, w in enumerate(of.columns.T):
+        leans[:, c], _ = column_moments(working, columns, q * w, q, view.objective.team)
+    return leans

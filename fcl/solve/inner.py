@@ -395,7 +395,7 @@ class InnerModel:
     def _leans(
         self, view: RowView, k: int, rows: int, free: bool
     ) -> tuple[Eliminated | None, Floats]:
-        """The covariates on the sampled rows, and their leans with the gathered columns, (k, q)."""
+        """The covariates on the sampled rows, and their leans with the gathered columns, (k, r)."""
         covariates = view.objective.covariates
         if covariates is None:
             return None, np.empty((k, 0))
@@ -403,8 +403,8 @@ class InnerModel:
         q = self._q_buffer[:rows]
         at = np.flatnonzero(self._chosen_buffer[:n] >= 0)
         of = orthonormal(covariates.values[at], q, free, view.covariate_floor)
-        leans = np.zeros((k, covariates.q))
         scaled = of.columns * q[:, None]
+        leans = np.zeros((k, scaled.shape[1]))
         descent.leans(self._start[:k], self._stop[:k], self._entries, self._values, scaled, leans)
         return of, leans
 

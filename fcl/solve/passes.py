@@ -17,7 +17,7 @@ from fcl.features.base import Family, Ids, MeasuringPricer, is_sampled
 from fcl.features.prices import PriceQuery, Prices, Progress, RowVector, ones, run, sums_of
 from fcl.objective import ROUNDING, Objective
 from fcl.objective.balance import Balanced, balanced, slack
-from fcl.objective.unpenalised import check_finite, settle
+from fcl.objective.unpenalised import check_null, settle
 from fcl.solve.conditions import Conditions
 from fcl.solve.search import search
 from fcl.solve.state import Anchor, Floats, Point
@@ -130,8 +130,9 @@ class Passes:
         """The model without features and its objective; writes its margins as the anchor's."""
         margins, offset = self.vectors.accepted, self.objective.offset
         margins[:] = 0.0 if offset is None else offset
+        before = self.objective.loss_sum(margins, 0.0)
         b, v = self._settle(margins, 0.0, np.zeros(self.objective.n_covariates))
-        check_finite(self.objective, margins, b, v)
+        check_null(self.objective, margins, b, v, before)
         value = self.objective.value(0.0, margins, b)
         return Point(np.empty(0, np.int64), np.empty(0), b, v), value
 

@@ -150,7 +150,7 @@ class RowView:
         self.intercept_floor = missed + least
         covariates = self.objective.covariates
         if covariates is not None:
-            # over all rows the slopes are 0 at an anchor, and the columns are standardised
+            # over all rows the slopes are 0 at an anchor, and the columns have the same scale
             self.covariate_correction = -(self._r @ covariates.values)
             seen = self._q @ np.square(covariates.values)
             self.covariate_floor = np.maximum(0.0, MISSED * total_q - seen) + least

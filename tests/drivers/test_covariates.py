@@ -182,9 +182,11 @@ def test_no_finite_optimum() -> None:
     data = fcl.open_data(X, y=counts, covariates=one)
     with pytest.raises(fcl.InputError, match=r"but covariates\[1\] separates"):
         fcl.train(data, "columns", C=1.0, loss="poisson")
-    # squared hinge has a minimum, and so has logistic loss with one outlying covariate
-    data = fcl.open_data(X, y=np.sign(z[:, 0]), covariates=z)
-    assert fcl.train(data, "columns", C=1.0, loss="squared_hinge").certificate.objective == 0.0
+    # other losses have a minimum, but relative to 0 no gap is small
+    for loss, target in (("squared_hinge", np.sign(z[:, 0])), ("squared", z @ [1.0, 2.0, 3.0])):
+        with pytest.raises(fcl.InputError, match="fit the targets exactly"):
+            fcl.train(fcl.open_data(X, y=target, covariates=z), "columns", C=1.0, loss=loss)
+    # logistic loss with one outlying covariate has a finite minimum
     outlier = np.where(np.arange(N) == 7, 1e4, z[:, 0])
     assert fcl.train(fcl.open_data(X, y=y, covariates=outlier), "columns", C=1.0).converged
 
@@ -229,3 +231,68 @@ def test_memory_of_the_covariates_is_planned() -> None:
     assert uses[1]["covariates"] == 2 * 8 * 3 * N and "covariates" not in uses[0]
     name = next(name for name in uses[0] if name.startswith("trainer's vectors"))
     assert uses[1][name] - uses[0][name] == 2 * 8 * 3 * N
+
+
+@pytest.mark.parametrize("distance", [1e-3, 3e-7])
+def test_nearly_collinear_columns_are_covered_by_the_bound(distance: float) -> None:
+    """The best coefficients are large, and the bound holds for the models that have them."""
+    X, y, s, z = table("logistic")
+    signal = np.random.default_rng(8).normal(size=N) + 0.5 * y
+    pair = np.column_stack([1e6 * z[:, 0], 1e6 * (z[:, 0] + distance * signal)])
+    own = pair / 1e6
+    apart = np.column_stack([z[:, 0], (own[:, 1] - own[:, 0]) / distance])
+    result = train("logistic", covariates=pair)
+    best = Problem(X, y, s, "logistic", STRENGTHS["logistic"], z=apart).solve(1e-9)
+    assert result.converged
+    assert result.certificate.objective == pytest.approx(best.objective, rel=1e-7)
+    for entry in result.model.history:
+        assert entry["bound"] <= best.objective * (1.0 + 1e-9)
+
+
+def test_a_level_of_a_single_row_without_loss_keeps_a_small_coefficient() -> None:
+    """Its loss is flat where the row is classified well, so any larger coefficient is optimal, too."""
+    X, y, _, _ = table("squared_hinge")
+    s = 10.0 ** np.random.default_rng(3).uniform(-4, 4, N)
+    level, offset = (np.arange(N) == 3).astype(float), -1e5 + X[:, 1]
+    data = fcl.open_data(X, y=y, weights=s, covariates=level, offset=offset)
+    C = 1.0 / float(s.sum())
+    result = fcl.train(data, "columns", C=C, loss="squared_hinge", tol=1e-7, memory="1GiB")
+    w = np.zeros(P)
+    w[result.model.ids] = result.model.weights
+    b = np.append(result.model.intercept, coefficients(result.model))
+    problem = Problem(X, y, s, "squared_hinge", C, offset=offset, z=level[:, None])
+    assert result.converged and abs(b[1]) < 100.0
+    assert result.certificate.objective == pytest.approx(problem.objective(w, b), rel=1e-8)
+
+
+def test_columns_without_a_unit_that_float64_holds_and_categories_of_one_level() -> None:
+    X, y, _, z = table("logistic")
+    for unit in (1e150, 1e-150):
+        with pytest.raises(fcl.InputError, match=r"covariate covariates has values of up to.*unit"):
+            fcl.open_data(X, y=y, covariates=z * unit)
+    small = train("logistic", covariates=z * [1e-90, 1.0, 1e90])
+    own = train("logistic")
+    np.testing.assert_allclose(
+        coefficients(small.model) * [1e-90, 1.0, 1e90], coefficients(own.model), rtol=1e-6
+    )
+    one = {"names": np.full(N, "only"), "age": z[:, 0]}
+    pandas = pytest.importorskip("pandas")
+    mixed = train("logistic", covariates=pandas.DataFrame(one)).model
+    assert [len(term.coefficients) for term in mixed.covariates] == [0, 1]
+
+
+def test_an_unknown_level_is_named_with_its_row() -> None:
+    pandas = pytest.importorskip("pandas")
+    levels = np.array(["a", "b"])[np.arange(10_000) % 2]
+    X = np.arange(10_000.0)[:, None] % 7
+    data = fcl.open_data(
+        X, y=np.arange(10_000) % 3 % 2, covariates=pandas.DataFrame({"site": levels})
+    )
+    model = fcl.train(data, "columns", C=1e-3, memory="1GiB").model
+    other = pandas.DataFrame({"site": np.where(np.arange(10_000) == 9000, "c", levels)})
+    with pytest.raises(fcl.InputError, match=r"site is 'c' in row 9000, expected one of.*'a', 'b'"):
+        model.margins(X, covariates=other)
+    found = model.margins(X, covariates=pandas.DataFrame({"site": levels}))
+    b = coefficients(model)[0]
+    expected = X @ np.bincount(model.ids, model.weights, 1) + model.intercept + b * (levels == "b")
+    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
