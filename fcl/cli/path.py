@@ -29,8 +29,13 @@ _NOT_OF_PATHS = {
     "C": "a path finds its own values; give --C-max",
     "alpha": "a path finds its own values; give --C-max",
     "checkpoint": "a path keeps its points in the folder OUT.path",
+    "checkpoint_every": "a path keeps each finished point in the folder OUT.path",
+    "no_checkpoint": "a path keeps its points in the folder OUT.path",
     "resume": "the same command continues a path from the folder OUT.path",
+    "disk_wait": "the points are in the folder OUT.path before the model is written",
 }
+#: Options that compare scores.
+_OF_SCORES = ("select", "patience", "min_gain")
 #: Arguments of :func:`fcl.train` that :func:`fcl.train_path` does not have.
 _NOT_ARGUMENTS = ("C", "alpha", "checkpoint", "checkpoint_every", "resume")
 #: Folds of ``--cv groups:NAME``, or the number of groups if that is smaller.
@@ -51,8 +56,15 @@ def check_path_options(options: Mapping[str, Any], given: Mapping[str, str]) -> 
         raise click.UsageError("--outer needs --cv, which chooses C in each outer fold")
     if "refit_alpha" in given and not options["refit"]:
         raise click.UsageError("--refit-alpha needs --refit")
-    if options["cv"] is not None and (options["valid"] or options["valid_fraction"]):
+    validates = options["valid"] or options["valid_fraction"]
+    if options["cv"] is not None and validates:
         raise click.UsageError("give --cv, --valid or --valid-fraction, not two of them")
+    for name in () if options["cv"] is not None or validates else _OF_SCORES:
+        if name in given:
+            raise click.UsageError(
+                f"{TABLE[name].spelled} needs scores of held-out rows: give --cv, --valid or "
+                "--valid-fraction"
+            )
     if options["save_oof"] is not None:
         if options["cv"] is None:
             raise click.UsageError("--save-oof needs --cv: only folds hold every row out once")

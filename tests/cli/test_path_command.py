@@ -205,6 +205,29 @@ def test_a_signal_ends_the_path_after_its_points(
     assert "point 4 of 5" in again.stderr and out.exists()
 
 
+def test_a_resumed_path_says_which_rows_it_counts(
+    data: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first job of the second run is a fold, since the path over all rows waits for the folds."""
+    new_points = tracks.Track._new_points
+
+    def failing(self: Any) -> Any:
+        if self._part == "fold 2 of 2":
+            raise OSError("the machine failed")
+        return new_points(self)
+
+    command = ("train", data, *FEATURES, "--path", 2, "--cv", 2, "--out", tmp_path / "m.fcl")
+    monkeypatch.setattr(tracks.Track, "_new_points", failing)
+    first = run(*command)
+    n = len(np.load(data / "y.npy"))
+    assert first.exit_code == 1 and f"fcl-train: {n:,} rows (" in first.stderr, first.output
+    monkeypatch.undo()
+    again = run(*command)
+    assert again.exit_code == 0, again.output
+    assert f"fcl-train: fold 2 of 2: {n // 2:,} rows (" in again.stderr, again.stderr
+    assert f" {n:,} rows (" not in again.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -224,6 +247,11 @@ def test_a_signal_ends_the_path_after_its_points(
         (("--path", 5, "--cv", 3, "--save-oof", "a.txt"), "--save-oof: expected FILE.npy"),
         (("--path", 5, "--cv", "half"), "--cv: expected a number of folds, groups:NAME"),
         (("--path", 5, "--cv", "groups:nothing"), "nothing"),
+        (("--path", 5, "--select", "1se"), "--select needs scores of held-out rows: give --cv"),
+        (("--path", 5, "--patience", 2), "--patience needs scores of held-out rows"),
+        (("--path", 5, "--no-checkpoint"), "--no-checkpoint does not go with --path"),
+        (("--path", 5, "--checkpoint-every", "9s"), "--checkpoint-every does not go with --path"),
+        (("--path", 5, "--disk-wait", "9s"), "--disk-wait does not go with --path"),
         (("--path", 0), "--path"),
         (("--path", 5, "--select", "least"), "--select"),
         (("--path", 5, "--C-max", 1e-9), "C_max: expected a number above"),
