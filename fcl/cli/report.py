@@ -120,7 +120,7 @@ def covariate_lines(model: Model) -> list[str]:
 
 def _passes(number: int, history: History) -> str:
     """The number of passes; ``--max-passes`` does not count the first."""
-    first = "the empty model" if history.starts_empty else "an earlier model"
+    first = "the empty model" if history.starts_empty else "the starting weights"
     return f"{number:,} passes, the first of {first}"
 
 

@@ -20,7 +20,8 @@ __all__ = ["History"]
 class History(list[Mapping[str, Any]]):
     """The passes of a training in order, one mapping for each.
 
-    Pass 0 prices the null model, or the earlier model from whose weights the training started.
+    Pass 0 prices the null model, or the weights from which the training started, such as
+    those of the point before in a path.
     The keys are the fields of :class:`fcl.drivers.events.PassDone`. Numbers that are unknown or not
     finite are None.
 
