@@ -49,9 +49,9 @@ def test_points_and_choices(context: Context) -> None:
     section = section_of_path.section(context)
     assert section is not None
     assert section.lead == (
-        "The model is point 2 of 3, by increasing C. It has the smallest C within one standard error of the "
-        "best score. Standard errors come from 3 folds. Nested cross-validation of the whole procedure: "
-        "AUPRC 0.75, standard error 0.025."
+        "The model is point 2 of 3, by increasing C. It has the smallest C within one standard error of "
+        "the best score. Standard errors come from 3 folds. Nested cross-validation of the whole "
+        "procedure: AUPRC 0.75, standard error 0.025."
     )
     figure, table = section.blocks
     assert isinstance(figure, Figure) and isinstance(table, Table)
