@@ -121,7 +121,7 @@ def run_path(
         _remove(folder)
     path = _train(options, given | {"folder": folder, "trusted": trusted}, stop)
     if stop.signum is not None and path.reason == "interrupted":
-        messages.say(f"{folder} holds {len(path.points)} points; the same command continues")
+        messages.say(f"{folder} holds {len(path.points)} points; {_how_to_continue(options)}")
         return 128 + stop.signum
     written = _write(options, path)
     if not options["quiet"]:
@@ -130,6 +130,14 @@ def run_path(
         show(path_lines(path, written, folder))
     unfinished = not path.chosen.converged and path.chosen.reason not in ("max-passes", "max-time")
     return EXIT_UNFINISHED if unfinished else 0
+
+
+def _how_to_continue(options: Mapping[str, Any]) -> str:
+    """How to continue an interrupted path: ``--overwrite`` would remove its points."""
+    if not options["overwrite"]:
+        return "the same command continues"
+    move = f"after moving {options['out']}, " if os.path.exists(options["out"]) else ""
+    return f"{move}the same command without --overwrite continues"
 
 
 def _remove(folder: str) -> None:
@@ -216,9 +224,10 @@ def _train(options: Mapping[str, Any], given: dict[str, Any], stop: Stop) -> Pat
         except KeyboardInterrupt:
             if stop.signum is None:
                 raise
-            if os.path.isdir(given["folder"]):
-                messages.say(f"{given['folder']} holds points; the same command continues")
-            raise Interrupted(stop.signum) from None
+            if not os.path.isdir(given["folder"]):
+                raise Interrupted(stop.signum) from None
+            left = f"{given['folder']} holds points; {_how_to_continue(options)}"
+            raise Interrupted(stop.signum, left) from None
 
 
 def _say_warning(message: Warning | str, category: type[Warning], *where: Any) -> None:

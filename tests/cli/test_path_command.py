@@ -205,6 +205,35 @@ def test_a_signal_ends_the_path_after_its_points(
     assert "point 4 of 5" in again.stderr and out.exists()
 
 
+def test_how_an_interrupted_path_continues(
+    data: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fold is interrupted, before any model over all rows has a score."""
+    from fcl.cli import path_report
+
+    show = path_report.point_line
+
+    def killing(event: Any) -> str:
+        if event.part:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return show(event)
+
+    monkeypatch.setattr(path_report, "point_line", killing)
+    out = tmp_path / "m.fcl"
+    command = ("train", data, *FEATURES, "--path", 3, "--cv", 2, "--out", out)
+    for more, words in (
+        ((), "the same command continues"),
+        (("--overwrite",), "the same command without --overwrite continues"),
+    ):
+        result = run(*command, *more)
+        assert result.exit_code == 143, result.output
+        assert f"interrupted; {out}.path holds points; {words}" in result.stderr
+        assert "nothing was written" not in result.stderr
+    out.touch()
+    result = run(*command, "--overwrite")
+    assert f"points; after moving {out}, the same command without" in result.stderr
+
+
 def test_a_resumed_path_says_which_rows_it_counts(
     data: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
