@@ -242,6 +242,8 @@ def _write(options: Mapping[str, Any], path: PathResult) -> list[tuple[str, str]
     if path.refit is not None:
         path.refit.model.save(_refit_name(options["out"]), overwrite)
         written.append(("refit model", _refit_name(options["out"])))
+    elif options["refit"]:
+        messages.say("warning: the chosen model has no features, so there is no refit")
     if options["save_oof"] is not None and path.oof is not None:
         from numpy.lib.format import write_array
 

@@ -114,6 +114,11 @@ def test_refit_and_outer_folds(valid: Path, tmp_path: Path, run: Run) -> None:
         f"refit model  {tmp_path / 'm.refit.fcl'}",
     ):
         assert text in result.stdout, text
+    empty = run(
+        "train", valid, *FEATURES, "--path", 2, "--cv", 2, "--min-gain", 9, "--patience", 1,
+        "--max-active", 1, "--max-time", 1e-3, "--refit", "--out", tmp_path / "e.fcl",
+    )  # fmt: skip
+    assert empty.exit_code == 0 and "has no features, so there is no refit" in empty.stderr
     lines = result.stdout.splitlines()
     at = next(number for number, line in enumerate(lines) if "outer fold" in line)
     assert lines[at].split() == ["outer", "fold", "rows", "C", "active", "gap", "AUPRC"]
