@@ -200,7 +200,7 @@ def result_lines(
         items.append(("validation", text if rows is None else f"{text} over {rows:,} rows"))
     steps = ", ".join(f"{step} {format_seconds(spent)}" for step, spent in result.seconds.items())
     items += [
-        ("time", f"{steps} ({_passes(result.passes, result.history)})"),
+        ("time", f"{steps} ({_passes(result.passes, model.history)})"),
         ("memory", f"peak {format_bytes(result.peak_memory)} of {format_bytes(memory)}"),
         ("model", written),
     ]
