@@ -67,14 +67,21 @@ def _escaped(character: str) -> str:
 
 
 class Interrupted(BaseException):
-    """A signal arrived before there was anything to save.
+    """A signal arrived before there was a result to save.
 
     It is a BaseException, so that no ``except Exception`` swallows it.
+
+    Attributes
+    ----------
+    signum : int
+    left : str
+        What the command left behind, in words.
     """
 
-    def __init__(self, signum: int) -> None:
+    def __init__(self, signum: int, left: str = "nothing was written") -> None:
         super().__init__(signum)
         self.signum = signum
+        self.left = left
 
 
 class Messages(logging.Handler):
@@ -186,7 +193,8 @@ def exit_code(run: Callable[[], Any], name: str) -> int:
         _error(str(error), keep="\n")  # it may contain a child's traceback
         return EXIT_FAILED
     except (click.Abort, KeyboardInterrupt, Interrupted) as error:
-        messages.say("interrupted; nothing was written")
+        left = error.left if isinstance(error, Interrupted) else "nothing was written"
+        messages.say(f"interrupted; {left}")
         return 128 + (error.signum if isinstance(error, Interrupted) else signal.SIGINT)
     except MemoryError as error:
         _error(f"out of memory ({error}); lower --memory or free some")

@@ -188,6 +188,10 @@ class _Value(ParamType):
         self.kind = kind
         self.name = kind.name
 
+    def get_metavar(self, param: Any, ctx: Any = None) -> str | None:
+        """Words to choose from as they are; click would write them in capitals."""
+        return self.name if self.name.startswith("[") else None
+
     def convert(self, value: Any, param: Any, ctx: Any) -> Any:
         try:
             return self.kind.read(value)

@@ -29,8 +29,13 @@ _NOT_OF_PATHS = {
     "C": "a path finds its own values; give --C-max",
     "alpha": "a path finds its own values; give --C-max",
     "checkpoint": "a path keeps its points in the folder OUT.path",
+    "checkpoint_every": "a path keeps each finished point in the folder OUT.path",
+    "no_checkpoint": "a path keeps its points in the folder OUT.path",
     "resume": "the same command continues a path from the folder OUT.path",
+    "disk_wait": "the points are in the folder OUT.path before the model is written",
 }
+#: Options that compare scores.
+_OF_SCORES = ("select", "patience", "min_gain")
 #: Arguments of :func:`fcl.train` that :func:`fcl.train_path` does not have.
 _NOT_ARGUMENTS = ("C", "alpha", "checkpoint", "checkpoint_every", "resume")
 #: Folds of ``--cv groups:NAME``, or the number of groups if that is smaller.
@@ -51,8 +56,15 @@ def check_path_options(options: Mapping[str, Any], given: Mapping[str, str]) -> 
         raise click.UsageError("--outer needs --cv, which chooses C in each outer fold")
     if "refit_alpha" in given and not options["refit"]:
         raise click.UsageError("--refit-alpha needs --refit")
-    if options["cv"] is not None and (options["valid"] or options["valid_fraction"]):
+    validates = options["valid"] or options["valid_fraction"]
+    if options["cv"] is not None and validates:
         raise click.UsageError("give --cv, --valid or --valid-fraction, not two of them")
+    for name in () if options["cv"] is not None or validates else _OF_SCORES:
+        if name in given:
+            raise click.UsageError(
+                f"{TABLE[name].spelled} needs scores of held-out rows: give --cv, --valid or "
+                "--valid-fraction"
+            )
     if options["save_oof"] is not None:
         if options["cv"] is None:
             raise click.UsageError("--save-oof needs --cv: only folds hold every row out once")
@@ -109,7 +121,7 @@ def run_path(
         _remove(folder)
     path = _train(options, given | {"folder": folder, "trusted": trusted}, stop)
     if stop.signum is not None and path.reason == "interrupted":
-        messages.say(f"{folder} holds {len(path.points)} points; the same command continues")
+        messages.say(f"{folder} holds {len(path.points)} points; {_how_to_continue(options)}")
         return 128 + stop.signum
     written = _write(options, path)
     if not options["quiet"]:
@@ -118,6 +130,14 @@ def run_path(
         show(path_lines(path, written, folder))
     unfinished = not path.chosen.converged and path.chosen.reason not in ("max-passes", "max-time")
     return EXIT_UNFINISHED if unfinished else 0
+
+
+def _how_to_continue(options: Mapping[str, Any]) -> str:
+    """How to continue an interrupted path: ``--overwrite`` would remove its points."""
+    if not options["overwrite"]:
+        return "the same command continues"
+    move = f"after moving {options['out']}, " if os.path.exists(options["out"]) else ""
+    return f"{move}the same command without --overwrite continues"
 
 
 def _remove(folder: str) -> None:
@@ -204,9 +224,10 @@ def _train(options: Mapping[str, Any], given: dict[str, Any], stop: Stop) -> Pat
         except KeyboardInterrupt:
             if stop.signum is None:
                 raise
-            if os.path.isdir(given["folder"]):
-                messages.say(f"{given['folder']} holds points; the same command continues")
-            raise Interrupted(stop.signum) from None
+            if not os.path.isdir(given["folder"]):
+                raise Interrupted(stop.signum) from None
+            left = f"{given['folder']} holds points; {_how_to_continue(options)}"
+            raise Interrupted(stop.signum, left) from None
 
 
 def _say_warning(message: Warning | str, category: type[Warning], *where: Any) -> None:
@@ -221,6 +242,8 @@ def _write(options: Mapping[str, Any], path: PathResult) -> list[tuple[str, str]
     if path.refit is not None:
         path.refit.model.save(_refit_name(options["out"]), overwrite)
         written.append(("refit model", _refit_name(options["out"])))
+    elif options["refit"]:
+        messages.say("warning: the chosen model has no features, so there is no refit")
     if options["save_oof"] is not None and path.oof is not None:
         from numpy.lib.format import write_array
 

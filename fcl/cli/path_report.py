@@ -9,7 +9,7 @@ from fcl.cli.common import messages
 from fcl.cli.progress import View, problem_text
 from fcl.cli.report import aligned, certificate_items, strongest_lines
 from fcl.drivers.events import Event, Prepared, Started
-from fcl.path.events import PointDone, PointStarted
+from fcl.path.events import PointDone, PointStarted, TrackStarted
 from fcl.units import format_seconds
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ class PathView(View):
         self._inner = inner or View()
         self._quiet = quiet
         self._started = False  # whether the problem was shown; it is not, again, for each fold
+        self._part = ""
 
     def __enter__(self) -> PathView:
         self._inner.__enter__()
@@ -54,11 +55,13 @@ class PathView(View):
     def show(self, event: Event) -> None:
         if isinstance(event, PointDone) and not self._quiet:
             messages.write(point_line(event))
-        if isinstance(event, PointStarted | PointDone):
+        if isinstance(event, TrackStarted):
+            self._part = f"{event.part}: " if event.part else ""
+        if isinstance(event, TrackStarted | PointStarted | PointDone):
             return
         if isinstance(event, Started):  # its C is not one of the path's
             if not self._started and not self._quiet:
-                messages.say(problem_text(event))
+                messages.say(f"{self._part}{problem_text(event)}")
             self._started = True
         elif not isinstance(event, Prepared):  # once for each fold
             self._inner(event)

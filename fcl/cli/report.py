@@ -11,7 +11,7 @@ from fcl.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
     from fcl.drivers.train import TrainResult
-    from fcl.model import Certificate, Model
+    from fcl.model import Certificate, History, Model
     from fcl.objective import Penalty
 
 __all__ = ["model_lines", "plan_lines", "result_lines", "strongest_lines", "warning_line"]
@@ -99,7 +99,7 @@ def model_lines(model: Model, path: str, top: int) -> list[str]:
         ("labels", labels + class_weight_text(model.options.get("class_weight"))),
         ("rows", f"{model.n_rows:,}, sum of weights {model.sum_weights:.10g}"),
         *certificate_items(model.certificate, model.n_active),
-        ("passes", _passes(model.certificate.passes)),
+        ("passes", _passes(model.certificate.passes, model.history)),
         ("intercept", f"{model.intercept:.10g}"),
         ("data", f"fingerprint {model.fingerprint}"),
     ]
@@ -118,9 +118,10 @@ def covariate_lines(model: Model) -> list[str]:
     return ["", f"{'coefficient':>12}  covariate, not penalised", *lines] if rows else []
 
 
-def _passes(number: int) -> str:
+def _passes(number: int, history: History) -> str:
     """The number of passes; ``--max-passes`` does not count the first."""
-    return f"{number:,} passes, the first of the empty model"
+    first = "the empty model" if history.starts_empty else "the starting weights"
+    return f"{number:,} passes, the first of {first}"
 
 
 def _factors(model: Model) -> str:
@@ -199,7 +200,7 @@ def result_lines(
         items.append(("validation", text if rows is None else f"{text} over {rows:,} rows"))
     steps = ", ".join(f"{step} {format_seconds(spent)}" for step, spent in result.seconds.items())
     items += [
-        ("time", f"{steps} ({_passes(result.passes)})"),
+        ("time", f"{steps} ({_passes(result.passes, model.history)})"),
         ("memory", f"peak {format_bytes(result.peak_memory)} of {format_bytes(memory)}"),
         ("model", written),
     ]

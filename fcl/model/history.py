@@ -18,14 +18,17 @@ __all__ = ["History"]
 
 
 class History(list[Mapping[str, Any]]):
-    """The passes of a training in order, one mapping for each; pass 0 prices the null model.
+    """The passes of a training in order, one mapping for each.
 
+    Pass 0 prices the null model, or the weights from which the training started, such as
+    those of the point before in a path.
     The keys are the fields of :class:`fcl.drivers.events.PassDone`. Numbers that are unknown or not
     finite are None.
 
     ==================  =====================================================================
-    ``number``          0 for the pass of the null model, then 1, 2, ...
-    ``seconds``         seconds since the start of the run; a resumed run starts at 0 again
+    ``number``          0, 1, 2, ...
+    ``seconds``         seconds since the start of the run, or of the point of a path; a resumed run
+                        starts at 0 again
     ``objective``       objective of the anchor, the best model so far
     ``bound``           lower bound on the optimum
     ``gap``             (objective - bound) / objective
@@ -76,6 +79,18 @@ class History(list[Mapping[str, Any]]):
         for at in self.restarts()[::-1]:
             seconds[at:] += seconds[at - 1]
         return seconds
+
+    @property
+    def starts_empty(self) -> bool:
+        """Whether pass 0 had no features; also True if their number is unknown."""
+        return not self or not self.column("active")[0] > 0.0
+
+    def since(self, begun: float) -> History:
+        """The same passes, with seconds that count from ``begun`` on: 0 for earlier passes.
+
+        begun : seconds since the start of the run.
+        """
+        return History({**each, "seconds": max(each["seconds"] - begun, 0.0)} for each in self)
 
     def restarts(self) -> npt.NDArray[np.intp]:
         """Indices of the first passes of resumed runs, increasing: int (runs - 1,)."""

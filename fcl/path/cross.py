@@ -48,7 +48,8 @@ def cross_validated(
         reason = full
     found = scores_of(tracks)[:, : len(path.points)]
     scores = Scores.of(loss, *fold_scores(found), found, f"{len(tracks)} folds")
-    points = path.points[: found.shape[1]]
+    scored = zip(path.points, scores.mean.tolist(), scores.se.tolist(), strict=False)
+    points = [replace(point, score=mean, se=se) for point, mean, se in scored]
     tracked = [track.points[: found.shape[1]] for track in tracks]
     return PathResult(points, scores, options.select, reason, fold_points=tracked)
 

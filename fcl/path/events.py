@@ -6,7 +6,17 @@ from dataclasses import dataclass
 
 from fcl.drivers.events import Event
 
-__all__ = ["PointDone", "PointStarted"]
+__all__ = ["PointDone", "PointStarted", "TrackStarted"]
+
+
+@dataclass(frozen=True)
+class TrackStarted(Event):
+    """A path over one set of rows begins, or continues.
+
+    part : rows that are trained on, such as ``fold 2 of 5``; empty for all.
+    """
+
+    part: str = ""
 
 
 @dataclass(frozen=True)

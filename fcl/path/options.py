@@ -40,7 +40,9 @@ class PathOptions:
         FROM_1, "Stop after this many points without a better validation score.", 3
     )
     min_gain: float = _option(
-        real(_at_least_0), "Gain that makes a score better, in its own units.", 0.0
+        real(_at_least_0),
+        "A score counts as better if it improves by more than this, in its own units.",
+        0.0,
     )
     max_active: int | None = _option(
         FROM_1, "Stop at a model of at least this many features with a weight."

@@ -20,7 +20,7 @@ from fcl.model.model import Model
 from fcl.objective import resolve_C
 from fcl.path.events import PointStarted
 from fcl.path.result import PathPoint
-from fcl.path.track import Running, done_event
+from fcl.path.track import Running, done_event, model_since
 
 __all__ = ["REFIT_L1", "refit_support"]
 
@@ -86,7 +86,7 @@ def refit_support(
     if result.reason == "interrupted":
         raise KeyboardInterrupt
     seconds = time.perf_counter() - since
-    refitted = _in_family(result.model, support)
+    refitted = _in_family(model_since(result.model, seconds, running), support)
     found = PathPoint(point.number, refitted, result.reason, seconds, result.passes, score)
     running.report(done_event(replace(found, number=0), 1, job.loss.metric, part))
     return found

@@ -37,7 +37,8 @@ class PathPoint:
     passes : int
         Passes of this point; the first one may reuse the prices of the point before.
     score, se : float
-        Score on the validation rows and its standard error; NaN if not measured.
+        Score on the validation rows, or mean score of the folds, and its standard error; NaN if not
+        measured.
     """
 
     number: int
@@ -232,7 +233,6 @@ class PathResult:
         found = []
         for point in self.points:
             row = point_row(point)
-            row["score"], row["se"] = scores.mean[point.number], scores.se[point.number]
             row |= {f"fold{i + 1}": fold[point.number] for i, fold in enumerate(scores.folds)}
             found.append(row)
         return found

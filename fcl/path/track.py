@@ -17,7 +17,8 @@ from fcl.drivers.job import Job
 from fcl.drivers.result import StopReason, TrainResult
 from fcl.drivers.saving import Saver
 from fcl.drivers.session import Progress, Session
-from fcl.path.events import PointDone, PointStarted
+from fcl.model.model import Model
+from fcl.path.events import PointDone, PointStarted, TrackStarted
 from fcl.path.grid import Grid, resolve_grid
 from fcl.path.restarts import last_score, least_C, train_by_processes
 from fcl.path.result import PathPoint
@@ -26,7 +27,7 @@ from fcl.path.scores import bootstrap_error, margins_on
 from fcl.solve.run_state import RunState
 from fcl.solve.state import Point
 
-__all__ = ["CUT", "Running", "Saved", "Store", "Track", "done_event"]
+__all__ = ["CUT", "Running", "Saved", "Store", "Track", "done_event", "model_since"]
 
 Floats = npt.NDArray[np.float64]
 Ids = npt.NDArray[np.int64]
@@ -172,6 +173,7 @@ class Track:
     def _new_points(self) -> Generator[PathStop | None]:
         """Add a point at a time; yields None after each, or why the path was cut short."""
         first, running = len(self.points), self._running
+        running.report(TrackStarted(self._part))
         job = self._make_job()
         if job.options.driver == "processes":
             yield from self._new_points_of_processes(job)
@@ -250,7 +252,8 @@ class Track:
         if job.valid is not None and self._bootstraps:
             se = bootstrap_error(job.loss, job.valid, margins, job.options.seed, self._groups)
         seconds = time.perf_counter() - since
-        return PathPoint(number, result.model, result.reason, seconds, result.passes, score, se)
+        model = model_since(result.model, seconds, self._running)
+        return PathPoint(number, model, result.reason, seconds, result.passes, score, se)
 
     def _save(self, job: Job, fingerprint: str, checksums: npt.NDArray[np.uint64]) -> None:
         """Save and report the last point."""
@@ -305,6 +308,15 @@ CUT = {
     StopReason.MAX_TIME: PathStop.MAX_TIME,
     StopReason.INTERRUPTED: PathStop.INTERRUPTED,
 }
+
+
+def model_since(model: Model, seconds: float, running: Running) -> Model:
+    """The model, the history of which counts the seconds of its point alone.
+
+    seconds : the time that this point has taken until now.
+    """
+    begun = time.monotonic() - running.begun - seconds
+    return replace(model, history=model.history.since(begun))
 
 
 def done_event(point: PathPoint, of: int, metric: str, part: str) -> PointDone:

@@ -160,6 +160,10 @@ def train_path(
         found = check_alphas(alphas)
         grid = Grid(len(found), None, found)
     problem = make_problem(data, features, valid, training, cv, groups, warn)
+    if options.select == "1se" and not problem.validates and problem.folds is None:
+        raise InputError(
+            "select: expected held-out rows for '1se', got none; give valid, valid_fraction or cv"
+        )
     nested = None if outer is None else outer_folds(problem, outer, cv, groups)
     place = Folder(None if folder is None else Path(folder), trusted)
     search = _validated if problem.folds is None else _cross_validated

@@ -114,6 +114,11 @@ def test_refit_and_outer_folds(valid: Path, tmp_path: Path, run: Run) -> None:
         f"refit model  {tmp_path / 'm.refit.fcl'}",
     ):
         assert text in result.stdout, text
+    empty = run(
+        "train", valid, *FEATURES, "--path", 2, "--cv", 2, "--min-gain", 9, "--patience", 1,
+        "--max-active", 1, "--max-time", 1e-3, "--refit", "--out", tmp_path / "e.fcl",
+    )  # fmt: skip
+    assert empty.exit_code == 0 and "has no features, so there is no refit" in empty.stderr
     lines = result.stdout.splitlines()
     at = next(number for number, line in enumerate(lines) if "outer fold" in line)
     assert lines[at].split() == ["outer", "fold", "rows", "C", "active", "gap", "AUPRC"]
@@ -205,6 +210,58 @@ def test_a_signal_ends_the_path_after_its_points(
     assert "point 4 of 5" in again.stderr and out.exists()
 
 
+def test_how_an_interrupted_path_continues(
+    data: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fold is interrupted, before any model over all rows has a score."""
+    from fcl.cli import path_report
+
+    show = path_report.point_line
+
+    def killing(event: Any) -> str:
+        if event.part:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return show(event)
+
+    monkeypatch.setattr(path_report, "point_line", killing)
+    out = tmp_path / "m.fcl"
+    command = ("train", data, *FEATURES, "--path", 3, "--cv", 2, "--out", out)
+    for more, words in (
+        ((), "the same command continues"),
+        (("--overwrite",), "the same command without --overwrite continues"),
+    ):
+        result = run(*command, *more)
+        assert result.exit_code == 143, result.output
+        assert f"interrupted; {out}.path holds points; {words}" in result.stderr
+        assert "nothing was written" not in result.stderr
+    out.touch()
+    result = run(*command, "--overwrite")
+    assert f"points; after moving {out}, the same command without" in result.stderr
+
+
+def test_a_resumed_path_says_which_rows_it_counts(
+    data: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first job of the second run is a fold, since the path over all rows waits for the folds."""
+    new_points = tracks.Track._new_points
+
+    def failing(self: Any) -> Any:
+        if self._part == "fold 2 of 2":
+            raise OSError("the machine failed")
+        return new_points(self)
+
+    command = ("train", data, *FEATURES, "--path", 2, "--cv", 2, "--out", tmp_path / "m.fcl")
+    monkeypatch.setattr(tracks.Track, "_new_points", failing)
+    first = run(*command)
+    n = len(np.load(data / "y.npy"))
+    assert first.exit_code == 1 and f"fcl-train: {n:,} rows (" in first.stderr, first.output
+    monkeypatch.undo()
+    again = run(*command)
+    assert again.exit_code == 0, again.output
+    assert f"fcl-train: fold 2 of 2: {n // 2:,} rows (" in again.stderr, again.stderr
+    assert f" {n:,} rows (" not in again.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -224,6 +281,11 @@ def test_a_signal_ends_the_path_after_its_points(
         (("--path", 5, "--cv", 3, "--save-oof", "a.txt"), "--save-oof: expected FILE.npy"),
         (("--path", 5, "--cv", "half"), "--cv: expected a number of folds, groups:NAME"),
         (("--path", 5, "--cv", "groups:nothing"), "nothing"),
+        (("--path", 5, "--select", "1se"), "--select needs scores of held-out rows: give --cv"),
+        (("--path", 5, "--patience", 2), "--patience needs scores of held-out rows"),
+        (("--path", 5, "--no-checkpoint"), "--no-checkpoint does not go with --path"),
+        (("--path", 5, "--checkpoint-every", "9s"), "--checkpoint-every does not go with --path"),
+        (("--path", 5, "--disk-wait", "9s"), "--disk-wait does not go with --path"),
         (("--path", 0), "--path"),
         (("--path", 5, "--select", "least"), "--select"),
         (("--path", 5, "--C-max", 1e-9), "C_max: expected a number above"),

@@ -98,6 +98,8 @@ def test_folds_are_paths_over_their_own_rows() -> None:
     assert path.oof is not None
     np.testing.assert_allclose(path.oof, margins, atol=0.05)
     np.testing.assert_allclose(path.scores.mean, path.scores.folds.mean(axis=0))
+    np.testing.assert_array_equal([point.score for point in path.points], path.scores.mean)
+    np.testing.assert_array_equal([point.se for point in path.points], path.scores.se)
     for ours, other in zip(path.models, plain.models, strict=True):
         assert ours.certificate == other.certificate
     assert path.one_se is not None and path.best is not None

@@ -17,7 +17,9 @@ import pytest
 from fcl.data import open_data
 from fcl.errors import InputError
 from fcl.features import Columns, bind_features
+from fcl.model import History
 from fcl.model.certificate import Scope
+from fcl.model.covariates import CovariateTerm
 from fcl.options import Options
 from fcl.report import cells, extras
 from fcl.report.contract import Context, Figure, Section, Table
@@ -300,6 +302,32 @@ def test_the_command_with_the_same_options(kmers: Case) -> None:
         "fcl-train DATA --features kmers:d=3 --C 0.1 --class-weight '0=1.0,b c=2.5' --tol 1e-05 "
         "--driver inline --seed 3 --out MODEL"
     )
+
+    term = CovariateTerm("obs/a b", None, (0.5,))
+    more = replace(context.model, options=options | {"offset": True}, covariates=(term,))
+    command = dict(provenance.section(replace(context, model=more)).facts)["same options again"]
+    assert command.endswith("--seed 3 --offset NAME --covariates 'obs/a b' --out MODEL")
+
+
+def test_points_of_a_path_and_refits(kmers: Case, tmp_path: Path) -> None:
+    """Neither began with the null model alone, nor has checkpoints to resume from."""
+    warm = [{**each, "active": each["active"] + 1} for each in kmers.model.history]
+    context = Context(replace(kmers.model, history=History(warm)), tmp_path / "m.fcl", "")
+    assert dict(head.section(context).facts)["passes"] == "3 after the pass of the starting weights"
+    convergent = convergence.section(context)
+    assert convergent is not None and "pass 0 has the weights from which" in convergent.lead
+    assert (
+        "--resume m.fcl.checkpoint" in dict(provenance.section(context).facts)["to a smaller gap"]
+    )
+    (tmp_path / "m.fcl.path").mkdir()
+    again = "the command of the path with a smaller --tol and another --out"
+    assert dict(provenance.section(context).facts)["to a smaller gap"] == again
+    of_support = replace(kmers.model.certificate, scope=Scope.SUPPORT)
+    refit = Context(replace(kmers.model, certificate=of_support), Path("m.refit.fcl"), "")
+    assert dict(head.section(refit).facts)["passes"] == "3 after the pass of the null model"
+    facts = dict(provenance.section(refit).facts)
+    assert facts["to a smaller gap"] == again and "--refit" in facts["same options again"]
+    assert "--C" not in facts["same options again"]
 
 
 def test_equal_columns_are_folded() -> None:

@@ -49,9 +49,9 @@ def test_points_and_choices(context: Context) -> None:
     section = section_of_path.section(context)
     assert section is not None
     assert section.lead == (
-        "The model is point 2 of 3, by increasing C. It was chosen by the smallest C within one standard "
-        "error of the best. Standard errors come from 3 folds. Nested cross-validation scores the whole "
-        "choice: AUPRC 0.75, standard error 0.025."
+        "The model is point 2 of 3, by increasing C. It has the smallest C within one standard error of "
+        "the best score. Standard errors come from 3 folds. Nested cross-validation of the whole "
+        "procedure: AUPRC 0.75, standard error 0.025."
     )
     figure, table = section.blocks
     assert isinstance(figure, Figure) and isinstance(table, Table)
@@ -59,6 +59,11 @@ def test_points_and_choices(context: Context) -> None:
     assert list(table.rows[1]) == [2, 0.1, 3.0, 8.0, 1e-4, 0.8, 0.15, 0.5]
     assert math.isnan(table.rows[0][6])
     assert "one standard error" in figure.svg and "AUPRC" in figure.svg
+    assert "best," not in figure.svg
+    write(context, points(), result=RESULT | {"best": 1})  # both rules choose one point
+    section = section_of_path.section(context)
+    assert section is not None and isinstance(section.blocks[0], Figure)
+    assert "best," in section.blocks[0].svg
 
 
 def test_a_path_without_scores(context: Context) -> None:

@@ -77,7 +77,12 @@ def _drawable(values: Floats) -> Floats:
 
 
 def _lead(history: History) -> str:
-    text = "Every pass prices features and certifies the best model so far; pass 0 has no features."
+    first = (
+        "has no features"
+        if history.starts_empty
+        else "has the weights from which the training started"
+    )
+    text = f"Every pass prices features and certifies the best model so far; pass 0 {first}."
     if len(history.restarts()):
         text += " The job was resumed; the seconds of all its runs are added up."
     return text

@@ -102,7 +102,9 @@ def _certificate(certificate: Certificate) -> list[tuple[str, str]]:
 
 def _effort(context: Context) -> list[tuple[str, str]]:
     history, options = context.model.history, context.model.options
-    facts = [("passes", f"{max(0, context.model.certificate.passes - 1):,} after the null model's")]
+    first = "null model" if history.starts_empty else "starting weights"
+    passes = max(0, context.model.certificate.passes - 1)
+    facts = [("passes", f"{passes:,} after the pass of the {first}")]
     seconds = _largest(history.elapsed())
     if math.isfinite(seconds):
         facts.append(("time", format_seconds(seconds)))

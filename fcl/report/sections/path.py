@@ -76,16 +76,19 @@ def _numbers(values: Any, n: int) -> Floats:
 
 def _lead(found: dict[str, Any], chosen: int, n: int) -> str:
     text = f"The model is point {chosen + 1} of {n}, by increasing C."
-    rule = {"best": "the best score", "1se": "the smallest C within one standard error of the best"}
+    rule = {
+        "best": "the best score",
+        "1se": "the smallest C within one standard error of the best score",
+    }
     words = rule.get(str(found.get("select")))
     if words and found.get("chosen") == chosen and found.get("metric"):
-        text += f" It was chosen by {words}."
+        text += f" It has {words}."
     if found.get("error_from"):
         text += f" Standard errors come from {short(str(found['error_from']), 80)}."
     outer = found.get("outer")
     if isinstance(outer, dict) and math.isfinite(mean := number(outer.get("mean"))):
         metric, se = short(str(outer.get("metric")).upper(), 12), number(outer.get("se"))
-        text += f" Nested cross-validation scores the whole choice: {metric} {mean:.4g}"
+        text += f" Nested cross-validation of the whole procedure: {metric} {mean:.4g}"
         text += f", standard error {se:.2g}." if math.isfinite(se) else "."
     return text
 
@@ -111,9 +114,12 @@ def _draw(
         axes.set_xlabel("C")
         log_axis(axes, "x", positive.min(), positive.max())
         axes.set_xlim(positive.min() / 1.2, positive.max() * 1.2)
-        for (name, at), colour in zip(marks.items(), (SECOND, THIRD), strict=True):
+        at_points: dict[int, list[str]] = {}  # both rules may choose the same point
+        for name, at in marks.items():
             if type(at) is int and 0 <= at < len(C):
-                axes.axvline(C[at], color=colour, linestyle=":", label=name)
+                at_points.setdefault(at, []).append(name)
+        for (at, names), colour in zip(at_points.items(), (SECOND, THIRD), strict=False):
+            axes.axvline(C[at], color=colour, linestyle=":", label=",\n".join(names))
         if axes.get_legend_handles_labels()[1]:
             drawn.figure.legend(loc="outside right center")
         if metric:

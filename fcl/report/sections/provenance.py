@@ -9,7 +9,9 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from fcl.checks import shortened, shown
+from fcl.model.certificate import Scope
 from fcl.options import JOB_DEFAULTS, TRAINING
+from fcl.path.store import FOLDER_SUFFIX
 from fcl.report.contract import Context, Section, Table
 from fcl.version import __version__
 
@@ -61,6 +63,8 @@ def _data(context: Context) -> list[tuple[str, str]]:
 
 def _command(context: Context) -> str:
     """A command with the options of the model that differ from the defaults of ``fcl-train``."""
+    if context.model.certificate.scope is Scope.SUPPORT:
+        return "no single command: --refit trained the features of another model again"
     words = ["fcl-train", "DATA"]
     for option in (option for option in TRAINING if option.name in JOB_DEFAULTS):
         value = context.model.options.get(option.name)
@@ -69,6 +73,10 @@ def _command(context: Context) -> str:
         implied = option.name == "alpha" or (option.name, value) == ("writers", 0)
         if not implied and value not in (None, option.check(default)):
             words += _spelled(option.spelled, option.name, value)
+    if context.model.has_offset:
+        words += ["--offset", "NAME"]
+    if names := context.model.covariate_names:
+        words += ["--covariates", shlex.quote(",".join(names))]
     return shortened(" ".join([*words, "--out", "MODEL"]), 1_000)
 
 
@@ -82,7 +90,10 @@ def _spelled(option: str, name: str, value: Any) -> list[str]:
 
 
 def _resume(context: Context) -> str:
-    """The command that continues the training, if its checkpoints are beside the model file."""
+    """How to continue the training: by its checkpoints, if they are beside the model file."""
+    refit = context.model.certificate.scope is Scope.SUPPORT
+    if refit or os.path.isdir(f"{context.path}{FOLDER_SUFFIX}"):
+        return "the command of the path with a smaller --tol and another --out"
     folder = f"{context.path}.checkpoint"
     name = os.path.basename(folder)
     command = f"fcl-train --resume {shlex.quote(name)} --tol SMALLER"
