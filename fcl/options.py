@@ -54,6 +54,7 @@ class Kind:
     in_file: str  #: what a TOML file may hold, in words
     types: tuple[type, ...]  #: ... and as Python types
     parse: Check | None = None  #: validates values from the command line or TOML; None: ``check``
+    words: tuple[str, ...] = ()  #: all values, if there are few; for completion by the shell
 
     def read(self, value: Any) -> Any:
         """Validate a value from the command line or TOML; its InputError does not name the option."""
@@ -88,7 +89,13 @@ def _whole(check: Check) -> Kind:
 def one_of(*words: str) -> Kind:
     """The kind of an option that takes one of these words."""
     name = f"[{'|'.join(words)}]"
-    return Kind(name, lambda name, value: checks.choice(name, value, words), "a string", (str,))
+    return Kind(
+        name,
+        lambda name, value: checks.choice(name, value, words),
+        "a string",
+        (str,),
+        words=words,
+    )
 
 
 def _block_rows(name: str, value: Any) -> int:

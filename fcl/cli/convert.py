@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fcl.cli.common import messages, refuse_same, show
-from fcl.cli.options import EXIT_CODES, GroupedCommand, table_options, version_option
+from fcl.cli.options import EXIT_CODES, FILE, GroupedCommand, table_options, version_option
 from fcl.cli.process import run
 from fcl.cli.signals import stop_on_signals
 from fcl.convert.options import GROUPS, TABLE
 from fcl.units import format_seconds
 
 if TYPE_CHECKING:
+    from fcl.convert.contract import Layout
     from fcl.convert.run import Progress, Summary
 
 __all__ = ["command", "main"]
@@ -48,8 +49,8 @@ class _ConvertCommand(GroupedCommand):
 
 
 @click.command("fcl convert", cls=_ConvertCommand, epilog=EPILOG + EXIT_CODES)
-@click.argument("inputs", nargs=-1, required=True, metavar="IN...")
-@click.argument("out", metavar="OUT.zarr")
+@click.argument("inputs", nargs=-1, required=True, metavar="IN...", type=FILE)
+@click.argument("out", metavar="OUT.zarr", type=FILE)
 @table_options(TABLE)
 @version_option()
 def command(inputs: tuple[str, ...], out: str, quiet: bool, **options: Any) -> None:
@@ -69,7 +70,7 @@ def command(inputs: tuple[str, ...], out: str, quiet: bool, **options: Any) -> N
     with stop_on_signals(), _progress(quiet) as progress:
         summary = convert(inputs, out, progress=progress, **options)
     if not quiet:
-        show([*_summary_lines(summary, out), _next_line(summary, out, options["like"])])
+        show([*_summary_lines(summary, out), _next_line(summary, out, options)])
 
 
 @contextmanager
@@ -112,27 +113,34 @@ def _label(label: Any) -> str:
     return f"{label:g}" if isinstance(label, float) else str(label)
 
 
-def _next_line(summary: Summary, out: str, like: str | None) -> str:
+def _next_line(summary: Summary, out: str, options: Mapping[str, Any]) -> str:
     """The command that comes next: training, or prediction for rows that cannot be trained on.
 
     These are test data, rows without a target, and svmlight files whose labels are all 0 for want of
     better ones.
     """
     one_class = summary.classes is not None and len(summary.classes) == 1
-    if like is not None or not summary.has_target or one_class:
+    if options["like"] is not None or not summary.has_target or one_class:
         return f"next         fcl predict model.fcl {shlex.quote(out)} --out scores.tsv"
     if summary.classes is not None and len(summary.classes) > 2 and not _is_regression(summary):
         return (
             f"next         fcl.FCLClassifier in Python, for {len(summary.classes)} classes; or make the "
             "target 1 for one class and 0 for the others, for fcl train"
         )
-    features = "kmers:d=8" if summary.layout.kind == "codes" else "columns"
+    features = _features(summary.layout, options["pad"])
     loss = " --loss squared" if _is_regression(summary) else ""
     weights = " --weights weights" if summary.has_weights else ""
     return (
         f"next         fcl train {shlex.quote(out)} --features {features}{loss} --C 0.1 "
         f"--out model.fcl{weights}"
     )
+
+
+def _features(layout: Layout, padded: bool) -> str:
+    """The family for rows of this layout; positions mean little in rows that are filled up."""
+    if layout.kind != "codes":
+        return "columns"
+    return f"{'bag' if padded else 'kmers'}:d={min(6 if padded else 8, layout.width)}"
 
 
 def _is_regression(summary: Summary) -> bool:

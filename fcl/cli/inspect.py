@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from fcl.cli.common import Command, printable, refuse_same, show
-from fcl.cli.options import import_option, overwrite_option, version_option
+from fcl.cli.options import FILE, import_option, overwrite_option, version_option
 from fcl.cli.process import run
 from fcl.cli.signals import stop_on_signals
 
@@ -25,15 +25,17 @@ signals (nothing was written).
 
 
 @click.command("fcl-inspect", cls=Command, epilog=EPILOG)
-@click.argument("model")
+@click.argument("model", type=FILE)
 @click.option(
     "--tsv",
+    type=FILE,
     metavar="FILE",
     help="Write the active features to FILE: feature, weight, support (rows); patterns of letters also "
     "with motif, position and strand.",
 )
 @click.option(
     "--meme",
+    type=FILE,
     metavar="FILE",
     help="Write the strongest patterns of letters, as many as --top, to FILE in MEME format.",
 )

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from fcl.cli.common import Command
 from fcl.errors import InputError
@@ -16,6 +17,7 @@ from fcl.path.options import PATH_OPTIONS
 
 __all__ = [
     "EXIT_CODES",
+    "FILE",
     "KEPT",
     "MAY_CHANGE",
     "PATH_ONLY",
@@ -197,6 +199,18 @@ class _Value(ParamType):
             return self.kind.read(value)
         except InputError as error:
             self.fail(str(error), param, ctx)
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """The words of the kind; without words, the shell completes names of files."""
+        if not self.kind.words:
+            return [CompletionItem(incomplete, type="file")]
+        return [CompletionItem(word) for word in self.kind.words if word.startswith(incomplete)]
+
+
+#: The click type of arguments that are files; they are checked where they are opened.
+FILE = _Value(PATH)
 
 
 Decorator = Callable[[Any], Any]

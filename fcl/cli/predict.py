@@ -13,6 +13,7 @@ import click
 from fcl.cli.common import messages, refuse_same
 from fcl.cli.options import (
     EXIT_CODES,
+    FILE,
     GroupedCommand,
     import_option,
     overwrite_option,
@@ -58,11 +59,12 @@ class _PredictCommand(GroupedCommand):
 
 
 @click.command("fcl-predict", cls=_PredictCommand, epilog=EPILOG + EXIT_CODES)
-@click.argument("model")
-@click.argument("inputs", nargs=-1, metavar="[IN...]")
+@click.argument("model", type=FILE)
+@click.argument("inputs", nargs=-1, metavar="[IN...]", type=FILE)
 @click.option(
     "--out",
     required=True,
+    type=FILE,
     metavar="FILE",
     help="Output: .npy, .tsv, .tsv.gz or .zarr, by its suffix; - is standard output.",
 )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fcl.cli.common import Command, messages, refuse_same
-from fcl.cli.options import import_option, overwrite_option, version_option, x_option
+from fcl.cli.options import FILE, import_option, overwrite_option, version_option, x_option
 from fcl.cli.process import run
 from fcl.cli.signals import stop_on_signals
 from fcl.errors import InputError
@@ -34,21 +34,35 @@ MOST_NAMES = 1 << 28
 
 
 @click.command("fcl-report", cls=Command, epilog=EPILOG)
-@click.argument("model")
+@click.argument("model", type=FILE)
 @click.option(
-    "--out", required=True, metavar="FILE", help="Write the page, one HTML file, to FILE."
+    "--out",
+    type=FILE,
+    required=True,
+    metavar="FILE",
+    help="Write the page, one HTML file, to FILE.",
 )
 @click.option(
-    "--data", metavar="DATA", help="Rows with a target, for scores, effects and examples."
+    "--data",
+    type=FILE,
+    metavar="DATA",
+    help="Rows with a target, for scores, effects and examples.",
 )
 @x_option()
 @click.option("--y", default="y", show_default=True, help="Array of the target in DATA.")
 @click.option("--weights", metavar="NAME", help="Array of the sample weights in DATA.")
 @click.option("--offset", metavar="NAME", help="Array in DATA that is added to the margins.")
 @click.option("--groups", metavar="NAME", help="Array in DATA with the group of each row.")
-@click.option("--names", metavar="FILE", help="Text file with the name of a column in each line.")
-@click.option("--save-plots", metavar="DIR", help="Write the pictures to DIR, as SVG.")
-@click.option("--save-data", metavar="DIR", help="Write the numbers to DIR, as CSV and JSON.")
+@click.option(
+    "--names",
+    type=FILE,
+    metavar="FILE",
+    help="Text file with the name of a column in each line.",
+)
+@click.option("--save-plots", type=FILE, metavar="DIR", help="Write the pictures to DIR, as SVG.")
+@click.option(
+    "--save-data", type=FILE, metavar="DIR", help="Write the numbers to DIR, as CSV and JSON."
+)
 @overwrite_option()
 @click.option("--quiet", is_flag=True, help="Show only warnings and errors.")
 @import_option()

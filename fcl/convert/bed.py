@@ -185,7 +185,7 @@ class Columns:
         if not 3 <= len(cells) <= _MOST_COLUMNS:
             raise InputError(
                 f"{file.name}: line {line}: expected at least 3 columns (contig, start, end), "
-                f"separated by tabs, got {len(cells)}"
+                f"separated by tabs, got {len(cells)}{_other_delimiter(first)}"
             )
         if _is_integer(cells[1]) or _is_integer(cells[2]):
             places = {name: at for at, name in enumerate(_BED[: len(cells)])}
@@ -285,6 +285,12 @@ def _integers(file: InputFile, lines: Ints, cells: Cells, columns: Columns, name
                 f"{shown(word.decode('utf-8', 'replace'))}"
             )
     return np.array([int(word) for word in words], np.int64)
+
+
+def _other_delimiter(line: bytes) -> str:
+    """What to do about a line whose cells other marks than tabs separate."""
+    mark = next((each for each in ",;" if line.count(each.encode()) >= 2), None)
+    return "" if mark is None else f"; write tabs in place of {mark!r} between the columns"
 
 
 def _is_integer(text: str) -> bool:

@@ -136,7 +136,7 @@ class Budget:
             )  # the writer gets its share of any budget
             raise BudgetError(
                 f"{what} need {format_bytes(size)} of memory, more than the {format_bytes(most)} that "
-                f"--memory leaves for them; raise --memory by {more} MiB{advice}"
+                f"--memory leaves for them; raise --memory by at least {more} MiB{advice}"
             )
 
 

@@ -193,7 +193,7 @@ class Filter:
             letters = x.shape[1] - filled
             unknown = np.count_nonzero(x == UNKNOWN, axis=1) - filled
             keep = (unknown <= self.max_unknown * letters) & (letters > 0)
-            _count(dropped, f"with more than {self.max_unknown:.4g} unknown letters", ~keep)
+            _count(dropped, f"with a share of unknown letters above {self.max_unknown:.4g}", ~keep)
             rows = take(rows, np.flatnonzero(keep)) if not keep.all() else rows
         return self._both(rows) if self.both_strands else rows
 

@@ -33,7 +33,7 @@ def test_a_table_of_sequences(tmp_path: Path, run: Run, monkeypatch: pytest.Monk
     assert lines["read"] == "3 records (sequences)" and lines["dropped"] == "1 without letters"
     assert lines["written"].startswith("2 rows of 5 letters in ")
     assert lines["classes"] == "-1: 1, 1: 1"
-    assert lines["next"].startswith("fcl train o.zarr --features kmers:d=8 --C 0.1 --out model.fcl")
+    assert lines["next"].startswith("fcl train o.zarr --features kmers:d=5 --C 0.1 --out model.fcl")
     data = fcl.open_data("o.zarr", weights="weights")
     assert data.rows.read(0, 2).tolist() == [[0, 1, 2, 3, 3], [2, 4, 0, 0, 1]]
     assert data.weights is not None and data.weights.tolist() == [1, 3]
@@ -49,6 +49,25 @@ def test_a_table_of_sequences(tmp_path: Path, run: Run, monkeypatch: pytest.Monk
     )
     assert (again.exit_code, again.output) == (0, "")
     assert fcl.open_data("o.zarr", y=None).rows.read(1, 2).tolist() == [[4, 0, 1]]
+
+
+@pytest.mark.parametrize(
+    ("options", "features"),
+    [
+        ([], "kmers:d=4"),
+        (["--length", 9, "--pad"], "bag:d=6"),
+        (["--length", 3, "--pad"], "bag:d=3"),
+    ],
+)
+def test_the_next_command_fits_the_rows(
+    options: list[Any], features: str, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("t.tsv").write_text("s\ty\nACGT\t1\nACGA\t0\n")
+    result = run("convert", "t.tsv", "o.zarr", "--x", "s", "--y", "y", *options)
+    assert result.stdout.splitlines()[-1] == (
+        f"next         fcl train o.zarr --features {features} --C 0.1 --out model.fcl"
+    )
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 import pytest
+from click.shell_completion import ShellComplete
 
 import fcl
 from fcl.cli import COMMANDS
@@ -81,6 +82,24 @@ def test_the_command_fcl(capsys: pytest.CaptureFixture[str]) -> None:
         assert ended.value.code == code and said in capsys.readouterr().err
     names = [item.value for item in command.shell_complete(click.Context(command), "")]
     assert sorted(names) == sorted(COMMANDS)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("fcl convert --anchor s", [("plain", "start"), ("plain", "summit")]),
+        ("fcl convert pos.", [("file", "pos.")]),
+        ("fcl convert --genome h", [("file", "h")]),
+        ("fcl train DA", [("file", "DA")]),
+        ("fcl predict model.fcl te", [("file", "te")]),
+        ("fcl report model.fcl --data te", [("file", "te")]),
+        ("fcl inspect mo", [("file", "mo")]),
+    ],
+)
+def test_the_shell_completes_values_and_files(words: str, expected: list[tuple[str, str]]) -> None:
+    *before, last = words.split()[1:]
+    found = ShellComplete(command, {}, "fcl", "_FCL_COMPLETE").get_completions(before, last)
+    assert [(item.type, item.value) for item in found] == expected
 
 
 def test_help_names_the_exit_codes() -> None:

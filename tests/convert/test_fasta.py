@@ -148,7 +148,7 @@ def test_unknown_letters_and_both_strands(tmp_path: Path) -> None:
     path = write(tmp_path / "x.fa", [("a", "ACGTN"), ("b", "ANNTT"), ("c", "AACCN")])
     rows, group, summary = made(tmp_path, path, max_unknown=0.2, both_strands=True)
     assert rows == [codes(s) for s in ("ACGTN", "NACGT", "AACCN", "NGGTT")]
-    assert summary.dropped == {"with more than 0.2 unknown letters": 1}
+    assert summary.dropped == {"with a share of unknown letters above 0.2": 1}
     assert group["obs/source_row"][:].tolist() == group["obs/group"][:].tolist() == [0, 0, 2, 2]
     assert group["obs/reverse_complement"][:].tolist() == [0, 1, 0, 1]
     rows, _, summary = made(tmp_path, path, max_unknown=0.2, length=9, pad=True)

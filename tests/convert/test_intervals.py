@@ -121,7 +121,7 @@ def test_unknown_letters_of_padded_windows(tmp_path: Path) -> None:
     options = {"length": 95, "anchor": "start", "edges": "pad", "max_unknown": most}
     _, group, summary = made(tmp_path, **options)
     assert group["obs/source_row"][:].tolist() == expected and 2 < len(expected) < 38
-    assert summary.dropped == {"with more than 0.15 unknown letters": 40 - len(expected)}
+    assert summary.dropped == {"with a share of unknown letters above 0.15": 40 - len(expected)}
     (tmp_path / "s.bed").write_text("1\t0\t1\n2\t39\t40\n1\t200\t201\n2\t0\t1\n")
     options = {"window": "1:5", "edges": "pad"}
     rows, _, _ = made(tmp_path, **options)
@@ -288,6 +288,7 @@ BAD = {
         "s.bed: line 2: --label: expected text, as in the first row ('.'), got the number '1'"),
     "no genome": ("1\t1\t2\n", {"genome": None}, "intervals need --genome"),
     "both": ("1\t1\t2\n", {"length": 3, "window": "0:1"}, "give --window or --length"),
+    "commas": ("chrom,start,end\n1,1,2\n", {}, "write tabs in place of ','"),
     "window": ("1\t1\t2\n", {"window": "5:-5"}, "--window: expected FIRST:END"),
     "summit": ("1\t1\t2\n", {"anchor": "summit"}, "--anchor summit needs column 10"),
     "rename": ("1\t1\t2\n", {"rename": "chr"}, "--rename: expected OLD=NEW"),

@@ -59,7 +59,7 @@ def test_many_texts(
     other = saved(tmp_path, "other", many(300, others.get(kind, "x")))
     path = saved(tmp_path, name, many(300, line))
     found = refusal(path, **given)
-    assert message in found.replace(f"{tmp_path}/", "") and "raise --memory by" in found
+    assert message in found.replace(f"{tmp_path}/", "") and "raise --memory by at least" in found
     path.write_bytes(many(20, line))
     other.write_bytes(many(20, others.get(kind, "x")))
     assert converted(path, **given).summary.rows == 20

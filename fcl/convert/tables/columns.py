@@ -121,4 +121,9 @@ def _unknown(table: TableFile, option: str, name: str, among: Sequence[int]) -> 
     names = [table.columns[at] for at in among]
     close = difflib.get_close_matches(name, names[:10_000], 1)
     hint = f"did you mean {shown(close[0])}?" if close else f"it has {shown_columns(names)}"
+    if name in table.columns:
+        return InputError(
+            f"{option}: the column {shown(name)} of {table.name} has a role already (--y, --weights, "
+            f"--groups or --name), so it cannot be a column of X; leave it out"
+        )
     return InputError(f"{option}: {table.name} has no column {shown(name)}; {hint}")

@@ -72,7 +72,7 @@ class CsvTable(TableFile):
         self.first_row = 1 if options.no_header else 2
         sample = _Sample.of(file.reopen(), 4 * self.block_bytes)
         self.skipped_lines = sample.skipped_lines
-        self.delimiter = _delimiter(options.delimiter, file, sample.text)
+        self.delimiter = _delimiter(options, file, sample.text)
         usual = "\t" if plain_suffix(file.file.path) == ".tsv" else ","
         odd = self.delimiter != usual and options.delimiter is None
         self.notes = [f"delimiter: {self.delimiter!r} (--delimiter)"] if odd else []
@@ -190,8 +190,9 @@ class _Sample:
         return cls(text, whole, skipped)
 
 
-def _delimiter(given: str | None, file: RereadableFile, text: str) -> str:
+def _delimiter(options: Options, file: RereadableFile, text: str) -> str:
     """The delimiter that the user gave, or the most frequent one of the first line."""
+    given = options.delimiter
     if given is not None:
         found = {"tab": "\t", "\\t": "\t"}.get(given, given)
         if len(found) != 1 or found in '"\r\n':
@@ -199,6 +200,9 @@ def _delimiter(given: str | None, file: RereadableFile, text: str) -> str:
         return found
     line = re.sub('"[^"]*"', "", next(line for line in text.splitlines() if line.strip()))
     default = "\t" if plain_suffix(file.file.path) == ".tsv" else ","
-    if line.count(default):
+    # the mark before decimals separates columns only if no other mark does, as in "1,5","2,5"
+    marks = (default + _DELIMITERS).replace(options.decimal, "")
+    if default in marks and line.count(default):
         return default
-    return max(default + _DELIMITERS, key=line.count)
+    found = max(marks, key=line.count)
+    return found if line.count(found) else default
