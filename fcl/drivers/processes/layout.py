@@ -192,7 +192,8 @@ class Layout:
     def allocate(self) -> None:
         """Give each segment exactly the size of its layout.
 
-        Call it only while no process has mapped a part that will be freed.
+        The memory of the arena is allocated later (:meth:`back`). Call it only while no process has
+        mapped a part that will be freed.
 
         Raises BudgetError if there is not enough room.
         """
@@ -204,8 +205,29 @@ class Layout:
         if config.ready:
             sizes["sample"] += self._blocks(config.view_rows) * record_bytes
         for name, size in sizes.items():
-            self._segment(name).allocate(size)
-            self._segment(name).shrink(size)
+            segment = self._segment(name)
+            segment.allocate(size, self._arena if name == "cache" else None)
+            segment.shrink(size)
+
+    @property
+    def _arena(self) -> int:
+        """Where the arena begins in its segment, which it ends."""
+        return self._tables["cache"]["arena"][0]
+
+    def back(self, extent: int) -> None:
+        """Allocate the memory of the arena up to the end of this extent, before a process uses it.
+
+        Raises BudgetError if there is not enough room.
+        """
+        self._segment("cache").fill(self._arena + (extent + 1) * self.config.extent_bytes)
+
+    def back_more(self, size: int) -> None:
+        """Allocate up to ``size`` more bytes of the arena.
+
+        Raises BudgetError if there is not enough room.
+        """
+        cache = self._segment("cache")
+        cache.fill(min(cache.filled + size, cache.size))
 
     # -- arrays --------------------------------------------------------------------------------
 

@@ -155,9 +155,13 @@ class Shared:
         )
 
     def reserve(self) -> None:
-        """Allocate all the memory of the plan now, since hours later there might be less.
+        """Check that there is room for the whole plan, and allocate all of it but the cache.
 
-        Call it after the caller's own copy of targets and weights is freed, which would come on top.
+        Call it after the caller's own copy of targets and weights is freed, which would come on top. The
+        cache follows extent by extent (:meth:`Layout.back`): most jobs fill a small part of it, and to
+        allocate and free the rest takes about half a second per GiB.
+
+        Raises BudgetError if there is not enough room.
         """
         plan = self.plan
         column = self._largest(plan.view_rows)

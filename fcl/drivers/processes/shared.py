@@ -2,7 +2,7 @@
 
 The supervisor creates a segment, and its children inherit the descriptor. Since a segment has no name,
 nothing is left after a SIGKILL, no resource tracker is needed, and the small ``/dev/shm`` of containers
-does not limit it. A segment may be allocated, and may grow, after the children have started.
+does not limit it. A segment may grow, and its memory may be allocated, after the children have started.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import fcntl
 import mmap
 import os
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -45,6 +46,7 @@ class Segment:
         self.in_memory = in_memory  #: False: a file in a folder, which takes no memory if on a disk
         self._map: mmap.mmap | None = None
         self._end: int | None = None
+        self.filled = 0  #: bytes from the start on that :meth:`allocate` and :meth:`fill` allocated
 
     @classmethod
     def create(cls, name: str, folder: str | os.PathLike[str] | None = None) -> Segment:
@@ -87,26 +89,51 @@ class Segment:
         """Allocated bytes, without holes."""
         return os.fstat(self.fd).st_blocks * 512 if self.fd >= 0 else 0
 
-    def allocate(self, size: int) -> None:
-        """Make the segment at least `size` bytes long, all of them allocated; new bytes are 0.
+    def allocate(self, size: int, filled: int | None = None) -> None:
+        """Make the segment at least `size` bytes long; new bytes are 0.
 
-        Raises BudgetError if there is not enough room; the segment is then unchanged.
+        filled : how many bytes are allocated now; the rest remains a hole until :meth:`fill`. None: all.
+
+        Raises BudgetError if there is not enough room for all of it; the segment is then unchanged.
         """
         old = self.size
         if size <= old:
             return
-        if self.in_memory:
-            # a cgroup kills the process instead of refusing memory, so check first
-            available = available_memory()
-            if available is not None and size - old > available:
-                raise self._no_room(size, f"{format_bytes(available)} are available")
+        self._check_available(size)
         try:
-            os.ftruncate(self.fd, size)
-            for start in range(old, size, STEP):
-                _fill(self.fd, start, min(STEP, size - start))
-        except OSError as error:
+            with self._room_for(size):
+                os.ftruncate(self.fd, size)
+            self.fill(size if filled is None else filled)
+        except BaseException:
             with contextlib.suppress(OSError):
-                os.ftruncate(self.fd, old)
+                self.shrink(old)
+            raise
+
+    def fill(self, end: int) -> None:
+        """Allocate the bytes up to `end` that are a hole still.
+
+        Raises BudgetError if there is not enough room.
+        """
+        if end <= self.filled:
+            return
+        self._check_available(end)
+        with self._room_for(end):
+            while self.filled < end:
+                step = min(STEP, end - self.filled)
+                _fill(self.fd, self.filled, step)
+                self.filled += step
+
+    def _check_available(self, end: int) -> None:
+        """Check before the kernel does: a cgroup kills the process instead of refusing memory."""
+        available = available_memory() if self.in_memory else None
+        if available is not None and end - self.filled > available:
+            raise self._no_room(end, f"{format_bytes(available)} are available")
+
+    @contextlib.contextmanager
+    def _room_for(self, size: int) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
             if error.errno in _NO_ROOM:
                 raise self._no_room(size, reason(error), error.errno) from error
             raise
@@ -115,6 +142,7 @@ class Segment:
         """Free everything after the first `size` bytes, which no process may have mapped."""
         if size < self.size:
             os.ftruncate(self.fd, size)
+            self.filled = min(self.filled, size)
             self._map = None
 
     def rewind(self, offset: int | None) -> int:
@@ -133,7 +161,7 @@ class Segment:
         size = self.size
         at = _aligned(size if self._end is None else self._end)
         end = at + len(view)
-        try:
+        with self._room_for(end):
             if end > size:
                 # in large steps: a reader has to map again whenever it reads beyond its mapping
                 os.ftruncate(self.fd, -(-end // GROWTH) * GROWTH)
@@ -141,10 +169,6 @@ class Segment:
             while view:
                 written = os.pwrite(self.fd, view, position)
                 view, position = view[written:], position + written
-        except OSError as error:
-            if error.errno in _NO_ROOM:
-                raise self._no_room(end, reason(error), error.errno) from error
-            raise
         self._end = end
         return at
 

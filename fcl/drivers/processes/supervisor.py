@@ -43,6 +43,9 @@ _log = logging.getLogger("fcl")
 TICK = 0.05
 #: Seconds between two samples of memory, heartbeats and progress.
 SAMPLE_EVERY = 0.5
+#: Bytes of the cache that are allocated at each sample, even if no column needs them yet, since hours
+#: later there might be less memory.
+BACK_BYTES = 32 << 20
 #: Share of the processor time that validation may take; the last anchor is scored in any case.
 VALIDATION_SHARE = 0.05
 #: If the supervisor itself was stopped for this many seconds, silent children are not counted as hung.
@@ -240,6 +243,8 @@ class Supervisor:
         cores = self.shared.cores
         self.logic.validation.wanted = spent <= VALIDATION_SHARE * cores * self.session.elapsed
         self.meter.sample()
+        if self._outer_loop is not None:
+            self.shared.layout.back_more(BACK_BYTES)
         self._report_progress()
         for child in self.roster:
             self.roster.kill_if_hung(child, now)
@@ -287,6 +292,8 @@ class Supervisor:
                     raise TypeError(f"not an instruction: {instruction!r}")
 
     def _deal(self, number: int, task: protocol.Task) -> None:
+        if task.extent >= 0:
+            self.shared.layout.back(task.extent)
         self._tasks[number] = task
         self.shared.layout.array("shares")[number] = 0.0
         work = Assign(task) if self._outer_loop is None else self._outer_loop.work(task)
@@ -305,6 +312,8 @@ class Supervisor:
                 if isinstance(order, protocol.Restore):
                     order = replace(order, n_held=self.outer_loop.list_held())
                 return order
+            case protocol.Lend(extent=extent):
+                self.shared.layout.back(extent)
             case protocol.MakeRoom():
                 return replace(order, columns=self.outer_loop.too_many)
         return order

@@ -21,9 +21,10 @@ from rows import acceptors, pyrimidines
 import fcl
 from fcl.drivers import plan
 from fcl.drivers.events import Event, PassDone, Prepared, Started
-from fcl.drivers.processes import faults
+from fcl.drivers.processes import faults, shared, supervisor
 from fcl.drivers.processes.logic.protocol import Decided
 from fcl.drivers.processes.outer_loop import OuterLoopState
+from fcl.errors import BudgetError
 from fcl.model.checkpoint import CheckpointFolder
 from tests.stops import After
 
@@ -459,6 +460,25 @@ def test_data_that_change_while_they_are_read(tmp_path: Path, on_disk: fcl.DataS
 
     with pytest.raises(fcl.InputError, match=r"X\.npy.*changed"):
         train(on_disk, progress=progress)
+
+
+def test_memory_that_others_take_meanwhile(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, on_disk: fcl.DataSet
+) -> None:
+    """The run ends with a clear error when the cache can grow no more, and keeps its checkpoint."""
+    folder = tmp_path / "checkpoints"
+
+    def progress(event: Event) -> None:
+        if isinstance(event, PassDone) and event.number == 1:
+            monkeypatch.setattr(shared, "available_memory", lambda: 1)
+            monkeypatch.setattr(supervisor, "BACK_BYTES", 1 << 30)
+
+    monkeypatch.setattr(supervisor, "BACK_BYTES", 0)
+    monkeypatch.setattr(supervisor, "SAMPLE_EVERY", 0.0)
+    with pytest.raises(BudgetError, match=r"'cache': expected room for .*got: 1 byte"):
+        train(on_disk, checkpoint=folder, progress=progress)
+    monkeypatch.undo()
+    check(train(on_disk, resume=folder))
 
 
 def test_an_error_of_the_caller(on_disk: fcl.DataSet) -> None:

@@ -36,6 +36,35 @@ def test_a_small_family_fits_into_the_cache(n_features: int, writers: int) -> No
         shared.close()
 
 
+def test_the_cache_is_allocated_as_it_is_used() -> None:
+    job = make_job(
+        fcl.open_data(np.zeros((5000, 200), np.uint8), y=np.arange(5000.0)),
+        "kmers:d=8",
+        C=1.0,
+        loss="squared",
+        driver="processes",
+        writers=1,
+        memory="1GiB",
+    )
+    shared = Shared(job)
+    try:
+        shared.reserve()
+        shared.prepare_own(lambda share: None)
+        extents = shared.complete()
+        cache, layout = shared.segments["cache"], shared.layout
+        assert cache.size > 32 << 20 and cache.allocated < 16 << 20
+        layout.back(extents // 2)
+        half = cache.allocated
+        assert half > cache.size // 2
+        layout.back_more(1 << 20)
+        assert half + (1 << 20) <= cache.allocated < half + (2 << 20)
+        layout.back(extents - 1)
+        layout.back_more(1 << 20)
+        assert cache.size <= cache.allocated < cache.size + (1 << 20)
+    finally:
+        shared.close()
+
+
 def test_all_columns_are_active() -> None:
     """Each of the few features has a weight; a cache without room for one of them would never settle."""
     random = np.random.default_rng(3)

@@ -64,6 +64,18 @@ def test_a_segment_grows_and_arrays_of_before_stay_valid(segment: Segment) -> No
     assert early[0] == -1
 
 
+def test_a_part_that_is_allocated_later(segment: Segment) -> None:
+    segment.allocate(64 << 20, 1 << 20)
+    assert segment.size == 64 << 20
+    assert 1 << 20 <= segment.allocated < 2 << 20
+    segment.fill(1000)  # there already
+    segment.fill(3 << 20)
+    assert 3 << 20 <= segment.allocated < 4 << 20
+    segment.shrink(2 << 20)
+    segment.allocate(4 << 20)
+    assert segment.size == 4 << 20 <= segment.allocated
+
+
 def test_arrays_outlive_the_segment(segment: Segment) -> None:
     segment.allocate(1 << 16)
     values = segment.array(np.int32, 100)

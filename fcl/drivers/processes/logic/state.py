@@ -97,6 +97,7 @@ class Extents:
 
     An extent is free, granted to a writer, or committed to the trainer. An extent that the trainer is
     about to drop stays committed until Freed arrives, so no process reads or writes a free extent.
+    Extents that were in use before come first: the others have no memory yet.
     """
 
     def __init__(self, n: int) -> None:
@@ -122,7 +123,7 @@ class Extents:
     def give_back(self, extent: int) -> None:
         """Free the extent of a writer that has stored nothing, or is dead and reaped."""
         del self.granted[extent]
-        self.free.append(extent)
+        self.free.appendleft(extent)
 
     def commit(self, extent: int) -> None:
         del self.granted[extent]
@@ -138,7 +139,7 @@ class Extents:
         for extent in sorted(extents):
             require(extent in self.committed, f"freed extent {extent} is not the trainer's")
             self.committed.remove(extent)
-            self.free.append(extent)
+            self.free.appendleft(extent)
 
 
 @dataclass(frozen=True)
