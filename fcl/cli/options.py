@@ -78,7 +78,7 @@ _PATH_ONLY = (
 )
 _WAIT = "How long to retry if the disk is full at the end."
 _RESUME = "Continue from the last checkpoint in DIR."
-_WARM_UP = "Compile all kernels now, or those for --features, and exit; needs no DATA."
+_WARM_UP = "Compile all kernels now, or the kernels for --features, and exit; needs no DATA."
 _REPORT = "Write a report of the model, an HTML page, with the rows of DATA2 or else DATA."
 _OVERWRITE = _call_option("overwrite", "output", "Replace existing outputs.")
 _CALL_OPTIONS = (

@@ -216,8 +216,10 @@ def _timed() -> Iterator[Callable[[], float]]:
 
 
 def _say_summary(summary: ScoreSummary, seconds: float, out: str) -> None:
+    from fcl.units import counted
+
     rate = summary.rows / max(seconds, 1e-9)
-    messages.say(f"{summary.rows:,} rows in {seconds:.2f} s, {rate:,.0f} rows/s; {out}")
+    messages.say(f"{counted(summary.rows, 'row')} in {seconds:.2f} s, {rate:,.0f} rows/s; {out}")
     for reason, count in summary.dropped.most_common():
         messages.say(f"without a score: {count:,} of {summary.rows_in:,}, {reason}")
     for note in summary.notes:

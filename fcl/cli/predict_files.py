@@ -131,6 +131,7 @@ def predict_variants(model: Model, request: Request) -> ScoreSummary:
         both_strands=options["both_strands"],
         edges=options["edges"] or "drop",
         rename=options["rename"],
+        skip_contigs=options["skip_contigs"],
         skip_mismatches=options["skip_mismatches"],
         keep_dropped=options["keep_dropped"],
     )

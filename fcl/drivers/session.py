@@ -150,7 +150,7 @@ class Session:
         Raises
         ------
         InputError
-            The data differ from those of the checkpoint.
+            The data differ from the data of the checkpoint.
         """
         # computed now: if the source has disappeared by the end, the model must not be lost
         self.fingerprint = self.job.train.data.fingerprint()

@@ -231,7 +231,7 @@ def test_files_with_other_columns(tmp_path: Path) -> None:
     assert group["obs/name"][:].tolist() == ["p", ""]
     assert fcl.open_data(tmp_path / "o.zarr", y="obs/strand").target.tolist() == ["-", "."]
     *_, summary = made(tmp_path)
-    assert summary.notes == ["strand: 1 windows are reverse complements, by column 6 (strand)"]
+    assert summary.notes == ["strand: 1 window from the reverse strand, by column 6 (strand)"]
     (tmp_path / "s.bed").write_text("1\t20\t24\n")
     *_, summary = made(tmp_path, groups="chromosome")
     assert summary.notes == []

@@ -134,7 +134,7 @@ def test_keep(text: str, tmp_path: Path) -> None:
     keep = saved(tmp_path, "keep.txt", text.encode())
     found = converted(tmp_path / "geno.bed", keep=str(keep))
     np.testing.assert_array_equal(found.x, x[[3, 5]])
-    assert found.summary.dropped == {"not in --keep": N - 2} and "1 names are not" in found.notes
+    assert found.summary.dropped == {"not in --keep": N - 2} and "1 name not in" in found.notes
 
 
 @pytest.mark.parametrize("header", ["FID\tIID\tt", "#fid\tiid\tt"])
@@ -247,7 +247,7 @@ def test_the_variants_of_training_data(tmp_path: Path) -> None:
     found = converted(folder / "geno.bed", **like)
     np.testing.assert_allclose(found.x, np.where(np.isnan(x), means, x)[:9], rtol=1e-6)
     assert found.names == first.names
-    assert f"like: {M} of {M + 1} variants are used; 4 have A1 and A2 in the other" in found.notes
+    assert f"like: uses {M} of {M + 1} variants; 4 have A1 and A2 in the other" in found.notes
     again = converted(folder / "geno.bed", like=str(folder / "out.zarr"), missing="drop")
     np.testing.assert_array_equal(again.x, x[:9][~np.isnan(x[:9]).any(1)])
 

@@ -11,6 +11,7 @@ from fcl.convert.contract import TEXT_BYTES, Budget
 from fcl.convert.plink.trio import Variants
 from fcl.convert.reference import Reference
 from fcl.errors import InputError
+from fcl.units import counted
 
 __all__ = ["Columns", "var_columns"]
 
@@ -66,7 +67,9 @@ class Columns:
         """
         wanted, means = _stored(path)
         budget.check(
-            f"the names of {len(wanted):,} variants of --like", 2 * TEXT_BYTES * len(wanted), 1
+            f"the names of {counted(len(wanted), 'variant')} of --like",
+            2 * TEXT_BYTES * len(wanted),
+            1,
         )
         places = {name: at for at, name in enumerate(variants.names)}
         order = np.array([places.get(name, -1) for name in wanted.names], np.int64)
@@ -74,7 +77,8 @@ class Columns:
             lacking = np.flatnonzero(order < 0).tolist()
             some = ", ".join(shown(wanted.names[column]) for column in lacking[:3])
             raise InputError(
-                f"--like: {bim_name} lacks {len(lacking):,} of the {len(wanted):,} variants of {path}, "
+                f"--like: {bim_name} lacks {len(lacking):,} of the "
+                f"{counted(len(wanted), 'variant')} of {path}, "
                 f"such as {some}; add them (plink --bmerge), or train on the variants that both have "
                 "(plink --extract)"
             )

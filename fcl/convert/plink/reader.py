@@ -16,6 +16,7 @@ from fcl.convert.plink.samples import kept_samples, read_phenotype
 from fcl.convert.plink.transpose import Transposed
 from fcl.convert.plink.trio import Trio
 from fcl.errors import InputError
+from fcl.units import counted
 
 __all__ = ["Options", "open_source"]
 
@@ -73,7 +74,7 @@ class _PlinkSource(Source):
         self.notes.append("genotypes: copies of the allele A1 (column 5 of the .bim file)")
         if imputes:
             self.notes.append(
-                f"missing: {self._n_missing:,} genotypes, replaced by the mean of their variant"
+                f"missing: {counted(self._n_missing, 'genotype')}, replaced by the mean of the variant"
                 f"{' in --like' if options.like else ' in these files'} (--missing)"
             )
 
@@ -93,13 +94,13 @@ class _PlinkSource(Source):
                 yield self._rows(codes[part], samples[part])
 
     def _find_columns(self, budget: Budget) -> Columns:
-        """The variants of the file, or those of ``--like``."""
+        """Choose the variants that become columns: all in the file, or the training variants."""
         trio, like = self._trio, self._options.like
         if like is None:
             return Columns.of(trio.variants)
         found = Columns.like(like, trio.variants, trio.bim.name, budget)
         self.notes.append(
-            f"like: {len(found.order):,} of {len(trio.variants):,} variants are used; "
+            f"like: uses {len(found.order):,} of {counted(len(trio.variants), 'variant')}; "
             f"{int(found.swapped.sum()):,} have A1 and A2 in the other order, and were turned"
         )
         return found
@@ -115,7 +116,7 @@ class _PlinkSource(Source):
             keep, n_unknown = kept_samples(file, samples)
             self._drop("not in --keep", int((~keep).sum()))
             if n_unknown:
-                self.notes.append(f"keep: {n_unknown:,} names are not in the .fam file")
+                self.notes.append(f"keep: {counted(n_unknown, 'name')} not in the .fam file")
         if self._phenotype is None:
             self.notes.append(
                 "y: none, as the .fam file has no phenotypes; give --y TABLE.tsv:COLUMN"
