@@ -108,7 +108,7 @@ def command(
     """
     from fcl.model import load_model
 
-    request = Request(inputs, out, kind, overwrite, options)
+    request = Request(model, inputs, out, kind, overwrite, options)
     mode = _mode(request)
     _check_outputs(model, request, mode)
     if not options["quiet"]:

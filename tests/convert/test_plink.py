@@ -299,3 +299,59 @@ def test_other_refusals(tmp_path: Path) -> None:
     copy = saved(tmp_path, "copy.bed", bed.read_bytes())
     assert "expected one .bed file, got 2" in refusal(bed, copy)
     assert "does not exist" in refusal(bed, y=f"{tmp_path / 'no.tsv'}:trait")
+
+
+def test_prediction_with_the_variants_of_the_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Training files, and others in another order with exchanged alleles, score as the training rows."""
+    from click.testing import CliRunner
+
+    import fcl
+    from fcl.cli.predict import command
+
+    monkeypatch.chdir(tmp_path)
+    x = write(tmp_path)
+    means = np.nanmean(x, 0)
+    complete = np.where(np.isnan(x), means, x)
+    y = complete[:, 7] + 3 * complete[:, 11] - complete[:, 20]
+    rows = [f"{name}\t{value + 10}" for name, value in zip(NAMES, y, strict=True)]
+    saved(tmp_path, "p.tsv", "\n".join(["IID\tt", *rows]).encode())
+    converted(tmp_path / "geno.bed", y=f"{tmp_path / 'p.tsv'}:t")
+    data = fcl.open_data("out.zarr")
+    model = fcl.train(data, "columns", loss="squared", C=1.0).model
+    model.save("m.fcl")
+    assert model.variants and fcl.load_model("m.fcl").variants == model.variants
+    at = {name: column for column, name in enumerate(data.column_names or ())}
+    weights = {at[row.feature]: row.weight for row in model.describe()}
+    expected = model.intercept + sum(w * complete[:, column] for column, w in weights.items())
+
+    def scores(*arguments: str) -> np.ndarray:
+        result = CliRunner().invoke(command, [*arguments, "--out", "-", "--quiet"])
+        assert result.exit_code == 0, result.output
+        lines = [line.split("\t") for line in result.stdout.splitlines()]
+        place = lines[0].index("margin")
+        return np.array([float(cells[place]) for cells in lines[1:]])
+
+    np.testing.assert_allclose(scores("m.fcl", "geno.bed"), expected, rtol=1e-5)
+    order = np.random.default_rng(1).permutation(M)
+    names = np.array(data.column_names, object)[order]
+    folder = tmp_path / "test"
+    folder.mkdir()
+    part = [*range(4, 9)]  # other means, if the file decided
+    write(folder, False, sid=names, allele_1=["C"] * M, allele_2=["A"] * M)
+    properties = bed_reader.open_bed(folder / "geno.bed").properties
+    properties = {k: v[part] if len(v) == N else v for k, v in properties.items()}
+    bed_reader.to_bed(
+        folder / "geno.bed", (2 - x[:, order])[part], properties=properties, num_threads=1
+    )
+    np.testing.assert_allclose(scores("m.fcl", "test/geno.bed"), expected[part], rtol=1e-5)
+    fcl.train(fcl.open_data(complete, y=y), "columns", loss="squared", C=1.0).model.save("u.fcl")
+    result = CliRunner().invoke(command, ["u.fcl", "geno.bed", "--out", "s.tsv"])
+    line = "fcl predict u.fcl geno.bed --like TRAIN.zarr --out s.tsv"
+    assert result.exit_code == 2 and line in result.stderr and not Path("s.tsv").exists()
+    np.testing.assert_allclose(
+        scores("u.fcl", "geno.bed", "--like", "out.zarr"),
+        fcl.load_model("u.fcl").margins(complete),
+        rtol=1e-5,
+    )

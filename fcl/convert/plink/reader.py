@@ -11,7 +11,7 @@ import numpy as np
 from fcl.checks import shown
 from fcl.convert.contract import Budget, Categorical, Column, Layout, Rows, Source
 from fcl.convert.files import InputFile
-from fcl.convert.plink.like import Columns, var_columns
+from fcl.convert.plink.like import Columns, TrainingVariants, var_columns
 from fcl.convert.plink.samples import kept_samples, read_phenotype
 from fcl.convert.plink.transpose import Transposed
 from fcl.convert.plink.trio import Trio
@@ -31,7 +31,7 @@ class Options:
     y: str | None = None
     keep: str | None = None
     missing: str = "mean"
-    like: str | None = None
+    like: str | TrainingVariants | None = None
 
 
 def open_source(inputs: list[InputFile], options: Options, budget: Budget) -> Source:
@@ -75,7 +75,7 @@ class _PlinkSource(Source):
         if imputes:
             self.notes.append(
                 f"missing: {counted(self._n_missing, 'genotype')}, replaced by the mean of the variant"
-                f"{' in --like' if options.like else ' in these files'} (--missing)"
+                f"{' in the training data' if options.like else ' in these files'} (--missing)"
             )
 
     @property
@@ -98,6 +98,8 @@ class _PlinkSource(Source):
         trio, like = self._trio, self._options.like
         if like is None:
             return Columns.of(trio.variants)
+        if isinstance(like, str):
+            like = TrainingVariants.read(like)
         found = Columns.like(like, trio.variants, trio.bim.name, budget)
         self.notes.append(
             f"like: uses {len(found.order):,} of {counted(len(trio.variants), 'variant')}; "
