@@ -280,6 +280,12 @@ def test_the_plan_for_a_biobank(tmp_path: Path) -> None:
         Transposed(5_000_000, 10, budget)
 
 
+def test_the_same_variant_twice(tmp_path: Path) -> None:
+    write(tmp_path, bp_position=[100, 100, 101, *range(102, 99 + M)])
+    message = refusal(tmp_path / "geno.bed")
+    assert "geno.bim: the variants 1 and 2 have the same name, place and alleles" in message
+
+
 def test_very_many_variants(tmp_path: Path) -> None:
     """The size of the .bed file tells how many names the .bim file holds."""
     write(tmp_path)

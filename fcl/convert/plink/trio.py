@@ -218,4 +218,16 @@ def _read_variants(bim: InputFile) -> Variants:
             chromosome, name, _, position, first, second = cells
             if counts[name] > 1:
                 names[at] = f"{name}_{chromosome}:{position}:{first}:{second}"
+        _refuse_duplicates(bim, names)
     return found
+
+
+def _refuse_duplicates(bim: InputFile, names: list[str]) -> None:
+    """Raise InputError for two variants with the same name, place and alleles."""
+    seen: dict[str, int] = {}
+    for at, name in enumerate(names):
+        if seen.setdefault(name, at) != at:
+            raise InputError(
+                f"{bim.name}: the variants {seen[name] + 1} and {at + 1} have the same name, place and "
+                f"alleles ({shown(name)}); expected each variant once: use plink2 --rm-dup"
+            )
