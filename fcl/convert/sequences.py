@@ -137,8 +137,8 @@ class _TableSource(Source):
             if len(carry) > _MOST_LINE:
                 at = number + (text + end).count(b"\n")
                 raise InputError(
-                    f"{self._file.name}: line {at}: expected lines of at most {_MOST_LINE:,} bytes, got a "
-                    "longer one; write long sequences as FASTA"
+                    f"{self._file.name}: line {at}: expected lines of at most {_MOST_LINE:,} bytes, got "
+                    "a longer one; write long sequences as FASTA"
                 )
             if not end:
                 continue

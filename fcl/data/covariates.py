@@ -223,7 +223,7 @@ def _checked(name: str, reader: RowReader[np.ndarray], rows: RowReader[Any]) -> 
     if reader.shape[0] != rows.shape[0]:
         raise InputError(
             f"{rows.name} has {counted(rows.shape[0], 'row')}, but covariate {name} has "
-            f"{reader.shape[0]}; they "
+            f"{reader.shape[0]:,}; they "
             "must agree"
         )
     values = reader.read_all()

@@ -298,7 +298,7 @@ def _open_column(
         )
     if column.shape[0] != rows.shape[0]:
         raise InputError(
-            f"{rows.name} has {counted(rows.shape[0], 'row')}, but {column.name} has {column.shape[0]} "
+            f"{rows.name} has {counted(rows.shape[0], 'row')}, but {column.name} has {column.shape[0]:,} "
             "values; they must agree"
         )
     return column

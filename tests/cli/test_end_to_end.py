@@ -186,7 +186,7 @@ def letters(windows: np.ndarray) -> np.ndarray:
 
 
 BAD: dict[str, tuple[Callable[[np.ndarray, np.ndarray], dict[str, Any]], list[Any], list[str]]] = {
-    "lengths differ": (lambda X, y: {"y": y[:-1]}, [], ["1500", "1499"]),
+    "lengths differ": (lambda X, y: {"y": y[:-1]}, [], ["1,500", "1,499"]),
     "one class": (lambda X, y: {"y": np.zeros_like(y)}, [], ["y"]),
     "three labels": (lambda X, y: {"y": np.arange(len(y)) % 3}, [], ["3"]),
     "nan target": (lambda X, y: {"y": np.where(np.arange(len(y)) == 7, np.nan, y)}, [], ["7"]),
@@ -218,7 +218,7 @@ BAD: dict[str, tuple[Callable[[np.ndarray, np.ndarray], dict[str, Any]], list[An
     "sequences of two lengths": (
         lambda X, y: {"X": np.array(["ACGTACGT"] * (len(y) - 1) + ["ACG"])},
         [],
-        ["1499", "8", "3"],
+        ["1,499", "8", "3"],
     ),
     "window shorter than d": (lambda X, y: {"X": X[:, :2].copy()}, [], ["2", "d = 3"]),
     "no rows": (lambda X, y: {"X": X[:0], "y": y[:0]}, [], ["X"]),
