@@ -218,7 +218,7 @@ BAD: dict[str, tuple[Callable[[np.ndarray, np.ndarray], dict[str, Any]], list[An
     "sequences of two lengths": (
         lambda X, y: {"X": np.array(["ACGTACGT"] * (len(y) - 1) + ["ACG"])},
         [],
-        ["1,499", "8", "3"],
+        ["1499", "8", "3"],
     ),
     "window shorter than d": (lambda X, y: {"X": X[:, :2].copy()}, [], ["2", "d = 3"]),
     "no rows": (lambda X, y: {"X": X[:0], "y": y[:0]}, [], ["X"]),
